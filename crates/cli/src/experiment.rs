@@ -1,6 +1,7 @@
 //! `entresol experiment`: an experiment of the user's own.
 
 mod head;
+mod page_server;
 mod point;
 mod runs;
 mod view;

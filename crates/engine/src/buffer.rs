@@ -15,7 +15,6 @@ mod pins;
 mod pool;
 mod silence;
 mod space;
-
 mod tiered;
 mod wanted;
 mod write_back;

@@ -13,15 +13,15 @@ use engine::{Error, PartitionSpec, Procedures, Settings, buffer, checkpoint, log
 use real_driver::DirectoryLocks;
 use std::collections::BTreeMap;
 use std::path::Path;
-use virtual_driver::{Media, VirtualDriver};
+use virtual_driver::{Media, Port, VirtualDriver};
 
 /// Opens the driver that the configuration names: this machine's over the directory `path`, or a described one's, over
-/// `media` if they are to outlive it. A driver of this machine keeps `locks` until it has ended.
+/// `media` if they are to outlive it, and on a described network if it has a port there. A driver of this machine keeps `locks` until it has ended.
 pub fn driver(
     configuration: &Configuration,
     (path, locks): (&Path, &DirectoryLocks),
     seed: u64,
-    media: Option<&Media>,
+    (media, port): (Option<&Media>, Option<Port>),
 ) -> Result<Box<dyn Driver>, OpenError> {
     if let Some(hardware) = &configuration.hardware {
         // Where nothing restarts on what a described machine has logged, only the time of log writes matters.
@@ -30,7 +30,11 @@ pub fn driver(
             None => vec![log::Settings::default().file, log::Settings::default().second_file()],
         };
         let options = virtual_driver::Options { seed, discard, ..virtual_driver::Options::default() };
-        return Ok(Box::new(VirtualDriver::new(hardware.clone(), options, media.cloned().unwrap_or_default())));
+        let (hardware, media) = (hardware.clone(), media.cloned().unwrap_or_default());
+        return Ok(Box::new(match port {
+            Some(port) => VirtualDriver::on_network(hardware, options, media, port),
+            None => VirtualDriver::new(hardware, options, media),
+        }));
     }
     let mut devices = Vec::new();
     let mut behaviour = BTreeMap::new();

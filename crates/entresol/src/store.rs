@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use virtual_driver::Media;
+use virtual_driver::{Media, Port};
 
 /// A database that is about to be opened.
 ///
@@ -114,7 +114,7 @@ impl Opening {
     /// An [`OpenError`] that names the file and says what to do.
     pub fn open(self) -> Result<Store, OpenError> {
         let procedures = (self.procedures)();
-        self.start(procedures, true, None)
+        self.start(procedures, true, (None, None))
     }
 
     /// The same, where the devices of described hardware have these media: what was durable there when another store ended,
@@ -141,7 +141,27 @@ impl Opening {
     /// ```
     pub fn open_on(self, media: &Media) -> Result<Store, OpenError> {
         let procedures = (self.procedures)();
-        self.start(procedures, true, Some(media))
+        self.start(procedures, true, (Some(media), None))
+    }
+
+    /// The same, where described hardware has a port on a described network. On this machine that has no meaning.
+    ///
+    /// # Errors
+    /// As [`Opening::open`].
+    ///
+    /// ```
+    /// use entresol::{Opening, configuration::Configuration};
+    /// use virtual_driver::{Network, NetworkOptions};
+    ///
+    /// let network = Network::new(NetworkOptions::default());
+    /// let opening = Opening::new("described", Configuration::parse("hardware = \"nvme-2026\"")?);
+    /// let store = opening.open_at(network.attach(0))?;
+    /// assert!(store.is_virtual());
+    /// # Ok::<(), entresol::OpenError>(())
+    /// ```
+    pub fn open_at(self, port: Port) -> Result<Store, OpenError> {
+        let procedures = (self.procedures)();
+        self.start(procedures, true, (None, Some(port)))
     }
 
     /// Opens the database on this thread, if there is one.
@@ -161,10 +181,15 @@ impl Opening {
     /// ```
     pub fn open_existing(self) -> Result<Store, OpenError> {
         let procedures = (self.procedures)();
-        self.start(procedures, false, None)
+        self.start(procedures, false, (None, None))
     }
 
-    fn start(self, procedures: Procedures, create: bool, media: Option<&Media>) -> Result<Store, OpenError> {
+    fn start(
+        self,
+        procedures: Procedures,
+        create: bool,
+        (media, port): (Option<&Media>, Option<Port>),
+    ) -> Result<Store, OpenError> {
         let path = self.path.display().to_string();
         let real = self.configuration.hardware.is_none();
         if real && !create && !self.path.is_dir() {
@@ -172,7 +197,7 @@ impl Opening {
             return Err(Error::NotADatabase { path, detail }.into());
         }
         let locks = DirectoryLocks::default();
-        let driver = assemble::driver(&self.configuration, (&self.path, &locks), self.seed, media)?;
+        let driver = assemble::driver(&self.configuration, (&self.path, &locks), self.seed, (media, port))?;
         // However this ends from here on, the machine stops before another process may have the directories.
         let machine = Machine(Executor::new(driver, Order::FirstInFirstOut));
         let executor = &machine.0;

@@ -21,6 +21,14 @@ pub struct Traffic {
     pub bytes: Cell<u64>,
 }
 
+impl Traffic {
+    /// Forgets it.
+    pub fn restart(&self) {
+        self.messages.set(0);
+        self.bytes.set(0);
+    }
+}
+
 /// The queue of one channel.
 pub struct Outbox {
     frames: RefCell<VecDeque<Vec<u8>>>,

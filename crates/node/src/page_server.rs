@@ -95,6 +95,11 @@ impl PageServer {
         self.0.protocol.borrow().counts()
     }
 
+    /// The database's buffer.
+    pub fn buffer(&self) -> &Rc<Buffer> {
+        self.0.database.buffer()
+    }
+
     /// What it has sent.
     pub fn traffic(&self) -> &Traffic {
         &self.0.traffic
@@ -103,8 +108,7 @@ impl PageServer {
     /// Forgets what was counted: the end of a warm-up.
     pub fn restart_counts(&self) {
         self.0.protocol.borrow_mut().restart_counts();
-        self.0.traffic.messages.set(0);
-        self.0.traffic.bytes.set(0);
+        self.0.traffic.restart();
     }
 
     /// From now on this is told of each page that a client gets.

@@ -14,6 +14,7 @@ pub mod report;
 pub mod study;
 
 mod do_2011;
+mod franklin_1992;
 mod lee_2008;
 mod rahm_1991;
 mod system_m_1988;
@@ -24,11 +25,12 @@ pub use outcome::{Outcome, Results};
 pub use study::{Answer, Cell, Claim, Row, STUDIES, Study, Table, Verdict};
 
 /// The configurations that an experiment may name as its `base`, besides files.
-const BASES: [(&str, &str); 4] = [
+const BASES: [(&str, &str); 5] = [
     ("rahm-1991", include_str!("../rahm-1991/base.toml")),
     ("vax-11-785", include_str!("../system-m-1988/base.toml")),
     ("lee-2008", include_str!("../lee-2008/base.toml")),
     ("do-2011", include_str!("../do-2011/base.toml")),
+    ("franklin-1992", include_str!("../franklin-1992/base.toml")),
 ];
 
 /// The text of the base configuration of this name.

@@ -42,11 +42,12 @@ pub trait Study: Sync {
 }
 
 /// Every study.
-pub const STUDIES: [&dyn Study; 4] = [
+pub const STUDIES: [&dyn Study; 5] = [
     &crate::rahm_1991::Rahm1991,
     &crate::system_m_1988::SystemM1988,
     &crate::lee_2008::Lee2008,
     &crate::do_2011::Do2011,
+    &crate::franklin_1992::Franklin1992,
 ];
 
 /// The study of this name.

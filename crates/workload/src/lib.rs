@@ -4,6 +4,7 @@ pub mod credit_card;
 pub mod debit_credit;
 #[cfg(test)]
 mod ground;
+pub mod page_server;
 pub mod page_stream;
 pub mod point_reads;
 pub mod run;

@@ -1,5 +1,6 @@
 //! One run of an experiment.
 
+use super::page_server;
 use crate::Failure;
 use crate::bench::spill::{Input, Spilled, Watch};
 use crate::bench::{bank, cards, join, meter::Meter, sort, summary, synthetic, terms};
@@ -29,7 +30,7 @@ use workload::trace::replay::{self, Replay};
 use workload::{Measured, Plan};
 
 /// What a run's report has at its top, and so may be plotted.
-pub const KEYS: [&str; 26] = [
+pub const KEYS: [&str; 27] = [
     "response_us",
     "throughput_per_s",
     "transactions",
@@ -56,6 +57,7 @@ pub const KEYS: [&str; 26] = [
     "recovery",
     "snapshots",
     "torture",
+    "page_server",
 ];
 
 /// What one run gave.
@@ -165,6 +167,7 @@ fn opened(setting: &Setting, (plan, replication): (&Plan, u32), traces: &Traces)
             let replay = store.run(async |database| Replay::prepare(database, trace, spec).await)?;
             measured(&store, replay, plan, batches)
         }
+        Work::PageServer { model, client } => page_server::run((model, client), configuration, plan, batches),
         Work::Spill { operation, rows, row_size, memory } => {
             let input = Input { rows: *rows, row_size: *row_size, memory: *memory, seed: plan.seed };
             spilled(open(configuration)?, *operation, input)

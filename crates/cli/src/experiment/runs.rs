@@ -196,7 +196,7 @@ mod tests {
         let report = &trial.outcomes[0].reports[0];
         // A workload of one type runs alone: without a transaction server and without readers of snapshots. It is no sort, no
         // restart and no torture.
-        let others = ["types", "server", "spill", "recovery", "snapshots", "torture"];
+        let others = ["types", "server", "spill", "recovery", "snapshots", "torture", "page_server"];
         for key in point::KEYS.iter().filter(|key| !others.contains(key)) {
             assert!(report.get(*key).is_some(), "the report has no {key}");
         }

@@ -7,6 +7,7 @@ use base::units::{parse_duration_ns, parse_size};
 use devices::{Hardware, HardwareError};
 use entresol::configuration::{Configuration, ConfigurationError, Finding, Problem, nearest};
 use toml::{Table, Value};
+use workload::page_server::{self, Pattern};
 use workload::page_stream::Stream;
 use workload::snapshot_readers::Readers;
 use workload::synthetic::Model;
@@ -69,6 +70,13 @@ pub enum Work {
         stream: Stream,
         /// `pages`: how many there are.
         pages: u64,
+    },
+    /// `"page-server"`: clients on machines of their own, on the pages of a server.
+    PageServer {
+        /// What they run.
+        model: Box<page_server::Model>,
+        /// `client_hardware`: the machine of each.
+        client: Box<Hardware>,
     },
     /// `"sort"` or `"join"`: one operation on rows that its memory does not hold, verified; a run is one of them.
     Spill {
@@ -219,7 +227,8 @@ fn said_by_serde(message: &str) -> (Problem, String, Option<String>) {
 }
 
 fn work(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentError> {
-    let kinds = ["debit-credit", "credit-card", "synthetic", "trace", "page-stream", "sort", "join", "torture"];
+    let kinds =
+        ["debit-credit", "credit-card", "synthetic", "trace", "page-stream", "page-server", "sort", "join", "torture"];
     let kind = table.get("kind").and_then(Value::as_str).unwrap_or("debit-credit");
     let only = |own: &[&str]| {
         let loads: &[&str] =
@@ -281,6 +290,10 @@ fn work(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentError> {
             let pages = whole(table, "workload", "pages", 1, 1 << 32, sources)?.unwrap_or(100_000);
             Ok(Work::PageStream { stream, pages })
         }
+        "page-server" => {
+            only(&["algorithm", "pattern", "write_probability", "client_pages", "client_hardware", "network"])?;
+            page_server(table, sources)
+        }
         "sort" => {
             only(&["rows", "row_size", "memory"])?;
             spill(table, Operation::Sort, sources)
@@ -308,6 +321,48 @@ fn work(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentError> {
             Err(sources.error("workload.kind", problem, &kinds.join(", "), near))
         }
     }
+}
+
+/// Clients of a page server; without other words those of Franklin, Carey and Livny 1992 with callback locking.
+fn page_server(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentError> {
+    let word = |key: &str, usual: &str| table.get(key).and_then(Value::as_str).unwrap_or(usual).to_owned();
+    let unknown = |key: &str, value: &str, known: &[&str]| {
+        let problem = Problem::UnknownWord { key: key.to_owned(), value: value.to_owned() };
+        let near = nearest(value, known.iter().copied()).map(str::to_owned);
+        sources.error(&format!("workload.{key}"), problem, &known.join(", "), near)
+    };
+    let algorithm = word("algorithm", page_server::ALGORITHMS[0]);
+    if !page_server::ALGORITHMS.contains(&algorithm.as_str()) {
+        return Err(unknown("algorithm", &algorithm, &page_server::ALGORITHMS));
+    }
+    let pattern = word("pattern", Pattern::WORDS[0].0);
+    let found = Pattern::WORDS.iter().find(|(known, _)| *known == pattern);
+    let pattern = found.ok_or_else(|| unknown("pattern", &pattern, &Pattern::WORDS.map(|(known, _)| known)))?.1;
+    let write_probability = match table.get("write_probability") {
+        None => 0.0,
+        Some(value) => {
+            let number = value.as_float().or_else(|| value.as_integer().map(|number| number as f64));
+            number.filter(|number| (0.0..=1.0).contains(number)).ok_or_else(|| {
+                let problem = Problem::OutOfRange { key: "write_probability".to_owned(), value: value.to_string() };
+                sources.error("workload.write_probability", problem, "a number from 0 to 1", None)
+            })?
+        }
+    };
+    let pages_max = u64::from(page_server::DATABASE_PAGES);
+    let client_pages = whole(table, "workload", "client_pages", 40, pages_max, sources)?.unwrap_or(62) as u32;
+    if let Some(clients) = whole(table, "workload", "clients", 1, 65_536, sources)?
+        && clients > u64::from(page_server::CLIENTS_MAX)
+    {
+        let problem = Problem::OutOfRange { key: "clients".to_owned(), value: clients.to_string() };
+        let allowed = format!("1 to {}: each has a hot region", page_server::CLIENTS_MAX);
+        return Err(sources.error("workload.clients", problem, &allowed, None));
+    }
+    let hardware = word("client_hardware", "franklin-1992-client");
+    let client = Hardware::named(&hardware)
+        .map_err(|_| unknown("client_hardware", &hardware, &Hardware::names().collect::<Vec<_>>()))?;
+    let network = word("network", "slow");
+    let model = page_server::Model { algorithm, pattern, write_probability, client_pages, network };
+    Ok(Work::PageServer { model: Box::new(model), client: Box::new(client) })
 }
 
 /// Readers of snapshots, if there are any: of an age of a second, unless said otherwise.

@@ -1,0 +1,163 @@
+//! How transactions and clients end: commits, rollbacks, victims of deadlocks, broken connections.
+
+use super::directory::{Kind, Waiting};
+use super::{Action, Found, Memory, Misbehaviour, Server, deadlock, misbehaved};
+use crate::message::{Answer, ClientId, Copy, Image, Transaction};
+use base::PageId;
+use std::collections::{BTreeSet, VecDeque};
+
+impl Server {
+    pub(super) fn begin_commit(&mut self, owner: (ClientId, Transaction), pages: &[Image]) -> Result<(), Misbehaviour> {
+        let writer = self.writers.entry(owner).or_default();
+        let (mut seen, client) = (BTreeSet::new(), owner.0);
+        for Image { page, .. } in pages {
+            if !writer.pages.contains(page) || !seen.insert(*page) {
+                return Err(misbehaved(client, "committed without a write lock, or twice,", *page));
+            }
+        }
+        if std::mem::replace(&mut writer.is_committing, true) {
+            return Err(misbehaved(client, "committed twice a transaction, and not", PageId::default()));
+        }
+        Ok(())
+    }
+
+    /// A commit is durable and its pages are installed.
+    pub fn committed(
+        &mut self,
+        (client, transaction): (ClientId, Transaction),
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) {
+        if self.clients.contains_key(&client) {
+            actions.push(Action::Send(client, Answer::Committed { transaction }));
+        }
+        self.release((client, transaction), memory, actions);
+    }
+
+    /// A commit has failed. If that is harmless, nothing was done. Otherwise what became of it is unknown until the server is
+    /// started again, and its pages stay locked.
+    pub fn not_committed(
+        &mut self,
+        (client, transaction): (ClientId, Transaction),
+        (reason, is_harmless): (String, bool),
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) {
+        if self.clients.contains_key(&client) {
+            actions.push(Action::Send(client, Answer::NotCommitted { transaction, reason }));
+        }
+        if is_harmless {
+            self.release((client, transaction), memory, actions);
+        }
+    }
+
+    /// A page that a client waits for cannot be read.
+    pub fn failed(
+        &mut self,
+        client: ClientId,
+        copy: Copy,
+        reason: String,
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) {
+        if self.directory.holds(client, copy) {
+            actions.push(Action::Send(client, Answer::Failed { copy, reason }));
+            self.directory.remove(client, copy);
+            self.advance(copy.page, memory, actions);
+        }
+    }
+
+    pub(super) fn abort(
+        &mut self,
+        owner: (ClientId, Transaction),
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Misbehaviour> {
+        if self.writers.get(&owner).is_some_and(|writer| writer.is_committing) {
+            return Err(misbehaved(owner.0, "rolled back what it commits, and not", PageId::default()));
+        }
+        for copy in self.withdraw(owner, memory, actions) {
+            let reason = "its transaction is rolled back".to_owned();
+            actions.push(Action::Send(owner.0, Answer::Failed { copy, reason }));
+        }
+        self.release(owner, memory, actions);
+        Ok(())
+    }
+
+    /// A transaction's write locks are over.
+    pub(super) fn release(&mut self, owner: (ClientId, Transaction), memory: &dyn Memory, actions: &mut Vec<Action>) {
+        let writer = self.writers.remove(&owner).unwrap_or_default();
+        for page in &writer.pages {
+            let entry = self.directory.entry(*page);
+            entry.writer = None;
+            if let Some(held) = entry.copies.get_mut(&owner.0) {
+                held.users.remove(&owner.1);
+            }
+        }
+        for page in writer.pages {
+            self.advance(page, memory, actions);
+        }
+    }
+
+    /// A transaction's requests are taken out of the queues. Copies that were called back for them alone may stay.
+    /// Returns the copies that were to be read.
+    pub(super) fn withdraw(
+        &mut self,
+        owner: (ClientId, Transaction),
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) -> Vec<Copy> {
+        let mut reads = Vec::new();
+        for page in self.directory.waits_of(owner) {
+            let entry = self.directory.entry(page);
+            let (gone, rest): (VecDeque<Waiting>, _) =
+                entry.queue.drain(..).partition(|waiting| (waiting.client, waiting.transaction) == owner);
+            entry.queue = rest;
+            let stays = |(client, number)| Action::Send(client, Answer::Withdrawn { copy: Copy { page, number } });
+            actions.extend(entry.withdraw_callbacks().into_iter().map(stays));
+            for Waiting { copy, kind, .. } in gone {
+                self.note_served(owner.0);
+                reads.extend((kind != Kind::Write).then_some(copy));
+            }
+            self.advance(page, memory, actions);
+        }
+        reads
+    }
+
+    /// Ends the deadlock that a transaction is part of, if there is one: as many victims as that takes.
+    pub(super) fn end_deadlock(
+        &mut self,
+        from: (ClientId, Transaction),
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) {
+        while let Some(victim) = deadlock::victim(&self.directory, from) {
+            self.counts.victims += 1;
+            let withdrawn = self.withdraw(victim, memory, actions);
+            actions.push(Action::Send(victim.0, Answer::Victim { transaction: victim.1, withdrawn }));
+        }
+    }
+
+    /// A client is gone: its copies, its requests and what it has not committed. Commits that have begun go on to their end.
+    /// Pages that it was to send to others come from here; those who have got them already pass them over.
+    pub fn lose(&mut self, client: ClientId, memory: &dyn Memory, actions: &mut Vec<Action>) {
+        if self.clients.remove(&client).is_none() {
+            return;
+        }
+        for owner in self.directory.waiting_transactions(client) {
+            self.withdraw(owner, memory, actions);
+        }
+        let owned = self.writers.iter().filter(|((writer, _), state)| *writer == client && !state.is_committing);
+        let owned: Vec<_> = owned.map(|(owner, _)| *owner).collect();
+        for owner in owned {
+            self.release(owner, memory, actions);
+        }
+        for (to, copy, returns) in self.directory.sent_by(client) {
+            actions.push(self.page_to(to, copy, returns, Found::Refused));
+        }
+        for copy in self.directory.copies_of(client) {
+            self.directory.remove(client, copy);
+            self.advance(copy.page, memory, actions);
+        }
+    }
+}
