@@ -29,7 +29,9 @@ fn messages(results: &Results) -> Option<String> {
     let [slow, fast] = [small_buffers::SLOW, small_buffers::FAST].map(|name| results.trial(name));
     let pair = ["FWD-HS", "FWD-H"];
     let (slow, fast) = (gain(slow?, pair, 25.0)?, gain(fast?, pair, 25.0)?);
-    Some(format!("Sending dropped pages beside hate hints gives {slow:.2} of the throughput on the slow network, {fast:.2} on the fast one."))
+    Some(format!(
+        "Sending dropped pages beside hate hints gives {slow:.2} of the throughput on the slow network, {fast:.2} on the fast one."
+    ))
 }
 
 fn writes(results: &Results) -> Option<String> {

@@ -17,7 +17,8 @@ pub(super) fn claims(results: &Results) -> Vec<Claim> {
 }
 
 fn converged(results: &Results) -> Claim {
-    let what = "Large buffers, slow network: the forwarding algorithms have the same throughput at 20 clients and more.";
+    let what =
+        "Large buffers, slow network: the forwarding algorithms have the same throughput at 20 clients and more.";
     Claim::new("F-8 converge", what, "the same").judge(|claim| {
         let trial = results.trial(TRIAL)?;
         let judge = |clients| is_equal(trial, &FORWARDERS, clients, TPS, EQUAL).map(|(verdict, _)| verdict);
@@ -42,7 +43,8 @@ fn no_io(results: &Results) -> Claim {
 }
 
 fn server_hits(results: &Results) -> Claim {
-    let what = "Large buffers: at 20 clients and more all forwarding algorithms have a hit rate of about 30 % at the server.";
+    let what =
+        "Large buffers: at 20 clients and more all forwarding algorithms have a hit rate of about 30 % at the server.";
     Claim::new("F-8 hits", what, "30 %").judge(|claim| {
         let trial = results.trial(TRIAL)?;
         let (verdict, reason) = at_each(&places(trial, 20.0, 25.0)?, |clients| {
@@ -58,7 +60,8 @@ fn server_hits(results: &Results) -> Claim {
 }
 
 fn network_bound(results: &Results) -> Claim {
-    let what = "Large buffers, slow network: the forwarding algorithms are limited by the network at 15 clients and more.";
+    let what =
+        "Large buffers, slow network: the forwarding algorithms are limited by the network at 15 clients and more.";
     Claim::new("F-8 network", what, "from 15 on").judge(|claim| {
         let trial = results.trial(TRIAL)?;
         let (verdict, reason) = at_each(&places(trial, 15.0, 25.0)?, |clients| {

@@ -49,7 +49,9 @@ fn client_hits(results: &Results) -> Claim {
         let judge = |place| Some(Verdict::all(ALL.iter().map(|line| near(line, place)).collect::<Option<Vec<_>>>()?));
         let (verdict, where_) = at_each(&places, judge)?;
         let ours = percent(trial, "CBL", 10.0, "client_hit_ratio")?;
-        Some(claim.judged(ours.with_unit("%"), verdict, format!("Within {POINTS} points. {where_}")).with_interval(ours))
+        Some(
+            claim.judged(ours.with_unit("%"), verdict, format!("Within {POINTS} points. {where_}")).with_interval(ours),
+        )
     })
 }
 
@@ -96,7 +98,11 @@ fn server_hits_with_hints(results: &Results) -> Claim {
         let judge = |clients| Some(near(percent(trial, "FWD-H", clients, "server_hit_ratio")?, 30.0));
         let (verdict, reason) = at_each(&places(trial, 1.0, 25.0)?, judge)?;
         let ours = percent(trial, "FWD-H", 25.0, "server_hit_ratio")?;
-        Some(claim.judged(ours.with_unit("% at 25"), verdict, format!("Within {POINTS} points. {reason}")).with_interval(ours))
+        Some(
+            claim
+                .judged(ours.with_unit("% at 25"), verdict, format!("Within {POINTS} points. {reason}"))
+                .with_interval(ours),
+        )
     })
 }
 
@@ -149,7 +155,11 @@ fn highest_in_memory(results: &Results) -> Claim {
         let (highest, reason) = at_each(&places(trial, 1.0, 25.0)?, judge)?;
         let ours = in_memory(trial, "FWD-HS")?;
         let verdict = Verdict::all([highest, ours.at_least(98.0)]);
-        Some(claim.judged(ours.with_unit("%"), verdict, format!("The highest, and 98 % at 25. {reason}")).with_interval(ours))
+        Some(
+            claim
+                .judged(ours.with_unit("%"), verdict, format!("The highest, and 98 % at 25. {reason}"))
+                .with_interval(ours),
+        )
     })
 }
 
@@ -308,9 +318,14 @@ fn order_on_fast_network(results: &Results) -> Claim {
         let trial = results.trial(FAST)?;
         let order = ["FWD-HS", "FWD-S", "FWD-H", "FWD", "CBL"];
         let (verdict, reason) = at_each(&places(trial, 10.0, 25.0)?, |clients| {
-            let pairs = order.windows(2).map(|pair| Some(above(trial, [pair[0], pair[1]], clients, TPS)?.at_least(0.0)));
+            let pairs =
+                order.windows(2).map(|pair| Some(above(trial, [pair[0], pair[1]], clients, TPS)?.at_least(0.0)));
             Some(Verdict::all(pairs.collect::<Option<Vec<_>>>()?))
         })?;
-        Some(claim.judged(listed(trial, 10.0, TPS, 1.0)?, verdict, format!("Each above the next beyond chance. {reason}")))
+        Some(claim.judged(
+            listed(trial, 10.0, TPS, 1.0)?,
+            verdict,
+            format!("Each above the next beyond chance. {reason}"),
+        ))
     })
 }

@@ -28,7 +28,11 @@ fn matched(results: &Results) -> Claim {
     let what = "UNIFORM, small buffers, slow network: FWD matches FWD-H at 25 clients.";
     Claim::new("F-11 matched", what, "the same").judge(|claim| {
         let (verdict, ratio) = is_equal(results.trial(SMALL)?, &["FWD", "FWD-H"], 25.0, TPS, EQUAL)?;
-        Some(claim.judged(ratio.with_unit("times"), verdict, "The higher is 1.05 times the lower at most.").with_interval(ratio))
+        Some(
+            claim
+                .judged(ratio.with_unit("times"), verdict, "The higher is 1.05 times the lower at most.")
+                .with_interval(ratio),
+        )
     })
 }
 

@@ -22,7 +22,8 @@ pub(super) fn claims(results: &Results) -> Vec<Claim> {
 }
 
 fn above_callback_locking(results: &Results) -> Claim {
-    let what = "With writes, small buffers, slow network: all forwarding algorithms are above CBL at 10 clients and more.";
+    let what =
+        "With writes, small buffers, slow network: all forwarding algorithms are above CBL at 10 clients and more.";
     Claim::new("F-9 above CBL", what, "above").judge(|claim| {
         let trial = results.trial(SMALL)?;
         let (verdict, reason) =
@@ -32,7 +33,8 @@ fn above_callback_locking(results: &Results) -> Claim {
 }
 
 fn similar(results: &Results) -> Claim {
-    let what = "With writes, small buffers, slow network: the forwarding algorithms have similar throughput at 25 clients.";
+    let what =
+        "With writes, small buffers, slow network: the forwarding algorithms have similar throughput at 25 clients.";
     Claim::new("F-9 similar", what, "similar").judge(|claim| {
         let (verdict, ratio) = is_equal(results.trial(SMALL)?, &FORWARDERS, 25.0, TPS, SIMILAR)?;
         let reason = "The highest is 1.1 times the lowest at most.";
@@ -81,7 +83,8 @@ fn network_bound(results: &Results) -> Claim {
 }
 
 fn two_classes(results: &Results) -> Claim {
-    let what = "With writes, large buffers, fast network, 10 clients and more: FWD and FWD-S are above FWD-H and FWD-HS.";
+    let what =
+        "With writes, large buffers, fast network, 10 clients and more: FWD and FWD-S are above FWD-H and FWD-HS.";
     Claim::new("F-10", what, "above").judge(|claim| {
         let trial = results.trial(LARGE)?;
         let (verdict, reason) = at_each(&places(trial, 10.0, 25.0)?, |clients| {
@@ -90,6 +93,10 @@ fn two_classes(results: &Results) -> Claim {
             Some(Verdict::all([above("FWD")?, above("FWD-S")?]))
         })?;
         let writes = listed(trial, 25.0, &of("disk_writes_per_commit"), 1.0)?;
-        Some(claim.judged(listed(trial, 25.0, TPS, 1.0)?, verdict, format!("{reason} Disk writes per transaction {writes}.")))
+        Some(claim.judged(
+            listed(trial, 25.0, TPS, 1.0)?,
+            verdict,
+            format!("{reason} Disk writes per transaction {writes}."),
+        ))
     })
 }
