@@ -19,10 +19,10 @@ use papers::{Claim, Experiment, ExperimentError, Extent, STUDIES, Study, Verdict
 #[command(
     verbatim_doc_comment,
     arg_required_else_help = true,
-    after_help = "Examples:\n  entresol reproduce rahm-1991 --quick\n  entresol reproduce rahm-1991 --report report\n  entresol reproduce system-m-1988 --report report\n  entresol reproduce lee-2008 --quick\n  entresol reproduce do-2011 --report report"
+    after_help = "Examples:\n  entresol reproduce rahm-1991 --quick\n  entresol reproduce rahm-1991 --report report\n  entresol reproduce system-m-1988 --report report\n  entresol reproduce lee-2008 --quick\n  entresol reproduce do-2011 --report report\n  entresol reproduce franklin-1992 --quick"
 )]
 pub struct Arguments {
-    /// The study: rahm-1991, system-m-1988, lee-2008, do-2011
+    /// The study: rahm-1991, system-m-1988, lee-2008, do-2011, franklin-1992
     #[arg(value_name = "STUDY", value_parser = known)]
     pub study: String,
     #[command(flatten)]
