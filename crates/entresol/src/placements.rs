@@ -199,7 +199,7 @@ fn walk_really(case: &Case, directory: &Path) {
     };
     let configuration = parse(case, &case.text("", lines));
     let driver = || {
-        assemble::driver(&configuration, (directory, &DirectoryLocks::default()), 1, None)
+        assemble::driver(&configuration, (directory, &DirectoryLocks::default()), 1, (None, None))
             .unwrap_or_else(|error| panic!("{}: {error}", case.name))
     };
     walk(&configuration, 40, driver);
