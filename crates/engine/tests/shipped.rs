@@ -16,6 +16,9 @@ use virtual_driver::{Hardware, Media, Options, VirtualDriver};
 
 const SIZE: usize = 512;
 
+/// Pages with their bytes.
+type Shipped<'a> = Vec<(PageId, &'a [u8])>;
+
 fn settings() -> Settings {
     let buffer = buffer::Settings { frames: 8, page_size: SIZE, cleaner: false, ..buffer::Settings::default() };
     Settings { buffer, ..Settings::default() }
@@ -103,7 +106,7 @@ fn what_does_not_fit_together_is_refused_and_leaves_nothing() -> Result<()> {
         let mut commit = record.clone();
         record::encode(TransactionId::SYSTEM, &Body::Commit { chains: &[], changes: &[] }, [], &mut commit);
         let end = database.log().end();
-        let refused: [(&[u8], Vec<(PageId, &[u8])>, &str); 8] = [
+        let refused: [(&[u8], Shipped<'_>, &str); 8] = [
             (&record[..record.len() - 1], vec![(page, &bytes)], "damaged"),
             (&record, vec![], "does not come with it"),
             (&record, vec![(page, &bytes), (other, &other_bytes)], "is not as its log records leave it"),
