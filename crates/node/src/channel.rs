@@ -5,7 +5,8 @@
 //! [`Channel`]s whose bytes it seals and opens. Nothing above this room knows the difference.
 
 use crate::message::{Bounded, MessageError, decode, frame_size};
-use driver::Fault;
+use base::time::MILLISECOND_NS;
+use driver::{Fault, FaultKind};
 use engine::page_store::Future;
 use executor::{Connection, Executor, Listener};
 use serde::de::DeserializeOwned;
@@ -17,6 +18,9 @@ use thiserror::Error;
 pub trait Channel {
     /// Sends bytes behind all that was sent before. One task sends at a time.
     fn send<'a>(&'a self, bytes: &'a [u8]) -> Future<'a, Result<(), Fault>>;
+
+    /// Ends the sending: the peer, when it has received everything, is told that nothing more comes.
+    fn shutdown(&self) -> Future<'_, Result<(), Fault>>;
 
     /// Appends what has come to `into`, waiting for that if nothing has. Returns how many bytes it is: none at the end.
     fn receive<'a>(&'a self, into: &'a mut Vec<u8>) -> Future<'a, Result<usize, Fault>>;
@@ -68,8 +72,27 @@ impl Channel for Connection {
         Box::pin(Connection::send(self, bytes))
     }
 
+    fn shutdown(&self) -> Future<'_, Result<(), Fault>> {
+        Box::pin(Connection::shutdown(self))
+    }
+
     fn receive<'a>(&'a self, into: &'a mut Vec<u8>) -> Future<'a, Result<usize, Fault>> {
         Box::pin(Connection::receive(self, into))
+    }
+}
+
+/// How long it is waited after a connection that could not be accepted, in nanoseconds: sockets may be free again then.
+const REST_NS: u64 = 10 * MILLISECOND_NS;
+
+/// The next connection; `None` once the acceptor is closed. One that cannot be had, for the peer is gone already or there are too many
+/// sockets, is no reason to accept no others.
+pub(crate) async fn next_connection(acceptor: &dyn Acceptor, executor: &Executor) -> Option<Rc<dyn Channel>> {
+    loop {
+        match acceptor.accept().await {
+            Ok(channel) => return Some(channel),
+            Err(fault) if fault.kind == FaultKind::Closed => return None,
+            Err(_) => executor.sleep_ns(REST_NS).await,
+        }
     }
 }
 

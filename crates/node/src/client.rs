@@ -172,6 +172,14 @@ impl Client {
         (self.message(Request::Read { copy, transaction, leaving }), forgotten)
     }
 
+    /// A page has not come for long: the same request again, if it is still waited for. An answer that is only late does no harm.
+    pub fn repeat(&mut self, page: PageId, transaction: Transaction) -> Option<ToServer> {
+        let held = self.copies.get(&page)?;
+        let Place::Coming { leaving } = held.place else { return None };
+        let copy = Copy { page, number: held.number };
+        Some(self.message(Request::Read { copy, transaction, leaving }))
+    }
+
     /// Takes out a copy that has left the memory and whose fate is not decided.
     fn take_departed(&mut self, page: PageId) -> Option<Copy> {
         if let Some(place) = self.departed.iter().position(|copy| copy.page == page) {

@@ -67,7 +67,8 @@ pub enum Request {
         /// Where it accepts connections of other clients that send it pages.
         address: SocketAddr,
     },
-    /// It wants a page, and the read lock that comes with the copy.
+    /// It wants a page, and the read lock that comes with the copy. Said again if the page does not come, which may have been lost on
+    /// its way from another client.
     Read {
         /// The copy that it will be; one that it has already, if the page has left its memory while it is in use.
         copy: Copy,

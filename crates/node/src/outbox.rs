@@ -73,7 +73,7 @@ impl Outbox {
         self.bell.wake_all(&self.executor);
     }
 
-    /// Nothing is sent any more.
+    /// Nothing is sent behind what was put here, and the peer is told so.
     pub fn close(&self) {
         self.is_closed.set(true);
         self.bell.wake_all(&self.executor);
@@ -95,7 +95,11 @@ async fn empty(outbox: Rc<Outbox>, channel: Rc<dyn Channel>) {
                     return outbox.close();
                 }
             }
-            None if outbox.is_closed.get() => return,
+            None if outbox.is_closed.get() => {
+                // The peer ends then, too. If it cannot be told, it learns in other ways.
+                let _told = channel.shutdown().await;
+                return;
+            }
             None => outbox.bell.wait(&outbox.executor).await,
         }
     }

@@ -16,7 +16,8 @@ use crate::channel::{ChannelError, Incoming, Transport};
 use crate::client::{Client, Ended};
 use crate::message::{Answer, ClientId, Copy, Request, ToPeer, ToServer, Transaction};
 use crate::outbox::{Outbox, Traffic};
-use base::{PageId, PartitionId};
+use base::time::SECOND_NS;
+use base::{Instant, PageId, PartitionId};
 use driver::{Fault, FaultKind};
 use engine::Error;
 use engine::buffer::{self, Buffer, PageSpace};
@@ -125,6 +126,7 @@ impl PageClient {
         });
         inner.buffer.pool().borrow_mut().set_departure(departure);
         executor.spawn(hear_server(Rc::downgrade(&inner), incoming, server));
+        executor.spawn(ask_again(Rc::downgrade(&inner), executor.clone()));
         executor.spawn(peers::accept(Rc::downgrade(&inner), acceptor, executor.clone()));
         Ok(PageClient(inner))
     }
@@ -158,6 +160,23 @@ impl PageClient {
     }
 }
 
+/// How long a page is waited for before it is asked for again, in nanoseconds: another client may have died with it.
+const PATIENCE_NS: u64 = 5 * SECOND_NS;
+
+/// Asks again for pages that do not come.
+async fn ask_again(client: Weak<Inner>, executor: Executor) {
+    loop {
+        executor.sleep_ns(PATIENCE_NS).await;
+        let Some(client) = client.upgrade().filter(|client| !client.to_server.is_closed()) else { return };
+        let now = executor.now();
+        let long_ago = Instant::from_ns(now.ns().saturating_sub(PATIENCE_NS));
+        for page in client.reads.overdue(long_ago, now) {
+            let again = client.protocol.borrow_mut().repeat(page, client.current.get());
+            again.inspect(|again| client.to_server.push(again));
+        }
+    }
+}
+
 /// What is said when the server cannot be understood.
 fn lost(server: SocketAddr, error: &ChannelError) -> Error {
     Fault::new(FaultKind::Reset, format!("the server at {server} is lost: {error}")).into()
@@ -177,6 +196,14 @@ async fn hear_server(client: Weak<Inner>, mut incoming: Incoming, server: Socket
     if let Some(client) = client.upgrade() {
         client.reads.fail_all(&Fault::new(FaultKind::Reset, cause.clone()));
         client.tell(Told::Lost(cause));
+    }
+}
+
+impl Drop for Inner {
+    /// The node leaves its server and its peers.
+    fn drop(&mut self) {
+        self.to_server.close();
+        self.peers.close();
     }
 }
 

@@ -5,7 +5,7 @@
 //! by a task that fetches them.
 
 use crate::algorithm::{Algorithm, Standing};
-use crate::channel::{Acceptor, Channel, ChannelError, Incoming, Transport};
+use crate::channel::{Acceptor, Channel, ChannelError, Incoming, Transport, next_connection};
 use crate::message::{Answer, ClientId, Copy, Image, Request, ToServer, Transaction};
 use crate::outbox::{Outbox, Traffic};
 use crate::server::{Action, Counts, Found, Memory, Server};
@@ -90,6 +90,12 @@ impl PageServer {
         self.0.address
     }
 
+    /// Serves no more: every client is told that this is the end.
+    pub fn close(&self) {
+        self.0.is_closed.set(true);
+        self.0.outboxes.borrow().values().for_each(|outbox| outbox.close());
+    }
+
     /// What was counted.
     pub fn counts(&self) -> Counts {
         self.0.protocol.borrow().counts()
@@ -123,7 +129,7 @@ impl PageServer {
 }
 
 async fn accept(server: Weak<Inner>, acceptor: Rc<dyn Acceptor>, executor: Executor) {
-    while let Ok(channel) = acceptor.accept().await {
+    while let Some(channel) = next_connection(&*acceptor, &executor).await {
         let Some(server) = server.upgrade().filter(|server| !server.is_closed.get()) else { return };
         executor.spawn(async move { server.attend(channel).await });
     }

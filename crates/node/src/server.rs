@@ -133,6 +133,8 @@ pub struct Server {
 struct Client {
     address: SocketAddr,
     waiting: usize,
+    /// Greater than the numbers of all copies that it has asked for.
+    next_copy: u64,
 }
 
 #[derive(Default)]
@@ -170,7 +172,7 @@ impl Server {
     pub fn join(&mut self, address: SocketAddr) -> ClientId {
         let client = ClientId(self.next_client);
         self.next_client += 1;
-        self.clients.insert(client, Client { address, waiting: 0 });
+        self.clients.insert(client, Client { address, waiting: 0, next_copy: 0 });
         client
     }
 
@@ -262,6 +264,12 @@ impl Server {
     ) -> Result<(), Misbehaviour> {
         let entry = self.directory.entry(copy.page);
         match entry.copies.get(&client) {
+            // Whoever was to send the page is silent.
+            Some(held) if held.number == copy.number && held.sender.is_some() => {
+                let returns = leaving.is_some_and(|leaving| self.leave(client, leaving, memory, actions));
+                actions.push(self.page_to(client, copy, returns, Found::Refused));
+                return Ok(());
+            }
             Some(held) if held.number == copy.number => {
                 self.serve(client, copy, leaving, memory, actions);
                 return Ok(());
@@ -269,6 +277,12 @@ impl Server {
             Some(_) => return Err(misbehaved(client, "asked anew, without having dropped it, for", copy.page)),
             None => {}
         }
+        // It is patient no longer, and the request waits, or was withdrawn.
+        let joined = self.clients.get_mut(&client).expect("messages come from clients that have joined");
+        if copy.number < joined.next_copy {
+            return Ok(());
+        }
+        joined.next_copy = copy.number.saturating_add(1);
         self.enqueue(Waiting { client, transaction, copy, kind: Kind::Read { leaving }, since: 0 }, memory, actions)
     }
 

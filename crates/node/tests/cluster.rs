@@ -1,21 +1,20 @@
 //! A server and its clients as engines on simulated machines: what transactions add to counters on pages is there in the end,
 //! also after the server has lost its power.
 
-use base::{Instant, PageId, PartitionId, Random};
-use engine::catalog::{Locking, Organization};
-use engine::{Database, Error, PartitionSpec, Settings, buffer};
+mod counting;
+
+use base::{Instant, PageId, Random};
+use counting::{PAGE_SIZE, PAGES, client_settings, count, serve, settings, sum};
+use engine::{Database, Error, buffer};
 use entresol_node::algorithm::{ALGORITHMS, Algorithm};
 use entresol_node::channel::Plain;
-use entresol_node::page_client::{self, PageClient};
-use entresol_node::page_server::{self, PageServer};
+use entresol_node::page_client::PageClient;
 use executor::{Cluster, Executor, Order};
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use virtual_driver::{Hardware, Media, Network, NetworkOptions, Options, VirtualDriver};
 
-const PAGES: u64 = 40;
-const PAGE_SIZE: usize = 1024;
 const CLIENTS: u32 = 4;
 
 struct Machines {
@@ -48,74 +47,6 @@ impl Machines {
     fn address(&self, number: u32) -> SocketAddr {
         (self.network.address(number), 7000).into()
     }
-}
-
-fn settings() -> Settings {
-    let buffer = buffer::Settings { frames: 12, page_size: PAGE_SIZE, cleaner: false, ..buffer::Settings::default() };
-    Settings { buffer, ..Settings::default() }
-}
-
-async fn serve(
-    executor: Executor,
-    address: SocketAddr,
-    algorithm: &'static dyn Algorithm,
-) -> (PageServer, PartitionId) {
-    let database = Database::create(&executor, settings()).await.expect("the medium is empty");
-    let organization = Organization::Direct { objects: PAGES, blocking_factor: 1, record_size: 8 };
-    let spec = PartitionSpec::new("counters", organization, Locking::None);
-    let counters = database.create_partition(spec).await.expect("there is room");
-    let transport = Rc::new(Plain(executor));
-    let settings = page_server::Settings { algorithm, message_size_min: 0 };
-    (PageServer::serve(&database, transport, address, settings).await.expect("the port is free"), counters)
-}
-
-/// Adds one to some counters, transaction after transaction. Each is run again until it is committed. Returns how often it was not.
-async fn count(client: PageClient, counters: PartitionId, seed: u64, transactions: u64) -> (u64, u64) {
-    let mut random = Random::stream(seed, "transactions");
-    let (mut added, mut victims) = (0, 0);
-    for _ in 0..transactions {
-        let pages: Vec<(u32, bool)> =
-            (0..random.between(1, 5)).map(|_| (random.below(PAGES) as u32, random.chance(0.5))).collect();
-        loop {
-            match add(&client, counters, &pages).await {
-                Ok(()) => break,
-                Err(Error::Deadlock) => victims += 1,
-                Err(error) => panic!("{error}"),
-            }
-        }
-        added += pages.iter().filter(|(_, writes)| *writes).count() as u64;
-    }
-    (added, victims)
-}
-
-async fn add(client: &PageClient, counters: PartitionId, pages: &[(u32, bool)]) -> engine::Result<()> {
-    let mut transaction = client.begin().await;
-    for (number, writes) in pages {
-        let page = PageId::new(counters, *number);
-        let value = |bytes: &[u8]| u64::from_le_bytes(bytes[32..40].try_into().expect("eight bytes"));
-        let (value, _) = transaction.read(page, value).await?;
-        if *writes {
-            transaction.write(page, 32, &(value + 1).to_le_bytes()).await?;
-        }
-    }
-    transaction.commit().await
-}
-
-async fn sum(client: &PageClient, counters: PartitionId) -> engine::Result<u64> {
-    let mut transaction = client.begin().await;
-    let mut sum = 0;
-    for number in 0..PAGES as u32 {
-        let page = PageId::new(counters, number);
-        let value = |bytes: &[u8]| u64::from_le_bytes(bytes[32..40].try_into().expect("eight bytes"));
-        sum += transaction.read(page, value).await?.0;
-    }
-    transaction.commit().await?;
-    Ok(sum)
-}
-
-fn client_settings(address: SocketAddr, frames: usize) -> page_client::Settings {
-    let buffer = buffer::Settings { frames, page_size: PAGE_SIZE, cleaner: false, ..buffer::Settings::default() };
-    page_client::Settings { buffer, address, message_size_min: 0 }
 }
 
 async fn join(executor: Executor, server: SocketAddr, address: SocketAddr) -> engine::Result<PageClient> {
@@ -217,4 +148,67 @@ fn a_client_with_pages_of_another_size_is_refused_by_name() {
     let refused = cluster.run(joining).expect("the machines go on").expect("it may not join");
     assert!(refused.contains("2048") && refused.contains("1024"), "{refused}");
     assert!(cluster.now() > Instant::START);
+}
+
+#[test]
+fn a_strangers_bytes_and_a_client_that_vanishes_leave_the_others_at_work() {
+    for seed in 0..12 {
+        let machines = Machines::new(seed);
+        let server = machines.server();
+        let others: Vec<Executor> = (1..=4).map(|number| machines.client(number)).collect();
+        let mut cluster = Cluster::new([server.clone()].into_iter().chain(others.iter().cloned()));
+        let at = machines.address(0);
+        let algorithm = ALGORITHMS[seed as usize % ALGORITHMS.len()];
+        let serving = server.spawn(serve(server.clone(), at, algorithm));
+        let (page_server, counters) = cluster.run(serving).expect("it starts");
+        let [stranger, vanishing, one, other] = &others[..] else { unreachable!("there are four") };
+        stranger.clone().spawn(harass(stranger.clone(), at, seed));
+        let counting = [(vanishing, 2), (one, 3), (other, 4)].map(|(executor, number)| {
+            let (executor, own) = (executor.clone(), machines.address(number));
+            executor.clone().spawn(async move {
+                let client = join(executor, at, own).await.expect("the server listens");
+                client.attach(counters);
+                let counted = count(client.clone(), counters, seed + u64::from(number), 40).await;
+                (client, counted.0)
+            })
+        });
+        let [_, second, third] = counting;
+        // It ends in the midst of its transactions.
+        let end = cluster.now().plus_ns(1_000_000 + 300_000 * seed);
+        cluster.run_until(end).expect("they go on");
+        vanishing.stop();
+        // Far longer than they need.
+        cluster.run_until(cluster.now().plus_ns(20_000_000_000)).expect("they go on");
+        assert!(second.is_finished() && third.is_finished(), "{} {seed}", algorithm.name());
+        let (_, added) = cluster.run(second).expect("they go on");
+        let (reader, more) = cluster.run(third).expect("they go on");
+        let summing = other.spawn(async move { sum(&reader, counters).await });
+        let found = cluster.run(summing).expect("they go on").expect("all can be read");
+        assert!(found >= added + more, "what was acknowledged is there: {found}, {added} and {more}");
+        page_server.protocol().check().expect("the directory is right");
+        drop(page_server);
+        others.iter().for_each(Executor::stop);
+        server.stop();
+    }
+}
+
+/// Sends what is no message, again and again.
+async fn harass(executor: Executor, server: SocketAddr, seed: u64) {
+    let mut random = Random::stream(seed, "stranger");
+    for _ in 0..200 {
+        executor.sleep_ns(random.between(1_000, 50_000)).await;
+        let Ok(connection) = executor.connect(server).await else { continue };
+        let mut bytes = vec![0; random.between(1, 200) as usize];
+        random.fill(&mut bytes);
+        if random.chance(0.7) && bytes.len() > 5 {
+            // A frame of the right version, and sometimes of a length that never comes.
+            let length = if random.chance(0.3) { 60 << 20 } else { bytes.len() as u32 - 5 };
+            bytes[..4].copy_from_slice(&length.to_le_bytes());
+            bytes[4] = entresol_node::message::VERSION;
+        }
+        let _sent = connection.send(&bytes).await;
+        if random.chance(0.5) {
+            let _flushed = connection.close().await;
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Pages from client to client: each has a connection to those that it was told to send pages to.
 
 use super::Inner;
-use crate::channel::{Acceptor, Channel, Incoming, Transport};
+use crate::channel::{Acceptor, Channel, Incoming, Transport, next_connection};
 use crate::message::{ClientId, ToPeer};
 use crate::outbox::{Outbox, Traffic};
 use executor::Executor;
@@ -44,6 +44,15 @@ impl Peers {
         }
     }
 
+    /// Nothing is sent any more.
+    pub fn close(&self) {
+        for peer in self.outboxes.borrow().values() {
+            if let Peer::Connected(outbox) = peer {
+                outbox.close();
+            }
+        }
+    }
+
     fn connected(&self, address: SocketAddr, channel: Rc<dyn Channel>) {
         let outbox = Outbox::new(&self.executor, channel, &self.traffic, self.size_min);
         let before = self.outboxes.borrow_mut().insert(address, Peer::Connected(Rc::clone(&outbox)));
@@ -73,7 +82,7 @@ async fn connect(client: Weak<Inner>, address: SocketAddr) {
 
 /// Receives pages from other clients.
 pub(super) async fn accept(client: Weak<Inner>, acceptor: Rc<dyn Acceptor>, executor: Executor) {
-    while let Ok(channel) = acceptor.accept().await {
+    while let Some(channel) = next_connection(&*acceptor, &executor).await {
         let (client, mut incoming) = (client.clone(), Incoming::new(&channel, &executor));
         executor.spawn(async move {
             while let Ok(Some(ToPeer::Page { copy, bytes, returns })) = incoming.next().await {

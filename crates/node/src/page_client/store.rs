@@ -1,7 +1,7 @@
 //! A partition whose pages are at the server.
 
 use super::Inner;
-use base::PageId;
+use base::{Instant, PageId};
 use driver::{Access, Completion, Fault, FaultKind, Output, Token};
 use engine::page_store::{Future, PageStore, Then, Transfer};
 use executor::Executor;
@@ -11,12 +11,20 @@ use std::rc::Weak;
 
 /// Reads that wait for their pages.
 #[derive(Default)]
-pub(super) struct Reads(RefCell<BTreeMap<PageId, (Transfer, Then)>>);
+pub(super) struct Reads(RefCell<BTreeMap<PageId, PendingRead>>);
+
+/// A read of the buffer.
+struct PendingRead {
+    transfer: Transfer,
+    then: Then,
+    /// When the page was asked for, the last time.
+    asked: Instant,
+}
 
 impl Reads {
     /// The page has come.
     pub fn complete(&self, page: PageId, bytes: &[u8]) {
-        let Some((mut transfer, then)) = self.0.borrow_mut().remove(&page) else { return };
+        let Some(PendingRead { mut transfer, then, .. }) = self.0.borrow_mut().remove(&page) else { return };
         let result = if bytes.len() == transfer.length {
             transfer.buffer[..bytes.len()].copy_from_slice(bytes);
             Ok(Output::Done)
@@ -28,8 +36,19 @@ impl Reads {
 
     /// It will not come.
     pub fn fail(&self, page: PageId, cause: Fault) {
-        let Some((transfer, then)) = self.0.borrow_mut().remove(&page) else { return };
+        let Some(PendingRead { transfer, then, .. }) = self.0.borrow_mut().remove(&page) else { return };
         then(Completion { token: TOKEN, result: Err(cause), buffer: Some(transfer.buffer) });
+    }
+
+    /// The pages that were asked for before `long_ago`. They count as asked for `now`.
+    pub fn overdue(&self, long_ago: Instant, now: Instant) -> Vec<PageId> {
+        let mut reads = self.0.borrow_mut();
+        let late = reads.iter_mut().filter(|(_, read)| read.asked < long_ago);
+        late.map(|(page, read)| {
+            read.asked = now;
+            *page
+        })
+        .collect()
     }
 
     /// Nothing comes any more.
@@ -79,14 +98,14 @@ impl PageStore for RemoteStore {
         Box::pin(std::future::ready(Access::Asynchronous))
     }
 
-    fn read(&self, _: &Executor, transfer: Transfer, then: Then) {
+    fn read(&self, executor: &Executor, transfer: Transfer, then: Then) {
         let Some(client) = self.client.upgrade().filter(|client| !client.to_server.is_closed()) else {
             return then(Completion { token: TOKEN, result: Err(gone()), buffer: Some(transfer.buffer) });
         };
         let page = transfer.first;
         let (request, forgotten) = client.protocol.borrow_mut().request(page, client.current.get());
         client.forget(forgotten);
-        let before = client.reads.0.borrow_mut().insert(page, (transfer, then));
+        let before = client.reads.0.borrow_mut().insert(page, PendingRead { transfer, then, asked: executor.now() });
         assert!(before.is_none(), "a page is read into one frame");
         client.to_server.push(&request);
     }

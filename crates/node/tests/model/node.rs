@@ -273,6 +273,16 @@ impl Node {
         said
     }
 
+    pub fn awaits_page(&self) -> bool {
+        matches!(self.state, State::AwaitingPage(_))
+    }
+
+    /// Asks again for the page that it waits for.
+    pub fn repeat(&mut self) -> Vec<Said> {
+        let State::AwaitingPage(page) = self.state else { return Vec::new() };
+        self.protocol.repeat(page, self.transaction).into_iter().map(Said::Server).collect()
+    }
+
     /// Whether it may be rolled back for no reason now.
     pub fn may_abort(&self, random: &mut Random) -> bool {
         matches!(self.state, State::Running | State::AwaitingLock(_)) && random.chance(0.02)

@@ -55,6 +55,9 @@ enum Event {
     Step(ClientId),
     Abort(ClientId),
     Crash(ClientId),
+    /// A page between two clients is lost with their connection.
+    Lose(ClientId, ClientId),
+    Repeat(ClientId),
 }
 
 pub struct World {
@@ -136,8 +139,25 @@ impl World {
         events.extend(peers.map(|((from, to), _)| Event::ToPeer(*from, *to)));
         events.extend((0..self.pending.len()).map(Event::Pending));
         events.extend(self.nodes.values().filter(|node| node.may_step()).map(|node| Event::Step(node.id)));
+        // Who has waited for long asks again; that may be because a page was lost.
+        let is_lossy = self.crashes && self.random.chance(0.05);
+        if is_lossy || events.is_empty() {
+            let waiting = self.nodes.values().find(|node| node.awaits_page() && (is_lossy || self.crashes));
+            if let Some(node) = waiting {
+                return Some(Event::Repeat(node.id));
+            }
+        }
         if events.is_empty() {
             return None;
+        }
+        if self.crashes && self.random.chance(0.01) {
+            let lost = events.iter().find_map(|event| match event {
+                Event::ToPeer(from, to) => Some(Event::Lose(*from, *to)),
+                _ => None,
+            });
+            if lost.is_some() {
+                return lost;
+            }
         }
         let ids: Vec<ClientId> = self.nodes.keys().copied().collect();
         let id = *self.random.choose(&ids).expect("there are clients");
@@ -185,6 +205,13 @@ impl World {
                 self.say(id, said);
             }
             Event::Crash(id) => self.crash(id, &mut actions),
+            Event::Lose(from, to) => {
+                self.to_peer.remove(&(from, to));
+            }
+            Event::Repeat(id) => {
+                let said = self.nodes.get_mut(&id).expect("it is there").repeat();
+                self.say(id, said);
+            }
         }
         self.perform(actions);
         Ok(())
