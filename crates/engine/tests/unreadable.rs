@@ -102,7 +102,7 @@ fn copies_of_which_two_reads_fail_in_a_row_are_not_taken_for_lost() {
     // The area is read page by page.
     let settings = || {
         let settings = settings();
-        Settings { buffer: buffer::Settings { batch: 1, ..settings.buffer.clone() }, ..settings }
+        Settings { buffer: buffer::Settings { batch: 1, ..settings.buffer }, ..settings }
     };
     for first in 1..=40 {
         let media = Media::new();
