@@ -15,6 +15,7 @@ mod pins;
 mod pool;
 mod silence;
 mod space;
+mod spare;
 mod tiered;
 mod wanted;
 mod write_back;
@@ -35,6 +36,7 @@ use cleaner::Cleaner;
 use driver::{Access, Completion, FaultKind, Frame};
 use executor::{Executor, WaitQueue};
 use silence::{SILENCE_NS, Silence};
+use spare::Spare;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use structures::canary::{self, Canary};
@@ -390,7 +392,7 @@ impl Buffer {
     /// A free frame for a page of this file.
     async fn frame_for(self: &Rc<Self>, space: &PageSpace) -> Result<Spare<'_>> {
         let frame = if space.placement().resident { self.lasting_frame()? } else { self.acquire().await? };
-        Ok(Spare { buffer: self, frame: Some(frame) })
+        Ok(Spare::new(self, frame))
     }
 
     /// Starts to read a page from its own device. False if it is here, or is being read, already.
@@ -585,27 +587,6 @@ impl Buffer {
             if !self.freed.wake_one(&self.executor) {
                 return;
             }
-        }
-    }
-}
-
-/// A frame that was emptied for a page. Goes back if the operation that wanted it is abandoned.
-struct Spare<'a> {
-    buffer: &'a Buffer,
-    frame: Option<u32>,
-}
-
-impl Spare<'_> {
-    fn take(mut self) -> u32 {
-        self.frame.take().expect("taken once")
-    }
-}
-
-impl Drop for Spare<'_> {
-    fn drop(&mut self) {
-        if let Some(frame) = self.frame {
-            self.buffer.pool.borrow_mut().give_free(frame);
-            self.buffer.freed.wake_one(&self.buffer.executor);
         }
     }
 }
