@@ -100,7 +100,7 @@ impl Tiers {
         }
     }
 
-    /// Goes on to load the table, beside all else, so many bytes at once or less.
+    /// Goes on to load the table, beside all else, at most this number of bytes at once.
     pub fn go_on_loading(self: &Rc<Self>, mut reader: TableReader, bytes: u64) {
         let this = Rc::clone(self);
         let blocks = (bytes / BLOCK_BYTES as u64).clamp(1, BLOCKS_AT_ONCE);

@@ -149,7 +149,7 @@ impl TableReader {
         self.next.0
     }
 
-    /// Reads the next blocks, at most so many: what they state of slots of which no later block has stated anything. `None` if the
+    /// Reads at most `blocks_max` of the next blocks: what they state of slots of which no later block has stated anything. `None` if the
     /// slots of which nothing was stated are empty. Words for why it is unknown what they hold.
     ///
     /// # Errors
