@@ -72,7 +72,8 @@ fn every_page_on_the_way_is_asked_for_and_those_that_lack_are_named() {
         let mut asked: BTreeSet<PageId> = ways.into_iter().flatten().chain(expected.iter().copied()).collect();
         asked.insert(PageId::new(PARTITION, ROOT));
         assert_eq!(*pages.asked.borrow(), asked);
-        (expected.sort_unstable(), lacked.sort_unstable());
+        expected.sort_unstable();
+        lacked.sort_unstable();
         assert_eq!(lacked, expected);
     }
 }
