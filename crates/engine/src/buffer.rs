@@ -418,35 +418,6 @@ impl Buffer {
         true
     }
 
-    /// A page that was never written needs no read. False if another task formatted it meanwhile.
-    fn format_new(&self, frame: u32, id: PageId, space: &PageSpace) -> bool {
-        let mut pool = self.pool.borrow_mut();
-        if pool.presence(id) != Presence::Absent {
-            pool.give_free(frame);
-            drop(pool);
-            self.freed.wake_one(&self.executor);
-            return false;
-        }
-        let mut bytes = pool.begin_load(frame, id, Pattern::Random);
-        space.format(&mut bytes, id);
-        let mut woken = Vec::new();
-        pool.loaded(frame, bytes, &mut woken);
-        debug_assert!(woken.is_empty(), "no task waits for what takes no time");
-        true
-    }
-
-    /// Begins a page anew that cannot be read: the caller goes on to make every change of it again.
-    ///
-    /// # Errors
-    /// The driver's, or a buffer without a frame to spare.
-    pub async fn make_anew(self: &Rc<Self>, id: PageId) -> Result<()> {
-        let space = self.space(id.partition);
-        let frame = if space.placement().resident { self.lasting_frame()? } else { self.acquire().await? };
-        self.failures.borrow_mut().retain(|(page, _)| *page != id);
-        self.format_new(frame, id, &space);
-        Ok(())
-    }
-
     fn finish_load(self: &Rc<Self>, frame: u32, id: PageId, space: &Rc<PageSpace>, completion: Completion) {
         let bytes = completion.buffer.expect("a read gives its buffer back");
         let outcome = match (space.failure(), completion.result) {

@@ -15,6 +15,35 @@ use structures::page::header;
 pub const LOADED: u64 = 1;
 
 impl Buffer {
+    /// A page that was never written needs no read. False if another task formatted it meanwhile.
+    pub(super) fn format_new(&self, frame: u32, id: PageId, space: &PageSpace) -> bool {
+        let mut pool = self.pool.borrow_mut();
+        if pool.presence(id) != Presence::Absent {
+            pool.give_free(frame);
+            drop(pool);
+            self.freed.wake_one(&self.executor);
+            return false;
+        }
+        let mut bytes = pool.begin_load(frame, id, Pattern::Random);
+        space.format(&mut bytes, id);
+        let mut woken = Vec::new();
+        pool.loaded(frame, bytes, &mut woken);
+        debug_assert!(woken.is_empty(), "no task waits for what takes no time");
+        true
+    }
+
+    /// Begins a page anew that cannot be read: the caller goes on to make every change of it again.
+    ///
+    /// # Errors
+    /// The driver's, or a buffer without a frame to spare.
+    pub async fn make_anew(self: &Rc<Self>, id: PageId) -> Result<()> {
+        let space = self.space(id.partition);
+        let frame = if space.placement().resident { self.lasting_frame()? } else { self.acquire().await? };
+        self.failures.borrow_mut().retain(|(page, _)| *page != id);
+        self.format_new(frame, id, &space);
+        Ok(())
+    }
+
     /// Whether a page that its file does not hold may be one that was never written; `None` if page 0 would have to be read for
     /// that. During redo every page may be: what the log says of it shows whether it is. A direct partition's pages may be as
     /// far as its file goes, and which of them were written is not known; those of any other partition are written before they
