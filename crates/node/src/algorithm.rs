@@ -30,7 +30,7 @@ pub trait Algorithm: Sync {
     fn source(&self, holders: &[ClientId], turn: u64) -> Source;
 
     /// What becomes of a page in the server's memory when it was sent to a client.
-    fn after_sending(&self) -> Standing;
+    fn after_sending(&self) -> Recency;
 
     /// What becomes of a page that leaves the memory of a client, where no other client has a copy.
     fn on_last_copy(&self, is_at_server: bool) -> Fate;
@@ -47,7 +47,7 @@ pub enum Source {
 
 /// How soon a page is to leave the server's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Recency {
     /// Last of all: it was used just now.
     MostRecentlyUsed,
     /// Before all others, also those that were hated before.
@@ -102,7 +102,7 @@ mod tests {
             let forwards = algorithm.source(&holders, 1) == Source::Client(ClientId(4));
             assert_eq!(forwards, algorithm.source(&holders, 2) == Source::Client(ClientId(1)), "each in its turn");
             assert_eq!(algorithm.source(&[], 1), Source::Disk);
-            let hates = algorithm.after_sending() == Standing::Hated;
+            let hates = algorithm.after_sending() == Recency::Hated;
             (forwards, hates, algorithm.on_last_copy(true), algorithm.on_last_copy(false))
         };
         assert_eq!(decided("cbl"), (false, false, Fate::Dropped, Fate::Dropped));

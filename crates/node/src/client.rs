@@ -1,6 +1,6 @@
 //! A client's side of the protocol: which copies it has, which transactions use them, what it has asked for.
 //!
-//! A plain state machine. Whoever has the client's memory tells it what transactions use, what leaves the memory and what has come,
+//! A plain state machine. The owner of the client's memory tells it what transactions use, what leaves the memory and what has come,
 //! and is told what to say and what to give up. It never waits.
 //!
 //! The rules:

@@ -134,12 +134,12 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     /// The client has joined.
-    Welcome {
+    Joined {
         /// Its name.
         client: ClientId,
     },
     /// The client may not join.
-    Unwelcome {
+    Refusal {
         /// Why, in words.
         reason: String,
     },
@@ -244,7 +244,7 @@ pub enum MessageError {
 /// least a described length.
 ///
 /// # Panics
-/// If the message is longer than [`SIZE_MAX`]: whoever makes one keeps it shorter.
+/// If the message is longer than [`SIZE_MAX`]: the code that makes one keeps it shorter.
 pub fn encode<M: Serialize>(message: &M, size_min: usize, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(&[0; HEAD_SIZE]);

@@ -4,7 +4,7 @@
 //! its log records and the pages go to the server. What it has changed never leaves the buffer before.
 //!
 //! One transaction runs at a time: the protocol has more, but those of one node would need the engine's own locks among
-//! themselves, and the server would have to know who waits for whom here.
+//! themselves, and the server would have to know which of them waits for which.
 
 mod peers;
 mod store;
@@ -32,7 +32,7 @@ use store::{Reads, RemoteStore};
 
 /// How a client works.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct ClientSettings {
     /// Its buffer.
     pub buffer: buffer::Settings,
     /// Where it accepts connections of other clients that send it pages.
@@ -43,9 +43,9 @@ pub struct Settings {
 
 /// A node on a server's pages. Clones are handles to the same node.
 #[derive(Clone)]
-pub struct PageClient(Rc<Inner>);
+pub struct PageClient(Rc<ClientNode>);
 
-struct Inner {
+struct ClientNode {
     executor: Executor,
     id: ClientId,
     buffer: Rc<Buffer>,
@@ -85,7 +85,7 @@ impl PageClient {
         executor: &Executor,
         transport: Rc<dyn Transport>,
         server: SocketAddr,
-        settings: Settings,
+        settings: ClientSettings,
     ) -> engine::Result<PageClient> {
         let traffic: Rc<Traffic> = Rc::default();
         let acceptor = transport.listen(settings.address).await?;
@@ -96,14 +96,14 @@ impl PageClient {
         let hello = Request::Hello { page_size, address: acceptor.address() };
         to_server.push(&ToServer { drops: Vec::new(), body: hello });
         let id = match incoming.next().await.map_err(|error| lost(server, &error))? {
-            Some(Answer::Welcome { client }) => client,
-            Some(Answer::Unwelcome { reason }) => {
+            Some(Answer::Joined { client }) => client,
+            Some(Answer::Refusal { reason }) => {
                 return Err(Fault::new(FaultKind::Denied, format!("the server at {server} refuses: {reason}")).into());
             }
             _ => return Err(Fault::new(FaultKind::Reset, format!("the server at {server} hangs up")).into()),
         };
         let buffer = Buffer::new(executor, None, settings.buffer)?;
-        let inner = Rc::new(Inner {
+        let inner = Rc::new(ClientNode {
             executor: executor.clone(),
             id,
             buffer,
@@ -164,7 +164,7 @@ impl PageClient {
 const PATIENCE_NS: u64 = 5 * SECOND_NS;
 
 /// Asks again for pages that do not come.
-async fn ask_again(client: Weak<Inner>, executor: Executor) {
+async fn ask_again(client: Weak<ClientNode>, executor: Executor) {
     loop {
         executor.sleep_ns(PATIENCE_NS).await;
         let Some(client) = client.upgrade().filter(|client| !client.to_server.is_closed()) else { return };
@@ -182,7 +182,7 @@ fn lost(server: SocketAddr, error: &ChannelError) -> Error {
     Fault::new(FaultKind::Reset, format!("the server at {server} is lost: {error}")).into()
 }
 
-async fn hear_server(client: Weak<Inner>, mut incoming: Incoming, server: SocketAddr) {
+async fn hear_server(client: Weak<ClientNode>, mut incoming: Incoming, server: SocketAddr) {
     let cause = loop {
         match incoming.next::<Answer>().await {
             Ok(Some(answer)) => {
@@ -199,7 +199,7 @@ async fn hear_server(client: Weak<Inner>, mut incoming: Incoming, server: Socket
     }
 }
 
-impl Drop for Inner {
+impl Drop for ClientNode {
     /// The node leaves its server and its peers.
     fn drop(&mut self) {
         self.to_server.close();
@@ -207,7 +207,7 @@ impl Drop for Inner {
     }
 }
 
-impl Inner {
+impl ClientNode {
     fn tell(&self, told: Told) {
         self.told.replace(told);
         self.bell.wake_all(&self.executor);
@@ -216,7 +216,7 @@ impl Inner {
     /// The server has said something.
     fn hear(self: &Rc<Self>, answer: Answer) {
         match answer {
-            Answer::Welcome { .. } | Answer::Unwelcome { .. } => {}
+            Answer::Joined { .. } | Answer::Refusal { .. } => {}
             Answer::Page { copy, bytes, returns } => self.arrive(copy, &bytes, returns),
             Answer::Failed { copy, reason } => self.fail(copy, Fault::new(FaultKind::Device, reason)),
             Answer::Granted { copy, transaction } => {
@@ -324,7 +324,7 @@ impl Inner {
     /// Takes a page that no transaction uses out of the buffer.
     fn discard(&self, page: PageId) {
         let is_gone = self.buffer.pool().borrow_mut().discard_page(page);
-        assert!(is_gone, "{page} is given up and somebody uses it");
+        assert!(is_gone, "{page} is given up while it is in use");
     }
 
     /// Does what the end of a transaction asks for.

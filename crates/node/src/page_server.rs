@@ -4,7 +4,7 @@
 //! sends. What a message causes is decided in one synchronous step, and then done: pages that are here are sent at once, others
 //! by a task that fetches them.
 
-use crate::algorithm::{Algorithm, Standing};
+use crate::algorithm::{Algorithm, Recency};
 use crate::channel::{Acceptor, Channel, ChannelError, Incoming, Transport, next_connection};
 use crate::message::{Answer, ClientId, Copy, Image, Request, ToServer, Transaction};
 use crate::outbox::{Outbox, Traffic};
@@ -23,7 +23,7 @@ use std::rc::{Rc, Weak};
 
 /// How a page server works.
 #[derive(Clone, Copy)]
-pub struct Settings {
+pub struct ServerSettings {
     /// What it does with the memories of its clients.
     pub algorithm: &'static dyn Algorithm,
     /// The least length of a message, in bytes: shorter ones are filled up. None but for described networks.
@@ -35,12 +35,12 @@ pub type Observer = Box<dyn Fn(ClientId, PageId, Option<Found>)>;
 
 /// A database whose pages are served. Clones are handles to the same server.
 #[derive(Clone)]
-pub struct PageServer(Rc<Inner>);
+pub struct PageServer(Rc<ServerNode>);
 
-struct Inner {
-    this: Weak<Inner>,
+struct ServerNode {
+    this: Weak<ServerNode>,
     database: Database,
-    settings: Settings,
+    settings: ServerSettings,
     protocol: RefCell<Server>,
     outboxes: RefCell<BTreeMap<ClientId, Rc<Outbox>>>,
     traffic: Rc<Traffic>,
@@ -67,10 +67,10 @@ impl PageServer {
         database: &Database,
         transport: Rc<dyn Transport>,
         address: SocketAddr,
-        settings: Settings,
+        settings: ServerSettings,
     ) -> Result<PageServer, Fault> {
         let acceptor = transport.listen(address).await?;
-        let inner = Rc::new_cyclic(|this| Inner {
+        let inner = Rc::new_cyclic(|this| ServerNode {
             this: this.clone(),
             database: database.clone(),
             settings,
@@ -128,14 +128,14 @@ impl PageServer {
     }
 }
 
-async fn accept(server: Weak<Inner>, acceptor: Rc<dyn Acceptor>, executor: Executor) {
+async fn accept(server: Weak<ServerNode>, acceptor: Rc<dyn Acceptor>, executor: Executor) {
     while let Some(channel) = next_connection(&*acceptor, &executor).await {
         let Some(server) = server.upgrade().filter(|server| !server.is_closed.get()) else { return };
         executor.spawn(async move { server.attend(channel).await });
     }
 }
 
-impl Inner {
+impl ServerNode {
     fn executor(&self) -> &Executor {
         self.database.executor()
     }
@@ -144,7 +144,7 @@ impl Inner {
     async fn attend(&self, channel: Rc<dyn Channel>) {
         let mut incoming = Incoming::new(&channel, self.executor());
         let outbox = Outbox::new(self.executor(), channel, &self.traffic, self.settings.message_size_min);
-        if let Ok(Some(client)) = self.welcome(&mut incoming, &outbox).await {
+        if let Ok(Some(client)) = self.admit(&mut incoming, &outbox).await {
             self.hear(client, &mut incoming, &outbox).await;
             self.outboxes.borrow_mut().remove(&client);
             self.step(|server, memory, actions| server.lose(client, memory, actions));
@@ -153,7 +153,7 @@ impl Inner {
     }
 
     /// The first message says who the client is. `None` if it may not join.
-    async fn welcome(&self, incoming: &mut Incoming, outbox: &Rc<Outbox>) -> Result<Option<ClientId>, ChannelError> {
+    async fn admit(&self, incoming: &mut Incoming, outbox: &Rc<Outbox>) -> Result<Option<ClientId>, ChannelError> {
         let own = self.database.settings().buffer.page_size;
         let (page_size, address) = match incoming.next().await? {
             Some(ToServer { body: Request::Hello { page_size, address }, .. }) => (page_size, address),
@@ -162,12 +162,12 @@ impl Inner {
         if page_size as usize != own {
             let reason =
                 format!("its pages have {page_size} bytes, those of this database {own}: set its page_size so");
-            outbox.push(&Answer::Unwelcome { reason });
+            outbox.push(&Answer::Refusal { reason });
             return Ok(None);
         }
         let client = self.protocol.borrow_mut().join(address);
         self.outboxes.borrow_mut().insert(client, Rc::clone(outbox));
-        outbox.push(&Answer::Welcome { client });
+        outbox.push(&Answer::Joined { client });
         Ok(Some(client))
     }
 
@@ -213,12 +213,12 @@ impl Inner {
                 }
                 self.send(to, &answer);
             }
-            Action::SendPage { to, copy, returns, standing, found } => {
+            Action::SendPage { to, copy, returns, recency, found } => {
                 if let Some(observer) = &*self.observer.borrow() {
                     observer(to, copy.page, Some(found));
                 }
-                if !self.send_page(to, copy, returns, standing) {
-                    self.spawn(async move |this| this.fetch_and_send((to, copy), returns, standing).await);
+                if !self.send_page(to, copy, returns, recency) {
+                    self.spawn(async move |this| this.fetch_and_send((to, copy), returns, recency).await);
                 }
             }
             Action::Touch(page) => {
@@ -238,7 +238,7 @@ impl Inner {
         }
     }
 
-    fn spawn(&self, work: impl AsyncFnOnce(Rc<Inner>) + 'static) {
+    fn spawn(&self, work: impl AsyncFnOnce(Rc<ServerNode>) + 'static) {
         if let Some(this) = self.this.upgrade() {
             self.executor().spawn(async move { work(this).await });
         }
@@ -251,13 +251,13 @@ impl Inner {
     }
 
     /// Sends a page if it is in the buffer.
-    fn send_page(&self, to: ClientId, copy: Copy, returns: bool, standing: Standing) -> bool {
+    fn send_page(&self, to: ClientId, copy: Copy, returns: bool, recency: Recency) -> bool {
         let mut pool = self.database.buffer().pool().borrow_mut();
         let Some(frame) = pool.frame_of(copy.page) else { return false };
         let mut bytes = pool.bytes(frame).to_vec();
         header::seal(&mut bytes);
         pool.touch(frame);
-        if standing == Standing::Hated {
+        if recency == Recency::Hated {
             pool.hate(frame);
         }
         drop(pool);
@@ -265,7 +265,7 @@ impl Inner {
         true
     }
 
-    async fn fetch_and_send(&self, (to, copy): (ClientId, Copy), returns: bool, standing: Standing) {
+    async fn fetch_and_send(&self, (to, copy): (ClientId, Copy), returns: bool, recency: Recency) {
         let buffer = self.database.buffer();
         let mut pins = Pins::new(buffer);
         // The page may have no partition any more, or never had one.
@@ -274,7 +274,7 @@ impl Inner {
             Err(error) => Err(error),
         };
         match fetched {
-            Ok(_) => assert!(self.send_page(to, copy, returns, standing), "a pinned page is here"),
+            Ok(_) => assert!(self.send_page(to, copy, returns, recency), "a pinned page is here"),
             Err(error) => {
                 let reason = error.to_string();
                 self.step(|server, memory, actions| server.failed(to, copy, reason, memory, actions));

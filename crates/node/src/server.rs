@@ -1,4 +1,4 @@
-//! The server's side of the protocol: which client has copies of which pages, who may write, who waits for whom.
+//! The server's side of the protocol: which client has copies of which pages, which may write, which waits for which.
 //!
 //! A plain state machine. It is given what has come from a client or has been completed, and adds to a list what is to be done.
 //! It never waits, and all that it says of a client's memory may be late but is never too little: the directory is conservative
@@ -21,7 +21,7 @@ mod deadlock;
 mod directory;
 mod ending;
 
-use crate::algorithm::{Algorithm, Fate, Source, Standing};
+use crate::algorithm::{Algorithm, Fate, Recency, Source};
 use crate::message::{Answer, ClientId, Copy, Image, Request, ToServer, Transaction};
 use base::PageId;
 use directory::{Directory, Kind, Waiting};
@@ -53,7 +53,7 @@ pub enum Action {
         /// Whether the client is to return the copy that leaves its memory.
         returns: bool,
         /// What becomes of the server's copy then.
-        standing: Standing,
+        recency: Recency,
         /// Where it is, as far as was known.
         found: Found,
     },
@@ -121,7 +121,7 @@ pub struct Counts {
 /// The server's side of the protocol.
 pub struct Server {
     algorithm: &'static dyn Algorithm,
-    clients: BTreeMap<ClientId, Client>,
+    clients: BTreeMap<ClientId, JoinedClient>,
     directory: Directory,
     /// Transactions with write locks, and the pages.
     writers: BTreeMap<(ClientId, Transaction), Writer>,
@@ -130,7 +130,7 @@ pub struct Server {
     counts: Counts,
 }
 
-struct Client {
+struct JoinedClient {
     address: SocketAddr,
     waiting: usize,
     /// Greater than the numbers of all copies that it has asked for.
@@ -172,7 +172,7 @@ impl Server {
     pub fn join(&mut self, address: SocketAddr) -> ClientId {
         let client = ClientId(self.next_client);
         self.next_client += 1;
-        self.clients.insert(client, Client { address, waiting: 0, next_copy: 0 });
+        self.clients.insert(client, JoinedClient { address, waiting: 0, next_copy: 0 });
         client
     }
 
@@ -243,7 +243,7 @@ impl Server {
             Request::Abort { transaction } => self.abort((client, transaction), memory, actions),
             Request::Returned { copy, bytes } => {
                 if self.directory.holds(client, copy) {
-                    // Nobody was allowed to write it meanwhile, so these are its latest bytes; nor is anybody until they are kept.
+                    // No client was allowed to write it meanwhile, so these are its latest bytes; nor is one until they are kept.
                     let is_kept = !memory.has(copy.page) && self.directory.begin_keeping(copy.page);
                     self.drop_copy(client, copy, memory, actions)?;
                     if is_kept {
@@ -264,7 +264,7 @@ impl Server {
     ) -> Result<(), Misbehaviour> {
         let entry = self.directory.entry(copy.page);
         match entry.copies.get(&client) {
-            // Whoever was to send the page is silent.
+            // The client that was to send the page is silent.
             Some(held) if held.number == copy.number && held.sender.is_some() => {
                 let returns = leaving.is_some_and(|leaving| self.leave(client, leaving, memory, actions));
                 actions.push(self.page_to(client, copy, returns, Found::Refused));
@@ -420,7 +420,7 @@ impl Server {
     }
 
     fn page_to(&self, to: ClientId, copy: Copy, returns: bool, found: Found) -> Action {
-        Action::SendPage { to, copy, returns, standing: self.algorithm.after_sending(), found }
+        Action::SendPage { to, copy, returns, recency: self.algorithm.after_sending(), found }
     }
 
     /// Decides what becomes of a copy that leaves a client's memory. True if it is to be returned; otherwise it is gone.

@@ -9,7 +9,7 @@ mod draw;
 mod measured;
 mod run;
 
-pub use draw::{Pattern, Reference, references};
+pub use draw::{PageReference, Pattern, references};
 pub use measured::{Figures, Hits};
 pub use run::{Machines, run};
 
@@ -32,7 +32,7 @@ pub const CLIENTS_MAX: u32 = DATABASE_PAGES / HOT_PAGES;
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Model {
+pub struct PageServerModel {
     /// The server's algorithm, such as `fwd-h`.
     pub algorithm: String,
     /// Which pages are referenced.

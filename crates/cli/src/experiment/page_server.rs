@@ -11,7 +11,7 @@ use entresol::configuration::Configuration;
 use executor::{Cluster, Executor, Order};
 use serde_json::{Value, json};
 use virtual_driver::{Media, Network, NetworkOptions, Options, VirtualDriver};
-use workload::page_server::{self, DATABASE_PAGES, Figures, Machines, Model};
+use workload::page_server::{self, DATABASE_PAGES, Figures, Machines, PageServerModel};
 use workload::{Length, Load, Plan};
 
 /// What the partition is called.
@@ -19,7 +19,7 @@ const PAGES: &str = "pages";
 
 /// Runs one replication: the server on the configuration's hardware, each client on a machine of its own.
 pub fn run(
-    (model, client): (&Model, &Hardware),
+    (model, client): (&PageServerModel, &Hardware),
     mut configuration: Configuration,
     plan: &Plan,
     batches: u32,

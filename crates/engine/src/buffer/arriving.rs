@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 impl Buffer {
     /// A frame for a page that is to come from another node: that in which it is, or one with a page that was never written. It stays
-    /// until the pins are dropped. Nobody else may use the page meanwhile.
+    /// until the pins are dropped. Nothing else may use the page meanwhile.
     ///
     /// # Errors
     /// The driver's, or a buffer without a frame to spare.

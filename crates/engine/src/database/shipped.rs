@@ -14,7 +14,7 @@ use structures::page::header;
 
 impl Database {
     /// Commits a transaction of another node: its log records, one behind the other in stored form, of updates only, and the pages
-    /// that it has changed, each with its bytes, sealed. Nobody else may use these pages meanwhile. When this returns, the
+    /// that it has changed, each with its bytes, sealed. Nothing else may use these pages meanwhile. When this returns, the
     /// updates survive whatever happens.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl Database {
         end
     }
 
-    /// Takes a page that another node has dropped into the buffer, as used just now. It is what was committed last; nobody else may
+    /// Takes a page that another node has dropped into the buffer, as used just now. It is what was committed last; nothing else may
     /// use it meanwhile.
     ///
     /// # Errors

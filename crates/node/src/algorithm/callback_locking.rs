@@ -1,4 +1,4 @@
-use super::{Algorithm, Fate, Source, Standing};
+use super::{Algorithm, Fate, Recency, Source};
 use crate::message::ClientId;
 
 /// CBL: copies and their read locks stay at clients; the server's memory is least recently used, and the memories of clients serve
@@ -14,8 +14,8 @@ impl Algorithm for CallbackLocking {
         Source::Disk
     }
 
-    fn after_sending(&self) -> Standing {
-        Standing::MostRecentlyUsed
+    fn after_sending(&self) -> Recency {
+        Recency::MostRecentlyUsed
     }
 
     fn on_last_copy(&self, _: bool) -> Fate {

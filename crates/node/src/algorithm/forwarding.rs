@@ -1,4 +1,4 @@
-use super::{Algorithm, Fate, Source, Standing, forwarded};
+use super::{Algorithm, Fate, Recency, Source, forwarded};
 use crate::message::ClientId;
 
 /// FWD: what the server lacks, a client that has it sends (section 2.3.2).
@@ -13,8 +13,8 @@ impl Algorithm for Forwarding {
         forwarded(holders, turn)
     }
 
-    fn after_sending(&self) -> Standing {
-        Standing::MostRecentlyUsed
+    fn after_sending(&self) -> Recency {
+        Recency::MostRecentlyUsed
     }
 
     fn on_last_copy(&self, _: bool) -> Fate {

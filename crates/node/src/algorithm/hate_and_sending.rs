@@ -1,4 +1,4 @@
-use super::{Algorithm, Fate, Source, Standing, forwarded, sent_back};
+use super::{Algorithm, Fate, Recency, Source, forwarded, sent_back};
 use crate::message::ClientId;
 
 /// FWD-HS: forwarding, hate hints and sending dropped pages (section 2.3.5).
@@ -13,8 +13,8 @@ impl Algorithm for HateAndSending {
         forwarded(holders, turn)
     }
 
-    fn after_sending(&self) -> Standing {
-        Standing::Hated
+    fn after_sending(&self) -> Recency {
+        Recency::Hated
     }
 
     fn on_last_copy(&self, is_at_server: bool) -> Fate {

@@ -1,4 +1,4 @@
-use super::{Algorithm, Fate, Source, Standing, forwarded};
+use super::{Algorithm, Fate, Recency, Source, forwarded};
 use crate::message::ClientId;
 
 /// FWD-H: forwarding, and a page that was sent to a client leaves the server's memory next, because it is in memory elsewhere
@@ -14,8 +14,8 @@ impl Algorithm for HateHints {
         forwarded(holders, turn)
     }
 
-    fn after_sending(&self) -> Standing {
-        Standing::Hated
+    fn after_sending(&self) -> Recency {
+        Recency::Hated
     }
 
     fn on_last_copy(&self, _: bool) -> Fate {

@@ -1,4 +1,4 @@
-use super::{Algorithm, Fate, Source, Standing, forwarded, sent_back};
+use super::{Algorithm, Fate, Recency, Source, forwarded, sent_back};
 use crate::message::ClientId;
 
 /// FWD-S: forwarding, and the last copy in memory is not dropped but comes to the server (section 2.3.4).
@@ -13,8 +13,8 @@ impl Algorithm for Sending {
         forwarded(holders, turn)
     }
 
-    fn after_sending(&self) -> Standing {
-        Standing::MostRecentlyUsed
+    fn after_sending(&self) -> Recency {
+        Recency::MostRecentlyUsed
     }
 
     fn on_last_copy(&self, is_at_server: bool) -> Fate {

@@ -1,6 +1,6 @@
 //! Pages from client to client: each has a connection to those that it was told to send pages to.
 
-use super::Inner;
+use super::ClientNode;
 use crate::channel::{Acceptor, Channel, Incoming, Transport, next_connection};
 use crate::message::{ClientId, ToPeer};
 use crate::outbox::{Outbox, Traffic};
@@ -32,7 +32,7 @@ impl Peers {
     }
 
     /// Sends a page to another client, connecting to it first if need be. If that cannot be, the server is told so.
-    pub fn send(&self, client: &Rc<Inner>, (to, address): (ClientId, SocketAddr), message: ToPeer) {
+    pub fn send(&self, client: &Rc<ClientNode>, (to, address): (ClientId, SocketAddr), message: ToPeer) {
         let mut outboxes = self.outboxes.borrow_mut();
         match outboxes.get_mut(&address) {
             Some(Peer::Connected(outbox)) if !outbox.is_closed() => outbox.push(&message),
@@ -62,7 +62,7 @@ impl Peers {
     }
 }
 
-async fn connect(client: Weak<Inner>, address: SocketAddr) {
+async fn connect(client: Weak<ClientNode>, address: SocketAddr) {
     let Some(inner) = client.upgrade() else { return };
     let transport = Rc::clone(&inner.peers.transport);
     drop(inner);
@@ -81,7 +81,7 @@ async fn connect(client: Weak<Inner>, address: SocketAddr) {
 }
 
 /// Receives pages from other clients.
-pub(super) async fn accept(client: Weak<Inner>, acceptor: Rc<dyn Acceptor>, executor: Executor) {
+pub(super) async fn accept(client: Weak<ClientNode>, acceptor: Rc<dyn Acceptor>, executor: Executor) {
     while let Some(channel) = next_connection(&*acceptor, &executor).await {
         let (client, mut incoming) = (client.clone(), Incoming::new(&channel, &executor));
         executor.spawn(async move {

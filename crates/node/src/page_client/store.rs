@@ -1,6 +1,6 @@
 //! A partition whose pages are at the server.
 
-use super::Inner;
+use super::ClientNode;
 use base::{Instant, PageId};
 use driver::{Access, Completion, Fault, FaultKind, Output, Token};
 use engine::page_store::{Future, PageStore, Then, Transfer};
@@ -63,12 +63,12 @@ const TOKEN: Token = Token(u64::MAX);
 
 /// The places of a partition's pages, as a client sees them. It knows nothing of how many there are: the server does.
 pub(super) struct RemoteStore {
-    client: Weak<Inner>,
+    client: Weak<ClientNode>,
     page_size: usize,
 }
 
 impl RemoteStore {
-    pub fn new(client: Weak<Inner>, page_size: usize) -> RemoteStore {
+    pub fn new(client: Weak<ClientNode>, page_size: usize) -> RemoteStore {
         RemoteStore { client, page_size }
     }
 }

@@ -1,6 +1,6 @@
 //! Transactions on pages: strict two-phase locking with pages as granules, no steal, force to the server's log.
 
-use super::{Inner, Told};
+use super::{ClientNode, Told};
 use crate::client::WriteLock;
 use crate::message::{Image, Transaction};
 use base::{Lsn, PageId, TransactionId};
@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 /// A transaction that reads and writes pages. It is rolled back if it is dropped.
 pub struct PageTransaction {
-    client: Rc<Inner>,
+    client: Rc<ClientNode>,
     transaction: Transaction,
     /// The pages that it has changed, each with the frame in which it is pinned.
     changed: BTreeMap<PageId, u32>,
@@ -25,7 +25,7 @@ pub struct PageTransaction {
 }
 
 impl PageTransaction {
-    pub(super) fn new(client: &Rc<Inner>) -> PageTransaction {
+    pub(super) fn new(client: &Rc<ClientNode>) -> PageTransaction {
         let transaction = client.protocol.borrow_mut().begin();
         client.current.set(transaction);
         let is_lost = matches!(*client.told.borrow(), Told::Lost(_));

@@ -1,4 +1,4 @@
-//! Which clients have copies of which pages, who may write, and who waits.
+//! Which clients have copies of which pages, which may write, and which wait.
 
 use crate::message::{ClientId, Copy, Transaction};
 use base::PageId;
@@ -19,7 +19,7 @@ pub struct Directory {
 /// while a write waits.
 #[derive(Default)]
 pub struct PageEntry {
-    pub copies: BTreeMap<ClientId, Held>,
+    pub copies: BTreeMap<ClientId, RegisteredCopy>,
     pub writer: Option<(ClientId, Transaction)>,
     pub queue: VecDeque<Waiting>,
     /// Whether the page is on its way into the server's memory from a client that has dropped it.
@@ -28,7 +28,7 @@ pub struct PageEntry {
 
 /// A copy at a client.
 #[derive(Default)]
-pub struct Held {
+pub struct RegisteredCopy {
     pub number: u64,
     /// Transactions of which the client has said that they use it.
     pub users: BTreeSet<Transaction>,
@@ -129,7 +129,7 @@ impl Directory {
 
     /// Enters a copy.
     pub fn register(&mut self, client: ClientId, copy: Copy) {
-        let held = Held { number: copy.number, ..Held::default() };
+        let held = RegisteredCopy { number: copy.number, ..RegisteredCopy::default() };
         let before = self.entry(copy.page).copies.insert(client, held);
         debug_assert!(before.is_none(), "a client has one copy of a page");
     }
@@ -140,7 +140,7 @@ impl Directory {
         self.tidy(copy.page);
     }
 
-    /// Forgets a page about which nothing is known, and brings up to date who waits for it.
+    /// Forgets a page about which nothing is known, and brings up to date which transactions wait for it.
     pub fn tidy(&mut self, page: PageId) {
         let Some(entry) = self.pages.get(&page) else { return };
         let waiting: BTreeSet<_> = entry.queue.iter().map(|waiting| (waiting.client, waiting.transaction)).collect();
@@ -241,7 +241,7 @@ impl Directory {
                 .iter()
                 .find(|w| !self.waits.get(&(w.client, w.transaction)).is_some_and(|pages| pages.contains(page)));
             if strange.is_some() {
-                return Err(format!("who waits for {page} is not known to wait"));
+                return Err(format!("a transaction that waits for {page} is not known to wait"));
             }
         }
         let waiting: usize = self.waits.values().map(BTreeSet::len).sum();

@@ -1,5 +1,5 @@
 //! The protocol against a naive model: random interleavings of what a server and its clients do, with memories that hold version
-//! numbers in place of pages. After each step nobody may have read what is not the latest committed version, nobody may write what
+//! numbers in place of pages. After each step no client may have read what is not the latest committed version, none may write what
 //! another reads, and the server must know of every copy; at the end every transaction must have ended.
 
 mod node;

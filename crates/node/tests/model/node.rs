@@ -197,7 +197,7 @@ impl Node {
     /// The server has said something.
     pub fn hear(&mut self, answer: Answer, committed: &dyn Fn(PageId) -> u64) -> Result<Vec<Said>, String> {
         match answer {
-            Answer::Welcome { .. } => Ok(Vec::new()),
+            Answer::Joined { .. } => Ok(Vec::new()),
             Answer::Page { copy, bytes, returns } => Ok(self.arrive(copy, &bytes, returns)),
             Answer::Granted { copy, transaction } => {
                 if self.protocol.granted(copy, transaction) {
@@ -226,7 +226,7 @@ impl Node {
             Answer::Victim { transaction, withdrawn } if transaction == self.transaction => {
                 for copy in withdrawn {
                     let (waited, forgotten) = self.protocol.failed(copy);
-                    assert!(waited, "{copy:?} is withdrawn, and nobody waits for it");
+                    assert!(waited, "{copy:?} is withdrawn, and was not waited for");
                     forgotten.map(|copy| self.kept.remove(&copy));
                 }
                 let ended = self.protocol.aborted(transaction);

@@ -125,7 +125,7 @@ impl World {
         }
         match self.nodes.values().find(|node| !node.is_done()) {
             Some(node) => Err(format!("{:?} waits for ever: {}", node.id, node.wait())),
-            None if self.server.waiting() > 0 => Err("requests wait that nobody has".to_owned()),
+            None if self.server.waiting() > 0 => Err("requests wait that no client has".to_owned()),
             None => Ok(()),
         }
     }

@@ -74,7 +74,7 @@ pub enum Work {
     /// `"page-server"`: clients on machines of their own, on the pages of a server.
     PageServer {
         /// What they run.
-        model: Box<page_server::Model>,
+        model: Box<page_server::PageServerModel>,
         /// `client_hardware`: the machine of each.
         client: Box<Hardware>,
     },
@@ -361,7 +361,7 @@ fn page_server(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentE
     let client = Hardware::named(&hardware)
         .map_err(|_| unknown("client_hardware", &hardware, &Hardware::names().collect::<Vec<_>>()))?;
     let network = word("network", "slow");
-    let model = page_server::Model { algorithm, pattern, write_probability, client_pages, network };
+    let model = page_server::PageServerModel { algorithm, pattern, write_probability, client_pages, network };
     Ok(Work::PageServer { model: Box::new(model), client: Box::new(client) })
 }
 

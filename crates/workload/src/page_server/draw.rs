@@ -40,7 +40,7 @@ impl Pattern {
 
 /// One reference of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reference {
+pub struct PageReference {
     /// The page's number.
     pub page: u32,
     /// Whether it is written, too.
@@ -48,7 +48,7 @@ pub struct Reference {
 }
 
 /// The references of a transaction of the client with this number, counted from 0: distinct pages.
-pub fn references(pattern: Pattern, write_probability: f64, client: u32, random: &mut Random) -> Vec<Reference> {
+pub fn references(pattern: Pattern, write_probability: f64, client: u32, random: &mut Random) -> Vec<PageReference> {
     let count = random.between(TRANSACTION_PAGES / 2, TRANSACTION_PAGES * 3 / 2);
     let mut seen = BTreeSet::new();
     let mut drawn = Vec::new();
@@ -61,7 +61,7 @@ pub fn references(pattern: Pattern, write_probability: f64, client: u32, random:
                 break page;
             }
         };
-        drawn.push(Reference { page, writes: random.chance(write_probability) });
+        drawn.push(PageReference { page, writes: random.chance(write_probability) });
     }
     drawn
 }

@@ -1,5 +1,5 @@
 use super::measured::ratio;
-use super::{CONTROL_MESSAGE, DATABASE_PAGES, Figures, Hits, Model, PAGE_INSTRUCTIONS, references};
+use super::{CONTROL_MESSAGE, DATABASE_PAGES, Figures, Hits, PAGE_INSTRUCTIONS, PageServerModel, references};
 use base::{PageId, PartitionId, Random};
 use engine::{Error, Result, buffer};
 use executor::{Cluster, Executor, JoinHandle};
@@ -58,7 +58,7 @@ struct Served {
 /// # Errors
 /// Those of a server that cannot be started or a client that cannot join or go on.
 pub fn run(
-    model: &Model,
+    model: &PageServerModel,
     mut machines: Machines<'_>,
     (warm_up_ns, measured_ns, batches): (u64, u64, u32),
     seed: u64,
@@ -87,10 +87,15 @@ fn go(machines: &mut Machines<'_>, running: &Running, until: base::Instant) -> R
     running.totals.failure.borrow().clone().map_or(Ok(()), Err)
 }
 
-fn start(model: &Model, algorithm: &'static dyn Algorithm, machines: &mut Machines<'_>, seed: u64) -> Result<Running> {
+fn start(
+    model: &PageServerModel,
+    algorithm: &'static dyn Algorithm,
+    machines: &mut Machines<'_>,
+    seed: u64,
+) -> Result<Running> {
     let executor = machines.database.executor().clone();
     let address = SocketAddr::new(machines.addresses[0], PORT);
-    let settings = page_server::Settings { algorithm, message_size_min: CONTROL_MESSAGE };
+    let settings = page_server::ServerSettings { algorithm, message_size_min: CONTROL_MESSAGE };
     let serving: JoinHandle<_> = {
         let database = machines.database.clone();
         let transport = Rc::new(Plain(executor.clone()));
@@ -103,7 +108,7 @@ fn start(model: &Model, algorithm: &'static dyn Algorithm, machines: &mut Machin
     let mut clients = Vec::new();
     for (number, executor) in machines.clients.iter().enumerate() {
         let (executor, own) = (executor.clone(), SocketAddr::new(machines.addresses[number + 1], PORT));
-        let settings = page_client::Settings {
+        let settings = page_client::ClientSettings {
             buffer: buffer::Settings {
                 frames: model.client_pages as usize,
                 page_size: machines.database.settings().buffer.page_size,
@@ -139,7 +144,7 @@ fn start(model: &Model, algorithm: &'static dyn Algorithm, machines: &mut Machin
 
 /// What a client runs.
 struct ReferenceSource {
-    model: Model,
+    model: PageServerModel,
     client: u32,
     pages: PartitionId,
     random: Random,
@@ -170,7 +175,7 @@ impl ReferenceSource {
         executor: &Executor,
         client: &PageClient,
         totals: &Totals,
-        drawn: &[super::Reference],
+        drawn: &[super::PageReference],
     ) -> Result<()> {
         let mut transaction = client.begin().await;
         for reference in drawn {
@@ -207,7 +212,7 @@ struct Running {
 
 impl Running {
     /// Has it counted where the server finds what clients ask for.
-    fn observe(&self, model: &Model) {
+    fn observe(&self, model: &PageServerModel) {
         let (served, pattern) = (Rc::clone(&self.served), model.pattern);
         let numbers: Vec<ClientId> = self.clients.iter().map(PageClient::id).collect();
         self.server.observe(Box::new(move |client, page, found| {

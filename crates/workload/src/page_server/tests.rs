@@ -1,12 +1,12 @@
 use super::*;
 use base::Random;
 
-fn drawn(pattern: Pattern, write_probability: f64, client: u32) -> Vec<Vec<Reference>> {
+fn drawn(pattern: Pattern, write_probability: f64, client: u32) -> Vec<Vec<PageReference>> {
     let mut random = Random::stream(3, "references");
     (0..4_000).map(|_| references(pattern, write_probability, client, &mut random)).collect()
 }
 
-fn share(transactions: &[Vec<Reference>], counts: impl Fn(&Reference) -> bool) -> f64 {
+fn share(transactions: &[Vec<PageReference>], counts: impl Fn(&PageReference) -> bool) -> f64 {
     let all = transactions.iter().flatten();
     all.clone().filter(|reference| counts(reference)).count() as f64 / all.count() as f64
 }
