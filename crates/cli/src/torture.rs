@@ -6,7 +6,7 @@ use crate::{Failure, print};
 use base::units::grouped;
 use clap::Args;
 use std::ops::Range;
-use torture::{ClientEvent, FaultKind, Options, SeedKind, Step, Summary};
+use torture::{ClientEvent, FaultKind, Options, SeedKind, Step, Summary, cache_designs, met_by_caches};
 
 /// Checks what survives seeded crashes and faults under the virtual clock
 ///
@@ -102,6 +102,7 @@ fn to_text(summary: &Summary) -> String {
     );
     parts.push(coverage(summary, &FaultKind::DISTURBANCES));
     parts.push(coverage(summary, &FaultKind::DAMAGE));
+    parts.push(designs(summary));
     parts.push(events(summary));
     parts.extend(summary.failures.iter().take(5).map(|failure| wrapped(&failure.to_string())));
     parts.join("\n\n")
@@ -120,6 +121,16 @@ fn coverage(summary: &Summary, kinds: &[FaultKind]) -> String {
         let mut row = vec![step.name().to_owned()];
         row.extend(kinds.iter().map(|kind| count(step, kind)));
         row
+    });
+    table(&header, 1, rows)
+}
+
+/// What caches of each design met.
+fn designs(summary: &Summary) -> String {
+    let header: Vec<&str> = std::iter::once("cache design").chain(met_by_caches()).collect();
+    let rows = cache_designs().map(|design| {
+        let count = |what| grouped(summary.coverage.met_by_design(design, what));
+        std::iter::once(design.to_owned()).chain(met_by_caches().map(count)).collect()
     });
     table(&header, 1, rows)
 }

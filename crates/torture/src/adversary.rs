@@ -1,5 +1,6 @@
 //! The world against the engine: the virtual driver, watched and made hostile.
 
+use crate::configuration::CACHE_DEVICE;
 use crate::coverage::Pair;
 use crate::damage::Damage;
 use crate::plan::{CutPoint, Full, Hang, Plan, SectorDamage, Target};
@@ -298,7 +299,10 @@ impl Adversary {
             return;
         }
         self.observed.is_hung.set(true);
-        self.observed.is_deaf.set(hang.ns.is_none() && !is_paired);
+        let device = self.files.get(&file).and_then(|(device, _)| self.devices.get(device.0 as usize));
+        // The database switches such a cache off.
+        let is_cache = device.is_some_and(|device| device == CACHE_DEVICE);
+        self.observed.is_deaf.set(hang.ns.is_none() && !is_paired && !is_cache);
         let until = hang.ns.map(|ns| self.driver.now().plus_ns(ns));
         self.hung = Some(Hung { file, until, withheld: Vec::new() });
     }

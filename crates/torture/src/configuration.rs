@@ -125,6 +125,7 @@ impl Configuration {
             let random = &mut Random::stream(seed, "cache table");
             cache.table = Some(random.chance(0.7));
             cache.table_ahead = one_of(random, &[0, 4096, 4 << 20]);
+            place(seed, cache);
         }
         if let (Some(_), Some(buffer)) = (&second, &mut hierarchy.write_buffer) {
             buffer.log_bytes = 0;
@@ -218,8 +219,9 @@ impl Configuration {
     pub fn hardware(&self) -> Hardware {
         let mut hardware = Hardware::ideal();
         let second = hardware.device_mut("flash").clone();
-        hardware.devices.insert("second".to_owned(), second);
-        for device in ["disk", "flash", "nvem", "second"] {
+        hardware.devices.insert("second".to_owned(), second.clone());
+        hardware.devices.insert(CACHE_DEVICE.to_owned(), second);
+        for device in ["disk", "flash", "nvem", "second", CACHE_DEVICE] {
             hardware.device_mut(device).atomic_write = self.atomic_write;
         }
         hardware.device_mut("nvem").volatile = self.volatile_tiers;
@@ -293,6 +295,18 @@ fn design(seed: u64, cache: &mut CacheSettings) {
     if !random.chance(0.5) {
         draw_design(random, cache);
     }
+}
+
+/// A device that only the cache is on, and that is not accessed like memory: its operations have a time limit.
+pub const CACHE_DEVICE: &str = "cache";
+
+/// Half of the caches are on a device of their own, which may be silent for longer than any device is slow.
+fn place(seed: u64, cache: &mut CacheSettings) {
+    let random = &mut Random::stream(seed, "cache device");
+    if random.chance(0.5) {
+        cache.device = CACHE_DEVICE.to_owned();
+    }
+    cache.silence_ns_max = random.between(1, 5) * SECOND_NS;
 }
 
 /// A design that is not one of Rahm's, with parameters and perhaps a budget of writes.

@@ -103,6 +103,10 @@ impl RunContext {
             Error::BufferExhausted { .. } | Error::SnapshotTooOld { .. } => After::Retry,
             Error::Input(_) if damage::is_injected(&error.to_string()) => After::Retry,
             error if damage::is_injected(&error.to_string()) => After::Reopen,
+            error if is_of_lost_cache(error) && self.may_requests_hang() => {
+                self.event(ClientEvent::CacheMissed);
+                After::Reopen
+            }
             Error::LogFailed(why) if why.contains("has not answered") && self.may_log_be_silent() => After::Reopen,
             error if damage::explain(&self.observed.damages.borrow(), error) => {
                 self.note_damage();
@@ -143,5 +147,14 @@ impl RunContext {
                 None
             }
         }
+    }
+}
+
+/// Whether an error says that the cache was switched off, which alone has what is wanted.
+fn is_of_lost_cache(error: &Error) -> bool {
+    match error {
+        Error::Input(fault) => fault.message.contains("was switched off: it has not answered"),
+        Error::LogNotRelieved { cause } | Error::RollbackStalled { cause } => is_of_lost_cache(cause),
+        _ => false,
     }
 }

@@ -1,5 +1,6 @@
-use crate::{ClientEvent, FaultKind, SeedKind, Step};
+use crate::{ClientEvent, Configuration, FaultKind, SeedKind, Step};
 use engine::checkpoint::Strategy;
+use engine::second_level::DESIGNS;
 use engine::set::Logging;
 use std::collections::BTreeMap;
 use virtual_driver::Survival;
@@ -17,6 +18,29 @@ pub fn pairs() -> Vec<Pair> {
 /// restart, while the backup is loaded and the log replayed.
 const STOPS: [Step; 4] = [Step::SegmentWrite, Step::SuperblockWrite, Step::SegmentRead, Step::LogScan];
 
+/// What caches may meet in a run, beside [`ClientEvent::CacheEmptied`] and [`ClientEvent::CacheOlder`], which they meet between two.
+const AT_TIERS: [(&str, &[FaultKind]); 6] = [
+    ("cut, kill", &[FaultKind::PowerCut, FaultKind::Kill]),
+    ("error", &[FaultKind::Error]),
+    ("slow", &[FaultKind::Slow]),
+    ("hung", &[FaultKind::Hung]),
+    ("lost, old", &[FaultKind::LostWrite, FaultKind::Misdirected, FaultKind::StaleRead]),
+    ("damaged", &[FaultKind::Flip, FaultKind::Unreadable, FaultKind::Decay, FaultKind::Rot]),
+];
+
+/// The designs of caches, by name.
+pub fn cache_designs() -> impl Iterator<Item = &'static str> {
+    DESIGNS.iter().map(|design| design.name())
+}
+
+/// What caches may meet, in words.
+pub fn met_by_caches() -> impl Iterator<Item = &'static str> {
+    AT_TIERS
+        .into_iter()
+        .map(|(name, _)| name)
+        .chain([ClientEvent::CacheEmptied, ClientEvent::CacheOlder].map(ClientEvent::name))
+}
+
 /// How often each kind of fault hit each step, and what power cuts did to writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
@@ -24,6 +48,8 @@ pub struct Coverage {
     /// How often a database with sets, of each pair, stopped at each step.
     stops: BTreeMap<(Pair, Step), u64>,
     events: BTreeMap<ClientEvent, u64>,
+    /// What caches of each design met.
+    designs: BTreeMap<(&'static str, &'static str), u64>,
     /// What became of writes that were not durable at a power cut.
     pub survival: Survival,
 }
@@ -52,6 +78,35 @@ impl Coverage {
         }
     }
 
+    /// Counts something that the cache of this configuration met.
+    pub fn design(&mut self, configuration: &Configuration, what: &'static str) {
+        self.add_to_design(configuration, what, 1);
+    }
+
+    fn add_to_design(&mut self, configuration: &Configuration, what: &'static str, count: u64) {
+        if let Some(cache) = &configuration.settings.hierarchy.cache {
+            *self.designs.entry((cache.design.name(), what)).or_default() += count;
+        }
+    }
+
+    /// Counts what the cache of this configuration met in a run, as far as it was not changed meanwhile.
+    pub fn end_with_cache(&mut self, configuration: &Configuration, run: &Coverage) {
+        if run.events(ClientEvent::CacheChanged) > 0 {
+            return;
+        }
+        for (what, kinds) in AT_TIERS {
+            let steps = [Step::TierScan, Step::TierRead, Step::TierWrite];
+            let hits = steps.iter().flat_map(|step| kinds.iter().map(|kind| run.count(*kind, *step))).sum();
+            self.add_to_design(configuration, what, hits);
+        }
+    }
+
+    /// How often a cache of this design met this.
+    pub fn met_by_design(&self, design: &str, what: &str) -> u64 {
+        let is_it = |key: &(&str, &str)| *key == (design, what);
+        self.designs.iter().filter(|(key, _)| is_it(key)).map(|(_, count)| count).sum()
+    }
+
     /// How often this kind hit this step.
     pub fn count(&self, kind: FaultKind, step: Step) -> u64 {
         self.hits.get(&(kind, step)).copied().unwrap_or(0)
@@ -73,6 +128,9 @@ impl Coverage {
         }
         for (event, count) in &other.events {
             *self.events.entry(*event).or_default() += count;
+        }
+        for (met, count) in &other.designs {
+            *self.designs.entry(*met).or_default() += count;
         }
         self.add_survival(other.survival);
     }
@@ -115,6 +173,9 @@ impl Coverage {
             }));
         }
         missing.extend(self.unmet(kind).map(|event| event.name().to_owned()));
+        let met = cache_designs().flat_map(|design| met_by_caches().map(move |what| (design, what)));
+        let unmet = met.filter(|(design, what)| self.met_by_design(design, what) == 0);
+        missing.extend(unmet.map(|(design, what)| format!("{what} with a cache of design {design}")));
         let Survival { kept, lost, torn } = self.survival;
         let counts = [("kept", kept), ("lost", lost), ("torn", torn)];
         missing.extend(counts.iter().filter(|(_, count)| *count == 0).map(|(name, _)| format!("a {name} write")));

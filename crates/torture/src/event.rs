@@ -36,11 +36,21 @@ pub enum ClientEvent {
     CacheChanged,
     /// A change of the cache failed.
     CacheChangeFailed,
+    /// The cache was switched off, because its device did not answer.
+    CacheLost,
+    /// A page could not be had that only a cache had which was switched off.
+    CacheMissed,
+    /// While nothing ran the cache was replaced by an empty one.
+    CacheEmptied,
+    /// By what it was some runs before.
+    CacheOlder,
+    /// By that of another database.
+    CacheForeign,
 }
 
 impl ClientEvent {
     /// Every event.
-    pub const ALL: [ClientEvent; 16] = [
+    pub const ALL: [ClientEvent; 21] = [
         ClientEvent::Created,
         ClientEvent::CreationFailed,
         ClientEvent::CreatedAnew,
@@ -57,6 +67,11 @@ impl ClientEvent {
         ClientEvent::Outage,
         ClientEvent::CacheChanged,
         ClientEvent::CacheChangeFailed,
+        ClientEvent::CacheLost,
+        ClientEvent::CacheMissed,
+        ClientEvent::CacheEmptied,
+        ClientEvent::CacheOlder,
+        ClientEvent::CacheForeign,
     ];
 
     /// The event in a few words.
@@ -78,6 +93,11 @@ impl ClientEvent {
             ClientEvent::Outage => "no read succeeds",
             ClientEvent::CacheChanged => "cache changed",
             ClientEvent::CacheChangeFailed => "cache change failed",
+            ClientEvent::CacheLost => "cache switched off",
+            ClientEvent::CacheMissed => "page in lost cache",
+            ClientEvent::CacheEmptied => "cache emptied",
+            ClientEvent::CacheOlder => "older cache",
+            ClientEvent::CacheForeign => "foreign cache",
         }
     }
 
@@ -87,7 +107,12 @@ impl ClientEvent {
             ClientEvent::ReadOvertaken
             | ClientEvent::Outage
             | ClientEvent::CacheChanged
-            | ClientEvent::CacheChangeFailed => true,
+            | ClientEvent::CacheChangeFailed
+            | ClientEvent::CacheLost
+            | ClientEvent::CacheMissed
+            | ClientEvent::CacheEmptied
+            | ClientEvent::CacheOlder
+            | ClientEvent::CacheForeign => true,
             _ => (self == ClientEvent::UndoFull) == (kind == SeedKind::Isolation),
         }
     }
@@ -103,6 +128,8 @@ impl ClientEvent {
                     | ClientEvent::ReadOvertaken
                     | ClientEvent::Outage
                     | ClientEvent::CacheChangeFailed
+                    | ClientEvent::CacheLost
+                    | ClientEvent::CacheMissed
             )
     }
 }

@@ -4,7 +4,8 @@
 //! work (Debit-Credit on shared rows; records of all sizes, each client its own) while an [adversary](crate::Plan) cuts the
 //! power, kills the program, fails operations and allocations, loses the data of syncs, hangs devices and makes the clock jump,
 //! in restart as well as in normal operation. Data is damaged as well: bits flip, sectors become unreadable, writes vanish,
-//! land elsewhere or are hidden from the next read, and data at rest decays between two runs. Some seeds sort and join beside
+//! land elsewhere or are hidden from the next read, data at rest decays between two runs, and a cache is replaced by an empty,
+//! older or foreign one. Some seeds sort and join beside
 //! that, in temporary space that is damaged as well. At the beginning of each run, and at the end of the scenario, everything
 //! is compared with what the clients were told: every acknowledged transaction is there whole, and no other transaction is
 //! there in part.
@@ -27,6 +28,7 @@
 mod abandon;
 mod adversary;
 mod cache_change;
+mod cache_files;
 mod configuration;
 mod context;
 mod coverage;
@@ -49,7 +51,7 @@ mod step;
 mod verify;
 
 pub use configuration::{Configuration, Rows};
-pub use coverage::{Coverage, Pair};
+pub use coverage::{Coverage, Pair, cache_designs, met_by_caches};
 pub use event::ClientEvent;
 pub use isolation::{Contention, Store};
 pub use plan::Plan;

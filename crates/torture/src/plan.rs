@@ -1,5 +1,6 @@
 //! What goes wrong in one run.
 
+use crate::configuration::CACHE_DEVICE;
 use crate::{FaultKind, SeedKind, Step};
 use base::time::MILLISECOND_NS;
 use base::{Instant, Random};
@@ -137,6 +138,17 @@ impl Plan {
                 let ns = Some(random.between(10, 1_000) * MILLISECOND_NS);
                 self.hang = Some(Hang { target, ns, paired: false });
             }
+        }
+        self
+    }
+
+    /// The same with a cache whose device hangs now and then, for a while or for ever.
+    pub fn with_hung_cache(mut self, random: &mut Random) -> Plan {
+        if random.chance(0.12) {
+            let step = if random.chance(0.6) { Step::TierRead } else { Step::TierWrite };
+            let target = Target { step, nth: 1 + random.exponential(15.0) as u64 };
+            let ns = random.chance(0.4).then(|| 1_000 + random.exponential(2e9) as u64);
+            self.hang = self.hang.or(Some(Hang { target, ns, paired: false }));
         }
         self
     }
@@ -298,7 +310,7 @@ impl Plan {
         let slow = random.chance(0.3).then(|| {
             let from = if random.chance(0.5) { 0 } else { random.exponential(500_000.0) as u64 };
             let until = from + random.exponential(2_000_000.0) as u64;
-            let device = *random.choose(&["disk", "flash", "nvem", "second"]).expect("four devices");
+            let device = *random.choose(&["disk", "flash", "nvem", "second", CACHE_DEVICE]).expect("five devices");
             let factor = random.between(2, 200) as f64;
             Slow { device: device.into(), from: Instant::from_ns(from), until: Instant::from_ns(until), factor }
         });

@@ -1,6 +1,6 @@
 //! Damage to data at rest: bits that flip, sectors that become unreadable, in every stored copy.
 
-use crate::configuration::SEGMENT_SIZE;
+use crate::configuration::{CACHE_DEVICE, SEGMENT_SIZE};
 use crate::damage::Damage;
 use crate::oracle::Oracle;
 use crate::{Configuration, FaultKind, Step};
@@ -68,7 +68,11 @@ pub fn rot(
             let is_enough = kind == FaultKind::Decay || acknowledged == Some(Acknowledged::Both);
             Some(StoredByte { is_redundant: place.is_redundant && is_enough, ..place })
         }
-        Step::TierWrite => stored_in(media, ("nvem", ".tier"), page_size, random),
+        Step::TierWrite => {
+            let cache = configuration.settings.hierarchy.cache.as_ref();
+            let device = if cache.is_some_and(|cache| cache.device == CACHE_DEVICE) { CACHE_DEVICE } else { "nvem" };
+            stored_in(media, (device, ".tier"), page_size, random)
+        }
         Step::SegmentWrite => stored_in(media, ("disk", ".backup-"), SEGMENT_SIZE as usize, random),
         _ => stored_in(media, ("disk", ".pages"), page_size, random),
     };

@@ -9,7 +9,7 @@ use crate::damage::{self, Damage};
 use crate::oracle::Oracle;
 use crate::plan::Plan;
 use crate::procedure::procedures;
-use crate::{Configuration, debit_credit, isolation, partitions, records, spill, verify};
+use crate::{ClientEvent, Configuration, debit_credit, isolation, partitions, records, spill, verify};
 use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use driver::Halt;
@@ -360,6 +360,9 @@ async fn work(context: &Rc<RunContext>, database: &Database, random: &mut Random
             checkpoint_and_verify(context, database, random).await;
         }
         cache_changes.look(context, database).await;
+    }
+    if database.tiers().iter().any(|tier| tier.lost.is_some()) {
+        context.event(ClientEvent::CacheLost);
     }
 }
 

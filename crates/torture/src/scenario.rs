@@ -1,5 +1,6 @@
 //! The scenario of one seed, from the first run to the last, and ranges of seeds.
 
+use crate::cache_files::CacheFiles;
 use crate::configuration::Rows;
 use crate::damage::Damage;
 use crate::isolation::Contention;
@@ -7,7 +8,7 @@ use crate::oracle::Oracle;
 use crate::plan::Plan;
 use crate::records::Owner;
 use crate::run::{Purpose, RunOutcome, World, run};
-use crate::{Configuration, Coverage, Options, SeedKind, Step, partitions, rot};
+use crate::{ClientEvent, Configuration, Coverage, FaultKind, Options, SeedKind, Step, partitions, rot};
 use base::Random;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -129,7 +130,7 @@ pub fn run_seed(seed: u64, options: Options) -> Outcome {
         failure: None,
     };
     let more = Random::stream(seed, "more faults").chance(0.6);
-    let mut scenario = Scenario { world, outcome, random: Random::stream(seed, "story"), more };
+    let mut scenario = Scenario { world, outcome, random: Random::stream(seed, "story"), more, older_cache: None };
     scenario.play();
     let mut outcome = scenario.outcome;
     outcome.transactions = scenario.world.oracle.borrow().acknowledged;
@@ -142,6 +143,8 @@ struct Scenario {
     random: Random,
     /// Whether its runs meet more kinds of faults.
     more: bool,
+    /// What the cache's files were some runs before.
+    older_cache: Option<CacheFiles>,
 }
 
 impl Scenario {
@@ -151,7 +154,7 @@ impl Scenario {
         let flips = self.random.chance(0.5);
         for run in 0..runs {
             let plan = self.plan(run, kind, flips);
-            if !self.run(plan, Purpose::Work) {
+            if !self.run(plan, Purpose::Work) || !self.replace_cache(run) {
                 return;
             }
         }
@@ -189,6 +192,9 @@ impl Scenario {
             }
             plan = plan.with_cached_syncs(&mut random("cached syncs, life"));
         }
+        if configuration.settings.hierarchy.cache.is_some() {
+            plan = plan.with_hung_cache(&mut random("hung cache, run"));
+        }
         plan = plan.with_full_device(&mut random("full device, life"), kind);
         if self.more {
             plan = plan.with_failing_reads(&mut random("failing reads, life"));
@@ -210,6 +216,37 @@ impl Scenario {
         }
         // The first run creates all partitions without faults, so that later runs meet them all.
         if partitions::is_large_crowd(configuration.crowd) && run == 0 { Plan::default() } else { plan }
+    }
+
+    /// Now and then the cache is another one than it was when the run ended. That costs nothing where no page can be torn; elsewhere
+    /// the cache may have had the whole copy of one, and a copy of the media has to tell that. False if the scenario is over.
+    fn replace_cache(&mut self, run: u64) -> bool {
+        let World { seed, ref configuration, ref media, ref damages, .. } = self.world;
+        let random = &mut Random::stream(seed, &format!("cache replaced after {run}"));
+        let Some(present) = CacheFiles::of(media, configuration).filter(|_| damages.is_empty()) else { return true };
+        let (event, files) = match random.below(24) {
+            0 | 1 => (ClientEvent::CacheEmptied, Some(present.emptied())),
+            2 | 3 => (ClientEvent::CacheOlder, self.older_cache.clone()),
+            4 => (ClientEvent::CacheForeign, Some(present.foreign(random))),
+            5..12 => {
+                self.older_cache = Some(present);
+                return true;
+            }
+            _ => return true,
+        };
+        let Some(files) = files else { return true };
+        self.outcome.coverage.event(event);
+        self.outcome.coverage.design(configuration, event.name());
+        let is_harmless = configuration.atomic_write as usize >= configuration.settings.buffer.page_size;
+        if is_harmless && event != ClientEvent::CacheForeign {
+            files.put(media, configuration);
+            return true;
+        }
+        let copy = media.copy();
+        files.put(&copy, configuration);
+        // To the cache all writes since are lost.
+        let (kind, step, file) = (FaultKind::LostWrite, Step::TierWrite, "cache.tier".to_owned());
+        self.inspect(copy, Some(Damage { kind, step, file, is_redundant: false, copy: None, is_exposed: true }))
     }
 
     /// Performs a run and treats the media according to its end; false if the scenario is over.
@@ -247,6 +284,7 @@ impl Scenario {
         if self.world.configuration.rows == Rows::Set {
             outcome.coverage.end(ended.observed.pair.get(), &ended.observed.coverage.borrow());
         }
+        outcome.coverage.end_with_cache(&self.world.configuration, &ended.observed.coverage.borrow());
         outcome.detected |= ended.detected;
         if !ended.wrong.is_empty() {
             outcome.failure = Some(Failure {
