@@ -60,6 +60,9 @@ impl CacheFiles {
             }
             for (name, bytes) in &self.files {
                 let (file, _) = executor.open(device, name, true).await.expect("creates");
+                if bytes.is_empty() {
+                    continue;
+                }
                 let mut buffer = executor.frame(bytes.len()).expect("memory");
                 buffer.copy_from_slice(bytes);
                 let (length, access) = (bytes.len() as u32, Access::Asynchronous);
