@@ -8,7 +8,10 @@ use crate::peer::{Durability, Engine, Grouping, Peer, PeerResult, Session};
 use base::PartitionId;
 use base::statistics::Histogram;
 use entresol::configuration::Configuration;
-use entresol::{Catalog, Database, DatabaseThread, Direction, Handle, Locking, Opening, Organization, PartitionSpec, Procedures, Store, Transaction};
+use entresol::{
+    Catalog, Database, DatabaseThread, Direction, Handle, Locking, Opening, Organization, PartitionSpec, Procedures,
+    Store, Transaction,
+};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -206,7 +209,11 @@ impl Threads {
 
 impl Peer for Threads {
     fn load(&mut self, scale: Scale) -> PeerResult<()> {
-        Ok(self.thread.handle().with_database(async move |database| load(database, scale, Residence::Pages).await).wait()?)
+        Ok(self
+            .thread
+            .handle()
+            .with_database(async move |database| load(database, scale, Residence::Pages).await)
+            .wait()?)
     }
 
     fn run(&mut self, grouping: Grouping, clients: &Arc<ClosedLoop>) -> PeerResult<Measured> {
