@@ -88,3 +88,26 @@ fn records_that_are_too_large_or_out_of_order_are_errors_and_leave_an_empty_tree
     });
     done.expect("nothing is cut off").expect("nothing else fails");
 }
+
+#[test]
+fn a_tree_whose_pages_all_count_as_written_is_read_in_as_far_as_it_goes() {
+    let done = run(&Media::new(), None, async |executor| {
+        let database = Database::create(executor, settings()).await?;
+        let spec = PartitionSpec { assumed: true, ..PartitionSpec::b_tree("notes") };
+        let notes = database.create_partition(spec).await?;
+        database.load_b_tree(notes, records(), |_| {}).await?;
+        let file = database.buffer().space(notes);
+        let before = file.reads.get();
+        database.warm(notes, |_| {}).await?;
+        let size = 1024;
+        let room = 2 * records().map(|(key, value)| (key.len() + value.len()) as u64).sum::<u64>() / size + 10;
+        assert!(file.written() as u64 > 2 * room, "the file has room for more");
+        assert!(
+            file.reads.get() - before < room,
+            "{} pages are read, {room} would hold all records twice",
+            file.reads.get() - before
+        );
+        database.close().await
+    });
+    done.expect("the machine goes on").expect("succeeds");
+}

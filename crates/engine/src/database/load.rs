@@ -6,6 +6,7 @@
 use super::Database;
 use super::log_room::{complete_logged, length_of};
 use crate::buffer::{LOADED, PageSpace};
+use crate::catalog::Organization;
 use crate::checkpoint::state_cache_table;
 use crate::engine::Visit;
 use crate::mvcc::LoadInProgress;
@@ -212,25 +213,25 @@ impl Database {
         Ok(())
     }
 
-    /// Reads a partition's pages into the buffer, as many as have room, in the order of the file.
+    /// Reads a partition's pages into the buffer, as many as have room, in the order of the file. Where all pages count as written
+    /// ([`PartitionSpec::assumed`](crate::PartitionSpec)), those that it uses.
     ///
     /// # Errors
     /// The driver's.
     pub async fn warm(&self, partition: PartitionId, mut progress: impl FnMut(u64)) -> Result<()> {
-        self.0.engine.catalog.describe(partition)?;
-        let _visit = Visit::new(&self.0.engine);
-        let pages = self
-            .0
-            .engine
-            .core
-            .buffer
-            .space(partition)
-            .written()
-            .min(self.0.engine.core.buffer.pool().borrow().free_count() as u32);
+        let engine = &self.0.engine;
+        let _visit = Visit::new(engine);
+        let core = &engine.core;
+        let described = engine.catalog.describe(partition)?;
+        let mut pages = core.buffer.space(partition).written();
+        if described.assumed && matches!(described.organization, Organization::BTree | Organization::Append { .. }) {
+            pages = pages.min(core.complete(|| core.page_count(partition)).await?);
+        }
+        let pages = pages.min(core.buffer.pool().borrow().free_count() as u32);
         for first in (0..pages).step_by(256) {
             let numbers = first..pages.min(first + 256);
             let pages = numbers.map(|number| PageId::new(partition, number));
-            self.0.engine.core.buffer.prefetch(pages, Pattern::Sequential).await?;
+            core.buffer.prefetch(pages, Pattern::Sequential).await?;
             progress(u64::from(first));
         }
         Ok(())

@@ -18,7 +18,8 @@ impl Core {
         f(&mut ends[index])
     }
 
-    pub fn append_page_count(&self, partition: PartitionId) -> Result<u32, Need> {
+    /// How many pages a b-tree or a partition of appended records uses, or has used.
+    pub fn page_count(&self, partition: PartitionId) -> Result<u32, Need> {
         let pool = self.buffer.pool().borrow();
         Ok(allocator::read(pool.page(PageId::new(partition, 0))?).page_count)
     }

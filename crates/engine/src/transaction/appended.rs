@@ -164,7 +164,7 @@ impl Transaction {
         if read_view.is_none() && found.locking != Locking::None {
             self.lock(Resource::end_gap(partition), Mode::Shared).await?;
         }
-        let count = engine.core.complete(|| engine.core.append_page_count(partition)).await?;
+        let count = engine.core.complete(|| engine.core.page_count(partition)).await?;
         if let Some(read_view) = read_view {
             return self.scan_appended_past(read_view, partition, count, look).await;
         }
