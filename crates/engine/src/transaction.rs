@@ -207,7 +207,8 @@ impl Transaction {
     ///         tx.put(orders, b"3", b"paper").await
     ///     })
     ///     .await?;
-    /// let kept = database.transaction(async |tx| Ok((tx.get(orders, b"2").await?, tx.get(orders, b"3").await?))).await?;
+    /// let both = async |tx: &mut Transaction| Ok::<_, Error>((tx.get(orders, b"2").await?, tx.get(orders, b"3").await?));
+    /// let kept = database.transaction(both).await?;
     /// assert_eq!(kept, (None, Some(b"paper".to_vec())));
     /// # Ok(())
     /// # });

@@ -1,6 +1,6 @@
 //! A node that runs transactions on pages of a server: the client's side of the protocol above an engine's buffer.
 //!
-//! The buffer is an engine's, and its pages' store is the server ([`store`]). A transaction's changes stay here until it commits: then
+//! The buffer is an engine's, and its pages' store is the server. A transaction's changes stay here until it commits: then
 //! its log records and the pages go to the server. What it has changed never leaves the buffer before.
 //!
 //! One transaction runs at a time: the protocol has more, but those of one node would need the engine's own locks among

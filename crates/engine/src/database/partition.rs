@@ -114,7 +114,7 @@ impl PartitionSpec {
     ///         };
     ///         tx.range(orders, by_customer, (customer, customer), show).await?;
     ///         assert_eq!(found, [3, 1]);
-    ///         Ok(())
+    ///         Ok::<_, entresol_engine::Error>(())
     ///     })
     ///     .await?;
     /// # Ok(())

@@ -208,7 +208,7 @@ impl Transaction {
     ///             hours.push(key[0]);
     ///         }
     ///         assert!(hours.iter().copied().eq((0..12).rev()));
-    ///         Ok(())
+    ///         Ok::<_, entresol_engine::Error>(())
     ///     })
     ///     .await?;
     /// # Ok(())

@@ -77,7 +77,7 @@ impl Transaction {
     ///         assert_eq!(sum, 7);
     ///         let beyond = tx.scan_objects(counters, 900..1_001, |_, _| ()).await;
     ///         assert!(matches!(beyond, Err(Error::NoRecord(_))));
-    ///         Ok(())
+    ///         Ok::<_, entresol_engine::Error>(())
     ///     })
     ///     .await?;
     /// # Ok(())
@@ -134,7 +134,7 @@ impl Transaction {
     ///         assert_eq!(tx.read_object(counters, 999, |bytes| bytes[0]).await?, 1);
     ///         let beyond = tx.read_object(counters, 1_000, |_| ()).await;
     ///         assert!(matches!(beyond, Err(Error::NoRecord(_))));
-    ///         Ok(())
+    ///         Ok::<_, entresol_engine::Error>(())
     ///     })
     ///     .await?;
     /// # Ok(())

@@ -71,7 +71,7 @@ impl Transaction {
     ///         assert_eq!(tx.get(notes, b"milk").await?, None);
     ///         tx.put(notes, b"milk", b"two litres").await?;
     ///         assert_eq!(tx.get(notes, b"milk").await?.as_deref(), Some(&b"two litres"[..]));
-    ///         Ok(())
+    ///         Ok::<_, entresol_engine::Error>(())
     ///     })
     ///     .await?;
     /// # Ok(())
@@ -349,7 +349,7 @@ impl Transaction {
     ///         tx.put(notes, b"milk", b"two litres").await?;
     ///         assert!(tx.delete(notes, b"milk").await?);
     ///         assert!(!tx.delete(notes, b"milk").await?, "there is none any more");
-    ///         Ok(())
+    ///         Ok::<_, entresol_engine::Error>(())
     ///     })
     ///     .await?;
     /// # Ok(())
