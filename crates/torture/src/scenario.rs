@@ -237,11 +237,6 @@ impl Scenario {
         let Some(files) = files else { return true };
         self.outcome.coverage.event(event);
         self.outcome.coverage.design(configuration, event.name());
-        let is_harmless = configuration.atomic_write as usize >= configuration.settings.buffer.page_size;
-        if is_harmless && event != ClientEvent::CacheForeign {
-            files.put(media, configuration);
-            return true;
-        }
         let copy = media.copy();
         files.put(&copy, configuration);
         // To the cache all writes since are lost.

