@@ -218,8 +218,8 @@ impl Scenario {
         if partitions::is_large_crowd(configuration.crowd) && run == 0 { Plan::default() } else { plan }
     }
 
-    /// Now and then the cache is another one than it was when the run ended. That costs nothing where no page can be torn; elsewhere
-    /// the cache may have had the whole copy of one, and a copy of the media has to tell that. False if the scenario is over.
+    /// Now and then the cache is another one than it was when the run ended, in a copy of the media: the cache may have had the
+    /// only whole copy of a page, and an opening says so. False if the scenario is over.
     fn replace_cache(&mut self, run: u64) -> bool {
         let World { seed, ref configuration, ref media, ref damages, .. } = self.world;
         let random = &mut Random::stream(seed, &format!("cache replaced after {run}"));
