@@ -49,6 +49,15 @@ impl CacheFiles {
         foreign
     }
 
+    /// Whether they are another tier's: of another database, or of an earlier time of this one.
+    pub fn is_of_another_tier_than(&self, other: &CacheFiles) -> bool {
+        let header = |files: &CacheFiles| {
+            let (_, bytes) = files.files.iter().find(|(name, _)| *name == NAMES[0])?;
+            Some(bytes.get(..HEADER_SUMMED)?.to_vec())
+        };
+        header(self).is_some_and(|own| header(other).is_none_or(|other| own != other))
+    }
+
     /// Puts them in place of those that are there.
     pub fn put(&self, media: &Media, configuration: &Configuration) {
         let driver = VirtualDriver::new(configuration.hardware(), Options::default(), media.clone());

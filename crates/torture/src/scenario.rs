@@ -218,8 +218,9 @@ impl Scenario {
         if partitions::is_large_crowd(configuration.crowd) && run == 0 { Plan::default() } else { plan }
     }
 
-    /// Now and then the cache is another one than it was when the run ended, in a copy of the media: the cache may have had the
-    /// only whole copy of a page, and an opening says so. False if the scenario is over.
+    /// Now and then the cache is another one than it was when the run ended. The scenario goes on with it where no page can tear,
+    /// so that the log has what only the cache had. Otherwise, and with another tier's file, an opening of a copy of the media
+    /// may say what is missing. False if the scenario is over.
     fn replace_cache(&mut self, run: u64) -> bool {
         let World { seed, ref configuration, ref media, ref damages, .. } = self.world;
         let random = &mut Random::stream(seed, &format!("cache replaced after {run}"));
@@ -237,6 +238,13 @@ impl Scenario {
         let Some(files) = files else { return true };
         self.outcome.coverage.event(event);
         self.outcome.coverage.design(configuration, event.name());
+        let can_tear = (configuration.atomic_write as usize) < configuration.settings.buffer.page_size;
+        // Another tier's file is refused, whoever's it is.
+        let is_refused = files.is_of_another_tier_than(&present);
+        if !can_tear && !is_refused {
+            files.put(media, configuration);
+            return true;
+        }
         let copy = media.copy();
         files.put(&copy, configuration);
         // To the cache all writes since are lost.
