@@ -9,6 +9,7 @@ mod tree;
 use crate::buffer::Presence;
 use crate::catalog::{Organization, Partition};
 use crate::engine::{Engine, Visit};
+use crate::{Error, Result};
 use base::PageId;
 use std::fmt;
 use std::rc::Rc;
@@ -63,17 +64,23 @@ pub struct Progress {
 }
 
 /// Looks for damage in every partition of an engine that has just been checkpointed.
-pub(crate) async fn check(engine: &Rc<Engine>, mut progress: impl FnMut(Progress)) -> CheckReport {
+///
+/// # Errors
+/// Why the cache was switched off, if only it has what is to be looked at: a restart makes that anew.
+pub(crate) async fn check(engine: &Rc<Engine>, mut progress: impl FnMut(Progress)) -> Result<CheckReport> {
     let _visit = Visit::new(engine);
     let partitions: Vec<Rc<Partition>> = engine.catalog.partitions.borrow().iter().cloned().collect();
     let paged = partitions.iter().filter(|partition| partition.set_settings().is_none());
     let total = paged.map(|partition| u64::from(medium::page_count(&engine.core.buffer, partition.id()))).sum();
     let mut report = CheckReport::default();
     for partition in &partitions {
-        let mut examiner = Examiner { engine, partition, report: &mut report };
+        let mut examiner = Examiner { engine, partition, report: &mut report, out_of_reach: None };
         examiner.check(&mut |done| progress(Progress { done, total })).await;
+        if let Some(error) = examiner.out_of_reach {
+            return Err(error);
+        }
     }
-    report
+    Ok(report)
 }
 
 /// Checks one partition.
@@ -81,6 +88,8 @@ struct Examiner<'a> {
     engine: &'a Rc<Engine>,
     partition: &'a Partition,
     report: &'a mut CheckReport,
+    /// Why a page cannot be looked at that is not known to be damaged.
+    out_of_reach: Option<Error>,
 }
 
 impl Examiner<'_> {
@@ -142,7 +151,11 @@ impl Examiner<'_> {
         match self.engine.core.complete(|| Ok(buffer.pool().borrow().page(id)?.to_vec())).await {
             Ok(page) => Some(page),
             Err(error) => {
-                self.report(number, format!("it cannot be read: {error}"));
+                let only_there = buffer.tiers().filter(|tiers| tiers.is_pending(id));
+                match only_there.and_then(|tiers| tiers.lost_cache()) {
+                    Some(loss) => _ = self.out_of_reach.get_or_insert(loss),
+                    None => self.report(number, format!("it cannot be read: {error}")),
+                }
                 None
             }
         }

@@ -141,6 +141,27 @@ fn the_first_hit_does_not_wait_for_the_table() {
     }
 }
 
+/// A page that cannot be read from its own device is in a slot of which nothing is known yet.
+#[test]
+fn a_page_that_is_unreadable_in_its_place_is_served_while_the_table_is_loaded() {
+    let media = Media::new();
+    let design = Design::named("clean-write").expect("it has this name");
+    let settings = settings(CacheSettings { design, table_ahead: 4096, ..CacheSettings::new("flash", 4_000) }, 1024);
+    let values = filled(&media, &settings, End::Close);
+    let unreadable: Vec<u64> = (1..OBJECTS).step_by(377).filter(|number| number % 150 != 0).collect();
+    for number in &unreadable {
+        media.make_unreadable("disk", "objects.pages", number * 1024, 1).expect("it is there");
+    }
+    run(SLOW, &media, async |executor| {
+        let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+        let tiers = database.buffer().tiers().expect("there is a cache");
+        for number in unreadable {
+            assert_eq!(read(&database, number).await, values[number as usize], "page {number}");
+        }
+        assert_eq!(tiers.lost_cache().map(|error| error.to_string()), None);
+    });
+}
+
 /// What is read of pages that were changed while the table was loaded, once main memory has others.
 fn changed_while_loading() -> Vec<u8> {
     let media = Media::new();

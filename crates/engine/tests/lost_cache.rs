@@ -52,7 +52,11 @@ async fn filled(executor: &Executor, settings: Settings) -> Result<Database> {
 
 /// From half a second on the cache's device answers nothing, or its files fail.
 fn on_a_bad_device<T>(media: &Media, work: impl AsyncFnOnce(&Executor) -> T) -> T {
-    let from = Instant::from_ns(SECOND_NS / 2);
+    on_a_silent_device(media, Instant::from_ns(SECOND_NS / 2), work)
+}
+
+/// From this moment on the cache's device answers nothing.
+fn on_a_silent_device<T>(media: &Media, from: Instant, work: impl AsyncFnOnce(&Executor) -> T) -> T {
     let slow = Slow { device: "flash".into(), from, until: Instant::NEVER, factor: Slow::HUNG };
     let faults = Some(FaultPlan { slow: vec![slow], ..FaultPlan::default() });
     let options = Options { faults, ..Options::default() };
@@ -102,6 +106,10 @@ fn a_device_that_never_answers_is_switched_off() {
                 database.checkpoint().await.expect("succeeds without the cache");
             }
             database.buffer().tiers().expect("there is one").check().expect("consistent");
+            match database.check(|_| ()).await {
+                Ok(report) => assert!(report.is_clean(), "{design:?}: {:?}", report.findings),
+                Err(error) => assert!(only_there > 0, "{design:?}: {error}"),
+            }
             only_there
         });
         let stays_dirty = ["lazy-cleaning", "frequency", "rotating", "exclusive", "face"].contains(&design.name());
@@ -113,7 +121,39 @@ fn a_device_that_never_answers_is_switched_off() {
                 let value = read(&database, number).await.expect("is there");
                 assert!(value == 3 || only_there > 0 && value == 2, "{design:?}, page {number}: {value}");
             }
+            let report = database.check(|_| ()).await.expect("everything is in reach");
+            assert!(report.is_clean(), "{design:?}: {:?}", report.findings);
         });
     }
     assert!(switched_off.get() >= 6, "{} of the caches were switched off", switched_off.get());
+}
+
+#[test]
+fn an_opening_does_not_wait_for_a_device_that_never_answers() {
+    for design in DESIGNS {
+        for table in [true, false] {
+            let mut settings = settings(*design);
+            settings.hierarchy.cache.as_mut().expect("there is one").table = Some(table);
+            let media = Media::new();
+            run(&media, async |executor| _ = filled(executor, settings.clone()).await.expect("works"));
+            // The device hangs from the start, or a little later.
+            for micros in [0, 20, 60, 150, 400] {
+                let (media, from) = (media.copy(), Instant::from_ns(micros * 1_000));
+                on_a_silent_device(&media, from, async |executor| {
+                    let opening = Database::open(executor, settings.clone(), "here");
+                    let opened = executor.within(60 * SECOND_NS, opening).await;
+                    let opened = opened.unwrap_or_else(|| panic!("{design:?}, {micros} us: the opening waits"));
+                    if let Err(error) = opened {
+                        assert!(error.to_string().contains("'flash'"), "{design:?}, {micros} us: {error}");
+                    }
+                });
+                run(&media, async |executor| {
+                    let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+                    for number in 0..PAGES {
+                        assert_eq!(read(&database, number).await.expect("is there"), 2, "{design:?}, page {number}");
+                    }
+                });
+            }
+        }
+    }
 }

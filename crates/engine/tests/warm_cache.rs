@@ -8,7 +8,7 @@ mod machine;
 use cached::{create, read};
 use driver::{Access, Op};
 use entresol_engine::second_level::{self, CacheSettings, DESIGNS, Design};
-use entresol_engine::{Database, Settings};
+use entresol_engine::{Database, Error, Settings};
 use executor::Executor;
 use machine::run;
 use virtual_driver::Media;
@@ -74,6 +74,25 @@ async fn overwrite(executor: &Executor, name: &str, offset: u64, bytes: &[u8]) {
     let (length, access) = (bytes.len() as u32, Access::Asynchronous);
     let op = Op::Write { file, offset, length, buffer, durable: true, access };
     executor.perform(op).await.result.expect("writes");
+}
+
+const CACHE_FILES: [&str; 2] = ["cache.tier", "cache-table.tier"];
+
+fn contents(media: &Media, name: &str) -> Vec<u8> {
+    let mut bytes = vec![0; media.length("nvem", name).expect("it is there") as usize];
+    media.read("nvem", name, 0, &mut bytes).expect("it can be read");
+    bytes
+}
+
+async fn remove_cache(executor: &Executor) {
+    for name in CACHE_FILES {
+        let device = executor.device("nvem").expect("it exists");
+        executor.perform(Op::Remove { device, name: name.into() }).await.result.expect("removes");
+    }
+}
+
+fn opens(media: &Media, settings: &Settings) -> bool {
+    run(media, async |executor| Database::open(executor, settings.clone(), "here").await.is_ok())
 }
 
 fn slots(media: &Media) -> Vec<u8> {
@@ -261,6 +280,47 @@ fn a_page_that_is_torn_at_home_survives_two_kills() {
             }
         }
         assert!(torn > 3, "{name}: {torn} torn pages");
+    }
+}
+
+/// An opening that misses a cache, because it may have the whole copy of a torn page, leaves the database so that the next one finds
+/// the cache when it is back.
+#[test]
+fn a_cache_that_was_away_for_one_opening_still_has_the_copies_of_torn_pages() {
+    for name in ["lazy-cleaning", "face"] {
+        let mut small = settings(design(name), true);
+        small.hierarchy.cache.as_mut().expect("there is one").pages = 40;
+        let mut without = small.clone();
+        without.hierarchy.cache = None;
+        let media = Media::new();
+        run(&media, async |executor| {
+            let database = filled(executor, small.clone(), 2).await;
+            change(&database, 3).await;
+        });
+        let mut refused = 0;
+        for (page, away) in (70..PAGES).step_by(3).zip([&small, &without].into_iter().cycle()) {
+            let media = media.copy();
+            media.flip_bit("disk", "objects.pages", page * PAGE_SIZE as u64 + 500, 3).expect("it is there");
+            if !opens(&media.copy(), &small) {
+                continue;
+            }
+            let files = CACHE_FILES.map(|name| (name, contents(&media, name)));
+            run(&media, async |executor| remove_cache(executor).await);
+            run(&media, async |executor| {
+                let error =
+                    Database::open(executor, away.clone(), "here").await.map(|_| ()).expect_err("a page is torn");
+                assert!(matches!(error, Error::TierMissing { .. }), "{error}");
+                remove_cache(executor).await;
+                for (name, bytes) in &files {
+                    let device = executor.device("nvem").expect("it exists");
+                    executor.open(device, name, true).await.expect("creates");
+                    overwrite(executor, name, 0, bytes).await;
+                }
+            });
+            refused += 1;
+            reopened(&media, small.clone(), 3);
+        }
+        assert!(refused > 3, "{name}: {refused} torn pages");
     }
 }
 

@@ -153,13 +153,11 @@ impl RunContext {
 /// Whether an error says that the cache was switched off, which alone has what is wanted.
 fn is_of_lost_cache(error: &Error) -> bool {
     match error {
-        Error::Input(fault) => is_of_switched_off_cache(&fault.message),
+        Error::Input(fault) => {
+            fault.message.contains("was switched off: it has not answered") || fault.message.contains("may hang")
+        }
+        Error::TierMissing { detail, .. } => detail.contains("it has not answered"),
         Error::LogNotRelieved { cause } | Error::RollbackStalled { cause } => is_of_lost_cache(cause),
         _ => false,
     }
-}
-
-/// Whether a text says that the cache alone has what is wanted, and was switched off because it has not answered.
-pub fn is_of_switched_off_cache(text: &str) -> bool {
-    text.contains("was switched off: it has not answered")
 }

@@ -39,6 +39,12 @@ pub struct Damage {
 }
 
 impl Damage {
+    /// The cache is another one: to it all writes since are lost.
+    pub fn of_cache() -> Damage {
+        let (kind, step, file) = (FaultKind::LostWrite, Step::TierWrite, "cache.tier".to_owned());
+        Damage { kind, step, file, is_redundant: false, copy: None, is_exposed: true }
+    }
+
     /// Whether it is gone when the database is opened again.
     pub fn is_passing(&self) -> bool {
         self.step.is_temporary() || self.step == Step::UndoSpaceWrite

@@ -46,11 +46,13 @@ pub enum ClientEvent {
     CacheOlder,
     /// By that of another database.
     CacheForeign,
+    /// It was away for one opening.
+    CacheAway,
 }
 
 impl ClientEvent {
     /// Every event.
-    pub const ALL: [ClientEvent; 21] = [
+    pub const ALL: [ClientEvent; 22] = [
         ClientEvent::Created,
         ClientEvent::CreationFailed,
         ClientEvent::CreatedAnew,
@@ -72,6 +74,7 @@ impl ClientEvent {
         ClientEvent::CacheEmptied,
         ClientEvent::CacheOlder,
         ClientEvent::CacheForeign,
+        ClientEvent::CacheAway,
     ];
 
     /// The event in a few words.
@@ -98,6 +101,7 @@ impl ClientEvent {
             ClientEvent::CacheEmptied => "cache emptied",
             ClientEvent::CacheOlder => "older cache",
             ClientEvent::CacheForeign => "foreign cache",
+            ClientEvent::CacheAway => "cache away",
         }
     }
 
@@ -112,7 +116,8 @@ impl ClientEvent {
             | ClientEvent::CacheMissed
             | ClientEvent::CacheEmptied
             | ClientEvent::CacheOlder
-            | ClientEvent::CacheForeign => true,
+            | ClientEvent::CacheForeign
+            | ClientEvent::CacheAway => true,
             _ => (self == ClientEvent::UndoFull) == (kind == SeedKind::Isolation),
         }
     }

@@ -146,7 +146,10 @@ impl Plan {
     pub fn with_hung_cache(mut self, random: &mut Random) -> Plan {
         if random.chance(0.12) {
             let step = if random.chance(0.6) { Step::TierRead } else { Step::TierWrite };
-            let target = Target { step, nth: 1 + random.exponential(15.0) as u64 };
+            let nth = 1 + random.exponential(15.0) as u64;
+            // Or as early as in an opening.
+            let (step, nth) = if random.chance(0.2) { (Step::TierScan, 1 + nth / 8) } else { (step, nth) };
+            let target = Target { step, nth };
             let ns = random.chance(0.4).then(|| 1_000 + random.exponential(2e9) as u64);
             self.hang = self.hang.or(Some(Hang { target, ns, paired: false }));
         }
@@ -237,11 +240,12 @@ impl Plan {
         self
     }
 
-    /// The same with a slow device of temporary space for most of the run: sorts and joins read back late.
-    pub fn with_slow_temporary(mut self, random: &mut Random, device: &str) -> Plan {
+    /// The same with a device that is slow for most of the run: sorts and joins read back late from temporary space, and what a
+    /// cache holds becomes known when much has changed.
+    pub fn with_slow_device(mut self, random: &mut Random, device: &str, factor_max: u64) -> Plan {
         if random.chance(0.1) {
             let until = Instant::from_ns(random.between(10, 1_000) * MILLISECOND_NS);
-            let factor = random.between(2, 20) as f64;
+            let factor = random.between(2, factor_max) as f64;
             self.slow.push(Slow { device: device.to_owned(), from: Instant::from_ns(0), until, factor });
         }
         self

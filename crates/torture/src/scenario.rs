@@ -1,14 +1,14 @@
 //! The scenario of one seed, from the first run to the last, and ranges of seeds.
 
 use crate::cache_files::CacheFiles;
-use crate::configuration::Rows;
+use crate::configuration::{CACHE_DEVICE, Rows};
 use crate::damage::Damage;
 use crate::isolation::Contention;
 use crate::oracle::Oracle;
 use crate::plan::Plan;
 use crate::records::Owner;
 use crate::run::{Purpose, RunOutcome, World, run};
-use crate::{ClientEvent, Configuration, Coverage, FaultKind, Options, SeedKind, Step, partitions, rot};
+use crate::{ClientEvent, Configuration, Coverage, Options, SeedKind, Step, partitions, rot};
 use base::Random;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -194,6 +194,7 @@ impl Scenario {
         }
         if configuration.settings.hierarchy.cache.is_some() {
             plan = plan.with_hung_cache(&mut random("hung cache, run"));
+            plan = plan.with_slow_device(&mut random("slow cache, run"), CACHE_DEVICE, 1_000);
         }
         plan = plan.with_full_device(&mut random("full device, life"), kind);
         if self.more {
@@ -202,7 +203,7 @@ impl Scenario {
                 plan = plan.with_lost_segments(&mut random("lost segments, run"));
             }
             if let Some(device) = &configuration.settings.temp.device {
-                plan = plan.with_slow_temporary(&mut random("slow temporary space, run"), device);
+                plan = plan.with_slow_device(&mut random("slow temporary space, run"), device, 20);
             }
             if is_late {
                 plan = plan.with_seldom_vanishing(&mut random("seldom vanishing, run"));
@@ -233,6 +234,7 @@ impl Scenario {
                 self.older_cache = Some(present);
                 return true;
             }
+            12 => return self.miss_cache(&present),
             _ => return true,
         };
         let Some(files) = files else { return true };
@@ -247,9 +249,23 @@ impl Scenario {
         }
         let copy = media.copy();
         files.put(&copy, configuration);
-        // To the cache all writes since are lost.
-        let (kind, step, file) = (FaultKind::LostWrite, Step::TierWrite, "cache.tier".to_owned());
-        self.inspect(copy, Some(Damage { kind, step, file, is_redundant: false, copy: None, is_exposed: true }))
+        self.inspect(copy, Some(Damage::of_cache()))
+    }
+
+    /// The cache is away for one opening. If that is refused, because the cache may have the whole copy of a page, it is back for
+    /// the next one. False if the scenario is over.
+    fn miss_cache(&mut self, present: &CacheFiles) -> bool {
+        let Scenario { world, outcome, .. } = self;
+        outcome.coverage.event(ClientEvent::CacheAway);
+        present.emptied().put(&world.media, &world.configuration);
+        world.damages.push(Damage::of_cache());
+        let ended = run(world, outcome.runs, Plan::default(), Purpose::Inspection);
+        world.damages.clear();
+        world.media.process_end(&mut Random::stream(world.seed, &format!("end of run {}", outcome.runs)));
+        if CacheFiles::of(&world.media, &world.configuration).is_none() {
+            present.put(&world.media, &world.configuration);
+        }
+        self.note(&RunOutcome { detected: false, ..ended }, "without the cache")
     }
 
     /// Performs a run and treats the media according to its end; false if the scenario is over.

@@ -1,7 +1,7 @@
 //! Comparing a database with what is known of it.
 
 use crate::configuration::Rows;
-use crate::context::{RunContext, is_of_switched_off_cache};
+use crate::context::RunContext;
 use crate::damage;
 use crate::debit_credit::{Partitions, balance, row_key};
 use crate::isolation;
@@ -135,9 +135,7 @@ pub async fn structure(context: &RunContext, database: &Database) {
             let damages = context.observed.damages.borrow();
             // The next opening frees what this run cannot free any more: then nothing may be lost.
             let is_crippled = context.is_crippled(database);
-            let is_lost = |found: &Finding| is_of_switched_off_cache(&found.what) && context.may_requests_hang();
-            let is_injected =
-                |found: &Finding| damage::is_injected(&found.what) || is_lost(found) || is_crippled && is_unfreed(found);
+            let is_injected = |found: &Finding| damage::is_injected(&found.what) || is_crippled && is_unfreed(found);
             let unexplained =
                 report.findings.iter().filter(|found| !is_injected(found) && !damage::explain_finding(&damages, found));
             unexplained.take(5).for_each(|finding| context.wrong(format!("check: {finding}")));

@@ -101,6 +101,17 @@ impl Buffer {
         bytes: Frame,
         error: Option<Error>,
     ) {
+        if let Some(tiers) =
+            self.tiers().filter(|tiers| error.is_some() && self.log.get().is_some() && tiers.is_loading())
+        {
+            // A slot of which nothing is known yet may have it. Redo has a way of its own to ask.
+            let (this, space) = (Rc::clone(self), Rc::clone(space));
+            self.executor.spawn(async move {
+                tiers.await_loading().await;
+                this.finish_unused((frame, id), &space, bytes, error);
+            });
+            return;
+        }
         let Err((mut bytes, error)) = self.read_copy_instead((frame, id), space, (bytes, error)) else { return };
         let is_blank = error.is_none();
         let known = move |this: &Buffer, space: &PageSpace| {

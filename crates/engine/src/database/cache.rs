@@ -88,6 +88,13 @@ impl Database {
         Ok(())
     }
 
+    /// The cache that an earlier opening has left is not there, and redo has missed nothing: openings need not look for it any more,
+    /// and the one that the settings ask for takes its place.
+    pub(super) async fn replace_missing_cache(&self) -> Result<()> {
+        let wanted = self.0.cache.take();
+        self.set_cache(wanted).await
+    }
+
     async fn change_cache(&self, cache: Option<CacheSettings>) -> Result<()> {
         let engine = &self.0.engine;
         let _change = self.0.changes.turn.take(self.executor()).await;

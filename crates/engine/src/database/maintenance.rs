@@ -31,7 +31,8 @@ impl Database {
     /// called while no transaction is active: pages that one has allocated and not yet put into a tree look lost.
     ///
     /// # Errors
-    /// Those of the checkpoint, without which nothing is checked. What cannot be read is a finding.
+    /// Those of the checkpoint, without which nothing is checked; why the cache was switched off, if only it has what is to be looked
+    /// at: that is not lost, a restart makes it anew. What else cannot be read is a finding.
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
@@ -47,6 +48,6 @@ impl Database {
     /// ```
     pub async fn check(&self, progress: impl FnMut(Progress)) -> Result<CheckReport> {
         self.checkpoint().await?;
-        Ok(check::check(&self.0.engine, progress).await)
+        check::check(&self.0.engine, progress).await
     }
 }

@@ -161,7 +161,8 @@ impl Database {
     /// [`Setting`](crate::Error::Setting), [`NotADatabase`](crate::Error::NotADatabase),
     /// [`Unfinished`](crate::Error::Unfinished), [`NewerFormat`](crate::Error::NewerFormat),
     /// [`DamagedLog`](crate::Error::DamagedLog), [`LogCopyMissing`](crate::Error::LogCopyMissing),
-    /// [`DamagedPage`](crate::Error::DamagedPage), [`NotRepeated`](crate::Error::NotRepeated), or the driver's.
+    /// [`DamagedPage`](crate::Error::DamagedPage), [`NotRepeated`](crate::Error::NotRepeated),
+    /// [`TierMissing`](crate::Error::TierMissing), or the driver's.
     pub async fn open(executor: &Executor, mut settings: Settings, path: &str) -> Result<Database> {
         settings.check()?;
         let home_device = device(executor, &settings.home_device)?;
@@ -204,10 +205,12 @@ impl Database {
         let (table, redo_start) = (superblock.cache_table, superblock.redo_start());
         let stated = StatedTiers { records: &superblock.tiers, table, redo_start };
         let reconciled = reconcile(executor, &buffer, &settings.hierarchy, stated).await?;
-        let mut records = reconciled.kept(executor, &settings.hierarchy);
+        let without_cache = reconciled.opened_first(&settings.hierarchy);
+        let hierarchy = without_cache.as_ref().unwrap_or(&settings.hierarchy);
+        let mut records = reconciled.kept(executor, hierarchy);
         records.extend(kept.clone());
         superblock_file.note_tiers(executor, &mut superblock, (records, reconciled.kept_table())).await?;
-        let wanted = (&settings.hierarchy, settings.force, stamp);
+        let wanted = (hierarchy, settings.force, stamp);
         let OpenedTiers { tiers, mut records, table, torn } = reconciled.open(&buffer, executor, wanted).await?;
         let log_buffer = WriteBuffer::open(executor, &settings.log, write_buffer, kept, stamp).await?;
         records.extend(log_buffer.as_ref().map(|(_, record)| record.clone()));
@@ -252,7 +255,12 @@ impl Database {
         engine.core.buffer.bring_residents().await?;
         checkpoint::start(&engine);
         keep_moments(&engine);
-        Ok(Database::of(engine, settings, RecoveryReport { backup_bytes, load_ns, ..report }))
+        let is_cache_missing = without_cache.is_some();
+        let database = Database::of(engine, settings, RecoveryReport { backup_bytes, load_ns, ..report });
+        if is_cache_missing {
+            database.replace_missing_cache().await?;
+        }
+        Ok(database)
     }
 
     fn of(engine: Rc<Engine>, settings: Settings, recovery: RecoveryReport) -> Database {

@@ -12,21 +12,47 @@ use crate::io::device;
 use crate::second_level::{CacheSettings, Settings, Tiers};
 use crate::tier_file::table::{BLOCK_BYTES, HeldVersion, SlotTable, Statement, TablePosition, TableReader};
 use crate::tier_file::{Kind, TierFile, TierRecord, open_file, read_header};
+use base::time::SECOND_NS;
+use base::units::format_duration_ns;
 use base::{Lsn, PageId};
 use driver::{DeviceId, FileId, Op};
 use executor::Executor;
 use scan::{SlotCopy, bring_home, scan};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
+use structures::canary::{self, Canary};
 
 /// How many pages are compared at once.
 const AT_ONCE: usize = 32;
+
+/// How long the device of a cache may take for an answer if the settings ask for none, in nanoseconds.
+const SILENCE_NS_MAX: u64 = 10 * SECOND_NS;
 
 /// A tier that an earlier opening left.
 struct EarlierTier {
     record: TierRecord,
     device: DeviceId,
     file: FileId,
+    limit: AnswerLimit,
+}
+
+/// How long a tier's device may take for an answer, in nanoseconds; 0 for any time.
+#[derive(Clone, Copy)]
+struct AnswerLimit(u64);
+
+impl AnswerLimit {
+    /// Waits for an operation of the tier; `None` if it lasts too long.
+    async fn answered<T>(self, executor: &Executor, operation: impl Future<Output = T>) -> Option<T> {
+        match self.0 {
+            0 => Some(operation.await),
+            limit_ns => executor.within(limit_ns, operation).await,
+        }
+    }
+
+    /// Words for an operation that has lasted too long.
+    fn exceeded(self) -> String {
+        format!("it has not answered for {}", format_duration_ns(self.0 as f64))
+    }
 }
 
 /// The table of a cache, and what was read of it.
@@ -56,6 +82,9 @@ pub struct Reconciled {
     /// The table of the cache that goes on as it was.
     table: Option<OpenedTable>,
     torn: TornPages,
+    /// A cache that is not there. It may have what redo will miss: until redo has ended the next opening has to look for it, and
+    /// nothing may take its place.
+    missing: Option<TierRecord>,
     redo_start: Lsn,
 }
 
@@ -82,13 +111,16 @@ pub async fn reconcile(
     stated: StatedTiers<'_>,
 ) -> Result<Reconciled> {
     let page_size = buffer.settings().page_size;
-    let (mut found, mut torn) = (Vec::new(), TornPages::none(executor));
+    let limit_ns = settings.cache.as_ref().map_or(SILENCE_NS_MAX, |cache| cache.silence_ns_max);
+    let (mut found, mut missing) = (Vec::new(), None);
     for record in stated.records.iter().filter(|record| record.kind != Kind::LogBuffer) {
-        match find(executor, record, page_size).await? {
+        let limit = AnswerLimit(if record.kind == Kind::Cache { limit_ns } else { 0 });
+        let tier = limit.answered(executor, find(executor, record, (page_size, limit))).await;
+        match tier.unwrap_or_else(|| Ok(Err(limit.exceeded())))? {
             Ok(tier) => found.push(tier),
             Err(_) if !record.in_use => {}
             // The log has what only the cache had, unless the power cut has torn a page.
-            Err(detail) if record.kind == Kind::Cache => torn = TornPages::missing(executor, record.clone(), detail),
+            Err(detail) if record.kind == Kind::Cache => missing = Some((record.clone(), detail)),
             Err(detail) => return Err(record.missing(&detail)),
         }
     }
@@ -96,15 +128,21 @@ pub async fn reconcile(
     let table = open_table(executor, &found, settings, stated.table).await?;
     let is_tabled = |old: &EarlierTier| table.is_some() && old.record.kind == Kind::Cache;
     let mut newest: BTreeMap<PageId, SlotCopy> = BTreeMap::new();
+    let mut torn = TornPages::none(executor);
     for (tier, old) in found.iter().enumerate() {
         if is_tabled(old) {
             torn = TornPages::in_slots(executor, Rc::clone(&found), tier, stated.redo_start);
-        } else {
-            scan(executor, buffer, old, tier, &mut newest).await?;
+        } else if !scan(executor, buffer, old, tier, &mut newest).await? {
+            newest.retain(|_, copy| copy.tier != tier);
+            missing = Some((old.record.clone(), old.limit.exceeded()));
         }
     }
+    if let Some((record, detail)) = &missing {
+        torn = TornPages::missing(executor, record.clone(), detail.clone());
+    }
     let current = bring_all_home(executor, buffer, &found, newest, stated.redo_start).await?;
-    Ok(Reconciled { found, current, table, torn, redo_start: stated.redo_start })
+    let missing = missing.map(|(record, _)| record).filter(|_| !canary::is_planted(Canary::ForgottenCache));
+    Ok(Reconciled { found, current, table, torn, missing, redo_start: stated.redo_start })
 }
 
 /// The table of a cache that goes on as it was. What was stated since the last checkpoint is read, because redo comes by those
@@ -120,16 +158,18 @@ async fn open_table(
         old.record.kind == Kind::Cache && cache.is_some_and(|cache| cache.table && cache.suits(&old.record))
     };
     let (Some(position), Some(old)) = (position, found.iter().find(suits)) else { return Ok(None) };
-    let opened = SlotTable::open(executor, old.device, old.record.capacity as u32, position).await?;
-    let Ok((table, mut rest)) = opened else { return Ok(None) };
+    let opened = SlotTable::open(executor, old.device, old.record.capacity as u32, position);
+    let Some(opened) = old.limit.answered(executor, opened).await else { return Ok(None) };
+    let Ok((table, mut rest)) = opened? else { return Ok(None) };
     let ahead = settings.cache.as_ref().map_or(0, |cache| cache.table_ahead / BLOCK_BYTES as u64);
     let down_to = position.number.saturating_sub(ahead);
     let mut statements = Vec::new();
     while rest.next_number() > down_to {
-        match rest.read(executor, rest.next_number() - down_to).await? {
-            Ok(Some(read)) => statements.extend(read),
-            Ok(None) => break,
-            Err(_) => return Ok(None),
+        let blocks_max = rest.next_number() - down_to;
+        match old.limit.answered(executor, rest.read(executor, blocks_max)).await.transpose()? {
+            Some(Ok(Some(read))) => statements.extend(read),
+            Some(Ok(None)) => break,
+            Some(Err(_)) | None => return Ok(None),
         }
     }
     Ok(Some(OpenedTable { table, statements, rest }))
@@ -171,7 +211,13 @@ impl Reconciled {
     pub fn kept(&self, executor: &Executor, settings: &Settings) -> Vec<TierRecord> {
         let suits =
             |old: &&EarlierTier| wanted(executor, settings).iter().flatten().any(|wanted| wanted.suits(&old.record));
-        self.found.iter().filter(suits).map(|old| TierRecord { in_use: true, ..old.record.clone() }).collect()
+        let kept = self.found.iter().filter(suits).map(|old| TierRecord { in_use: true, ..old.record.clone() });
+        kept.chain(self.missing.clone()).collect()
+    }
+
+    /// The settings by which tiers are opened before redo; others if there is a cache among `settings` that has to wait for its end.
+    pub fn opened_first(&self, settings: &Settings) -> Option<Settings> {
+        self.missing.as_ref().map(|_| Settings { cache: None, ..settings.clone() })
     }
 
     /// The table that serves on.
@@ -217,6 +263,7 @@ impl Reconciled {
             *place = Some(file);
             records.extend((!volatile).then_some(record));
         }
+        records.extend(self.missing.clone());
         if files.iter().all(Option::is_none) {
             return Ok(OpenedTiers { tiers: None, records, table: None, torn: self.torn });
         }
@@ -343,7 +390,7 @@ fn wanted<'a>(executor: &Executor, settings: &'a Settings) -> [Option<WantedTier
 async fn find(
     executor: &Executor,
     record: &TierRecord,
-    page_size: usize,
+    (page_size, limit): (usize, AnswerLimit),
 ) -> Result<std::result::Result<EarlierTier, String>> {
     let Some(device) = executor.device(&record.device) else { return Ok(Err("there is no such device".into())) };
     let Some((file, length)) = open_file(executor, device, record.kind, false).await? else {
@@ -351,5 +398,5 @@ async fn find(
     };
     let slots = record.capacity * page_size as u64;
     let header = read_header(executor, (file, length), record, (page_size, slots)).await?;
-    Ok(header.map(|()| EarlierTier { record: record.clone(), device, file }))
+    Ok(header.map(|()| EarlierTier { record: record.clone(), device, file, limit }))
 }

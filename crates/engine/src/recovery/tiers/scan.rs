@@ -23,14 +23,14 @@ pub struct SlotCopy {
     pub version: PageVersion,
 }
 
-/// Notes the newest copy of each page.
+/// Notes the newest copy of each page. False if the tier's device does not answer.
 pub async fn scan(
     executor: &Executor,
     buffer: &Buffer,
     found: &EarlierTier,
     tier: usize,
     newest: &mut BTreeMap<PageId, SlotCopy>,
-) -> Result<()> {
+) -> Result<bool> {
     let page_size = buffer.settings().page_size;
     let pages_at_once = ((1 << 20) / page_size).max(1) as u64;
     let mut frame = executor.frames(1, pages_at_once as usize * page_size)?.pop();
@@ -39,7 +39,9 @@ pub async fn scan(
         let offset = HEADER_BYTES + first * page_size as u64;
         let bytes = frame.take().expect("given back below");
         // A slot that cannot be read is as good as an empty one: the log has what is only there.
-        let bytes = salvage::read(executor, found.file, (offset, pages * page_size), page_size, bytes).await?.frame;
+        let read = salvage::read(executor, found.file, (offset, pages * page_size), page_size, bytes);
+        let Some(read) = found.limit.answered(executor, read).await else { return Ok(false) };
+        let bytes = read?.frame;
         for (index, copy) in bytes.chunks(page_size).take(pages).enumerate() {
             let (id, slot) = (header::id(copy), first as u32 + index as u32);
             if header::verify(copy, id) != Ok(true) {
@@ -47,8 +49,12 @@ pub async fn scan(
             }
             if !buffer.is_attached(id.partition) {
                 // Of a partition that was dropped, or whose creation was cut off.
-                erase(executor, found.file, HEADER_BYTES + u64::from(slot) * page_size as u64, page_size).await?;
-                continue;
+                let offset = HEADER_BYTES + u64::from(slot) * page_size as u64;
+                let erased = found.limit.answered(executor, erase(executor, found.file, offset, page_size)).await;
+                match erased.transpose()? {
+                    Some(()) => continue,
+                    None => return Ok(false),
+                }
             }
             let this = SlotCopy { tier, slot, version: PageVersion::of(copy) };
             let entry = newest.entry(id).or_insert(this);
@@ -58,7 +64,7 @@ pub async fn scan(
         }
         frame = Some(bytes);
     }
-    Ok(())
+    Ok(true)
 }
 
 async fn write(executor: &Executor, file: FileId, offset: u64, buffer: Frame, length: usize) -> Result<()> {
@@ -115,6 +121,9 @@ pub async fn bring_home(
 }
 
 /// Writes the copy in a slot to its page's own place. Whether there still is a sound one.
+///
+/// # Errors
+/// [`Error::TierMissing`](crate::Error::TierMissing) if the tier's device does not answer, or the driver's.
 pub async fn restore(
     executor: &Executor,
     from: &EarlierTier,
@@ -124,7 +133,9 @@ pub async fn restore(
 ) -> Result<bool> {
     let page_size = space.page_size();
     let offset = HEADER_BYTES + u64::from(slot) * page_size as u64;
-    let bytes = salvage::read(executor, from.file, (offset, page_size), page_size, frame).await?.frame;
+    let read = salvage::read(executor, from.file, (offset, page_size), page_size, frame);
+    let read = from.limit.answered(executor, read).await;
+    let bytes = read.ok_or_else(|| from.record.missing(&from.limit.exceeded()))??.frame;
     if header::verify(&bytes, page) != Ok(true) {
         return Ok(false);
     }

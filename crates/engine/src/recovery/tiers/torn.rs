@@ -75,7 +75,10 @@ impl TornPages {
         }
         if copies.borrow().is_none() {
             let mut newest = BTreeMap::new();
-            scan(&self.executor, buffer, &found[tier], tier, &mut newest).await?;
+            if !scan(&self.executor, buffer, &found[tier], tier, &mut newest).await? {
+                let EarlierTier { record, limit, .. } = &found[tier];
+                return Err(record.missing(&limit.exceeded()));
+            }
             copies.replace(Some(newest));
         }
         // Each copy serves once: what cannot be read afterwards is damaged.

@@ -55,6 +55,14 @@ fn long(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
+impl Block<'_> {
+    /// Its number and checksum, and the slot behind its last statement.
+    fn end(&self) -> (u64, u32, u32) {
+        let last = self.statements.rchunks(STATEMENT_BYTES).next();
+        (self.number, self.checksum, last.map_or(0, |last| decode(last).0.saturating_add(1)))
+    }
+}
+
 impl Ring {
     fn place(&self, number: u64) -> u64 {
         number % self.blocks
@@ -105,24 +113,29 @@ impl SlotTable {
             return Ok(Err("it is too short".to_owned()));
         }
         let mut ring = Ring { file, stamp: position.stamp, blocks, frame: None };
-        let Some(end) = find_end(executor, &mut ring, position.number).await? else {
+        let Some((number, checksum, turn)) = find_end(executor, &mut ring, position.number).await? else {
             return Ok(Err(format!("its block {} is missing", position.number)));
         };
+        let end = (number, checksum);
         let is_stated = vec![0; (slots as usize).div_ceil(64)];
         let first = (end.0 + 1).saturating_sub(blocks).max(1);
         let reader = TableReader { ring, slots, next: end, first, is_stated, left: slots };
-        Ok(Ok((SlotTable::of(file, position.stamp, slots, end), reader)))
+        let table = SlotTable::of(file, position.stamp, slots, end);
+        // Should every opening begin with the first slot, blocks would go round before the last slots are stated.
+        table.turn.set(turn % slots.max(1));
+        Ok(Ok((table, reader)))
     }
 }
 
 /// The last of the blocks that follow each other without a gap from the named one on, or from the one that has taken its place: any
-/// other may be left from another life of the database. Its number and checksum; `None` if the named one is missing.
-async fn find_end(executor: &Executor, ring: &mut Ring, named: u64) -> Result<Option<(u64, u32)>> {
+/// other may be left from another life of the database. Its number and checksum, and the slot behind the last that it states in
+/// turn; `None` if the named one is missing.
+async fn find_end(executor: &Executor, ring: &mut Ring, named: u64) -> Result<Option<(u64, u32, u32)>> {
     let (stamp, place) = (ring.stamp, ring.place(named));
-    let in_place = parse(stamp, ring.read(executor, place, 1).await?).map(|block| (block.number, block.checksum));
-    let mut end = match in_place.filter(|(number, _)| *number >= named && ring.place(*number) == place) {
+    let in_place = parse(stamp, ring.read(executor, place, 1).await?).map(|block| block.end());
+    let mut end = match in_place.filter(|(number, ..)| *number >= named && ring.place(*number) == place) {
         Some(end) => end,
-        None if named == 0 => (0, 0),
+        None if named == 0 => (0, 0, 0),
         None => return Ok(None),
     };
     let limit = end.0 + ring.blocks;
@@ -134,7 +147,7 @@ async fn find_end(executor: &Executor, ring: &mut Ring, named: u64) -> Result<Op
         for bytes in ring.read(executor, place, count).await?.chunks(BLOCK_BYTES) {
             match parse(stamp, bytes) {
                 Some(block) if block.number == end.0 + 1 && (block.previous == end.1) => {
-                    end = (block.number, block.checksum);
+                    end = block.end();
                 }
                 _ => return Ok(Some(end)),
             }

@@ -80,6 +80,29 @@ fn what_was_stated_is_read_back_however_often_the_ring_went_round() {
     }
 }
 
+/// Each opening goes on where the last one has stopped to state slots in turn.
+#[test]
+fn short_runs_state_every_slot_in_turn() {
+    let (media, slots) = (Media::new(), 4_000);
+    run(&media, async |executor, device| {
+        let table = SlotTable::create(executor, device, slots, STAMP).await.expect("room");
+        let in_slot = |slot| held(u64::from(slot) + 1);
+        let all: Vec<u32> = (0..slots).collect();
+        for changed in all.chunks(CHANGES_MAX) {
+            table.state(executor, changed, in_slot).await.expect("the device works");
+        }
+        let mut position = table.position();
+        for opening in 0..40 {
+            let (table, found) = load(executor, device, slots as usize, position).await.expect("it is whole");
+            assert_eq!(found, all.iter().map(|slot| in_slot(*slot)).collect::<Vec<_>>(), "opening {opening}");
+            for _ in 0..5 {
+                table.state(executor, &[0], in_slot).await.expect("the device works");
+            }
+            position = table.position();
+        }
+    });
+}
+
 /// Whatever a power cut leaves of the statements behind the position that the superblock names: those before hold, and of the
 /// others as many as follow without a gap, in their order.
 #[test]
