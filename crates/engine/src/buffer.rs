@@ -359,9 +359,7 @@ impl Buffer {
     /// Has a page read, for as long as `turn` lasts at least. False if another task did so meanwhile, or it moved between the
     /// tiers: then the caller begins again. Whenever this waits, the partition may be dropped.
     async fn start_load(self: &Rc<Self>, id: PageId, turn: Fetching) -> Result<bool> {
-        if let Some(error) = &*self.broken.borrow() {
-            return Err(error.clone());
-        }
+        self.check_syncs()?;
         let space = self.find_space(id.partition)?;
         if let Some(error) = space.failure() {
             return Err(error);

@@ -2,7 +2,9 @@
 //! one whole copy exists at any moment.
 //!
 //! The area is one file of regions. A region is filled by one write after another, and used again once all pages staged in it
-//! are durable in place, so that small batches cost a sync of the data files no more often than large ones.
+//! are durable in place, so that small batches cost a sync of the data files no more often than large ones. Each region waits for
+//! the files that its pages belong to and for no others: one with pages of a device that does not answer waits alone. Should such
+//! regions be all there are, the area grows.
 //!
 //! One write is under way at a time. Pages that come meanwhile, from any task, are gathered and staged together by
 //! the next: the area keeps pace with the device by larger batches, as group commit does. Regions are freed before the last
@@ -14,26 +16,30 @@
 //! Neighbouring pages are written by one operation only if they are staged here: a device that writes one page
 //! atomically promises nothing about a longer write.
 
+use super::silence::SILENCE_NS;
 use super::{Buffer, Settings};
 use crate::io::salvage;
 use crate::{Error, Result};
-use base::{Lsn, PageId};
+use base::{Lsn, PageId, PartitionId};
 use driver::{Access, DeviceId, Fault, FaultKind, FileId, Frame, Op};
 use executor::{Executor, Turn, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::rc::Rc;
 use structures::page::header;
 
 mod regions;
 
-use regions::{REGIONS, Regions};
+use regions::{REGIONS, REGIONS_MAX, Regions};
 
 /// Pages that one write stages, perhaps of several callers.
 struct Gathering {
     /// The copies, side by side at the front. Absent while they are being written.
     frame: RefCell<Option<Frame>>,
     pages: Cell<usize>,
+    /// Whose they are.
+    partitions: RefCell<Vec<PartitionId>>,
     /// How many calls brought them.
     callers: Cell<u32>,
     /// The region that has them, once the write has ended.
@@ -49,8 +55,8 @@ pub struct DoubleWrite {
     batch: usize,
     /// How many pages a region holds: as many of them as have blocks of their own.
     region_pages: usize,
-    /// The file's length in bytes: it may have been larger.
-    length: u64,
+    /// The file's length in bytes: it may have had more or larger regions.
+    length: Cell<u64>,
     regions: RefCell<Regions>,
     frames: RefCell<Vec<Frame>>,
     /// What the next write stages, as far as it has not begun.
@@ -88,7 +94,7 @@ impl DoubleWrite {
             page_size,
             batch,
             region_pages,
-            length: length.max(size),
+            length: Cell::new(length.max(size)),
             regions: RefCell::new(Regions::new(region_pages, block_pages)),
             frames: RefCell::default(),
             gathering: RefCell::default(),
@@ -133,11 +139,16 @@ impl DoubleWrite {
         };
         let mut frame = gathering.frame.borrow_mut();
         let bytes = frame.as_mut().expect("nothing is added to what is being written");
+        let mut partitions = gathering.partitions.borrow_mut();
         for page in pages {
+            let partition = header::id(page).partition;
+            if !partitions.contains(&partition) {
+                partitions.push(partition);
+            }
             let begin = gathering.pages.replace(gathering.pages.get() + 1) * self.page_size;
             bytes[begin..begin + page.len()].copy_from_slice(page);
         }
-        drop(frame);
+        drop((frame, partitions));
         gathering.callers.set(gathering.callers.get() + 1);
         Ok(gathering)
     }
@@ -147,6 +158,7 @@ impl DoubleWrite {
         let gathering = Rc::new(Gathering {
             frame: RefCell::new(Some(self.frame(&buffer.executor)?)),
             pages: Cell::new(0),
+            partitions: RefCell::default(),
             callers: Cell::new(0),
             staged: RefCell::default(),
             ended: WaitQueue::new(),
@@ -200,12 +212,7 @@ impl DoubleWrite {
         self.with_regions(&buffer.executor, |regions| regions.finish(region, result.is_ok()));
         // Where nothing is written in the background, nothing is synced there: what misses a region waits for its sync.
         if buffer.settings.cleaner && self.regions.borrow().are_scarce() {
-            let buffer = Rc::clone(buffer);
-            buffer.executor.clone().spawn(async move {
-                let area = buffer.double_write.as_ref().expect("pages were staged in an area");
-                // Should it fail, the buffer knows, and the next batch learns of it.
-                let _failed = area.free_written(&buffer).await;
-            });
+            self.free_written(buffer);
         }
     }
 
@@ -222,10 +229,10 @@ impl DoubleWrite {
     }
 
     /// Room for all that has gathered by then: a region and the first page in it.
-    async fn take_place(&self, buffer: &Buffer, gathering: &Gathering) -> Result<(usize, usize)> {
+    async fn take_place(&self, buffer: &Rc<Buffer>, gathering: &Gathering) -> Result<(usize, usize)> {
         loop {
             let (pages, callers) = (gathering.pages.get(), gathering.callers.get());
-            let place = self.regions.borrow_mut().take(pages, callers);
+            let place = self.regions.borrow_mut().take(pages, callers, &gathering.partitions.borrow());
             if let Some(place) = place {
                 return Ok(place);
             }
@@ -234,24 +241,57 @@ impl DoubleWrite {
                 let message = format!("{first}; now too many pages are not in their places: open the database again");
                 return Err(Error::Input(Fault::new(FaultKind::Device, message)));
             }
-            if !self.free_written(buffer).await? {
-                self.freed.wait(&buffer.executor).await;
+            buffer.check_syncs()?;
+            self.free_written(buffer);
+            let freed = buffer.executor.within(SILENCE_NS, self.await_room(&buffer.executor)).await;
+            if freed.is_none() && !self.grow(&buffer.executor).await {
+                self.await_room(&buffer.executor).await;
             }
         }
     }
 
-    /// Makes durable in place what the written regions stage, and frees them. False if there are none.
-    ///
-    /// # Errors
-    /// Those of [`Buffer::sync`]; the regions stay as they are.
-    async fn free_written(&self, buffer: &Buffer) -> Result<bool> {
-        let written = self.regions.borrow_mut().begin_sync();
-        if written.is_empty() {
-            return Ok(false);
+    /// Starts to make durable in place what the written regions stage, each by itself, and to free them. Should that fail, the
+    /// buffer knows, and the next batch that needs a region learns of it.
+    fn free_written(&self, buffer: &Rc<Buffer>) {
+        for (region, partitions) in self.regions.borrow_mut().begin_sync() {
+            let buffer = Rc::clone(buffer);
+            buffer.executor.clone().spawn(async move {
+                let area = buffer.double_write.as_ref().expect("pages were staged in an area");
+                let mut syncing = pin!(buffer.sync_partitions(&partitions));
+                let synced = match buffer.executor.within(SILENCE_NS, syncing.as_mut()).await {
+                    Some(synced) => synced,
+                    None => {
+                        area.regions.borrow_mut().sync_is_late(region);
+                        syncing.await
+                    }
+                };
+                area.with_regions(&buffer.executor, |regions| regions.end_sync(region, synced.is_ok()));
+            });
         }
-        let result = buffer.sync().await;
-        self.with_regions(&buffer.executor, |regions| regions.end_sync(&written, result.is_ok()));
-        result.map(|()| true)
+    }
+
+    async fn await_room(&self, executor: &Executor) {
+        while !self.regions.borrow().have_room() {
+            self.freed.wait(executor).await;
+        }
+    }
+
+    /// Adds a region, because devices that do not answer keep all there are. False if there is no room for one.
+    async fn grow(&self, executor: &Executor) -> bool {
+        let count = self.regions.borrow().count() + 1;
+        if count > REGIONS_MAX {
+            return false;
+        }
+        let length = (count * self.region_pages * self.page_size) as u64;
+        if length > self.length.get() {
+            let grown = executor.perform(Op::Resize { file: self.file, length, prewrite: true }).await;
+            if grown.result.is_err() {
+                return false;
+            }
+            self.length.set(length);
+        }
+        self.regions.borrow_mut().add();
+        true
     }
 
     /// Writes whole copies over pages that a power cut has torn, or that cannot be read, before anything is staged again. A torn page was being
@@ -289,9 +329,10 @@ impl DoubleWrite {
     async fn copies(&self, executor: &Executor) -> Result<Vec<(PageId, Vec<u8>)>> {
         let mut found: BTreeMap<PageId, Vec<u8>> = BTreeMap::new();
         let piece = (self.batch * self.page_size) as u64;
-        for offset in (0..self.length).step_by(piece as usize) {
+        let length = self.length.get();
+        for offset in (0..length).step_by(piece as usize) {
             let buffer = self.frame(executor)?;
-            let place = (offset, piece.min(self.length - offset) as usize);
+            let place = (offset, piece.min(length - offset) as usize);
             // What cannot be read has no copies; only a page that is torn in its place lacks them.
             let buffer = salvage::read(executor, self.file, place, self.page_size, buffer).await?.frame;
             for page in buffer[..place.1].chunks_exact(self.page_size) {

@@ -287,14 +287,28 @@ impl Buffer {
     /// The driver's. After it the buffer reads nothing any more: pages that left it may be older on the medium than they
     /// were.
     pub async fn sync(&self) -> Result<()> {
-        if let Some(error) = &*self.broken.borrow() {
-            // The next sync might succeed although writes of before were dropped.
-            return Err(error.clone());
-        }
+        self.check_syncs()?;
         for space in self.spaces() {
             self.sync_space(&space).await?;
         }
         Ok(())
+    }
+
+    /// Makes durable what was written to the files of these partitions before this call, but for those that were dropped.
+    ///
+    /// # Errors
+    /// As [`Buffer::sync`].
+    pub(super) async fn sync_partitions(&self, partitions: &[PartitionId]) -> Result<()> {
+        self.check_syncs()?;
+        for space in partitions.iter().filter_map(|partition| self.find_space(*partition).ok()) {
+            self.sync_space(&space).await?;
+        }
+        Ok(())
+    }
+
+    /// Refuses what relies on syncs once one has failed: the next might succeed although writes of before were dropped.
+    pub(super) fn check_syncs(&self) -> Result<()> {
+        self.broken.borrow().as_ref().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     /// Makes durable what was written to one file before this call.

@@ -1,10 +1,15 @@
 //! Which regions of the double-write area hold copies that are still needed: plain bookkeeping.
 
-/// How many regions the area has.
+use base::PartitionId;
+
+/// How many regions the area has, unless devices that do not answer keep some of them.
 pub(super) const REGIONS: usize = 4;
 
-/// This number is in use when those whose pages are written are made free again: the last one takes what comes meanwhile.
-const IN_USE_MAX: usize = REGIONS - 1;
+/// How many it has at most.
+pub(super) const REGIONS_MAX: usize = 64;
+
+/// When no more are free, those whose pages are written are made free again: the last one takes what comes meanwhile.
+const FREE_MIN: usize = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -17,21 +22,31 @@ enum State {
     Kept,
     /// They are being made durable.
     Syncing,
+    /// They have been for so long that no other region waits for that.
+    Late,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Region {
     state: State,
     /// Calls whose pages are not all written in place.
     writers: u32,
     /// Whether one of them failed.
     has_failed: bool,
+    /// Whose pages are staged here.
+    partitions: Vec<PartitionId>,
+}
+
+impl Region {
+    fn new(state: State) -> Region {
+        Region { state, writers: 0, has_failed: false, partitions: Vec::new() }
+    }
 }
 
 /// The regions, and how far the present one is filled. A place that was taken is not taken again before its region was free.
 #[derive(Debug)]
 pub(super) struct Regions {
-    regions: [Region; REGIONS],
+    regions: Vec<Region>,
     /// The region that is being filled, and how many of its pages are taken.
     present: Option<(usize, usize)>,
     /// How many pages a region holds.
@@ -43,13 +58,24 @@ pub(super) struct Regions {
 impl Regions {
     /// Free regions of this number of pages, of which `block_pages` share a block of the device.
     pub(super) fn new(pages: usize, block_pages: usize) -> Regions {
-        let free = Region { state: State::Free, writers: 0, has_failed: false };
-        Regions { regions: [free; REGIONS], present: None, pages, block_pages }
+        let regions = (0..REGIONS).map(|_| Region::new(State::Free)).collect();
+        Regions { regions, present: None, pages, block_pages }
     }
 
-    /// Takes room for `pages` pages side by side, which `writers` calls are going to write in place: a region and the first page in
-    /// it. `None` if no region is free.
-    pub(super) fn take(&mut self, pages: usize, writers: u32) -> Option<(usize, usize)> {
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.regions.len()
+    }
+
+    /// There is one more, which is free.
+    pub(super) fn add(&mut self) {
+        assert!(self.count() < REGIONS_MAX, "the area has a limit");
+        self.regions.push(Region::new(State::Free));
+    }
+
+    /// Takes room for `pages` pages of these partitions side by side, which `writers` calls are going to write in place: a region and
+    /// the first page in it. `None` if no region is free.
+    pub(super) fn take(&mut self, pages: usize, writers: u32, partitions: &[PartitionId]) -> Option<(usize, usize)> {
         assert!(pages <= self.pages, "{pages} pages do not fit a region of {}", self.pages);
         let next = self.present.map(|(region, filled)| (region, filled.next_multiple_of(self.block_pages)));
         let (region, first) = match next {
@@ -57,7 +83,13 @@ impl Regions {
             _ => (self.begin_region()?, 0),
         };
         self.present = Some((region, first + pages));
-        self.regions[region].writers += writers;
+        let this = &mut self.regions[region];
+        this.writers += writers;
+        for partition in partitions {
+            if !this.partitions.contains(partition) {
+                this.partitions.push(*partition);
+            }
+        }
         Some((region, first))
     }
 
@@ -67,7 +99,7 @@ impl Regions {
             self.end_staging(full);
         }
         let free = self.regions.iter().position(|region| region.state == State::Free)?;
-        self.regions[free] = Region { state: State::Busy, writers: 0, has_failed: false };
+        self.regions[free] = Region::new(State::Busy);
         Some(free)
     }
 
@@ -93,7 +125,13 @@ impl Regions {
     /// Whether the written ones should become free before they are missed.
     pub(super) fn are_scarce(&self) -> bool {
         let count = |state| self.regions.iter().filter(|region| region.state == state).count();
-        count(State::Written) > 0 && count(State::Syncing) == 0 && REGIONS - count(State::Free) >= IN_USE_MAX
+        count(State::Written) > 0 && count(State::Syncing) == 0 && count(State::Free) <= FREE_MIN
+    }
+
+    /// Whether one is free, or can be made free; or none will ever be.
+    pub(super) fn have_room(&self) -> bool {
+        let is_room = |region: &Region| matches!(region.state, State::Free | State::Written);
+        self.regions.iter().any(is_room) || self.are_all_kept()
     }
 
     /// Whether none will ever become free.
@@ -101,17 +139,26 @@ impl Regions {
         self.regions.iter().all(|region| region.state == State::Kept)
     }
 
-    /// The regions whose pages are written, from now on being made durable.
-    pub(super) fn begin_sync(&mut self) -> Vec<usize> {
-        let written: Vec<usize> = (0..REGIONS).filter(|region| self.regions[*region].state == State::Written).collect();
-        written.iter().for_each(|region| self.regions[*region].state = State::Syncing);
-        written
+    /// The regions whose pages are written, from now on being made durable, and whose pages these are.
+    pub(super) fn begin_sync(&mut self) -> Vec<(usize, Vec<PartitionId>)> {
+        let written = self.regions.iter_mut().enumerate().filter(|(_, region)| region.state == State::Written);
+        let begin = |(number, region): (usize, &mut Region)| {
+            region.state = State::Syncing;
+            (number, region.partitions.clone())
+        };
+        written.map(begin).collect()
     }
 
-    /// They are durable and free, or that failed.
-    pub(super) fn end_sync(&mut self, regions: &[usize], durable: bool) {
-        let state = if durable { State::Free } else { State::Written };
-        regions.iter().for_each(|region| self.regions[*region].state = state);
+    /// It takes long to make a region's pages durable: others are not to wait for that.
+    pub(super) fn sync_is_late(&mut self, region: usize) {
+        debug_assert_eq!(self.regions[region].state, State::Syncing);
+        self.regions[region].state = State::Late;
+    }
+
+    /// A region's pages are durable and it is free, or that failed.
+    pub(super) fn end_sync(&mut self, region: usize, durable: bool) {
+        debug_assert!(matches!(self.regions[region].state, State::Syncing | State::Late));
+        self.regions[region].state = if durable { State::Free } else { State::Written };
     }
 }
 
@@ -126,6 +173,7 @@ mod tests {
     struct Staged {
         region: usize,
         pages: std::ops::Range<usize>,
+        partition: PartitionId,
         writers: u32,
         has_failed: bool,
         is_durable: bool,
@@ -139,18 +187,23 @@ mod tests {
 
     #[derive(Clone, Copy, Debug)]
     enum Step {
-        Take { pages: usize, writers: u32 },
+        Take { pages: usize, writers: u32, partition: u16 },
         Finish { nth: usize, written: bool },
         BeginSync,
-        EndSync { durable: bool },
+        SyncIsLate { nth: usize },
+        EndSync { nth: usize, durable: bool },
+        Add,
     }
 
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
-            4 => (1..=PAGES, 1..4u32).prop_map(|(pages, writers)| Step::Take { pages, writers }),
+            4 => (1..=PAGES, 1..4u32, 0..4u16)
+                .prop_map(|(pages, writers, partition)| Step::Take { pages, writers, partition }),
             8 => (0..64usize, prop::bool::weighted(0.98)).prop_map(|(nth, written)| Step::Finish { nth, written }),
             2 => Just(Step::BeginSync),
-            2 => prop::bool::weighted(0.9).prop_map(|durable| Step::EndSync { durable }),
+            1 => (0..64usize).prop_map(|nth| Step::SyncIsLate { nth }),
+            4 => (0..64usize, prop::bool::weighted(0.9)).prop_map(|(nth, durable)| Step::EndSync { nth, durable }),
+            1 => prop::bool::weighted(0.1).prop_map(|adds| if adds { Step::Add } else { Step::BeginSync }),
         ]
     }
 
@@ -165,10 +218,10 @@ mod tests {
             let mut regions = Regions::new(PAGES, block_pages);
             let block = |page: usize| page / block_pages;
             let mut staged: Vec<Staged> = Vec::new();
-            let mut syncing: Option<Vec<usize>> = None;
+            let (mut syncing, mut late): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
             for step in steps {
                 match step {
-                    Step::Take { pages, writers } => match regions.take(pages, writers) {
+                    Step::Take { pages, writers, partition } => match regions.take(pages, writers, &[PartitionId(partition)]) {
                         Some((region, first)) => {
                             let taken = first..first + pages;
                             prop_assert!(taken.end <= PAGES);
@@ -179,11 +232,13 @@ mod tests {
                             };
                             prop_assert!(!staged.iter().any(|other| other.is_needed() && overlaps(other)));
                             staged.retain(|other| other.is_needed());
-                            staged.push(Staged { region, pages: taken, writers, has_failed: false, is_durable: false });
+                            let partition = PartitionId(partition);
+                            let (has_failed, is_durable) = (false, false);
+                            staged.push(Staged { region, pages: taken, partition, writers, has_failed, is_durable });
                         }
                         None => {
                             let is_in_use = |region| staged.iter().any(|one| one.region == region && one.is_needed());
-                            prop_assert!((0..REGIONS).all(is_in_use));
+                            prop_assert!((0..regions.count()).all(is_in_use));
                         }
                     },
                     Step::Finish { nth, written } => {
@@ -196,16 +251,28 @@ mod tests {
                             regions.finish(one.region, written);
                         }
                     }
-                    Step::BeginSync => if syncing.is_none() {
-                        let begun = regions.begin_sync();
-                        let all_written = |one: &Staged| !begun.contains(&one.region) || one.writers == 0 && !one.has_failed;
-                        prop_assert!(staged.iter().all(all_written));
-                        syncing = Some(begun);
+                    Step::BeginSync => for (region, partitions) in regions.begin_sync() {
+                        for one in staged.iter().filter(|one| one.region == region && one.is_needed()) {
+                            prop_assert!(one.writers == 0 && !one.has_failed && partitions.contains(&one.partition));
+                        }
+                        syncing.push(region);
                     },
-                    Step::EndSync { durable } => if let Some(begun) = syncing.take() {
-                        regions.end_sync(&begun, durable);
-                        let covered = staged.iter_mut().filter(|one| begun.contains(&one.region));
-                        covered.for_each(|one| one.is_durable |= durable);
+                    Step::SyncIsLate { nth } => if !syncing.is_empty() {
+                        let region = syncing.swap_remove(nth % syncing.len());
+                        regions.sync_is_late(region);
+                        late.push(region);
+                    },
+                    Step::EndSync { nth, durable } => {
+                        let begun = if late.is_empty() || nth % 2 == 0 { &mut syncing } else { &mut late };
+                        if !begun.is_empty() {
+                            let region = begun.swap_remove(nth % begun.len());
+                            regions.end_sync(region, durable);
+                            let covered = staged.iter_mut().filter(|one| one.region == region);
+                            covered.for_each(|one| one.is_durable |= durable);
+                        }
+                    }
+                    Step::Add => if regions.count() < REGIONS_MAX {
+                        regions.add();
                     },
                 }
             }
@@ -215,27 +282,27 @@ mod tests {
     #[test]
     fn small_batches_share_a_region_and_a_sync() {
         let mut regions = Regions::new(PAGES, 1);
-        for batch in 0..PAGES * (IN_USE_MAX - 1) {
+        for batch in 0..PAGES * (REGIONS - FREE_MIN - 1) {
             assert!(!regions.are_scarce(), "after {batch} batches of one page");
-            let (region, page) = regions.take(1, 1).expect("there is room");
+            let (region, page) = regions.take(1, 1, &[]).expect("there is room");
             assert_eq!((region, page), (batch / PAGES, batch % PAGES));
             regions.finish(region, true);
         }
-        regions.take(1, 1).expect("there is room");
+        regions.take(1, 1, &[]).expect("there is room");
         assert!(regions.are_scarce());
-        assert_eq!(regions.begin_sync().len(), IN_USE_MAX - 1);
+        assert_eq!(regions.begin_sync().len(), REGIONS - FREE_MIN - 1);
     }
 
     #[test]
     fn a_page_that_was_not_written_keeps_its_region() {
         let mut regions = Regions::new(PAGES, 1);
         for _ in 0..REGIONS {
-            let (region, _) = regions.take(PAGES, 2).expect("there is room");
+            let (region, _) = regions.take(PAGES, 2, &[]).expect("there is room");
             regions.finish(region, false);
             regions.finish(region, true);
         }
         assert!(!regions.are_all_kept(), "the last may be filled further");
-        assert_eq!(regions.take(1, 1), None);
+        assert_eq!(regions.take(1, 1, &[]), None);
         assert!(regions.are_all_kept());
         assert!(regions.begin_sync().is_empty());
     }
