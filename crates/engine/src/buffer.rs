@@ -28,14 +28,14 @@ pub use space::PageSpace;
 
 use crate::log::Log;
 use crate::page_store::Transfer;
-use crate::second_level::Tiers;
 use crate::second_level::design::{Pattern, Reason};
+use crate::second_level::{SILENCE_NS, Tiers};
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, PartitionId};
 use cleaner::Cleaner;
 use driver::{Access, Completion, FaultKind, Frame};
 use executor::{Executor, WaitQueue};
-use silence::{SILENCE_NS, Silence};
+use silence::Silence;
 use spare::Spare;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;

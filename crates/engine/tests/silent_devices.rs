@@ -4,6 +4,7 @@ use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{Instant, PartitionId};
 use devices::Hardware;
 use entresol_engine::catalog::{Locking, Organization};
+use entresol_engine::second_level::{self, CacheSettings, DESIGNS, Design, Parameter, Parameters};
 use entresol_engine::{Database, Error, PartitionSpec, Settings, buffer, checkpoint};
 use executor::{Executor, Order};
 use virtual_driver::{FaultPlan, Media, Options, Slow, VirtualDriver};
@@ -18,7 +19,7 @@ fn machine_with(atomic_write: &str) -> Executor {
     let device = |name: &str| {
         format!("[device.{name}]\nmedium.service = \"20 us\"\nsync = \"20 us\"\natomic_write = \"{atomic_write}\"\n")
     };
-    let text: String = ["disk", "data"].into_iter().map(device).collect();
+    let text: String = ["disk", "data", "flash"].into_iter().map(device).collect();
     let from = Instant::from_ns(SECOND_NS);
     let slow = Slow { device: "data".into(), from, until: from.plus_ns(3_600 * SECOND_NS), factor: Slow::HUNG };
     let options =
@@ -174,4 +175,43 @@ fn a_silent_device_does_not_keep_frames_from_the_pages_of_others() {
         executor.stop();
         assert_eq!(result, Ok(Ok(())));
     }
+}
+
+/// Slots of a cache keep pages that a silent device does not take. Others enter the other slots, or go past the cache.
+#[test]
+fn a_silent_device_keeps_a_cache_from_no_pages_of_others() {
+    for design in DESIGNS {
+        let shares: &[u8] = if design.uses(Parameter::DirtyMax) { &[50, 100] } else { &[50] };
+        for dirty_max_percent in shares {
+            let parameters = Parameters { dirty_max_percent: *dirty_max_percent, ..Parameters::default() };
+            go_on_beside_dirty_slots(*design, parameters, true);
+            go_on_beside_dirty_slots(*design, parameters, false);
+        }
+    }
+}
+
+fn go_on_beside_dirty_slots(design: Design, parameters: Parameters, cleaner: bool) {
+    let executor = machine_with("64 KiB");
+    let cache = CacheSettings { design, parameters, volatile: Some(false), ..CacheSettings::new("flash", 128) };
+    let settings = Settings {
+        checkpoint: checkpoint::Policy::OFF,
+        buffer: buffer::Settings { frames: 64, cleaner, ..buffer::Settings::default() },
+        hierarchy: second_level::Settings { cache: Some(cache), ..second_level::Settings::default() },
+        ..Settings::default()
+    };
+    let result = executor.run(async {
+        let database = Database::create(&executor, settings).await?;
+        let [silent, other] = partitions(&database, 120, 300).await?;
+        change(&database, silent, 120).await?;
+        change(&database, other, 64).await?;
+        executor.sleep_ns(SECOND_NS).await;
+        for round in 0..2 {
+            let ended = ends_within(&executor, 60, change(&database, other, 300)).await?;
+            assert!(ended, "{design:?}, {parameters:?}, cleaner: {cleaner}, round {round}");
+        }
+        database.buffer().tiers().expect("there is a cache").check().expect("consistent");
+        Ok::<_, Error>(())
+    });
+    executor.stop();
+    assert_eq!(result, Ok(Ok(())));
 }

@@ -6,7 +6,7 @@
 //! then any batch is worth it.
 
 use super::Buffer;
-use super::silence::SILENCE_NS;
+use crate::second_level::SILENCE_NS;
 use crate::second_level::design::Reason;
 use base::Instant;
 use executor::{Executor, WaitQueue};

@@ -16,9 +16,9 @@
 //! Neighbouring pages are written by one operation only if they are staged here: a device that writes one page
 //! atomically promises nothing about a longer write.
 
-use super::silence::SILENCE_NS;
 use super::{Buffer, Settings};
 use crate::io::salvage;
+use crate::second_level::SILENCE_NS;
 use crate::{Error, Result};
 use base::{Lsn, PageId, PartitionId};
 use driver::{Access, DeviceId, Fault, FaultKind, FileId, Frame, Op};

@@ -1,12 +1,9 @@
 //! Devices that do not answer writes. Their dirty pages stay where they are, and misses of other devices take other frames.
 
-use base::time::SECOND_NS;
+use crate::second_level::SILENCE_NS;
 use base::{Instant, PartitionId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-
-/// After this time without the end of a write, while some are under way, a partition's device counts as silent, in nanoseconds.
-pub(super) const SILENCE_NS: u64 = SECOND_NS;
 
 /// The writes under way to each partition.
 #[derive(Default)]

@@ -13,7 +13,7 @@ use crate::statistics::add;
 use crate::tier_file::TierFile;
 use crate::tier_file::table::PageVersion;
 use crate::{Error, Result};
-use base::{Lsn, PageId};
+use base::{Lsn, PageId, PartitionId};
 use driver::{Access, Completion, Frame};
 use executor::JoinHandle;
 use std::ops::Range;
@@ -37,7 +37,12 @@ enum TierWrite {
 
 impl Host for Buffer {
     fn write_pages(&self, first: PageId, bytes: Frame, length: usize) -> Future<'_, Completion> {
-        Box::pin(async move { self.space(first.partition).write_pages(&self.executor, first, bytes, length).await })
+        Box::pin(async move {
+            self.silence.begin(first.partition, self.executor.now());
+            let completion = self.space(first.partition).write_pages(&self.executor, first, bytes, length).await;
+            self.silence.end(first.partition, self.executor.now());
+            completion
+        })
     }
 
     fn copy_buffer(&self) -> Result<Frame> {
@@ -51,6 +56,10 @@ impl Host for Buffer {
 
     fn return_copy(&self, copy: Frame) {
         self.copies.borrow_mut().push(copy);
+    }
+
+    fn silent(&self) -> Vec<PartitionId> {
+        self.silence.silent(self.executor.now())
     }
 
     fn destage_ended(&self) {

@@ -2,7 +2,7 @@
 
 use super::Tiers;
 use super::destage::{CLEANED_AT_ONCE, Undestaged};
-use super::host::Host;
+use super::host::{Host, SILENCE_NS};
 use base::PageId;
 use driver::{Fault, Frame};
 use std::rc::Rc;
@@ -30,14 +30,28 @@ impl Tiers {
 
     async fn clean_down(self: &Rc<Self>) {
         loop {
-            if self.being_cleaned.get() >= CLEANED_AT_ONCE {
-                self.destages_ended.wait(&self.executor).await;
+            self.look_for_silence();
+            if self.pages_being_cleaned() >= CLEANED_AT_ONCE {
+                // Once their device counts as silent they are not waited for.
+                self.executor.within(SILENCE_NS, self.await_fewer()).await;
                 continue;
             }
             // The database may be gone: a restart does the rest.
             let (Some(host), Some(group)) = (self.host.upgrade(), self.next_group()) else { return };
             self.clean_group(host, group);
         }
+    }
+
+    async fn await_fewer(&self) {
+        while self.pages_being_cleaned() >= CLEANED_AT_ONCE {
+            self.destages_ended.wait(&self.executor).await;
+        }
+    }
+
+    /// How many pages are on their way to devices that answer.
+    fn pages_being_cleaned(&self) -> usize {
+        let (slots, being_cleaned) = (self.slots.borrow(), self.being_cleaned.borrow());
+        being_cleaned.iter().filter(|(partition, _)| !slots.is_silent(**partition)).map(|(_, pages)| pages).sum()
     }
 
     /// The slots that the cleaner writes next, if it is not done.
@@ -55,7 +69,8 @@ impl Tiers {
             assert!(is_first, "nothing is under way for an idle copy");
             self.failures.borrow_mut().remove(slot);
         }
-        self.being_cleaned.set(self.being_cleaned.get() + group.len());
+        let partition = self.slots.borrow().page_of(group[0]).partition;
+        *self.being_cleaned.borrow_mut().entry(partition).or_default() += group.len();
         let this = Rc::clone(self);
         self.executor.spawn(async move { this.write_group(host, group).await });
     }
@@ -76,7 +91,7 @@ impl Tiers {
                 Err(error) => {
                     // What cannot be read back parts those before it from those behind it.
                     self.write_run(&host, std::mem::take(&mut run)).await;
-                    self.end_cleaning(&host, slot, Err(Undestaged::unreadable(error)));
+                    self.end_cleaning(&host, (slot, page), Err(Undestaged::unreadable(error)));
                 }
             }
         }
@@ -92,7 +107,7 @@ impl Tiers {
             for ReadBack { slot, page, bytes } in run {
                 let completion = host.write_pages(page, bytes, page_size).await;
                 host.return_copy(completion.buffer.expect("a write gives its buffer back"));
-                self.end_cleaning(host, slot, completion.result.map(|_| ()).map_err(unwritten));
+                self.end_cleaning(host, (slot, page), completion.result.map(|_| ()).map_err(unwritten));
             }
             return;
         };
@@ -101,7 +116,7 @@ impl Tiers {
         for (copy, place) in run.into_iter().zip(bytes.chunks_mut(page_size)) {
             place.copy_from_slice(&copy.bytes);
             host.return_copy(copy.bytes);
-            slots.push(copy.slot);
+            slots.push((copy.slot, copy.page));
         }
         let completion = host.write_pages(first, bytes, length).await;
         self.group_copies.borrow_mut().push(completion.buffer.expect("a write gives its buffer back"));
@@ -118,8 +133,14 @@ impl Tiers {
         spare.or_else(|| self.executor.frame(size).ok())
     }
 
-    fn end_cleaning(self: &Rc<Self>, host: &Rc<dyn Host>, slot: u32, result: Result<(), Undestaged>) {
-        self.being_cleaned.set(self.being_cleaned.get() - 1);
+    fn end_cleaning(self: &Rc<Self>, host: &Rc<dyn Host>, (slot, page): (u32, PageId), result: Result<(), Undestaged>) {
+        let mut being_cleaned = self.being_cleaned.borrow_mut();
+        let of_partition = being_cleaned.get_mut(&page.partition).expect("its cleaning began");
+        *of_partition -= 1;
+        if *of_partition == 0 {
+            being_cleaned.remove(&page.partition);
+        }
+        drop(being_cleaned);
         self.end_destage(&**host, slot, result.map(|()| None));
     }
 }

@@ -1,7 +1,7 @@
 //! Writing copies from slots to their pages' own places.
 
 use super::Tiers;
-use super::host::Host;
+use super::host::{Host, SILENCE_NS};
 use super::slots::{DestageEnd, DirtyWanted, PendingDestage, Tier};
 use crate::statistics::add;
 use crate::{Error, Result};
@@ -181,6 +181,26 @@ impl Tiers {
                 }
                 Some((_, PendingDestage::UnderWay)) => self.destages_ended.wait(&self.executor).await,
             }
+        }
+    }
+
+    /// The same for as long as the device may be expected to answer. False if it does not.
+    ///
+    /// # Errors
+    /// As [`Tiers::await_destage`].
+    pub(super) async fn await_answer(self: &Rc<Self>, page: PageId) -> Result<bool> {
+        self.look_for_silence();
+        if self.slots.borrow().is_silent(page.partition) {
+            return Ok(false);
+        }
+        let destaged = self.executor.within(SILENCE_NS, self.await_destage(page)).await;
+        destaged.transpose().map(|destaged| destaged.is_some())
+    }
+
+    /// Learns which devices do not answer.
+    pub(super) fn look_for_silence(&self) {
+        if let Some(host) = self.host_if_there() {
+            self.slots.borrow_mut().set_silent(host.silent());
         }
     }
 

@@ -76,10 +76,12 @@ impl Tiers {
             if self.is_closed.get() || (tier == Tier::Cache && self.is_given_up.get()) {
                 return None;
             }
+            self.look_for_silence();
             let room = self.slots.borrow_mut().take(tier, page, &mut **self.policy.borrow_mut());
             match room {
                 Room::Slot(slot) => return Some(slot),
-                Room::Dirty(victim) => self.await_destage(victim).await.ok()?,
+                // If its device does not answer, another one makes room.
+                Room::Dirty(victim) => _ = self.await_answer(victim).await.ok()?,
                 Room::Group(group) if groups < GROUPS_MAX => {
                     groups += 1;
                     self.empty_group(group).await.ok()?;

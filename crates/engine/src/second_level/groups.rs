@@ -128,13 +128,14 @@ impl Tiers {
     /// task does so at a time.
     ///
     /// # Errors
-    /// Those of [`Tiers::await_destage`], if nothing there could make room.
+    /// Those of [`Tiers::await_destage`], for pages that make no room.
     pub(super) async fn empty_group(self: &Rc<Self>, group: Range<u32>) -> Result<()> {
         let _turn = self.emptying.take(&self.executor).await;
         let capacity = self.slots.borrow().contents().capacity();
         if self.is_closed.get() || self.policy.borrow().next_group(capacity) != Some(group.clone()) {
             return Ok(());
         }
+        self.look_for_silence();
         let kept = self.second_chances(group.clone());
         let copies = self.read_kept(&kept).await;
         let cleaned = self.clean_slots(group.clone(), &kept).await;
@@ -195,8 +196,9 @@ impl Tiers {
             let groups = self.slots.borrow().groups(pages, self.group_pages.get());
             groups.into_iter().for_each(|group| self.clean_group(self.host(), group));
             for page in pages {
-                let cleaned = self.await_destage(*page).await;
-                first_error = first_error.and(cleaned);
+                // What waits for a device that does not answer stays in its slot.
+                let cleaned = self.await_answer(*page).await;
+                first_error = first_error.and(cleaned.map(drop));
             }
         }
         first_error

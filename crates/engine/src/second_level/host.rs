@@ -2,8 +2,12 @@
 
 use crate::Result;
 use crate::page_store::Future;
-use base::PageId;
+use base::time::SECOND_NS;
+use base::{PageId, PartitionId};
 use driver::{Completion, Frame};
+
+/// After this time without the end of a write, while some are under way, a partition's device counts as silent, in nanoseconds.
+pub const SILENCE_NS: u64 = SECOND_NS;
 
 /// The buffer, as the second level sees it.
 pub trait Host {
@@ -22,6 +26,9 @@ pub trait Host {
 
     /// Takes such memory back.
     fn return_copy(&self, copy: Frame);
+
+    /// The partitions whose devices do not answer writes at present.
+    fn silent(&self) -> Vec<PartitionId>;
 
     /// The write of a page to its own place has ended: tasks that wait for writes or frames look again.
     fn destage_ended(&self);

@@ -94,7 +94,7 @@ impl Tiers {
     fn is_busy(&self) -> bool {
         let files = self.cache.iter().chain(&self.write_buffer);
         let under_way: u32 = files.map(TierFile::under_way).sum();
-        let cleans = self.is_cleaning.get() || self.being_cleaned.get() > 0;
+        let cleans = self.is_cleaning.get() || !self.being_cleaned.borrow().is_empty();
         under_way > 0 || cleans || !self.entering.borrow().is_empty() || self.slots.borrow().is_busy()
     }
 

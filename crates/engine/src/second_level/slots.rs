@@ -140,6 +140,8 @@ pub struct Slots {
     pending: usize,
     dirty: usize,
     checkpoints: usize,
+    /// Partitions whose devices do not answer: what is dirty of them makes no room.
+    silent: Vec<PartitionId>,
     /// Slots of the cache that its table is to state anew, if it has one.
     changes: Option<ChangedSlots>,
 }
@@ -172,6 +174,7 @@ impl Slots {
             pending: 0,
             dirty: 0,
             checkpoints: 0,
+            silent: Vec::new(),
             changes: None,
         }
     }
@@ -189,6 +192,16 @@ impl Slots {
     /// How many copies are dirty.
     pub fn dirty_count(&self) -> usize {
         self.dirty
+    }
+
+    /// From now on the devices of these partitions count as silent, and no others do.
+    pub fn set_silent(&mut self, silent: Vec<PartitionId>) {
+        self.silent = silent;
+    }
+
+    /// Whether a partition's device counts as silent.
+    pub fn is_silent(&self, partition: PartitionId) -> bool {
+        self.silent.contains(&partition)
     }
 
     /// A checkpoint begins.

@@ -55,8 +55,8 @@ pub struct Tiers {
     pub(super) dirty_max: Cell<Option<DirtyMaximum>>,
     /// The most pages that are written to their own places together.
     pub(super) group_pages: Cell<u32>,
-    /// How many pages are on their way there, read back and written in groups.
-    pub(super) being_cleaned: Cell<usize>,
+    /// How many pages of each partition are on their way there, read back and written in groups.
+    pub(super) being_cleaned: RefCell<BTreeMap<PartitionId, usize>>,
     /// Whether the cleaner is at work.
     pub(super) is_cleaning: Cell<bool>,
     /// Memory for the copies of such groups.
@@ -118,7 +118,7 @@ impl Tiers {
             throttle: Cell::default(),
             dirty_max: Cell::default(),
             group_pages: Cell::new(1),
-            being_cleaned: Cell::new(0),
+            being_cleaned: RefCell::default(),
             is_cleaning: Cell::new(false),
             group_copies: RefCell::default(),
             write_group: Cell::new(1),

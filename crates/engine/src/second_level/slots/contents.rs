@@ -21,7 +21,7 @@ pub enum Occupant {
     None,
     /// A copy that may make room for another.
     Idle(Candidate),
-    /// A copy that is being read, or written somewhere.
+    /// A copy that is being read, or written somewhere, or would have to be written to a device that does not answer.
     Busy,
 }
 
@@ -85,6 +85,7 @@ impl Contents<'_> {
         let dirty = entry.state == SlotState::Dirty;
         match entry.state {
             SlotState::Free => Occupant::None,
+            SlotState::Dirty if self.0.is_silent(entry.page.partition) => Occupant::Busy,
             SlotState::Kept | SlotState::Dirty if !entry.reading => {
                 Occupant::Idle(Candidate { slot, page: entry.page, dirty })
             }

@@ -83,10 +83,11 @@ impl Slots {
         true
     }
 
-    /// Whether a copy is dirty and nothing is under way for it.
+    /// Whether a copy is dirty, nothing is under way for it, and its page's own device answers.
     fn may_be_cleaned(&self, slot: u32) -> bool {
         let entry = &self.slots[slot as usize];
-        entry.state == SlotState::Dirty && entry.older.is_none() && slot < self.cache
+        let is_idle = entry.state == SlotState::Dirty && entry.older.is_none();
+        is_idle && slot < self.cache && !self.is_silent(entry.page.partition)
     }
 }
 
