@@ -215,3 +215,29 @@ fn go_on_beside_dirty_slots(design: Design, parameters: Parameters, cleaner: boo
     executor.stop();
     assert_eq!(result, Ok(Ok(())));
 }
+
+/// The cleaner gathers pages of all partitions in one batch, those of the silent device first.
+#[test]
+fn a_forced_commit_waits_for_no_pages_of_a_silent_device() {
+    let executor = machine_with("64 KiB");
+    let settings = Settings { force: true, checkpoint: checkpoint::Policy::OFF, ..Settings::default() };
+    let result = executor.run(async {
+        let database = Database::create(&executor, settings).await?;
+        let [silent, other] = partitions(&database, 40, 2_000).await?;
+        let mut open = database.begin().await?;
+        for number in 0..40 {
+            open.modify_object(silent, number, |bytes| bytes[0] = 1).await?;
+        }
+        let mut tx = database.begin().await?;
+        tx.modify_object(other, 0, |bytes| bytes[0] = 1).await?;
+        executor.sleep_ns(SECOND_NS).await;
+        for number in 0..1_000 {
+            database.transaction(async |tx| tx.read_object(other, 1_000 + number, |_| ()).await).await?;
+        }
+        assert!(ends_within(&executor, 10, tx.commit()).await?, "it waits for the other device");
+        drop(open);
+        Ok::<_, Error>(())
+    });
+    executor.stop();
+    assert_eq!(result, Ok(Ok(())));
+}

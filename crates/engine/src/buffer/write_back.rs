@@ -2,12 +2,15 @@
 
 use super::{Buffer, PageSpace};
 use crate::page_store::Transfer;
+use crate::second_level::SILENCE_NS;
 use crate::second_level::design::Reason;
 use crate::{Error, Result};
 use base::{Lsn, PageId, PartitionId};
 use driver::{Completion, Frame};
-use executor::WaitQueue;
+use executor::{Executor, WaitQueue};
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::pin::pin;
 use std::rc::Rc;
 use structures::canary::{self, Canary};
 use structures::page::header;
@@ -48,10 +51,31 @@ fn pages(runs: &[PageRun]) -> usize {
 }
 
 /// What the writes of one batch share.
+#[derive(Default)]
 struct BatchProgress {
     under_way: Cell<usize>,
+    /// How many of these have been under way for so long that the others do not wait for them.
+    late: Cell<usize>,
+    /// Whether one has ended since that was looked at.
+    has_progress: Cell<bool>,
     error: RefCell<Option<Error>>,
     finished: WaitQueue,
+}
+
+impl BatchProgress {
+    /// If none has ended lately, the others go on without those that are under way.
+    fn pass_over_late(&self, executor: &Executor) {
+        if !self.has_progress.take() {
+            self.late.set(self.under_way.get());
+            self.finished.wake_all(executor);
+        }
+    }
+
+    fn end_one(&self) {
+        self.has_progress.set(true);
+        self.under_way.set(self.under_way.get() - 1);
+        self.late.set(self.late.get().min(self.under_way.get()));
+    }
 }
 
 impl Buffer {
@@ -143,6 +167,40 @@ impl Buffer {
         {
             return self.give_up(runs, error);
         }
+        let mut parts = self.apart(runs);
+        if parts.len() == 1 {
+            return self.write_part(parts.remove(0), reason).await;
+        }
+        let write = |part| {
+            let this = Rc::clone(&self);
+            self.executor.spawn(async move { this.write_part(part, reason).await })
+        };
+        let mut result = Ok(());
+        for part in parts.into_iter().map(write).collect::<Vec<_>>() {
+            let written = part.join().await;
+            result = result.and(written);
+        }
+        result
+    }
+
+    /// What is written by itself: the pages of each partition, if they may wait for what other pages do not wait for. That is the end
+    /// of older writes, where there are tiers, or an answer of their device.
+    fn apart(&self, runs: Vec<PageRun>) -> Vec<Vec<PageRun>> {
+        if self.tiers.borrow().is_none() && self.silence.silent(self.executor.now()).is_empty() {
+            return vec![runs];
+        }
+        let mut parts: Vec<Vec<PageRun>> = Vec::new();
+        for run in runs {
+            match parts.last_mut() {
+                Some(part) if part[0].first.partition == run.first.partition => part.push(run),
+                _ => parts.push(vec![run]),
+            }
+        }
+        parts
+    }
+
+    /// Writes what the log has, to the tiers or in place.
+    async fn write_part(self: &Rc<Self>, runs: Vec<PageRun>, reason: Reason) -> Result<()> {
         let runs = match self.absorb(runs, reason).await {
             Ok(runs) if runs.is_empty() => return Ok(()),
             Ok(runs) => runs,
@@ -152,7 +210,7 @@ impl Buffer {
         let tearable = runs.iter().any(|run| self.is_staged(run.first.partition));
         let region = match &self.double_write {
             Some(area) if tearable && !canary::is_planted(Canary::NoDoubleWrite) => {
-                match area.stage(&self, pages(&runs), copies()).await {
+                match area.stage(self, pages(&runs), copies()).await {
                     Ok(region) => Some(region),
                     Err(error) => return self.give_up(runs, error),
                 }
@@ -161,7 +219,7 @@ impl Buffer {
         };
         let result = self.write_in_place(runs).await;
         if let (Some(area), Some(region)) = (&self.double_write, region) {
-            area.finish(&self, region, &result);
+            area.finish(self, region, &result);
         }
         result
     }
@@ -174,37 +232,56 @@ impl Buffer {
     }
 
     async fn write_in_place(self: &Rc<Self>, runs: Vec<PageRun>) -> Result<()> {
-        let batch =
-            Rc::new(BatchProgress { under_way: Cell::new(0), error: RefCell::new(None), finished: WaitQueue::new() });
-        for run in runs {
-            while batch.under_way.get() >= WRITES_MAX {
-                batch.finished.wait(&self.executor).await;
-            }
-            batch.under_way.set(batch.under_way.get() + 1);
-            let space = self.space(run.first.partition);
-            let access = space.access(&self.executor).await;
-            space.note_write(run.last());
-            self.silence.begin(space.partition(), self.executor.now());
-            let length = run.frames.len() * self.settings.page_size;
-            let transfer = Transfer { first: run.first, buffer: run.bytes, length, access };
-            let (this, batch, frames) = (Rc::clone(self), Rc::clone(&batch), run.frames);
-            let partition = space.partition();
-            let then = move |completion: Completion| {
-                this.silence.end(partition, this.executor.now());
-                let bytes = completion.buffer.expect("a write gives its buffer back");
-                this.end_write(&frames, bytes, completion.result.is_ok());
-                if let Err(fault) = completion.result {
-                    batch.error.borrow_mut().get_or_insert(Error::Input(fault));
-                }
-                batch.under_way.set(batch.under_way.get() - 1);
-                batch.finished.wake_all(&this.executor);
-            };
-            space.store().write(&self.executor, transfer, false, Box::new(then));
+        let batch = Rc::new(BatchProgress::default());
+        let mut starting = pin!(self.start_writes(&batch, runs));
+        while self.executor.within(SILENCE_NS, starting.as_mut()).await.is_none() {
+            batch.pass_over_late(&self.executor);
         }
         while batch.under_way.get() > 0 {
             batch.finished.wait(&self.executor).await;
         }
         batch.error.take().map_or(Ok(()), Err)
+    }
+
+    /// Starts all writes of a batch, as far as others have ended.
+    async fn start_writes(self: &Rc<Self>, batch: &Rc<BatchProgress>, runs: Vec<PageRun>) {
+        let mut runs = VecDeque::from(runs);
+        while !runs.is_empty() {
+            while batch.under_way.get() - batch.late.get() >= WRITES_MAX {
+                batch.finished.wait(&self.executor).await;
+            }
+            self.start_write(batch, self.take_next(&mut runs)).await;
+        }
+    }
+
+    /// Takes what is to be written next: pages whose device answers, if there are any.
+    fn take_next(&self, runs: &mut VecDeque<PageRun>) -> PageRun {
+        let silent = self.silence.silent(self.executor.now());
+        let next = runs.iter().position(|run| !silent.contains(&run.first.partition)).unwrap_or(0);
+        runs.remove(next).expect("there is one")
+    }
+
+    async fn start_write(self: &Rc<Self>, batch: &Rc<BatchProgress>, run: PageRun) {
+        batch.under_way.set(batch.under_way.get() + 1);
+        let space = self.space(run.first.partition);
+        let access = space.access(&self.executor).await;
+        space.note_write(run.last());
+        self.silence.begin(space.partition(), self.executor.now());
+        let length = run.frames.len() * self.settings.page_size;
+        let transfer = Transfer { first: run.first, buffer: run.bytes, length, access };
+        let (this, batch, frames) = (Rc::clone(self), Rc::clone(batch), run.frames);
+        let partition = space.partition();
+        let then = move |completion: Completion| {
+            this.silence.end(partition, this.executor.now());
+            let bytes = completion.buffer.expect("a write gives its buffer back");
+            this.end_write(&frames, bytes, completion.result.is_ok());
+            if let Err(fault) = completion.result {
+                batch.error.borrow_mut().get_or_insert(Error::Input(fault));
+            }
+            batch.end_one();
+            batch.finished.wake_all(&this.executor);
+        };
+        space.store().write(&self.executor, transfer, false, Box::new(then));
     }
 
     fn end_write(&self, frames: &[u32], bytes: Frame, written: bool) {
