@@ -241,3 +241,26 @@ fn a_forced_commit_waits_for_no_pages_of_a_silent_device() {
     executor.stop();
     assert_eq!(result, Ok(Ok(())));
 }
+
+/// Each forced commit stages a page of the silent device in another region of the double-write area.
+#[test]
+fn a_silent_device_does_not_keep_the_double_write_area() {
+    let executor = machine();
+    let settings = Settings { force: true, checkpoint: checkpoint::Policy::OFF, ..Settings::default() };
+    let result = executor.run(async {
+        let database = Database::create(&executor, settings).await?;
+        let [silent, other] = partitions(&database, 80, 70).await?;
+        executor.sleep_ns(SECOND_NS).await;
+        for number in 0..80 {
+            let waiting = database.clone();
+            executor.spawn(async move {
+                waiting.transaction(async |tx| tx.modify_object(silent, number, |bytes| bytes[0] = 1).await).await
+            });
+            let ended = ends_within(&executor, 10, change(&database, other, 70)).await?;
+            assert!(ended, "after {number} commits that wait for the silent device");
+        }
+        Ok::<_, Error>(())
+    });
+    executor.stop();
+    assert_eq!(result, Ok(Ok(())));
+}

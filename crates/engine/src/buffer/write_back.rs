@@ -210,6 +210,7 @@ impl Buffer {
         let tearable = runs.iter().any(|run| self.is_staged(run.first.partition));
         let region = match &self.double_write {
             Some(area) if tearable && !canary::is_planted(Canary::NoDoubleWrite) => {
+                self.await_devices(&runs).await;
                 match area.stage(self, pages(&runs), copies()).await {
                     Ok(region) => Some(region),
                     Err(error) => return self.give_up(runs, error),
@@ -222,6 +223,17 @@ impl Buffer {
             area.finish(self, region, &result);
         }
         result
+    }
+
+    /// Waits until the devices of these pages answer: each page that is staged keeps a region until it is written in place.
+    async fn await_devices(&self, runs: &[PageRun]) {
+        let is_silent = || {
+            let silent = self.silence.silent(self.executor.now());
+            runs.iter().any(|run| silent.contains(&run.first.partition))
+        };
+        while is_silent() {
+            self.written.wait(&self.executor).await;
+        }
     }
 
     fn give_up(&self, runs: Vec<PageRun>, error: Error) -> Result<()> {
