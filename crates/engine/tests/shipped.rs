@@ -1,69 +1,23 @@
 //! Transactions and pages that another node has sent: what fits is committed and survives, what does not is refused by name and
 //! leaves nothing behind. And what the buffer tells a node of its pages.
 
-use base::{Lsn, PageId, PartitionId, TransactionId};
-use entresol_engine::buffer::{self, Pins};
-use entresol_engine::catalog::{Locking, Organization};
+#[path = "ground/shipments.rs"]
+mod shipments;
+
+use base::{PageId, PartitionId, Random, TransactionId};
 use entresol_engine::log::record::{self, Body};
-use entresol_engine::page::{Change, Edit, header};
-use entresol_engine::second_level::design::Pattern;
-use entresol_engine::undo::Undo;
-use entresol_engine::{Database, Error, Need, PartitionSpec, Result, Settings};
-use executor::{Executor, Order};
+use entresol_engine::page::header;
+use entresol_engine::{Database, Error, Result};
+use shipments::*;
 use std::cell::RefCell;
 use std::rc::Rc;
-use virtual_driver::{Hardware, Media, Options, VirtualDriver};
-
-const SIZE: usize = 512;
-
-/// Pages with their bytes.
-type Shipped<'a> = Vec<(PageId, &'a [u8])>;
-
-fn settings() -> Settings {
-    let buffer = buffer::Settings { frames: 8, page_size: SIZE, cleaner: false, ..buffer::Settings::default() };
-    Settings { buffer, ..Settings::default() }
-}
-
-fn machine(media: &Media) -> Executor {
-    let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), media.clone());
-    Executor::new(Box::new(driver), Order::FirstInFirstOut)
-}
-
-async fn with_pages(executor: &Executor) -> Result<(Database, PartitionId)> {
-    let database = Database::create(executor, settings()).await?;
-    let organization = Organization::Direct { objects: 64, blocking_factor: 1, record_size: 8 };
-    let pages = database.create_partition(PartitionSpec::new("pages", organization, Locking::None)).await?;
-    Ok((database, pages))
-}
-
-/// A page and the record of one change that it has seen, as another node would make them.
-fn changed(page: PageId, value: u8) -> (Vec<u8>, Vec<u8>) {
-    let mut bytes = vec![0; SIZE];
-    header::format(&mut bytes, page);
-    header::set_kind(&mut bytes, entresol_engine::page::PageKind::Direct);
-    let undo = Undo::PatchPage { page, offset: 32, bytes: &[0] }.stored();
-    let edit = Edit { page, change: Change::Patch { offset: 32, bytes: &[value] } };
-    let mut record = Vec::new();
-    record::encode(TransactionId::SYSTEM, &Body::Update(&undo), [(1, &edit)], &mut record);
-    edit.change.apply(&mut bytes, Lsn::ZERO);
-    assert_eq!(header::sequence(&bytes), 1);
-    header::seal(&mut bytes);
-    (record, bytes)
-}
-
-async fn value(database: &Database, page: PageId) -> Result<u8> {
-    let mut pins = Pins::new(database.buffer());
-    database.buffer().resolve(Need::Page(page), Pattern::Random, &mut pins).await?;
-    let pool = database.buffer().pool().borrow();
-    Ok(pool.bytes(pool.frame_in_use(page))[32])
-}
+use virtual_driver::{FaultPlan, Media, PowerCut};
 
 #[test]
 fn what_another_node_commits_survives_a_restart() -> Result<()> {
     let media = Media::new();
-    let executor = machine(&media);
-    let committed = executor.run(async {
-        let (database, pages) = with_pages(&executor).await?;
+    let committed = run(&media, FaultPlan::default(), async |executor| {
+        let (database, pages) = with_pages(executor).await?;
         // More pages than there are frames.
         for number in 0..20 {
             let page = PageId::new(pages, number);
@@ -74,25 +28,21 @@ fn what_another_node_commits_survives_a_restart() -> Result<()> {
         Ok::<_, Error>(pages)
     });
     let pages = committed.expect("the machine goes on")?;
-    executor.stop();
-    let executor = machine(&media);
-    let read = executor.run(async {
-        let database = Database::open(&executor, settings(), "pages").await?;
+    let read = run(&media, FaultPlan::default(), async |executor| {
+        let database = Database::open(executor, settings(), "pages").await?;
         assert!(database.recovery().records >= 40, "{:?}", database.recovery());
         for number in 0..20 {
             assert_eq!(value(&database, PageId::new(pages, number)).await?, number as u8 + 1);
         }
         Ok::<_, Error>(())
     });
-    executor.stop();
     read.expect("the machine goes on")
 }
 
 #[test]
 fn what_does_not_fit_together_is_refused_and_leaves_nothing() -> Result<()> {
-    let executor = machine(&Media::new());
-    let done = executor.run(async {
-        let (database, pages) = with_pages(&executor).await?;
+    whole(async |executor| {
+        let (database, pages) = with_pages(executor).await?;
         let (page, other) = (PageId::new(pages, 3), PageId::new(pages, 4));
         let (record, bytes) = changed(page, 9);
         let (_, other_bytes) = changed(other, 9);
@@ -124,17 +74,14 @@ fn what_does_not_fit_together_is_refused_and_leaves_nothing() -> Result<()> {
         assert_eq!(value(&database, page).await?, 0);
         let strange = PageId::new(PartitionId(77), 0);
         assert!(database.keep_shipped(strange, &bytes).await.is_err());
-        Ok::<_, Error>(())
-    });
-    executor.stop();
-    done.expect("the machine goes on")
+        Ok(())
+    })
 }
 
 #[test]
 fn a_hated_page_leaves_first_and_departures_are_told() -> Result<()> {
-    let executor = machine(&Media::new());
-    let done = executor.run(async {
-        let (database, pages) = with_pages(&executor).await?;
+    whole(async |executor| {
+        let (database, pages) = with_pages(executor).await?;
         let page = |number| PageId::new(pages, number);
         for number in 0..8 {
             value(&database, page(number)).await?;
@@ -159,8 +106,89 @@ fn a_hated_page_leaves_first_and_departures_are_told() -> Result<()> {
             value(&database, page(number)).await?;
         }
         assert_eq!(*left.borrow(), [7, 5, 0, 1], "the last that was hated first, then what was used least recently");
-        Ok::<_, Error>(())
-    });
-    executor.stop();
-    done.expect("the machine goes on")
+        Ok(())
+    })
+}
+
+/// The shipments of one transaction that overwrites all of this many pages, over and over.
+fn large(pages: PartitionId, count: u32, times: u8) -> (Vec<u8>, Vec<(PageId, Vec<u8>)>) {
+    let mut records = Vec::new();
+    let mut copies: Vec<_> = (0..count).map(|number| (PageId::new(pages, number), Vec::new())).collect();
+    for (page, copy) in &mut copies {
+        *copy = blank(*page);
+        for time in 1..=times {
+            patch(copy, 32, &[time; SIZE - 32], &mut records);
+        }
+    }
+    (records, copies)
+}
+
+fn borrowed(copies: &[(PageId, Vec<u8>)]) -> Shipped<'_> {
+    copies.iter().map(|(page, copy)| (*page, &copy[..])).collect()
+}
+
+#[test]
+fn what_the_log_cannot_hold_with_its_rollback_is_refused_at_once() -> Result<()> {
+    whole(async |executor| {
+        let (database, pages) = with_pages(executor).await?;
+        for times in [40, 100] {
+            let (records, copies) = large(pages, 4, times);
+            assert!(records.len() as u64 > database.log().capacity() / 2, "{}", records.len());
+            let began = executor.now();
+            let refused = database.commit_shipped(&records, &borrowed(&copies)).await.expect_err("it is too large");
+            assert!(refused.to_string().contains("of a log of 262144 bytes"), "{refused}");
+            assert_eq!(executor.now(), began, "no time passes");
+            assert_eq!(database.log().failure(), None);
+        }
+        let (records, copies) = large(pages, 4, 8);
+        database.commit_shipped(&records, &borrowed(&copies)).await?;
+        Ok(())
+    })
+}
+
+/// The largest shipment that is accepted, and a cut of the power at each event of its commit.
+#[test]
+fn a_large_shipment_is_committed_or_rolled_back_whenever_the_power_goes() {
+    let (mut committed, mut rolled_back) = (0, 0);
+    for event in 1.. {
+        let media = Media::new();
+        let prepared = run(&media, FaultPlan::default(), async |executor| with_pages(executor).await?.0.close().await);
+        prepared.expect("the machine goes on").expect("it is created");
+        let faults = FaultPlan { power_cut_at: Some(event), ..FaultPlan::default() };
+        let done = run(&media, faults, async |executor| {
+            let database = Database::open(executor, settings(), "here").await?;
+            let pages = database.partition("pages")?;
+            let mut times = 60;
+            loop {
+                let (records, copies) = large(pages, 4, times);
+                match database.commit_shipped(&records, &borrowed(&copies)).await {
+                    Err(error) if error.to_string().contains("of a log of") => times -= 1,
+                    done => {
+                        done?;
+                        return Ok::<_, Error>(());
+                    }
+                }
+            }
+        });
+        media.power_cut(&mut Random::stream(event, "shipments"), &PowerCut::default());
+        let found = run(&media, FaultPlan::default(), async |executor| {
+            let database = Database::open(executor, settings(), "here").await?;
+            let pages = database.partition("pages")?;
+            let mut values = Vec::new();
+            for number in 0..4 {
+                values.push(value(&database, PageId::new(pages, number)).await?);
+            }
+            database.close().await?;
+            Ok::<_, Error>(values)
+        });
+        let found = found.expect("the machine goes on").unwrap_or_else(|error| panic!("event {event}: {error}"));
+        assert!(found.iter().all(|value| *value == found[0]), "event {event}: {found:?}");
+        committed += u32::from(found[0] > 0);
+        rolled_back += u32::from(found[0] == 0);
+        if done.is_ok() {
+            assert!(found[0] > 0, "it is durable");
+            break;
+        }
+    }
+    assert!(committed > 0 && rolled_back > 0, "{committed} {rolled_back}");
 }

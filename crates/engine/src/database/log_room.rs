@@ -1,5 +1,6 @@
 //! Room in the log for what is logged outside of transactions: the first pages of new partitions, the last ones of loads, and
-//! the sweeps after these. However many there are, they leave rollbacks the room that they were promised.
+//! the sweeps after these; and for whole transactions of other nodes. However many there are, they leave rollbacks the room that
+//! they were promised.
 
 use crate::engine::Engine;
 use crate::engine::relief::ReliefOutcome;
@@ -49,15 +50,41 @@ pub(super) async fn complete_logged(
 /// # Errors
 /// [`Error::LogCrowded`] if they have not ended by then; those of [`relieve`].
 pub(super) async fn wait_for_log_beside(engine: &Engine, length: u64) -> Result<()> {
+    wait_for_room(engine, length, || has_log_beside(engine, length)).await
+}
+
+/// The same for `length` bytes of records of another node's transaction. A crash may cut them off in their midst, and the next opening
+/// takes back what is left of them: the log has room for that, too.
+///
+/// # Errors
+/// [`Error::LogFull`] if the log could never hold that; [`Error::LogCrowded`] and those of [`relieve`] as above.
+pub(super) async fn wait_for_log_of_shipment(engine: &Engine, length: u64) -> Result<()> {
+    let core = &engine.core;
+    let (needed, capacity) = (core.log.bytes_for(length) + core.rollback_room(length), core.log.capacity());
+    if needed + core.log.bytes_for(0) > capacity {
+        return Err(Error::LogFull { needed, capacity });
+    }
+    wait_for_room(engine, length, || has_log_for_shipment(engine, length)).await
+}
+
+async fn wait_for_room(engine: &Engine, length: u64, fits: impl Fn() -> bool) -> Result<()> {
     let core = &engine.core;
     let until = core.executor.now().plus_ns(PATIENCE_NS);
-    while relieve(engine, || has_log_beside(engine, length)).await? != ReliefOutcome::Room {
+    while relieve(engine, &fits).await? != ReliefOutcome::Room {
         if core.executor.now() >= until {
             return Err(Error::LogCrowded { needed: core.log.bytes_for(length) });
         }
         core.executor.sleep_ns(LOOK_NS).await;
     }
     Ok(())
+}
+
+/// Whether the log has room for `length` bytes of records of another node's transaction and for taking them back, beside what it
+/// has promised.
+pub(super) fn has_log_for_shipment(engine: &Engine, length: u64) -> bool {
+    let core = &engine.core;
+    core.log.free_beside(0)
+        >= core.log.bytes_for(length) + core.rollback_room(engine.transactions.unfinished.get() + length)
 }
 
 /// Whether the log has room for a record of `length` bytes beside what it has promised.

@@ -4,7 +4,7 @@
 //! node is ever in the log in part, and none has to be rolled back but after a crash that cuts the log in its midst.
 
 use super::Database;
-use super::log_room::{has_log_beside, wait_for_log_beside};
+use super::log_room::{has_log_for_shipment, wait_for_log_of_shipment};
 use crate::buffer::Pins;
 use crate::log::record::{Body, Record};
 use crate::{Error, Result};
@@ -29,8 +29,8 @@ impl Database {
         }
         let length = records.len() as u64 + COMMIT_SIZE;
         loop {
-            wait_for_log_beside(engine, length).await?;
-            if has_log_beside(engine, length) {
+            wait_for_log_of_shipment(engine, length).await?;
+            if has_log_for_shipment(engine, length) {
                 break;
             }
         }

@@ -1,0 +1,98 @@
+// Transactions on copies of pages, as another node runs them, and the database that they are sent to.
+
+use base::{Lsn, PageId, PartitionId, TransactionId};
+use driver::Halt;
+use entresol_engine::buffer::{self, Pins};
+use entresol_engine::catalog::{Locking, Organization};
+use entresol_engine::log::record::{self, Body};
+use entresol_engine::page::{Change, Edit, PageKind, header};
+use entresol_engine::second_level::design::Pattern;
+use entresol_engine::undo::Undo;
+use entresol_engine::{Database, Need, PartitionSpec, Result, Settings, checkpoint, log};
+use executor::{Executor, Order};
+use virtual_driver::{FaultPlan, Hardware, Media, Options, VirtualDriver};
+
+pub const SIZE: usize = 512;
+pub const FRAMES: usize = 8;
+
+/// Pages with their bytes.
+pub type Shipped<'a> = Vec<(PageId, &'a [u8])>;
+
+pub fn settings() -> Settings {
+    Settings {
+        buffer: buffer::Settings { frames: FRAMES, page_size: SIZE, cleaner: false, ..buffer::Settings::default() },
+        log: log::Settings { capacity: 256 << 10, write_size_max: 8 << 10, ..log::Settings::default() },
+        checkpoint: checkpoint::Policy::OFF,
+        ..Settings::default()
+    }
+}
+
+/// Runs `work` on a machine that does not outlive it.
+pub fn run<T>(media: &Media, faults: FaultPlan, work: impl AsyncFnOnce(&Executor) -> T) -> Result<T, Halt> {
+    let options = Options { faults: Some(faults), ..Options::default() };
+    let driver = VirtualDriver::new(Hardware::ideal(), options, media.clone());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let result = executor.run(work(&executor));
+    executor.stop();
+    result
+}
+
+/// The same without faults.
+pub fn whole<T>(work: impl AsyncFnOnce(&Executor) -> T) -> T {
+    run(&Media::new(), FaultPlan::default(), work).expect("the machine goes on")
+}
+
+pub async fn create_pages(database: &Database, name: &str) -> Result<PartitionId> {
+    let organization = Organization::Direct { objects: 64, blocking_factor: 1, record_size: 8 };
+    database.create_partition(PartitionSpec::new(name, organization, Locking::None)).await
+}
+
+pub async fn with_pages(executor: &Executor) -> Result<(Database, PartitionId)> {
+    let database = Database::create(executor, settings()).await?;
+    let pages = create_pages(&database, "pages").await?;
+    Ok((database, pages))
+}
+
+/// A copy of a page that was never written.
+pub fn blank(page: PageId) -> Vec<u8> {
+    let mut bytes = vec![0; SIZE];
+    header::format(&mut bytes, page);
+    header::set_kind(&mut bytes, PageKind::Direct);
+    bytes
+}
+
+/// Overwrites a part of a copy and adds the record of that.
+pub fn patch(copy: &mut [u8], offset: u16, bytes: &[u8], records: &mut Vec<u8>) {
+    let page = header::id(copy);
+    let before = copy[usize::from(offset)..][..bytes.len()].to_vec();
+    let undo = Undo::PatchPage { page, offset, bytes: &before }.stored();
+    let change = Change::Patch { offset, bytes };
+    add_record(&undo, &[(header::sequence(copy) + 1, Edit { page, change })], records);
+    change.apply(copy, Lsn::ZERO);
+    header::seal(copy);
+}
+
+pub fn add_record(undo: &[u8], edits: &[(u64, Edit<'_>)], records: &mut Vec<u8>) {
+    let edits = edits.iter().map(|(sequence, edit)| (*sequence, edit));
+    record::encode(TransactionId::SYSTEM, &Body::Update(undo), edits, records);
+}
+
+/// A page of which one byte was changed since it was made, and the record of that.
+pub fn changed(page: PageId, value: u8) -> (Vec<u8>, Vec<u8>) {
+    let (mut copy, mut records) = (blank(page), Vec::new());
+    patch(&mut copy, 32, &[value], &mut records);
+    (records, copy)
+}
+
+/// What is on a page.
+pub async fn contents(database: &Database, page: PageId) -> Result<Vec<u8>> {
+    let mut pins = Pins::new(database.buffer());
+    database.buffer().resolve(Need::Page(page), Pattern::Random, &mut pins).await?;
+    let pool = database.buffer().pool().borrow();
+    Ok(pool.bytes(pool.frame_in_use(page)).to_vec())
+}
+
+/// The first byte behind a page's header.
+pub async fn value(database: &Database, page: PageId) -> Result<u8> {
+    Ok(contents(database, page).await?[32])
+}
