@@ -4,6 +4,7 @@
 #[path = "ground/shipments.rs"]
 mod shipments;
 
+use base::time::MICROSECOND_NS;
 use base::{PageId, PartitionId, Random, TransactionId};
 use entresol_engine::log::record::{self, Body};
 use entresol_engine::page::header;
@@ -191,4 +192,40 @@ fn a_large_shipment_is_committed_or_rolled_back_whenever_the_power_goes() {
         }
     }
     assert!(committed > 0 && rolled_back > 0, "{committed} {rolled_back}");
+}
+
+/// A commit to two partitions begins this long after the drop of one of them. Whether it was committed.
+fn commit_beside_drop(delay_ns: u64) -> Result<bool> {
+    whole(async |executor| {
+        let (database, pages) = with_pages(executor).await?;
+        let going = create_pages(&database, "going").await?;
+        // Every frame has a page that must be written before another one gets it.
+        for number in 10..10 + FRAMES as u32 {
+            let (records, copy) = changed(PageId::new(pages, number), 1);
+            database.commit_shipped(&records, &[(PageId::new(pages, number), &copy)]).await?;
+        }
+        let own = database.clone();
+        let dropping = executor.spawn(async move { own.drop_partition(going).await });
+        executor.sleep_ns(delay_ns).await;
+        let (first, second) = (PageId::new(pages, 1), PageId::new(going, 1));
+        let ((mut records, copy), (more, other)) = (changed(first, 5), changed(second, 5));
+        records.extend(more);
+        let committed = database.commit_shipped(&records, &[(first, &copy), (second, &other)]).await;
+        dropping.join().await?;
+        if let Err(refused) = &committed {
+            assert!(refused.to_string().contains("there is no partition"), "{refused}");
+        }
+        assert_eq!(value(&database, first).await? == 5, committed.is_ok());
+        Ok(committed.is_ok())
+    })
+}
+
+#[test]
+fn a_commit_beside_the_drop_of_a_partition_is_whole_or_refused() -> Result<()> {
+    let mut both = [0; 2];
+    for delay_ns in (0..400 * MICROSECOND_NS).step_by(5 * MICROSECOND_NS as usize) {
+        both[usize::from(commit_beside_drop(delay_ns)?)] += 1;
+    }
+    assert!(both[0] > 0 && both[1] > 0, "{both:?}");
+    Ok(())
 }

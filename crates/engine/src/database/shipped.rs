@@ -6,6 +6,7 @@
 use super::Database;
 use super::log_room::{has_log_for_shipment, wait_for_log_of_shipment};
 use crate::buffer::Pins;
+use crate::engine::Visit;
 use crate::log::record::{Body, Record};
 use crate::{Error, Result};
 use base::{Lsn, PageId};
@@ -14,14 +15,15 @@ use structures::page::header;
 
 impl Database {
     /// Commits a transaction of another node: its log records, one behind the other in stored form, of updates only, and the pages
-    /// that it has changed, each with its bytes, sealed. Nothing else may use these pages meanwhile. When this returns, the
-    /// updates survive whatever happens.
+    /// that it has changed, each with its bytes, sealed. Nothing else may use these pages meanwhile. A drop of their
+    /// partitions waits. When this returns, the updates survive whatever happens.
     ///
     /// # Errors
-    /// [`Error::Shipment`] if records and pages do not fit together: nothing is done then. Otherwise as a transaction's commit.
+    /// [`Error::Shipment`] if records and pages do not fit together: nothing is done then. [`Error::NoPartition`]. Otherwise as a transaction's commit.
     pub async fn commit_shipped(&self, records: &[u8], pages: &[(PageId, &[u8])]) -> Result<()> {
         let engine = &self.0.engine;
         engine.core.check_open()?;
+        let _visit = Visit::new(engine);
         self.check_shipment(records, pages)?;
         let mut pins = Pins::new(self.buffer());
         for (page, _) in pages {
@@ -66,6 +68,7 @@ impl Database {
     /// # Errors
     /// [`Error::Shipment`] if these are not the bytes of a page of this database, and those of a buffer without room.
     pub async fn keep_shipped(&self, page: PageId, bytes: &[u8]) -> Result<()> {
+        let _visit = Visit::new(&self.0.engine);
         self.check_image(page, bytes)?;
         let mut pins = Pins::new(self.buffer());
         self.buffer().make_place(page, &mut pins).await?;
@@ -105,6 +108,7 @@ impl Database {
     }
 
     fn check_image(&self, page: PageId, bytes: &[u8]) -> Result<()> {
+        self.0.engine.catalog.describe(page.partition)?;
         let space = self.buffer().find_space(page.partition)?;
         if bytes.len() != space.page_size() || page.number >= space.capacity() {
             return Err(Error::Shipment(format!("{page} with {} bytes is none of this database", bytes.len())));
