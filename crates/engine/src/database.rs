@@ -23,6 +23,7 @@ mod waits;
 
 pub use partition::PartitionSpec;
 pub use settings::Settings;
+pub use shipped::CommitFailure;
 pub use waits::LockWait;
 
 use crate::buffer::Buffer;

@@ -27,7 +27,7 @@ pub mod tier_file;
 pub mod transaction;
 pub mod version;
 
-pub use database::{Database, LockWait, PartitionSpec, Settings};
+pub use database::{CommitFailure, Database, LockWait, PartitionSpec, Settings};
 pub use engine::{Catalog, Isolation};
 pub use error::{Error, Need, Result};
 pub use locks::Locks;

@@ -6,13 +6,14 @@ mod shipments;
 
 use base::time::MICROSECOND_NS;
 use base::{PageId, PartitionId, Random, TransactionId};
+use driver::OpKind;
 use entresol_engine::log::record::{self, Body};
 use entresol_engine::page::header;
-use entresol_engine::{Database, Error, Result};
+use entresol_engine::{CommitFailure, Database, Error, Result};
 use shipments::*;
 use std::cell::RefCell;
 use std::rc::Rc;
-use virtual_driver::{FaultPlan, Media, PowerCut};
+use virtual_driver::{ErrorAt, FaultPlan, Media, PowerCut};
 
 #[test]
 fn what_another_node_commits_survives_a_restart() -> Result<()> {
@@ -23,7 +24,7 @@ fn what_another_node_commits_survives_a_restart() -> Result<()> {
         for number in 0..20 {
             let page = PageId::new(pages, number);
             let (record, bytes) = changed(page, number as u8 + 1);
-            database.commit_shipped(&record, &[(page, &bytes)]).await?;
+            commit(&database, &record, &[(page, &bytes)]).await?;
             assert_eq!(value(&database, page).await?, number as u8 + 1);
         }
         Ok::<_, Error>(pages)
@@ -69,7 +70,10 @@ fn what_does_not_fit_together_is_refused_and_leaves_nothing() -> Result<()> {
         ];
         for (records, shipped, why) in refused {
             let error = database.commit_shipped(records, &shipped).await.expect_err(why);
-            assert!(matches!(error, Error::Shipment(_)) && error.to_string().contains(why), "{error}: {why}");
+            assert!(
+                matches!(error, CommitFailure::NothingLogged(Error::Shipment(_))) && error.to_string().contains(why),
+                "{error}: {why}"
+            );
         }
         assert_eq!(database.log().end(), end, "nothing was logged");
         assert_eq!(value(&database, page).await?, 0);
@@ -142,7 +146,7 @@ fn what_the_log_cannot_hold_with_its_rollback_is_refused_at_once() -> Result<()>
             assert_eq!(database.log().failure(), None);
         }
         let (records, copies) = large(pages, 4, 8);
-        database.commit_shipped(&records, &borrowed(&copies)).await?;
+        commit(&database, &records, &borrowed(&copies)).await?;
         Ok(())
     })
 }
@@ -165,7 +169,7 @@ fn a_large_shipment_is_committed_or_rolled_back_whenever_the_power_goes() {
                 match database.commit_shipped(&records, &borrowed(&copies)).await {
                     Err(error) if error.to_string().contains("of a log of") => times -= 1,
                     done => {
-                        done?;
+                        done.map_err(cause)?;
                         return Ok::<_, Error>(());
                     }
                 }
@@ -202,7 +206,7 @@ fn commit_beside_drop(delay_ns: u64) -> Result<bool> {
         // Every frame has a page that must be written before another one gets it.
         for number in 10..10 + FRAMES as u32 {
             let (records, copy) = changed(PageId::new(pages, number), 1);
-            database.commit_shipped(&records, &[(PageId::new(pages, number), &copy)]).await?;
+            commit(&database, &records, &[(PageId::new(pages, number), &copy)]).await?;
         }
         let own = database.clone();
         let dropping = executor.spawn(async move { own.drop_partition(going).await });
@@ -228,4 +232,58 @@ fn a_commit_beside_the_drop_of_a_partition_is_whole_or_refused() -> Result<()> {
     }
     assert!(both[0] > 0 && both[1] > 0, "{both:?}");
     Ok(())
+}
+
+#[test]
+fn more_pages_than_there_is_memory_for_are_refused_and_nothing_is_logged() -> Result<()> {
+    whole(async |executor| {
+        let (database, pages) = with_pages(executor).await?;
+        let (records, copies) = large(pages, FRAMES as u32 + 1, 1);
+        let end = database.log().end();
+        let refused = database.commit_shipped(&records, &borrowed(&copies)).await.expect_err("it has too many pages");
+        let expected = CommitFailure::NothingLogged(Error::BufferExhausted { frames: FRAMES });
+        assert_eq!(refused, expected);
+        assert_eq!(database.log().end(), end);
+        for (page, _) in copies {
+            assert_eq!(value(&database, page).await?, 0);
+        }
+        Ok(())
+    })
+}
+
+/// The transactions of others may use the pages of one of which nothing was logged, and must not use those of one that may come back.
+#[test]
+fn a_commit_that_fails_says_whether_anything_was_logged() {
+    let (media, mut undecided) = (Media::new(), 0);
+    let prepared = run(&media, FaultPlan::default(), async |executor| with_pages(executor).await?.0.close().await);
+    prepared.expect("the machine goes on").expect("it is created");
+    for nth in 1.. {
+        let errors = vec![ErrorAt { kind: OpKind::Write, device: None, nth }];
+        let faults = FaultPlan { errors, ..FaultPlan::default() };
+        let committed = run(&media.copy(), faults, async |executor| {
+            let database = Database::open(executor, settings(), "here").await?;
+            let page = PageId::new(database.partition("pages")?, 1);
+            let (records, copy) = changed(page, 7);
+            let end = database.log().end();
+            let first = database.commit_shipped(&records, &[(page, &copy)]).await;
+            match &first {
+                Ok(()) => {}
+                Err(CommitFailure::NothingLogged(_)) => assert_eq!(database.log().end(), end),
+                Err(CommitFailure::Undecided(error)) => {
+                    assert!(matches!(error, Error::LogFailed(_)), "{error}");
+                    undecided += 1;
+                    let (other, end) = (PageId { number: 2, ..page }, database.log().end());
+                    let (records, copy) = changed(other, 7);
+                    let next = database.commit_shipped(&records, &[(other, &copy)]).await;
+                    assert!(matches!(next, Err(CommitFailure::NothingLogged(Error::LogFailed(_)))), "{next:?}");
+                    assert_eq!(database.log().end(), end);
+                }
+            }
+            Ok::<_, Error>(first.is_ok())
+        });
+        if committed == Ok(Ok(true)) {
+            break;
+        }
+    }
+    assert!(undecided > 0);
 }

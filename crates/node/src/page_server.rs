@@ -14,7 +14,7 @@ use driver::{Fault, Work};
 use engine::buffer::{Buffer, Pins, Presence};
 use engine::page::header;
 use engine::second_level::design::Pattern;
-use engine::{Database, Error, Need};
+use engine::{CommitFailure, Database, Need};
 use executor::Executor;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -287,8 +287,7 @@ impl ServerNode {
         match self.database.commit_shipped(&records, &shipped).await {
             Ok(()) => self.step(|server, memory, actions| server.committed(owner, memory, actions)),
             Err(error) => {
-                // Nothing was logged of what cannot be right, so it is as if it had been rolled back.
-                let is_harmless = matches!(error, Error::Shipment(_) | Error::LogCrowded { .. });
+                let is_harmless = matches!(error, CommitFailure::NothingLogged(_));
                 let reason = error.to_string();
                 self.step(|server, memory, actions| {
                     server.not_committed(owner, (reason, is_harmless), memory, actions);

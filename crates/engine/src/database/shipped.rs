@@ -12,6 +12,19 @@ use crate::{Error, Result};
 use base::{Lsn, PageId};
 use std::collections::BTreeMap;
 use structures::page::header;
+use thiserror::Error;
+
+/// Why a transaction of another node is not committed.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum CommitFailure {
+    /// Nothing of it was logged or changed: it is as if it had been rolled back.
+    #[error("{0}")]
+    NothingLogged(Error),
+    /// It was logged, but the log has failed before it was durable: the next opening shows whether it is committed. Until then its
+    /// pages must not be used.
+    #[error("{0}")]
+    Undecided(Error),
+}
 
 impl Database {
     /// Commits a transaction of another node: its log records, one behind the other in stored form, of updates only, and the pages
@@ -19,11 +32,18 @@ impl Database {
     /// partitions waits. When this returns, the updates survive whatever happens.
     ///
     /// # Errors
-    /// [`Error::Shipment`] if records and pages do not fit together: nothing is done then. [`Error::NoPartition`]. Otherwise as a transaction's commit.
-    pub async fn commit_shipped(&self, records: &[u8], pages: &[(PageId, &[u8])]) -> Result<()> {
+    /// Whether anything was logged, and why it failed: [`Error::Shipment`] if records and pages do not fit together,
+    /// [`Error::NoPartition`], otherwise as a transaction's commit.
+    pub async fn commit_shipped(&self, records: &[u8], pages: &[(PageId, &[u8])]) -> Result<(), CommitFailure> {
+        let _visit = Visit::new(&self.0.engine);
+        let lsn = self.log_shipped(records, pages).await.map_err(CommitFailure::NothingLogged)?;
+        self.log().commit(lsn).await.map_err(CommitFailure::Undecided)
+    }
+
+    /// Logs the transaction and installs its pages, or does nothing and says why.
+    async fn log_shipped(&self, records: &[u8], pages: &[(PageId, &[u8])]) -> Result<Lsn> {
         let engine = &self.0.engine;
         engine.core.check_open()?;
-        let _visit = Visit::new(engine);
         self.check_shipment(records, pages)?;
         let mut pins = Pins::new(self.buffer());
         for (page, _) in pages {
@@ -32,13 +52,13 @@ impl Database {
         let length = records.len() as u64 + COMMIT_SIZE;
         loop {
             wait_for_log_of_shipment(engine, length).await?;
+            if let Some(failure) = self.log().failure() {
+                return Err(failure);
+            }
             if has_log_for_shipment(engine, length) {
-                break;
+                return Ok(self.append_shipped(records, pages));
             }
         }
-        let lsn = self.append_shipped(records, pages);
-        drop(pins);
-        self.log().commit(lsn).await
     }
 
     fn append_shipped(&self, records: &[u8], pages: &[(PageId, &[u8])]) -> Lsn {

@@ -8,7 +8,7 @@ use entresol_engine::log::record::{self, Body};
 use entresol_engine::page::{Change, Edit, PageKind, header};
 use entresol_engine::second_level::design::Pattern;
 use entresol_engine::undo::Undo;
-use entresol_engine::{Database, Need, PartitionSpec, Result, Settings, checkpoint, log};
+use entresol_engine::{CommitFailure, Database, Error, Need, PartitionSpec, Result, Settings, checkpoint, log};
 use executor::{Executor, Order};
 use virtual_driver::{FaultPlan, Hardware, Media, Options, VirtualDriver};
 
@@ -95,4 +95,16 @@ pub async fn contents(database: &Database, page: PageId) -> Result<Vec<u8>> {
 /// The first byte behind a page's header.
 pub async fn value(database: &Database, page: PageId) -> Result<u8> {
     Ok(contents(database, page).await?[32])
+}
+
+/// Commits what is right.
+pub async fn commit(database: &Database, records: &[u8], pages: &[(PageId, &[u8])]) -> Result<()> {
+    database.commit_shipped(records, pages).await.map_err(cause)
+}
+
+/// Why it failed.
+pub fn cause(failure: CommitFailure) -> Error {
+    match failure {
+        CommitFailure::NothingLogged(error) | CommitFailure::Undecided(error) => error,
+    }
 }
