@@ -241,7 +241,7 @@ impl Scenario {
         self.outcome.coverage.event(event);
         self.outcome.coverage.design(configuration, event.name());
         let can_tear = (configuration.atomic_write as usize) < configuration.settings.buffer.page_size;
-        // Another tier's file is refused, whoever's it is.
+        // An opening refuses the file of another tier.
         let is_refused = files.is_of_another_tier_than(&present);
         if !can_tear && !is_refused {
             files.put(media, configuration);
