@@ -8,6 +8,7 @@ mod credit_card;
 pub mod debit_credit;
 pub mod join;
 pub mod meter;
+mod on_either_clock;
 pub mod page_stream;
 mod point_reads;
 mod ratio;
@@ -25,6 +26,8 @@ mod trace;
 mod update_commit;
 pub mod ycsb;
 
+pub use on_either_clock::{OnEitherClock, Outcome};
+
 use crate::progress::Progress;
 use crate::{Failure, print};
 use clap::{Args, Subcommand};
@@ -40,19 +43,12 @@ pub struct Arguments {
 #[derive(Subcommand)]
 enum Workload {
     Checkpoints(checkpoints::Arguments),
-    CreditCard(credit_card::Arguments),
-    DebitCredit(debit_credit::Arguments),
-    Join(join::Arguments),
-    PageStream(page_stream::Arguments),
+    #[command(flatten)]
+    OnEitherClock(OnEitherClock),
     PointReads(point_reads::Arguments),
     Recovery(recovery::Arguments),
     SnapshotReader(snapshot_reader::Arguments),
-    Sort(sort::Arguments),
-    Synthetic(synthetic::Arguments),
-    Tpcc(tpcc::Arguments),
-    Trace(trace::Arguments),
     UpdateCommit(update_commit::Arguments),
-    Ycsb(ycsb::Arguments),
 }
 
 /// A number above zero.
@@ -79,21 +75,12 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             let report = watched("checkpoints", |progress| checkpoints::run(arguments, progress))?;
             print(&if arguments.json { report.to_json() } else { report.to_text() })
         }
-        Workload::CreditCard(arguments) => {
-            let report = watched("credit-card", |progress| credit_card::run(arguments, progress))?;
-            print(&if arguments.terms.setup.json { report.to_json() } else { report.to_text() })
+        Workload::OnEitherClock(OnEitherClock::Synthetic(arguments)) if arguments.format => {
+            print(workload::synthetic::Model::REFERENCE.trim_end())
         }
-        Workload::DebitCredit(arguments) => {
-            let report = watched("debit-credit", |progress| debit_credit::run(arguments, None, progress))?;
-            print(&if arguments.terms.setup.json { report.to_json() } else { report.to_text() })
-        }
-        Workload::Join(arguments) => {
-            let report = watched("join", |progress| join::run(arguments, progress))?;
-            print(&if arguments.terms.setup.json { report.to_json() } else { report.to_text() })
-        }
-        Workload::PageStream(arguments) => {
-            let report = watched("page-stream", |progress| page_stream::run(arguments, None, progress))?;
-            print(&if arguments.terms.setup.json { report.to_json() } else { report.to_text() })
+        Workload::OnEitherClock(workload) => {
+            let outcome = watched(workload.name(), |progress| workload.run(progress))?;
+            print(&if workload.setup().json { outcome.to_json() } else { outcome.to_text() })
         }
         Workload::PointReads(arguments) => {
             let report = watched("point-reads", |progress| point_reads::run(arguments, progress))?;
@@ -107,30 +94,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             let report = watched("snapshot-reader", |progress| snapshot_reader::run(arguments, progress))?;
             print(&if arguments.setup.json { report.to_json() } else { report.to_text() })
         }
-        Workload::Sort(arguments) => {
-            let report = watched("sort", |progress| sort::run(arguments, progress))?;
-            print(&if arguments.terms.setup.json { report.to_json() } else { report.to_text() })
-        }
-        Workload::Synthetic(arguments) if arguments.format => print(workload::synthetic::Model::REFERENCE.trim_end()),
-        Workload::Synthetic(arguments) => {
-            let report = watched("synthetic", |progress| synthetic::run(arguments, None, progress))?;
-            print(&if arguments.terms.setup.json { report.to_json() } else { report.to_text() })
-        }
-        Workload::Tpcc(arguments) => {
-            let report = watched("tpcc", |progress| tpcc::run(arguments, None, progress))?;
-            print(&if arguments.terms.setup.json { report.to_json() } else { report.to_text() })
-        }
-        Workload::Trace(arguments) => {
-            let report = watched("trace", |progress| trace::run(arguments, progress))?;
-            print(&if arguments.terms.setup.json { report.to_json() } else { report.to_text() })
-        }
         Workload::UpdateCommit(arguments) => {
             let report = watched("update-commit", |progress| update_commit::run(arguments, progress))?;
             print(&if arguments.setup.json { report.to_json() } else { report.to_text() })
-        }
-        Workload::Ycsb(arguments) => {
-            let report = watched("ycsb", |progress| ycsb::run(arguments, None, progress))?;
-            print(&if arguments.terms.setup.json { report.to_json() } else { report.to_text() })
         }
     }
 }

@@ -1,10 +1,10 @@
 //! `entresol calibrate`: describes this machine by measuring it, and says how good the description is.
 
-mod closed_loop;
+pub mod closed_loop;
 mod cpu;
 mod description;
 mod device;
-mod fit;
+pub mod fit;
 mod least_squares;
 mod quality;
 

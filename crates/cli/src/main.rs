@@ -7,6 +7,7 @@ mod devices;
 mod experiment;
 mod files;
 mod opening;
+mod predict;
 mod progress;
 mod report;
 mod reproduce;
@@ -44,6 +45,7 @@ enum Command {
     Check(check::Arguments),
     Devices(devices::Arguments),
     Experiment(experiment::Arguments),
+    Predict(predict::Arguments),
     Reproduce(reproduce::Arguments),
     Shell(shell::Arguments),
     Torture(torture::Arguments),
@@ -70,6 +72,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Check(arguments) => check::run(&arguments),
         Command::Devices(arguments) => devices::run(&arguments),
         Command::Experiment(arguments) => experiment::run(&arguments),
+        Command::Predict(arguments) => predict::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Shell(arguments) => shell::run(&arguments),
         Command::Torture(arguments) => torture::run(&arguments),

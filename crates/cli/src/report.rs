@@ -58,6 +58,9 @@ pub struct RunReport {
     pub throughput_per_s: f64,
     /// The time from a transaction's arrival to its acknowledgement.
     pub response_us: Response,
+    /// Its distribution, at [`SHARES`]: times that such a share does not exceed, in microseconds.
+    #[serde(skip)]
+    pub distribution_us: Vec<f64>,
     /// The same by type of transaction, where the workload has several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub types: Vec<TypeResponse>,
@@ -104,6 +107,9 @@ pub struct RunReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub course: Option<Course>,
 }
+
+/// The shares at which a distribution is kept.
+pub const SHARES: [f64; 14] = [0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999];
 
 /// A distribution of response times, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -383,6 +389,7 @@ mod tests {
             aborts: 1_234,
             throughput_per_s: 123_456.7,
             response_us: Response::new(&times, means.interval()),
+            distribution_us: Vec::new(),
             types: vec![TypeResponse {
                 name: "a-type-of-a-very-".repeat(6),
                 transactions: 1_234_567,

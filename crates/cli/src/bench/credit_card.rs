@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use workload::credit_card::CreditCard;
 
 /// Credit cards (System M): checks, purchases, payments on four memory-resident sets
-#[derive(Args)]
+#[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     entresol bench credit-card --clients 64 --seconds 30\n  \
     entresol bench credit-card --server --full\n  \

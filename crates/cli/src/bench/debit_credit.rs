@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use workload::debit_credit::{DebitCredit, Tables};
 
 /// Debit-Credit (TPC-B): account, teller and branch change, the history grows
-#[derive(Args)]
+#[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     entresol bench debit-credit --scale 50 --clients 64 --seconds 30\n  \
     entresol bench debit-credit --threads --clients 16\n  \

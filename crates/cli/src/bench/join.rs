@@ -15,7 +15,7 @@ use std::path::PathBuf;
 /// Joins two inputs of half the size each in less memory than they take
 ///
 /// Every left row has one right row of its key.
-#[derive(Args)]
+#[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     entresol bench join\n  \
     entresol bench join --size 4GiB --memory 1GiB --method sort-merge --json\n  \

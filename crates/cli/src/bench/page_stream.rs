@@ -18,7 +18,7 @@ use workload::page_stream::{self, PAGES, PageStream, Stream};
 /// tpc-c: 75 % to 20 % of the pages, a write for every two reads; tpc-e: 9.7 reads a
 /// write; tpc-h: scans and look-ups; scan, uniform, write-only, moving-hot-set: in which
 /// a cache gains least. Any number of pages; nothing of a benchmark but its pattern.
-#[derive(Args)]
+#[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
     after_help = "Examples:\n  \

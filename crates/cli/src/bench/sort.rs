@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::path::PathBuf;
 
 /// Sorts random rows in less memory than they take
-#[derive(Args)]
+#[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     entresol bench sort\n  \
     entresol bench sort --size 4GiB --memory 256MiB --json\n  \

@@ -1,8 +1,8 @@
 //! From what a run measured and the database counted to a report.
 
 use crate::report::{
-    Clock, Composition, DiskCache, Locks, References, Response, RunReport, Saturated, ServerUse, Simulation, Station,
-    TierUse, Transfers, TypeResponse,
+    Clock, Composition, DiskCache, Locks, References, Response, RunReport, SHARES, Saturated, ServerUse, Simulation,
+    Station, TierUse, Transfers, TypeResponse,
 };
 use entresol::Database;
 use entresol::Partition;
@@ -61,6 +61,7 @@ pub fn report(database: &Database, headline: Headline, measured: &Measured) -> R
         aborts: database.statistics().rollbacks.get(),
         throughput_per_s: measured.transactions as f64 / seconds.max(1e-9),
         response_us: response,
+        distribution_us: SHARES.map(|share| measured.response.quantile_ns(share) as f64 / 1e3).to_vec(),
         types: types.collect(),
         composition_us: composition(database, response.mean, count),
         cpu_us_per_transaction: cpu_us,

@@ -17,7 +17,7 @@ use workload::synthetic::{Model, Synthetic};
 ///
 /// Partitions and how references spread over them, types of transactions and what
 /// they reference: 'entresol bench synthetic --format' prints the file's whole format.
-#[derive(Args)]
+#[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
     after_help = "Examples:\n  \

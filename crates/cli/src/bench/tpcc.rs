@@ -17,7 +17,7 @@ use workload::tpcc::{self, HISTORY, Scale, TREES, Tables, Tpcc, Violation};
 ///
 /// Clients neither think nor type. Each transaction draws its home warehouse.
 /// After a run on this machine the benchmark's consistency conditions are checked.
-#[derive(Args)]
+#[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
     after_help = "Examples:\n  \

@@ -19,7 +19,7 @@ use workload::{Length, Load, Plan};
 ///
 /// All of it is measured, from an empty buffer on, unless a length is given. With one
 /// client its references come exactly in the trace's order.
-#[derive(Args)]
+#[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
     after_help = "Examples:\n  \

@@ -17,7 +17,7 @@ use workload::ycsb::{self, Mix, USERTABLE, Ycsb};
 ///
 /// a: half updates, b: mostly reads, c: reads only, d: the latest are read most, e: scans,
 /// f: reads and read-modify-writes. Records have 1,000 bytes.
-#[derive(Args)]
+#[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
     after_help = "Examples:\n  \

@@ -1,0 +1,140 @@
+//! The figures of a report that both clocks have, each under a name, a key for programs and a unit.
+
+use crate::bench::Outcome;
+use crate::bench::spill::SpillReport;
+use crate::report::{Composition, RunReport, Station};
+use base::units::{format_duration_ns, format_size, grouped_decimal};
+use std::collections::BTreeSet;
+
+/// What a figure counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Events per second.
+    PerSecond,
+    /// Microseconds.
+    Microseconds,
+    /// Microseconds that are a part of the mean response time: errors are shares of that.
+    PartOfResponse,
+    /// Bytes.
+    Bytes,
+    /// A number.
+    Number,
+    /// A share, 0 to 1: errors are differences.
+    Share,
+}
+
+impl Unit {
+    /// A value in this unit, for people.
+    pub fn words(self, value: f64) -> String {
+        match self {
+            Unit::PerSecond => format!("{}/s", grouped_decimal(value, if value < 100.0 { 1 } else { 0 })),
+            Unit::Microseconds | Unit::PartOfResponse => format_duration_ns(value * 1e3),
+            Unit::Bytes => format_size(value.round() as u64),
+            Unit::Number if value != 0.0 && value < 0.1 => format!("{value:.4}"),
+            Unit::Number => grouped_decimal(value, if value < 1_000.0 { 2 } else { 0 }),
+            Unit::Share => format!("{:.1} %", value * 100.0),
+        }
+    }
+}
+
+/// One figure of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// For people.
+    pub name: String,
+    /// For programs.
+    pub key: String,
+    /// What it counts.
+    pub unit: Unit,
+    /// Its value.
+    pub value: f64,
+}
+
+/// The key of the mean response time.
+pub const MEAN: &str = "response_us.mean";
+
+fn reading(name: impl Into<String>, key: impl Into<String>, unit: Unit, value: f64) -> Reading {
+    Reading { name: name.into(), key: key.into(), unit, value }
+}
+
+/// The figures of a run.
+pub fn readings(outcome: &Outcome) -> Vec<Reading> {
+    match outcome {
+        Outcome::Transactions(report) => of_transactions(report),
+        Outcome::Spill(report) => of_spill(report),
+    }
+}
+
+fn of_transactions(report: &RunReport) -> Vec<Reading> {
+    let Composition { cpu, lock_wait, read_wait, write_wait, commit_wait } = report.composition_us;
+    let response = report.response_us;
+    let per_transaction = |count: u64| count as f64 / report.transactions.max(1) as f64;
+    let mut readings = vec![
+        reading("throughput", "throughput_per_s", Unit::PerSecond, report.throughput_per_s),
+        reading("response, mean", MEAN, Unit::Microseconds, response.mean),
+        reading("response, 50 %", "response_us.p50", Unit::Microseconds, response.p50),
+        reading("response, 95 %", "response_us.p95", Unit::Microseconds, response.p95),
+        reading("response, 99 %", "response_us.p99", Unit::Microseconds, response.p99),
+        reading("of the mean: CPU, and waiting for it", "composition_us.cpu", Unit::PartOfResponse, cpu),
+        reading("of the mean: locks", "composition_us.lock_wait", Unit::PartOfResponse, lock_wait),
+        reading("of the mean: reads", "composition_us.read_wait", Unit::PartOfResponse, read_wait),
+        reading("of the mean: writes", "composition_us.write_wait", Unit::PartOfResponse, write_wait),
+        reading("of the mean: commit", "composition_us.commit_wait", Unit::PartOfResponse, commit_wait),
+        reading("CPU of a transaction", "cpu_us_per_transaction", Unit::Microseconds, report.cpu_us_per_transaction),
+        reading("CPUs busy", "cpus_busy", Unit::Share, report.cpu_us_per_transaction * report.throughput_per_s / 1e6),
+        reading("log, per transaction", "log_bytes_per_transaction", Unit::Bytes, report.log_bytes_per_transaction),
+        reading("rolled back, per transaction", "aborts_per_transaction", Unit::Number, per_transaction(report.aborts)),
+    ];
+    for (name, references) in report.references.iter().filter(|(_, seen)| seen.hits + seen.misses > 0) {
+        let key = |level: &str| format!("hit_ratio{level}.{name}");
+        readings.push(reading(format!("hits in memory: {name}"), key(""), Unit::Share, references.hit_ratio()));
+        if let Some(second) = report.hit_ratio_second_level.get(name).filter(|_| references.misses > 0) {
+            readings.push(reading(format!("hits in the cache: {name}"), key("_second_level"), Unit::Share, *second));
+        }
+    }
+    for tier in &report.tiers {
+        for (word, count) in [("reads", tier.reads_per_transaction), ("writes", tier.writes_per_transaction)] {
+            let name = format!("{}: {word}, per transaction", tier.name);
+            readings.push(reading(name, format!("tier.{}.{word}", tier.name), Unit::Number, count));
+        }
+    }
+    for (device, transfers) in &report.io_per_transaction {
+        for (word, count) in [("reads", transfers.reads), ("writes", transfers.writes)] {
+            let name = format!("{device}: {word}, per transaction");
+            readings.push(reading(name, format!("io.{device}.{word}"), Unit::Number, count));
+        }
+    }
+    readings.extend(of_devices(&report.utilization));
+    readings
+}
+
+/// How many requests are under way at each device. The stations of a device have its name, alone or in front of a dot.
+fn of_devices(stations: &[Station]) -> Vec<Reading> {
+    let device = |station: &Station| station.name.split('.').next().unwrap_or_default().to_owned();
+    let names: BTreeSet<String> = stations.iter().map(device).filter(|name| name != "cpu").collect();
+    let present = |name: &String| {
+        let of_device = || stations.iter().filter(|station| device(station) == *name);
+        // A device that is real and described has both: what is under way there is the real one's.
+        let alone = of_device().find(|station| station.name == *name).map(|station| station.population_mean);
+        alone.unwrap_or_else(|| of_device().map(|station| station.population_mean).sum())
+    };
+    let under_way = |name: &String| {
+        reading(format!("{name}: requests under way"), format!("under_way.{name}"), Unit::Number, present(name))
+    };
+    names.iter().map(under_way).collect()
+}
+
+fn of_spill(report: &SpillReport) -> Vec<Reading> {
+    let mut readings = vec![
+        reading("rows", "rows_per_s", Unit::PerSecond, report.rows_per_s),
+        reading("time", "time_us", Unit::Microseconds, report.took.seconds * 1e6),
+        reading("first row after", "first_row_us", Unit::Microseconds, report.took.first_seconds * 1e6),
+        reading("clusters written", "clusters_written", Unit::Number, report.took.writes as f64),
+        reading("clusters read", "clusters_read", Unit::Number, report.took.reads as f64),
+        reading("spilled", "spilled_bytes", Unit::Bytes, report.spilled.spilled_bytes as f64),
+        reading("runs", "runs", Unit::Number, report.spilled.runs as f64),
+        reading("passes", "passes", Unit::Number, f64::from(report.spilled.passes)),
+    ];
+    readings.extend(report.cpu_seconds.map(|cpu| reading("CPU, all threads", "cpu_us", Unit::Microseconds, cpu * 1e6)));
+    readings
+}

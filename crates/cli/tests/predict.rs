@@ -1,0 +1,129 @@
+//! A workload on both clocks, side by side.
+#![allow(clippy::disallowed_methods, reason = "tests make and look into directories")]
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// A fresh directory with a small configuration and a small machine.
+fn workshop() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+    write("small.toml", "[log]\nsize = \"4 MiB\"\n[buffer]\nsize = \"4 MiB\"");
+    write(
+        "here.toml",
+        "[cpu]\ncount = 1\nmips = 1_000\ndiscipline = \"run-until-wait\"\n[cpu.instructions]\nbegin_transaction = 500\n\
+         object_reference = 500\nend_transaction = 500\ninput_output = 2_000\nnvem_access = 300\n\
+         [device.disk]\nwrite_cache = \"volatile\"\nmedium = { servers = 8, service = \"100 us\" }",
+    );
+    write("virtual.toml", "hardware = \"nvme-2026\"");
+    directory
+}
+
+fn predict(directory: &Path, line: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_entresol"));
+    command.current_dir(directory).arg("predict").args(line.split(' ')).output().expect("the program starts")
+}
+
+fn comparison(directory: &Path, line: &str) -> Value {
+    let output = predict(directory, &format!("{line} --json"));
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("a comparison")
+}
+
+fn figure<'a>(comparison: &'a Value, key: &str) -> &'a Value {
+    let figure = &comparison["figures"][key];
+    assert!(figure.is_object(), "{key} in {:#}", comparison["figures"]);
+    figure
+}
+
+const BOTH: &str = "--config small.toml --hardware here.toml --rounds 2";
+
+#[test]
+fn a_prediction_stands_beside_the_runs_that_it_is_of() {
+    let directory = workshop();
+    let line = format!("debit-credit {BOTH} --scale 2 --clients 4 --transactions 2000 --report report");
+    let found = comparison(directory.path(), &line);
+    assert_eq!(found["rounds"], 2);
+    let reports = found["real"].as_array().unwrap();
+    assert!(reports.iter().all(|report| report["clock"] == "real") && found["predicted"]["clock"] == "virtual");
+    let rate = figure(&found, "throughput_per_s");
+    let seen: Vec<f64> = reports.iter().map(|report| report["throughput_per_s"].as_f64().unwrap()).collect();
+    assert_eq!(rate["real"], serde_json::json!(seen));
+    let (median, predicted) = (rate["median"].as_f64().unwrap(), rate["predicted"].as_f64().unwrap());
+    assert!((median - (seen[0] + seen[1]) / 2.0).abs() < 1e-6 * median);
+    assert!((rate["error"].as_f64().unwrap() - (predicted / median - 1.0)).abs() < 1e-9);
+    // What the engine does is the same on both clocks: only times are predicted.
+    for (key, most) in [("hit_ratio.account", 0.08), ("io.disk.reads", 0.35), ("log_bytes_per_transaction", 1.0)] {
+        let error = figure(&found, key)["error"].as_f64().unwrap();
+        assert!(error.abs() < most, "{key}: {:#}", found["figures"]);
+    }
+    for key in ["response_us.mean", "response_us.p99", "composition_us.commit_wait", "under_way.disk", "cpus_busy"] {
+        assert!(figure(&found, key)["predicted"].as_f64().unwrap() > 0.0, "{key}");
+    }
+    let looks = found["probes"][0]["looks"].as_array().unwrap();
+    assert_eq!((looks.len(), &found["probes"][0]["device"]), (3, &"disk".into()), "before, between and behind");
+    assert!(looks.iter().all(|look| look["durable_write_us"].as_f64().unwrap() > 0.0));
+    let shares = found["distribution_us"]["shares"].as_array().unwrap().len();
+    assert_eq!(found["distribution_us"]["real"][1].as_array().unwrap().len(), shares);
+    let page = std::fs::read_to_string(directory.path().join("report/report.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("predicted, and run 1") && page.contains("run 2"));
+    assert!(!directory.path().join("debit-credit.data/entresol-predict.probe").exists(), "the probe is gone");
+}
+
+#[test]
+fn the_table_is_narrow_and_has_its_errors() {
+    let directory = workshop();
+    let output = predict(directory.path(), &format!("ycsb {BOTH} --records 2000 --clients 4 --transactions 500"));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    for word in ["throughput", "response, 99 %", "of the mean", "points", "disk: durable write", "2 runs, medians"] {
+        assert!(text.contains(word), "{word} in {text}");
+    }
+}
+
+#[test]
+fn everything_that_runs_on_either_clock_is_predicted() {
+    let directory = workshop();
+    std::fs::write(
+        directory.path().join("sets.toml"),
+        "[log]\nsize = \"4 MiB\"\n[buffer]\nsize = \"16 MiB\"\n[cache]\ndevice = \"disk\"\nsize = \"8 MiB\"\n",
+    )
+    .unwrap();
+    for line in [
+        "credit-card --scale 800 --clients 4 --transactions 500",
+        "page-stream --pages 2000 --clients 4 --transactions 500",
+        "synthetic --workload rahm-1991-contention --clients 4 --transactions 100",
+        "tpcc --shrink 100 --clients 4 --transactions 300",
+    ] {
+        let line = format!("{line} --config sets.toml --hardware here.toml --rounds 1");
+        let found = comparison(directory.path(), &line);
+        assert!(figure(&found, "throughput_per_s")["predicted"].as_f64().unwrap() > 0.0, "{line}");
+    }
+    for line in
+        ["sort --size 8MiB --memory 2MiB --cluster-size 32KiB", "join --size 8MiB --memory 2MiB --cluster-size 32KiB"]
+    {
+        let found = comparison(directory.path(), &format!("{line} {BOTH}"));
+        for key in ["clusters_written", "spilled_bytes", "passes"] {
+            assert_eq!(figure(&found, key)["error"], 0.0, "{line}: {key} follows from the rows");
+        }
+        assert!(figure(&found, "time_us")["predicted"].as_f64().unwrap() > 0.0, "{line}");
+    }
+}
+
+#[test]
+fn what_cannot_run_on_both_clocks_is_refused_before_anything_runs() {
+    let directory = workshop();
+    let refused = |line: &str| {
+        let output = predict(directory.path(), line);
+        assert!(!output.status.success(), "{line} succeeded");
+        assert!(!directory.path().join("debit-credit.data").exists(), "{line} has begun");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(refused("debit-credit --config small.toml").contains("entresol calibrate"));
+    let twice = refused("debit-credit --config virtual.toml --hardware here.toml");
+    assert!(twice.contains("'virtual.toml' names hardware"), "{twice}");
+    assert!(refused("debit-credit --hardware rahm-1991").contains("--config"));
+    assert!(refused("debit-credit --hardware nowhere.toml").contains("nowhere.toml"));
+}
