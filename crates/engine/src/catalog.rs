@@ -5,14 +5,16 @@
 //! them has to be searched and cleaned. A database has 65,536 numbers in its life.
 
 mod partitions;
+mod schema;
 
 pub(crate) use partitions::Partitions;
+pub use schema::{IndexSpec, IndexTree, Schema, SecondaryIndex};
 
 use crate::{Error, Result};
 use base::PartitionId;
 use serde::{Deserialize, Serialize};
 use structures::set;
-use structures::set::{FieldError, RecordType};
+use structures::set::FieldError;
 
 /// How a partition's records are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,62 +75,6 @@ pub enum Locking {
     Record,
 }
 
-/// What the records of a set consist of, and in what orders they can be read (System M, section 2.6: sets and records are
-/// defined by a catalogue).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Schema {
-    /// The type of every record.
-    pub record: RecordType,
-    /// The ordered secondary indexes, told by their positions.
-    pub secondaries: Vec<SecondaryIndex>,
-}
-
-/// An ordered secondary index.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SecondaryIndex {
-    /// Its name.
-    pub name: String,
-    /// The positions of the fields that it orders by, the first before the second and so on.
-    pub fields: Vec<usize>,
-}
-
-impl Schema {
-    /// Records of this type with secondary indexes by these names over the fields of these names.
-    ///
-    /// # Errors
-    /// [`FieldError::Unknown`], [`FieldError::SecondaryTwice`], [`FieldError::SecondaryEmpty`].
-    pub fn new(record: RecordType, secondaries: &[(String, Vec<String>)]) -> Result<Schema, FieldError> {
-        let mut found: Vec<SecondaryIndex> = Vec::new();
-        for (name, fields) in secondaries {
-            if found.iter().any(|other| other.name == *name) {
-                return Err(FieldError::SecondaryTwice(name.clone()));
-            }
-            if fields.is_empty() {
-                return Err(FieldError::SecondaryEmpty(name.clone()));
-            }
-            let fields = fields.iter().map(|field| record.field(field)).collect::<Result<_, _>>()?;
-            found.push(SecondaryIndex { name: name.clone(), fields });
-        }
-        Ok(Schema { record, secondaries: found })
-    }
-
-    fn definitions(&self) -> impl Iterator<Item = set::Secondary> {
-        self.secondaries.iter().map(|secondary| set::Secondary::Fields {
-            record_type: self.record.clone(),
-            fields: secondary.fields.clone(),
-        })
-    }
-
-    /// The position of the secondary index of this name.
-    ///
-    /// # Errors
-    /// [`FieldError::NoSecondary`].
-    pub fn secondary(&self, name: &str) -> Result<usize, FieldError> {
-        let found = self.secondaries.iter().position(|secondary| secondary.name == name);
-        found.ok_or_else(|| FieldError::NoSecondary(name.to_owned()))
-    }
-}
-
 /// One partition as the catalog keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Partition {
@@ -144,9 +90,12 @@ pub struct Partition {
     pub device: String,
     /// Whether its pages count as written from the start: described contents that are read, though nothing stored them.
     pub assumed: bool,
-    /// What a set's records consist of, if that is known. The superblock file has it in a place of its own.
+    /// What the records of a b-tree or a set consist of, if that is known. The superblock file has it in a place of its own.
     #[serde(skip)]
     pub schema: Option<Schema>,
+    /// The partition that it is a secondary index of, if it is one.
+    #[serde(skip)]
+    pub index_of: Option<PartitionId>,
 }
 
 impl Partition {
@@ -253,9 +202,20 @@ impl Partition {
             }
             Organization::Set { .. } => {}
         }
-        if self.schema.is_some() && self.set_settings().is_none() {
-            return fail("only the records of a set have a type".into());
+        self.validate_schema()
+    }
+
+    fn validate_schema(&self) -> Result<()> {
+        let fail = |why: &str| Err(Error::Setting(format!("partition '{}': {why}", self.name)));
+        let Some(schema) = &self.schema else { return Ok(()) };
+        match self.organization {
+            Organization::Set { .. } if schema.secondaries.iter().any(|index| index.is_unique) => {
+                fail("a secondary index of a set is not unique; a b-tree's may be")
+            }
+            Organization::Set { .. } => Ok(()),
+            Organization::BTree if self.locking == Locking::Record || schema.secondaries.is_empty() => Ok(()),
+            Organization::BTree => fail("a b-tree with secondary indexes is locked by record"),
+            _ => fail("only the records of b-trees and sets have a type"),
         }
-        Ok(())
     }
 }

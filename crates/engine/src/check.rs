@@ -3,6 +3,7 @@
 //! The files are read from front to back, whatever stands in the buffer; then structures are followed through the buffer.
 //! No byte is trusted: whatever is found is listed, nothing is changed but what a checkpoint writes.
 
+mod index;
 mod medium;
 mod tree;
 
@@ -107,7 +108,11 @@ impl Examiner<'_> {
             Organization::BTree => {
                 let Some(state) = self.allocator().await else { return };
                 self.check_medium(state.page_count, PageKind::Node, progress).await;
+                let before = self.findings();
                 self.check_tree(state).await;
+                if self.findings() == before {
+                    self.check_indexes().await;
+                }
             }
         }
     }
@@ -176,6 +181,11 @@ impl Examiner<'_> {
             Presence::Resident(frame) => pool.is_dirty(frame) || pool.is_writing(frame),
             _ => false,
         }
+    }
+
+    /// How much was found so far.
+    fn findings(&self) -> u64 {
+        self.report.findings.len() as u64 + self.report.omitted
     }
 
     fn report(&mut self, page: u32, what: impl Into<String>) {

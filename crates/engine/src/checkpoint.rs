@@ -305,15 +305,20 @@ pub(crate) async fn state_catalog(engine: &Engine, changes: Vec<CatalogChange>) 
     write_superblock(engine, pages_begin(&engine.catalog), SuperblockChange::default()).await
 }
 
-/// Makes a new partition one of the database's: durable first, then visible. Calls that the log has from `since` on find it.
+/// Makes new partitions some of the database's: durable first, then visible. `changes` say so.
 ///
 /// # Errors
 /// As [`state_catalog`].
-pub(crate) async fn enter_partition(engine: &Rc<Engine>, partition: Rc<Partition>, since: Lsn) -> Result<()> {
-    state_catalog(engine, vec![CatalogChange::Enter(partition.id), CatalogChange::Since(partition.id, since.0)])
-        .await?;
-    engine.core.statistics.reserve(usize::from(partition.id) + 1);
-    engine.catalog.partitions.borrow_mut().insert(partition);
+pub(crate) async fn enter_partitions(
+    engine: &Rc<Engine>,
+    entered: Vec<Rc<Partition>>,
+    changes: Vec<CatalogChange>,
+) -> Result<()> {
+    state_catalog(engine, changes).await?;
+    for partition in entered {
+        engine.core.statistics.reserve(usize::from(partition.id) + 1);
+        engine.catalog.partitions.borrow_mut().insert(partition);
+    }
     background::start_sweeping(engine);
     Ok(())
 }

@@ -3,6 +3,7 @@
 mod cache;
 mod catalog_change;
 mod drop;
+mod index;
 #[cfg(test)]
 mod last_page;
 mod load;
@@ -228,7 +229,7 @@ impl Database {
         &self.0.engine.catalog
     }
 
-    /// The position of a field of a set's records, by which transactions refer to it.
+    /// The position of a field of a partition's records, by which transactions refer to it.
     ///
     /// # Errors
     /// [`Error::NoPartition`], [`Error::WrongOrganization`] if its records have no type, [`Error::Field`].
@@ -236,10 +237,10 @@ impl Database {
         self.catalog().field(partition, name)
     }
 
-    /// The position of a set's secondary index, by which transactions refer to it.
+    /// The number of a partition's secondary index, by which transactions refer to it.
     ///
     /// # Errors
-    /// As [`Database::field`].
+    /// As [`Database::field`], also while it is being built.
     pub fn secondary(&self, partition: PartitionId, name: &str) -> Result<usize> {
         self.catalog().secondary(partition, name)
     }

@@ -135,6 +135,13 @@ pub enum Error {
         /// The present time, or the end of the log.
         now: String,
     },
+    /// A change of a record with secondary indexes was given up halfway: its future was dropped before its end. So nothing of the
+    /// transaction can be committed.
+    #[error(
+        "a change of a record with secondary indexes was given up halfway, so its transaction has to be rolled back; await what \
+         changes records to its end"
+    )]
+    Abandoned,
     /// The log could not be written; nothing commits until the database is opened again.
     #[error("the log failed ({0}); no transaction commits until the database is opened again")]
     LogFailed(String),
@@ -471,14 +478,8 @@ impl Error {
 
     /// Whether the transaction was in others' way, or the checkpoint's, and may be run again as it was.
     pub fn is_conflict(&self) -> bool {
-        matches!(
-            self,
-            Error::Deadlock
-                | Error::MixedColours(_)
-                | Error::WriteConflict(_)
-                | Error::LogCrowded { .. }
-                | Error::Aborted { .. }
-        )
+        matches!(self, Error::Deadlock | Error::MixedColours(_) | Error::WriteConflict(_) | Error::LogCrowded { .. })
+            || matches!(self, Error::Aborted { cause } if cause.is_conflict())
     }
 }
 

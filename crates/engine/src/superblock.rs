@@ -27,7 +27,7 @@ mod encoding;
 mod journal;
 mod mirror;
 
-pub(crate) use journal::CatalogChange;
+pub(crate) use journal::{CatalogChange, begin, stored_indexes};
 
 use crate::catalog::{Partition, Partitions};
 use crate::log::Measured;
@@ -43,7 +43,7 @@ use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
 /// The format that this release writes and the newest that it reads.
-pub const FORMAT: u32 = 9;
+pub const FORMAT: u32 = 10;
 /// The superblock file's name: a directory that holds it is a database.
 pub const SUPERBLOCK_FILE: &str = "entresol.home";
 
@@ -256,7 +256,7 @@ impl SuperblockFile {
 
     /// Every partition of the database, and the number of the next one.
     pub(crate) fn partitions(&self) -> Partitions {
-        Partitions::new(self.journal.live().cloned(), self.journal.next())
+        Partitions::new(self.journal.live(), self.journal.next())
     }
 
     /// From which position of the log on calls of procedures find a partition.

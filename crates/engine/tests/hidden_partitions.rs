@@ -48,7 +48,7 @@ async fn call(tx: &mut Transaction, old: PartitionId, kind: usize, number: usize
         7 if kind == 1 => tx.add_to_field(old, &KEY, AMOUNT, 1).await.map(drop),
         8 if kind == 1 => {
             let all = (Bound::Unbounded, Bound::Unbounded);
-            tx.range(old, 0, all, |_, _| true).await
+            tx.range(old, 0, all, Direction::Forward, |_, _| true).await
         }
         9 if kind == 2 => {
             let mut cursor = tx.cursor(old, Bound::Unbounded, Bound::Unbounded, Direction::Forward);

@@ -7,7 +7,7 @@ use driver::{Halt, OpKind};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::checkpoint::{Policy, SweepSettings};
 use entresol_engine::set::{FieldType, RecordType};
-use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, Transaction, buffer, log};
+use entresol_engine::{Database, Direction, Error, PartitionSpec, Result, Settings, Transaction, buffer, log};
 use executor::{Executor, Order};
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -94,7 +94,9 @@ async fn count(database: &Database, added: u32) -> u32 {
         ranged += 1;
         look(key, found)
     };
-    tx.range(stock, 0, (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded), range).await.expect("reads a range");
+    tx.range(stock, 0, (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded), Direction::Forward, range)
+        .await
+        .expect("reads a range");
     // Where the load has ended the log, nothing vouches any more for what was read.
     assert!(matches!(tx.rollback().await, Ok(()) | Err(Error::LogFailed(_))));
     assert_eq!(scanned, ranged);

@@ -7,7 +7,7 @@ use base::{PartitionId, Random};
 use driver::Halt;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::set::{FieldType, FieldValue, RecordType};
-use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, Transaction, checkpoint, log};
+use entresol_engine::{Database, Direction, Error, PartitionSpec, Result, Settings, Transaction, checkpoint, log};
 use executor::{Executor, Order};
 use machine::run;
 use std::collections::BTreeMap;
@@ -55,7 +55,7 @@ async fn keys(
         found.push(key.to_vec());
         true
     };
-    tx.range(set, index, (from, to), keep).await?;
+    tx.range(set, index, (from, to), Direction::Forward, keep).await?;
     Ok(found)
 }
 

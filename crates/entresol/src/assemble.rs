@@ -5,7 +5,7 @@ use crate::configuration::{
     Backend, Configuration, DeviceKind, LockGranule, LockHold, Organization, Partition, Residence, Update,
 };
 use driver::Driver;
-use engine::catalog::{self, Locking};
+use engine::catalog::{self, IndexSpec, Locking};
 use engine::page::HEADER_SIZE;
 use engine::second_level::{self, CacheSettings, Placement};
 use engine::tier_file::WriteBufferSettings;
@@ -211,11 +211,19 @@ impl Configuration {
             None => self.partition(name).device,
         };
         let spec = PartitionSpec { device, ..PartitionSpec::new(name, organization, locking) };
-        if !matches!(organization, catalog::Organization::Set { .. }) {
-            return Ok(spec);
-        }
         // What the configuration says of records replaces the workload's description, indexes included.
-        let source = if chosen.record.is_some() { chosen } else { default };
-        Ok(PartitionSpec { record: source.record.clone(), secondaries: source.secondaries.clone(), ..spec })
+        let source = match organization {
+            catalog::Organization::Set { .. } if chosen.record.is_none() => default,
+            catalog::Organization::Set { .. } | catalog::Organization::BTree => chosen,
+            _ => return Ok(spec),
+        };
+        let index = |(name, fields): &(String, Vec<String>)| IndexSpec {
+            name: name.clone(),
+            fields: fields.clone(),
+            is_unique: false,
+            record: None,
+        };
+        let secondaries = source.secondaries.iter().map(index).collect();
+        Ok(PartitionSpec { record: source.record.clone(), secondaries, ..spec })
     }
 }

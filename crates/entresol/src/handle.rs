@@ -5,6 +5,7 @@ use crate::pending::Pending;
 use crate::reply::{Promise, Slot, Wakes};
 use crate::requests::Requests;
 use base::{Instant, Lsn, PartitionId};
+use engine::catalog::IndexSpec;
 use engine::{Database, Direction, Error, Isolation, KeyRange, PartitionSpec, Result, Snapshot, Transaction};
 use executor::Sender;
 use std::any::type_name;
@@ -234,6 +235,53 @@ impl Handle {
     /// Those of [`Database::create_partition`].
     pub fn create_partition(&self, spec: PartitionSpec) -> Pending<PartitionId> {
         self.with_database(async move |database| database.create_partition(spec).await)
+    }
+
+    /// Creates a secondary index of a b-tree beside its users. Gives its number.
+    ///
+    /// # Errors
+    /// Those of [`Database::create_index`].
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let directory = directory.path();
+    /// # std::fs::write(directory.join("entresol.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
+    /// use entresol::{Direction, Error, FieldType, FieldValue, IndexSpec, PartitionSpec, RecordType};
+    /// use std::ops::Bound;
+    ///
+    /// let thread = entresol::start(directory)?;
+    /// let handle = thread.handle();
+    /// let order = RecordType::new([("customer", FieldType::U32), ("article", FieldType::Text)]).expect("different names");
+    /// let orders = handle.create_partition(PartitionSpec::b_tree("orders").record(order)).wait()?;
+    /// let by_customer = handle.create_index(orders, IndexSpec::new("by_customer", &["customer"])).wait()?;
+    /// let of_seven = handle.transaction(async move |tx| {
+    ///     for (number, customer, article) in [(1_u8, 7, "pens"), (2, 9, "ink"), (3, 7, "paper")] {
+    ///         tx.insert_record(orders, &[number], &[FieldValue::U32(customer), FieldValue::Text(article)]).await?;
+    ///     }
+    ///     let mut found = Vec::new();
+    ///     let seven = Bound::Included(&[FieldValue::U32(7)][..]);
+    ///     let keep = |key: &[u8], _record: &[u8]| {
+    ///         found.push(key[0]);
+    ///         true
+    ///     };
+    ///     tx.range(orders, by_customer, (seven, seven), Direction::Backward, keep).await?;
+    ///     Ok::<_, Error>(found)
+    /// });
+    /// assert_eq!(of_seven.wait()?, [3, 1]);
+    /// # thread.close()?;
+    /// # Ok::<(), entresol::OpenError>(())
+    /// ```
+    pub fn create_index(&self, partition: PartitionId, spec: IndexSpec) -> Pending<usize> {
+        self.with_database(async move |database| database.create_index(partition, spec).await)
+    }
+
+    /// Drops a secondary index of a b-tree.
+    ///
+    /// # Errors
+    /// Those of [`Database::drop_index`].
+    pub fn drop_index(&self, partition: PartitionId, name: &str) -> Pending<()> {
+        let name = name.to_owned();
+        self.with_database(async move |database| database.drop_index(partition, &name).await)
     }
 
     /// The partition of this name.

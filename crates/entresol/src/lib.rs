@@ -88,9 +88,9 @@ pub use engine::{
     Cursor, Database, Direction, Error, Isolation, KeyRange, LockWait, PartitionSpec, Result, Savepoint, Scan,
     Snapshot, Transaction, prefix,
 };
-/// How partitions are organized, and the fields of records.
+/// How partitions are organized, the fields of records, and indexes.
 pub use engine::{
-    catalog::{Locking, Organization, Partition},
+    catalog::{IndexSpec, Locking, Organization, Partition},
     organization::append::Position,
     set::{FieldError, FieldType, FieldValue, RecordType},
 };

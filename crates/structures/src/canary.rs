@@ -115,6 +115,10 @@ canaries! {
     OlderImage,
     /// A restart leaves the sets' backup beginning where the log has no longer anything.
     LostBackupBegin,
+    /// A record that changes leaves its old entry in a secondary index of its b-tree.
+    KeptEntry,
+    /// Changes of records pass by a secondary index that is being filled.
+    UnseenIndex,
     /// A page server grants write locks and does not call back the copies of others.
     UncalledCopies,
     /// A page server takes a late message about an earlier copy for one about the present copy.

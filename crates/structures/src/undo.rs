@@ -69,6 +69,17 @@ pub enum Undo<'a> {
 }
 
 impl Undo<'_> {
+    /// The partition of what it changes.
+    pub fn partition(&self) -> PartitionId {
+        match self {
+            Undo::Remove { partition, .. }
+            | Undo::Insert { partition, .. }
+            | Undo::Replace { partition, .. }
+            | Undo::PatchValue { partition, .. } => *partition,
+            Undo::PatchPage { page, .. } | Undo::EraseAppended { page, .. } | Undo::FreePage { page } => page.partition,
+        }
+    }
+
     /// The stored form.
     pub fn stored(&self) -> Vec<u8> {
         let mut stored = Vec::new();

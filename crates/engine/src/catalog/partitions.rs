@@ -134,6 +134,26 @@ impl Partitions {
         Ok(found)
     }
 
+    /// Has another description of a partition that is there.
+    pub fn replace(&mut self, partition: Rc<Partition>) {
+        let place = self.numbered.get_mut(usize::from(partition.id)).and_then(Option::as_mut);
+        *place.expect("the partition is there") = partition;
+    }
+
+    /// Adds a partition that new users do not find.
+    ///
+    /// # Panics
+    /// If its name is another's.
+    pub fn insert_hidden(&mut self, partition: Rc<Partition>) {
+        let number = usize::from(partition.id);
+        if self.numbered.len() <= number {
+            self.numbered.resize(number + 1, None);
+        }
+        let named = self.names.insert(partition.name.clone(), partition.id());
+        assert!(named.is_none(), "a name is that of one partition");
+        self.hidden.push(partition);
+    }
+
     /// Shows a hidden partition again.
     pub fn show(&mut self, partition: &Rc<Partition>) {
         self.hidden.retain(|hidden| hidden.id != partition.id);

@@ -33,7 +33,7 @@ struct Roles(Vec<Role>);
 
 impl Examiner<'_> {
     pub(super) async fn check_tree(&mut self, state: allocator::State) {
-        let before = self.report.findings.len() as u64 + self.report.omitted;
+        let before = self.findings();
         let mut roles = Roles(vec![Role::Unknown; state.page_count as usize]);
         roles.0[0] = Role::Allocator;
         let mut stack = vec![(b_tree::ROOT, Expected::ROOT)];
@@ -50,7 +50,7 @@ impl Examiner<'_> {
         }
         self.check_free_list(&mut roles, state).await;
         // What lies behind damage was not reached and is not therefore lost.
-        if self.report.findings.len() as u64 + self.report.omitted == before {
+        if self.findings() == before {
             let lost = roles.0.iter().enumerate().filter(|(_, role)| **role == Role::Unknown);
             for (number, _) in lost {
                 self.report(number as u32, "it is lost: neither in use nor free");

@@ -64,34 +64,67 @@ impl Database {
     async fn drop_undisturbed(&self, id: PartitionId) -> Result<()> {
         let _turn = self.0.engine.catalog.creation.take(&self.0.engine.core.executor).await;
         self.0.engine.core.check_open()?;
-        let partition = self.0.engine.catalog.partitions.borrow_mut().hide(id)?;
+        let found = self.describe_droppable(id)?;
+        let ids: Vec<PartitionId> = found.index_trees().map(|tree| tree.id).chain([id]).collect();
+        let mut dropped: Vec<Rc<Partition>> = Vec::new();
+        for id in ids {
+            dropped.push(self.0.engine.catalog.partitions.borrow_mut().hide(id)?);
+        }
+        let show = |dropped: &[Rc<Partition>]| {
+            dropped.iter().for_each(|partition| self.0.engine.catalog.partitions.borrow_mut().show(partition));
+        };
         let change = self.begin_catalog_change();
-        let prepared = self.prepare_drop(&partition).await;
+        let prepared = self.prepare_drop(dropped.last().expect("itself is the last one")).await;
         let sweeping = match prepared {
             Ok(sweeping) => sweeping,
             Err(error) => {
-                self.0.engine.catalog.partitions.borrow_mut().show(&partition);
+                show(&dropped);
                 return Err(error);
             }
         };
-        if let Err(error) = state_catalog(&self.0.engine, vec![CatalogChange::Drop(partition.id)]).await {
+        let changes = dropped.iter().map(|partition| CatalogChange::Drop(partition.id)).collect();
+        if let Err(error) = state_catalog(&self.0.engine, changes).await {
             // The next opening may find it dropped or not. It must not be changed before that is known.
-            if state_catalog(&self.0.engine, vec![CatalogChange::Enter(partition.id)]).await.is_ok() {
-                self.0.engine.catalog.partitions.borrow_mut().show(&partition);
+            let changes = dropped.iter().map(|partition| CatalogChange::Enter(partition.id)).collect();
+            if state_catalog(&self.0.engine, changes).await.is_ok() {
+                show(&dropped);
             } else {
                 change.leave_undecided();
             }
             return Err(error);
         }
         drop(change);
+        self.end_drop(dropped, sweeping).await;
+        Ok(())
+    }
+
+    /// What a partition is that may be dropped.
+    fn describe_droppable(&self, id: PartitionId) -> Result<Rc<Partition>> {
+        let found = self.0.engine.catalog.describe(id)?;
+        if found.index_of.is_some() {
+            return Err(found.wrong_organization("it is a secondary index: drop it as such"));
+        }
+        if found.index_trees().any(|tree| tree.since.is_none()) {
+            return Err(Error::PartitionInUse(found.name.clone()));
+        }
+        Ok(found)
+    }
+
+    /// Takes partitions that the catalog has no longer out of memory, and removes their files.
+    pub(super) async fn end_drop(&self, dropped: Vec<Rc<Partition>>, sweeping: Option<SweepGuard>) {
         let database = self.clone();
         let ending = self.0.engine.core.executor.spawn(async move {
-            database.detach(&partition).await;
-            database.0.engine.catalog.partitions.borrow_mut().forget(&partition);
+            let partitions = &database.0.engine.catalog.partitions;
+            for partition in &dropped {
+                database.detach(partition).await;
+                partitions.borrow_mut().forget(partition);
+            }
             // Others' sets are swept whenever its own device comes to remove its files.
             drop(sweeping);
-            database.remove_files(&partition).await;
-            database.0.engine.catalog.partitions.borrow_mut().free_name(&partition);
+            for partition in &dropped {
+                database.remove_files(partition).await;
+                partitions.borrow_mut().free_name(partition);
+            }
         });
         // A device that answers no more keeps its files of the partition, but does not keep other partitions from being created
         // or dropped.
@@ -101,24 +134,34 @@ impl Database {
             self.0.engine.core.executor.sleep_ns(wait_ns).await;
             wait_ns = (2 * wait_ns).min(LOOK_NS[1]);
         }
-        Ok(())
     }
 
     /// All that has to be true before the superblock file may forget a hidden partition. If it is a set, the turn to sweep comes with
     /// that.
     async fn prepare_drop(&self, partition: &Rc<Partition>) -> Result<Option<SweepGuard>> {
         let engine = &self.0.engine;
+        if !canary::is_planted(Canary::HastyDrop) {
+            self.await_earlier(partition).await?;
+        }
+        engine.core.log.flush(engine.core.log.end()).await?;
+        let is_set = partition.set_settings().is_some();
+        if !is_set && !engine.transactions.may_have_calls.get() {
+            return Ok(None);
+        }
+        let sweeping = self.sweep_for_drop(partition).await?;
+        Ok(is_set.then_some(sweeping))
+    }
+
+    /// Waits until everything has ended that had begun to use the database before.
+    ///
+    /// # Errors
+    /// [`Error::PartitionInUse`] after ten seconds, [`Error::RollbackStalled`].
+    pub(super) async fn await_earlier(&self, partition: &Partition) -> Result<()> {
+        let engine = &self.0.engine;
         let until = engine.core.executor.now().plus_ns(PATIENCE_NS);
         let mut wait_ns = LOOK_NS[0];
-        let mut is_told = false;
-        while !canary::is_planted(Canary::HastyDrop) {
-            {
-                let mut registry = engine.transactions.registry.borrow_mut();
-                is_told = is_told || registry.change_groups();
-                if is_told && !registry.has_earlier() {
-                    break;
-                }
-            }
+        let since = engine.transactions.registry.borrow().changes();
+        while !engine.transactions.registry.borrow_mut().have_ended(since) {
             // A stalled rollback may take as long as its device is away.
             if let Some((_, cause)) = engine.transactions.registry.borrow().stalled().first() {
                 return Err(Error::stalled(cause.clone()));
@@ -129,13 +172,7 @@ impl Database {
             engine.core.executor.sleep_ns(wait_ns).await;
             wait_ns = (2 * wait_ns).min(LOOK_NS[1]);
         }
-        engine.core.log.flush(engine.core.log.end()).await?;
-        let is_set = partition.set_settings().is_some();
-        if !is_set && !engine.transactions.may_have_calls.get() {
-            return Ok(None);
-        }
-        let sweeping = self.sweep_for_drop(partition).await?;
-        Ok(is_set.then_some(sweeping))
+        Ok(())
     }
 
     /// Has everything swept that was committed by now. A sweep may wait for others: loads, and transactions that keep segments

@@ -41,7 +41,8 @@ impl Database {
     /// must be short enough for a leaf.
     ///
     /// # Errors
-    /// [`Error::NotEmpty`] if the tree is not empty, or has not stayed so meanwhile; [`Error::Argument`] if a key is not above
+    /// [`Error::NotEmpty`] if the tree is not empty, or has not stayed so meanwhile; [`Error::WrongOrganization`] if it has
+    /// secondary indexes; [`Error::Field`] if a value is not of the type of its records; [`Error::Argument`] if a key is not above
     /// the one before it;
     /// [`Error::TooLarge`] if a key or value exceeds the limits of a leaf; [`Error::LogCrowded`] if for ten seconds
     /// transactions, one of the caller's own among them perhaps, keep the room in the log that its end needs;
@@ -65,7 +66,10 @@ impl Database {
         records: impl IntoIterator<Item = (K, V)>,
         mut progress: impl FnMut(u64),
     ) -> Result<()> {
-        self.0.engine.catalog.describe(partition)?;
+        let found = self.0.engine.catalog.describe(partition)?;
+        if found.index_of.is_some() || found.index_trees().next().is_some() {
+            return Err(found.wrong_organization("load it before it has secondary indexes, then create these"));
+        }
         let _visit = Visit::new(&self.0.engine);
         self.0.engine.core.complete(|| self.check_empty_tree(partition)).await?;
         let loading = LoadInProgress::new(&self.0.engine, partition);
@@ -77,6 +81,9 @@ impl Database {
         let (mut done, mut stored, mut last, mut loaded) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for (key, value) in records {
             let key = key.as_ref();
+            if let Some(schema) = &found.schema {
+                schema.record.verify(value.as_ref()).map_err(|error| found.field_error(error))?;
+            }
             stored::store_here(value.as_ref(), &mut stored);
             self.check_record(partition, key, stored.len())?;
             if loaded > 0 && *last >= *key {

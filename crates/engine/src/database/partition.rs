@@ -3,13 +3,13 @@
 use super::Database;
 use super::log_room::{complete_logged, length_of, wait_for_log_beside};
 use crate::buffer::PageSpace;
-use crate::catalog::{Locking, Organization, Partition, Partitions, Schema};
-use crate::checkpoint::{enter_partition, state_catalog};
+use crate::catalog::{IndexSpec, IndexTree, Locking, Organization, Partition, Partitions, Schema};
+use crate::checkpoint::{enter_partitions, state_catalog};
 use crate::page_store::DataFile;
 use crate::second_level::Placement;
-use crate::superblock::{CatalogChange, Superblock, SuperblockFile};
+use crate::superblock::{self, CatalogChange, Superblock, SuperblockFile};
 use crate::{Error, Result};
-use base::PartitionId;
+use base::{Lsn, PartitionId};
 use driver::Op;
 use executor::Executor;
 use std::collections::BTreeMap;
@@ -53,10 +53,10 @@ pub struct PartitionSpec {
     pub device: String,
     /// Whether its pages count as written from the start; see [`Partition::assumed`].
     pub assumed: bool,
-    /// What the records of a set consist of.
+    /// What the records of a b-tree or a set consist of.
     pub record: Option<RecordType>,
-    /// A set's ordered secondary indexes: names, and the names of the fields that they order by.
-    pub secondaries: Vec<(String, Vec<String>)>,
+    /// The ordered secondary indexes of a b-tree or a set.
+    pub secondaries: Vec<IndexSpec>,
 }
 
 impl PartitionSpec {
@@ -81,7 +81,7 @@ impl PartitionSpec {
         PartitionSpec { name, organization, locking, device, assumed: false, record: None, secondaries: Vec::new() }
     }
 
-    /// With records of this type: a set's.
+    /// With records of this type: those of a b-tree or a set. Whatever writes a record, its value is of the type.
     pub fn record(self, record: RecordType) -> PartitionSpec {
         PartitionSpec { record: Some(record), ..self }
     }
@@ -91,11 +91,12 @@ impl PartitionSpec {
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
     /// # use ground::*;
+    /// use entresol_engine::Direction;
     /// use entresol_engine::set::{FieldType, FieldValue, RecordType};
     /// # with_database(async |database| {
     /// let fields = [("customer", FieldType::U32), ("amount", FieldType::I64), ("note", FieldType::Text)];
     /// let order = RecordType::new(fields).expect("different names");
-    /// let spec = PartitionSpec::set("orders").record(order).secondary("by_customer", &["customer", "amount"]);
+    /// let spec = PartitionSpec::b_tree("orders").record(order).secondary("by_customer", &["customer", "amount"]);
     /// let orders = database.create_partition(spec).await?;
     /// let (amount, by_customer) = (database.field(orders, "amount")?, database.secondary(orders, "by_customer")?);
     /// database
@@ -112,7 +113,7 @@ impl PartitionSpec {
     ///             found.push(key[3]);
     ///             true
     ///         };
-    ///         tx.range(orders, by_customer, (customer, customer), show).await?;
+    ///         tx.range(orders, by_customer, (customer, customer), Direction::Forward, show).await?;
     ///         assert_eq!(found, [3, 1]);
     ///         Ok::<_, entresol_engine::Error>(())
     ///     })
@@ -120,8 +121,13 @@ impl PartitionSpec {
     /// # Ok(())
     /// # });
     /// ```
-    pub fn secondary(mut self, name: &str, fields: &[&str]) -> PartitionSpec {
-        self.secondaries.push((name.to_owned(), fields.iter().map(|field| (*field).to_owned()).collect()));
+    pub fn secondary(self, name: &str, fields: &[&str]) -> PartitionSpec {
+        self.index(IndexSpec::new(name, fields))
+    }
+
+    /// With one more ordered secondary index.
+    pub fn index(mut self, index: IndexSpec) -> PartitionSpec {
+        self.secondaries.push(index);
         self
     }
 
@@ -171,7 +177,7 @@ impl Database {
         }
         let schema = spec.schema()?;
         let PartitionSpec { name, organization, locking, device, assumed, .. } = spec;
-        let mut partition = Partition { name, id: 0, organization, locking, device, assumed, schema };
+        let mut partition = Partition { name, id: 0, organization, locking, device, assumed, schema, index_of: None };
         partition.validate(self.0.settings.buffer.page_size)?;
         crate::io::device(&engine.core.executor, &partition.device)?;
         let pages = first_pages(&partition)?;
@@ -180,30 +186,95 @@ impl Database {
             wait_for_log_beside(engine, FIRST_PAGES_SIZE).await?;
         }
         partition.id = engine.catalog.partitions.borrow_mut().give_number()?;
-        let partition = Rc::new(partition);
-        self.begin_partition(&partition).await?;
-        if let Err(error) = self.build(&partition, pages).await {
-            self.detach(&partition).await;
-            self.remove_files(&partition).await;
+        let mut made = vec![Rc::new(partition)];
+        let built = async {
+            self.begin_partition(&made[0]).await?;
+            self.build(&made[0], pages).await?;
+            self.build_first_indexes(&mut made).await
+        };
+        if let Err(error) = built.await {
+            self.take_back(&made).await;
             return Err(error);
         }
         let change = self.begin_catalog_change();
-        if let Err(error) = enter_partition(engine, Rc::clone(&partition), change.since()).await {
-            self.detach(&partition).await;
+        let since = change.since();
+        let mut changes = Vec::new();
+        for partition in &made {
+            changes.extend([CatalogChange::Enter(partition.id), CatalogChange::Since(partition.id, since.0)]);
+        }
+        changes.extend(superblock::stored_indexes(&made[0]));
+        if let Err(error) = enter_partitions(engine, made.clone(), changes).await {
+            for partition in &made {
+                self.detach(partition).await;
+            }
             // The next opening may still find it entered, unless this succeeds: until then its files stay.
-            if state_catalog(&self.0.engine, vec![CatalogChange::Drop(partition.id)]).await.is_ok() {
-                self.remove_files(&partition).await;
+            let dropped = made.iter().map(|partition| CatalogChange::Drop(partition.id)).collect();
+            if state_catalog(&self.0.engine, dropped).await.is_ok() {
+                for partition in &made {
+                    self.remove_files(partition).await;
+                }
             } else {
                 change.leave_undecided();
             }
             return Err(error);
         }
-        Ok(partition.id())
+        Ok(made[0].id())
+    }
+
+    /// Makes the b-trees of the indexes of a new b-tree, which is the first of those that were `made`.
+    async fn build_first_indexes(&self, made: &mut Vec<Rc<Partition>>) -> Result<()> {
+        let base = Rc::clone(&made[0]);
+        let Some(schema) = base.schema.as_ref().filter(|_| base.organization == Organization::BTree) else {
+            return Ok(());
+        };
+        let mut secondaries = schema.secondaries.clone();
+        for index in &mut secondaries {
+            let partition = self.plan_index(&base, &index.name)?;
+            made.push(Rc::clone(&partition));
+            self.begin_partition(&partition).await?;
+            self.build(&partition, first_pages(&partition)?).await?;
+            index.tree = Some(IndexTree { id: partition.id(), since: Some(Lsn::ZERO) });
+        }
+        made[0] = Rc::new(base.with_indexes(&schema.record, secondaries));
+        Ok(())
+    }
+
+    /// The partition that will have an index of this name.
+    ///
+    /// # Errors
+    /// [`Error::PartitionExists`], [`Error::Setting`], [`Error::PartitionLimit`].
+    pub(super) fn plan_index(&self, base: &Partition, index: &str) -> Result<Rc<Partition>> {
+        let mut planned = Partition { name: index.to_owned(), schema: None, ..base.clone() };
+        // Names of indexes are made as those of partitions are.
+        planned.validate(self.0.settings.buffer.page_size)?;
+        planned.name = base.index_name(index);
+        planned.index_of = Some(base.id());
+        let mut partitions = self.0.engine.catalog.partitions.borrow_mut();
+        if partitions.is_taken(&planned.name) {
+            return Err(Error::PartitionExists(planned.name));
+        }
+        planned.id = partitions.give_number()?;
+        Ok(Rc::new(planned))
+    }
+
+    /// Makes the pages of an index that was planned.
+    pub(super) async fn build_index(&self, partition: &Partition) -> Result<()> {
+        wait_for_log_beside(&self.0.engine, FIRST_PAGES_SIZE).await?;
+        self.begin_partition(partition).await?;
+        self.build(partition, first_pages(partition)?).await
+    }
+
+    /// Leaves nothing of partitions that were not entered.
+    async fn take_back(&self, made: &[Rc<Partition>]) {
+        for partition in made {
+            self.detach(partition).await;
+            self.remove_files(partition).await;
+        }
     }
 
     /// States that the partition's number is given, before anything of it is made.
     async fn begin_partition(&self, partition: &Partition) -> Result<()> {
-        let change = CatalogChange::Begin(Box::new(partition.clone()), partition.schema.clone());
+        let change = superblock::begin(partition);
         if canary::is_planted(Canary::ReusedNumber) {
             self.0.engine.catalog.note_change([change]);
             return Ok(());

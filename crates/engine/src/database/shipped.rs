@@ -115,6 +115,11 @@ impl Database {
         }
         for (page, bytes) in pages {
             self.check_image(*page, bytes)?;
+            let found = self.0.engine.catalog.describe(page.partition)?;
+            if found.index_of.is_some() || found.index_trees().next().is_some() {
+                let why = format!("partition '{}' has or is a secondary index", found.name);
+                return Err(Error::Shipment(why));
+            }
             if latest.remove(page) != Some(header::sequence(bytes)) {
                 return Err(Error::Shipment(format!("{page} is not as its log records leave it")));
             }

@@ -187,7 +187,9 @@ impl Database {
                     Err(error) => return Err(error.into()),
                 },
                 // Whatever its work says then, which the caller is not told of: the work is run again.
-                Err(_) if transaction.check_active().is_err() => drop(transaction.rollback_early().await?),
+                Err(_) if transaction.check_active().is_err_and(|refused| refused.is_conflict()) => {
+                    _ = transaction.rollback_early().await?;
+                }
                 Err(error) => {
                     transaction.rollback().await?;
                     return Err(error);

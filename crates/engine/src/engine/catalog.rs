@@ -20,6 +20,8 @@ pub(crate) struct KeyedPartition {
 /// What a change of a record has to know beyond that.
 pub(crate) enum Keyed {
     BTree,
+    /// A b-tree whose records have a type, and perhaps secondary indexes.
+    TypedBTree(Rc<Partition>),
     Set,
     /// A set whose records have a type, and perhaps secondary indexes.
     TypedSet(Rc<Partition>),
@@ -105,6 +107,10 @@ impl Catalog {
         let found = partitions.find(partition)?;
         let known = KeyedPartition::of(found)?;
         let keyed = match known.is_set {
+            false if found.schema.is_some() => Keyed::TypedBTree(Rc::clone(found)),
+            false if found.index_of.is_some() => {
+                return Err(found.wrong_organization("only changes of its records change an index"));
+            }
             false => Keyed::BTree,
             true if found.schema.is_some() => Keyed::TypedSet(Rc::clone(found)),
             true => Keyed::Set,
@@ -112,7 +118,7 @@ impl Catalog {
         Ok((known, keyed))
     }
 
-    /// The position of a field of a set's records, by which transactions refer to it.
+    /// The position of a field of a partition's records, by which transactions refer to it.
     ///
     /// # Errors
     /// [`Error::NoPartition`], [`Error::WrongOrganization`] if its records have no type, [`Error::Field`].
@@ -121,10 +127,10 @@ impl Catalog {
         found.typed()?.record.field(name).map_err(|error| found.field_error(error))
     }
 
-    /// The position of a set's secondary index, by which transactions refer to it.
+    /// The number of a partition's secondary index, by which transactions refer to it.
     ///
     /// # Errors
-    /// As [`Catalog::field`].
+    /// As [`Catalog::field`], also while it is being built.
     pub fn secondary(&self, partition: PartitionId, name: &str) -> Result<usize> {
         let found = self.describe(partition)?;
         found.typed()?.secondary(name).map_err(|error| found.field_error(error))

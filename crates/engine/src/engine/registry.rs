@@ -29,6 +29,8 @@ pub struct Registry {
     /// all have ended that had begun at some moment.
     group: u8,
     groups: [usize; 2],
+    /// How often those that begin were given another group.
+    changes: u64,
     /// States of ended transactions, each with its owner number, for reuse.
     spare: Vec<Active>,
     /// By age, transactions that the log had no room for, and how many bytes they will be promised when they are run again.
@@ -49,6 +51,7 @@ impl Registry {
             slots: Vec::new(),
             group: 0,
             groups: [0; 2],
+            changes: 0,
             spare: Vec::new(),
             refused: VecDeque::new(),
             stalled: Vec::new(),
@@ -113,15 +116,28 @@ impl Registry {
         self.groups[usize::from(group)] -= 1;
     }
 
-    /// Users that begin from here on belong to another group. False if some of that group have not ended yet.
-    pub fn change_groups(&mut self) -> bool {
-        let is_free = !self.has_earlier();
-        self.group ^= u8::from(is_free);
-        is_free
+    /// How often those that begin were given another group.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Whether all have ended that had begun when [`Registry::changes`] was `since`. If not, users that begin from here on belong to
+    /// another group than they, as soon as that can be.
+    pub fn have_ended(&mut self, since: u64) -> bool {
+        if self.changes == since && !self.has_earlier() {
+            self.group = 1 - self.group;
+            self.changes += 1;
+        }
+        match self.changes - since {
+            0 => false,
+            1 => !self.has_earlier(),
+            // Their group was taken again, which it is only once it is empty.
+            _ => true,
+        }
     }
 
     /// Whether any of the group before the present one have not ended.
-    pub fn has_earlier(&self) -> bool {
+    fn has_earlier(&self) -> bool {
         self.groups[usize::from(1 - self.group)] > 0
     }
 

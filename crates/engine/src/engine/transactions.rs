@@ -117,6 +117,8 @@ pub(crate) struct TransactionState {
     pub isolation: Isolation,
     /// The moment that it sees, at snapshot level.
     pub at: Lsn,
+    /// Whether a change that consists of several was given up halfway.
+    pub is_half_changed: Rc<Cell<bool>>,
     /// Why it has to give up, once its caller was told so.
     pub aborted: OnceCell<Error>,
     /// How fast it reads the past.
@@ -163,6 +165,7 @@ impl TransactionState {
         self.rollbacks = 0;
         self.dependency.set(Lsn::ZERO);
         self.isolation = Isolation::Serializable;
+        self.is_half_changed.set(false);
         self.aborted.take();
         self.user.set(None);
         self.lock_wait_ns_max = None;

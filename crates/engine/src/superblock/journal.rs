@@ -1,8 +1,9 @@
 //! The catalog as the file keeps it: a journal of what became of each number, and now and then all of it anew.
 
 use super::mirror::{BLOCK, COPIES, Mirror, MirrorCopy, REGION};
-use crate::catalog::{Partition, Schema};
+use crate::catalog::{IndexTree, Partition, Schema, SecondaryIndex};
 use crate::{Error, Result};
+use base::{Lsn, PartitionId};
 use driver::FaultKind;
 use executor::Executor;
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use structures::canary::{self, Canary};
 use structures::checksum::checksum;
+use structures::set::RecordType;
 
 const HEADER: usize = 16;
 /// About how many bytes of changes one entry has where the catalog is written anew.
@@ -42,6 +44,33 @@ pub(crate) enum CatalogChange {
     Images(Vec<(u16, Option<u32>)>),
     /// Calls of procedures that the log has from a position on find the partition. Formats before 8 had no such change.
     Since(u16, u64),
+    /// The records of a partition that was entered without a type have this one. Formats before 10 had no such change.
+    Type(u16, RecordType),
+    /// A b-tree is a secondary index of another one. Formats before 10 had no such change.
+    Index(u16, StoredIndex),
+}
+
+/// What the catalog says of a partition's indexes that are b-trees and have all records.
+pub(crate) fn stored_indexes(partition: &Partition) -> Vec<CatalogChange> {
+    let stored = |index: &SecondaryIndex| {
+        let tree = index.tree?;
+        let (name, fields, is_unique) = (index.name.clone(), index.fields.clone(), index.is_unique);
+        let stored = StoredIndex { base: partition.id, name, fields, is_unique, since: tree.since?.0 };
+        Some(CatalogChange::Index(tree.id.0, stored))
+    };
+    partition.schema.iter().flat_map(|schema| &schema.secondaries).filter_map(stored).collect()
+}
+
+/// What the catalog says of a b-tree that is a secondary index of another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StoredIndex {
+    /// The other one.
+    pub(crate) base: u16,
+    pub(crate) name: String,
+    pub(crate) fields: Vec<usize>,
+    pub(crate) is_unique: bool,
+    /// From which position of the log on it has all records.
+    pub(crate) since: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +111,8 @@ pub(super) struct Journal {
     images: BTreeMap<u16, u32>,
     /// From where on calls find a partition; all of them find others.
     since: BTreeMap<u16, u64>,
+    /// Which b-trees are secondary indexes.
+    indexes: BTreeMap<u16, StoredIndex>,
     /// About how many bytes all of it takes.
     bytes: u64,
     /// What was appended.
@@ -108,9 +139,29 @@ impl Journal {
         journal
     }
 
-    /// Every partition of the database, by number.
-    pub(super) fn live(&self) -> impl Iterator<Item = &Rc<Partition>> {
-        self.of_state(|state| state == PartitionState::Live)
+    /// Every partition of the database, by number, with its secondary indexes.
+    pub(super) fn live(&self) -> impl Iterator<Item = Rc<Partition>> {
+        self.of_state(|state| state == PartitionState::Live).map(|partition| self.with_indexes(partition))
+    }
+
+    /// What a partition is with what the catalog says of indexes.
+    fn with_indexes(&self, partition: &Rc<Partition>) -> Rc<Partition> {
+        if let Some(index) = self.indexes.get(&partition.id) {
+            return Rc::new(Partition { index_of: Some(PartitionId(index.base)), ..(**partition).clone() });
+        }
+        let is_live = |id: &u16| self.numbers.get(id).is_some_and(|(_, state)| *state == PartitionState::Live);
+        let of_it = self.indexes.iter().filter(|(id, index)| index.base == partition.id && is_live(id));
+        let secondaries: Vec<SecondaryIndex> = of_it
+            .map(|(id, index)| {
+                let tree = IndexTree { id: PartitionId(*id), since: Some(Lsn(index.since)) };
+                let StoredIndex { name, fields, is_unique, .. } = index.clone();
+                SecondaryIndex { name, fields, is_unique, tree: Some(tree) }
+            })
+            .collect();
+        match &partition.schema {
+            Some(schema) if !secondaries.is_empty() => Rc::new(partition.with_indexes(&schema.record, secondaries)),
+            _ => Rc::clone(partition),
+        }
     }
 
     /// Those that have left files behind, perhaps: their creation was cut off, or they were dropped.
@@ -142,6 +193,10 @@ impl Journal {
     pub(super) fn limit_since(&mut self, end: u64) {
         let beyond = self.since.iter().filter(|(_, since)| **since > end);
         self.queue.extend(beyond.map(|(id, _)| CatalogChange::Since(*id, end)));
+        for (id, index) in self.indexes.iter_mut().filter(|(_, index)| index.since > end) {
+            index.since = end;
+            self.queue.push(CatalogChange::Index(*id, index.clone()));
+        }
     }
 
     /// Adds changes to what the next append says.
@@ -185,6 +240,7 @@ impl Journal {
             CatalogChange::Drop(id) => self.set(id, PartitionState::Dropped),
             CatalogChange::Gone(id) => {
                 self.since.remove(&id);
+                self.indexes.remove(&id);
                 if let Some((partition, _)) = self.numbers.remove(&id) {
                     self.bytes -= encoded(&begin(&partition)).len() as u64 + 8;
                 }
@@ -192,6 +248,14 @@ impl Journal {
             CatalogChange::Segments(segments) => self.segments = segments,
             CatalogChange::Next(next) => self.next = self.next.max(next),
             CatalogChange::Since(id, since) => drop(self.since.insert(id, since)),
+            CatalogChange::Index(id, index) => drop(self.indexes.insert(id, index)),
+            CatalogChange::Type(id, record) => {
+                if let Some((partition, _)) = self.numbers.get_mut(&id) {
+                    self.bytes -= encoded(&begin(partition)).len() as u64;
+                    *partition = Rc::new(partition.with_indexes(&record, Vec::new()));
+                    self.bytes += encoded(&begin(partition)).len() as u64;
+                }
+            }
             CatalogChange::Images(images) => {
                 for (id, sum) in images {
                     match sum {
@@ -220,6 +284,7 @@ impl Journal {
                 PartitionState::Dropped => image.push(CatalogChange::Drop(*id)),
             }
         }
+        image.extend(self.indexes.iter().map(|(id, index)| CatalogChange::Index(*id, index.clone())));
         image.extend(self.since.iter().map(|(id, since)| CatalogChange::Since(*id, *since)));
         image.push(CatalogChange::Images(self.images.iter().map(|(id, sum)| (*id, Some(*sum))).collect()));
         image
@@ -247,8 +312,11 @@ impl Journal {
         let mut elsewhere = self.named.iter().filter(|named| named.start != self.span.start);
         let is_hindered = self.span.length == 0 || elsewhere.clone().any(|named| named.overlaps((at, to)));
         let of_other = elsewhere.next().is_some();
-        let known =
-            2 * (self.bytes + 8 * (self.segments.len() + self.images.len() + 2 * self.since.len()) as u64) + SLACK;
+        let known = 2
+            * (self.bytes
+                + 8 * (self.segments.len() + self.images.len() + 2 * self.since.len() + 16 * self.indexes.len())
+                    as u64)
+            + SLACK;
         if is_hindered || (self.span.length + length > known && !of_other) {
             return self.rewrite(executor, mirror).await;
         }
@@ -270,6 +338,7 @@ impl Journal {
         anew.numbers.clone_from(&self.numbers);
         anew.images.clone_from(&self.images);
         anew.since.clone_from(&self.since);
+        anew.indexes.clone_from(&self.indexes);
         anew.bytes = self.bytes;
         self.queue.iter().cloned().for_each(|change| anew.apply(change));
         let first = self.unused_number(executor, mirror).await;
@@ -393,8 +462,12 @@ impl Journal {
     }
 }
 
-fn begin(partition: &Partition) -> CatalogChange {
-    CatalogChange::Begin(Box::new(partition.clone()), partition.schema.clone())
+/// That a partition's number is given to it.
+pub(crate) fn begin(partition: &Partition) -> CatalogChange {
+    // The indexes of a b-tree are said by themselves.
+    let mut schema = partition.schema.clone();
+    schema.iter_mut().for_each(|schema| schema.secondaries.retain(|index| index.tree.is_none()));
+    CatalogChange::Begin(Box::new(partition.clone()), schema)
 }
 
 fn encoded<T: Serialize + ?Sized>(what: &T) -> Vec<u8> {

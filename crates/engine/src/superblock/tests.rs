@@ -33,6 +33,7 @@ fn partition(id: u16) -> Partition {
         device: "disk".into(),
         assumed: false,
         schema: None,
+        index_of: None,
     }
 }
 

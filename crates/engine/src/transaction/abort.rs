@@ -40,6 +40,7 @@ impl Transaction {
         }
         Err(match self.state.aborted.get() {
             Some(cause) => Error::Aborted { cause: Box::new(cause.clone()) },
+            None if self.state.is_half_changed.get() => self.abort(Error::Abandoned),
             None => self.abort(Error::Deadlock),
         })
     }

@@ -4,7 +4,7 @@
 use super::Transaction;
 use crate::engine::Engine;
 use crate::mvcc::{ReadView, read_at, rest};
-use crate::version::Reconstruction;
+use crate::version::{Reconstruction, View};
 use crate::{Error, Need, Result};
 use base::{PartitionId, TransactionId};
 use std::collections::{BTreeMap, VecDeque};
@@ -92,6 +92,11 @@ impl Cursor {
     pub fn without_locks(mut self) -> Cursor {
         self.locks = false;
         self
+    }
+
+    /// What it sees, if it takes no locks for that.
+    pub(super) fn view(&self) -> Option<View> {
+        self.read_view.as_ref().map(|read_view| read_view.view)
     }
 
     /// Whether a key lies in its direction from a bound on.

@@ -80,7 +80,7 @@ impl Transaction {
         let hash = key_hash(key);
         self.lock_record_exclusively(&found, hash).await?;
         let part = record.part(field).ok();
-        if let Some(part) = part.clone().filter(|part| !self.is_indexed(partition, part)) {
+        if let Some(part) = part.clone().filter(|part| !self.is_replaced(&found, part)) {
             let write = |sets: &mut Sets, owner| {
                 sets.modify_part(owner, partition, key, hash, part.clone(), |bytes| record.write(field, &value, bytes))
             };
@@ -116,7 +116,7 @@ impl Transaction {
         let overflow = || FieldError::Overflow { field: record.fields()[field].name.clone(), kind };
         let hash = key_hash(key);
         self.lock_record_exclusively(&found, hash).await?;
-        if self.is_indexed(partition, &part) {
+        if self.is_replaced(&found, &part) {
             let mut answer = None;
             let added = |old: &[u8]| {
                 let new = sum(kind, &old[part.clone()], amount).ok_or_else(overflow)?;
@@ -145,13 +145,29 @@ impl Transaction {
         let mut value = Vec::new();
         found.typed()?.record.encode(values, &mut value).map_err(|error| found.field_error(error))?;
         self.lock_record_exclusively(&found, key_hash(key)).await?;
-        let is_new = self.write_typed(&found, key, Some(&value), false).await?;
+        let is_new = self.write_any_typed(&found, key, Some(&value), false).await?;
         if is_new { Ok(()) } else { Err(Error::Duplicate(found.name.clone())) }
     }
 
-    /// Whether a secondary index may change when this part of a value does.
-    fn is_indexed(&self, partition: PartitionId, part: &Range<usize>) -> bool {
-        self.engine.sets.sets.borrow().is_indexed(partition, part)
+    /// Whether a record gets a new value where this part of it changes: if a secondary index may change then, and in b-trees, which
+    /// see by themselves what has changed.
+    fn is_replaced(&self, found: &Partition, part: &Range<usize>) -> bool {
+        found.set_settings().is_none() || self.engine.sets.sets.borrow().is_indexed(found.id(), part)
+    }
+
+    /// Gives the record of `key`, which is locked exclusively, a value, or deletes it, as [`Transaction::write_typed`].
+    async fn write_any_typed(
+        &mut self,
+        found: &Rc<Partition>,
+        key: &[u8],
+        value: Option<&[u8]>,
+        replace: bool,
+    ) -> Result<bool> {
+        if found.set_settings().is_some() {
+            return self.write_typed(found, key, value, replace).await;
+        }
+        self.mark_not_replayable()?;
+        Box::pin(self.write_indexed(found, key, value, replace)).await
     }
 
     /// Changes a record of the type, whose lock is held, in place.
@@ -179,11 +195,15 @@ impl Transaction {
         change: impl FnOnce(&[u8]) -> Result<Vec<u8>, FieldError>,
     ) -> Result<()> {
         let mut change = Some(change);
-        let make = |old: Option<&[u8]>| old.map(|old| change.take().expect("changed once")(old));
-        let made = self.get_in_set_with(found.id(), (key, key_hash(key)), make).await?;
+        let mut make = |old: &[u8]| change.take().expect("changed once")(old);
+        let made = if found.set_settings().is_some() {
+            self.get_in_set_with(found.id(), (key, key_hash(key)), |old| old.map(make)).await?
+        } else {
+            self.read_in_tree(found.id(), key).await?.map(|old| make(&old))
+        };
         let new = made.ok_or_else(|| Error::NoRecord(found.name.clone()))?;
         let new = new.map_err(|error| found.field_error(error))?;
-        self.write_typed(found, key, Some(&new), true).await.map(|_| ())
+        self.write_any_typed(found, key, Some(&new), true).await.map(|_| ())
     }
 }
 

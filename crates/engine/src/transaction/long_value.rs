@@ -52,7 +52,8 @@ impl Transaction {
     }
 
     fn too_large(&self, what: &'static str, found: usize, limit: usize, partition: PartitionId) -> Error {
-        let partition = self.engine.catalog.describe(partition).map_or_else(|_| String::new(), |p| p.name.clone());
+        let partitions = self.engine.catalog.partitions.borrow();
+        let partition = partitions.get_or_hidden(partition).map_or_else(String::new, |found| found.name.clone());
         Error::TooLarge { what, found, limit, partition }
     }
 

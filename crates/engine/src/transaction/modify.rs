@@ -60,7 +60,7 @@ impl Transaction {
     ) -> Result<R> {
         let found = match self.engine.catalog.find_keyed_to_change(partition)? {
             (found, Keyed::BTree) => found,
-            (found, keyed) => return self.modify_in_any_set(found, keyed, partition, key, change).await,
+            (found, keyed) => return self.modify_other(found, keyed, partition, key, change).await,
         };
         let (hash, mut change) = (key_hash(key), Some(change));
         match self.modify_at_once(found, partition, (key, hash), &mut change) {
@@ -78,16 +78,16 @@ impl Transaction {
         key: &[u8],
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R> {
-        if found.is_set {
-            return self.modify_in_any_set(found, keyed, partition, key, change).await;
+        if !matches!(keyed, Keyed::BTree) {
+            return self.modify_other(found, keyed, partition, key, change).await;
         }
         let (hash, mut change) = (key_hash(key), Some(change));
         let changed = self.modify_at_once(found, partition, (key, hash), &mut change);
         self.modify_after(changed, found, partition, (key, hash), change).await
     }
 
-    /// As [`Transaction::modify`], in a set that was looked up.
-    async fn modify_in_any_set<R>(
+    /// As [`Transaction::modify`], in a set, or a b-tree whose records have a type, that was looked up.
+    async fn modify_other<R>(
         &mut self,
         found: KeyedPartition,
         keyed: Keyed,
@@ -103,9 +103,26 @@ impl Transaction {
             self.wait_to_enter(ungranted, partition, Mode::Exclusive).await?;
         }
         match keyed {
+            Keyed::TypedBTree(typed) => {
+                self.mark_not_replayable()?;
+                Box::pin(self.modify_typed(&typed, key, change)).await
+            }
             Keyed::TypedSet(typed) => Box::pin(self.modify_typed(&typed, key, change)).await,
             _ => self.modify_in_set(partition, (key, hash), change).await,
         }
+    }
+
+    /// Gives the record of `key` in a b-tree, whose lock is held, a value as short and as long as the one that it has.
+    pub(super) async fn patch_in_tree(&mut self, partition: PartitionId, key: &[u8], new: &[u8]) -> Result<()> {
+        let (engine, state) = (&self.engine, &mut self.state);
+        let mut change = Some(|value: &mut [u8]| value.copy_from_slice(new));
+        let attempt = || {
+            admit_change(engine, state)?;
+            try_modify(engine, state, partition, (key, None), &mut change)
+        };
+        engine.core.resolve_access(partition, attempt).await?;
+        self.trace_key_access(partition, key, true);
+        Ok(())
     }
 
     /// The whole of it, if nothing has to be waited for.

@@ -121,18 +121,13 @@ impl Transaction {
         if let Some(ungranted) = ungranted {
             self.wait_to_enter(ungranted, partition, mode).await?;
         }
-        let engine = self.engine.clone();
         if is_set {
             return self.get_in_set_with(partition, (key, hash), |value| value.map(<[u8]>::to_vec)).await;
         }
         self.mark_not_replayable()?;
-        let found = engine.core.resolve_access(partition, || find(&engine.core, partition, key)).await?;
+        let found = self.read_in_tree(partition, key).await?;
         self.trace_key_access(partition, key, false);
-        match found {
-            FoundRecord::Nothing => Ok(None),
-            FoundRecord::Here(value) => Ok(Some(value)),
-            FoundRecord::Elsewhere(length, first) => self.engine.core.fetch(partition, length, first).await.map(Some),
-        }
+        Ok(found)
     }
 
     /// Shows the value of `key` to `look` without copying it, unless it is a long one.
@@ -262,9 +257,24 @@ impl Transaction {
         }
         match keyed {
             Keyed::BTree => self.mark_not_replayable()?,
+            Keyed::TypedBTree(typed) => {
+                self.mark_not_replayable()?;
+                return Box::pin(self.write_indexed(&typed, key, Some(value), replace)).await;
+            }
             Keyed::Set => return self.write_in_set(partition, (key, hash), value, replace).await,
             Keyed::TypedSet(typed) => return Box::pin(self.write_typed(&typed, key, Some(value), replace)).await,
         }
+        self.write_in_tree((partition, found.locks_records), key, value, replace).await
+    }
+
+    /// Writes a record of a b-tree, whose lock is held; false if there is one already and it must not be replaced.
+    pub(super) async fn write_in_tree(
+        &mut self,
+        (partition, locks_records): (PartitionId, bool),
+        key: &[u8],
+        value: &[u8],
+        replace: bool,
+    ) -> Result<bool> {
         let engine = self.engine.clone();
         // A long value is not built in vain.
         if !replace
@@ -276,7 +286,7 @@ impl Transaction {
         let mut stored = Vec::new();
         self.store(partition, key, value, &mut stored).await?;
         loop {
-            let write = || self.try_write((partition, found.locks_records), key, &stored, replace);
+            let write = || self.try_write((partition, locks_records), key, &stored, replace);
             match engine.core.resolve_access(partition, write).await? {
                 LockStep::Done(written) => {
                     self.trace_key_access(partition, key, written);
@@ -366,12 +376,25 @@ impl Transaction {
         }
         match keyed {
             Keyed::BTree => self.mark_not_replayable()?,
+            Keyed::TypedBTree(typed) => {
+                self.mark_not_replayable()?;
+                return Box::pin(self.write_indexed(&typed, key, None, true)).await;
+            }
             Keyed::Set => return self.delete_in_set(partition, (key, hash)).await,
             Keyed::TypedSet(typed) => return Box::pin(self.write_typed(&typed, key, None, true)).await,
         }
+        self.delete_in_tree((partition, found.locks_records), key).await
+    }
+
+    /// Deletes a record of a b-tree, whose lock is held; false if there is none with this key.
+    pub(super) async fn delete_in_tree(
+        &mut self,
+        (partition, locks_records): (PartitionId, bool),
+        key: &[u8],
+    ) -> Result<bool> {
         let engine = self.engine.clone();
         let deleted = loop {
-            let delete = || self.try_delete((partition, found.locks_records), key);
+            let delete = || self.try_delete((partition, locks_records), key);
             match engine.core.resolve_access(partition, delete).await? {
                 LockStep::Done(deleted) => break deleted,
                 LockStep::Wait(resource, mode) => self.lock(resource, mode).await?,
@@ -413,6 +436,16 @@ impl Transaction {
         let leaf = pool.peek(place.page).expect("it was just changed");
         let is_underfull = has_underfull_parent || b_tree::is_underfull(leaf, place.page.number == b_tree::ROOT);
         Ok(LockStep::Done(Some(Deleted { is_underfull })))
+    }
+
+    /// The value of `key` in a b-tree, whose lock is held.
+    pub(super) async fn read_in_tree(&self, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let core = &self.engine.core;
+        match core.resolve_access(partition, || find(core, partition, key)).await? {
+            FoundRecord::Nothing => Ok(None),
+            FoundRecord::Here(value) => Ok(Some(value)),
+            FoundRecord::Elsewhere(length, first) => core.fetch(partition, length, first).await.map(Some),
+        }
     }
 
     /// Looks the partition up and asks for the lock of the record whose key has this hash, as the partition's locking asks. The

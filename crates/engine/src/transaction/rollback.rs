@@ -153,6 +153,11 @@ pub(crate) async fn undo(core: &Core, state: &mut TransactionState, remaining: u
         let left = left - 1;
         let stored = state.undo.borrow().last().expect("there is at least one").to_vec();
         let undo = UndoList::decode(&stored);
+        // A restart meets changes of what was dropped, or never came to be, meanwhile.
+        if !core.buffer.is_attached(undo.partition()) {
+            state.undo.borrow_mut().truncate(left);
+            continue;
+        }
         core.persist(async || core.complete(|| compensate(core, state, &undo, left as u32)).await).await?;
         // No update of others bears it.
         let _padding = core.log.take_padding();

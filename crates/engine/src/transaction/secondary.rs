@@ -1,12 +1,12 @@
-//! Secondary indexes of sets: range reads, and changes of records that are in them.
+//! Secondary indexes: range reads, in sets, and changes of a set's records that are in them.
 //!
 //! Phantoms are kept out of a range as in b-trees (`gaps.rs`), with an index's entries, pairs of secondary key and key, in
 //! place of keys: adding an entry passes the gap that it falls into, removing one holds both gaps that it joins, a range read
 //! holds the gaps it has seen and the records of the entries that bound them. A change of a record is a removal of its old
 //! entries and an addition of its new ones. All locks that it needs are taken before it is made, in the step that makes it.
 
-use super::Transaction;
 use super::records::LockStep;
+use super::{Direction, Transaction};
 use crate::Result;
 use crate::catalog::{Locking, Partition};
 use crate::engine::resolve_refusal;
@@ -55,9 +55,9 @@ enum TypedStep<T> {
 }
 
 /// A range of secondary keys: from the first on, up to but without the second.
-struct EntryRange {
-    from: Vec<u8>,
-    to: Option<Vec<u8>>,
+pub(super) struct EntryRange {
+    pub(super) from: Vec<u8>,
+    pub(super) to: Option<Vec<u8>>,
 }
 
 impl EntryRange {
@@ -67,9 +67,7 @@ impl EntryRange {
         (from, to): (Bound<&[FieldValue<'_>]>, Bound<&[FieldValue<'_>]>),
     ) -> Result<EntryRange> {
         let schema = found.typed()?;
-        let fields = schema.secondaries.get(secondary).map(|index| index.fields.as_slice());
-        let unknown = || structures::set::FieldError::NoSecondary(format!("number {secondary}"));
-        let fields = fields.ok_or_else(unknown).map_err(|error| found.field_error(error))?;
+        let fields = &schema.index(secondary).map_err(|error| found.field_error(error))?.fields;
         let bytes = |values: &[FieldValue<'_>]| -> Result<Vec<u8>> {
             let mut bound = Vec::new();
             schema.record.encode_bound(fields, values, &mut bound).map_err(|error| found.field_error(error))?;
@@ -103,18 +101,20 @@ impl EntryRange {
 }
 
 impl Transaction {
-    /// Shows copies of the records whose fields are within bounds, in the order of a secondary index, key and value, until
-    /// `look` returns false. A bound may name the contents of the first few of the index's fields only: records that have
-    /// these are included, or excluded, all. A repeated read shows the same (serializability).
+    /// Shows copies of the records whose fields are within bounds, in the order of a secondary index or backward, key and value,
+    /// until `look` returns false. A bound may name the contents of the first few of the index's fields only: records that have
+    /// these are included, or excluded, all. A repeated read shows the same (serializability). Backward in a set, all of them are
+    /// read before the first is shown.
     ///
     /// # Errors
-    /// [`crate::Error::WrongOrganization`] if the partition's records have no type, [`crate::Error::Field`], and as
-    /// [`Transaction::get`].
+    /// [`crate::Error::WrongOrganization`] if the partition's records have no type, [`crate::Error::Field`],
+    /// [`crate::Error::SnapshotTooOld`] if the transaction reads a moment before the index was there, and as [`Transaction::get`].
     pub async fn range(
         &mut self,
         partition: PartitionId,
         secondary: usize,
         bounds: (Bound<&[FieldValue<'_>]>, Bound<&[FieldValue<'_>]>),
+        direction: Direction,
         mut look: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
         self.check_active()?;
@@ -123,6 +123,30 @@ impl Transaction {
         if span.is_empty() {
             return Ok(());
         }
+        if found.set_settings().is_none() {
+            return Box::pin(self.range_in_tree(&found, secondary, &span, direction, look)).await;
+        }
+        if direction == Direction::Forward {
+            return self.range_in_set(&found, secondary, span, look).await;
+        }
+        let mut records = Vec::new();
+        let keep = |key: &[u8], value: &[u8]| {
+            records.push((key.to_vec(), value.to_vec()));
+            true
+        };
+        self.range_in_set(&found, secondary, span, keep).await?;
+        let _ended = records.iter().rev().find(|(key, value)| !look(key, value));
+        Ok(())
+    }
+
+    async fn range_in_set(
+        &mut self,
+        found: &Partition,
+        secondary: usize,
+        span: EntryRange,
+        mut look: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        let partition = found.id();
         if let Some(read_view) = self.read_view() {
             return self.range_past(read_view, partition, (secondary, span), look).await;
         }
@@ -135,7 +159,7 @@ impl Transaction {
             if self.reference() {
                 self.delayed_reference().await?;
             }
-            match self.read_entry(&found, secondary, &span, last.as_ref(), &mut value) {
+            match self.read_entry(found, secondary, &span, last.as_ref(), &mut value) {
                 TypedStep::Refused(refusal) => self.resolve_refusal(partition, refusal).await?,
                 TypedStep::Met(LockStep::Wait(resource, mode)) => self.lock(resource, mode).await?,
                 TypedStep::Met(LockStep::Done(None)) => return Ok(()),

@@ -157,8 +157,9 @@ impl Snapshot {
         partition: PartitionId,
         secondary: usize,
         bounds: (Bound<&[FieldValue<'_>]>, Bound<&[FieldValue<'_>]>),
+        direction: Direction,
         look: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
-        self.0.range(partition, secondary, bounds, look).await
+        self.0.range(partition, secondary, bounds, direction, look).await
     }
 }

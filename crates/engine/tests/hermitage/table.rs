@@ -98,7 +98,7 @@ impl Table {
                     rows.push(row((key, stored)));
                     true
                 };
-                tx.range(self.partition, 0, bounds, keep).await?;
+                tx.range(self.partition, 0, bounds, Direction::Forward, keep).await?;
                 rows.sort_unstable();
             }
         }

@@ -242,6 +242,9 @@ pub enum FieldError {
     /// Two secondary indexes have one name.
     #[error("there are two secondary indexes '{0}'; names are given once")]
     SecondaryTwice(String),
+    /// Another record has the same contents in the fields of a unique index.
+    #[error("another record has the same contents in the fields of the unique index '{0}'")]
+    NotUnique(String),
     /// A secondary index orders by nothing.
     #[error("the secondary index '{0}' names no field")]
     SecondaryEmpty(String),

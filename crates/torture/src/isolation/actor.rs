@@ -191,7 +191,7 @@ impl Actor {
             found.push((Store::Index.key(number_of(key)), Store::Index.version(value)));
             true
         };
-        self.tx.range(partition, secondary, bounds, keep).await?;
+        self.tx.range(partition, secondary, bounds, Direction::Forward, keep).await?;
         Ok(found)
     }
 

@@ -45,7 +45,7 @@ impl SnapshotReader {
                 Span::ALL => (Bound::Unbounded, Bound::Unbounded),
                 _ => (Bound::Included(&first[..]), Bound::Included(&last[..])),
             };
-            self.snapshot.range(partition, secondary, bounds, keep).await?;
+            self.snapshot.range(partition, secondary, bounds, Direction::Forward, keep).await?;
         } else {
             let (first, last) = (stored_key(span.first), stored_key(span.last));
             let (first, last) = (Bound::Included(&first[..]), Bound::Included(&last[..]));

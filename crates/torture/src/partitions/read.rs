@@ -79,7 +79,7 @@ async fn compare_index(
         groups.push(group(value));
         true
     };
-    snapshot.range(partition.id(), 0, (Bound::Unbounded, Bound::Unbounded), keep).await?;
+    snapshot.range(partition.id(), 0, (Bound::Unbounded, Bound::Unbounded), Direction::Forward, keep).await?;
     if shown != *found || groups.len() != found.len() || !groups.is_sorted() {
         let (records, name) = (found.len(), &partition.name);
         context.differs(format!("the index of '{name}' shows {} of {records} records: {groups:?}", groups.len()));

@@ -1,6 +1,6 @@
 //! Databases whose files hold everything that the document describes, as bytes.
 
-use engine::catalog::{Locking, Organization};
+use engine::catalog::{IndexSpec, Locking, Organization};
 use engine::lock;
 use engine::second_level::{self, CacheSettings};
 use engine::set::{FieldType, FieldValue, Logging, RecordType};
@@ -213,6 +213,8 @@ async fn fill(database: &Database, media: &Media, files: &mut Files) -> Result<(
     files.take(media, " (open)");
     drop((sorted, snapshot));
     let passing = database.create_partition(PartitionSpec::b_tree("passing")).await?;
+    let index = IndexSpec::new("by_number", &["u32"]).record(record_type());
+    database.create_index(passing, index).await?;
     database.drop_partition(passing).await?;
     database.checkpoint().await?;
     database.checkpoint().await

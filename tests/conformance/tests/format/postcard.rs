@@ -94,6 +94,18 @@ impl Reader<'_> {
 
     /// A schema's types of fields.
     pub fn schema(&mut self) -> Result<Vec<String>, String> {
+        let types = self.fields()?;
+        for _ in 0..self.varint()? {
+            self.string()?;
+            for _ in 0..self.varint()? {
+                self.varint()?;
+            }
+        }
+        Ok(types)
+    }
+
+    /// The types of fields.
+    pub fn fields(&mut self) -> Result<Vec<String>, String> {
         let mut types = Vec::new();
         for _ in 0..self.varint()? {
             self.string()?;
@@ -103,12 +115,6 @@ impl Reader<'_> {
                 self.varint()?;
             }
             types.push(name);
-        }
-        for _ in 0..self.varint()? {
-            self.string()?;
-            for _ in 0..self.varint()? {
-                self.varint()?;
-            }
         }
         Ok(types)
     }

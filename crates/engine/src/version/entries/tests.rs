@@ -3,7 +3,7 @@
 use crate::catalog::{Locking, Organization};
 use crate::version::tests::{on_a_machine, unless_blocked};
 use crate::version::{self, Reconstruction};
-use crate::{Database, Error, Isolation, PartitionSpec, Result, Savepoint, Settings, Snapshot, Transaction};
+use crate::{Database, Direction, Error, Isolation, PartitionSpec, Result, Savepoint, Settings, Snapshot, Transaction};
 use base::{PartitionId, Random};
 use executor::Executor;
 use std::collections::BTreeMap;
@@ -91,7 +91,7 @@ async fn compare(tx: &mut Transaction, set: PartitionId, seen: &State, random: &
     let mut within: Vec<_> = seen.iter().filter(|(_, thing)| is_within(thing)).collect();
     within.sort_by_key(|(key, (group, weight, _))| (*group, *weight, (*key).clone()));
     let (mut found, mut left) = (Vec::new(), random.below(2 * KEYS));
-    tx.range(set, 0, bounds, |key, value| {
+    tx.range(set, 0, bounds, Direction::Forward, |key, value| {
         note(&mut found, key, value);
         left = left.saturating_sub(1);
         left > 0
@@ -108,7 +108,7 @@ async fn compare(tx: &mut Transaction, set: PartitionId, seen: &State, random: &
     within.sort_by_key(|(key, (.., name))| (name.clone(), (*key).clone()));
     let mut found = Vec::new();
     let from = [FieldValue::Text(&name)];
-    tx.range(set, 1, (Bound::Included(&from[..]), Bound::Unbounded), |key, value| {
+    tx.range(set, 1, (Bound::Included(&from[..]), Bound::Unbounded), Direction::Forward, |key, value| {
         note(&mut found, key, value);
         true
     })

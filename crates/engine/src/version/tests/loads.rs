@@ -75,7 +75,7 @@ async fn seen(tx: &mut Transaction, ids: [PartitionId; 3], partition: usize) -> 
             ordered.push((key.to_vec(), value.to_vec()));
             true
         };
-        tx.range(id, 0, (Bound::Unbounded, Bound::Unbounded), keep).await?;
+        tx.range(id, 0, (Bound::Unbounded, Bound::Unbounded), Direction::Forward, keep).await?;
         let group = |value: &[u8]| typed().bytes(value, 0).expect("it is of the type").to_vec();
         assert!(ordered.is_sorted_by_key(|(key, value)| (group(value), key.clone())), "{ordered:?}");
         ordered.sort();

@@ -1,0 +1,311 @@
+//! Creating and dropping secondary indexes of b-trees while their records are used.
+//!
+//! An index is created so:
+//!
+//! 1. Its b-tree is made. The catalog does not have it yet: a restart leaves nothing of it.
+//! 2. From now on each change of a record changes its entry, too. Transactions that had begun before may be about to make one that does
+//!    not; their ends are waited for.
+//! 3. Entries are added to the records that have none, a few at a time, under the locks of these.
+//! 4. The superblock file enters it. That is the moment: a cut before it leaves nothing of the index, one after it all of it.
+//! 5. It is readable, for who does not read an earlier moment.
+//!
+//! One that fails in between, and one that is dropped, goes so:
+//!
+//! 1. The superblock file has it no longer, if it had it.
+//! 2. From now on changes of records leave it alone. Transactions that had begun before may still take back what they had done to it; their ends
+//!    are waited for, however long that takes: others go on.
+//! 3. Its pages leave memory, its file is removed, its name is free.
+
+use super::Database;
+use crate::catalog::{IndexSpec, IndexTree, Locking, Organization, Partition, Schema, SecondaryIndex};
+use crate::checkpoint::state_catalog;
+use crate::superblock::{CatalogChange, stored_indexes};
+use crate::transaction::Transaction;
+use crate::{Error, Result};
+use base::PartitionId;
+use base::time::MILLISECOND_NS;
+use std::ops::Bound;
+use std::rc::Rc;
+use structures::set::FieldError;
+
+/// How often it is looked whether those have ended that were waited for in vain, in nanoseconds.
+const LOOK_NS: u64 = 20 * MILLISECOND_NS;
+
+/// An index that is being built.
+struct Building {
+    base: PartitionId,
+    partition: Rc<Partition>,
+    index: SecondaryIndex,
+    /// Whether its records have had a type before.
+    was_typed: bool,
+}
+
+impl Database {
+    /// Creates an ordered secondary index of a b-tree with record locks and fills it while others go on to change records. Returns
+    /// its number ([`Database::secondary`]). It is durable when this returns; the creation goes on to its end even if its future is dropped. One that
+    /// fails or is cut off leaves nothing behind. If it is unique, others may be told so of their records before it is whole.
+    ///
+    /// Transactions and snapshots that had begun before it are waited for, up to ten seconds. Memory is taken for a few records only; entries come in the
+    /// order of the records, so the index should fit into the buffer.
+    ///
+    /// # Errors
+    /// [`Error::WrongOrganization`] if the partition is no b-tree with record locks, or its records have no type and
+    /// [`IndexSpec::record`] says none; [`Error::Field`] if the index has the name of another one or a field that the records do not have, or if it is
+    /// unique and two records have the same contents; [`Error::Unsuitable`] if a record is not of the type; [`Error::TooLarge`] if the contents of
+    /// a record's fields are too long for a key; [`Error::PartitionInUse`] if another index is being built or others do not end; and those of
+    /// [`Database::create_partition`].
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// use entresol_engine::set::{FieldType, FieldValue, RecordType};
+    /// use entresol_engine::{Direction, catalog::IndexSpec};
+    /// use std::ops::Bound;
+    /// # with_database(async |database| {
+    /// let user = RecordType::new([("name", FieldType::Text), ("born", FieldType::U32)]).expect("different names");
+    /// let users = database.create_partition(PartitionSpec::b_tree("users").record(user)).await?;
+    /// let add = async |key: &[u8], name: &str, born| {
+    ///     database
+    ///         .transaction(async |tx| tx.insert_record(users, key, &[FieldValue::Text(name), FieldValue::U32(born)]).await)
+    ///         .await
+    /// };
+    /// add(b"1", "Ada", 1815).await?;
+    /// add(b"2", "Grace", 1906).await?;
+    /// let by_name = database.create_index(users, IndexSpec::new("by_name", &["name"]).unique()).await?;
+    /// let again = add(b"3", "Ada", 1990).await.expect_err("there is one");
+    /// assert_eq!(again.to_string(), "partition 'users': another record has the same contents in the fields of the unique index 'by_name'");
+    /// let mut found = Vec::new();
+    /// let all = (Bound::Unbounded, Bound::Unbounded);
+    /// let keep = |key: &[u8], _record: &[u8]| {
+    ///     found.push(key[0]);
+    ///     true
+    /// };
+    /// database.snapshot().await?.range(users, by_name, all, Direction::Backward, keep).await?;
+    /// assert_eq!(found, *b"21");
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub async fn create_index(&self, partition: PartitionId, spec: IndexSpec) -> Result<usize> {
+        let database = self.clone();
+        self.0
+            .engine
+            .core
+            .executor
+            .spawn(async move { database.create_index_undisturbed(partition, spec).await })
+            .join()
+            .await
+    }
+
+    /// Drops an index of a b-tree. When this returns, it is gone for good and no change of a record is kept in it; its name may be given
+    /// again once the transactions have ended that had begun before.
+    ///
+    /// # Errors
+    /// [`Error::NoPartition`], [`Error::Field`] if there is no such index, [`Error::WrongOrganization`] for one of a set, which has it for as long as it is
+    /// there; the log's or the driver's: the index stays then.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # use entresol_engine::set::{FieldType, RecordType};
+    /// # with_database(async |database| {
+    /// # let user = RecordType::new([("name", FieldType::Text)]).expect("different names");
+    /// let spec = PartitionSpec::b_tree("users").record(user).secondary("by_name", &["name"]);
+    /// let users = database.create_partition(spec).await?;
+    /// assert!(database.secondary(users, "by_name").is_ok());
+    /// database.drop_index(users, "by_name").await?;
+    /// assert!(database.secondary(users, "by_name").is_err());
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub async fn drop_index(&self, partition: PartitionId, name: &str) -> Result<()> {
+        let (database, name) = (self.clone(), name.to_owned());
+        let dropping = async move { database.drop_index_undisturbed(partition, &name).await };
+        self.0.engine.core.executor.spawn(dropping).join().await
+    }
+
+    async fn create_index_undisturbed(&self, base: PartitionId, spec: IndexSpec) -> Result<usize> {
+        let building = self.begin_index(base, spec).await?;
+        match self.fill_and_enter(&building).await {
+            Ok(number) => Ok(number),
+            Err(error) => {
+                self.take_index_back(building).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes the b-tree of an index, and has all changes of records from now on kept in it.
+    async fn begin_index(&self, base: PartitionId, spec: IndexSpec) -> Result<Building> {
+        let engine = &self.0.engine;
+        let _turn = engine.catalog.creation.take(&engine.core.executor).await;
+        engine.core.check_open()?;
+        let found = engine.catalog.describe(base)?;
+        let (mut schema, mut index) = planned(&found, &spec)?;
+        let partition = self.plan_index(&found, &spec.name)?;
+        if let Err(error) = self.build_index(&partition).await {
+            self.detach(&partition).await;
+            self.remove_files(&partition).await;
+            return Err(error);
+        }
+        engine.core.statistics.reserve(usize::from(partition.id) + 1);
+        index.tree = Some(IndexTree { id: partition.id(), since: None });
+        schema.secondaries.push(index.clone());
+        let mut partitions = engine.catalog.partitions.borrow_mut();
+        partitions.insert_hidden(Rc::clone(&partition));
+        partitions.replace(Rc::new(found.with_indexes(&schema.record, schema.secondaries)));
+        Ok(Building { base, partition, index, was_typed: found.schema.is_some() })
+    }
+
+    async fn fill_and_enter(&self, building: &Building) -> Result<usize> {
+        let engine = &self.0.engine;
+        let found = engine.catalog.describe(building.base)?;
+        self.await_earlier(&found).await?;
+        let (index, tree) = (&building.index, building.partition.id());
+        let mut from = Bound::Unbounded;
+        loop {
+            engine.core.check_open()?;
+            let add = async |tx: &mut Transaction| tx.index_records(&found, index, tree, &from).await;
+            let Some(last) = self.transaction(add).await? else { break };
+            from = Bound::Excluded(last);
+        }
+        let _turn = engine.catalog.creation.take(&engine.core.executor).await;
+        engine.core.check_open()?;
+        self.enter_index(building).await
+    }
+
+    /// Makes an index one of the database's: durable first, then readable.
+    async fn enter_index(&self, building: &Building) -> Result<usize> {
+        let engine = &self.0.engine;
+        let (id, since) = (building.partition.id, engine.versions.present());
+        engine.core.log.flush(engine.core.log.end()).await?;
+        let found = engine.catalog.describe(building.base)?;
+        let schema = found.typed()?;
+        let mut secondaries = schema.secondaries.clone();
+        for index in secondaries.iter_mut().filter(|index| index.name == building.index.name) {
+            index.tree = Some(IndexTree { id: building.partition.id(), since: Some(since) });
+        }
+        let entered = Rc::new(found.with_indexes(&schema.record, secondaries));
+        let change = self.begin_catalog_change();
+        let mut changes = vec![CatalogChange::Enter(id), CatalogChange::Since(id, change.since().0)];
+        if !building.was_typed {
+            changes.push(CatalogChange::Type(building.base.0, schema.record.clone()));
+        }
+        changes.extend(stored_indexes(&entered));
+        state_catalog(engine, changes).await?;
+        let mut partitions = engine.catalog.partitions.borrow_mut();
+        partitions.show(&building.partition);
+        partitions.replace(entered);
+        Ok(usize::from(id))
+    }
+
+    /// Leaves nothing of an index that was not built.
+    async fn take_index_back(&self, building: Building) {
+        let Building { base, partition, was_typed, .. } = building;
+        let engine = &self.0.engine;
+        let turn = engine.catalog.creation.take(&engine.core.executor).await;
+        // It may have been entered after all: then changes of records have to be kept in it until that is certain. A database that is
+        // closed leaves the rest to the next opening.
+        if engine.core.check_open().is_err() {
+            return;
+        }
+        if state_catalog(engine, vec![CatalogChange::Drop(partition.id)]).await.is_err() {
+            return;
+        }
+        self.leave_alone(base, partition.id(), was_typed);
+        drop(turn);
+        self.end_index(partition).await;
+    }
+
+    async fn drop_index_undisturbed(&self, base: PartitionId, name: &str) -> Result<()> {
+        let engine = &self.0.engine;
+        let turn = engine.catalog.creation.take(&engine.core.executor).await;
+        engine.core.check_open()?;
+        let found = engine.catalog.describe(base)?;
+        let number = engine.catalog.secondary(base, name)?;
+        if found.organization != Organization::BTree {
+            return Err(found.wrong_organization("a set keeps its secondary indexes for as long as it is there"));
+        }
+        let id = PartitionId(u16::try_from(number).expect("the number of a partition"));
+        let change = self.begin_catalog_change();
+        if let Err(error) = state_catalog(engine, vec![CatalogChange::Drop(id.0)]).await {
+            // The next opening may find it or not; until it is certain that it does not, changes of records are kept in it.
+            if state_catalog(engine, vec![CatalogChange::Enter(id.0)]).await.is_err() {
+                change.leave_undecided();
+            }
+            return Err(error);
+        }
+        drop(change);
+        let partition = engine.catalog.partitions.borrow_mut().hide(id)?;
+        self.leave_alone(base, id, true);
+        drop(turn);
+        self.end_index(partition).await;
+        Ok(())
+    }
+
+    /// From now on changes of records are not kept in an index any more.
+    fn leave_alone(&self, base: PartitionId, tree: PartitionId, is_typed: bool) {
+        let mut partitions = self.0.engine.catalog.partitions.borrow_mut();
+        let Some(found) = partitions.get(base).cloned() else { return };
+        let Some(schema) = &found.schema else { return };
+        let others = |index: &&SecondaryIndex| index.tree.is_none_or(|other| other.id != tree);
+        let secondaries: Vec<SecondaryIndex> = schema.secondaries.iter().filter(others).cloned().collect();
+        let mut left = found.with_indexes(&schema.record, secondaries);
+        if !is_typed {
+            left.schema = None;
+        }
+        partitions.replace(Rc::new(left));
+    }
+
+    /// Takes the b-tree of an index away that changes of records leave alone, once nothing of it is unfinished. If that takes long, it is done
+    /// beside others.
+    async fn end_index(&self, partition: Rc<Partition>) {
+        if self.await_earlier(&partition).await.is_ok() {
+            return self.end_index_in_turn(partition).await;
+        }
+        let database = self.clone();
+        let ending = async move {
+            let engine = &database.0.engine;
+            let since = engine.transactions.registry.borrow().changes();
+            while !engine.transactions.registry.borrow_mut().have_ended(since) {
+                // The next opening does it.
+                if engine.core.check_open().is_err() {
+                    return;
+                }
+                engine.core.executor.sleep_ns(LOOK_NS).await;
+            }
+            database.end_index_in_turn(partition).await;
+        };
+        drop(self.0.engine.core.executor.spawn(ending));
+    }
+
+    async fn end_index_in_turn(&self, partition: Rc<Partition>) {
+        let engine = &self.0.engine;
+        let _turn = engine.catalog.creation.take(&engine.core.executor).await;
+        if engine.core.check_open().is_ok() {
+            self.end_drop(vec![partition], None).await;
+        }
+    }
+}
+
+/// What the records of a partition will be, and an index of them.
+fn planned(found: &Partition, spec: &IndexSpec) -> Result<(Schema, SecondaryIndex)> {
+    if found.organization != Organization::BTree || found.locking != Locking::Record || found.index_of.is_some() {
+        return Err(found.wrong_organization("an index is created on a b-tree with record locks"));
+    }
+    if found.index_trees().any(|tree| tree.since.is_none()) {
+        return Err(Error::PartitionInUse(found.name.clone()));
+    }
+    let schema = match (&found.schema, &spec.record) {
+        (Some(schema), Some(record)) if schema.record != *record => {
+            let detail = "its records have another type than the index is to have";
+            return Err(found.wrong_organization(detail));
+        }
+        (Some(schema), _) => schema.clone(),
+        (None, Some(record)) => Schema { record: record.clone(), secondaries: Vec::new() },
+        (None, None) => {
+            return Err(found.wrong_organization("its records have no fields; give the index their type"));
+        }
+    };
+    let index = schema.plan(spec).map_err(|error: FieldError| found.field_error(error))?;
+    Ok((schema, index))
+}

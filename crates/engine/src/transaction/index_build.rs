@@ -1,0 +1,59 @@
+//! Filling a secondary index of a b-tree, a few records in each transaction, while others change the records.
+//!
+//! Everyone who changes a record changes its entry from before on. So under the lock of a record, its entry is there, or it has none
+//! and gets it here.
+
+use super::{Direction, Transaction};
+use crate::catalog::{Partition, SecondaryIndex};
+use crate::{Error, Result};
+use base::PartitionId;
+use std::ops::Bound;
+use structures::set::FieldError;
+
+/// How many records are locked at once, and how many are indexed before others get their turn.
+const BATCH: usize = 64;
+const TURN: usize = 8;
+
+impl Transaction {
+    /// Adds the entries of the next records of a b-tree to an index. Returns the last one's key, or nothing at the end.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if a record is not of the type, or another one has its place in a unique index; those of the entries.
+    pub(crate) async fn index_records(
+        &mut self,
+        found: &Partition,
+        index: &SecondaryIndex,
+        tree: PartitionId,
+        from: &Bound<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>> {
+        let schema = found.typed()?;
+        let mut records =
+            self.cursor(found.id(), from.as_ref().map(Vec::as_slice), Bound::Unbounded, Direction::Forward);
+        let (mut last, mut entries) = (None, Vec::with_capacity(BATCH));
+        while entries.len() < BATCH {
+            let Some((key, value)) = self.next(&mut records).await? else { break };
+            let indexed = schema.record.verify(&value).and_then(|()| schema.entry(index, &key, &value));
+            let entry = indexed.map_err(|error| not_indexed(found, &key, error))?;
+            entries.push((entry, key.clone()));
+            last = Some(key);
+        }
+        // Neighbours in the index come one after the other.
+        entries.sort_unstable();
+        for (number, (entry, key)) in entries.iter().enumerate() {
+            if number % TURN == TURN - 1 {
+                self.executor().clone().yield_now().await;
+            }
+            if self.add_entry(tree, entry, key).await?.is_some_and(|present| present != *key) {
+                return Err(found.field_error(FieldError::NotUnique(index.name.clone())));
+            }
+        }
+        Ok(last)
+    }
+}
+
+/// Why a record cannot be in an index.
+#[cold]
+fn not_indexed(found: &Partition, key: &[u8], error: FieldError) -> Error {
+    let shown: String = key.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    Error::Unsuitable(format!("partition '{}', record with key {shown}: {error}", found.name))
+}

@@ -1,0 +1,586 @@
+//! Secondary indexes of b-trees: ranges, changes, rollbacks, restarts, moments, creation and dropping beside writers.
+
+#[path = "ground/machine.rs"]
+mod machine;
+
+use base::{PartitionId, Random};
+use entresol_engine::canary::{Canary, plant};
+use entresol_engine::catalog::IndexSpec;
+use entresol_engine::set::{FieldError, FieldType, FieldValue, RecordType};
+use entresol_engine::{
+    Database, Direction, Error, Isolation, PartitionSpec, Result, Settings, Transaction, checkpoint, log, version,
+};
+use machine::run;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::rc::Rc;
+use virtual_driver::Media;
+
+fn settings() -> Settings {
+    Settings {
+        log: log::Settings { capacity: 8 << 20, ..log::Settings::default() },
+        checkpoint: checkpoint::Policy::OFF,
+        ..Settings::default()
+    }
+}
+
+fn record() -> RecordType {
+    let fields = [("group", FieldType::U32), ("weight", FieldType::I64), ("name", FieldType::Text)];
+    RecordType::new(fields).expect("sound")
+}
+
+fn spec(name: &str) -> PartitionSpec {
+    PartitionSpec::b_tree(name).record(record()).secondary("by_group", &["group", "weight"])
+}
+
+fn by_name() -> IndexSpec {
+    IndexSpec::new("by_name", &["name"]).unique()
+}
+
+type Thing = (u32, i64, String);
+
+fn thing(group: u32, weight: i64, name: &str) -> Thing {
+    (group, weight, name.to_owned())
+}
+
+fn stored((group, weight, name): &Thing) -> Vec<u8> {
+    let mut value = Vec::new();
+    let contents = [FieldValue::U32(*group), FieldValue::I64(*weight), FieldValue::Text(name)];
+    record().encode(&contents, &mut value).expect("suits");
+    value
+}
+
+type Model = BTreeMap<Vec<u8>, Thing>;
+
+const ALL: (Bound<&[FieldValue<'_>]>, Bound<&[FieldValue<'_>]>) = (Bound::Unbounded, Bound::Unbounded);
+
+/// The keys of a range, in its order.
+async fn keys(
+    tx: &mut Transaction,
+    (things, index): (PartitionId, usize),
+    bounds: (Bound<&[FieldValue<'_>]>, Bound<&[FieldValue<'_>]>),
+    direction: Direction,
+) -> Result<Vec<Vec<u8>>> {
+    let mut found = Vec::new();
+    let keep = |key: &[u8], _: &[u8]| {
+        found.push(key.to_vec());
+        true
+    };
+    tx.range(things, index, bounds, direction, keep).await?;
+    Ok(found)
+}
+
+/// What the model has, by group and weight.
+fn by_group_in(model: &Model) -> Vec<Vec<u8>> {
+    let mut all: Vec<_> = model.iter().map(|(key, (group, weight, _))| (*group, *weight, key.clone())).collect();
+    all.sort();
+    all.into_iter().map(|(.., key)| key).collect()
+}
+
+async fn check(database: &Database) {
+    let report = database.check(|_| {}).await.expect("checks");
+    assert!(report.is_clean(), "{:?}", report.findings);
+}
+
+/// Runs `work` with a new database and an indexed partition in it.
+fn with_things<T>(work: impl AsyncFnOnce(&Database, PartitionId, usize) -> T) -> T {
+    run(&Media::new(), async |executor| {
+        let database = Database::create(executor, settings()).await.expect("creates");
+        let things = database.create_partition(spec("things")).await.expect("creates");
+        let index = database.secondary(things, "by_group").expect("it exists");
+        work(&database, things, index).await
+    })
+}
+
+async fn put_all(database: &Database, things: PartitionId, model: &Model) {
+    for (key, thing) in model {
+        database.transaction(async |tx| tx.put(things, key, &stored(thing)).await).await.expect("puts");
+    }
+}
+
+/// Some records.
+fn some(count: u32) -> Model {
+    let made = |n: u32| (n.to_be_bytes().to_vec(), thing(n % 5, 7 - i64::from(n % 11), &format!("name {n}")));
+    (0..count).map(made).collect()
+}
+
+#[test]
+fn ranges_go_both_ways_within_bounds_of_several_fields() {
+    with_things(async |database, things, index| {
+        let model = some(200);
+        put_all(database, things, &model).await;
+        let mut tx = database.begin().await.expect("begins");
+        let forward = keys(&mut tx, (things, index), ALL, Direction::Forward).await.expect("reads");
+        assert_eq!(forward, by_group_in(&model));
+        let mut backward = keys(&mut tx, (things, index), ALL, Direction::Backward).await.expect("reads");
+        backward.reverse();
+        assert_eq!(backward, forward);
+        let group = [FieldValue::U32(3)];
+        let light = [FieldValue::U32(3), FieldValue::I64(0)];
+        for (from, to, is_within) in [
+            (
+                Bound::Included(&group[..]),
+                Bound::Included(&group[..]),
+                (|thing: &Thing| thing.0 == 3) as fn(&Thing) -> bool,
+            ),
+            (Bound::Excluded(&group[..]), Bound::Unbounded, |thing| thing.0 > 3),
+            (Bound::Included(&group[..]), Bound::Excluded(&light[..]), |thing| thing.0 == 3 && thing.1 < 0),
+            (Bound::Excluded(&light[..]), Bound::Unbounded, |thing| (thing.0, thing.1) > (3, 0)),
+            (Bound::Excluded(&group[..]), Bound::Excluded(&group[..]), |_| false),
+        ] {
+            let within: Model =
+                model.iter().filter(|(_, thing)| is_within(thing)).map(|(k, v)| (k.clone(), v.clone())).collect();
+            for direction in [Direction::Forward, Direction::Backward] {
+                let mut found = keys(&mut tx, (things, index), (from, to), direction).await.expect("reads");
+                if direction == Direction::Backward {
+                    found.reverse();
+                }
+                assert_eq!(found, by_group_in(&within), "{from:?} to {to:?}");
+            }
+        }
+        tx.commit().await.expect("commits");
+    });
+}
+
+/// Makes a random change, also in the model.
+async fn change(tx: &mut Transaction, things: PartitionId, model: &mut Model, random: &mut Random) -> Result<()> {
+    let key = (random.below(40) as u32).to_be_bytes().to_vec();
+    let new = thing(random.below(4) as u32, random.below(6) as i64 - 3, &"x".repeat(random.below(30) as usize));
+    match random.below(6) {
+        0 => {
+            let was_there = tx.delete(things, &key).await?;
+            assert_eq!(was_there, model.remove(&key).is_some());
+        }
+        1 => match tx.insert(things, &key, &stored(&new)).await {
+            Err(Error::Duplicate(_)) => assert!(model.contains_key(&key)),
+            done => {
+                done?;
+                assert!(model.insert(key, new).is_none());
+            }
+        },
+        2 if model.contains_key(&key) => {
+            tx.set_field(things, &key, 0, FieldValue::U32(new.0)).await?;
+            tx.add_to_field(things, &key, 1, 1).await?;
+            let present = model.get_mut(&key).expect("it is there");
+            (present.0, present.1) = (new.0, present.1 + 1);
+        }
+        3 if model.contains_key(&key) => {
+            tx.modify(things, &key, |value| value[..4].copy_from_slice(&new.0.to_le_bytes())).await?;
+            model.get_mut(&key).expect("it is there").0 = new.0;
+        }
+        _ => {
+            tx.put(things, &key, &stored(&new)).await?;
+            model.insert(key, new);
+        }
+    }
+    Ok(())
+}
+
+/// Random transactions with savepoints, some of which are rolled back; what is committed is the model's.
+async fn transactions(
+    database: &Database,
+    (things, index): (PartitionId, usize),
+    model: &mut Model,
+    random: &mut Random,
+    count: u64,
+) {
+    for _ in 0..count {
+        let mut tx = database.begin().await.expect("begins");
+        let mut own = model.clone();
+        let mut saved = None;
+        for _ in 0..random.between(1, 8) {
+            change(&mut tx, things, &mut own, random).await.expect("changes");
+            match (random.below(5), &saved) {
+                (0, _) => saved = Some((tx.savepoint(), own.clone())),
+                (1, Some((savepoint, then))) => {
+                    tx.rollback_to(*savepoint).await.expect("goes back");
+                    own = then.clone();
+                }
+                _ => {}
+            }
+        }
+        let seen = keys(&mut tx, (things, index), ALL, Direction::Forward).await.expect("reads");
+        assert_eq!(seen, by_group_in(&own));
+        if random.chance(0.3) {
+            tx.rollback().await.expect("rolls back");
+        } else {
+            tx.commit().await.expect("commits");
+            *model = own;
+        }
+    }
+}
+
+#[test]
+fn records_and_entries_change_together_and_are_taken_back_together() {
+    for seed in 0..5 {
+        with_things(async |database, things, index| {
+            let (random, mut model) = (&mut Random::stream(seed, "indexes"), Model::new());
+            transactions(database, (things, index), &mut model, random, 100).await;
+            check(database).await;
+        });
+    }
+}
+
+/// A power cut at the end of this, with a transaction under way.
+#[test]
+fn a_restart_takes_entries_back_with_their_records() {
+    for seed in 0..8 {
+        let (media, mut model) = (Media::new(), Model::new());
+        let random = &mut Random::stream(seed, "restarts");
+        run(&media, async |executor| {
+            let database = Database::create(executor, settings()).await.expect("creates");
+            let things = database
+                .create_partition(spec("things").index(IndexSpec::new("by_weight", &["weight"])))
+                .await
+                .expect("creates");
+            let index = database.secondary(things, "by_group").expect("it exists");
+            transactions(&database, (things, index), &mut model, random, 20).await;
+            if seed % 2 == 0 {
+                database.checkpoint().await.expect("is taken");
+            }
+            let mut tx = database.begin().await.expect("begins");
+            let mut own = model.clone();
+            for _ in 0..10 {
+                change(&mut tx, things, &mut own, random).await.expect("changes");
+            }
+            database.log().flush(database.log().end()).await.expect("the log is durable");
+            std::mem::forget(tx);
+        });
+        run(&media, async |executor| {
+            let database = Database::open(executor, settings(), "test").await.expect("opens");
+            let things = database.partition("things").expect("it exists");
+            let index = database.secondary(things, "by_group").expect("it exists");
+            assert_eq!(database.describe(things).expect("is there").typed().expect("has a type").secondaries.len(), 2);
+            check(&database).await;
+            transactions(&database, (things, index), &mut model, random, 5).await;
+            check(&database).await;
+        });
+    }
+}
+
+#[test]
+fn readers_of_a_moment_see_the_index_of_that_moment() {
+    let settings = Settings {
+        undo: version::UndoSettings { retention_ns: 60_000_000_000, ..version::UndoSettings::default() },
+        ..settings()
+    };
+    run(&Media::new(), async |executor| {
+        let database = Database::create(executor, settings).await.expect("creates");
+        let things = database.create_partition(spec("things")).await.expect("creates");
+        let index = database.secondary(things, "by_group").expect("it exists");
+        let random = &mut Random::stream(1, "moments");
+        let (mut model, mut moments) = (Model::new(), Vec::new());
+        for _ in 0..20 {
+            transactions(&database, (things, index), &mut model, random, 3).await;
+            let snapshot = database.snapshot().await.expect("reads");
+            moments.push((snapshot.moment(), model.clone()));
+        }
+        let late = database.create_index(things, IndexSpec::new("late", &["weight"])).await.expect("is created");
+        for (moment, then) in moments {
+            let mut past = database.as_of(moment).await.expect("is kept");
+            for direction in [Direction::Forward, Direction::Backward] {
+                let mut found = Vec::new();
+                let keep = |key: &[u8], value: &[u8]| {
+                    assert_eq!(value, stored(&then[key]), "a record as of the same moment");
+                    found.push(key.to_vec());
+                    true
+                };
+                past.range(things, index, ALL, direction, keep).await.expect("reads");
+                if direction == Direction::Backward {
+                    found.reverse();
+                }
+                assert_eq!(found, by_group_in(&then));
+            }
+            let early = past.range(things, late, ALL, Direction::Forward, |_, _| true).await;
+            assert!(matches!(early, Err(Error::SnapshotTooOld { .. })), "{early:?}");
+        }
+        for isolation in [Isolation::Serializable, Isolation::Snapshot, Isolation::ReadCommitted] {
+            let mut tx = database.begin_at(isolation).await.expect("begins");
+            let mut own = model.clone();
+            for _ in 0..10 {
+                change(&mut tx, things, &mut own, random).await.expect("changes");
+                let seen = keys(&mut tx, (things, index), ALL, Direction::Forward).await.expect("reads");
+                assert_eq!(seen, by_group_in(&own), "its own changes, {isolation:?}");
+            }
+            tx.rollback().await.expect("rolls back");
+        }
+    });
+}
+
+#[test]
+fn a_unique_index_refuses_a_second_record_and_leaves_the_transaction_sound() {
+    run(&Media::new(), async |executor| {
+        let database = Database::create(executor, settings()).await.expect("creates");
+        let things = database.create_partition(spec("things").index(by_name())).await.expect("creates");
+        let index = database.secondary(things, "by_name").expect("it exists");
+        let put = |key: &'static [u8], name: &str| (key, stored(&thing(1, 2, name)));
+        let mut tx = database.begin().await.expect("begins");
+        for (key, value) in [put(b"a", "Ada"), put(b"b", "Bob")] {
+            tx.insert(things, key, &value).await.expect("inserts");
+        }
+        let not_unique =
+            || Err(Error::Field { partition: "things".into(), error: FieldError::NotUnique("by_name".into()) });
+        assert_eq!(tx.insert(things, b"c", &put(b"", "Ada").1).await, not_unique());
+        assert_eq!(tx.put(things, b"b", &put(b"", "Ada").1).await, not_unique());
+        assert_eq!(tx.set_field(things, b"b", 2, FieldValue::Text("Ada")).await, not_unique());
+        tx.delete(things, b"a").await.expect("deletes");
+        tx.put(things, b"b", &put(b"", "Ada").1).await.expect("the name is free");
+        assert_eq!(keys(&mut tx, (things, index), ALL, Direction::Forward).await, Ok(vec![b"b".to_vec()]));
+        tx.commit().await.expect("commits");
+        check(&database).await;
+        // Of two that take one name, the second waits, and is refused once the first has committed.
+        let mut first = database.begin().await.expect("begins");
+        first.insert(things, b"x", &put(b"", "Eve").1).await.expect("inserts");
+        let second = executor.spawn({
+            let (database, value) = (database.clone(), put(b"", "Eve").1);
+            async move { database.transaction(async |tx| tx.insert(things, b"y", &value).await).await }
+        });
+        executor.sleep_ns(1_000_000).await;
+        assert!(!second.is_finished(), "it waits for the first");
+        first.commit().await.expect("commits");
+        assert_eq!(second.join().await, not_unique());
+        check(&database).await;
+    });
+}
+
+#[test]
+fn a_repeated_range_shows_the_same() {
+    with_things(async |database, things, index| {
+        put_all(database, things, &some(20)).await;
+        let group = [FieldValue::U32(2)];
+        let bounds = (Bound::Included(&group[..]), Bound::Included(&group[..]));
+        let executor = database.executor().clone();
+        let mut tx = database.begin().await.expect("begins");
+        let before = keys(&mut tx, (things, index), bounds, Direction::Forward).await.expect("reads");
+        let change = |key: &'static [u8], value: Vec<u8>| {
+            let database = database.clone();
+            executor.spawn(async move { database.transaction(async |tx| tx.put(things, key, &value).await).await })
+        };
+        let into = change(b"new", stored(&thing(2, 0, "phantom")));
+        let out = change(&[0, 0, 0, 2], stored(&thing(4, 0, "gone")));
+        let beside = change(b"beside", stored(&thing(3, 100, "beside")));
+        executor.sleep_ns(1_000_000).await;
+        assert!(!into.is_finished() && !out.is_finished());
+        let again = keys(&mut tx, (things, index), bounds, Direction::Backward).await.expect("reads");
+        assert!(before.iter().eq(again.iter().rev()));
+        tx.commit().await.expect("commits");
+        for change in [into, out, beside] {
+            change.join().await.expect("goes on");
+        }
+    });
+}
+
+/// Changes records at random until it is told to stop, or finds that an index does not agree with them.
+async fn writer(database: Database, things: PartitionId, number: u64, stop: Rc<Cell<bool>>) -> Vec<String> {
+    let random = &mut Random::stream(number, "writers");
+    while !stop.get() {
+        let executor = database.executor().clone();
+        let work = async |tx: &mut Transaction| {
+            for _ in 0..random.between(1, 5) {
+                let key = (random.below(400) as u32).to_be_bytes();
+                let new = stored(&thing(random.below(9) as u32, random.below(9) as i64, "written"));
+                if random.chance(0.3) {
+                    tx.delete(things, &key).await?;
+                } else {
+                    tx.put(things, &key, &new).await?;
+                }
+                executor.sleep_ns(random.below(300_000)).await;
+            }
+            if random.chance(0.2) { Err(Error::RolledBack("some are".into())) } else { Ok(()) }
+        };
+        match database.transaction(work).await {
+            Ok(()) | Err(Error::RolledBack(_)) => {}
+            Err(Error::Inconsistent(what)) => return vec![what],
+            Err(error) => panic!("{error}"),
+        }
+    }
+    Vec::new()
+}
+
+/// Creates and drops indexes while others change records; what the check finds.
+fn built_beside_writers(seed: u64) -> Vec<String> {
+    run(&Media::new(), async |executor| {
+        let database = Database::create(executor, settings()).await.expect("creates");
+        let things =
+            database.create_partition(PartitionSpec::b_tree("things").record(record())).await.expect("creates");
+        put_all(&database, things, &some(300)).await;
+        let stop = Rc::new(Cell::new(false));
+        let writers: Vec<_> = (0..6)
+            .map(|number| executor.spawn(writer(database.clone(), things, 10 * seed + number, Rc::clone(&stop))))
+            .collect();
+        executor.sleep_ns(1_000_000).await;
+        for round in 0..3 {
+            let index = IndexSpec::new("by_group", &["group", "weight"]);
+            database.create_index(things, index).await.expect("is created");
+            let other = IndexSpec::new(&format!("by_weight_{round}"), &["weight"]);
+            database.create_index(things, other).await.expect("is created");
+            executor.sleep_ns(500_000).await;
+            if round < 2 {
+                database.drop_index(things, "by_group").await.expect("is dropped");
+            }
+        }
+        stop.set(true);
+        let mut found = Vec::new();
+        for writer in writers {
+            found.extend(writer.join().await);
+        }
+        let report = database.check(|_| {}).await.expect("checks");
+        found.extend(report.findings.iter().map(ToString::to_string));
+        found
+    })
+}
+
+#[test]
+fn indexes_are_created_and_dropped_beside_writers() {
+    for seed in 0..6 {
+        assert_eq!(built_beside_writers(seed), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn an_index_that_misses_changes_is_found() {
+    plant(Some(Canary::UnseenIndex));
+    let found = (0..10).map(built_beside_writers).find(|found| !found.is_empty());
+    plant(None);
+    let found = found.expect("the planted bug is found");
+    assert!(found[0].contains("index"), "{found:?}");
+}
+
+#[test]
+fn an_entry_that_is_left_is_found() {
+    plant(Some(Canary::KeptEntry));
+    let found = with_things(async |database, things, _| {
+        database.transaction(async |tx| tx.put(things, b"a", &stored(&thing(1, 1, ""))).await).await.expect("puts");
+        database.transaction(async |tx| tx.put(things, b"a", &stored(&thing(2, 1, ""))).await).await.expect("puts");
+        database.check(|_| {}).await.expect("checks").findings
+    });
+    plant(None);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].what.contains("2 entries for 1 records"), "{}", found[0].what);
+}
+
+#[test]
+fn what_cannot_be_indexed_leaves_nothing_behind() {
+    with_things(async |database, things, _| {
+        let refused =
+            async |spec: IndexSpec| database.create_index(things, spec).await.expect_err("it cannot be built");
+        put_all(database, things, &some(300)).await;
+        let twin = stored(&thing(1, 1, "name 7"));
+        database.transaction(async |tx| tx.put(things, b"twin", &twin).await).await.expect("puts");
+        let unique = refused(by_name()).await;
+        assert_eq!(unique, Error::Field { partition: "things".into(), error: FieldError::NotUnique("by_name".into()) });
+        let unknown = refused(IndexSpec::new("by_town", &["town"])).await;
+        assert!(unknown.to_string().contains("no field 'town'"), "{unknown}");
+        let exists = refused(IndexSpec::new("by_group", &["weight"])).await;
+        assert!(exists.to_string().contains("by_group"), "{exists}");
+        let empty = refused(IndexSpec::new("empty", &[])).await;
+        assert!(matches!(empty, Error::Field { error: FieldError::SecondaryEmpty(_), .. }), "{empty}");
+        let name = refused(IndexSpec::new("a b", &["weight"])).await;
+        assert!(matches!(name, Error::Setting(_)), "{name}");
+        let other = RecordType::new([("all", FieldType::Bytes)]).expect("sound");
+        let typed = refused(IndexSpec::new("other", &["all"]).record(other)).await;
+        assert!(matches!(typed, Error::WrongOrganization { .. }), "{typed}");
+        assert_eq!(database.partitions().len(), 2, "the partition and its first index");
+        database.transaction(async |tx| tx.delete(things, b"twin").await).await.expect("deletes");
+        database.create_index(things, by_name()).await.expect("nothing is in its way now");
+        let direct = database.partition("things.by_name").expect("it is a partition");
+        let written = database.transaction(async |tx| tx.put(direct, b"a", b"b").await).await;
+        assert!(matches!(written, Err(Error::WrongOrganization { .. })), "{written:?}");
+        let dropped = database.drop_partition(direct).await;
+        assert!(matches!(dropped, Err(Error::WrongOrganization { .. })), "{dropped:?}");
+        let loaded = database.load_b_tree(things, [(b"k", stored(&thing(1, 1, "")))], |_| {}).await;
+        assert!(matches!(loaded, Err(Error::WrongOrganization { .. })), "{loaded:?}");
+        check(database).await;
+        database.drop_partition(things).await.expect("is dropped with its indexes");
+        assert_eq!(database.partitions().len(), 0);
+    });
+}
+
+#[test]
+fn records_get_a_type_with_their_first_index_if_all_are_of_it() {
+    let media = Media::new();
+    let spec = || by_name().record(record());
+    run(&media, async |executor| {
+        let database = Database::create(executor, settings()).await.expect("creates");
+        let things = database.create_partition(PartitionSpec::b_tree("things")).await.expect("creates");
+        let put =
+            async |key: &[u8], value: &[u8]| database.transaction(async |tx| tx.put(things, key, value).await).await;
+        put(b"odd", b"no record of the type").await.expect("puts");
+        let refused = database.create_index(things, spec()).await.expect_err("one is not of the type");
+        assert!(refused.to_string().contains("record with key 6f6464"), "{refused}");
+        put(b"odd", b"which it is not after all").await.expect("has no type yet");
+        assert!(matches!(database.create_index(things, by_name()).await, Err(Error::WrongOrganization { .. })));
+        put(b"odd", &stored(&thing(1, 1, "even"))).await.expect("puts");
+        database.create_index(things, spec()).await.expect("is created");
+        assert!(matches!(put(b"odd", b"odd").await, Err(Error::Field { .. })));
+    });
+    run(&media, async |executor| {
+        let database = Database::open(executor, settings(), "test").await.expect("opens");
+        let things = database.partition("things").expect("it exists");
+        assert_eq!(database.describe(things).expect("is there").typed().expect("has a type").record, record());
+        database.drop_index(things, "by_name").await.expect("is dropped");
+        check(&database).await;
+    });
+}
+
+/// A change that is given up while it waits for an entry's lock.
+#[test]
+fn a_change_given_up_halfway_takes_its_transaction_along() {
+    run(&Media::new(), async |executor| {
+        let database = Database::create(executor, settings()).await.expect("creates");
+        let things = database.create_partition(spec("things").index(by_name())).await.expect("creates");
+        let mut other = database.begin().await.expect("begins");
+        other.put(things, b"a", &stored(&thing(1, 1, "taken"))).await.expect("puts");
+        let mut tx = database.begin().await.expect("begins");
+        let value = stored(&thing(1, 1, "taken"));
+        let given_up = executor.within(1_000_000, tx.put(things, b"b", &value)).await;
+        assert!(given_up.is_none(), "it waits for the name");
+        assert_eq!(tx.get(things, b"c").await, Err(Error::Abandoned));
+        assert_eq!(tx.commit().await, Err(Error::Aborted { cause: Box::new(Error::Abandoned) }));
+        other.rollback().await.expect("rolls back");
+        check(&database).await;
+    });
+}
+
+#[test]
+fn a_power_cut_at_any_moment_of_a_creation_leaves_all_of_the_index_or_nothing() {
+    let (mut whole, mut none) = (0, 0);
+    for round in 0..24 {
+        let media = Media::new();
+        run(&media, async |executor| {
+            let database = Database::create(executor, settings()).await.expect("creates");
+            let things =
+                database.create_partition(PartitionSpec::b_tree("things").record(record())).await.expect("creates");
+            put_all(&database, things, &some(250)).await;
+            let stop = Rc::new(Cell::new(false));
+            for number in 0..3 {
+                drop(executor.spawn(writer(database.clone(), things, 100 * round + number, Rc::clone(&stop))));
+            }
+            executor.sleep_ns(500_000).await;
+            let creating = executor.spawn({
+                let database = database.clone();
+                async move { database.create_index(things, IndexSpec::new("by_group", &["group", "weight"])).await }
+            });
+            executor.sleep_ns(round * 400_000).await;
+            if round % 3 == 0 {
+                // Not in time for every cut.
+                let _taken = executor.within(100_000, database.checkpoint()).await;
+            }
+            drop(creating);
+        });
+        run(&media, async |executor| {
+            let database = Database::open(executor, settings(), "test").await.expect("opens");
+            let things = database.partition("things").expect("it exists");
+            match database.secondary(things, "by_group") {
+                Ok(_) => whole += 1,
+                Err(_) => {
+                    none += 1;
+                    database.create_index(things, IndexSpec::new("by_group", &["group"])).await.expect("is created");
+                }
+            }
+            check(&database).await;
+        });
+    }
+    assert!(whole > 0 && none > 5, "{whole} whole, {none} without");
+}
