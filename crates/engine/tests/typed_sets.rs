@@ -104,8 +104,8 @@ fn what_does_not_suit_is_refused_by_name_and_changes_nothing() {
         assert_eq!(refused(unknown).await, "partition 's': there is no field 'town'");
         let untyped = PartitionSpec::set("s").secondary("by_name", &["name"]);
         assert!(refused(untyped).await.ends_with("give the partition a record type"));
-        let paged = PartitionSpec::b_tree("s").record(record());
-        assert_eq!(refused(paged).await, "partition 's': only the records of a set have a type");
+        let paged = PartitionSpec::append("s").record(record());
+        assert_eq!(refused(paged).await, "partition 's': only the records of b-trees and sets have a type");
 
         let set = database.create_partition(spec("things")).await.expect("creates");
         let plain = database.create_partition(PartitionSpec::set("plain")).await.expect("creates");
