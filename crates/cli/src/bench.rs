@@ -58,13 +58,13 @@ pub fn positive(text: &str) -> Result<f64, String> {
 }
 
 /// A size in bytes.
-fn size(text: &str) -> Result<u64, String> {
+pub fn size(text: &str) -> Result<u64, String> {
     let bytes = base::units::parse_size(text).map_err(|error| error.to_string())?;
     if bytes == 0 { Err("not a size above zero".to_owned()) } else { Ok(bytes) }
 }
 
 /// A count above zero, with separators if one likes.
-fn positive_count(text: &str) -> Result<u64, String> {
+pub fn positive_count(text: &str) -> Result<u64, String> {
     let digits: String = text.chars().filter(|c| *c != ',' && *c != '_').collect();
     digits.parse().ok().filter(|count| *count > 0).ok_or_else(|| "not a count above zero".to_owned())
 }

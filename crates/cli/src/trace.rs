@@ -1,6 +1,7 @@
 //! `entresol trace`: making, looking at and converting database traces.
 
 mod make;
+mod miss_ratio;
 mod record;
 mod stat;
 
@@ -33,6 +34,7 @@ enum Action {
     Import(make::Import),
     Show(Show),
     Stat(stat::Arguments),
+    MissRatio(miss_ratio::Arguments),
     Convert(make::Convert),
 }
 
@@ -54,6 +56,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Action::Import(arguments) => make::import(arguments),
         Action::Show(arguments) => show(arguments),
         Action::Stat(arguments) => stat::run(arguments),
+        Action::MissRatio(arguments) => miss_ratio::run(arguments),
         Action::Convert(arguments) => make::convert(arguments),
     }
 }

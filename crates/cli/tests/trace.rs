@@ -248,3 +248,31 @@ fn nothing_takes_no_time_of_the_cpu() {
     let report = printed(here, "bench trace --trace small.trace --hardware ideal --json");
     assert!(!report.contains("-0.0"), "{report}");
 }
+
+#[test]
+fn a_miss_ratio_curve_is_that_of_the_stack_distances() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    printed(here, "trace record b.trace debit-credit --hardware rahm-1991 --scale 5 --clients 4 --transactions 300");
+    let stat = json(here, "trace stat b.trace");
+    let exact = json(here, "trace miss-ratio b.trace --pages-max 100,000");
+    assert_eq!(exact["pages"], stat["pages"]);
+    assert_eq!(exact["sampled"], 1.0);
+    let ratio = |report: &Value, pages: u64| {
+        let curve = report["curve"].as_array().unwrap();
+        curve.iter().find(|point| point["pages"] == pages).unwrap_or_else(|| panic!("{report:#}"))["miss_ratio"]
+            .as_f64()
+            .unwrap()
+    };
+    let of_stat = 1.0 - stat["lru_hit_ratio"]["100"].as_f64().unwrap();
+    let (below, above) = (ratio(&exact, 64), ratio(&exact, 128));
+    assert!(above <= of_stat + 1e-12 && of_stat <= below + 1e-12, "{above} {of_stat} {below}");
+    let sampled = json(here, "trace miss-ratio b.trace --pages-max 100");
+    assert!(sampled["sampled"].as_f64().unwrap() < 0.9, "{sampled:#}");
+    let text = printed(here, "trace miss-ratio b.trace --report curve");
+    assert!(text.contains("buffer") && text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    let page = fs::read_to_string(here.join("curve/report.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("miss"), "{page}");
+    let said = refused(here, "trace miss-ratio none.trace");
+    assert!(said.contains("none.trace"), "{said}");
+}

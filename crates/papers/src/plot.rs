@@ -8,10 +8,12 @@
 mod bars;
 mod curves;
 mod fitted;
+mod pairs;
 mod scale;
 mod svg;
 
 pub use fitted::{FittedCurve, fitted_curves};
+pub use pairs::{PairAxis, PairStyle, Pairs, pairs};
 
 pub(crate) use scale::grows_by_a_factor;
 pub use svg::escaped;

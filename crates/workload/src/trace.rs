@@ -27,6 +27,7 @@
 
 pub mod binary;
 mod error;
+pub mod miss_ratio;
 pub mod msr;
 pub mod rahm_1991;
 pub mod record;
@@ -259,6 +260,13 @@ impl Trace {
     /// The references of all transactions, one after the other.
     pub fn references(&self) -> &[Reference] {
         &self.references
+    }
+
+    /// The page that a reference is to, as a number that no page of another partition has.
+    pub fn page_number(&self, reference: Reference) -> u64 {
+        let page = self.page_of(reference);
+        debug_assert!(page < 1 << 48, "a page has a number of 48 bits");
+        u64::from(reference.partition) << 48 | page
     }
 
     /// The page that a reference is to, as a number within its partition.

@@ -51,11 +51,7 @@ impl StackDistances {
 
     /// Of the pages of a trace's references.
     pub fn of_trace(trace: &Trace) -> StackDistances {
-        let pages = trace.references().iter().map(|reference| {
-            let page = trace.page_of(*reference);
-            debug_assert!(page < 1 << 48, "a page has a number of 48 bits");
-            u64::from(reference.partition) << 48 | page
-        });
+        let pages = trace.references().iter().map(|reference| trace.page_number(*reference));
         StackDistances::of(pages)
     }
 
@@ -82,6 +78,7 @@ impl StackDistances {
 }
 
 /// Marks on points in time, with their number up to any point (Fenwick 1994).
+#[derive(Debug)]
 pub(super) struct Marks(Vec<u32>);
 
 impl Marks {
