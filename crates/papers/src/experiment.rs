@@ -12,14 +12,14 @@
 //! origin. An experiment on the real machine names "this machine" as its hardware; its runs follow the described ones,
 //! one at a time, each in a directory that is removed afterwards.
 
-mod document;
+pub mod document;
 mod read;
 mod setting;
 
 #[cfg(test)]
 mod tests;
 
-pub use setting::{Operation, Setting, Work};
+pub use setting::{Operation, Origin, Setting, Sources, Work};
 
 use entresol::configuration::Finding;
 use std::io;

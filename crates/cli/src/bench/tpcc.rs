@@ -46,7 +46,7 @@ pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Prog
     let terms = &arguments.terms;
     let configuration = terms.configuration(&arguments.data)?;
     let store = terms.open(terms.opening(&arguments.data, configuration), progress)?;
-    let scale = prepare(&store, arguments, progress)?;
+    let scale = prepare(&store, (arguments.warehouses, arguments.shrink), progress)?;
     let warm = |page, pages| progress.step("reading", page, pages);
     if !terms.is_cold() {
         store.run(async |database| bank::warm(database, &TREES, warm).await)?;
@@ -74,17 +74,18 @@ fn consistent(violations: &[Violation]) -> Result<(), Failure> {
     Err(format!("a defect of this program, found {} times: {first}", violations.len()).into())
 }
 
-/// Loads the database if it is empty. Without `--warehouses` an existing one is taken as large as it is.
-fn prepare(store: &Store, arguments: &Arguments, progress: &Progress) -> Result<Scale, Failure> {
+/// Loads the database if it is empty, with this part of the customers and items. Without a number of warehouses an existing
+/// one is taken as large as it is.
+pub fn prepare(store: &Store, (warehouses, shrink): (Option<u32>, u32), progress: &Progress) -> Result<Scale, Failure> {
     if !tpcc::exists(store.database()) {
-        let scale = Scale::warehouses(arguments.warehouses.unwrap_or(1)).shrunk(arguments.shrink);
+        let scale = Scale::warehouses(warehouses.unwrap_or(1)).shrunk(shrink);
         progress.phase("loading", scale.records());
         let spec = |name: &str| spec(store, name);
         store.run(async |database| tpcc::load(database, &scale, spec, |done| progress.advance_to(done)).await)?;
         return Ok(scale);
     }
     let scale = store.run(async |database| tpcc::scale(database).await)?;
-    match arguments.warehouses {
+    match warehouses {
         Some(asked) if asked != scale.warehouses => Err(format!(
             "the database has {} warehouses, not {asked}; correct --warehouses or name another --data",
             scale.warehouses

@@ -66,7 +66,7 @@ pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Prog
 }
 
 /// Loads the table if there is none. Returns how many records it has, of which insertions may have added some.
-fn prepare(store: &Store, records: Option<u64>, progress: &Progress) -> Result<u64, Failure> {
+pub fn prepare(store: &Store, records: Option<u64>, progress: &Progress) -> Result<u64, Failure> {
     if store.database().partition(USERTABLE).is_err() {
         let records = records.unwrap_or(100_000);
         progress.phase("loading", records);

@@ -3,14 +3,14 @@
 use super::page_server;
 use crate::Failure;
 use crate::bench::spill::{Input, Spilled, Watch};
-use crate::bench::{bank, cards, join, meter::Meter, sort, summary, synthetic, terms};
+use crate::bench::{bank, cards, join, meter::Meter, sort, summary, synthetic, terms, tpcc, ycsb};
 use crate::files::{self, Directory};
 use crate::progress::Progress;
 use crate::report::{Clock, Station};
 use base::PartitionId;
 use engine::catalog::Locking;
 use entresol::JoinMethod;
-use entresol::configuration::Choice;
+use entresol::configuration::{Choice, Configuration};
 use entresol::{Database, Opening, Store};
 use papers::experiment::{Operation, Setting, Work};
 use serde_json::{Value, json};
@@ -25,8 +25,10 @@ use workload::page_stream::{self, PAGES, PageStream};
 use workload::run::Workload;
 use workload::snapshot_readers::{Readers, Reading};
 use workload::synthetic::Synthetic;
+use workload::tpcc::{TREES, Tpcc};
 use workload::trace::Trace;
 use workload::trace::replay::{self, Replay};
+use workload::ycsb::{USERTABLE, Ycsb};
 use workload::{Measured, Plan};
 
 /// What a run's report has at its top, and so may be plotted.
@@ -92,18 +94,50 @@ pub fn load(traces: &mut Traces, name: &str, replications: u32) -> Result<(), Fa
     Ok(())
 }
 
-/// Runs one replication; the first has the seed that the setting names, the others follow.
-pub fn run(setting: &Setting, replication: u32, traces: &Traces) -> Result<PointRun, String> {
-    let plan = Plan { seed: setting.plan.seed + u64::from(replication), ..setting.plan };
-    opened(setting, (&plan, replication), traces).map_err(|failure| failure.to_string())
+/// Under which circumstances a point is run.
+#[derive(Clone, Copy, Default)]
+pub struct Circumstances<'a> {
+    /// Where the devices of described hardware keep what is to be found after the run; nowhere by default.
+    pub media: Option<&'a Media>,
+    /// Whether the warm-up is repeated until nothing changes any more.
+    pub until_steady: bool,
 }
 
-fn opened(setting: &Setting, (plan, replication): (&Plan, u32), traces: &Traces) -> Result<PointRun, Failure> {
-    let (mut configuration, batches) = (setting.configuration.clone(), setting.batches);
+/// Runs one replication; the first has the seed that the setting names, the others follow.
+pub fn run(setting: &Setting, replication: u32, traces: &Traces) -> Result<PointRun, String> {
+    run_under(Circumstances::default(), setting, replication, traces)
+}
+
+/// The same, under these circumstances.
+pub fn run_under(
+    circumstances: Circumstances<'_>,
+    setting: &Setting,
+    replication: u32,
+    traces: &Traces,
+) -> Result<PointRun, String> {
+    let plan = Plan { seed: setting.plan.seed + u64::from(replication), ..setting.plan };
+    opened(circumstances, setting, (&plan, replication), traces).map_err(|failure| failure.to_string())
+}
+
+/// How a setting's database is opened, on this directory on this machine.
+pub fn opening(path: &Path, configuration: Configuration, seed: u64) -> Opening {
+    Opening::new(path, configuration).seed(seed).procedures(credit_card::procedures)
+}
+
+fn opened(
+    circumstances: Circumstances<'_>,
+    setting: &Setting,
+    (plan, replication): (&Plan, u32),
+    traces: &Traces,
+) -> Result<PointRun, Failure> {
+    let (mut configuration, batches) = (setting.configuration.clone(), (setting.batches, circumstances.until_steady));
     let ground = if configuration.hardware.is_none() { Some(Directory::new()?) } else { None };
     let path = ground.as_ref().map_or(Path::new("experiment"), Directory::path);
-    let opening = |configuration| Opening::new(path, configuration).seed(plan.seed).procedures(credit_card::procedures);
-    let open = |configuration| opening(configuration).open();
+    let opening = |configuration| opening(path, configuration, plan.seed);
+    let open = |configuration| match circumstances.media {
+        Some(media) => opening(configuration).open_on(media),
+        None => opening(configuration).open(),
+    };
     match &setting.work {
         Work::DebitCredit { branches } => {
             let store = open(configuration)?;
@@ -149,6 +183,19 @@ fn opened(setting: &Setting, (plan, replication): (&Plan, u32), traces: &Traces)
                 _ => beside_readers(&store, workload, (plan, batches), (*readers, first)),
             }
         }
+        Work::TpcC { warehouses, shrink } => {
+            let store = open(configuration)?;
+            let scale = tpcc::prepare(&store, (Some(*warehouses), *shrink), &Progress::hidden())?;
+            store.run(async |database| bank::warm_loaded(database, &TREES).await)?;
+            measured(&store, Tpcc { tables: tpcc_tables(&store)?, scale }, plan, batches)
+        }
+        Work::Ycsb { mix, records } => {
+            let store = open(configuration)?;
+            let records = ycsb::prepare(&store, Some(*records), &Progress::hidden())?;
+            store.run(async |database| bank::warm_loaded(database, &[USERTABLE]).await)?;
+            let partition = store.database().partition(USERTABLE)?;
+            measured(&store, Ycsb::new(partition, *mix, records), plan, batches)
+        }
         Work::PageStream { stream, pages } => {
             terms::place(&mut configuration, PAGES, page_stream::organization(*pages), Some(Locking::None));
             let store = open(configuration)?;
@@ -167,7 +214,7 @@ fn opened(setting: &Setting, (plan, replication): (&Plan, u32), traces: &Traces)
             let replay = store.run(async |database| Replay::prepare(database, trace, spec).await)?;
             measured(&store, replay, plan, batches)
         }
-        Work::PageServer { model, client } => page_server::run((model, client), configuration, plan, batches),
+        Work::PageServer { model, client } => page_server::run((model, client), configuration, plan, batches.0),
         Work::Spill { operation, rows, row_size, memory } => {
             let input = Input { rows: *rows, row_size: *row_size, memory: *memory, seed: plan.seed };
             spilled(open(configuration)?, *operation, input)
@@ -240,9 +287,22 @@ fn tortured(seeds: u64, replication: u32) -> PointRun {
     PointRun { reports: vec![report], saturated: None }
 }
 
-fn measured<W: Workload>(store: &Store, workload: W, plan: &Plan, batches: u32) -> Result<PointRun, Failure> {
+fn tpcc_tables(store: &Store) -> Result<workload::tpcc::Tables, Failure> {
+    Ok(workload::tpcc::Tables::of(store.database().catalog())?)
+}
+
+/// Runs a workload in this number of batches, behind a warm-up that goes on until nothing changes, if that is asked for.
+fn measured<W: Workload>(
+    store: &Store,
+    workload: W,
+    plan: &Plan,
+    (batches, until_steady): (u32, bool),
+) -> Result<PointRun, Failure> {
     let progress = Progress::hidden();
     let mut meter = Meter::new(&progress, plan, store.is_virtual());
+    if until_steady {
+        meter = meter.until_steady();
+    }
     let server = store.transaction_server()?;
     let clock = if store.is_virtual() { Clock::Virtual } else { Clock::Real };
     let mut saturated = None;
@@ -269,7 +329,7 @@ fn measured<W: Workload>(store: &Store, workload: W, plan: &Plan, batches: u32) 
 fn beside_readers<W: Workload>(
     store: &Store,
     workload: W,
-    (plan, batches): (&Plan, u32),
+    (plan, (batches, _)): (&Plan, (u32, bool)),
     (readers, partition): (Readers, (PartitionId, u64)),
 ) -> Result<PointRun, Failure> {
     let progress = Progress::hidden();

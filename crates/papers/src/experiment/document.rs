@@ -10,7 +10,7 @@ use toml::{Table, Value};
 
 /// A parsed text. Places are named by dotted paths; the elements of arrays by their numbers.
 #[derive(Clone, Debug)]
-pub(super) struct Document {
+pub struct Document {
     file: String,
     text: String,
     /// The values.
@@ -20,6 +20,10 @@ pub(super) struct Document {
 }
 
 impl Document {
+    /// Parses a text; `file` names it in messages.
+    ///
+    /// # Errors
+    /// [`ExperimentError::Wrong`] if it is no TOML.
     pub fn parse(file: &str, text: &str) -> Result<Document, ExperimentError> {
         let syntax = |error: toml::de::Error| {
             let span = error.span().unwrap_or(text.len()..text.len());
@@ -70,6 +74,56 @@ impl Document {
         self.at_key(path, problem, &allowed.join(", "), near)
     }
 
+    /// How many elements the array at `path` has; none if it is missing.
+    ///
+    /// # Errors
+    /// [`ExperimentError::Wrong`] if something else stands there.
+    pub fn elements(&self, path: &str) -> Result<usize, ExperimentError> {
+        match self.value(path) {
+            None => Ok(0),
+            Some(Value::Array(array)) => Ok(array.len()),
+            Some(other) => Err(self.wrong_type(path, other, "an array")),
+        }
+    }
+
+    /// The text at `path`, if there is something.
+    ///
+    /// # Errors
+    /// [`ExperimentError::Wrong`] if it is no text.
+    pub fn text_at(&self, path: &str) -> Result<Option<String>, ExperimentError> {
+        match self.value(path) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.clone())),
+            Some(other) => Err(self.wrong_type(path, other, "a text")),
+        }
+    }
+
+    /// The error that a value of another type makes than the one that is wanted at `path`.
+    pub fn wrong_type(&self, path: &str, found: &Value, allowed: &str) -> ExperimentError {
+        let key = path.rsplit('.').next().unwrap_or(path).to_owned();
+        self.at_value(path, Problem::WrongType { key, found: found.type_str() }, allowed, None)
+    }
+
+    /// Refuses keys at `path` that are not known there.
+    ///
+    /// # Errors
+    /// [`ExperimentError::Wrong`] that names the first such key.
+    pub fn only(&self, path: &str, section: &str, known: &[&str]) -> Result<(), ExperimentError> {
+        let table = match self.value(path) {
+            _ if path.is_empty() => &self.table,
+            None => return Ok(()),
+            Some(Value::Table(table)) => table,
+            Some(other) => return Err(self.wrong_type(path, other, "a table")),
+        };
+        match table.keys().find(|key| !known.contains(&key.as_str())) {
+            None => Ok(()),
+            Some(key) => {
+                let place = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                Err(self.unknown(&place, "key", section, known))
+            }
+        }
+    }
+
     fn finding(&self, span: Range<usize>, problem: Problem, allowed: &str, near: Option<String>) -> ExperimentError {
         ExperimentError::Wrong(Box::new(Finding::new(&self.file, &self.text, span, problem, allowed.to_owned(), near)))
     }
@@ -116,7 +170,7 @@ fn inside(value: &DeValue<'_>, path: &str, spans: &mut BTreeMap<String, (Range<u
 }
 
 /// Lays `upper` over `lower`: tables are joined, anything else is replaced.
-pub(super) fn overlay(lower: &mut Table, upper: &Table) {
+pub fn overlay(lower: &mut Table, upper: &Table) {
     for (key, value) in upper {
         match (lower.get_mut(key), value) {
             (Some(Value::Table(below)), Value::Table(above)) => overlay(below, above),
@@ -129,7 +183,7 @@ pub(super) fn overlay(lower: &mut Table, upper: &Table) {
 
 /// Puts `value` at a dotted path, through tables that are made where they are missing. Elements of an array of tables are
 /// named by the value of their key `name`.
-pub(super) fn set(table: &mut Table, path: &str, value: Value) {
+pub fn set(table: &mut Table, path: &str, value: Value) {
     let Some((first, rest)) = path.split_once('.') else {
         table.insert(path.to_owned(), value);
         return;

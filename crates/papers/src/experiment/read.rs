@@ -1,7 +1,7 @@
 //! From the text of an experiment to its runs.
 
 use super::document::{Document, overlay, set};
-use super::setting::{self, Sources};
+use super::setting::{self, Origin, Sources};
 use super::{Axis, Experiment, ExperimentError, Extent, Mark, Output, Point, ReadFile};
 use base::units::{parse_duration_ns, parse_size};
 use entresol::configuration::Problem;
@@ -43,12 +43,12 @@ pub(super) fn experiment(
     let document = Document::parse(file, text)?;
     let mut known = vec!["title", "about", "base", "outputs", "series", "vary", "quick", "paper"];
     known.extend(TREES);
-    only(&document, "", "an experiment", &known)?;
-    only(&document, "quick", "[quick]", &setting::RUN_KEYS)?;
+    document.only("", "an experiment", &known)?;
+    document.only("quick", "[quick]", &setting::RUN_KEYS)?;
     let tree = tree(&document, extent, read_file)?;
     let series = series(&document)?;
     let mut varies = Vec::new();
-    for index in 0..elements(&document, "vary")? {
+    for index in 0..document.elements("vary")? {
         varies.push(vary(&document, index, &series, extent)?);
     }
     let mut varies = varies.into_iter();
@@ -71,8 +71,8 @@ pub(super) fn experiment(
                 label.push(vary.steps[*step].label.clone());
             }
             label.retain(|part| !part.is_empty());
-            let sources =
-                Sources { document: &document, series: number, varies: parameters(&x, &others, number), read_file };
+            let origins = origins(&x, &others, number);
+            let sources = Sources { document: &document, origins, read_file };
             for (place, step) in x.steps.iter().enumerate() {
                 let mut run = changed.clone();
                 if !over_time {
@@ -89,8 +89,8 @@ pub(super) fn experiment(
     }
     let stem = file.rsplit(['/', '\\']).next().unwrap_or(file);
     let name = stem.strip_suffix(".toml").unwrap_or(stem).to_owned();
-    let title = text_at(&document, "title")?.unwrap_or_else(|| name.clone());
-    let about = text_at(&document, "about")?.unwrap_or_default();
+    let title = document.text_at("title")?.unwrap_or_else(|| name.clone());
+    let about = document.text_at("about")?.unwrap_or_default();
     let mut outputs = read_outputs(&document, outputs, &lines)?;
     let x = axis(&document, x)?;
     paper(&document, &x, &lines, &mut outputs)?;
@@ -105,7 +105,7 @@ fn batches_differ(document: &Document, batches: u32, places: usize) -> Experimen
 /// What every run begins with: the base configuration under the experiment's own tables.
 fn tree(document: &Document, extent: Extent, read_file: ReadFile<'_>) -> Result<Table, ExperimentError> {
     let mut tree = Table::new();
-    if let Some(base) = text_at(document, "base")? {
+    if let Some(base) = document.text_at("base")? {
         let text = match crate::base(&base) {
             Some(text) => text.to_owned(),
             None => read_file(&base).map_err(|error| {
@@ -122,7 +122,7 @@ fn tree(document: &Document, extent: Extent, read_file: ReadFile<'_>) -> Result<
                 let over = Table::from_iter([(name.to_owned(), Value::Table(table.clone()))]);
                 overlay(&mut tree, &over);
             }
-            Some(other) => return Err(wrong_type(document, name, other, "a table")),
+            Some(other) => return Err(document.wrong_type(name, other, "a table")),
             None => {}
         }
     }
@@ -143,7 +143,7 @@ fn tree(document: &Document, extent: Extent, read_file: ReadFile<'_>) -> Result<
 
 /// Every series by its name, with the tables that it lays over the experiment's.
 fn series(document: &Document) -> Result<Vec<(String, Table)>, ExperimentError> {
-    let count = elements(document, "series")?;
+    let count = document.elements("series")?;
     if count == 0 {
         return Ok(vec![(String::new(), Table::new())]);
     }
@@ -152,8 +152,8 @@ fn series(document: &Document) -> Result<Vec<(String, Table)>, ExperimentError> 
     let mut series = Vec::new();
     for index in 0..count {
         let path = format!("series.{index}");
-        only(document, &path, "[[series]]", &known)?;
-        let name = text_at(document, &format!("{path}.name"))?.unwrap_or_else(|| format!("series {}", index + 1));
+        document.only(&path, "[[series]]", &known)?;
+        let name = document.text_at(&format!("{path}.name"))?.unwrap_or_else(|| format!("series {}", index + 1));
         let Some(Value::Table(table)) = document.value(&path) else { unreachable!("its keys have been looked at") };
         let changes = table.iter().filter(|(key, _)| *key != "name").map(|(key, value)| (key.clone(), value.clone()));
         series.push((name, changes.collect()));
@@ -168,7 +168,7 @@ fn vary(
     extent: Extent,
 ) -> Result<Vary, ExperimentError> {
     let path = format!("vary.{index}");
-    only(document, &path, "[[vary]]", &["parameter", "values", "quick", "labels", "name", "unit", "axis"])?;
+    document.only(&path, "[[vary]]", &["parameter", "values", "quick", "labels", "name", "unit", "axis"])?;
     let at = |key: &str| format!("{path}.{key}");
     let parameters = series.iter().map(|(name, _)| parameter(document, &at("parameter"), name));
     let parameters: Vec<String> = parameters.collect::<Result<_, _>>()?;
@@ -186,7 +186,7 @@ fn vary(
     } else {
         full.clone()
     };
-    let unit = text_at(document, &at("unit"))?;
+    let unit = document.text_at(&at("unit"))?;
     let mut steps = Vec::new();
     for value in chosen {
         let shown = match &labels {
@@ -209,8 +209,8 @@ fn vary(
         };
         steps.push(Step { value, number, label });
     }
-    let name = text_at(document, &at("name"))?.unwrap_or_else(|| parameters[0].clone());
-    let logarithmic = match text_at(document, &at("axis"))?.as_deref() {
+    let name = document.text_at(&at("name"))?.unwrap_or_else(|| parameters[0].clone());
+    let logarithmic = match document.text_at(&at("axis"))?.as_deref() {
         None => None,
         Some("linear") => Some(false),
         Some("logarithmic") => Some(true),
@@ -226,7 +226,7 @@ fn vary(
 fn parameter(document: &Document, path: &str, series: &str) -> Result<String, ExperimentError> {
     let by_series = format!("{path}.{series}");
     let place = if matches!(document.value(path), Some(Value::Table(_))) { by_series.as_str() } else { path };
-    let Some(parameter) = text_at(document, place)? else {
+    let Some(parameter) = document.text_at(place)? else {
         let problem = Problem::Conflict(format!("[[vary]] names no parameter for the series '{series}'"));
         let allowed = "parameter = \"workload.rate\" or another dotted path, or one for each series in a table";
         return Err(document.at_key(path, problem, allowed, None));
@@ -248,7 +248,7 @@ fn numbers_or_values(document: &Document, path: &str) -> Result<Vec<Value>, Expe
     match document.value(path) {
         Some(Value::Array(values)) if !values.is_empty() => Ok(values.clone()),
         Some(Value::Table(range)) => {
-            only(document, path, "a range", &["from", "to", "step"])?;
+            document.only(path, "a range", &["from", "to", "step"])?;
             let end =
                 |key: &str| range.get(key).and_then(number).ok_or_else(|| fail(format!("the range has no '{key}'")));
             let (from, to, step) = (end("from")?, end("to")?, end("step")?);
@@ -297,9 +297,12 @@ fn combinations(varies: &[Vary]) -> Vec<Vec<usize>> {
     })
 }
 
-/// The parameters that vary in a series.
-fn parameters<'a>(x: &'a Vary, others: &'a [Vary], series: usize) -> Vec<&'a str> {
-    std::iter::once(x).chain(others).map(|vary| vary.parameters[series].as_str()).collect()
+/// Where values of a series were written that are not the experiment's own: in its parameters, and in its tables.
+fn origins<'a>(x: &'a Vary, others: &'a [Vary], series: usize) -> Vec<Origin<'a>> {
+    let varies = std::iter::once(x).chain(others).enumerate();
+    let parameters = varies
+        .map(|(index, vary)| Origin::Parameter { parameter: &vary.parameters[series], at: format!("vary.{index}") });
+    parameters.chain([Origin::Table(format!("series.{series}"))]).collect()
 }
 
 /// The abscissa: of numbers, of sizes or durations that are written with their units, or of names.
@@ -327,15 +330,15 @@ fn quantity(label: &str) -> Option<f64> {
 
 /// Gives the outputs the values of the paper.
 fn paper(document: &Document, x: &Axis, lines: &[String], outputs: &mut [Output]) -> Result<(), ExperimentError> {
-    for index in 0..elements(document, "paper")? {
+    for index in 0..document.elements("paper")? {
         let at = |key: &str| format!("paper.{index}.{key}");
-        only(document, &format!("paper.{index}"), "[[paper]]", &["output", "line", "source", "points"])?;
+        document.only(&format!("paper.{index}"), "[[paper]]", &["output", "line", "source", "points"])?;
         let text = |key: &str| {
             let missing = || {
                 let problem = Problem::Conflict(format!("[[paper]] has no '{key}'"));
                 document.at_key(&format!("paper.{index}"), problem, "output, line, source, points", None)
             };
-            text_at(document, &at(key))?.ok_or_else(missing)
+            document.text_at(&at(key))?.ok_or_else(missing)
         };
         let (path, line, source) = (text("output")?, text("line")?, text("source")?);
         let near = |name: &str, allowed: &[&str]| {
@@ -383,7 +386,7 @@ fn points(document: &Document, path: &str, x: &Axis) -> Result<Vec<(f64, f64)>, 
 }
 
 fn read_outputs(document: &Document, known: &[&str], lines: &[String]) -> Result<Vec<Output>, ExperimentError> {
-    let count = elements(document, "outputs")?;
+    let count = document.elements("outputs")?;
     if count == 0 {
         return Ok(vec![Output::of("response_us.mean"), Output::of("throughput_per_s")]);
     }
@@ -393,9 +396,13 @@ fn read_outputs(document: &Document, known: &[&str], lines: &[String]) -> Result
         let (path, place) = match document.value(&at) {
             Some(Value::String(path)) => (path.clone(), at.clone()),
             Some(Value::Table(_)) => {
-                only(document, &at, "an output", &["path", "label", "factor", "relative_to", "y_max", "at", "figure"])?;
+                document.only(
+                    &at,
+                    "an output",
+                    &["path", "label", "factor", "relative_to", "y_max", "at", "figure"],
+                )?;
                 let place = format!("{at}.path");
-                (text_at(document, &place)?.unwrap_or_default(), place)
+                (document.text_at(&place)?.unwrap_or_default(), place)
             }
             _ => (String::new(), at.clone()),
         };
@@ -406,60 +413,20 @@ fn read_outputs(document: &Document, known: &[&str], lines: &[String]) -> Result
             return Err(document.at_value(&place, problem, &known.join(", "), near));
         }
         let mut output = Output::of(&path);
-        if let Some(label) = text_at(document, &format!("{at}.label"))? {
+        if let Some(label) = document.text_at(&format!("{at}.label"))? {
             output.label = label;
         }
         let option = |key: &str| document.value(&format!("{at}.{key}")).and_then(number);
         output.factor = option("factor").unwrap_or(output.factor);
         (output.y_max, output.at) = (option("y_max"), option("at"));
-        output.relative_to = text_at(document, &format!("{at}.relative_to"))?;
+        output.relative_to = document.text_at(&format!("{at}.relative_to"))?;
         if let Some(line) = output.relative_to.as_ref().filter(|line| !lines.contains(line)) {
             let near = entresol::configuration::nearest(line, lines.iter().map(String::as_str)).map(str::to_owned);
             let problem = Problem::Conflict(format!("there is no curve '{line}'"));
             return Err(document.at_value(&format!("{at}.relative_to"), problem, &lines.join(", "), near));
         }
-        output.figure = text_at(document, &format!("{at}.figure"))?;
+        output.figure = document.text_at(&format!("{at}.figure"))?;
         outputs.push(output);
     }
     Ok(outputs)
-}
-
-/// How many elements the array at `path` has; none if it is missing.
-fn elements(document: &Document, path: &str) -> Result<usize, ExperimentError> {
-    match document.value(path) {
-        None => Ok(0),
-        Some(Value::Array(array)) => Ok(array.len()),
-        Some(other) => Err(wrong_type(document, path, other, "an array")),
-    }
-}
-
-/// The text at `path`, if there is something.
-pub(super) fn text_at(document: &Document, path: &str) -> Result<Option<String>, ExperimentError> {
-    match document.value(path) {
-        None => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.clone())),
-        Some(other) => Err(wrong_type(document, path, other, "a text")),
-    }
-}
-
-fn wrong_type(document: &Document, path: &str, found: &Value, allowed: &str) -> ExperimentError {
-    let key = path.rsplit('.').next().unwrap_or(path).to_owned();
-    document.at_value(path, Problem::WrongType { key, found: found.type_str() }, allowed, None)
-}
-
-/// Refuses keys at `path` that are not known there.
-fn only(document: &Document, path: &str, section: &str, known: &[&str]) -> Result<(), ExperimentError> {
-    let table = match document.value(path) {
-        _ if path.is_empty() => &document.table,
-        None => return Ok(()),
-        Some(Value::Table(table)) => table,
-        Some(other) => return Err(wrong_type(document, path, other, "a table")),
-    };
-    match table.keys().find(|key| !known.contains(&key.as_str())) {
-        None => Ok(()),
-        Some(key) => {
-            let place = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-            Err(document.unknown(&place, "key", section, known))
-        }
-    }
 }

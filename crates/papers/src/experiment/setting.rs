@@ -11,6 +11,7 @@ use workload::page_server::{self, Pattern};
 use workload::page_stream::Stream;
 use workload::snapshot_readers::Readers;
 use workload::synthetic::Model;
+use workload::ycsb::Mix;
 use workload::{Length, Load, Plan};
 
 /// The keys of `[run]`.
@@ -64,6 +65,20 @@ pub enum Work {
         /// `trace`: the name of a trace that can be generated, or a file's path.
         trace: String,
     },
+    /// `"tpc-c"`: orders of a wholesale supplier.
+    TpcC {
+        /// `scale`: the warehouses.
+        warehouses: u32,
+        /// `shrink`: which part of the customers and items is left out, 1 for none.
+        shrink: u32,
+    },
+    /// `"ycsb"`: a core workload of the Yahoo! Cloud Serving Benchmark.
+    Ycsb {
+        /// `mix`: which one.
+        mix: Mix,
+        /// `scale`: the records.
+        records: u64,
+    },
     /// `"page-stream"`: references to pages.
     PageStream {
         /// `stream`: their law.
@@ -108,41 +123,63 @@ pub enum Operation {
 }
 
 /// Where the values of a run come from.
-pub(super) struct Sources<'a> {
+pub struct Sources<'a> {
+    /// What they were written in.
     pub document: &'a Document,
-    /// The number of the series.
-    pub series: usize,
-    /// The varied parameters, by number.
-    pub varies: Vec<&'a str>,
+    /// Where those were written that are not in the document's own tables; what was laid over others comes before them.
+    pub origins: Vec<Origin<'a>>,
+    /// A reader of the files that the document names.
     pub read_file: ReadFile<'a>,
+}
+
+/// Where a value was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin<'a> {
+    /// As one of the values of a varied parameter.
+    Parameter {
+        /// The parameter, a dotted path.
+        parameter: &'a str,
+        /// The table that names it and its values.
+        at: String,
+    },
+    /// In the table at this path, which was laid over others.
+    Table(String),
 }
 
 impl Sources<'_> {
     /// The error that `problem` with the value at `path` (that begins with the tree's name) makes, shown where the value was
     /// written last: as a varied parameter, in the series, or in the experiment's own table.
-    fn error(&self, path: &str, problem: Problem, allowed: &str, near: Option<String>) -> ExperimentError {
+    pub fn error(&self, path: &str, problem: Problem, allowed: &str, near: Option<String>) -> ExperimentError {
         let whose = |parameter: &str| {
             parameter == path
                 || parameter.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'))
                 || path.strip_prefix(parameter).is_some_and(|rest| rest.starts_with('.'))
         };
-        if let Some(index) = self.varies.iter().position(|parameter| whose(parameter)) {
-            let key = match problem {
-                Problem::Unknown { .. } | Problem::Conflict(_) => "parameter",
-                _ => "values",
-            };
-            return self.document.at_value(&format!("vary.{index}.{key}"), problem, allowed, near);
+        let mut place = path.to_owned();
+        for origin in &self.origins {
+            match origin {
+                Origin::Parameter { parameter, at } if whose(parameter) => {
+                    let key = match problem {
+                        Problem::Unknown { .. } | Problem::Conflict(_) => "parameter",
+                        _ => "values",
+                    };
+                    return self.document.at_value(&format!("{at}.{key}"), problem, allowed, near);
+                }
+                Origin::Table(at) if self.document.holds(&format!("{at}.{path}")) => {
+                    place = format!("{at}.{path}");
+                    break;
+                }
+                _ => {}
+            }
         }
-        let in_series = format!("series.{}.{path}", self.series);
-        let place = if self.document.holds(&in_series) { &in_series } else { path };
         match problem {
-            Problem::Unknown { .. } => self.document.at_key(place, problem, allowed, near),
-            _ => self.document.at_value(place, problem, allowed, near),
+            Problem::Unknown { .. } => self.document.at_key(&place, problem, allowed, near),
+            _ => self.document.at_value(&place, problem, allowed, near),
         }
     }
 
     /// The same for a finding in the text that was made of the tree `tree`.
-    fn finding(&self, tree: &str, text: &str, finding: Finding) -> ExperimentError {
+    pub fn finding(&self, tree: &str, text: &str, finding: Finding) -> ExperimentError {
         let path = format!("{tree}.{}", super::document::path_at(text, finding.line));
         self.error(&path, finding.problem, &finding.allowed, finding.nearest)
     }
@@ -155,13 +192,47 @@ pub(super) fn setting(run: &Table, sources: &Sources<'_>) -> Result<Setting, Exp
     };
     let [configuration, hardware, workload, length] = TREES.map(branch);
     let configuration = configure(configuration, &hardware, sources)?;
-    let work = work(&workload, sources)?;
+    loaded(configuration, (&workload, &length), sources)
+}
+
+impl Setting {
+    /// What `configuration`, `workload` and `run` of these tables say, on this described hardware.
+    ///
+    /// # Errors
+    /// [`ExperimentError`] that names what is wrong where `sources` say that it was written.
+    pub fn on_hardware(run: &Table, hardware: Hardware, sources: &Sources<'_>) -> Result<Setting, ExperimentError> {
+        let branch = |name: &str| match run.get(name) {
+            Some(Value::Table(table)) => table.clone(),
+            _ => Table::new(),
+        };
+        let text = toml::to_string(&branch("configuration")).expect("a table of TOML is TOML");
+        let read = Configuration::on_hardware("configuration", text.as_bytes(), hardware);
+        let configuration = read.map_err(|error| misread(error, &text, sources))?;
+        loaded(configuration, (&branch("workload"), &branch("run")), sources)
+    }
+}
+
+/// What is said of a configuration that was written out as `text`, where it was written first.
+fn misread(error: ConfigurationError, text: &str, sources: &Sources<'_>) -> ExperimentError {
+    match error {
+        ConfigurationError::Wrong { mut findings } => sources.finding("configuration", text, findings.swap_remove(0)),
+        other => ExperimentError::Whole(other.to_string()),
+    }
+}
+
+/// The setting of a configuration with its workload and its length.
+fn loaded(
+    configuration: Configuration,
+    (workload, length): (&Table, &Table),
+    sources: &Sources<'_>,
+) -> Result<Setting, ExperimentError> {
+    let work = work(workload, sources)?;
     let load = match work {
         Work::Torture { .. } | Work::Spill { .. } => Load::Closed { clients: 1 },
-        _ => load(&workload, sources)?,
+        _ => load(workload, sources)?,
     };
-    let plan = plan(&length, load, sources)?;
-    let number = |key| Ok::<_, ExperimentError>(whole(&length, "run", key, 1, 1_000, sources)?.map(|n| n as u32));
+    let plan = plan(length, load, sources)?;
+    let number = |key| Ok::<_, ExperimentError>(whole(length, "run", key, 1, 1_000, sources)?.map(|n| n as u32));
     let (replications, batches) = (number("replications")?.unwrap_or(1), number("batches")?.unwrap_or(BATCHES));
     Ok(Setting { configuration, work, plan, replications, batches })
 }
@@ -180,10 +251,7 @@ fn configure(mut table: Table, changes: &Table, sources: &Sources<'_>) -> Result
     } else {
         Configuration::on_hardware("configuration", text.as_bytes(), hardware(&name, changes, sources)?)
     };
-    read.map_err(|error| match error {
-        ConfigurationError::Wrong { mut findings } => sources.finding("configuration", &text, findings.swap_remove(0)),
-        other => ExperimentError::Whole(other.to_string()),
-    })
+    read.map_err(|error| misread(error, &text, sources))
 }
 
 /// The named description with the changes laid over it.
@@ -227,8 +295,19 @@ fn said_by_serde(message: &str) -> (Problem, String, Option<String>) {
 }
 
 fn work(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentError> {
-    let kinds =
-        ["debit-credit", "credit-card", "synthetic", "trace", "page-stream", "page-server", "sort", "join", "torture"];
+    let kinds = [
+        "debit-credit",
+        "credit-card",
+        "tpc-c",
+        "ycsb",
+        "synthetic",
+        "trace",
+        "page-stream",
+        "page-server",
+        "sort",
+        "join",
+        "torture",
+    ];
     let kind = table.get("kind").and_then(Value::as_str).unwrap_or("debit-credit");
     let only = |own: &[&str]| {
         let loads: &[&str] =
@@ -278,6 +357,22 @@ fn work(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentError> {
                 return Err(missing("trace", "trace = \"rahm-1991\" or the path of a trace"));
             };
             Ok(Work::Trace { trace: trace.clone() })
+        }
+        "tpc-c" => {
+            only(&["scale", "shrink"])?;
+            let warehouses = whole(table, "workload", "scale", 1, 10_000, sources)?.unwrap_or(1) as u32;
+            let shrink = whole(table, "workload", "shrink", 1, 100, sources)?.unwrap_or(1) as u32;
+            Ok(Work::TpcC { warehouses, shrink })
+        }
+        "ycsb" => {
+            only(&["scale", "mix"])?;
+            let letter = table.get("mix").and_then(Value::as_str).unwrap_or("a");
+            let Some(mix) = Mix::named(letter) else {
+                let problem = Problem::UnknownWord { key: "mix".to_owned(), value: letter.to_owned() };
+                return Err(sources.error("workload.mix", problem, "a, b, c, d, e, f", None));
+            };
+            let records = whole(table, "workload", "scale", 1, 1 << 32, sources)?.unwrap_or(100_000);
+            Ok(Work::Ycsb { mix, records })
         }
         "page-stream" => {
             only(&["stream", "pages"])?;
