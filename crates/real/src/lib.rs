@@ -58,7 +58,7 @@ mod workers;
 pub use directory_lock::{DirectoryLock, DirectoryLocks};
 pub use heap::Heap;
 pub use job::PREWRITE_MAX;
-pub use memory::PREFAULT_MAX;
+pub use memory::REGISTERED_MAX;
 pub use options::{Backend, Behaviour, Options};
 pub use real_driver::RealDriver;
 pub use usage::{process_cpu_ns, thread_cpu_ns, wall_ns};

@@ -1,5 +1,9 @@
 //! Memory for frames: mapped in huge pages where the kernel has them, and known to the ring so that it need not be pinned
 //! for every transfer.
+//!
+//! Small regions are brought into being and registered at once. Larger ones, such as the buffer's, are so by pieces of 4 MiB,
+//! when a transfer first uses a frame of the piece: a database that was just created takes little memory, however large
+//! its buffer may become.
 #![allow(unsafe_code)]
 
 use crate::fault::fault_of;
@@ -9,9 +13,13 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Regions up to this many bytes are touched when they are mapped and registered with the ring; larger ones come into being
-/// page by page, as they are used.
-pub const PREFAULT_MAX: usize = 8 << 30;
+/// Regions up to this many bytes are registered with the ring, piece by piece; larger ones come into being page by page, as
+/// they are used.
+pub const REGISTERED_MAX: usize = 8 << 30;
+/// Regions of fewer bytes are one piece, which is touched when it is mapped.
+const PIECED_MIN: usize = 2 * PIECE;
+/// How many bytes of a region come into being together, about.
+const PIECE: usize = 4 << 20;
 
 /// The kernel registers buffers of at most this many bytes.
 const CHUNK_MAX: usize = 1 << 30;
@@ -83,12 +91,37 @@ pub(crate) trait BufferTable {
     fn clear(&mut self, first: usize, count: usize);
 }
 
+/// What has become of a piece of a region.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Piece {
+    /// No transfer has used it.
+    Unused,
+    /// The ring knows it.
+    Registered,
+    /// It was to, and the system has refused that.
+    Plain,
+}
+
 struct Region {
     memory: Weak<AnonymousMapping>,
-    start: usize,
+    start: NonNull<u8>,
+    bytes: usize,
     chunk: usize,
     first_place: usize,
-    places: usize,
+    pieces: Vec<Piece>,
+}
+
+// SAFETY: `start` is only an address here; what lies there is reached through frames alone.
+unsafe impl Send for Region {}
+
+impl Region {
+    /// Where this piece lies.
+    fn vector(&self, piece: usize) -> libc::iovec {
+        let from = piece * self.chunk;
+        // SAFETY: `from` lies inside the region.
+        let base = unsafe { self.start.add(from) };
+        libc::iovec { iov_base: base.as_ptr().cast(), iov_len: self.chunk.min(self.bytes - from) }
+    }
 }
 
 /// The regions that a ring knows.
@@ -130,7 +163,12 @@ impl Regions {
         let attempt = || format!("mapping {count} frames of {size} bytes");
         let no_memory = || fault_of(&attempt(), &io::Error::from_raw_os_error(libc::ENOMEM));
         let bytes = count.checked_mul(size).filter(|bytes| *bytes <= isize::MAX as usize).ok_or_else(no_memory)?;
-        let (mapping, start) = AnonymousMapping::new(bytes, touch && bytes <= PREFAULT_MAX, Arc::clone(&self.dropped))
+        let is_pieced = bytes >= PIECED_MIN;
+        if touch && is_pieced && bytes <= REGISTERED_MAX && available_bytes().is_some_and(|available| bytes > available)
+        {
+            return Err(no_memory());
+        }
+        let (mapping, start) = AnonymousMapping::new(bytes, touch && !is_pieced, Arc::clone(&self.dropped))
             .map_err(|error| fault_of(&attempt(), &error))?;
         let memory = Arc::new(mapping);
         if let Some(table) = table {
@@ -149,37 +187,41 @@ impl Regions {
         table: &mut dyn BufferTable,
     ) {
         self.prune(table);
-        if table.places() == 0 || bytes > PREFAULT_MAX || size > CHUNK_MAX {
+        if table.places() == 0 || bytes > REGISTERED_MAX || size > CHUNK_MAX {
             return;
         }
-        // Every frame lies in one chunk.
-        let chunk = CHUNK_MAX / size * size;
-        let pieces: Vec<libc::iovec> = (0..bytes)
-            .step_by(chunk)
-            .map(|from| libc::iovec {
-                // SAFETY: `from` lies inside the region.
-                iov_base: unsafe { start.add(from) }.as_ptr().cast(),
-                iov_len: chunk.min(bytes - from),
-            })
-            .collect();
-        let places = pieces.len();
+        // Every frame lies in one piece.
+        let chunk = if bytes < PIECED_MIN { bytes } else { PIECE.max(size) / size * size };
+        let places = bytes.div_ceil(chunk);
         let Some(first_place) = self.free_places(places, table.places()) else { return };
-        match table.fill(first_place, &pieces) {
-            Ok(()) => {
-                let start = start.as_ptr().addr();
-                self.regions.push(Region { memory: Arc::downgrade(memory), start, chunk, first_place, places });
-            }
+        let memory = Arc::downgrade(memory);
+        let pieces = vec![Piece::Unused; places];
+        self.regions.push(Region { memory, start, bytes, chunk, first_place, pieces });
+        // Whether the system allows it at all is known from the first one.
+        self.register_piece(self.regions.len() - 1, 0, table);
+    }
+
+    /// Has the ring know a piece, which brings it into being.
+    #[cold]
+    fn register_piece(&mut self, region: usize, piece: usize, table: &mut dyn BufferTable) {
+        let region = &mut self.regions[region];
+        match table.fill(region.first_place + piece, &[region.vector(piece)]) {
+            Ok(()) => region.pieces[piece] = Piece::Registered,
             Err(error) => {
-                table.clear(first_place, places);
+                table.clear(region.first_place + piece, 1);
+                // The others would be refused as well.
+                let unused = region.pieces.iter_mut().filter(|piece| **piece == Piece::Unused);
+                let bytes = unused.map(|piece| *piece = Piece::Plain).count() * region.chunk;
                 let advice = if error.raw_os_error() == Some(libc::ENOMEM) { ", see RLIMIT_MEMLOCK" } else { "" };
-                self.refusal = Some(format!("{} MiB not registered ({error}{advice})", bytes >> 20));
+                self.refusal = Some(format!("{} MiB not registered ({error}{advice})", bytes.min(region.bytes) >> 20));
             }
         }
     }
 
     fn free_places(&self, wanted: usize, places: usize) -> Option<usize> {
-        let taken =
-            |place: usize| self.regions.iter().any(|r| (r.first_place..r.first_place + r.places).contains(&place));
+        let taken = |place: usize| {
+            self.regions.iter().any(|r| (r.first_place..r.first_place + r.pieces.len()).contains(&place))
+        };
         let mut run = 0;
         for place in 0..places {
             run = if taken(place) { 0 } else { run + 1 };
@@ -201,19 +243,29 @@ impl Regions {
         self.regions.retain(|region| {
             let alive = region.memory.strong_count() > 0;
             if !alive {
-                table.clear(region.first_place, region.places);
+                table.clear(region.first_place, region.pieces.len());
             }
             alive
         });
     }
 
-    /// Where in the table a frame's memory is, if it is there.
+    /// Where in the table a frame's memory is, if it is there. It comes there with the first use of its piece.
     #[inline]
-    pub(crate) fn place(&self, frame: &Frame) -> Option<u16> {
+    pub(crate) fn place(&mut self, frame: &Frame, table: Option<&mut dyn BufferTable>) -> Option<u16> {
         let memory = Arc::as_ptr(frame.memory()).cast::<u8>();
         // A region's weak reference keeps the address of its mapping from being used again.
-        let region = self.regions.iter().find(|region| region.memory.as_ptr().cast::<u8>() == memory)?;
-        Some((region.first_place + (frame.as_ptr().addr() - region.start) / region.chunk) as u16)
+        let at = self.regions.iter().position(|region| region.memory.as_ptr().cast::<u8>() == memory)?;
+        let region = &self.regions[at];
+        let piece = (frame.as_ptr().addr() - region.start.as_ptr().addr()) / region.chunk;
+        let place = (region.first_place + piece) as u16;
+        match region.pieces[piece] {
+            Piece::Registered => Some(place),
+            Piece::Plain => None,
+            Piece::Unused => {
+                self.register_piece(at, piece, table?);
+                (self.regions[at].pieces[piece] == Piece::Registered).then_some(place)
+            }
+        }
     }
 
     /// Describes in a few words what happened to registration in a table of this many places.
@@ -226,6 +278,16 @@ impl Regions {
     }
 }
 
+/// How much memory the machine could give now, if it says so.
+fn available_bytes() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kibibytes = |name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name))?;
+        line.split_ascii_whitespace().nth(1)?.parse::<usize>().ok()
+    };
+    Some((kibibytes("MemAvailable:")? + kibibytes("SwapFree:").unwrap_or(0)) << 10)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,11 +296,12 @@ mod tests {
     struct Table {
         taken: Vec<usize>,
         refuses: bool,
+        room: usize,
     }
 
     impl BufferTable for Table {
         fn places(&self) -> usize {
-            4
+            self.room.max(4)
         }
         fn fill(&mut self, first: usize, pieces: &[libc::iovec]) -> io::Result<()> {
             if self.refuses {
@@ -261,8 +324,8 @@ mod tests {
         assert!(
             pages.iter().all(|page| page.as_ptr().addr().is_multiple_of(4096) && page.iter().all(|byte| *byte == 0))
         );
-        assert_eq!((regions.place(&pages[1023]), regions.place(&small[2])), (Some(0), Some(1)));
-        assert_eq!(regions.place(&Frame::allocate(1, 64)[0]), None);
+        assert_eq!([&pages[1023], &small[2]].map(|frame| regions.place(frame, None)), [Some(0), Some(1)]);
+        assert_eq!(regions.place(&Frame::allocate(1, 64)[0], None), None);
         let last = pages.pop().expect("there are 1024");
         drop(pages);
         assert!(!regions.has_dropped());
@@ -273,13 +336,59 @@ mod tests {
         assert!(!regions.has_dropped());
     }
 
+    /// How many bytes of these frames are in memory.
+    fn resident_bytes(frames: &[Frame]) -> usize {
+        let count = |frame: &Frame| {
+            let mut state = 0_u8;
+            // SAFETY: the page is mapped, and one byte is written for it.
+            let result = unsafe { libc::mincore(frame.as_ptr().cast_mut().cast(), 4096, (&raw mut state).cast()) };
+            assert_eq!(result, 0);
+            usize::from(state & 1) * 4096
+        };
+        frames.iter().map(count).sum()
+    }
+
+    #[test]
+    fn a_large_region_comes_into_being_and_into_the_table_piece_by_piece() {
+        let mut table = Table { room: 64, ..Table::default() };
+        let mut regions = Regions::default();
+        let mut frames = regions.frames(16 << 10, 4096, Some(&mut table)).expect("64 MiB");
+        assert_eq!(table.taken, [0], "the first piece alone");
+        assert_eq!(resident_bytes(&frames), 0, "this table touches none");
+        frames[5_000].fill(1);
+        assert!((4096..=2 << 20).contains(&resident_bytes(&frames)), "{}", resident_bytes(&frames));
+        for frame in [5_000, 5_001, 16_383] {
+            let place = regions.place(&frames[frame], Some(&mut table));
+            assert_eq!(place, Some((frame / 1_024) as u16));
+        }
+        assert_eq!(table.taken, [0, 4, 15]);
+        assert_eq!(regions.place(&frames[9_000], None), None, "nothing is registered without the ring");
+        table.refuses = true;
+        assert_eq!(regions.place(&frames[9_000], Some(&mut table)), None);
+        table.refuses = false;
+        assert_eq!(regions.place(&frames[9_000], Some(&mut table)), None, "it is not tried again");
+        assert_eq!(regions.place(&frames[5_000], None), Some(4));
+        drop(frames);
+        regions.prune(&mut table);
+        assert!(table.taken.is_empty(), "{:?}", table.taken);
+    }
+
+    #[test]
+    fn more_than_the_machine_has_is_refused() {
+        let available = available_bytes().expect("Linux says so");
+        if available < REGISTERED_MAX / 2 {
+            let frames = Regions::default().frames(2 * available / 4096, 4096, None);
+            assert_eq!(frames.expect_err("too much").kind, driver::FaultKind::NoMemory);
+        }
+    }
+
     #[test]
     fn a_refused_registration_leaves_usable_frames_and_is_stated() {
         let mut table = Table { refuses: true, ..Table::default() };
         let mut regions = Regions::default();
         let mut frames = regions.frames(2, 4096, Some(&mut table)).expect("two pages");
         frames[1].fill(7);
-        assert_eq!(regions.place(&frames[1]), None);
+        assert_eq!(regions.place(&frames[1], None), None);
         assert!(regions.describe(4).contains("RLIMIT_MEMLOCK"), "{}", regions.describe(4));
     }
 

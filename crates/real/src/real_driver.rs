@@ -229,7 +229,10 @@ impl RealDriver {
     #[inline]
     fn request(&mut self, slot: u32) -> Request {
         let transfer = self.flights.transfer(slot);
-        let place = transfer.buffer.as_ref().and_then(|buffer| self.regions.place(buffer));
+        let place = match (&mut self.mechanism, &transfer.buffer) {
+            (Mechanism::Ring(ring), Some(buffer)) => self.regions.place(buffer, Some(&mut **ring)),
+            _ => None,
+        };
         let file = self.files.entered(transfer.file).expect("a transfer holds its file");
         transfer.request(slot, file.fd(), file.registered, place)
     }

@@ -21,7 +21,7 @@ const ENDS_SHARE: usize = 8;
 const ENDS_MAX: usize = 16;
 const GATHERING: Duration = Duration::from_micros(100);
 const FILES: u32 = 1024;
-const BUFFERS: u32 = 1024;
+const BUFFERS: u32 = 4096;
 /// Completions of the ring's own requests carry these instead of a slot.
 const BELL: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
