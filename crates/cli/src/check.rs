@@ -6,7 +6,7 @@ use crate::{Failure, opening, print};
 use base::units::grouped;
 use clap::Args;
 use engine::check::{CheckReport, Finding};
-use entresol::{Database, Opening};
+use entresol::{Database, Opening, Store};
 use std::path::PathBuf;
 
 /// Verifies every checksum and the structure of every partition
@@ -25,6 +25,16 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let progress = Progress::start("check");
     let store = opening::open_existing(Opening::in_directory(&arguments.directory)?, &progress)?;
+    let text = checked(store, &progress)?;
+    progress.finish();
+    print(&text)
+}
+
+/// Checks a database and closes it. What is to be said of one that is as it should be.
+///
+/// # Errors
+/// What was found.
+pub fn checked(store: Store, progress: &Progress) -> Result<String, Failure> {
     let mut total = 0;
     let report = store.run(async |database| {
         let report = database.check(|seen| {
@@ -35,7 +45,6 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         });
         report.await
     })?;
-    progress.finish();
     let listed: Vec<String> = report.findings.iter().map(|finding| describe(finding, store.database())).collect();
     let partitions = store.database().partitions().len();
     let words = [store.page_write_description(), store.log_description()];
@@ -43,10 +52,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     store.close()?;
     if report.is_clean() {
         let pages = grouped(report.pages);
-        return print(&format!(
-            "{pages} pages in {partitions} partitions, every one as it should be\n{}",
-            words.join("\n")
-        ));
+        let words = words.join("\n");
+        return Ok(format!("{pages} pages in {partitions} partitions, every one as it should be\n{words}"));
     }
     Err(failure(&report, &listed).into())
 }

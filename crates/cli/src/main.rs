@@ -1,5 +1,6 @@
 //! The `entresol` command: benchmarks, torture, checks and measurements of the storage engine.
 
+mod backup;
 mod bench;
 mod calibrate;
 mod check;
@@ -11,6 +12,7 @@ mod predict;
 mod progress;
 mod report;
 mod reproduce;
+mod restore;
 mod shell;
 mod table;
 mod torture;
@@ -40,6 +42,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Backup(backup::Arguments),
     Bench(bench::Arguments),
     Calibrate(calibrate::Arguments),
     Check(check::Arguments),
@@ -47,6 +50,7 @@ enum Command {
     Experiment(experiment::Arguments),
     Predict(predict::Arguments),
     Reproduce(reproduce::Arguments),
+    Restore(restore::Arguments),
     Shell(shell::Arguments),
     Torture(torture::Arguments),
     Trace(trace::Arguments),
@@ -67,6 +71,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> Result<(), Failure> {
     match arguments.command {
+        Command::Backup(arguments) => backup::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Calibrate(arguments) => calibrate::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
@@ -74,6 +79,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Experiment(arguments) => experiment::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
+        Command::Restore(arguments) => restore::run(&arguments),
         Command::Shell(arguments) => shell::run(&arguments),
         Command::Torture(arguments) => torture::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),

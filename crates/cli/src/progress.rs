@@ -7,6 +7,16 @@ use std::time::Duration;
 /// The progress line of a command, on standard error; silent where that is no terminal. It goes away when dropped.
 pub struct Progress(ProgressBar);
 
+/// Says how far a phase is, from a task of the engine's.
+pub struct Steps(ProgressBar);
+
+impl Steps {
+    /// As [`Progress::step`].
+    pub fn step(&self, name: &'static str, steps: u64, total: u64) {
+        step(&self.0, name, steps, total);
+    }
+}
+
 impl Progress {
     /// Shows the line of the command `name`.
     pub fn start(name: &'static str) -> Progress {
@@ -25,22 +35,17 @@ impl Progress {
 
     /// Begins a phase of `total` steps; with 0 its length is unknown.
     pub fn phase(&self, name: &'static str, total: u64) {
-        let known = "{prefix}: {msg} [{bar:30}] {percent:>3} %, {human_pos} of {human_len}, {eta} left";
-        let unknown = "{prefix}: {msg} {spinner} {elapsed}";
-        let template = if total > 0 { known } else { unknown };
-        let style = ProgressStyle::with_template(template).expect("the templates are valid constants");
-        self.0.set_style(style.progress_chars("=> "));
-        self.0.set_message(name);
-        self.0.set_length(total);
-        self.0.reset();
+        phase(&self.0, name, total);
     }
 
     /// Reports that `steps` of `total` steps of the phase `name` are done; the first call begins the phase.
     pub fn step(&self, name: &'static str, steps: u64, total: u64) {
-        if self.0.message() != name || self.0.length() != Some(total) {
-            self.phase(name, total);
-        }
-        self.advance_to(steps);
+        step(&self.0, name, steps, total);
+    }
+
+    /// What says how far a phase is, from elsewhere.
+    pub fn steps(&self) -> Steps {
+        Steps(self.0.clone())
     }
 
     /// Reports that `steps` of the phase's steps are done.
@@ -63,6 +68,24 @@ impl Progress {
     pub fn finish(self) {
         self.0.finish_and_clear();
     }
+}
+
+fn phase(bar: &ProgressBar, name: &'static str, total: u64) {
+    let known = "{prefix}: {msg} [{bar:30}] {percent:>3} %, {human_pos} of {human_len}, {eta} left";
+    let unknown = "{prefix}: {msg} {spinner} {elapsed}";
+    let template = if total > 0 { known } else { unknown };
+    let style = ProgressStyle::with_template(template).expect("the templates are valid constants");
+    bar.set_style(style.progress_chars("=> "));
+    bar.set_message(name);
+    bar.set_length(total);
+    bar.reset();
+}
+
+fn step(bar: &ProgressBar, name: &'static str, steps: u64, total: u64) {
+    if bar.message() != name || bar.length() != Some(total) {
+        phase(bar, name, total);
+    }
+    bar.set_position(steps);
 }
 
 impl Drop for Progress {

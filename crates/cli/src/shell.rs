@@ -7,13 +7,13 @@ mod request;
 mod waits;
 
 use crate::progress::Progress;
-use crate::{Failure, bench, opening, print};
+use crate::{Failure, backup, bench, opening, print};
 use clap::Args;
 use entresol::configuration::Configuration;
 use entresol::{CacheSettings, DatabaseThread, Handle, Opening, Procedures};
 use request::{Request, ShellCommand};
 use std::io::{BufRead, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Reads requests line by line and prints the responses; 'help' lists them
 ///
@@ -111,6 +111,11 @@ fn answer(handle: &Handle, before: &mut Option<CacheSettings>, line: &str) -> Re
         ShellCommand::Checkpoint => {
             handle.with_database(async |database| database.checkpoint().await).wait()?;
             "done".to_owned()
+        }
+        ShellCommand::Backup { directory, rate } => {
+            let settings = backup::settings(Path::new(&directory), rate)?;
+            let report = handle.with_database(async move |database| database.backup(&settings, |_| {}).await).wait()?;
+            backup::to_text(&report)
         }
         ShellCommand::Call { procedure, parameters } => request::written(&handle.call(&procedure, &parameters).wait()?),
         ShellCommand::Request(request) => {

@@ -18,6 +18,7 @@ pub use report::{CacheReport, CachedFile, DeviceTraits, EventCount};
 pub use work::{Prices, Work};
 
 use base::Instant;
+use std::path::Path;
 use std::sync::Arc;
 
 /// The world, real or virtual.
@@ -100,6 +101,17 @@ pub trait Driver {
 
     /// The device of this name, if there is one.
     fn device(&self, name: &str) -> Option<DeviceId>;
+
+    /// A directory of this machine as one more device, named by its path; the same one where it is asked for again. It is
+    /// created if it is missing.
+    ///
+    /// # Errors
+    /// A [`Fault`] naming the directory that cannot be created or reached; [`FaultKind::NotFound`] on a described machine, which
+    /// has the devices of its description.
+    fn attach(&mut self, directory: &Path) -> Result<DeviceId, Fault> {
+        let message = format!("a described machine has no directory '{}'", directory.display());
+        Err(Fault::new(FaultKind::NotFound, message))
+    }
 
     /// What the engine must know of a device to use it well.
     fn traits(&self, device: DeviceId) -> DeviceTraits;

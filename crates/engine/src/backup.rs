@@ -20,10 +20,12 @@ use driver::{Access, DeviceId, FileId, Frame, Op};
 use executor::Executor;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use structures::checksum::{checksum, stored_checksum};
+use structures::checksum::{block_checksum, checksum, stored_checksum};
 
 /// How many segments are written at once.
 pub const DEPTH: usize = 8;
+/// About what it costs on described hardware to verify 64 bytes of an image, in instructions.
+const VERIFY_INSTRUCTIONS: u64 = 40;
 
 /// One set's part of one copy.
 struct CopyFile {
@@ -153,6 +155,44 @@ impl Backup {
     /// the first sweep after it writes all of the other copy.
     pub fn images(&self, (partition, copy): (PartitionId, usize), count: u32) -> u32 {
         self.files(partition)[copy].images(count)
+    }
+
+    /// Whether a set's files are open.
+    pub fn is_attached(&self, partition: PartitionId) -> bool {
+        self.files.borrow().get(usize::from(partition.0)).is_some_and(Option::is_some)
+    }
+
+    /// Reads a segment's image, of `size` bytes, and verifies its checksum.
+    ///
+    /// # Errors
+    /// [`Error::DamagedBackup`], or the driver's.
+    pub async fn read(
+        &self,
+        executor: &Executor,
+        (partition, copy): (PartitionId, usize),
+        segment: u32,
+        size: usize,
+    ) -> Result<Frame> {
+        let files = self.files(partition);
+        let own = &files[copy];
+        let (offset, length) = (u64::from(segment) * size as u64, size as u32);
+        let buffer = executor.frame(size)?;
+        executor.charge(driver::Work::InputOutput);
+        executor.pay_debt().await;
+        let op = Op::Read { file: own.file, offset, length, buffer, access: Access::Asynchronous };
+        let completion = executor.perform(op).await;
+        completion.result?;
+        let frame = completion.buffer.expect("a read gives its buffer back");
+        let verify = move || {
+            let is_sound = block_checksum(&frame) == stored_checksum(&frame);
+            (frame, is_sound)
+        };
+        let (frame, is_sound) = executor.compute(size as u64 / 64 * VERIFY_INSTRUCTIONS, verify).await?;
+        if !is_sound {
+            let (file, detail) = (own.name.clone(), "its checksum is another".to_owned());
+            return Err(Error::DamagedBackup { file, segment, detail });
+        }
+        Ok(frame)
     }
 
     /// How many segments of a set were written.

@@ -172,6 +172,7 @@ async fn write_backup_in_turn(engine: &Rc<Engine>, unlogged: bool) -> Result<()>
         let _turn = checkpointer.turn.take(&engine.core.executor).await;
         write_superblock(engine, pages_begin(&engine.catalog), SuperblockChange::default()).await?;
     }
+    await_pins(engine).await;
     let began = engine.core.executor.now();
     let backup = sweep::sweep(engine, unlogged).await?;
     let begin = backup.as_ref().map(|backup| Lsn(backup.begin));
@@ -187,6 +188,20 @@ async fn write_backup_in_turn(engine: &Rc<Engine>, unlogged: bool) -> Result<()>
     begin.into_iter().for_each(|begin| checkpointer.swept.set(begin));
     add(&engine.core.statistics.sweep_ns, engine.core.executor.now().since_ns(began));
     Ok(())
+}
+
+/// Waits, before a sweep, while a backup reads the copy that the sweep would write over; not if something waits for the sweep.
+async fn await_pins(engine: &Engine) {
+    let Some(copy) = engine.catalog.superblock.borrow().backup.as_ref().map(|backup| 1 - backup.copy) else { return };
+    let (checkpointer, core) = (&engine.checkpointer, &engine.core);
+    if canary::is_planted(Canary::UnpinnedCopy) {
+        return;
+    }
+    let cannot_wait = || checkpointer.urgent.get() > 0 || core.log.is_full() || core.closing.get();
+    while engine.sets.is_pinned(copy) && !cannot_wait() {
+        core.executor.sleep_ns(background::POLL_NS).await;
+    }
+    engine.sets.break_pins(copy);
 }
 
 /// Where the recovery of pages begins, as the superblock file says.

@@ -1,5 +1,6 @@
 //! The database: opening and closing one, its partitions, bulk loads, sorts, and what transactions and checkpoints are begun by.
 
+mod backup;
 mod cache;
 mod catalog_change;
 mod drop;

@@ -1,5 +1,9 @@
 //! What can go wrong, and what a synchronous function may lack.
 
+mod backup;
+
+pub use backup::BackupError;
+
 use base::{Lsn, PageId, PartitionId};
 use driver::Fault;
 use thiserror::Error;
@@ -36,6 +40,9 @@ pub enum Error {
     /// The driver could not do what was asked.
     #[error("{0}")]
     Input(#[from] Fault),
+    /// A backup could not be taken or restored.
+    #[error(transparent)]
+    Backup(#[from] BackupError),
     /// What another node has sent cannot be committed or kept.
     #[error("what another node has sent is refused: {0}; its transaction is rolled back, run it again")]
     Shipment(String),

@@ -15,6 +15,7 @@ mod io;
 mod locks;
 pub mod log;
 mod mvcc;
+mod online_backup;
 pub mod page_store;
 mod procedure;
 mod recovery;
@@ -29,8 +30,9 @@ pub mod version;
 
 pub use database::{CommitFailure, Database, LockWait, PartitionSpec, Settings};
 pub use engine::{Catalog, Isolation};
-pub use error::{Error, Need, Result};
+pub use error::{BackupError, Error, Need, Result};
 pub use locks::Locks;
+pub use online_backup::{BackupProgress, BackupReport, BackupSettings, MANIFEST_FILE, RestoreReport, RestoreSource};
 pub use procedure::{Prefetcher, Procedures, Registered};
 pub use structures::{PrefetchDistance, canary, checksum, lock, organization, page, replacement, set, undo};
 pub use superblock::{FORMAT, SUPERBLOCK_FILE};

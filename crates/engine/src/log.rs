@@ -17,8 +17,10 @@
 mod batches;
 mod buffer;
 mod claims;
+mod copying;
 mod duplex;
 mod group_commit;
+mod holds;
 mod measured;
 pub mod page;
 mod read_ahead;
@@ -31,7 +33,9 @@ mod waiters;
 mod write_buffer;
 mod writer;
 
+pub(crate) use copying::{cut_page, first_damaged};
 pub use group_commit::GroupCommit;
+pub(crate) use holds::LogHold;
 pub use measured::Measured;
 pub(crate) use scan::Copies;
 pub use scan::{LogEntry, LogScan};
@@ -98,6 +102,8 @@ pub struct Log {
     room: WaitQueue,
     /// Room that is promised.
     claims: claims::Claims,
+    /// Backups and the archive, which copy it.
+    holds: holds::Holds,
     /// Wakes the writer.
     bell: Rc<WaitQueue>,
 }
@@ -374,10 +380,12 @@ impl Log {
     }
 
     /// Gives up everything before `before`, which no recovery and no rollback needs any more, for reuse. The page that holds
-    /// `before` stays, and so does what is not yet durable or only in the write buffer.
+    /// `before` stays, and so does what is not yet durable, only in the write buffer, or held.
     pub fn truncate(&self, before: Lsn) {
         let buffered = self.write_buffer.get().and_then(WriteBuffer::oldest).unwrap_or(u64::MAX);
-        let position = before.min(self.complete.get()).0.min(buffered);
+        self.holds.note_asked(before);
+        let held = self.holds.oldest(self.is_full(), || self.executor.now());
+        let position = before.min(self.complete.get()).min(held).0.min(buffered);
         let front = Lsn(position - position % self.settings.page_size as u64);
         if front > self.oldest.get() {
             self.oldest.set(front);

@@ -153,17 +153,23 @@ pub struct SuperblockFile {
 }
 
 impl SuperblockFile {
-    /// Creates the file with its first contents.
+    /// Creates the file with its first contents, and a catalog to which `changes` lead.
     ///
     /// # Errors
     /// The driver's.
-    pub async fn create(executor: &Executor, device: DeviceId, superblock: &Superblock) -> Result<SuperblockFile> {
+    pub async fn create(
+        executor: &Executor,
+        device: DeviceId,
+        superblock: &Superblock,
+        changes: impl IntoIterator<Item = CatalogChange>,
+    ) -> Result<SuperblockFile> {
         let (file, _) = executor.open(device, SUPERBLOCK_FILE, true).await?;
         let length = 2 * REGION;
         executor.perform(Op::Resize { file, length, prewrite: true }).await.result?;
         let mirror = Mirror::new(executor, file, length)?;
         // An opening takes a blank first copy for a creation that was cut off.
         let mut superblock_file = SuperblockFile { mirror, generation: 0, first: 1, journal: Journal::default() };
+        superblock_file.change(changes);
         superblock_file.write(executor, superblock).await?;
         Ok(superblock_file)
     }
@@ -257,6 +263,11 @@ impl SuperblockFile {
     /// Every partition of the database, and the number of the next one.
     pub(crate) fn partitions(&self) -> Partitions {
         Partitions::new(self.journal.live(), self.journal.next())
+    }
+
+    /// All that the catalog says, in changes.
+    pub(crate) fn catalog(&self) -> Vec<CatalogChange> {
+        self.journal.image()
     }
 
     /// From which position of the log on calls of procedures find a partition.

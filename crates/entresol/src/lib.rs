@@ -69,6 +69,7 @@ mod page_words;
 mod pending;
 mod reply;
 mod requests;
+mod restore;
 mod store;
 mod warnings;
 
@@ -81,6 +82,8 @@ pub use base::{Instant, Lsn, PartitionId, TransactionId};
 pub use driver::Fault;
 /// Sorts and joins.
 pub use engine::temp::{JoinKind, JoinMethod, JoinReport, JoinSettings, Joined, Row, Rows, Sorted};
+/// Backups, and databases that are made from them.
+pub use engine::{BackupError, BackupProgress, BackupReport, BackupSettings, RestoreReport, RestoreSource};
 /// Registered procedures.
 pub use engine::{Catalog, PrefetchDistance, Prefetcher, Procedures, Registered};
 /// Databases, and what transactions do.

@@ -26,10 +26,10 @@ use virtual_driver::{Media, Port};
 /// ```
 #[derive(Clone)]
 pub struct Opening {
-    path: PathBuf,
-    configuration: Configuration,
-    seed: u64,
-    procedures: Arc<dyn Fn() -> Procedures + Send + Sync>,
+    pub(crate) path: PathBuf,
+    pub(crate) configuration: Configuration,
+    pub(crate) seed: u64,
+    pub(crate) procedures: Arc<dyn Fn() -> Procedures + Send + Sync>,
     silence: Option<Silence>,
 }
 
@@ -276,7 +276,7 @@ impl Opening {
     }
 
     /// Locks the directory of every device, each once.
-    fn lock_directories(&self, locks: &DirectoryLocks) -> Result<BTreeSet<PathBuf>, OpenError> {
+    pub(crate) fn lock_directories(&self, locks: &DirectoryLocks) -> Result<BTreeSet<PathBuf>, OpenError> {
         if self.configuration.hardware.is_some() {
             return Ok(BTreeSet::new());
         }
@@ -445,7 +445,7 @@ pub struct Store {
 
 /// Stops when it is dropped: what the driver has under way on the files ends, and then the directories' locks go, even if
 /// others still have the executor or the database.
-struct Machine(Executor);
+pub(crate) struct Machine(pub(crate) Executor);
 
 impl Drop for Machine {
     fn drop(&mut self) {

@@ -26,6 +26,7 @@ use driver::{
 };
 use std::marker::PhantomData;
 use std::panic::AssertUnwindSafe;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
@@ -78,6 +79,8 @@ pub struct RealDriver {
     file_workers: Workers<(u32, Job)>,
     computers: Workers<Computation>,
     patience: Duration,
+    /// Whether files are opened for direct I/O.
+    direct: bool,
     /// The ring accepts one thread.
     not_send: PhantomData<*const ()>,
     /// Goes last, after everything that writes.
@@ -148,6 +151,7 @@ impl RealDriver {
             file_workers,
             computers,
             patience: options.patience,
+            direct: options.direct,
             not_send: PhantomData,
             locks: options.locks,
         })
@@ -519,6 +523,21 @@ impl Driver for RealDriver {
 
     fn untouched_frames(&mut self, count: usize, size: usize) -> Result<Vec<Frame>, Fault> {
         self.regions.untouched_frames(count, size)
+    }
+
+    fn attach(&mut self, directory: &Path) -> Result<DeviceId, Fault> {
+        let name = directory.display().to_string();
+        if let Some(known) = self.device(&name) {
+            return Ok(known);
+        }
+        let Ok(id) = u16::try_from(self.devices.len()) else {
+            let message = format!("there are too many devices for '{name}'; open the database again");
+            return Err(Fault::new(FaultKind::Unsupported, message));
+        };
+        let medium = Medium::probe(directory, self.direct)?;
+        let (directory, station) = (directory.to_owned(), Station::new(self.now()));
+        self.devices.push(Device { name, directory, medium, station, mapped: None, model: None });
+        Ok(DeviceId(id))
     }
 
     fn device(&self, name: &str) -> Option<DeviceId> {

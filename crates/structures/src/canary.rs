@@ -119,6 +119,16 @@ canaries! {
     KeptEntry,
     /// Changes of records pass by a secondary index that is being filled.
     UnseenIndex,
+    /// A backup reads pages from their own places, though a tier has newer versions of them.
+    BackupPastTiers,
+    /// A backup leaves out pages that are changed while it copies them.
+    BackupPastChanges,
+    /// A backup ends its log with the checkpoint that it has begun with, not with what was committed meanwhile.
+    ForgottenTail,
+    /// A backup does not copy a partition again that was bulk-loaded behind its back.
+    UncopiedLoad,
+    /// Sweeps write over the copy of the sets' backup that a backup reads, and it does not learn of that.
+    UnpinnedCopy,
     /// A page server grants write locks and does not call back the copies of others.
     UncalledCopies,
     /// A page server takes a late message about an earlier copy for one about the present copy.

@@ -25,6 +25,7 @@ const FLOORS: &[&str] = &[
     "mvcc",
     "transaction",
     "checkpoint",
+    "online_backup",
     "procedure",
     "recovery",
     "check",

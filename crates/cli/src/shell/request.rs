@@ -12,6 +12,7 @@ delete PARTITION KEY                deletes a record
 call PROCEDURE [PARAMETERS]         runs a registered procedure
 partitions                          lists the partitions and their fields
 checkpoint                          takes a checkpoint
+backup DIR [RATE]                   copies the database into an empty directory, RATE bytes a second at most
 statistics                          shows what was counted since the database was opened
 waits                               lists transactions that wait for locks, and which others are in their way
 cache                               shows the second-level cache
@@ -33,6 +34,7 @@ pub enum ShellCommand {
     Quit,
     Partitions,
     Checkpoint,
+    Backup { directory: String, rate: Option<u64> },
     Statistics,
     Waits,
     Cache(CacheCommand),
@@ -81,7 +83,7 @@ impl Request {
     }
 }
 
-const WORDS: [&str; 13] = [
+const WORDS: [&str; 14] = [
     "get",
     "put",
     "set",
@@ -90,6 +92,7 @@ const WORDS: [&str; 13] = [
     "call",
     "partitions",
     "checkpoint",
+    "backup",
     "statistics",
     "waits",
     "cache",
@@ -191,6 +194,11 @@ impl ShellCommand {
             }
             ("partitions", []) => ShellCommand::Partitions,
             ("checkpoint", []) => ShellCommand::Checkpoint,
+            ("backup", [directory]) => ShellCommand::Backup { directory: directory.text().to_owned(), rate: None },
+            ("backup", [directory, rate]) => {
+                let rate = crate::bench::size(rate.text())?;
+                ShellCommand::Backup { directory: directory.text().to_owned(), rate: Some(rate) }
+            }
             ("statistics", []) => ShellCommand::Statistics,
             ("waits", []) => ShellCommand::Waits,
             ("cache", rest) => {

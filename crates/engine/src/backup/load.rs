@@ -1,7 +1,7 @@
 //! Restart: a copy of the backup comes back into memory. The engine's thread hands out work and collects it; images are verified
 //! and the parts of an index built beside it, on every core, while the next images are read.
 
-use super::{Backup, CopyFile};
+use super::{Backup, CopyFile, VERIFY_INSTRUCTIONS};
 use crate::io::memory::touched_frames;
 use crate::superblock::CurrentBackup;
 use crate::{Error, Result};
@@ -21,8 +21,7 @@ const REGION_SIZE: usize = 4 << 20;
 const REGIONS: usize = 4;
 /// As many records make it worth while to have a part of an index built.
 const SHARE_MIN: usize = 1 << 14;
-/// About what it costs on described hardware to verify 64 bytes of an image, and to add a record to an index, in instructions.
-const VERIFY_INSTRUCTIONS: u64 = 40;
+/// About what it costs on described hardware to add a record to an index, in instructions.
 const ADD_INSTRUCTIONS: u64 = 100;
 
 /// One set's way back into memory.

@@ -111,7 +111,9 @@ impl Database {
         let top: Vec<Edit<'_>> = top.iter().map(OwnedEdit::as_edit).collect();
         let log = || {
             self.check_empty_tree(partition)?;
-            self.0.engine.core.change(&top)
+            self.0.engine.core.change(&top)?;
+            self.0.engine.catalog.note_load(partition);
+            Ok(())
         };
         complete_logged(&self.0.engine, length_of(&top), log).await?;
         drop(loading);

@@ -66,6 +66,7 @@ impl SetLoad {
         self.transaction.commit_unlogged();
         let database = self.database.clone();
         back_up_load(&database.0.engine).await?;
+        database.0.engine.catalog.note_load(self.partition);
         self.is_durable = true;
         drop(self);
         // The set is full whatever becomes of the log before it; later checkpoints give that up.

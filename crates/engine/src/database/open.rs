@@ -144,7 +144,7 @@ impl Database {
             second_log: log_files::second_log(&settings, log.measured().get(1).copied().flatten()),
             cache_table: opened.table,
         };
-        let superblock_file = SuperblockFile::create(executor, home_device, &superblock).await?;
+        let superblock_file = SuperblockFile::create(executor, home_device, &superblock, []).await?;
         let memory = (RefCell::default(), Backup::default());
         let parts = (buffer, memory, Partitions::default());
         let engine = assemble(executor, &settings, log, parts, Some(superblock_file), superblock);

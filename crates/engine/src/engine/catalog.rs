@@ -6,6 +6,7 @@ use crate::{Error, Result};
 use base::PartitionId;
 use executor::Turn;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// What an operation has to know of a partition with keys. It is looked up once: what was found stays so for as long as the
@@ -54,6 +55,8 @@ pub struct Catalog {
     pub(crate) changes: RefCell<Vec<CatalogChange>>,
     /// The turn to create a partition.
     pub(crate) creation: Turn,
+    /// How many bulk loads have ended, by partition: what they wrote is not in the log.
+    loads: RefCell<BTreeMap<PartitionId, u64>>,
 }
 
 impl Catalog {
@@ -69,6 +72,7 @@ impl Catalog {
             superblock: RefCell::new(superblock),
             changes: RefCell::default(),
             creation: Turn::new(),
+            loads: RefCell::default(),
         }
     }
 
@@ -134,6 +138,16 @@ impl Catalog {
     pub fn secondary(&self, partition: PartitionId, name: &str) -> Result<usize> {
         let found = self.describe(partition)?;
         found.typed()?.secondary(name).map_err(|error| found.field_error(error))
+    }
+
+    /// A bulk load of a partition has ended.
+    pub(crate) fn note_load(&self, partition: PartitionId) {
+        *self.loads.borrow_mut().entry(partition).or_default() += 1;
+    }
+
+    /// How many bulk loads of a partition have ended since the database was opened.
+    pub(crate) fn loads(&self, partition: PartitionId) -> u64 {
+        self.loads.borrow().get(&partition).copied().unwrap_or(0)
     }
 
     /// The next write of the superblock states what becomes of partitions.

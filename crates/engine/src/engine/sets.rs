@@ -8,7 +8,7 @@ use crate::{Error, Result};
 use base::{Lsn, PartitionId, TransactionId};
 use executor::{Executor, WaitQueue};
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use structures::set::{Refusal, Sets};
 
 /// The memory-resident sets.
@@ -22,6 +22,24 @@ pub(crate) struct SetStore {
     pub growth: Growth,
     /// The black/white sweep in progress, where the log has to say what is in its backup.
     pub black_white_sweep: Cell<Option<BlackWhiteSweep>>,
+    /// Copies of their backup that are being read.
+    pins: RefCell<Vec<Weak<PinnedCopy>>>,
+}
+
+/// A copy of the sets' backup that is being read.
+struct PinnedCopy {
+    copy: u8,
+    is_broken: Cell<bool>,
+}
+
+/// Keeps sweeps from writing over a copy of the sets' backup, as long as nothing waits for them.
+pub(crate) struct CopyPin(Rc<PinnedCopy>);
+
+impl CopyPin {
+    /// Whether a sweep could not wait.
+    pub fn is_broken(&self) -> bool {
+        self.0.is_broken.get()
+    }
 }
 
 /// A black/white sweep in progress.
@@ -37,7 +55,27 @@ impl SetStore {
     /// These sets with their backup.
     pub fn new(sets: RefCell<Sets>, backup: Backup) -> SetStore {
         let (segment_returned, growth, black_white_sweep) = (WaitQueue::new(), Growth::default(), Cell::new(None));
-        SetStore { sets, backup, segment_returned, growth, black_white_sweep }
+        SetStore { sets, backup, segment_returned, growth, black_white_sweep, pins: RefCell::default() }
+    }
+
+    /// Asks sweeps to leave a copy of the backup alone, for as long as the pin is held.
+    pub fn pin(&self, copy: u8) -> CopyPin {
+        let pinned = Rc::new(PinnedCopy { copy, is_broken: Cell::new(false) });
+        self.pins.borrow_mut().push(Rc::downgrade(&pinned));
+        CopyPin(pinned)
+    }
+
+    /// Whether a copy of the backup is being read.
+    pub fn is_pinned(&self, copy: u8) -> bool {
+        let mut pins = self.pins.borrow_mut();
+        pins.retain(|pin| pin.strong_count() > 0);
+        pins.iter().filter_map(Weak::upgrade).any(|pin| pin.copy == copy && !pin.is_broken.get())
+    }
+
+    /// A sweep writes over a copy of the backup, read or not.
+    pub fn break_pins(&self, copy: u8) {
+        let pins = self.pins.borrow();
+        pins.iter().filter_map(Weak::upgrade).filter(|pin| pin.copy == copy).for_each(|pin| pin.is_broken.set(true));
     }
 }
 

@@ -100,6 +100,11 @@ impl Duplex {
         }
     }
 
+    /// The files that have everything before [`Duplex::complete`].
+    pub fn files(&self) -> Vec<FileId> {
+        self.sides.borrow().iter().filter(|side| !side.lost).map(|side| side.place.file).collect()
+    }
+
     /// Before this everything is on each device that is not lost.
     fn complete(&self) -> u64 {
         let sides = self.sides.borrow();

@@ -101,6 +101,19 @@ pub(super) fn seal(page: &mut [u8], durable: Lsn) {
     put_u32(page, 0, sum);
 }
 
+/// Takes out of a sound page what stands behind its first `used` bytes.
+pub(super) fn cut(page: &mut [u8], used: usize) {
+    if get_u32(page, 32) as usize <= used {
+        return;
+    }
+    if get_u32(page, 36) as usize >= used {
+        set_first(page, 0);
+    }
+    close(page, used);
+    let durable = Lsn(get_u64(page, 16));
+    seal(page, durable);
+}
+
 /// Checks that `page` is the log page at `position` and reads its header.
 ///
 /// # Errors

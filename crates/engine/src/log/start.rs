@@ -101,6 +101,7 @@ impl Log {
             waiters: Waiters::default(),
             room: WaitQueue::new(),
             claims: Default::default(),
+            holds: Default::default(),
             bell: Rc::new(WaitQueue::new()),
         })
     }

@@ -274,7 +274,7 @@ impl Journal {
     }
 
     /// All that is to be known, in changes.
-    fn image(&self) -> Vec<CatalogChange> {
+    pub(super) fn image(&self) -> Vec<CatalogChange> {
         let mut image = vec![CatalogChange::Next(self.next), CatalogChange::Segments(self.segments.clone())];
         for (id, (partition, state)) in &self.numbers {
             image.push(begin(partition));

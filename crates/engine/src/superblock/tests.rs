@@ -127,7 +127,7 @@ fn the_catalog_is_what_was_written_last() {
         let mut random = Random::stream(seed, "catalog");
         let media = Media::new();
         run(&media, async |executor, device| {
-            drop(SuperblockFile::create(executor, device, &superblock()).await.expect("creates"))
+            drop(SuperblockFile::create(executor, device, &superblock(), []).await.expect("creates"))
         });
         let (mut live, mut next, mut segments, mut images) = (Vec::<u16>::new(), 0_u16, Vec::new(), Vec::new());
         for _ in 0..12 {
@@ -197,7 +197,7 @@ fn enter(number: u16) -> [CatalogChange; 2] {
 /// Enters `entries` partitions, or as many as there are until the catalog is rewritten; returns how many it entered.
 fn fill(media: &Media, entries: u16) -> u16 {
     run(media, async |executor, device| {
-        let mut superblock_file = SuperblockFile::create(executor, device, &superblock()).await.expect("creates");
+        let mut superblock_file = SuperblockFile::create(executor, device, &superblock(), []).await.expect("creates");
         for number in 0..entries {
             let start = superblock_file.journal.span.start;
             superblock_file.change(enter(number));
@@ -249,7 +249,8 @@ fn what_the_only_written_superblock_names_outlives_failures_however_many() {
     for halves in 1..4 {
         let media = Media::new();
         run(&media, async |executor, device| {
-            let mut superblock_file = SuperblockFile::create(executor, device, &superblock()).await.expect("creates");
+            let mut superblock_file =
+                SuperblockFile::create(executor, device, &superblock(), []).await.expect("creates");
             let mut superblock = superblock();
             let mut state = |number: u32| {
                 let segments: Vec<(u16, u32)> = (0..8_000).map(|id| (id, number << 16)).collect();
@@ -308,8 +309,10 @@ fn outlives_a_lost_write(failing: &[u64], lost: u64, reopened: bool) {
         }
     };
     injured(failing, if reopened { u64::MAX } else { lost }, &mut |executor, device| {
-        let mut superblock_file =
-            executor.run(SuperblockFile::create(executor, device, &superblock())).expect("goes on").expect("creates");
+        let mut superblock_file = executor
+            .run(SuperblockFile::create(executor, device, &superblock(), []))
+            .expect("goes on")
+            .expect("creates");
         go_on(executor, &mut superblock_file);
     });
     if reopened {
@@ -397,7 +400,7 @@ fn what_an_append_has_left_is_not_taken_for_the_next_one_in_its_place() {
     const FIRST: u16 = 1_200;
     let prepared = Media::new();
     run(&prepared, async |executor, device| {
-        let mut superblock_file = SuperblockFile::create(executor, device, &superblock()).await.expect("creates");
+        let mut superblock_file = SuperblockFile::create(executor, device, &superblock(), []).await.expect("creates");
         superblock_file.change((0..FIRST).flat_map(enter));
         superblock_file.write(executor, &superblock()).await.expect("writes");
         let span = superblock_file.journal.span;

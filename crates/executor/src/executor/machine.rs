@@ -1,7 +1,8 @@
 //! What an executor says of the machine below its driver.
 
 use super::Executor;
-use driver::{CacheReport, DeviceId, DeviceTraits, Doorbell, EventCount, StationReport};
+use driver::{CacheReport, DeviceId, DeviceTraits, Doorbell, EventCount, Fault, StationReport};
+use std::path::Path;
 use std::sync::Arc;
 
 impl Executor {
@@ -12,6 +13,16 @@ impl Executor {
             self.0.names.borrow_mut().set_device(device, name);
         }
         device
+    }
+
+    /// A directory of this machine as one more device; see [`Driver::attach`](driver::Driver::attach).
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn attach(&self, directory: &Path) -> Result<DeviceId, Fault> {
+        let device = self.0.driver.borrow_mut().attach(directory)?;
+        self.0.names.borrow_mut().set_device(device, &directory.display().to_string());
+        Ok(device)
     }
 
     /// What is known of a device.

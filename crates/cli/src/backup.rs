@@ -1,0 +1,83 @@
+//! `entresol backup`: a copy of a database, as of one moment.
+
+use crate::progress::Progress;
+use crate::{Failure, bench, opening, print};
+use base::units::{format_duration_ns, format_size, grouped};
+use clap::Args;
+use entresol::{BackupReport, BackupSettings, Opening};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// Copies a database into an empty directory, as of one moment
+///
+/// A database that another program has open is copied by that program: by its call of
+/// Database::backup, or in its shell by 'backup DIR'. Transactions go on meanwhile.
+#[derive(Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "Example:\n  entresol backup debit-credit.data /mnt/backup/monday --rate 50MiB"
+)]
+pub struct Arguments {
+    /// Directory of the database
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// Empty directory for the backup, created if missing
+    #[arg(value_name = "BACKUP")]
+    pub backup: PathBuf,
+    /// Bytes read per second at most [default: as many as the devices give]
+    #[arg(long, value_name = "SIZE", value_parser = bench::size)]
+    pub rate: Option<u64>,
+    /// Prints the figures as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The figures of a backup.
+#[derive(Serialize)]
+struct Figures {
+    end: u64,
+    bytes_read: u64,
+    data_bytes: u64,
+    log_bytes: u64,
+    pages: u64,
+    elapsed_ns: u64,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let progress = Progress::start("backup");
+    let store = opening::open_existing(Opening::in_directory(&arguments.directory)?, &progress)?;
+    let settings = settings(&arguments.backup, arguments.rate)?;
+    let shown = progress.steps();
+    let report = store.run(async |database| {
+        let said = move |seen: entresol::BackupProgress| shown.step("copying", seen.done, seen.total);
+        database.backup(&settings, said).await
+    })?;
+    progress.finish();
+    store.close()?;
+    print(&if arguments.json { to_json(&report) } else { to_text(&report) })
+}
+
+/// A backup into this directory.
+pub fn settings(directory: &Path, bytes_per_second: Option<u64>) -> Result<BackupSettings, Failure> {
+    let target = std::path::absolute(directory)?.display().to_string();
+    Ok(BackupSettings { target, bytes_per_second })
+}
+
+/// The figures for people.
+pub fn to_text(report: &BackupReport) -> String {
+    let rate = report.bytes_read as f64 / (report.elapsed_ns.max(1) as f64 / 1e9);
+    format!(
+        "{} pages and {} of log in {} at {}/s; shows what was committed up to {}",
+        grouped(report.pages),
+        format_size(report.log_bytes),
+        format_duration_ns(report.elapsed_ns as f64),
+        format_size(rate as u64),
+        report.end
+    )
+}
+
+fn to_json(report: &BackupReport) -> String {
+    let BackupReport { end, bytes_read, data_bytes, log_bytes, pages, elapsed_ns } = *report;
+    let figures = Figures { end: end.0, bytes_read, data_bytes, log_bytes, pages, elapsed_ns };
+    serde_json::to_string_pretty(&figures).expect("it has no keys but names")
+}

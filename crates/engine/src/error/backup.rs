@@ -1,0 +1,74 @@
+//! What can go wrong with a backup, and with a restore from one.
+
+use base::Lsn;
+use thiserror::Error;
+
+/// Why a backup could not be taken or restored. Every variant names the place and says what to do next.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum BackupError {
+    /// The target holds something else, perhaps another backup.
+    #[error("'{place}' is not empty, it holds '{file}'; give a backup an empty directory")]
+    NotEmpty {
+        /// The target.
+        place: String,
+        /// One of the files that it holds.
+        file: String,
+    },
+    /// The target has no room for more. What was written of the backup is removed.
+    #[error("'{place}' has no room for the backup: {detail}; make room there, or name another place, and begin again")]
+    TargetFull {
+        /// The target.
+        place: String,
+        /// What did not fit.
+        detail: String,
+    },
+    /// The place holds nothing that was a whole backup once: another file, nothing, or one that was cut off.
+    #[error("'{place}' holds no whole backup: {detail}; name the directory of a backup that has ended")]
+    NotABackup {
+        /// The place.
+        place: String,
+        /// What is missing.
+        detail: String,
+    },
+    /// The backup was taken by a newer release.
+    #[error("the backup in '{place}' has format {found}, this release reads up to {supported}; use a newer release")]
+    NewerFormat {
+        /// The place.
+        place: String,
+        /// The format found.
+        found: u32,
+        /// The newest format that this release reads.
+        supported: u32,
+    },
+    /// A file of the backup is not what was written.
+    #[error("file '{file}' of the backup in '{place}' is damaged at byte {offset}: {detail}; use another backup")]
+    Damaged {
+        /// The place.
+        place: String,
+        /// The file.
+        file: String,
+        /// Where the damage begins, in bytes.
+        offset: u64,
+        /// What is wrong.
+        detail: String,
+    },
+    /// Transactions needed the log's space before the backup had copied it. Commits do not wait for backups.
+    #[error(
+        "the log was needed before the backup in '{place}' had copied it from {position}; give the backup a faster \
+         target or a higher rate, or the log a larger size, and begin again"
+    )]
+    Overtaken {
+        /// The target.
+        place: String,
+        /// What was copied up to.
+        position: Lsn,
+    },
+    /// A restore would write over files that are there.
+    #[error("device '{device}' holds '{file}' already; restore into empty directories, or remove the file")]
+    Occupied {
+        /// The device.
+        device: String,
+        /// The file.
+        file: String,
+    },
+}

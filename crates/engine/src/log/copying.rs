@@ -1,0 +1,102 @@
+//! Copying the log's pages while it goes on, for backups and the archive.
+
+use super::page::{self, HEADER_SIZE};
+use super::{Log, WriteBuffer};
+use crate::{Error, Result};
+use base::Lsn;
+use driver::{Access, FileId, Frame, Op, Work};
+
+/// About what it costs on described hardware to verify 64 bytes, in instructions.
+const VERIFY_INSTRUCTIONS: u64 = 40;
+
+impl Log {
+    /// Before this each of the log's own devices that is not lost has whole pages, which are never written again before their
+    /// space is given up. The front of a page.
+    pub(crate) fn copyable(&self) -> Lsn {
+        let buffered = self.write_buffer.get().and_then(WriteBuffer::oldest).unwrap_or(u64::MAX);
+        let position = self.complete.get().0.min(buffered);
+        Lsn(position - position % self.settings.page_size as u64)
+    }
+
+    /// The end of the page in which a record ends at `lsn`.
+    pub(crate) fn page_end(&self, lsn: Lsn) -> Lsn {
+        Lsn(lsn.0.next_multiple_of(self.settings.page_size as u64))
+    }
+
+    /// Waits until [`Log::copyable`] is beyond `lsn`.
+    ///
+    /// # Errors
+    /// [`Error::LogFailed`].
+    pub(crate) async fn make_copyable(&self, lsn: Lsn) -> Result<()> {
+        self.flush(lsn).await?;
+        self.complete().await;
+        self.drain_before(lsn).await
+    }
+
+    /// Reads pages from `from`, the front of one, up to `to` or as many as `buffer` holds, and verifies them. Returns how many
+    /// bytes they are.
+    ///
+    /// # Errors
+    /// [`Error::DamagedLog`], or the driver's.
+    pub(crate) async fn read_pages(&self, (from, to): (Lsn, Lsn), buffer: Frame) -> Result<(Frame, usize)> {
+        let page_size = self.settings.page_size;
+        let to_end = self.capacity - from.0 % self.capacity;
+        let length = (to.0 - from.0).min(to_end).min((buffer.len() / page_size * page_size) as u64) as usize;
+        let mut files = self.files_to_read().into_iter();
+        let first = files.next().expect("a log has a file");
+        let (mut frame, mut damaged) = self.read_verified(first, (from, length), buffer).await?;
+        for other in files {
+            if damaged.is_some() {
+                (frame, damaged) = self.read_verified(other, (from, length), frame).await?;
+            }
+        }
+        match damaged {
+            None => Ok((frame, length)),
+            Some(lsn) => {
+                let (file, detail) = (self.settings.file.clone(), "a page that was durable is not there".to_owned());
+                Err(Error::DamagedLog { lsn, file, detail })
+            }
+        }
+    }
+
+    fn files_to_read(&self) -> Vec<FileId> {
+        self.duplex.as_ref().map_or_else(|| vec![self.file], |duplex| duplex.files())
+    }
+
+    /// One read, and the position of the first page that is not what it should be.
+    async fn read_verified(
+        &self,
+        file: FileId,
+        (from, length): (Lsn, usize),
+        buffer: Frame,
+    ) -> Result<(Frame, Option<Lsn>)> {
+        let (offset, page_size) = (from.0 % self.capacity, self.settings.page_size);
+        self.executor.charge(Work::InputOutput);
+        self.executor.pay_debt().await;
+        let op = Op::Read { file, offset, length: length as u32, buffer, access: Access::Asynchronous };
+        let completion = self.executor.perform(op).await;
+        let frame = completion.buffer.expect("a read gives its buffer back");
+        if let Err(fault) = completion.result {
+            return if self.duplex.is_some() { Ok((frame, Some(from))) } else { Err(fault.into()) };
+        }
+        let verify = move || {
+            let damaged = first_damaged(&frame[..length], from, page_size);
+            (frame, damaged)
+        };
+        Ok(self.executor.compute(length as u64 / 64 * VERIFY_INSTRUCTIONS, verify).await?)
+    }
+}
+
+/// The position of the first of these pages that is not the one at its position.
+pub(crate) fn first_damaged(pages: &[u8], from: Lsn, page_size: usize) -> Option<Lsn> {
+    let positions = (from.0..).step_by(page_size);
+    let mut pages = pages.chunks_exact(page_size).zip(positions);
+    pages.find(|(page, position)| page::verify(page, *position).is_err()).map(|(_, position)| Lsn(position))
+}
+
+/// Ends the log with the record that ends at `end` in this page, or with the page: what follows it there is taken out.
+pub(crate) fn cut_page(page: &mut [u8], position: u64, end: Lsn) {
+    let used = (end.0 - position) as usize;
+    debug_assert!((HEADER_SIZE..=page.len()).contains(&used), "the record ends in this page");
+    page::cut(page, used);
+}

@@ -1,0 +1,269 @@
+//! Backups of a database that goes on, and databases made from them.
+//!
+//! A backup is what a crash would have left, with enough log to recover from it. What must hold for that:
+//!
+//! 1. The log is held from before the first page is copied, and copied beside everything else, up to the end of the backup. So
+//!    it can be given up behind the copy: transactions never wait for a backup. Where the log is full nevertheless, the backup
+//!    is given up, not they.
+//! 2. A checkpoint comes first. Every page that is copied later holds all that was logged before where redo begins, in its own
+//!    place or in a tier that holds it instead (`pages`).
+//! 3. The sets are copied from a complete copy of their own backup, all from the same one (`sets`).
+//! 4. What a bulk load writes is not in the log, so a partition is copied anew if a load of it has ended meanwhile.
+//! 5. The end of the backup and its catalog are taken in one step, when every partition that there is then has been copied, and
+//!    nothing of a partition that came later is needed: the log is cut off there when the backup is restored.
+//! 6. The manifest is written last, when all else is durable.
+
+mod chunk;
+mod log_copy;
+mod manifest;
+mod pace;
+mod pages;
+mod restore;
+mod run;
+mod sets;
+mod target;
+
+pub use manifest::MANIFEST_FILE;
+pub(crate) use restore::restore;
+pub use restore::{RestoreReport, RestoreSource};
+
+use crate::checkpoint::checkpoint;
+use crate::engine::Engine;
+use crate::error::BackupError;
+use crate::log::LogHold;
+use crate::superblock::{CatalogChange, CurrentBackup, Superblock};
+use crate::{Error, Result};
+use base::{Lsn, PartitionId};
+use log_copy::LogCopy;
+use manifest::Manifest;
+use pace::Pace;
+use run::BackupRun;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use structures::canary::{self, Canary};
+use target::BackupPlace;
+
+/// The file of pages and segments.
+const DATA_FILE: &str = "data";
+/// The file of the log's pages.
+const LOG_FILE: &str = "log";
+
+/// How a backup is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupSettings {
+    /// Where it goes: an empty directory, by its absolute path, or a device.
+    pub target: String,
+    /// At most this many bytes are read a second; as many as the devices give if this is absent.
+    pub bytes_per_second: Option<u64>,
+}
+
+/// How far a backup or a restore is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackupProgress {
+    /// Bytes read so far.
+    pub done: u64,
+    /// Bytes that there are to read, about.
+    pub total: u64,
+}
+
+/// What a backup has copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackupReport {
+    /// It shows what was committed up to this position of the log.
+    pub end: Lsn,
+    /// Bytes of pages and segments that were read.
+    pub bytes_read: u64,
+    /// Bytes of the backup's file of pages and segments.
+    pub data_bytes: u64,
+    /// Bytes of log in it.
+    pub log_bytes: u64,
+    /// Pages in it.
+    pub pages: u64,
+    /// How long it took, in nanoseconds.
+    pub elapsed_ns: u64,
+}
+
+/// Marks a backup as over when its caller has gone.
+struct Over<'a>(&'a BackupRun);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.is_over.set(true);
+    }
+}
+
+/// Takes a backup. What was written of one that fails is removed.
+pub(crate) async fn back_up(
+    engine: &Rc<Engine>,
+    settings: &BackupSettings,
+    progress: Box<dyn FnMut(BackupProgress)>,
+) -> Result<BackupReport> {
+    engine.core.check_open()?;
+    let target = BackupPlace::of(&engine.core.executor, &settings.target)?;
+    target.check_empty().await?;
+    let pace = Pace::new(engine.core.executor.now(), settings.bytes_per_second);
+    let result = copy_all(engine, target.clone(), pace, progress).await;
+    if result.is_err() {
+        target.remove(&[MANIFEST_FILE, DATA_FILE, LOG_FILE]).await;
+    }
+    result
+}
+
+async fn copy_all(
+    engine: &Rc<Engine>,
+    target: BackupPlace,
+    pace: Pace,
+    progress: Box<dyn FnMut(BackupProgress)>,
+) -> Result<BackupReport> {
+    let began = engine.core.executor.now();
+    let hold = engine.core.log.hold(true);
+    // Behind this no page lacks a change that is before where redo begins.
+    checkpoint(engine).await?;
+    let beginning = engine.catalog.superblock.borrow().clone();
+    let run = BackupRun::begin_run(engine, target, (pace, Lsn::ZERO), progress).await?;
+    let over = Over(&run);
+    run.total.set(bytes_of(engine));
+    check_hold(&run, &hold)?;
+    let log = LogCopy::begin(&run, hold, beginning.scan_start()).await?;
+    let log_from = log.from;
+    let copied = Copied::copy(&run, &log).await;
+    let (copied, end) = match copied {
+        Ok(copied) => copied,
+        Err(error) => {
+            drop(over);
+            // What the log's copy has failed with is what the others have failed of.
+            return Err(log.end(Lsn::ZERO).await.err().unwrap_or(error));
+        }
+    };
+    let manifest = copied.manifest(&run, &beginning, (log_from, end));
+    engine.core.log.make_copyable(end).await?;
+    log.end(if canary::is_planted(Canary::ForgottenTail) { beginning.scan_start() } else { end }).await?;
+    run.sync().await?;
+    run.target.write_file(MANIFEST_FILE, &manifest.encode()).await?;
+    Ok(BackupReport {
+        end,
+        bytes_read: run.pace.bytes_read(),
+        data_bytes: run.data_bytes(),
+        log_bytes: engine.core.log.page_end(end).0 - log_from.0,
+        pages: run.pages.get(),
+        elapsed_ns: engine.core.executor.now().since_ns(began),
+    })
+}
+
+fn check_hold(run: &BackupRun, hold: &LogHold) -> Result<()> {
+    if hold.is_broken() {
+        let (place, position) = (run.target.name.clone(), run.engine.core.log.oldest());
+        return Err(BackupError::Overtaken { place, position }.into());
+    }
+    Ok(())
+}
+
+/// About how many bytes a backup has to read.
+fn bytes_of(engine: &Engine) -> u64 {
+    let page_size = engine.core.page_size() as u64;
+    let spaces = engine.core.buffer.spaces();
+    let pages: u64 = spaces.iter().map(|space| u64::from(space.written().min(space.capacity())) * page_size).sum();
+    pages + engine.sets.sets.borrow().memory_bytes()
+}
+
+/// What was copied, and the loads that it has seen the ends of.
+#[derive(Default)]
+struct Copied {
+    /// How many loads of each partition had ended when its copy began.
+    partitions: BTreeMap<PartitionId, u64>,
+    sets: Option<CurrentBackup>,
+    /// The same of the sets, which are copied together.
+    set_loads: BTreeMap<PartitionId, u64>,
+}
+
+impl Copied {
+    /// Copies everything, and returns that with the end of the backup: in the step in which this returns nothing is missing.
+    async fn copy(run: &Rc<BackupRun>, log: &LogCopy) -> Result<(Copied, Lsn)> {
+        let engine = &run.engine;
+        let mut copied = Copied::default();
+        loop {
+            engine.core.check_open()?;
+            if log.has_failed() {
+                return Err(Error::Closed);
+            }
+            if let Some(partition) = copied.missing(engine) {
+                copied.partitions.insert(partition, engine.catalog.loads(partition));
+                pages::copy_partition(run, partition).await?;
+            } else if copied.lacks_sets(engine) {
+                copied.set_loads = set_loads(engine);
+                copied.sets = sets::copy_sets(run).await?;
+            } else {
+                // The superblock file's catalog is at rest.
+                let _turn = engine.checkpointer.turn.take(&engine.core.executor).await;
+                if copied.missing(engine).is_none() && !copied.lacks_sets(engine) {
+                    return Ok((copied, engine.core.log.end()));
+                }
+            }
+        }
+    }
+
+    /// A partition of pages that was not copied, or was loaded since.
+    fn missing(&self, engine: &Engine) -> Option<PartitionId> {
+        let partitions = engine.catalog.partitions.borrow();
+        let is_missing = |id: PartitionId| match self.partitions.get(&id) {
+            Some(loads) => engine.catalog.loads(id) > *loads && !canary::is_planted(Canary::UncopiedLoad),
+            None => true,
+        };
+        let kept = partitions.kept();
+        kept.iter().filter(|found| found.set_settings().is_none()).map(|found| found.id()).find(|id| is_missing(*id))
+    }
+
+    /// Whether the sets were not copied, or one was loaded since.
+    fn lacks_sets(&self, engine: &Engine) -> bool {
+        let loads = set_loads(engine);
+        let is_loaded = || loads.iter().any(|(set, count)| *count > self.set_loads.get(set).copied().unwrap_or(0));
+        let is_missing = self.sets.is_none() && engine.catalog.superblock.borrow().backup.is_some();
+        is_missing || is_loaded() && !canary::is_planted(Canary::UncopiedLoad)
+    }
+
+    /// The manifest of the backup that ends here, in the same step.
+    fn manifest(self, run: &BackupRun, beginning: &Superblock, (log_from, end): (Lsn, Lsn)) -> Manifest {
+        let engine = &run.engine;
+        let (buffer, log) = (&engine.core.buffer, &engine.core.log);
+        let superblock_file = engine.catalog.superblock_file.borrow();
+        let superblock_file = superblock_file.as_ref().expect("it is being written by the task that has the turn to");
+        let mut catalog = superblock_file.catalog();
+        let known = engine.catalog.partitions.borrow().kept();
+        let (kept, unknown): (Vec<_>, Vec<_>) = superblock_file
+            .partitions()
+            .iter()
+            .cloned()
+            .partition(|stated| known.iter().any(|partition| partition.id == stated.id));
+        // Of creations that have failed and whose end the superblock file could not be told.
+        catalog.extend(unknown.iter().map(|stated| CatalogChange::Drop(stated.id)));
+        let pages = |id| buffer.find_space(id).map_or(0, |space| space.capacity());
+        // What was given up by now was room that others had been promised.
+        let given_up = log.oldest().0.saturating_sub(log_from.0);
+        Manifest {
+            id: log_from.0.rotate_left(24) ^ engine.core.executor.now().ns(),
+            base: None,
+            page_size: beginning.page_size,
+            log_page_size: beginning.log_page_size,
+            log_device: beginning.log_device.clone(),
+            log_capacity: log.capacity() + given_up.next_multiple_of(u64::from(beginning.log_page_size)),
+            log_measured: beginning.log_measured,
+            log_from: log_from.0,
+            end: end.0,
+            redo_start: beginning.redo_start,
+            log_epoch: beginning.log_epoch,
+            next_transaction: engine.transactions.registry.borrow().next(),
+            images: self.sets.as_ref().map_or_else(Vec::new, |sets| sets.images.clone()),
+            sets: self.sets,
+            partitions: kept.iter().map(|found| ((**found).clone(), pages(found.id()))).collect(),
+            catalog,
+            data_bytes: run.data_bytes(),
+        }
+    }
+}
+
+/// How many loads of each set have ended.
+fn set_loads(engine: &Engine) -> BTreeMap<PartitionId, u64> {
+    let partitions = engine.catalog.partitions.borrow().kept();
+    let sets = partitions.iter().filter(|found| found.set_settings().is_some()).map(|found| found.id());
+    sets.map(|set| (set, engine.catalog.loads(set))).collect()
+}

@@ -1,0 +1,291 @@
+//! Making a database from a backup. What is made is what a crash at the end of the backup would have left; opening it recovers
+//! it.
+//!
+//! The superblock file is written last, so a restore that is cut off leaves no database. A file beside it says that one has
+//! begun, which tells what it has left from files of others: those are never written over.
+
+use super::chunk::{self, PieceHead, PieceKind};
+use super::manifest::{BLOCK, Manifest};
+use super::target::BackupPlace;
+use super::{BackupProgress, DATA_FILE, LOG_FILE};
+use crate::catalog::{Organization, Partition};
+use crate::error::BackupError;
+use crate::log::{self, LogFile, cut_page, first_damaged};
+use crate::superblock::{SUPERBLOCK_FILE, SuperblockFile};
+use crate::{Error, Result};
+use base::{Lsn, PartitionId};
+use driver::{Access, FileId, Frame, Op};
+use executor::Executor;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The file of a restore that has not ended, beside where the superblock file will be.
+const RESTORE_FILE: &str = "entresol.restore";
+/// Bytes of a backup that are read at once.
+const WINDOW: usize = (1 << 20) + BLOCK;
+
+/// What a database is restored from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RestoreSource {
+    /// The directory that holds the backup, by its absolute path, or a device.
+    pub backup: String,
+}
+
+/// What a restore has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RestoreReport {
+    /// The database shows what was committed up to this position of the log, once it is opened.
+    pub end: Lsn,
+    /// Pages written.
+    pub pages: u64,
+    /// Bytes of pages and segments that were read.
+    pub bytes: u64,
+    /// Bytes of log that the opening replays at most.
+    pub log_bytes: u64,
+}
+
+/// A database in the making.
+struct Restore<'a> {
+    executor: &'a Executor,
+    settings: &'a log::Settings,
+    home: BackupPlace,
+    source: BackupPlace,
+    manifest: Manifest,
+    files: BTreeMap<PartitionId, RestoredFile>,
+    report: RestoreReport,
+    total: u64,
+    progress: &'a mut dyn FnMut(BackupProgress),
+}
+
+/// The file that a partition's pages or segments go to.
+struct RestoredFile {
+    file: FileId,
+    /// How long it is to be, in bytes.
+    length: u64,
+    /// The size of a page, or of a segment.
+    unit: usize,
+    is_written: bool,
+}
+
+/// Makes the files of a database from a backup. Opening it recovers it.
+pub(crate) async fn restore(
+    executor: &Executor,
+    (home, settings): (&str, &log::Settings),
+    source: &RestoreSource,
+    progress: &mut dyn FnMut(BackupProgress),
+) -> Result<RestoreReport> {
+    let (home, source) = (BackupPlace::of(executor, home)?, BackupPlace::of(executor, &source.backup)?);
+    let manifest = Manifest::read(&source).await?;
+    let settings = &log::Settings { page_size: manifest.log_page_size as usize, ..settings.clone() };
+    let total = manifest.data_bytes + manifest.end - manifest.log_from;
+    let (files, report) = (BTreeMap::new(), RestoreReport { end: Lsn(manifest.end), ..RestoreReport::default() });
+    Restore { executor, settings, home, source, manifest, files, report, total, progress }.run().await
+}
+
+impl Restore<'_> {
+    async fn run(mut self) -> Result<RestoreReport> {
+        self.check_room().await?;
+        self.home.write_file(RESTORE_FILE, b"a restore has begun here and not ended; begin it again\n").await?;
+        let partitions = self.manifest.partitions.clone();
+        for (partition, pages) in &partitions {
+            self.create_files(partition, *pages).await?;
+        }
+        self.restore_data().await?;
+        for restored in self.files.values() {
+            self.executor.perform(Op::Sync { file: restored.file }).await.result?;
+        }
+        let measured = self.restore_log().await?;
+        let superblock = self.manifest.superblock(self.report.end, measured);
+        SuperblockFile::create(self.executor, self.home.device, &superblock, self.manifest.catalog.clone()).await?;
+        let op = Op::Remove { device: self.home.device, name: RESTORE_FILE.to_owned() };
+        self.executor.perform(op).await.result?;
+        Ok(self.report)
+    }
+
+    /// Refuses to write over anything but what an earlier attempt has left.
+    async fn check_room(&self) -> Result<()> {
+        let mut wanted: BTreeSet<(String, String)> = BTreeSet::new();
+        for (partition, _) in &self.manifest.partitions {
+            wanted.extend(partition.file_names().into_iter().map(|name| (partition.device.clone(), name)));
+        }
+        wanted.insert((self.manifest.log_device.clone(), self.settings.file.clone()));
+        wanted.insert((self.home.name.clone(), SUPERBLOCK_FILE.to_owned()));
+        let at_home = self.home.names().await?;
+        let devices: BTreeSet<String> = wanted.iter().map(|(device, _)| device.clone()).collect();
+        let has_begun = at_home.iter().any(|name| name == RESTORE_FILE);
+        for device in devices {
+            for name in BackupPlace::of(self.executor, &device)?.names().await? {
+                let is_own = has_begun && name != SUPERBLOCK_FILE;
+                if !is_own && wanted.contains(&(device.clone(), name.clone())) {
+                    return Err(BackupError::Occupied { device, file: name }.into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Creates a partition's files, blank.
+    async fn create_files(&mut self, partition: &Partition, pages: u32) -> Result<()> {
+        let place = BackupPlace::of(self.executor, &partition.device)?;
+        let current = self.manifest.sets.clone().unwrap_or_default();
+        let set = match partition.organization {
+            Organization::Set { segment_size, .. } => Some(segment_size as usize),
+            _ => None,
+        };
+        let page_size = self.manifest.page_size as usize;
+        let (name, unit, count) = match set {
+            Some(size) => {
+                let copy = usize::from(current.copy);
+                self.blank(&place, &partition.backup_file_name(1 - copy), 0).await?;
+                (partition.backup_file_name(copy), size, current.segments_of(partition.id()))
+            }
+            None => (partition.file_name(), page_size, pages),
+        };
+        let length = u64::from(count) * unit as u64;
+        let file = self.blank(&place, &name, length).await?;
+        self.files.insert(partition.id(), RestoredFile { file, length, unit, is_written: false });
+        Ok(())
+    }
+
+    async fn blank(&self, place: &BackupPlace, name: &str, length: u64) -> Result<FileId> {
+        place.remove(&[name]).await;
+        let (file, _) = self.executor.open(place.device, name, true).await?;
+        self.executor.perform(Op::Resize { file, length, prewrite: false }).await.result?;
+        Ok(file)
+    }
+
+    /// Writes pages and segments to their places, in the order of the backup.
+    async fn restore_data(&mut self) -> Result<()> {
+        let length = self.manifest.data_bytes;
+        let Some((file, found)) = self.source.find(DATA_FILE).await? else {
+            return Err(self.damaged(DATA_FILE, 0, "it is not there"));
+        };
+        if found < length {
+            return Err(self.damaged(DATA_FILE, found, &format!("it ends here and should have {length} bytes")));
+        }
+        let mut at = 0;
+        while at < length {
+            let (head, piece) = self.read_piece(file, at, length).await?;
+            at += head.total() as u64;
+            self.report.bytes += head.length as u64;
+            self.write_piece(&head, &piece[BLOCK..]).await.map_err(|error| match error {
+                None => self.damaged(DATA_FILE, at - head.total() as u64, "a piece is of no page that there is"),
+                Some(error) => error,
+            })?;
+            (self.progress)(BackupProgress { done: at, total: self.total });
+        }
+        Ok(())
+    }
+
+    /// The piece at this place of the file, verified.
+    async fn read_piece(&self, file: FileId, at: u64, length: u64) -> Result<(PieceHead, Frame)> {
+        let fail = |what: String| self.damaged(DATA_FILE, at, &what);
+        let mut window = self.read(file, (at, WINDOW.min((length - at) as usize))).await?;
+        let head = chunk::head(&window).map_err(fail)?;
+        if head.total() as u64 > length - at {
+            return Err(fail("a piece ends behind the file".into()));
+        }
+        if head.total() > window.len() {
+            window = self.read(file, (at, head.total())).await?;
+        }
+        let total = head.total();
+        let verify = move || {
+            let verified = chunk::verify(&window[..total]);
+            (window, verified)
+        };
+        let (window, verified) = self.executor.compute(total as u64, verify).await?;
+        verified.map_err(fail)?;
+        Ok((head, window))
+    }
+
+    async fn read(&self, file: FileId, (at, length): (u64, usize)) -> Result<Frame> {
+        self.source.read(file, (at, length)).await
+    }
+
+    /// Writes what a piece holds; no error says that it makes no sense.
+    async fn write_piece(&mut self, head: &PieceHead, contents: &[u8]) -> Result<(), Option<Error>> {
+        let Some(restored) = self.files.get_mut(&head.partition) else {
+            // It was dropped before the backup ended.
+            return Ok(());
+        };
+        let (file, length, unit) = (restored.file, restored.length, restored.unit);
+        let numbers = match &head.kind {
+            PieceKind::Begin => {
+                if std::mem::replace(&mut restored.is_written, true) {
+                    for length in [0, length] {
+                        let op = Op::Resize { file, length, prewrite: false };
+                        self.executor.perform(op).await.result.map_err(Error::from)?;
+                    }
+                }
+                return Ok(());
+            }
+            PieceKind::Segment(number) => std::slice::from_ref(number),
+            PieceKind::Pages(numbers) => &numbers[..],
+        };
+        restored.is_written = true;
+        if head.length != numbers.len() * unit || numbers.iter().any(|at| (u64::from(*at) + 1) * unit as u64 > length) {
+            return Err(None);
+        }
+        self.report.pages += numbers.len() as u64;
+        let mut done = 0;
+        for run in numbers.chunk_by(|one, next| *next == one.wrapping_add(1)) {
+            let bytes = &contents[done * unit..(done + run.len()) * unit];
+            write_run(self.executor, file, (u64::from(run[0]) * unit as u64, bytes)).await?;
+            done += run.len();
+        }
+        Ok(())
+    }
+
+    /// Writes the log up to where the backup ends. Returns what was measured of its device.
+    async fn restore_log(&mut self) -> Result<Option<log::Measured>> {
+        let (manifest, page_size) = (&self.manifest, self.settings.page_size);
+        let device = BackupPlace::of(self.executor, &manifest.log_device)?;
+        let place = (device.device, &manifest.log_device[..]);
+        let capacity = manifest.log_capacity;
+        let made = LogFile::create(self.executor, place, (self.settings, 0), capacity).await?;
+        let (from, end) = (Lsn(manifest.log_from), self.report.end);
+        let to = end.0.next_multiple_of(page_size as u64);
+        let Some((file, found)) = self.source.find(LOG_FILE).await? else {
+            return Err(self.damaged(LOG_FILE, 0, "it is not there"));
+        };
+        if found < to - from.0 {
+            let detail = format!("it ends here and should have {} bytes", to - from.0);
+            return Err(self.damaged(LOG_FILE, found, &detail));
+        }
+        let per_read = (WINDOW / page_size).max(1) * page_size;
+        let mut at = from.0;
+        while at < to {
+            let to_end = capacity - at % capacity;
+            let length = (to - at).min(per_read as u64).min(to_end) as usize;
+            let mut frame = self.read(file, (at - from.0, length)).await?;
+            if let Some(lsn) = first_damaged(&frame[..length], Lsn(at), page_size) {
+                return Err(self.damaged(LOG_FILE, lsn.0 - from.0, "it is no page of this log"));
+            }
+            if at + length as u64 == to {
+                cut_page(&mut frame[length - page_size..length], to - page_size as u64, end);
+            }
+            write_frame(self.executor, made.file, (at % capacity, length), frame).await?;
+            at += length as u64;
+        }
+        self.executor.perform(Op::Sync { file: made.file }).await.result?;
+        self.report.log_bytes = to - from.0;
+        Ok(made.measured.or(self.manifest.log_measured))
+    }
+
+    fn damaged(&self, file: &str, offset: u64, detail: &str) -> Error {
+        let (place, file, detail) = (self.source.name.clone(), file.to_owned(), detail.to_owned());
+        BackupError::Damaged { place, file, offset, detail }.into()
+    }
+}
+
+async fn write_run(executor: &Executor, file: FileId, (offset, bytes): (u64, &[u8])) -> Result<()> {
+    let mut frame = executor.frame(bytes.len())?;
+    frame[..bytes.len()].copy_from_slice(bytes);
+    write_frame(executor, file, (offset, bytes.len()), frame).await
+}
+
+async fn write_frame(executor: &Executor, file: FileId, (offset, length): (u64, usize), buffer: Frame) -> Result<()> {
+    let (durable, access) = (false, Access::Asynchronous);
+    let op = Op::Write { file, offset, length: length as u32, buffer, durable, access };
+    executor.perform(op).await.result?;
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! A place for a backup: a directory, reached as a device.
+
+use super::manifest::BLOCK;
+use crate::error::BackupError;
+use crate::{Error, Result};
+use driver::{Access, DeviceId, Fault, FaultKind, FileId, Frame, Op, Output, Work};
+use executor::Executor;
+use std::path::Path;
+
+/// What a driver keeps in a directory that it has locked.
+const LOCK_FILE: &str = "entresol.lock";
+
+/// A directory that holds a backup, or will.
+#[derive(Clone)]
+pub(crate) struct BackupPlace {
+    pub executor: Executor,
+    pub device: DeviceId,
+    /// What it is called, for messages.
+    pub name: String,
+}
+
+impl BackupPlace {
+    /// The device of this name, or a directory of this machine by its absolute path.
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`], or the driver's.
+    pub fn of(executor: &Executor, name: &str) -> Result<BackupPlace> {
+        let device = match executor.device(name) {
+            None if Path::new(name).is_absolute() => executor.attach(Path::new(name))?,
+            _ => crate::io::device(executor, name)?,
+        };
+        Ok(BackupPlace { executor: executor.clone(), device, name: name.to_owned() })
+    }
+
+    /// The names of the files that it holds.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn names(&self) -> Result<Vec<String>> {
+        match self.executor.perform(Op::List { device: self.device }).await.result? {
+            Output::Names(names) => Ok(names),
+            other => unreachable!("a listing answers with names, not {other:?}"),
+        }
+    }
+
+    /// Refuses a place that holds anything.
+    ///
+    /// # Errors
+    /// [`BackupError::NotEmpty`], or the driver's.
+    pub async fn check_empty(&self) -> Result<()> {
+        match self.names().await?.into_iter().find(|name| name != LOCK_FILE) {
+            Some(file) => Err(BackupError::NotEmpty { place: self.name.clone(), file }.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Opens a new file.
+    ///
+    /// # Errors
+    /// [`BackupError::TargetFull`], or the driver's.
+    pub async fn create(&self, name: &str) -> Result<FileId> {
+        let opened = self.executor.open(self.device, name, true).await;
+        Ok(opened.map_err(|fault| self.write_error(fault))?.0)
+    }
+
+    /// Opens a file and says how long it is, in bytes; nothing if there is none.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn find(&self, name: &str) -> Result<Option<(FileId, u64)>> {
+        match self.executor.open(self.device, name, false).await {
+            Ok(opened) => Ok(Some(opened)),
+            Err(fault) if fault.kind == FaultKind::NotFound => Ok(None),
+            Err(fault) => Err(fault.into()),
+        }
+    }
+
+    /// Removes what was written of a backup that is given up. What cannot be removed has no manifest.
+    pub async fn remove(&self, names: &[&str]) {
+        for name in names {
+            let op = Op::Remove { device: self.device, name: (*name).to_owned() };
+            let _tried = self.executor.perform(op).await;
+        }
+    }
+
+    /// Reads `length` bytes at `offset`, whole blocks.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn read(&self, file: FileId, (offset, length): (u64, usize)) -> Result<Frame> {
+        let buffer = self.executor.frame(length)?;
+        self.executor.charge(Work::InputOutput);
+        self.executor.pay_debt().await;
+        let op = Op::Read { file, offset, length: length as u32, buffer, access: Access::Asynchronous };
+        let completion = self.executor.perform(op).await;
+        completion.result?;
+        Ok(completion.buffer.expect("a read gives its buffer back"))
+    }
+
+    /// Writes the first `length` bytes of a frame at `offset`, whole blocks, and gives the frame back.
+    ///
+    /// # Errors
+    /// [`BackupError::TargetFull`], or the driver's.
+    pub async fn write(&self, file: FileId, (offset, length): (u64, usize), buffer: Frame) -> Result<Frame> {
+        self.executor.charge(Work::InputOutput);
+        self.executor.pay_debt().await;
+        let (durable, access) = (false, Access::Asynchronous);
+        let op = Op::Write { file, offset, length: length as u32, buffer, durable, access };
+        let completion = self.executor.perform(op).await;
+        completion.result.map_err(|fault| self.write_error(fault))?;
+        Ok(completion.buffer.expect("a write gives its buffer back"))
+    }
+
+    /// Makes a file durable.
+    ///
+    /// # Errors
+    /// As [`BackupPlace::write`].
+    pub async fn sync(&self, file: FileId) -> Result<()> {
+        self.executor.perform(Op::Sync { file }).await.result.map_err(|fault| self.write_error(fault))?;
+        Ok(())
+    }
+
+    /// Writes a file of these bytes, durably.
+    ///
+    /// # Errors
+    /// As [`BackupPlace::write`].
+    pub async fn write_file(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let length = bytes.len().next_multiple_of(BLOCK);
+        let mut frame = self.executor.frame(length)?;
+        frame[..bytes.len()].copy_from_slice(bytes);
+        let file = self.create(name).await?;
+        self.write(file, (0, length), frame).await?;
+        self.sync(file).await
+    }
+
+    fn write_error(&self, fault: Fault) -> Error {
+        match fault.kind {
+            FaultKind::NoSpace => {
+                BackupError::TargetFull { place: self.name.clone(), detail: fault.message.clone() }.into()
+            }
+            _ => fault.into(),
+        }
+    }
+}
