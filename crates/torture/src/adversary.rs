@@ -34,6 +34,8 @@ pub enum Phase {
 pub struct Observed {
     /// Set by the run.
     pub phase: Cell<Phase>,
+    /// Set by the run once its clients work.
+    pub are_clients_at_work: Cell<bool>,
     /// What was hit.
     pub coverage: RefCell<Coverage>,
     /// Operations failed on purpose.
@@ -98,6 +100,8 @@ pub struct Adversary {
     overtaken: Vec<(Token, Op)>,
     /// The file whose reads fail, and until when.
     outage: Option<(u32, Instant)>,
+    /// Reads of pages while clients work.
+    reads_at_work: u64,
     stale_reads: u64,
     log_opened: bool,
     /// How often the file on the full device has grown.
@@ -123,7 +127,7 @@ impl Adversary {
         }
         let (files, flights, counts, hung) = Default::default();
         let (forgetting, overtaken, outage) = Default::default();
-        let (stale_reads, log_opened, growths, parks, allocations) = Default::default();
+        let (stale_reads, log_opened, growths, parks, allocations, reads_at_work) = Default::default();
         let opening = 0;
         Adversary {
             driver,
@@ -139,6 +143,7 @@ impl Adversary {
             forgetting,
             overtaken,
             outage,
+            reads_at_work,
             stale_reads,
             log_opened,
             growths,
@@ -244,7 +249,8 @@ impl Adversary {
     /// Fails a read of the file of which no read succeeds.
     fn fail_reads(&mut self, token: Token, step: Step, flight: &mut Flight) {
         let (Some(planned), Some(file)) = (self.plan.outage, flight.file) else { return };
-        if self.meant(planned.target, step) {
+        self.reads_at_work += u64::from(step == Step::PageRead && self.observed.are_clients_at_work.get());
+        if step == Step::PageRead && self.reads_at_work == planned.nth {
             self.outage = Some((file, self.driver.now().plus_ns(planned.ns)));
         }
         let fails = self.outage.is_some_and(|(failing, until)| failing == file && self.driver.now() < until);

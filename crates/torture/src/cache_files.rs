@@ -1,9 +1,11 @@
 //! The files of a cache are replaced while nothing runs: a device that was exchanged, or put back from earlier.
 
 use crate::Configuration;
-use base::Random;
+use base::{PageId, Random};
 use driver::{Access, Op};
+use engine::page::header;
 use executor::{Executor, Order};
+use std::collections::BTreeMap;
 use virtual_driver::{Media, Options, VirtualDriver};
 
 const NAMES: [&str; 2] = ["cache.tier", "cache-table.tier"];
@@ -56,6 +58,27 @@ impl CacheFiles {
             Some(bytes.get(..HEADER_SUMMED)?.to_vec())
         };
         header(self).is_some_and(|own| header(other).is_none_or(|other| own != other))
+    }
+
+    /// The same with an older version of its page in a slot here and there, each as sound as it was in a slot of `older`. `None` if
+    /// that has none.
+    pub fn with_older_versions(&self, older: &CacheFiles, page_size: usize, random: &mut Random) -> Option<CacheFiles> {
+        let slots = |files: &CacheFiles| files.files.iter().position(|(name, _)| *name == NAMES[0]);
+        let is_sound = |page: &[u8]| page.len() == page_size && header::verify(page, header::id(page)) == Ok(true);
+        let pages = older.files[slots(older)?].1.get(HEADER_BYTES..)?.chunks(page_size).filter(|page| is_sound(page));
+        let before: BTreeMap<PageId, &[u8]> = pages.map(|page| (header::id(page), page)).collect();
+        let mut files = self.clone();
+        let present = slots(self)?;
+        let mut is_older = false;
+        for slot in files.files[present].1.get_mut(HEADER_BYTES..)?.chunks_mut(page_size).filter(|slot| is_sound(slot))
+        {
+            let version = before.get(&header::id(slot)).filter(|page| header::sequence(page) < header::sequence(slot));
+            if let Some(version) = version.filter(|_| random.chance(0.5)) {
+                slot.copy_from_slice(version);
+                is_older = true;
+            }
+        }
+        is_older.then_some(files)
     }
 
     /// Puts them in place of those that are there.

@@ -44,6 +44,8 @@ pub enum ClientEvent {
     CacheEmptied,
     /// By what it was some runs before.
     CacheOlder,
+    /// Pages in its slots, by older versions, while its table stays.
+    SlotsOlder,
     /// By that of another database.
     CacheForeign,
     /// It was away for one opening.
@@ -52,7 +54,7 @@ pub enum ClientEvent {
 
 impl ClientEvent {
     /// Every event.
-    pub const ALL: [ClientEvent; 22] = [
+    pub const ALL: [ClientEvent; 23] = [
         ClientEvent::Created,
         ClientEvent::CreationFailed,
         ClientEvent::CreatedAnew,
@@ -73,6 +75,7 @@ impl ClientEvent {
         ClientEvent::CacheMissed,
         ClientEvent::CacheEmptied,
         ClientEvent::CacheOlder,
+        ClientEvent::SlotsOlder,
         ClientEvent::CacheForeign,
         ClientEvent::CacheAway,
     ];
@@ -100,6 +103,7 @@ impl ClientEvent {
             ClientEvent::CacheMissed => "page in lost cache",
             ClientEvent::CacheEmptied => "cache emptied",
             ClientEvent::CacheOlder => "older cache",
+            ClientEvent::SlotsOlder => "older slots",
             ClientEvent::CacheForeign => "foreign cache",
             ClientEvent::CacheAway => "cache away",
         }
@@ -116,6 +120,7 @@ impl ClientEvent {
             | ClientEvent::CacheMissed
             | ClientEvent::CacheEmptied
             | ClientEvent::CacheOlder
+            | ClientEvent::SlotsOlder
             | ClientEvent::CacheForeign
             | ClientEvent::CacheAway => true,
             _ => (self == ClientEvent::UndoFull) == (kind == SeedKind::Isolation),

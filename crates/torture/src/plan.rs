@@ -38,8 +38,8 @@ pub struct Hang {
 /// A file whose reads fail for a while, all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
-    /// From which read on.
-    pub target: Target,
+    /// From which read of a page on, counted from 1 in each run once clients work.
+    pub nth: u64,
     /// For how long, in nanoseconds.
     pub ns: u64,
 }
@@ -195,8 +195,12 @@ impl Plan {
         }
         self.outage = random.chance(0.15).then(|| {
             let nth = 1 + random.exponential(30.0) as u64;
-            Outage { target: Target { step: Step::PageRead, nth }, ns: random.between(1_500, 6_000) * MILLISECOND_NS }
+            Outage { nth, ns: random.between(1_500, 6_000) * MILLISECOND_NS }
         });
+        // What fails meanwhile has to go on afterwards.
+        if self.outage.is_some() && random.chance(0.5) {
+            self.cut = None;
+        }
         self
     }
 

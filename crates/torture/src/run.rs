@@ -310,6 +310,7 @@ async fn load(context: &RunContext, database: &Database) -> Result<()> {
 /// Lets the clients work until they are done or the run is over.
 async fn work(context: &Rc<RunContext>, database: &Database, random: &mut Random) {
     let configuration = &context.configuration;
+    context.observed.are_clients_at_work.set(true);
     if let Some(contention) = &configuration.contention {
         for number in 0..contention.clients {
             spawn_client(context, isolation::client(Rc::clone(context), database.clone(), number));

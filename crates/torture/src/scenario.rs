@@ -230,12 +230,16 @@ impl Scenario {
             0 | 1 => (ClientEvent::CacheEmptied, Some(present.emptied())),
             2 | 3 => (ClientEvent::CacheOlder, self.older_cache.clone()),
             4 => (ClientEvent::CacheForeign, Some(present.foreign(random))),
-            5..12 => {
+            5..11 => {
+                let page_size = configuration.settings.buffer.page_size;
+                let older = self.older_cache.as_ref();
+                (ClientEvent::SlotsOlder, older.and_then(|older| present.with_older_versions(older, page_size, random)))
+            }
+            11 => return self.miss_cache(&present),
+            _ => {
                 self.older_cache = Some(present);
                 return true;
             }
-            12 => return self.miss_cache(&present),
-            _ => return true,
         };
         let Some(files) = files else { return true };
         self.outcome.coverage.event(event);
