@@ -7,7 +7,7 @@ mod runs;
 mod view;
 
 pub use head::head as report_head;
-pub use point::KEYS;
+pub use point::{Circumstances, GENERATED, KEYS, Traces, load as load_trace, opening, run_under};
 pub use runs::{read, run_all, write_report};
 pub use view::experiment_text;
 

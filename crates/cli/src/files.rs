@@ -74,6 +74,13 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     std::fs::write(path, bytes).map_err(|error| format!("'{}' cannot be written: {error}", path.display()).into())
 }
 
+/// Opens a file to add to it, which is made if it is missing.
+#[expect(clippy::disallowed_methods, reason = "a command's own output, beside whatever a driver writes")]
+pub fn append(path: &Path) -> Result<std::fs::File, Failure> {
+    let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    file.map_err(|error| format!("'{}' cannot be written: {error}", path.display()).into())
+}
+
 /// Removes a file, if there is one.
 pub fn remove_if_there(path: &Path) -> Result<(), Failure> {
     match std::fs::remove_file(path) {

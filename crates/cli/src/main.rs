@@ -8,6 +8,7 @@ mod devices;
 mod experiment;
 mod files;
 mod opening;
+mod plan;
 mod predict;
 mod progress;
 mod report;
@@ -49,6 +50,7 @@ enum Command {
     Devices(devices::Arguments),
     Experiment(experiment::Arguments),
     Predict(predict::Arguments),
+    Plan(plan::Arguments),
     Reproduce(reproduce::Arguments),
     Restore(restore::Arguments),
     Shell(shell::Arguments),
@@ -78,6 +80,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Devices(arguments) => devices::run(&arguments),
         Command::Experiment(arguments) => experiment::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),
+        Command::Plan(arguments) => plan::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Restore(arguments) => restore::run(&arguments),
         Command::Shell(arguments) => shell::run(&arguments),

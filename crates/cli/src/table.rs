@@ -38,11 +38,16 @@ pub fn facts(facts: impl IntoIterator<Item = Vec<String>>) -> String {
 
 /// The text with its lines broken between words so that none is wider than [`WIDTH`].
 pub fn wrapped(text: &str) -> String {
+    wrapped_to(text, usize::from(WIDTH))
+}
+
+/// The same, so that none is wider than `width`.
+pub fn wrapped_to(text: &str, width: usize) -> String {
     let mut lines = Vec::new();
     for line in text.lines() {
         let mut present = String::new();
         for word in line.split_whitespace() {
-            if !present.is_empty() && present.chars().count() + 1 + word.chars().count() > usize::from(WIDTH) {
+            if !present.is_empty() && present.chars().count() + 1 + word.chars().count() > width {
                 lines.push(std::mem::take(&mut present));
             }
             if !present.is_empty() {

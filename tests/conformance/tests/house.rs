@@ -39,8 +39,26 @@ const BELOW: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "plan",
+        &[
+            "papers",
+            "entresol",
+            "workload",
+            "node",
+            "engine",
+            "structures",
+            "virtual",
+            "real",
+            "devices",
+            "executor",
+            "driver",
+            "base",
+        ],
+    ),
+    (
         "cli",
         &[
+            "plan",
             "papers",
             "torture",
             "entresol",
@@ -89,6 +107,7 @@ const INSIDE: &[&str] = &[
     "workload",
     "torture",
     "papers",
+    "plan",
 ];
 
 /// The engine and everything that it is built from, including foreign crates.

@@ -7,6 +7,7 @@ use crate::bench::{bank, cards, join, meter::Meter, sort, summary, synthetic, te
 use crate::files::{self, Directory};
 use crate::progress::Progress;
 use crate::report::{Clock, Station};
+use crate::trace::Recording;
 use base::PartitionId;
 use engine::catalog::Locking;
 use entresol::JoinMethod;
@@ -27,12 +28,13 @@ use workload::snapshot_readers::{Readers, Reading};
 use workload::synthetic::Synthetic;
 use workload::tpcc::{TREES, Tpcc};
 use workload::trace::Trace;
+use workload::trace::record::Recorded;
 use workload::trace::replay::{self, Replay};
 use workload::ycsb::{USERTABLE, Ycsb};
 use workload::{Measured, Plan};
 
 /// What a run's report has at its top, and so may be plotted.
-pub const KEYS: [&str; 27] = [
+pub const KEYS: [&str; 28] = [
     "response_us",
     "throughput_per_s",
     "transactions",
@@ -51,6 +53,7 @@ pub const KEYS: [&str; 27] = [
     "io_per_transaction",
     "io_per_s",
     "tiers",
+    "written_bytes_per_s",
     "cache",
     "utilization",
     "seconds",
@@ -74,7 +77,7 @@ pub struct PointRun {
 pub type Traces = BTreeMap<(String, u32), Trace>;
 
 /// A trace that can be generated.
-const GENERATED: &str = "rahm-1991";
+pub const GENERATED: &str = "rahm-1991";
 
 /// Which trace a replication replays: each another one of those that are generated, all the one in a file.
 fn source(name: &str, replication: u32) -> (String, u32) {
@@ -101,6 +104,8 @@ pub struct Circumstances<'a> {
     pub media: Option<&'a Media>,
     /// Whether the warm-up is repeated until nothing changes any more.
     pub until_steady: bool,
+    /// What the references are recorded by, if they are.
+    pub recording: Option<&'a Recording>,
 }
 
 /// Runs one replication; the first has the seed that the setting names, the others follow.
@@ -130,7 +135,7 @@ fn opened(
     (plan, replication): (&Plan, u32),
     traces: &Traces,
 ) -> Result<PointRun, Failure> {
-    let (mut configuration, batches) = (setting.configuration.clone(), (setting.batches, circumstances.until_steady));
+    let (mut configuration, batches) = (setting.configuration.clone(), (setting.batches, circumstances));
     let ground = if configuration.hardware.is_none() { Some(Directory::new()?) } else { None };
     let path = ground.as_ref().map_or(Path::new("experiment"), Directory::path);
     let opening = |configuration| opening(path, configuration, plan.seed);
@@ -291,16 +296,16 @@ fn tpcc_tables(store: &Store) -> Result<workload::tpcc::Tables, Failure> {
     Ok(workload::tpcc::Tables::of(store.database().catalog())?)
 }
 
-/// Runs a workload in this number of batches, behind a warm-up that goes on until nothing changes, if that is asked for.
+/// Runs a workload in this number of batches under these circumstances.
 fn measured<W: Workload>(
     store: &Store,
     workload: W,
     plan: &Plan,
-    (batches, until_steady): (u32, bool),
+    (batches, circumstances): (u32, Circumstances<'_>),
 ) -> Result<PointRun, Failure> {
     let progress = Progress::hidden();
     let mut meter = Meter::new(&progress, plan, store.is_virtual());
-    if until_steady {
+    if circumstances.until_steady {
         meter = meter.until_steady();
     }
     let server = store.transaction_server()?;
@@ -311,6 +316,8 @@ fn measured<W: Workload>(
             saturated = measured.saturated.as_ref().map(|saturated| saturated.station.clone());
             report(database, (plan, clock), &measured)
         };
+        let recorder = circumstances.recording.map(Recording::recorder);
+        let workload = Recorded::new(database, workload, recorder);
         let Some(server) = server.filter(|_| !workload.procedures().is_empty()) else {
             return workload::run::run_in_batches(database, workload, plan, batches, &mut meter, at_end).await;
         };
@@ -318,6 +325,9 @@ fn measured<W: Workload>(
         server.close().await;
         Ok(reports)
     })?;
+    if let Some(recording) = circumstances.recording {
+        recording.finish(store.database());
+    }
     // The batch in which a saturated run was cut off is shorter than the others.
     if saturated.is_some() && reports.len() > 1 {
         reports.pop();
@@ -329,7 +339,7 @@ fn measured<W: Workload>(
 fn beside_readers<W: Workload>(
     store: &Store,
     workload: W,
-    (plan, (batches, _)): (&Plan, (u32, bool)),
+    (plan, (batches, _)): (&Plan, (u32, Circumstances<'_>)),
     (readers, partition): (Readers, (PartitionId, u64)),
 ) -> Result<PointRun, Failure> {
     let progress = Progress::hidden();
@@ -364,11 +374,39 @@ fn report(database: &Database, (plan, clock): (&Plan, Clock), measured: &Measure
     let mut report = serde_json::to_value(&report).expect("a report holds nothing that JSON cannot");
     let (first, second) = hit_ratios(database, measured);
     (report["hit_ratio_all"], report["hit_ratio_second_level_all"]) = (json!(first), json!(second));
+    report["written_bytes_per_s"] = json!(written(database, measured.elapsed_ns));
     report["cache"] = database.cache_contents().map_or(Value::Null, |cache| {
         let share = |slots: u64| slots as f64 / cache.slots.max(1) as f64;
         json!({ "used": share(cache.used), "dirty": share(cache.dirty), "outdated": share(cache.outdated) })
     });
     report
+}
+
+/// Bytes written to each device per second: pages, twice where a device may tear one; log; what tiers take.
+fn written(database: &Database, elapsed_ns: u64) -> BTreeMap<String, f64> {
+    let mut bytes: BTreeMap<String, u64> = BTreeMap::new();
+    let executor = database.executor();
+    let page = database.settings().buffer.page_size as u64;
+    for partition in database.partitions() {
+        let written = match database.segments_written(partition.id()) {
+            Some(segments) => segments * partition.set_settings().map_or(0, |set| set.segment_size as u64),
+            None => {
+                let device = executor.device(&partition.device);
+                let is_torn = device.is_some_and(|device| u64::from(executor.traits(device).atomic_write) < page);
+                database.buffer().space(partition.id()).writes.get() * page * if is_torn { 2 } else { 1 }
+            }
+        };
+        *bytes.entry(partition.device.clone()).or_default() += written;
+    }
+    let settings = database.settings();
+    let second = settings.log.second.as_ref().map(|second| &second.device);
+    for device in std::iter::once(&settings.log_device).chain(second) {
+        *bytes.entry(device.clone()).or_default() += database.log().statistics().bytes_written;
+    }
+    for tier in database.tiers() {
+        *bytes.entry(tier.device).or_default() += tier.bytes_written;
+    }
+    bytes.into_iter().map(|(device, bytes)| (device, bytes as f64 * 1e9 / elapsed_ns.max(1) as f64)).collect()
 }
 
 /// The shares of all object references that were found in main memory, and that a second level answered: a cache of the

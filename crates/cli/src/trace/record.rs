@@ -51,6 +51,11 @@ impl Recording {
         Rc::clone(&self.recorder)
     }
 
+    /// What was recorded, if a run has ended.
+    pub fn take(&self) -> Option<Result<Trace, Problem>> {
+        self.trace.take()
+    }
+
     /// The run has ended; its database is still open.
     pub fn finish(&self, database: &Database) {
         self.trace.replace(Some(self.recorder.trace(database)));

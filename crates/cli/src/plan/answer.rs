@@ -1,0 +1,105 @@
+//! The answer to a plan: the front, what binds each of its points, and what the next one would bring.
+
+use super::search::{Found, Tried};
+use base::units::grouped_decimal;
+use plan::front::front;
+use plan::limits::Nearness;
+use plan::{Candidate, Figures, Plan, PlanError};
+
+/// What a search says of a plan.
+pub struct Answer<'a> {
+    /// The points of the front by cost.
+    pub front: Vec<AnswerPoint<'a>>,
+    /// Every candidate with what became of it.
+    pub all: Vec<(&'a Candidate, &'a Tried)>,
+    /// How the search went.
+    pub found: &'a Found,
+    /// The part of the full length that the front's figures are of.
+    pub divisor: u64,
+    /// Why there is no front, if there is none.
+    pub infeasible: Option<PlanError>,
+}
+
+/// A point of the front.
+pub struct AnswerPoint<'a> {
+    /// The candidate.
+    pub candidate: &'a Candidate,
+    /// What its longest run gave.
+    pub figures: &'a Figures,
+    /// The limits, the nearest first.
+    pub limits: Vec<Nearness>,
+    /// What the next point costs more in a month, and by how many microseconds its 99 % response time is shorter.
+    pub next: Option<(f64, f64)>,
+}
+
+impl AnswerPoint<'_> {
+    /// What is used most: a station or the limit of a device, with its utilization.
+    pub fn busiest(&self) -> Option<&(String, f64)> {
+        self.figures.utilizations.first()
+    }
+}
+
+/// The answer that a search gives.
+pub fn answer<'a>(plan: &'a Plan, found: &'a Found) -> Answer<'a> {
+    let all: Vec<(&Candidate, &Tried)> = plan.candidates.iter().zip(&found.tried).collect();
+    let of_part = |tried: &'a Tried| tried.figures.as_ref().map(|(divisor, figures)| (*divisor, figures));
+    let divisor = all.iter().filter_map(|(_, tried)| of_part(tried)).map(|(divisor, _)| divisor).min().unwrap_or(1);
+    let compared = |(candidate, tried): &(&'a Candidate, &'a Tried)| {
+        of_part(tried).filter(|(part, _)| *part == divisor).map(|(_, figures)| (*candidate, figures))
+    };
+    let compared: Vec<(&Candidate, &Figures)> = all.iter().filter_map(compared).collect();
+    let kept: Vec<(&Candidate, &Figures)> =
+        compared.iter().copied().filter(|(_, figures)| plan.limits.are_kept(figures)).collect();
+    let places: Vec<(f64, f64)> = kept.iter().map(|(_, figures)| (figures.cost_per_month, figures.p99_us)).collect();
+    let order = front(&places);
+    let point = |(number, at): (usize, &usize)| {
+        let (candidate, figures) = kept[*at];
+        let mut limits = plan.limits.nearness(figures);
+        limits.sort_by(|a, b| b.used.total_cmp(&a.used));
+        let next = order
+            .get(number + 1)
+            .map(|next| (places[*next].0 - figures.cost_per_month, figures.p99_us - places[*next].1));
+        AnswerPoint { candidate, figures, limits, next }
+    };
+    let front: Vec<AnswerPoint<'_>> = order.iter().enumerate().map(point).collect();
+    let infeasible = front.is_empty().then(|| infeasible(plan, found, &compared));
+    Answer { front, all, found, divisor, infeasible }
+}
+
+/// Which limit keeps all candidates out, and which of them is nearest to keeping all.
+fn infeasible(plan: &Plan, found: &Found, compared: &[(&Candidate, &Figures)]) -> PlanError {
+    let broken =
+        compared.iter().filter_map(|(candidate, figures)| Some((plan.limits.worst(figures)?, *candidate, *figures)));
+    if let Some((worst, candidate, figures)) = broken.min_by(|a, b| a.0.used.total_cmp(&b.0.used)) {
+        let nearest = format!(
+            "{}: {} {} a month, 99 % within {} ms, {} transactions/s, which is {} times what '{}' allows",
+            candidate.name(),
+            grouped_decimal(figures.cost_per_month, 2),
+            plan.currency,
+            grouped_decimal(figures.p99_us / 1e3, 2),
+            grouped_decimal(figures.throughput_per_s, 0),
+            grouped_decimal(worst.used, 2),
+            worst.limit
+        );
+        return PlanError::Infeasible { limit: worst.limit, nearest };
+    }
+    let pruned = plan
+        .candidates
+        .iter()
+        .zip(&found.tried)
+        .filter_map(|(candidate, tried)| tried.unfit.as_ref().map(|unfit| (candidate.name(), unfit)));
+    let refused = plan.refused.iter().map(|refused| {
+        let labels: Vec<&str> = refused.choices.iter().map(|(_, label)| label.as_str()).collect();
+        (labels.join(", "), &refused.unfit)
+    });
+    match pruned.chain(refused).min_by(|a, b| a.1.used().total_cmp(&b.1.used())) {
+        Some((name, unfit)) => {
+            PlanError::Infeasible { limit: unfit.limit().to_owned(), nearest: format!("{name}: {unfit}") }
+        }
+        None => {
+            let failure = found.tried.iter().find_map(|tried| tried.failure.clone());
+            let nearest = failure.unwrap_or_else(|| "unknown: the time was over before a run had ended".to_owned());
+            PlanError::Infeasible { limit: "time".to_owned(), nearest }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The runs of candidates: one of each under the virtual clock, and a restart behind the longest.
+
+use crate::Failure;
+use crate::experiment::{Circumstances, Traces, load_trace, opening, run_under};
+use crate::trace::Recording;
+use base::Instant;
+use papers::experiment::{Setting, Work};
+use plan::{Candidate, Figures};
+use std::path::Path;
+use virtual_driver::Media;
+use workload::trace::Trace;
+use workload::trace::miss_ratio::MissRatioCurve;
+
+/// Pages of a miss-ratio curve that are looked at.
+const PAGES_MAX: usize = 16 * 1024;
+
+/// Whether a trace is made, not read.
+pub fn is_generated(name: &str) -> bool {
+    name == crate::experiment::GENERATED
+}
+
+/// The traces that candidates replay.
+pub fn traces<'a>(candidates: impl Iterator<Item = &'a Candidate>) -> Result<Traces, Failure> {
+    let mut traces = Traces::new();
+    for name in candidates.filter_map(Candidate::trace) {
+        load_trace(&mut traces, name, 1)?;
+    }
+    Ok(traces)
+}
+
+/// Runs a candidate for this part of its length; with a restart behind it, if that is asked for.
+pub fn run(candidate: &Candidate, divisor: u64, restart: Option<u64>, traces: &Traces) -> Result<Figures, String> {
+    let setting = candidate.part(divisor);
+    let media = Media::new();
+    let circumstances = Circumstances {
+        media: restart.map(|_| &media),
+        until_steady: !matches!(setting.work, Work::Trace { .. }),
+        recording: None,
+    };
+    let run = run_under(circumstances, &setting, 0, traces)?;
+    let report = run.reports.last().ok_or("the run has measured nothing")?;
+    let price = (candidate.machine.cost_per_month(), candidate.arrivals_per_s());
+    let mut figures = Figures::of_report(report, price, run.saturated, &candidate.machine.places);
+    if let Some(miniature) = restart {
+        // A miniature has a part of the log to be repeated.
+        let seconds = restarted(&setting, &media).map_err(|failure| failure.to_string())?;
+        figures.recovery_s = Some(seconds * miniature as f64);
+    }
+    Ok(figures)
+}
+
+/// How many seconds the crashed machine takes to open its database.
+fn restarted(setting: &Setting, media: &Media) -> Result<f64, Failure> {
+    let store = opening(Path::new("plan"), setting.configuration.clone(), setting.plan.seed).open_on(media)?;
+    Ok(store.executor().now().since_ns(Instant::START) as f64 / 1e9)
+}
+
+/// The miss-ratio curve of the workload, with its references per transaction; `None` if there is nothing to be referenced.
+pub fn curve(candidate: &Candidate, traces: &Traces) -> Option<(MissRatioCurve, f64)> {
+    if let Some(name) = candidate.trace() {
+        return of_trace(traces.iter().find(|((known, _), _)| known == name)?.1);
+    }
+    let recording = Recording::default();
+    let circumstances = Circumstances { recording: Some(&recording), ..Circumstances::default() };
+    // What cannot be recorded is not pruned: the run itself says what is wrong with it.
+    run_under(circumstances, &candidate.setting, 0, traces).ok()?;
+    of_trace(&recording.take()?.ok()?)
+}
+
+fn of_trace(trace: &Trace) -> Option<(MissRatioCurve, f64)> {
+    let curve = MissRatioCurve::of_trace(trace, PAGES_MAX);
+    let per_transaction = curve.references() as f64 / trace.len().max(1) as f64;
+    (curve.references() > 0).then_some((curve, per_transaction))
+}

@@ -1,0 +1,71 @@
+//! What was run already: a file of one result a line, so that a search can go on where another ended.
+
+use crate::Failure;
+use crate::files;
+use plan::{Candidate, Figures};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+
+/// Results by what was run.
+#[derive(Default)]
+pub struct State {
+    known: BTreeMap<String, Figures>,
+    file: Option<(std::fs::File, String)>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    key: String,
+    figures: Figures,
+}
+
+impl State {
+    /// The results of this file, which is made if it is missing; without one nothing is kept.
+    pub fn open(path: Option<&Path>) -> Result<State, Failure> {
+        let Some(path) = path else { return Ok(State::default()) };
+        let mut state = State::default();
+        let mut text = if path.exists() { files::read_text(path)? } else { String::new() };
+        if !text.is_empty() && !text.ends_with('\n') {
+            // The line that an interrupted search was writing.
+            text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
+            files::replace(path, text.as_bytes())?;
+        }
+        for (number, line) in text.lines().enumerate() {
+            let line: Line = serde_json::from_str(line).map_err(|error| {
+                let place = format!("{}:{}", path.display(), number + 1);
+                format!("{place}: this is no result of a plan: {error}; name another file or remove it")
+            })?;
+            state.known.insert(line.key, line.figures);
+        }
+        state.file = Some((files::append(path)?, path.display().to_string()));
+        Ok(state)
+    }
+
+    /// What a run gave, if it was made.
+    pub fn figures(&self, key: &str) -> Option<&Figures> {
+        self.known.get(key)
+    }
+
+    /// Keeps what a run gave.
+    pub fn keep(&mut self, key: String, figures: &Figures) -> Result<(), Failure> {
+        if let Some((file, name)) = &mut self.file {
+            let line = serde_json::to_string(&Line { key: key.clone(), figures: figures.clone() })?;
+            writeln!(file, "{line}").map_err(|error| format!("'{name}' cannot be written: {error}"))?;
+        }
+        self.known.insert(key, figures.clone());
+        Ok(())
+    }
+}
+
+/// What tells a run from all others: a hash (FNV-1a) of all that it depends on.
+pub fn key(candidate: &Candidate, divisor: u64, restart: bool) -> String {
+    let cost = candidate.machine.cost_per_month();
+    let all = format!("{} {divisor} {restart} {cost} {:?}", env!("CARGO_PKG_VERSION"), candidate.setting);
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in all.bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    format!("{hash:016x}")
+}

@@ -1,0 +1,179 @@
+//! Plans from the command line to their answers, and what is said of wrong ones.
+#![allow(clippy::disallowed_methods, reason = "tests make and look into directories")]
+
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// A small plan: three instances, two logs, two buffers.
+const PLAN: &str = r#"
+version = 1
+title = "A small plan"
+[limits]
+p99 = "40 ms"
+survives = ["crash", "instance-stop"]
+[workload]
+kind = "synthetic"
+rate = 300
+[workload.model.partition.orders]
+objects = 40_000
+blocking_factor = 4
+locks = "object"
+subpartitions = [{ size = 20, access = 80 }, { size = 80, access = 20 }]
+[workload.model.type.order]
+arrival_rate = 1
+size = 5
+write_probability = 0.4
+references = { orders = 1 }
+[run]
+transactions = 1_600
+warm_up = 400
+[search]
+rounds = 2
+factor = 2
+least = 3
+[machine]
+instance = "m6id.large"
+[machine.volume.disk]
+type = "gp3"
+size = "20 GB"
+[configuration]
+buffer.size = "8 MiB"
+log.size = "16 MiB"
+[[vary]]
+parameter = "machine.volume.disk.operations"
+values = [3_000, 9_000]
+[[vary]]
+parameter = "configuration.buffer.size"
+values = ["8 MiB", "40 MiB"]
+[[vary]]
+name = "cache"
+option = [
+    { name = "no cache" },
+    { name = "a cache", configuration.cache = { device = "local", size = "64 MiB", design = "lazy-cleaning" } },
+    { name = "a log that is lost", configuration.log.device = "local" },
+]
+"#;
+
+fn entresol(directory: &Path, line: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_entresol"));
+    command.current_dir(directory).args(line.split(' ')).output().expect("the program starts")
+}
+
+fn printed(directory: &Path, line: &str) -> String {
+    let output = entresol(directory, line);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{line}: {error}");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+fn refused(directory: &Path, line: &str) -> String {
+    let output = entresol(directory, line);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{line}: {error}");
+    assert!(error.starts_with("error: ") && !error.contains("panicked"), "{line}: {error}");
+    error
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {text}"))
+}
+
+#[test]
+fn a_plan_is_searched_resumed_reported_and_opens_for_real() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    fs::write(here.join("plan.toml"), PLAN).unwrap();
+    let first = json(&printed(here, "plan plan.toml --resume plan.state --json"));
+    assert_eq!((&first["candidates"], first["not_run"].as_array().unwrap().len()), (&Value::from(12), 4));
+    assert!(first["failed"].as_array().unwrap().is_empty(), "{first:#}");
+    let front = first["front"].as_array().unwrap();
+    assert!(!front.is_empty(), "{first:#}");
+    for point in front {
+        let figures = &point["figures"];
+        assert!(figures["recovery_s"].as_f64().unwrap() > 0.0, "{point:#}");
+        assert!(
+            figures["p99_us"].as_f64().unwrap() <= 40_000.0 && figures["throughput_per_s"].as_f64().unwrap() > 250.0
+        );
+        assert!(figures["wear"].as_array().unwrap().iter().any(|wear| wear["bytes_per_year"].as_f64().unwrap() > 0.0));
+    }
+    let figure = |point: &Value, name: &str| point["figures"][name].as_f64().unwrap();
+    let is_better = |pair: &[Value]| {
+        figure(&pair[0], "cost_per_month") < figure(&pair[1], "cost_per_month")
+            && figure(&pair[0], "p99_us") > figure(&pair[1], "p99_us")
+    };
+    assert!(front.windows(2).all(is_better), "{first:#}");
+    // All is known now: nothing is run again, and a line that was cut off is run once more.
+    let again = json(&printed(here, "plan plan.toml --resume plan.state --json"));
+    assert_eq!((&again["runs"], &again["front"]), (&Value::from(0), &first["front"]));
+    let state = fs::read_to_string(here.join("plan.state")).unwrap();
+    fs::write(here.join("plan.state"), &state[..state.len() - 20]).unwrap();
+    let text = printed(here, "plan plan.toml --resume plan.state --report report --write data");
+    assert!(text.contains("A small plan") && text.contains("12 candidates, 1 runs"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    assert!(text.contains("next:") || front.len() == 1, "{text}");
+    assert_eq!(fs::read_to_string(here.join("plan.state")).unwrap(), state);
+    let page = fs::read_to_string(here.join("report/report.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("per month") && page.contains("limit 40"), "{page}");
+    // What is written opens: a benchmark runs on it.
+    let written = fs::read_to_string(here.join("data/entresol.toml")).unwrap();
+    assert!(written.starts_with("# A small plan"), "{written}");
+    let run = json(&printed(here, "bench debit-credit --data data --scale 1 --clients 2 --transactions 50 --json"));
+    assert_eq!(run["transactions"], 50);
+    let said = refused(here, "plan plan.toml --resume plan.state --write data");
+    assert!(said.contains("exists already"), "{said}");
+}
+
+#[test]
+fn a_plan_without_an_answer_says_which_limit_is_to_blame() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let few =
+        PLAN.replace("values = [3_000, 9_000]", "values = [3_000]").replace("[\"8 MiB\", \"40 MiB\"]", "[\"8 MiB\"]");
+    fs::write(here.join("late.toml"), few.replace("\"40 ms\"", "\"10 us\"")).unwrap();
+    let said = refused(here, "plan late.toml");
+    assert!(said.contains("the limit 'p99' is to blame") && said.contains("The nearest is"), "{said}");
+    fs::write(here.join("poor.toml"), few.replace("p99 =", "cost = 5\np99 =")).unwrap();
+    let said = refused(here, "plan poor.toml");
+    assert!(said.contains("the limit 'cost' is to blame") && said.contains("5.00 are allowed"), "{said}");
+    let crowded = few.replace("rate = 300", "rate = 300_000");
+    fs::write(here.join("crowded.toml"), crowded).unwrap();
+    let said = refused(here, "plan crowded.toml");
+    assert!(said.contains("is to blame"), "{said}");
+}
+
+#[test]
+fn wrong_plans_are_refused_with_words() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    assert!(refused(here, "plan none.toml").contains("none.toml"));
+    fs::write(
+        here.join("trace.toml"),
+        PLAN.replace("kind = \"synthetic\"", "kind = \"trace\"\ntrace = \"none.trace\""),
+    )
+    .unwrap();
+    let said = refused(here, "plan trace.toml");
+    assert!(said.contains("unknown key 'model'"), "{said}");
+    let begin = PLAN.find("[workload.model").unwrap();
+    let end = PLAN.find("[run]").unwrap();
+    let text = format!("{}{}", &PLAN[..begin], &PLAN[end..]);
+    fs::write(here.join("trace.toml"), text.replace("\"synthetic\"", "\"trace\"\ntrace = \"none.trace\"")).unwrap();
+    let said = refused(here, "plan trace.toml");
+    assert!(said.contains("the trace 'none.trace' cannot be read"), "{said}");
+    fs::write(here.join("old.toml"), PLAN.replace("version = 1", "version = 0")).unwrap();
+    assert!(refused(here, "plan old.toml").contains("is of version 0"));
+    fs::write(here.join("plan.toml"), PLAN).unwrap();
+    fs::write(here.join("foreign.state"), "not a result\n").unwrap();
+    let said = refused(here, "plan plan.toml --resume foreign.state");
+    assert!(said.contains("foreign.state:1") && said.contains("no result of a plan"), "{said}");
+}
+
+#[test]
+fn what_is_printed_can_be_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let example = printed(here, "plan --example");
+    assert!(example.contains("[limits]") && example.contains("[[vary]]"));
+    assert!(printed(here, "plan --catalogue").contains("[volume.gp3]"));
+}

@@ -1,0 +1,252 @@
+//! Candidates: combinations of what may vary, and why some cannot be.
+
+use crate::losses::{self, NotSurvived};
+use crate::{Limits, Loss, Machine};
+use base::units::{format_size, grouped, grouped_decimal};
+use entresol::configuration::Configuration;
+use papers::experiment::{Setting, Work};
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+use toml::{Table, Value};
+use workload::trace::miss_ratio::MissRatioCurve;
+use workload::{Length, Load};
+
+/// One combination.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// What was chosen, each with what it is called.
+    pub choices: Vec<(String, String)>,
+    /// The rented machine.
+    pub machine: Machine,
+    /// The database's configuration at its full size, without hardware: as it is written.
+    pub configuration: Table,
+    /// The same, read, on the described machine.
+    pub whole: Configuration,
+    /// The run, at the size of the plan's miniature.
+    pub setting: Setting,
+}
+
+/// A combination that is not run.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// What was chosen, each with what it is called.
+    pub choices: Vec<(String, String)>,
+    /// The price of a month, where it is known.
+    pub cost_per_month: Option<f64>,
+    /// Why it cannot be.
+    pub unfit: Unfit,
+}
+
+/// Why a candidate is not run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Unfit {
+    /// The instance has no drives, and the configuration names them.
+    NoDrives(String),
+    /// A volume of this kind cannot be so large, or do so much.
+    Bounds(String),
+    /// The buffer takes more memory than there is.
+    Memory {
+        /// What the database takes, in bytes.
+        needed: u64,
+        /// What the instance has for it.
+        allowed: u64,
+    },
+    /// A device holds less than is put on it.
+    Capacity {
+        /// The device.
+        device: String,
+        /// What is put on it, in bytes.
+        needed: u64,
+        /// What it holds.
+        allowed: u64,
+    },
+    /// It costs too much.
+    Cost {
+        /// The price of a month.
+        needed: f64,
+        /// The limit.
+        allowed: f64,
+    },
+    /// A loss that must be survived is not.
+    Survives(Loss, NotSurvived),
+    /// Even by its miss-ratio curve it reads more than its device may do.
+    Reads {
+        /// The device.
+        device: String,
+        /// Reads per second that miss in memory and cache.
+        needed: f64,
+        /// Operations per second that it may do.
+        allowed: f64,
+    },
+}
+
+impl Unfit {
+    /// The limit that is to blame.
+    pub fn limit(&self) -> &'static str {
+        match self {
+            Unfit::NoDrives(_) => "drives",
+            Unfit::Bounds(_) => "volume",
+            Unfit::Memory { .. } => "memory",
+            Unfit::Capacity { .. } => "capacity",
+            Unfit::Cost { .. } => "cost",
+            Unfit::Survives(..) => "survives",
+            Unfit::Reads { .. } => "throughput",
+        }
+    }
+
+    /// How much of what is allowed it would use; infinite where nothing of it is allowed.
+    pub fn used(&self) -> f64 {
+        match self {
+            Unfit::Memory { needed, allowed } | Unfit::Capacity { needed, allowed, .. } => {
+                *needed as f64 / (*allowed).max(1) as f64
+            }
+            Unfit::Cost { needed, allowed } | Unfit::Reads { needed, allowed, .. } => needed / allowed,
+            Unfit::NoDrives(_) | Unfit::Bounds(_) | Unfit::Survives(..) => f64::INFINITY,
+        }
+    }
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unfit::NoDrives(instance) => write!(f, "the instance {instance} has no drives of its own"),
+            Unfit::Bounds(why) => f.write_str(why),
+            Unfit::Memory { needed, allowed } => {
+                write!(
+                    f,
+                    "the database takes {} of memory, and there are {}",
+                    format_size(*needed),
+                    format_size(*allowed)
+                )
+            }
+            Unfit::Capacity { device, needed, allowed } => {
+                write!(f, "'{device}' is to hold {}, and holds {}", format_size(*needed), format_size(*allowed))
+            }
+            Unfit::Cost { needed, allowed } => {
+                write!(f, "{} a month, and {} are allowed", grouped_decimal(*needed, 2), grouped_decimal(*allowed, 2))
+            }
+            Unfit::Survives(loss, why) => write!(f, "does not survive \"{}\": {why}", loss.word()),
+            Unfit::Reads { device, needed, allowed } => write!(
+                f,
+                "'{device}' would be read {} times a second, and does {}",
+                grouped(*needed as u64),
+                grouped(*allowed as u64)
+            ),
+        }
+    }
+}
+
+/// A miss-ratio curve of a pass over a workload prunes what needs more reads than its device does by this factor: LRU is not
+/// the best replacement there is, and a sampled curve is off by a few per cent.
+const READS_MARGIN: f64 = 1.5;
+
+impl Candidate {
+    /// What was chosen, in a line.
+    pub fn name(&self) -> String {
+        let labels: Vec<&str> = self.choices.iter().map(|(_, label)| label.as_str()).collect();
+        if labels.is_empty() { self.machine.instance.clone() } else { labels.join(", ") }
+    }
+
+    /// The trace that it replays, if it replays one.
+    pub fn trace(&self) -> Option<&str> {
+        match &self.setting.work {
+            Work::Trace { trace } => Some(trace),
+            _ => None,
+        }
+    }
+
+    /// Arrivals per second, of a load with a rate.
+    pub fn arrivals_per_s(&self) -> Option<f64> {
+        match self.setting.plan.load {
+            Load::Open { rate_per_s } => Some(rate_per_s),
+            Load::Closed { .. } | Load::Full => None,
+        }
+    }
+
+    /// Why it cannot be, by sizes, prices and losses.
+    pub(crate) fn find_unfit(&self, limits: &Limits) -> Option<Unfit> {
+        let (needed, allowed) =
+            (self.whole.buffer.size + self.whole.undo.memory, self.machine.memory.saturating_sub(self.machine.reserve));
+        if needed > allowed {
+            return Some(Unfit::Memory { needed, allowed });
+        }
+        for (device, needed) in self.occupied(limits.data.unwrap_or(0)) {
+            let allowed = self.machine.places.get(&device).map_or(u64::MAX, |place| place.capacity);
+            if needed > allowed {
+                return Some(Unfit::Capacity { device, needed, allowed });
+            }
+        }
+        let cost = self.machine.cost_per_month();
+        if let Some(allowed) = limits.cost_per_month.filter(|allowed| cost > *allowed) {
+            return Some(Unfit::Cost { needed: cost, allowed });
+        }
+        limits.survives.iter().find_map(|loss| {
+            losses::survives(&self.whole, &self.machine, *loss).err().map(|why| Unfit::Survives(*loss, why))
+        })
+    }
+
+    /// The bytes that are put on each device: `data` of the partitions, the log, the cache.
+    fn occupied(&self, data: u64) -> BTreeMap<String, u64> {
+        let whole = &self.whole;
+        let page = u64::from(whole.buffer.page_size);
+        let cache = whole.cache.iter().map(|cache| (cache.device.clone(), u64::from(cache.pages) * page));
+        let log = std::iter::once(&whole.log.device).chain(&whole.log.second_device);
+        let log = log.map(|device| (device.clone(), whole.log.size));
+        let mut occupied = BTreeMap::new();
+        for (device, bytes) in [(whole.partition("").device, data)].into_iter().chain(cache).chain(log) {
+            *occupied.entry(device).or_insert(0_u64) += bytes;
+        }
+        occupied
+    }
+
+    /// Why it cannot be, by the misses of a pass over its workload at the size of the miniature, with this number of references per
+    /// transaction. First references to pages do not count.
+    pub fn find_unread(
+        &self,
+        curve: &MissRatioCurve,
+        references_per_transaction: f64,
+        limits: &Limits,
+    ) -> Option<Unfit> {
+        let asked = limits.throughput_per_s.or(self.arrivals_per_s())?;
+        let configuration = &self.setting.configuration;
+        let frames = configuration.buffer.size / u64::from(configuration.buffer.page_size);
+        let slots = configuration.cache.as_ref().map_or(0, |cache| u64::from(cache.pages));
+        let needed = asked * references_per_transaction * curve.repeated_miss_ratio(frames + slots);
+        let device = self.whole.partition("").device;
+        let allowed = self.machine.places.get(&device)?.operations?;
+        (needed > READS_MARGIN * allowed).then_some(Unfit::Reads { device, needed, allowed })
+    }
+
+    /// The run with a part of its length, behind a warm-up of the same length as that of the whole.
+    pub fn part(&self, divisor: u64) -> Setting {
+        let mut setting = self.setting.clone();
+        setting.plan.measure = match setting.plan.measure {
+            Length::Transactions(count) => Length::Transactions((count / divisor.max(1)).max(200)),
+            Length::Time(ns) => Length::Time((ns / divisor.max(1)).max(1_000_000)),
+        };
+        setting
+    }
+
+    /// The configuration as the text of a file that opens a database on this machine, behind these lines of comment.
+    pub fn configuration_text(&self, comment: &str) -> String {
+        let mut text = String::new();
+        for line in comment.lines() {
+            let _ = writeln!(text, "# {line}");
+        }
+        let mut table = self.configuration.clone();
+        for (name, place) in &self.machine.places {
+            // The device 'disk' is the directory of the database unless it says otherwise.
+            let usual = (name != entresol::configuration::DEFAULT_DEVICE).then(|| name.clone());
+            let Some(path) = place.path.clone().or(usual) else { continue };
+            let device = table.entry("device").or_insert_with(|| Value::Table(Table::new()));
+            if let Value::Table(devices) = device {
+                let section = devices.entry(name.clone()).or_insert_with(|| Value::Table(Table::new()));
+                if let Value::Table(section) = section {
+                    section.insert("path".to_owned(), Value::String(path));
+                }
+            }
+        }
+        text.push_str(&toml::to_string(&table).expect("a table of TOML is TOML"));
+        text
+    }
+}
