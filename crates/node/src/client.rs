@@ -13,11 +13,14 @@
 //!   which ones those are.
 //! - A page that is asked for counts as in use from then on, because it may come from another client after the server has called it
 //!   back.
+//! - A page of another client is taken only if it was sent to this session and the copy has never been here: a copy that was here
+//!   comes again from the server alone, in order with all else that the server says.
+//! - When the connection to the server is gone, its transactions end, and it may join again with the copies that are in its memory.
 //! - What leaves the memory is named in the next request for a page, and its bytes are kept until the answer says whether they
 //!   are wanted.
 
 use crate::message::LIST_MAX;
-use crate::message::{Copy, Request, ToServer, Transaction};
+use crate::message::{Copy, Request, Session, ToServer, Transaction};
 use base::PageId;
 use engine::canary::{self, Canary};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +31,7 @@ const DEPARTED_MAX: usize = 16;
 /// A client's side of the protocol.
 #[derive(Default)]
 pub struct Client {
+    session: Option<Session>,
     copies: BTreeMap<PageId, Held>,
     /// The pages that each active transaction uses.
     uses: BTreeMap<Transaction, BTreeSet<PageId>>,
@@ -46,6 +50,14 @@ struct Held {
     lock: Lock,
     /// Whether it is to be given up when no transaction uses it.
     is_called: bool,
+    /// Whether its bytes were here.
+    was_here: bool,
+}
+
+impl Held {
+    fn asked_for(number: u64, place: Place) -> Held {
+        Held { number, place, lock: Lock::Shared, is_called: false, was_here: false }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +118,38 @@ pub struct Ended {
 }
 
 impl Client {
+    /// A session has begun.
+    pub fn join(&mut self, session: Session) {
+        self.session = Some(session);
+    }
+
+    /// The present session, or the last one.
+    pub fn session(&self) -> Option<Session> {
+        self.session
+    }
+
+    /// The connection to the server is gone, and all transactions have ended. Returns the copies that are in the memory, to be kept if
+    /// `has_lease` and the next session has them; otherwise see [`Client::forget_copies`].
+    ///
+    /// # Panics
+    /// If a transaction is active.
+    pub fn disconnect(&mut self, has_lease: bool) -> Vec<Copy> {
+        assert!(self.uses.is_empty(), "transactions end with the connection");
+        self.departed.clear();
+        self.drops.clear();
+        self.copies.retain(|_, held| held.place == Place::Resident);
+        for held in self.copies.values_mut() {
+            (held.is_called, held.lock) = (false, Lock::Shared);
+        }
+        let is_kept = has_lease || canary::is_planted(Canary::KeptCopies);
+        if is_kept && self.copies.len() <= LIST_MAX { self.resident().collect() } else { Vec::new() }
+    }
+
+    /// Forgets all copies, for the new session has none. Returns the pages to be taken out of the memory.
+    pub fn forget_copies(&mut self) -> Vec<PageId> {
+        std::mem::take(&mut self.copies).into_keys().collect()
+    }
+
     /// A transaction begins.
     pub fn begin(&mut self) -> Transaction {
         let transaction = Transaction(self.next_transaction);
@@ -164,7 +208,7 @@ impl Client {
                 let number = self.next_copy;
                 self.next_copy += 1;
                 let place = Place::Coming { leaving };
-                self.copies.insert(page, Held { number, place, lock: Lock::Shared, is_called: false });
+                self.copies.insert(page, Held::asked_for(number, place));
                 number
             }
         };
@@ -212,12 +256,20 @@ impl Client {
         (Some(copy), oldest)
     }
 
-    /// A page has come, from the server or another client. `None` if it is late: nothing waits for it.
+    /// A page has come from another client, which has sent it to this session. `None` if it is late.
+    pub fn arrived_from_peer(&mut self, to: Session, copy: Copy, returns: bool) -> Option<Arrival> {
+        let is_ours = self.session == Some(to) || canary::is_planted(Canary::MisaddressedPage);
+        let was_here = self.copies.get(&copy.page).is_some_and(|held| held.was_here);
+        let is_in_time = is_ours && (!was_here || canary::is_planted(Canary::OvertakenPage));
+        is_in_time.then(|| self.arrived(copy, returns)).flatten()
+    }
+
+    /// A page has come from the server. `None` if it is late: nothing waits for it.
     pub fn arrived(&mut self, copy: Copy, returns: bool) -> Option<Arrival> {
         let is_used = !self.users(copy.page).is_empty();
         let held = self.copies.get_mut(&copy.page).filter(|held| held.number == copy.number)?;
         let Place::Coming { leaving } = held.place else { return None };
-        held.place = Place::Resident;
+        (held.place, held.was_here) = (Place::Resident, true);
         held.is_called &= !canary::is_planted(Canary::KeptArrival);
         let is_called = held.is_called && !is_used;
         Some(Arrival { leaving: leaving.map(|copy| (copy, returns)), is_called })

@@ -17,6 +17,7 @@
 pub mod algorithm;
 pub mod channel;
 pub mod client;
+pub mod lease;
 pub mod message;
 mod outbox;
 pub mod page_client;

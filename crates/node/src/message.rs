@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use thiserror::Error;
 
 /// The version of the messages. Nodes of different versions do not talk to each other.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// The bytes before a message: its length and its version.
 pub const HEAD_SIZE: usize = 5;
 /// The longest message, in bytes: a commit of some thousands of pages.
@@ -21,6 +21,15 @@ pub const LIST_MAX: usize = 1 << 16;
 /// Names a node at its server, for as long as its connection lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ClientId(pub u32);
+
+/// Names the connection of a client to a server for ever: names of clients begin anew with each start of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Session {
+    /// The start of the server: greater than that of all earlier ones.
+    pub epoch: u64,
+    /// The client.
+    pub client: ClientId,
+}
 
 /// Names a transaction of one client. A client gives each number once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -66,7 +75,16 @@ pub enum Request {
         page_size: u32,
         /// Where it accepts connections of other clients that send it pages.
         address: SocketAddr,
+        /// The session that it had, if its connection broke.
+        former: Option<Former>,
     },
+    /// It is there, and wants its lease prolonged.
+    Renew {
+        /// When it has said so, by its own clock, in nanoseconds: it comes back with the answer.
+        sent: u64,
+    },
+    /// It leaves, and uses no copy any more.
+    Leave,
     /// It wants a page, and the read lock that comes with the copy. Said again if the page does not come, which may have been lost on
     /// its way from another client.
     Read {
@@ -130,13 +148,33 @@ pub enum Request {
     },
 }
 
+/// A session that has ended with its connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Former {
+    /// Which.
+    pub session: Session,
+    /// The copies of it that the client has and would keep. None if its lease was over when it said this.
+    pub copies: Vec<Copy>,
+}
+
 /// What the server says to a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     /// The client has joined.
     Joined {
-        /// Its name.
-        client: ClientId,
+        /// The session that begins.
+        session: Session,
+        /// How long a lease lasts, in nanoseconds. The first one begins with the message that this answers.
+        lease_ns: u64,
+        /// Whether it has all copies that it would keep, with their numbers; otherwise it has none.
+        keeps: bool,
+        /// What became of the transactions of the session that it had.
+        former: Outcome,
+    },
+    /// The client's lease is prolonged.
+    Renewed {
+        /// When the client has asked for that, by its own clock.
+        sent: u64,
     },
     /// The client may not join.
     Refusal {
@@ -211,11 +249,22 @@ pub enum Answer {
     },
 }
 
+/// What is known of the transactions of a session that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// Nothing: the server was started again, or had given the client up.
+    Unknown,
+    /// This one was committed last, and none after it is.
+    Committed(Option<Transaction>),
+}
+
 /// What a client says to another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToPeer {
     /// The page that the other has asked the server for.
     Page {
+        /// The session in which it has asked. If it has another one by now, this is not for it.
+        to: Session,
         /// Which copy of the other's it is.
         copy: Copy,
         /// Its bytes.
@@ -302,6 +351,7 @@ impl Bounded for ToServer {
         let own = match &self.body {
             Request::InUse { by, .. } => by.len(),
             Request::Commit { pages, .. } => pages.len(),
+            Request::Hello { former: Some(former), .. } => former.copies.len(),
             _ => 0,
         };
         own.max(self.drops.len())

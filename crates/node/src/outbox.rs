@@ -7,7 +7,10 @@ use executor::{Executor, WaitQueue};
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::task::Poll;
 
 /// The most bytes that wait for one peer. One that takes nothing is given up.
 const BYTES_MAX: usize = 64 << 20;
@@ -35,6 +38,7 @@ pub struct Outbox {
     waiting: Cell<usize>,
     is_closed: Cell<bool>,
     bell: WaitQueue,
+    end: WaitQueue,
     executor: Executor,
     traffic: Rc<Traffic>,
     size_min: usize,
@@ -48,6 +52,7 @@ impl Outbox {
             waiting: Cell::new(0),
             is_closed: Cell::new(false),
             bell: WaitQueue::new(),
+            end: WaitQueue::new(),
             executor: executor.clone(),
             traffic: Rc::clone(traffic),
             size_min,
@@ -77,6 +82,28 @@ impl Outbox {
     pub fn close(&self) {
         self.is_closed.set(true);
         self.bell.wake_all(&self.executor);
+        self.end.wake_all(&self.executor);
+    }
+
+    /// What `heard` gives; `None` once nothing is sent any more, for then nothing is to be heard. `ended` is one [`Outbox::ended`]
+    /// for all that is heard.
+    pub async fn unless_ended<T>(
+        ended: &mut Pin<&mut impl Future<Output = ()>>,
+        heard: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut heard = pin!(heard);
+        poll_fn(|context| match heard.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => ended.as_mut().poll(context).map(|()| None),
+        })
+        .await
+    }
+
+    /// Waits until nothing is sent any more.
+    pub async fn ended(&self) {
+        while !self.is_closed.get() {
+            self.end.wait(&self.executor).await;
+        }
     }
 
     /// Whether nothing is sent any more: it was closed, or the channel is gone.

@@ -3,23 +3,27 @@
 //! The buffer is an engine's, and its pages' store is the server. A transaction's changes stay here until it commits: then
 //! its log records and the pages go to the server. What it has changed never leaves the buffer before.
 //!
+//! When the connection to the server is gone, the transaction that runs fails, and the node joins again, with its copies if it can
+//! (`session.rs`). While it has no lease, transactions wait.
+//!
 //! One transaction runs at a time: the protocol has more, but those of one node would need the engine's own locks among
 //! themselves, and the server would have to know which of them waits for which.
 
 mod peers;
+mod session;
 mod store;
 mod transaction;
 
 pub use transaction::PageTransaction;
 
-use crate::channel::{ChannelError, Incoming, Transport};
-use crate::client::{Client, Ended};
-use crate::message::{Answer, ClientId, Copy, Request, ToPeer, ToServer, Transaction};
+use crate::channel::Transport;
+use crate::client::{Arrival, Client, Ended};
+use crate::lease::Lease;
+use crate::message::{Answer, ClientId, Copy, Outcome, Request, Session, ToPeer, ToServer, Transaction};
 use crate::outbox::{Outbox, Traffic};
 use base::time::SECOND_NS;
 use base::{Instant, PageId, PartitionId};
 use driver::{Fault, FaultKind};
-use engine::Error;
 use engine::buffer::{self, Buffer, PageSpace};
 use engine::page::{PageKind, header};
 use executor::{Executor, Turn, WaitQueue};
@@ -39,6 +43,8 @@ pub struct ClientSettings {
     pub address: SocketAddr,
     /// The least length of a message, in bytes: shorter ones are filled up. None but for described networks.
     pub message_size_min: usize,
+    /// For how long a server that cannot be reached is tried again, in nanoseconds. Then the node is of no use any more.
+    pub patience_ns: u64,
 }
 
 /// A node on a server's pages. Clones are handles to the same node.
@@ -47,10 +53,19 @@ pub struct PageClient(Rc<ClientNode>);
 
 struct ClientNode {
     executor: Executor,
-    id: ClientId,
+    settings: ClientSettings,
+    server: SocketAddr,
+    /// Where other clients reach it.
+    address: SocketAddr,
+    transport: Rc<dyn Transport>,
     buffer: Rc<Buffer>,
     protocol: RefCell<Client>,
-    to_server: Rc<Outbox>,
+    to_server: RefCell<Rc<Outbox>>,
+    lease: Cell<Lease>,
+    /// When the server was heard last.
+    heard: Cell<Instant>,
+    /// The last session that has ended, and what became of its transactions.
+    ended: Cell<Option<(Session, Outcome)>>,
     peers: Peers,
     traffic: Rc<Traffic>,
     /// Reads of pages that were asked for.
@@ -72,8 +87,10 @@ enum Told {
     Victim,
     Committed,
     Refused(String),
-    /// The server is gone.
+    /// The server is gone for now.
     Lost(String),
+    /// The server is not sought any more.
+    GivenUp(String),
 }
 
 impl PageClient {
@@ -89,26 +106,23 @@ impl PageClient {
     ) -> engine::Result<PageClient> {
         let traffic: Rc<Traffic> = Rc::default();
         let acceptor = transport.listen(settings.address).await?;
-        let channel = transport.connect(server).await?;
-        let mut incoming = Incoming::new(&channel, executor);
-        let to_server = Outbox::new(executor, channel, &traffic, settings.message_size_min);
-        let page_size = settings.buffer.page_size as u32;
-        let hello = Request::Hello { page_size, address: acceptor.address() };
-        to_server.push(&ToServer { drops: Vec::new(), body: hello });
-        let id = match incoming.next().await.map_err(|error| lost(server, &error))? {
-            Some(Answer::Joined { client }) => client,
-            Some(Answer::Refusal { reason }) => {
-                return Err(Fault::new(FaultKind::Denied, format!("the server at {server} refuses: {reason}")).into());
-            }
-            _ => return Err(Fault::new(FaultKind::Reset, format!("the server at {server} hangs up")).into()),
-        };
+        let way = session::Way { executor, transport: &*transport, server, traffic: &traffic, settings: &settings };
+        let introduced = session::introduce(&way, acceptor.address(), None).await?;
         let buffer = Buffer::new(executor, None, settings.buffer)?;
+        let mut protocol = Client::default();
+        protocol.join(introduced.session);
         let inner = Rc::new(ClientNode {
             executor: executor.clone(),
-            id,
+            settings,
+            server,
+            address: acceptor.address(),
+            transport: Rc::clone(&transport),
             buffer,
-            protocol: RefCell::default(),
-            to_server,
+            protocol: RefCell::new(protocol),
+            to_server: RefCell::new(introduced.outbox),
+            lease: Cell::new(introduced.lease),
+            heard: Cell::new(executor.now()),
+            ended: Cell::new(None),
             peers: Peers::new(executor, transport, &traffic, settings.message_size_min),
             traffic,
             reads: Reads::default(),
@@ -125,15 +139,28 @@ impl PageClient {
             }
         });
         inner.buffer.pool().borrow_mut().set_departure(departure);
-        executor.spawn(hear_server(Rc::downgrade(&inner), incoming, server));
+        executor.spawn(session::stay(Rc::downgrade(&inner), introduced.incoming, executor.clone()));
+        if introduced.lease.length_ns() > 0 {
+            executor.spawn(session::renew(Rc::downgrade(&inner), executor.clone()));
+        }
         executor.spawn(ask_again(Rc::downgrade(&inner), executor.clone()));
         executor.spawn(peers::accept(Rc::downgrade(&inner), acceptor, executor.clone()));
         Ok(PageClient(inner))
     }
 
-    /// Its name at the server.
+    /// Its name at the server, for as long as the present connection lasts.
     pub fn id(&self) -> ClientId {
-        self.0.id
+        self.session().client
+    }
+
+    /// Its session at the server.
+    pub fn session(&self) -> Session {
+        self.0.protocol.borrow().session().expect("it has joined")
+    }
+
+    /// Whether copies may be used at this moment.
+    pub fn has_lease(&self) -> bool {
+        self.0.has_lease()
     }
 
     /// Its buffer.
@@ -167,47 +194,34 @@ const PATIENCE_NS: u64 = 5 * SECOND_NS;
 async fn ask_again(client: Weak<ClientNode>, executor: Executor) {
     loop {
         executor.sleep_ns(PATIENCE_NS).await;
-        let Some(client) = client.upgrade().filter(|client| !client.to_server.is_closed()) else { return };
+        let Some(client) = client.upgrade() else { return };
         let now = executor.now();
         let long_ago = Instant::from_ns(now.ns().saturating_sub(PATIENCE_NS));
         for page in client.reads.overdue(long_ago, now) {
             let again = client.protocol.borrow_mut().repeat(page, client.current.get());
-            again.inspect(|again| client.to_server.push(again));
+            again.inspect(|again| client.say(again));
         }
-    }
-}
-
-/// What is said when the server cannot be understood.
-fn lost(server: SocketAddr, error: &ChannelError) -> Error {
-    Fault::new(FaultKind::Reset, format!("the server at {server} is lost: {error}")).into()
-}
-
-async fn hear_server(client: Weak<ClientNode>, mut incoming: Incoming, server: SocketAddr) {
-    let cause = loop {
-        match incoming.next::<Answer>().await {
-            Ok(Some(answer)) => {
-                let Some(client) = client.upgrade() else { return };
-                client.hear(answer);
-            }
-            Ok(None) => break format!("the server at {server} has ended"),
-            Err(error) => break lost(server, &error).to_string(),
-        }
-    };
-    if let Some(client) = client.upgrade() {
-        client.reads.fail_all(&Fault::new(FaultKind::Reset, cause.clone()));
-        client.tell(Told::Lost(cause));
     }
 }
 
 impl Drop for ClientNode {
     /// The node leaves its server and its peers.
     fn drop(&mut self) {
-        self.to_server.close();
+        self.say(&ToServer { drops: Vec::new(), body: Request::Leave });
+        self.to_server.borrow().close();
         self.peers.close();
     }
 }
 
 impl ClientNode {
+    fn say(&self, message: &ToServer) {
+        self.to_server.borrow().push(message);
+    }
+
+    fn has_lease(&self) -> bool {
+        self.lease.get().is_valid(self.executor.now())
+    }
+
     fn tell(&self, told: Told) {
         self.told.replace(told);
         self.bell.wake_all(&self.executor);
@@ -215,8 +229,10 @@ impl ClientNode {
 
     /// The server has said something.
     fn hear(self: &Rc<Self>, answer: Answer) {
+        self.heard.set(self.executor.now());
         match answer {
             Answer::Joined { .. } | Answer::Refusal { .. } => {}
+            Answer::Renewed { sent } => self.prolong(Instant::from_ns(sent)),
             Answer::Page { copy, bytes, returns } => self.arrive(copy, &bytes, returns),
             Answer::Failed { copy, reason } => self.fail(copy, Fault::new(FaultKind::Device, reason)),
             Answer::Granted { copy, transaction } => {
@@ -230,7 +246,7 @@ impl ClientNode {
                 if called.discards {
                     self.discard(copy.page);
                 }
-                called.answer.inspect(|answer| self.to_server.push(answer));
+                called.answer.inspect(|answer| self.say(answer));
             }
             Answer::Withdrawn { copy } => self.protocol.borrow_mut().withdrawn(copy),
             Answer::Forward { copy, wanted, to, address, returns } => {
@@ -251,21 +267,31 @@ impl ClientNode {
         }
     }
 
-    /// A page has come.
+    /// A page has come from the server.
     fn arrive(&self, copy: Copy, bytes: &[u8], returns: bool) {
-        let Some(arrival) = self.protocol.borrow_mut().arrived(copy, returns) else { return };
+        let arrival = self.protocol.borrow_mut().arrived(copy, returns);
+        arrival.inspect(|arrival| self.take_in(copy, bytes, arrival));
+    }
+
+    /// A page has come from another client.
+    fn arrive_from_peer(&self, to: Session, copy: Copy, (bytes, returns): (&[u8], bool)) {
+        let arrival = self.protocol.borrow_mut().arrived_from_peer(to, copy, returns);
+        arrival.inspect(|arrival| self.take_in(copy, bytes, arrival));
+    }
+
+    fn take_in(&self, copy: Copy, bytes: &[u8], arrival: &Arrival) {
         if let Some((left, is_wanted)) = arrival.leaving {
             let kept = self.kept.borrow_mut().remove(&left);
             if let (true, Some(bytes)) = (is_wanted, kept) {
                 let message = self.protocol.borrow_mut().give_back(left, bytes);
-                self.to_server.push(&message);
+                self.say(&message);
             }
         }
         self.reads.complete(copy.page, bytes);
         if arrival.is_called {
             self.discard(copy.page);
             let message = self.protocol.borrow_mut().give_up(copy.page);
-            message.inspect(|message| self.to_server.push(message));
+            message.inspect(|message| self.say(message));
         }
     }
 
@@ -283,7 +309,9 @@ impl ClientNode {
         let bytes = self.protocol.borrow().may_send(copy).then(|| self.bytes_of(copy)).flatten();
         match bytes {
             Some(bytes) => {
-                let page = ToPeer::Page { copy: theirs, bytes, returns };
+                let Some(own) = self.protocol.borrow().session() else { return };
+                let addressee = Session { epoch: own.epoch, client: to };
+                let page = ToPeer::Page { to: addressee, copy: theirs, bytes, returns };
                 self.peers.send(self, (to, address), page);
             }
             None => self.refuse(theirs, to, returns),
@@ -292,7 +320,7 @@ impl ClientNode {
 
     fn refuse(&self, theirs: Copy, to: ClientId, returns: bool) {
         let refused = self.protocol.borrow_mut().refuse(theirs, to, returns);
-        self.to_server.push(&refused);
+        self.say(&refused);
     }
 
     /// The bytes of a copy, sealed, from where they are.
@@ -330,6 +358,6 @@ impl ClientNode {
     /// Does what the end of a transaction asks for.
     fn finish(&self, ended: Ended) {
         ended.discards.into_iter().for_each(|page| self.discard(page));
-        ended.messages.iter().for_each(|message| self.to_server.push(message));
+        ended.messages.iter().for_each(|message| self.say(message));
     }
 }

@@ -6,19 +6,22 @@
 
 use crate::algorithm::{Algorithm, Recency};
 use crate::channel::{Acceptor, Channel, ChannelError, Incoming, Transport, next_connection};
-use crate::message::{Answer, ClientId, Copy, Image, Request, ToServer, Transaction};
+use crate::lease::{LEASE_NS, Term};
+use crate::message::{Answer, ClientId, Copy, Former, Image, Request, ToServer, Transaction};
 use crate::outbox::{Outbox, Traffic};
 use crate::server::{Action, Counts, Found, Memory, Server};
 use base::PageId;
-use driver::{Fault, Work};
+use base::time::SECOND_NS;
+use driver::Work;
 use engine::buffer::{Buffer, Pins, Presence};
 use engine::page::header;
 use engine::second_level::design::Pattern;
 use engine::{CommitFailure, Database, Need};
-use executor::Executor;
+use executor::{Executor, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::{Rc, Weak};
 
 /// How a page server works.
@@ -28,6 +31,9 @@ pub struct ServerSettings {
     pub algorithm: &'static dyn Algorithm,
     /// The least length of a message, in bytes: shorter ones are filled up. None but for described networks.
     pub message_size_min: usize,
+    /// Whether clients have leases, so that one which is not heard is given up no sooner than it knows. All do but those on described
+    /// networks, on which nothing is lost: there a client is given up with its connection.
+    pub has_leases: bool,
 }
 
 /// Is told of each page that a client gets, and where it was found. Pages that another client sends come as `None`.
@@ -43,6 +49,10 @@ struct ServerNode {
     settings: ServerSettings,
     protocol: RefCell<Server>,
     outboxes: RefCell<BTreeMap<ClientId, Rc<Outbox>>>,
+    /// Until when clients have leases.
+    terms: RefCell<BTreeMap<ClientId, Term>>,
+    /// Wakes those who wait for the end of a commit.
+    bell: WaitQueue,
     traffic: Rc<Traffic>,
     observer: RefCell<Option<Observer>>,
     address: SocketAddr,
@@ -62,26 +72,36 @@ impl PageServer {
     /// Serves the pages of a database at an address.
     ///
     /// # Errors
-    /// The driver's, such as that of an address in use.
+    /// The driver's, such as that of an address in use, and those of a log that has failed.
     pub async fn serve(
         database: &Database,
         transport: Rc<dyn Transport>,
         address: SocketAddr,
         settings: ServerSettings,
-    ) -> Result<PageServer, Fault> {
+    ) -> engine::Result<PageServer> {
         let acceptor = transport.listen(address).await?;
+        let mut protocol = Server::new(settings.algorithm, begin_epoch(database, settings.has_leases).await?);
+        if settings.has_leases {
+            protocol.gather(database.log().settings().durable);
+        }
         let inner = Rc::new_cyclic(|this| ServerNode {
             this: this.clone(),
             database: database.clone(),
             settings,
-            protocol: RefCell::new(Server::new(settings.algorithm)),
+            protocol: RefCell::new(protocol),
             outboxes: RefCell::default(),
+            terms: RefCell::default(),
+            bell: WaitQueue::new(),
             traffic: Rc::default(),
             observer: RefCell::default(),
             address: acceptor.address(),
             is_closed: Cell::new(false),
         });
-        database.executor().spawn(accept(Rc::downgrade(&inner), acceptor, database.executor().clone()));
+        let executor = database.executor();
+        executor.spawn(accept(Rc::downgrade(&inner), acceptor, executor.clone()));
+        if settings.has_leases {
+            executor.spawn(watch_terms(Rc::downgrade(&inner), executor.clone()));
+        }
         Ok(PageServer(inner))
     }
 
@@ -128,6 +148,38 @@ impl PageServer {
     }
 }
 
+/// An epoch greater than all before it: the log's end behind a record that is durable.
+async fn begin_epoch(database: &Database, has_leases: bool) -> engine::Result<u64> {
+    if !has_leases {
+        return Ok(0);
+    }
+    match database.commit_shipped(&[], &[]).await {
+        Ok(()) => Ok(database.log().end().0),
+        Err(CommitFailure::NothingLogged(error) | CommitFailure::Undecided(error)) => Err(error),
+    }
+}
+
+/// How often it is looked for leases that are over, in nanoseconds.
+const LOOK_NS: u64 = LEASE_NS / 16;
+/// How long a peer may take to say who it is, in nanoseconds.
+const INTRODUCTION_NS: u64 = 10 * SECOND_NS;
+
+/// Gives up clients whose leases are over. The leases that an earlier server has given end first.
+async fn watch_terms(server: Weak<ServerNode>, executor: Executor) {
+    let earlier = Term::new(LEASE_NS, executor.now());
+    loop {
+        executor.sleep_ns(LOOK_NS).await;
+        let Some(server) = server.upgrade().filter(|server| !server.is_closed.get()) else { return };
+        let now = executor.now();
+        if server.protocol.borrow().is_gathering() && now >= earlier.end() {
+            server.step(|server, memory, actions| server.end_gathering(memory, actions));
+        }
+        let is_over = |(client, term): (&ClientId, &Term)| (now >= term.end()).then_some(*client);
+        let over: Vec<ClientId> = server.terms.borrow().iter().filter_map(is_over).collect();
+        over.into_iter().for_each(|client| server.give_up(client));
+    }
+}
+
 async fn accept(server: Weak<ServerNode>, acceptor: Rc<dyn Acceptor>, executor: Executor) {
     while let Some(channel) = next_connection(&*acceptor, &executor).await {
         let Some(server) = server.upgrade().filter(|server| !server.is_closed.get()) else { return };
@@ -140,23 +192,34 @@ impl ServerNode {
         self.database.executor()
     }
 
-    /// Hears a client until it ends or is given up.
+    /// Hears a client until its connection ends.
     async fn attend(&self, channel: Rc<dyn Channel>) {
         let mut incoming = Incoming::new(&channel, self.executor());
         let outbox = Outbox::new(self.executor(), channel, &self.traffic, self.settings.message_size_min);
-        if let Ok(Some(client)) = self.admit(&mut incoming, &outbox).await {
+        let admitted = self.executor().within(INTRODUCTION_NS, self.admit(&mut incoming, &outbox)).await;
+        if let Some(Ok(Some(client))) = admitted {
             self.hear(client, &mut incoming, &outbox).await;
-            self.outboxes.borrow_mut().remove(&client);
-            self.step(|server, memory, actions| server.lose(client, memory, actions));
+            if !self.settings.has_leases {
+                self.give_up(client);
+            }
         }
         outbox.close();
+    }
+
+    /// A client has no lease any more, or has come again as another one.
+    fn give_up(&self, client: ClientId) {
+        self.terms.borrow_mut().remove(&client);
+        if let Some(outbox) = self.outboxes.borrow_mut().remove(&client) {
+            outbox.close();
+        }
+        self.step(|server, memory, actions| server.lose(client, memory, actions));
     }
 
     /// The first message says who the client is. `None` if it may not join.
     async fn admit(&self, incoming: &mut Incoming, outbox: &Rc<Outbox>) -> Result<Option<ClientId>, ChannelError> {
         let own = self.database.settings().buffer.page_size;
-        let (page_size, address) = match incoming.next().await? {
-            Some(ToServer { body: Request::Hello { page_size, address }, .. }) => (page_size, address),
+        let (page_size, address, former) = match incoming.next().await? {
+            Some(ToServer { body: Request::Hello { page_size, address, former }, .. }) => (page_size, address, former),
             _ => return Ok(None),
         };
         if page_size as usize != own {
@@ -165,19 +228,49 @@ impl ServerNode {
             outbox.push(&Answer::Refusal { reason });
             return Ok(None);
         }
-        let client = self.protocol.borrow_mut().join(address);
-        self.outboxes.borrow_mut().insert(client, Rc::clone(outbox));
-        outbox.push(&Answer::Joined { client });
-        Ok(Some(client))
+        if let Some(former) = &former {
+            self.await_commits(former).await;
+        }
+        Ok(Some(self.join((address, former), outbox)))
     }
 
+    /// A commit of the former session that is under way comes to its end, or the log has failed.
+    async fn await_commits(&self, former: &Former) {
+        let is_under_way = || self.protocol.borrow().is_committing(former.session);
+        while is_under_way() && self.database.log().failure().is_none() {
+            self.bell.wait(self.executor()).await;
+        }
+    }
+
+    fn join(&self, (address, former): (SocketAddr, Option<Former>), outbox: &Rc<Outbox>) -> ClientId {
+        let (mut actions, memory) = (Vec::new(), InBuffer(self.database.buffer()));
+        let joined = self.protocol.borrow_mut().join(address, former.as_ref(), &memory, &mut actions);
+        let client = joined.session.client;
+        self.outboxes.borrow_mut().insert(client, Rc::clone(outbox));
+        let lease_ns = if self.settings.has_leases { LEASE_NS } else { 0 };
+        outbox.push(&Answer::Joined { session: joined.session, lease_ns, keeps: joined.keeps, former: joined.former });
+        actions.into_iter().for_each(|action| self.perform(action));
+        if self.settings.has_leases {
+            self.terms.borrow_mut().insert(client, Term::new(lease_ns, self.executor().now()));
+        }
+        if let Some(former) = former.filter(|former| former.session.epoch == joined.session.epoch) {
+            self.give_up(former.session.client);
+        }
+        client
+    }
+
+    /// Hears a client until its connection ends, or it is given up.
     async fn hear(&self, client: ClientId, incoming: &mut Incoming, outbox: &Outbox) {
-        while let Ok(Some(message)) = incoming.next::<ToServer>().await {
+        let mut ended = pin!(outbox.ended());
+        while let Some(Ok(Some(message))) = Outbox::unless_ended(&mut ended, incoming.next::<ToServer>()).await {
             self.charge(&message);
             self.executor().pay_debt().await;
             let heard = self.step(|server, memory, actions| server.receive(client, message, memory, actions));
-            if heard.is_err() || outbox.is_closed() {
+            if heard.is_err() {
                 return;
+            }
+            if let Some(term) = self.terms.borrow_mut().get_mut(&client) {
+                term.renew(self.executor().now());
             }
         }
     }
@@ -294,5 +387,6 @@ impl ServerNode {
                 });
             }
         }
+        self.bell.wake_all(self.executor());
     }
 }

@@ -14,18 +14,22 @@
 //! - A transaction that waits does so for those that use the copies that are in its way, as far as their clients have said so, for
 //!   the writer, and for writers ahead of it. All who wait are known here, so a cycle is a deadlock and a deadlock is a cycle.
 //!
+//! - A client whose connection breaks keeps all that until its lease is over, or until it joins again (`joining.rs`).
+//!
 //! A message about a copy that is not the one in the directory is late, and is passed over. What no honest client could say is
 //! [`Misbehaviour`]: the client is given up like one whose connection broke.
 
 mod deadlock;
 mod directory;
 mod ending;
+mod joining;
 
 use crate::algorithm::{Algorithm, Fate, Recency, Source};
 use crate::message::{Answer, ClientId, Copy, Image, Request, ToServer, Transaction};
 use base::PageId;
 use directory::{Directory, Kind, Waiting};
 use engine::canary::{self, Canary};
+pub use joining::Joined;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use thiserror::Error;
@@ -128,6 +132,11 @@ pub struct Server {
     next_client: u32,
     turn: u64,
     counts: Counts,
+    /// Whether clients of the server before this one may have copies that are not known here.
+    is_gathering: bool,
+    /// Whether these are what this server has, too.
+    takes_copies: bool,
+    epoch: u64,
 }
 
 struct JoinedClient {
@@ -135,6 +144,7 @@ struct JoinedClient {
     waiting: usize,
     /// Greater than the numbers of all copies that it has asked for.
     next_copy: u64,
+    last_committed: Option<Transaction>,
 }
 
 #[derive(Default)]
@@ -145,8 +155,8 @@ struct Writer {
 }
 
 impl Server {
-    /// A server without clients.
-    pub fn new(algorithm: &'static dyn Algorithm) -> Server {
+    /// A server without clients, with an epoch that is greater than those of all earlier ones of the same pages.
+    pub fn new(algorithm: &'static dyn Algorithm, epoch: u64) -> Server {
         Server {
             algorithm,
             clients: BTreeMap::new(),
@@ -155,7 +165,31 @@ impl Server {
             next_client: 0,
             turn: 0,
             counts: Counts::default(),
+            is_gathering: false,
+            takes_copies: false,
+            epoch,
         }
+    }
+
+    /// Clients of an earlier server may have copies: no write lock is granted before [`Server::end_gathering`]. Their copies are taken
+    /// for what they say if all was durable that an earlier server has sent.
+    pub fn gather(&mut self, was_durable: bool) {
+        (self.is_gathering, self.takes_copies) = (true, was_durable);
+    }
+
+    /// No client has a lease of an earlier server any more.
+    pub fn end_gathering(&mut self, memory: &dyn Memory, actions: &mut Vec<Action>) {
+        self.is_gathering = false;
+        for page in self.directory.contended() {
+            self.advance(page, memory, actions);
+        }
+        let waiting: Vec<_> = self.directory.waiting_owners().collect();
+        waiting.into_iter().for_each(|owner| self.end_deadlock(owner, memory, actions));
+    }
+
+    /// Whether it still waits for clients of an earlier server.
+    pub fn is_gathering(&self) -> bool {
+        self.is_gathering
     }
 
     /// What was counted.
@@ -166,14 +200,6 @@ impl Server {
     /// Forgets what was counted: the end of a warm-up.
     pub fn restart_counts(&mut self) {
         self.counts = Counts::default();
-    }
-
-    /// A client has joined that accepts connections at this address.
-    pub fn join(&mut self, address: SocketAddr) -> ClientId {
-        let client = ClientId(self.next_client);
-        self.next_client += 1;
-        self.clients.insert(client, JoinedClient { address, waiting: 0, next_copy: 0 });
-        client
     }
 
     /// The clients.
@@ -198,7 +224,7 @@ impl Server {
         self.directory.waiting()
     }
 
-    /// A message has come from a client that has joined.
+    /// A message has come from a client that has joined. One that was given up meanwhile has nothing to say.
     ///
     /// # Errors
     /// [`Misbehaviour`]: then the client is to be given up ([`Server::lose`]).
@@ -209,12 +235,23 @@ impl Server {
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
     ) -> Result<(), Misbehaviour> {
+        if !self.clients.contains_key(&client) && !canary::is_planted(Canary::HeededGhost) {
+            return Err(misbehaved(client, "been given up, and cannot ask for", PageId::default()));
+        }
         for copy in message.drops {
             self.drop_copy(client, copy, memory, actions)?;
         }
         match message.body {
             Request::Hello { .. } => {
                 Err(misbehaved(client, "introduced itself twice, and never asked for", PageId::default()))
+            }
+            Request::Renew { sent } => {
+                actions.push(Action::Send(client, Answer::Renewed { sent }));
+                Ok(())
+            }
+            Request::Leave => {
+                self.lose(client, memory, actions);
+                Ok(())
             }
             Request::Read { copy, transaction, leaving } => {
                 self.read(client, (copy, transaction, leaving), memory, actions)
@@ -264,14 +301,10 @@ impl Server {
     ) -> Result<(), Misbehaviour> {
         let entry = self.directory.entry(copy.page);
         match entry.copies.get(&client) {
-            // The client that was to send the page is silent.
-            Some(held) if held.number == copy.number && held.sender.is_some() => {
-                let returns = leaving.is_some_and(|leaving| self.leave(client, leaving, memory, actions));
-                actions.push(self.page_to(client, copy, returns, Found::Refused));
-                return Ok(());
-            }
+            // The client that was to send the page is silent, or the page was there and has left: others must not send it again.
             Some(held) if held.number == copy.number => {
-                self.serve(client, copy, leaving, memory, actions);
+                let was_forwarded = held.sender.is_some();
+                self.serve_again(client, copy, (leaving, was_forwarded), memory, actions);
                 return Ok(());
             }
             Some(_) => return Err(misbehaved(client, "asked anew, without having dropped it, for", copy.page)),
@@ -346,6 +379,7 @@ impl Server {
 
     /// Grants what can be granted of a page, and calls back what is in the way of the first request that cannot.
     fn advance(&mut self, page: PageId, memory: &dyn Memory, actions: &mut Vec<Action>) {
+        let may_grant = !self.is_gathering || canary::is_planted(Canary::HastyGrant);
         loop {
             let entry = self.directory.entry(page);
             let Some(first) = entry.queue.front() else { break };
@@ -355,13 +389,14 @@ impl Server {
                     self.directory.register(client, copy);
                     self.serve(client, copy, leaving, memory, actions);
                 }
-                Kind::Write if entry.may_write(first.client) => {
+                Kind::Write if may_grant && entry.may_write(first.client) => {
                     let Waiting { client, transaction, copy, .. } = self.dequeue(page);
                     let entry = self.directory.entry(page);
                     entry.writer = Some((client, transaction));
                     self.writers.entry((client, transaction)).or_default().pages.insert(page);
                     actions.push(Action::Send(client, Answer::Granted { copy, transaction }));
                 }
+                Kind::Write if !may_grant => break,
                 Kind::Write => {
                     let called = entry.call_back();
                     self.counts.callbacks += called.len() as u64;
@@ -417,6 +452,26 @@ impl Server {
                 actions.push(Action::Send(holder, forward));
             }
         }
+    }
+
+    /// Has a page sent that the client has got before, or should have got from another one.
+    fn serve_again(
+        &mut self,
+        client: ClientId,
+        copy: Copy,
+        (leaving, was_forwarded): (Option<Copy>, bool),
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) {
+        let returns = leaving.is_some_and(|leaving| self.leave(client, leaving, memory, actions));
+        let found = match memory.has(copy.page) {
+            _ if was_forwarded => Found::Refused,
+            true => Found::Memory,
+            false => Found::Disk,
+        };
+        self.counts.reads += u64::from(!was_forwarded);
+        self.counts.hits += u64::from(found == Found::Memory);
+        actions.push(self.page_to(client, copy, returns, found));
     }
 
     fn page_to(&self, to: ClientId, copy: Copy, returns: bool, found: Found) -> Action {
@@ -482,7 +537,8 @@ impl Server {
                 return Err(format!("{owner:?} should be the writer of {page}"));
             }
         }
-        match self.directory.waiting_owners().find(|owner| deadlock::victim(&self.directory, *owner).is_some()) {
+        let mut waiting = self.directory.waiting_owners().filter(|_| !self.is_gathering);
+        match waiting.find(|owner| deadlock::victim(&self.directory, *owner).is_some()) {
             Some(owner) => Err(format!("{owner:?} waits for itself")),
             None => Ok(()),
         }

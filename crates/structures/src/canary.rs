@@ -139,6 +139,22 @@ canaries! {
     EarlyRelease,
     /// A client goes on using a copy that it was called back while its page was on its way.
     KeptArrival,
+    /// A client counts its lease from the server's answer on.
+    LeaseFromAnswer,
+    /// A client uses its copies however long it has not heard of the server.
+    EndlessLease,
+    /// A client whose lease is over keeps its copies when it joins again.
+    KeptCopies,
+    /// A server that is started again grants write locks while clients have leases of the one before.
+    HastyGrant,
+    /// A client takes a page of another one that was sent to whoever was at its address before.
+    MisaddressedPage,
+    /// A client takes a page of another one, late, though it has had the page meanwhile.
+    OvertakenPage,
+    /// A page server does what a client asks for that it has given up.
+    HeededGhost,
+    /// A page server forgets, when a client joins again, that a copy which the client keeps is in the way of a write.
+    ForgottenCallback,
 }
 
 #[cfg(feature = "canary")]

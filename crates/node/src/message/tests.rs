@@ -8,7 +8,14 @@ fn copy(number: u64) -> Copy {
 fn requests() -> Vec<Request> {
     let (transaction, bytes) = (Transaction(9), vec![7; 300]);
     vec![
-        Request::Hello { page_size: 4096, address: "10.0.0.2:7000".parse().expect("an address") },
+        Request::Hello { page_size: 4096, address: "10.0.0.2:7000".parse().expect("an address"), former: None },
+        Request::Hello {
+            page_size: 4096,
+            address: "[::1]:7000".parse().expect("an address"),
+            former: Some(Former { session: Session { epoch: 1 << 40, client: ClientId(3) }, copies: vec![copy(8)] }),
+        },
+        Request::Renew { sent: 77 },
+        Request::Leave,
         Request::Read { copy: copy(1), transaction, leaving: Some(copy(0)) },
         Request::Write { copy: copy(1), transaction },
         Request::InUse { copy: copy(1), by: vec![transaction] },

@@ -99,7 +99,7 @@ impl PageStore for RemoteStore {
     }
 
     fn read(&self, executor: &Executor, transfer: Transfer, then: Then) {
-        let Some(client) = self.client.upgrade().filter(|client| !client.to_server.is_closed()) else {
+        let Some(client) = self.client.upgrade().filter(|client| !client.to_server.borrow().is_closed()) else {
             return then(Completion { token: TOKEN, result: Err(gone()), buffer: Some(transfer.buffer) });
         };
         let page = transfer.first;
@@ -107,7 +107,7 @@ impl PageStore for RemoteStore {
         client.forget(forgotten);
         let before = client.reads.0.borrow_mut().insert(page, PendingRead { transfer, then, asked: executor.now() });
         assert!(before.is_none(), "a page is read into one frame");
-        client.to_server.push(&request);
+        client.say(&request);
     }
 
     /// Nothing that may have changed leaves a client but with a commit, so a buffer has nothing to write here.

@@ -1,6 +1,6 @@
 //! Transactions on pages: strict two-phase locking with pages as granules, no steal, force to the server's log.
 
-use super::{ClientNode, Told};
+use super::{ClientNode, Told, session};
 use crate::client::WriteLock;
 use crate::message::{Image, Transaction};
 use base::{Lsn, PageId, TransactionId};
@@ -28,7 +28,7 @@ impl PageTransaction {
     pub(super) fn new(client: &Rc<ClientNode>) -> PageTransaction {
         let transaction = client.protocol.borrow_mut().begin();
         client.current.set(transaction);
-        let is_lost = matches!(*client.told.borrow(), Told::Lost(_));
+        let is_lost = matches!(*client.told.borrow(), Told::Lost(_) | Told::GivenUp(_));
         if !is_lost {
             client.told.replace(Told::Nothing);
         }
@@ -54,7 +54,7 @@ impl PageTransaction {
 
     /// Has the page in the buffer, locked for reading. Whether it was there.
     async fn bring(&mut self, page: PageId) -> Result<bool> {
-        self.check()?;
+        self.check().await?;
         let client = &self.client;
         client.executor.charge(Work::LockPair);
         client.protocol.borrow_mut().enter(self.transaction, page);
@@ -63,7 +63,7 @@ impl PageTransaction {
             was_here = false;
             let mut pins = Pins::new(&client.buffer);
             let fetched = client.buffer.resolve(Need::Page(page), Pattern::Random, &mut pins).await;
-            self.check()?;
+            self.check().await?;
             fetched?;
         }
         Ok(was_here)
@@ -80,15 +80,15 @@ impl PageTransaction {
             WriteLock::Held => return Ok(()),
             WriteLock::Ask(message) => {
                 self.client.executor.charge(Work::LockPair);
-                self.client.to_server.push(&message);
+                self.client.say(&message);
             }
             WriteLock::Wait => unreachable!("one transaction runs at a time"),
         }
         while !self.client.protocol.borrow().may_write(self.transaction, page) {
-            self.check()?;
+            self.check().await?;
             self.client.bell.wait(&self.client.executor).await;
         }
-        self.check()
+        self.check().await
     }
 
     /// Overwrites a part of a page, behind its header.
@@ -121,24 +121,31 @@ impl PageTransaction {
     /// Commits: when this returns, the changes survive whatever happens.
     ///
     /// # Errors
-    /// [`Error::Deadlock`] for a victim; [`Error::Input`] if the server is lost or has refused: what became of the
-    /// transaction is then known to the server alone.
+    /// [`Error::Deadlock`] for a victim. [`Error::Input`] if the server was lost, after it was found again or given up: with
+    /// [`FaultKind::Cancelled`] it is certain that nothing is committed; otherwise what became of the transaction is not known.
     pub async fn commit(mut self) -> Result<()> {
-        self.check()?;
+        self.check().await?;
         let client = Rc::clone(&self.client);
         let is_read_only = client.protocol.borrow().written(self.transaction).is_empty();
         if !is_read_only {
             let pages = self.copy_out();
             let records = std::mem::take(&mut self.records);
             let message = client.protocol.borrow_mut().commit(self.transaction, records, pages);
-            client.to_server.push(&message);
+            client.say(&message);
             while *client.told.borrow() == Told::Nothing {
                 client.bell.wait(&client.executor).await;
             }
             let told = client.told.borrow().clone();
             self.end_writes(told == Told::Committed);
-            if let Told::Refused(cause) | Told::Lost(cause) = told {
-                return Err(Fault::new(FaultKind::Reset, format!("a commit has failed: {cause}")).into());
+            match told {
+                Told::Lost(cause) => {
+                    let (session, transaction) = (client.protocol.borrow().session(), self.transaction);
+                    // What it has changed is dropped here, whatever became of it there.
+                    drop(self);
+                    return client.ask_outcome(session.expect("it has joined"), transaction, cause).await;
+                }
+                Told::Refused(cause) | Told::GivenUp(cause) => return Err(session::unknown_outcome(&cause)),
+                _ => {}
             }
         }
         self.is_over = true;
@@ -169,11 +176,20 @@ impl PageTransaction {
         }
     }
 
-    fn check(&self) -> Result<()> {
-        match &*self.client.told.borrow() {
-            Told::Nothing | Told::Committed => Ok(()),
-            Told::Victim => Err(Error::Deadlock),
-            Told::Refused(cause) | Told::Lost(cause) => Err(Fault::new(FaultKind::Reset, cause.clone()).into()),
+    /// It may go on. While the client has no lease, it waits.
+    async fn check(&self) -> Result<()> {
+        loop {
+            match &*self.client.told.borrow() {
+                Told::Nothing | Told::Committed => {}
+                Told::Victim => return Err(Error::Deadlock),
+                Told::Refused(cause) | Told::Lost(cause) | Told::GivenUp(cause) => {
+                    return Err(Fault::new(FaultKind::Reset, cause.clone()).into());
+                }
+            }
+            if self.client.has_lease() {
+                return Ok(());
+            }
+            self.client.bell.wait(&self.client.executor).await;
         }
     }
 }

@@ -190,6 +190,11 @@ impl Directory {
         self.pages.values().map(|entry| entry.queue.len()).sum()
     }
 
+    /// The pages that someone waits for.
+    pub fn contended(&self) -> Vec<PageId> {
+        self.pages.iter().filter(|(_, entry)| !entry.queue.is_empty()).map(|(page, _)| *page).collect()
+    }
+
     /// The copies of one client.
     pub fn copies_of(&self, client: ClientId) -> Vec<Copy> {
         let held = self.pages.iter().filter_map(|(page, entry)| Some((*page, entry.copies.get(&client)?.number)));

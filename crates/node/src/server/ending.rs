@@ -28,7 +28,8 @@ impl Server {
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
     ) {
-        if self.clients.contains_key(&client) {
+        if let Some(joined) = self.clients.get_mut(&client) {
+            joined.last_committed = Some(transaction);
             actions.push(Action::Send(client, Answer::Committed { transaction }));
         }
         self.release((client, transaction), memory, actions);
@@ -124,14 +125,17 @@ impl Server {
         reads
     }
 
-    /// Ends the deadlock that a transaction is part of, if there is one: as many victims as that takes.
+    /// Ends the deadlock that a transaction is part of, if there is one: as many victims as that takes. While no write lock is granted
+    /// at all that would lead to the same one again, so it waits, too.
     pub(super) fn end_deadlock(
         &mut self,
         from: (ClientId, Transaction),
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
     ) {
-        while let Some(victim) = deadlock::victim(&self.directory, from) {
+        while !self.is_gathering
+            && let Some(victim) = deadlock::victim(&self.directory, from)
+        {
             self.counts.victims += 1;
             let withdrawn = self.withdraw(victim, memory, actions);
             actions.push(Action::Send(victim.0, Answer::Victim { transaction: victim.1, withdrawn }));

@@ -29,7 +29,7 @@ pub async fn serve(
     let spec = PartitionSpec::new("counters", organization, Locking::None);
     let counters = database.create_partition(spec).await.expect("there is room");
     let transport = Rc::new(Plain(executor));
-    let settings = page_server::ServerSettings { algorithm, message_size_min: 0 };
+    let settings = page_server::ServerSettings { algorithm, message_size_min: 0, has_leases: true };
     (PageServer::serve(&database, transport, address, settings).await.expect("the port is free"), counters)
 }
 
@@ -79,5 +79,5 @@ pub async fn sum(client: &PageClient, counters: PartitionId) -> engine::Result<u
 
 pub fn client_settings(address: SocketAddr, frames: usize) -> page_client::ClientSettings {
     let buffer = buffer::Settings { frames, page_size: PAGE_SIZE, cleaner: false, ..buffer::Settings::default() };
-    page_client::ClientSettings { buffer, address, message_size_min: 0 }
+    page_client::ClientSettings { buffer, address, message_size_min: 0, patience_ns: 60_000_000_000 }
 }

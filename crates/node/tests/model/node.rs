@@ -1,14 +1,32 @@
 //! A client with a memory of version numbers and transactions to run.
 
-use base::{PageId, PartitionId, Random};
-use entresol_node::client::{Client, Ended, WriteLock};
-use entresol_node::message::{Answer, ClientId, Copy, Image, ToPeer, ToServer, Transaction};
+use base::{Instant, PageId, PartitionId, Random};
+use entresol_node::client::{Arrival, Client, Ended, WriteLock};
+use entresol_node::lease::Lease;
+use entresol_node::message::{Answer, ClientId, Copy, Former, Image, Request, Session, ToPeer, ToServer, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a node says, and to whom.
 pub enum Said {
     Server(ToServer),
-    Peer(ClientId, ToPeer),
+    Peer(Place, ToPeer),
+}
+
+/// Where a node is found by others: it stays when the node is started again.
+pub type Place = u16;
+
+/// A clock that is neither set nor as fast as others.
+#[derive(Clone, Copy)]
+pub struct Clock {
+    pub offset: u64,
+    /// How much it gains, in thousandths.
+    pub rate: u64,
+}
+
+impl Clock {
+    pub fn read(self, now: u64) -> Instant {
+        Instant::from_ns(self.offset + now * self.rate / 1000)
+    }
 }
 
 /// A page that the model's memory holds.
@@ -20,6 +38,8 @@ struct Slot {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
+    /// It waits for an answer to its introduction, which it has sent then.
+    Joining(Instant),
     Idle,
     Running,
     AwaitingPage(PageId),
@@ -29,12 +49,19 @@ enum State {
 }
 
 pub struct Node {
-    pub id: ClientId,
+    pub place: Place,
+    clock: Clock,
+    lease: Lease,
+    /// What its clock shows.
+    pub now: Instant,
+    is_renewing: bool,
+    /// Whether it has said that it would keep copies.
+    names_copies: bool,
     pub protocol: Client,
     memory: BTreeMap<PageId, Slot>,
     capacity: usize,
     kept: BTreeMap<Copy, u64>,
-    clock: u64,
+    uses: u64,
     /// The steps of the transactions still to be run: a page, and whether it is written.
     scripts: Vec<Vec<(u64, bool)>>,
     at: usize,
@@ -54,14 +81,19 @@ pub fn version(bytes: &[u8]) -> u64 {
 }
 
 impl Node {
-    pub fn new(id: ClientId, capacity: usize, scripts: Vec<Vec<(u64, bool)>>) -> Node {
+    pub fn new((place, clock): (Place, Clock), capacity: usize, lease_ns: u64, scripts: Vec<Vec<(u64, bool)>>) -> Node {
         Node {
-            id,
+            place,
+            clock,
+            lease: Lease::new(lease_ns),
+            now: clock.read(0),
+            is_renewing: false,
+            names_copies: false,
             protocol: Client::default(),
             memory: BTreeMap::new(),
             capacity,
             kept: BTreeMap::new(),
-            clock: 0,
+            uses: 0,
             scripts,
             at: 0,
             state: State::Idle,
@@ -71,17 +103,67 @@ impl Node {
         }
     }
 
+    pub fn look_at_clock(&mut self, now: u64) {
+        self.now = self.clock.read(now);
+    }
+
+    pub fn has_lease(&self) -> bool {
+        self.lease.is_valid(self.now)
+    }
+
+    /// It knows that its connection is gone: what runs is over, and it introduces itself anew.
+    pub fn introduce(&mut self) -> ToServer {
+        if !matches!(self.state, State::Idle | State::Joining(_)) {
+            let ended = self.protocol.aborted(self.transaction);
+            self.end(false, ended);
+        }
+        self.kept.clear();
+        self.is_renewing = false;
+        let copies = self.protocol.disconnect(self.has_lease());
+        let resident: BTreeSet<PageId> = self.protocol.resident().map(|copy| copy.page).collect();
+        self.memory.retain(|page, _| resident.contains(page));
+        self.names_copies = !copies.is_empty();
+        self.state = State::Joining(self.now);
+        let former = self.protocol.session().map(|session| Former { session, copies });
+        let address = ([10, 0, 0, 1], self.place).into();
+        ToServer { drops: Vec::new(), body: Request::Hello { page_size: 1, address, former } }
+    }
+
+    fn begin_session(&mut self, session: Session, keeps: bool, sent: Instant) {
+        if !keeps || !self.names_copies {
+            self.protocol.forget_copies();
+            self.memory.clear();
+        }
+        self.protocol.join(session);
+        self.lease.renew(sent, self.now);
+        self.state = State::Idle;
+    }
+
+    /// Asks for a longer lease, unless it has asked already.
+    pub fn renew(&mut self) -> Option<ToServer> {
+        let asks = !std::mem::replace(&mut self.is_renewing, true);
+        asks.then(|| ToServer { drops: Vec::new(), body: Request::Renew { sent: self.now.ns() } })
+    }
+
+    pub fn may_renew(&self) -> bool {
+        !self.is_renewing && !matches!(self.state, State::Done | State::Joining(_))
+    }
+
     /// The scripts that are not done.
     pub fn into_scripts(self) -> Vec<Vec<(u64, bool)>> {
         self.scripts
     }
 
     pub fn may_step(&self) -> bool {
-        matches!(self.state, State::Idle | State::Running)
+        matches!(self.state, State::Idle | State::Running) && self.has_lease()
     }
 
     pub fn is_done(&self) -> bool {
         self.state == State::Done
+    }
+
+    pub fn is_joining(&self) -> bool {
+        matches!(self.state, State::Joining(_))
     }
 
     /// What it waits for, if it waits.
@@ -133,12 +215,12 @@ impl Node {
     }
 
     fn read(&mut self, page: PageId, committed: &dyn Fn(PageId) -> u64) -> Result<(), String> {
-        self.clock += 1;
+        self.uses += 1;
         let slot = self.memory.get_mut(&page).expect("it is here");
-        slot.used = self.clock;
+        slot.used = self.uses;
         let expected = committed(page) + u64::from(self.writes.contains(&page));
         if slot.version != expected {
-            return Err(format!("{:?} reads version {} of {page}, not {expected}", self.id, slot.version));
+            return Err(format!("node {} reads version {} of {page}, not {expected}", self.place, slot.version));
         }
         if !self.writes.contains(&page) {
             self.reads.insert(page, slot.version);
@@ -195,17 +277,25 @@ impl Node {
     }
 
     /// The server has said something.
-    pub fn hear(&mut self, answer: Answer, committed: &dyn Fn(PageId) -> u64) -> Result<Vec<Said>, String> {
+    pub fn hear(&mut self, answer: Answer) -> Result<Vec<Said>, String> {
         match answer {
-            Answer::Joined { .. } => Ok(Vec::new()),
-            Answer::Page { copy, bytes, returns } => Ok(self.arrive(copy, &bytes, returns)),
+            Answer::Joined { session, keeps, .. } => {
+                let State::Joining(sent) = self.state else { return Ok(Vec::new()) };
+                self.begin_session(session, keeps, sent);
+                Ok(Vec::new())
+            }
+            Answer::Renewed { sent } => {
+                self.is_renewing = false;
+                self.lease.renew(Instant::from_ns(sent), self.now);
+                Ok(Vec::new())
+            }
+            Answer::Page { copy, bytes, returns } => {
+                let arrival = self.protocol.arrived(copy, returns);
+                Ok(arrival.map_or(Vec::new(), |arrival| self.take_in(copy, &bytes, arrival)))
+            }
             Answer::Granted { copy, transaction } => {
                 if self.protocol.granted(copy, transaction) {
                     self.state = State::Running;
-                    if self.memory.contains_key(&copy.page) {
-                        self.write(copy.page, committed)?;
-                        self.at += 1;
-                    }
                 }
                 Ok(Vec::new())
             }
@@ -222,7 +312,9 @@ impl Node {
                 Ok(Vec::new())
             }
             Answer::Failed { copy, .. } => Err(format!("{copy:?} has failed")),
-            Answer::Forward { copy, wanted, to, returns, .. } => Ok(vec![self.forward(copy, wanted, to, returns)]),
+            Answer::Forward { copy, wanted, to, address, returns } => {
+                Ok(vec![self.forward(copy, wanted, (to, address.port()), returns)])
+            }
             Answer::Victim { transaction, withdrawn } if transaction == self.transaction => {
                 for copy in withdrawn {
                     let (waited, forgotten) = self.protocol.failed(copy);
@@ -235,6 +327,9 @@ impl Node {
             // It has been rolled back already.
             Answer::Victim { .. } => Ok(Vec::new()),
             Answer::Committed { transaction } => {
+                if (self.state, transaction) != (State::AwaitingCommit, self.transaction) {
+                    return Err("a commit is acknowledged that is over".to_owned());
+                }
                 let ended = self.protocol.committed(transaction);
                 Ok(self.end(true, ended))
             }
@@ -242,21 +337,27 @@ impl Node {
         }
     }
 
-    fn forward(&mut self, copy: Copy, wanted: u64, to: ClientId, returns: bool) -> Said {
+    fn forward(&mut self, copy: Copy, wanted: u64, (to, place): (ClientId, Place), returns: bool) -> Said {
         let theirs = Copy { page: copy.page, number: wanted };
         if !self.protocol.may_send(copy) {
             return Said::Server(self.protocol.refuse(theirs, to, returns));
         }
         let version = self.kept.get(&copy).copied().unwrap_or_else(|| self.memory[&copy.page].version);
-        Said::Peer(to, ToPeer::Page { copy: theirs, bytes: version.to_le_bytes().to_vec(), returns })
+        let epoch = self.protocol.session().expect("it was spoken to").epoch;
+        let to = Session { epoch, client: to };
+        Said::Peer(place, ToPeer::Page { to, copy: theirs, bytes: version.to_le_bytes().to_vec(), returns })
     }
 
-    /// A page has come, from the server or another client.
-    pub fn arrive(&mut self, copy: Copy, bytes: &[u8], returns: bool) -> Vec<Said> {
-        let Some(arrival) = self.protocol.arrived(copy, returns) else { return Vec::new() };
+    /// A page has come from another client.
+    pub fn arrive_from_peer(&mut self, to: Session, copy: Copy, (bytes, returns): (&[u8], bool)) -> Vec<Said> {
+        let arrival = self.protocol.arrived_from_peer(to, copy, returns);
+        arrival.map_or(Vec::new(), |arrival| self.take_in(copy, bytes, arrival))
+    }
+
+    fn take_in(&mut self, copy: Copy, bytes: &[u8], arrival: Arrival) -> Vec<Said> {
         let mut said = Vec::new();
-        self.clock += 1;
-        self.memory.insert(copy.page, Slot { version: version(bytes), used: self.clock });
+        self.uses += 1;
+        self.memory.insert(copy.page, Slot { version: version(bytes), used: self.uses });
         if let Some((left, returns)) = arrival.leaving {
             let bytes = self.kept.remove(&left).expect("its bytes were kept").to_le_bytes().to_vec();
             if returns {

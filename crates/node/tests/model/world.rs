@@ -1,20 +1,30 @@
 //! A server, its clients and everything that is on its way between them.
 
-use crate::node::{Node, Said, page, version};
-use base::{PageId, Random};
+use crate::node::{Clock, Node, Place, Said, page, version};
+use base::{Instant, PageId, Random};
 use entresol_node::algorithm::Algorithm;
-use entresol_node::message::{Answer, ClientId, Copy, Image, ToPeer, ToServer, Transaction};
-use entresol_node::server::{Action, Memory, Server};
+use entresol_node::lease::Term;
+use entresol_node::message::{Answer, ClientId, Copy, Image, Request, ToPeer, ToServer, Transaction};
+use entresol_node::server::{Action, Joined, Memory, Server};
 use std::collections::{BTreeMap, VecDeque};
 
 pub struct Plan {
     pub algorithm: &'static dyn Algorithm,
-    pub clients: usize,
+    pub clients: u16,
     pub pages: u64,
     /// How many each client runs.
     pub transactions: usize,
-    /// Whether clients vanish.
-    pub crashes: bool,
+    pub faults: Faults,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Faults {
+    Nothing,
+    /// Clients vanish, and others are started in their places; connections break.
+    Clients,
+    /// So does the server, too, which is started again.
+    All,
 }
 
 /// The pages in the server's memory, the one to leave first in front.
@@ -48,109 +58,215 @@ enum Pending {
 
 /// Something that may happen next.
 enum Event {
-    ToServer(ClientId),
-    ToClient(ClientId),
-    ToPeer(ClientId, ClientId),
+    ToServer(Place),
+    /// What was received on a connection that is gone.
+    Late(usize),
+    ToClient(Place),
+    ToPeer(Place, Place),
     Pending(usize),
-    Step(ClientId),
-    Abort(ClientId),
-    Crash(ClientId),
+    Step(Place),
+    Renew(Place),
+    Rejoin(Place),
+    Abort(Place),
+    Crash(Place),
+    Cut(Place),
+    Restart,
     /// A page between two clients is lost with their connection.
-    Lose(ClientId, ClientId),
-    Repeat(ClientId),
+    Lose(Place, Place),
+    Repeat(Place),
+}
+
+/// What is between a node and the server.
+#[derive(Default)]
+struct Connection {
+    /// Its name at the server, which knows it from its introduction on.
+    client: Option<ClientId>,
+    to_server: VecDeque<ToServer>,
+    to_client: VecDeque<Answer>,
+    is_open: bool,
 }
 
 pub struct World {
+    plan: Plan,
     server: Server,
+    epoch: u64,
+    /// Until when the server of this epoch waits for leases of the one before.
+    gathers_until: Instant,
+    terms: BTreeMap<ClientId, Term>,
     memory: ServerMemory,
-    nodes: BTreeMap<ClientId, Node>,
-    to_server: BTreeMap<ClientId, VecDeque<ToServer>>,
-    to_client: BTreeMap<ClientId, VecDeque<Answer>>,
-    to_peer: BTreeMap<(ClientId, ClientId), VecDeque<ToPeer>>,
+    nodes: BTreeMap<Place, Node>,
+    connections: BTreeMap<Place, Connection>,
+    late: Vec<(ClientId, VecDeque<ToServer>)>,
+    to_peer: BTreeMap<(Place, Place), VecDeque<ToPeer>>,
     pending: Vec<Pending>,
     /// The latest committed version of each page: as the server has it.
     committed: BTreeMap<PageId, u64>,
     random: Random,
-    crashes: bool,
+    now: u64,
     steps: u64,
 }
 
 /// Far more than any run needs.
-const STEPS_MAX: u64 = 200_000;
+const STEPS_MAX: u64 = 50_000;
+/// How long leases last.
+const LEASE_NS: u64 = 300;
+
+fn start(place: Place, lease_ns: u64, scripts: Vec<Vec<(u64, bool)>>, random: &mut Random) -> Node {
+    let clock = Clock { offset: random.below(1_000_000), rate: random.between(950, 1050) };
+    // Room for what one transaction may write, and one page more.
+    Node::new((place, clock), random.between(5, 6) as usize, lease_ns, scripts)
+}
 
 impl World {
     pub fn new(plan: Plan, seed: u64) -> World {
         let mut random = Random::stream(seed, "model");
-        let mut server = Server::new(plan.algorithm);
         let mut nodes = BTreeMap::new();
-        for _ in 0..plan.clients {
-            let id = server.join("10.0.0.1:1".parse().expect("an address"));
+        let lease_ns = if plan.faults == Faults::Nothing { 0 } else { LEASE_NS };
+        for place in 1..=plan.clients {
             let script = |random: &mut Random| {
                 let steps = random.between(1, 4);
                 (0..steps).map(|_| (random.below(plan.pages), random.chance(0.4))).collect()
             };
             let scripts = (0..plan.transactions).map(|_| script(&mut random)).collect();
-            // Room for what one transaction may write, and one page more.
-            nodes.insert(id, Node::new(id, random.between(5, 6) as usize, scripts));
+            nodes.insert(place, start(place, lease_ns, scripts, &mut random));
         }
         let committed = (0..plan.pages).map(|number| (page(number), 0)).collect();
-        World {
-            server,
+        let mut world = World {
+            server: Server::new(plan.algorithm, 1),
+            plan,
+            epoch: 1,
+            gathers_until: Instant::START,
+            terms: BTreeMap::new(),
             memory: ServerMemory::default(),
+            connections: nodes.keys().map(|place| (*place, Connection::default())).collect(),
             nodes,
-            to_server: BTreeMap::new(),
-            to_client: BTreeMap::new(),
+            late: Vec::new(),
             to_peer: BTreeMap::new(),
             pending: Vec::new(),
             committed,
             random,
-            crashes: plan.crashes,
+            now: 0,
             steps: 0,
-        }
+        };
+        (1..=world.plan.clients).for_each(|place| world.rejoin(place));
+        world
     }
 
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
+    fn has_leases(&self) -> bool {
+        self.plan.faults != Faults::Nothing
+    }
+
     pub fn run(&mut self) -> Result<(), String> {
-        while let Some(event) = self.next_event() {
+        while self.nodes.values().any(|node| !node.is_done()) || self.is_anything_under_way() {
             self.steps += 1;
             if self.steps > STEPS_MAX {
-                return Err("it goes on and on".to_owned());
+                let waiting = self.nodes.values().find(|node| !node.is_done());
+                return Err(format!("it goes on and on: {:?}", waiting.map(Node::wait)));
             }
-            self.happen(event)?;
+            self.now += self.random.below(4);
+            match self.next_event() {
+                Some(event) => self.happen(event)?,
+                None if self.has_leases() => self.now += LEASE_NS / 4,
+                None => break,
+            }
+            self.nodes.values_mut().for_each(|node| node.look_at_clock(self.now));
+            self.end_terms();
             self.server.check()?;
             self.check_directory()?;
         }
         match self.nodes.values().find(|node| !node.is_done()) {
-            Some(node) => Err(format!("{:?} waits for ever: {}", node.id, node.wait())),
-            None if self.server.waiting() > 0 => Err("requests wait that no client has".to_owned()),
+            Some(node) => Err(format!("node {} waits for ever: {}", node.place, node.wait())),
+            None if self.server.waiting() > 0 && !self.has_leases() => {
+                Err("requests wait that no client has".to_owned())
+            }
             None => Ok(()),
+        }
+    }
+
+    fn is_anything_under_way(&self) -> bool {
+        let is_open = |connection: &Connection| !connection.to_server.is_empty() || !connection.to_client.is_empty();
+        !self.pending.is_empty() || self.connections.values().any(is_open)
+    }
+
+    /// The server gives up clients as soon as it may, and so it does with the leases of an earlier server.
+    fn end_terms(&mut self) {
+        let (mut actions, now) = (Vec::new(), Instant::from_ns(self.now));
+        if self.server.is_gathering() && now >= self.gathers_until {
+            self.server.end_gathering(&self.memory, &mut actions);
+        }
+        let over = self.terms.iter().filter(|(_, term)| now >= term.end()).map(|(client, _)| *client);
+        for client in over.collect::<Vec<_>>() {
+            self.terms.remove(&client);
+            self.server.lose(client, &self.memory, &mut actions);
+            let theirs = self.connections.iter().find(|(_, connection)| connection.client == Some(client));
+            theirs.map(|(place, _)| *place).into_iter().for_each(|place| self.cut(place));
+        }
+        self.perform(actions);
+    }
+
+    /// Whether what a client has said can be heard now: an introduction waits for commits of the session before.
+    fn is_heard(&self, connection: &Connection) -> bool {
+        match connection.to_server.front() {
+            Some(ToServer { body: Request::Hello { former: Some(former), .. }, .. }) => {
+                !self.server.is_committing(former.session)
+            }
+            Some(_) => true,
+            None => false,
         }
     }
 
     fn next_event(&mut self) -> Option<Event> {
         let mut events = Vec::new();
-        let filled = |queues: usize| queues > 0;
-        events.extend(self.to_server.iter().filter(|(_, q)| filled(q.len())).map(|(id, _)| Event::ToServer(*id)));
-        events.extend(self.to_client.iter().filter(|(_, q)| filled(q.len())).map(|(id, _)| Event::ToClient(*id)));
-        let peers = self.to_peer.iter().filter(|(_, q)| filled(q.len()));
+        let open = self.connections.iter();
+        events.extend(open.filter(|(_, c)| c.is_open && self.is_heard(c)).map(|(place, _)| Event::ToServer(*place)));
+        let speaking = self.connections.iter().filter(|(_, connection)| !connection.to_client.is_empty());
+        events.extend(speaking.map(|(place, _)| Event::ToClient(*place)));
+        let peers = self.to_peer.iter().filter(|(_, queue)| !queue.is_empty());
         events.extend(peers.map(|((from, to), _)| Event::ToPeer(*from, *to)));
         events.extend((0..self.pending.len()).map(Event::Pending));
-        events.extend(self.nodes.values().filter(|node| node.may_step()).map(|node| Event::Step(node.id)));
+        events.extend((0..self.late.len()).map(Event::Late));
+        events.extend(self.nodes.values().filter(|node| node.may_step()).map(|node| Event::Step(node.place)));
+        let is_open = |node: &&Node| self.connections[&node.place].is_open;
+        if self.has_leases() {
+            let renewing = self.nodes.values().filter(|node| node.may_renew()).filter(is_open);
+            let is_eager = self.random.chance(0.3);
+            events.extend(renewing.filter(|node| is_eager || !node.has_lease()).map(|node| Event::Renew(node.place)));
+            let gone = self.nodes.values().filter(|node| !node.is_done() && !is_open(node));
+            // Most find it out late.
+            let is_noticed = events.is_empty() || self.random.chance(0.05);
+            events.extend(gone.filter(|_| is_noticed).map(|node| Event::Rejoin(node.place)));
+        }
         // Who has waited for long asks again; that may be because a page was lost.
-        let is_lossy = self.crashes && self.random.chance(0.05);
+        let is_lossy = self.has_leases() && self.random.chance(0.05);
         if is_lossy || events.is_empty() {
-            let waiting = self.nodes.values().find(|node| node.awaits_page() && (is_lossy || self.crashes));
+            let waiting = self.nodes.values().find(|node| node.awaits_page() && (is_lossy || self.has_leases()));
             if let Some(node) = waiting {
-                return Some(Event::Repeat(node.id));
+                return Some(Event::Repeat(node.place));
             }
         }
         if events.is_empty() {
             return None;
         }
-        if self.crashes && self.random.chance(0.01) {
+        if let Some(fault) = self.next_fault(&events) {
+            return Some(fault);
+        }
+        let index = self.random.below(events.len() as u64) as usize;
+        Some(events.swap_remove(index))
+    }
+
+    fn next_fault(&mut self, events: &[Event]) -> Option<Event> {
+        let place = self.random.between(1, u64::from(self.plan.clients)) as Place;
+        if self.nodes[&place].may_abort(&mut self.random) {
+            return Some(Event::Abort(place));
+        }
+        if !self.has_leases() {
+            return None;
+        }
+        if self.random.chance(0.01) {
             let lost = events.iter().find_map(|event| match event {
                 Event::ToPeer(from, to) => Some(Event::Lose(*from, *to)),
                 _ => None,
@@ -159,68 +275,111 @@ impl World {
                 return lost;
             }
         }
-        let ids: Vec<ClientId> = self.nodes.keys().copied().collect();
-        let id = *self.random.choose(&ids).expect("there are clients");
-        if self.nodes[&id].may_abort(&mut self.random) {
-            return Some(Event::Abort(id));
+        let is_going_on = !self.nodes[&place].is_done() && self.connections[&place].is_open;
+        match self.random.below(1000) {
+            0..2 if is_going_on => Some(Event::Crash(place)),
+            2..7 if is_going_on => Some(Event::Cut(place)),
+            7..10 if self.plan.faults == Faults::All => Some(Event::Restart),
+            _ => None,
         }
-        if self.crashes && !self.nodes[&id].is_done() && self.random.chance(0.002) {
-            return Some(Event::Crash(id));
-        }
-        let index = self.random.below(events.len() as u64) as usize;
-        Some(events.swap_remove(index))
     }
 
     fn happen(&mut self, event: Event) -> Result<(), String> {
-        let mut actions = Vec::new();
         match event {
-            Event::ToServer(id) => {
-                let message = self.to_server.get_mut(&id).and_then(VecDeque::pop_front).expect("it was there");
-                let done = self.server.receive(id, message, &self.memory, &mut actions);
-                done.map_err(|error| error.to_string())?;
+            Event::ToServer(place) => return self.hear(place),
+            Event::Late(index) => self.hear_late(index),
+            Event::ToClient(place) => {
+                let connection = self.connections.get_mut(&place).expect("there is one");
+                let answer = connection.to_client.pop_front().expect("it was there");
+                let said = self.nodes.get_mut(&place).expect("it is there").hear(answer)?;
+                self.say(place, said);
             }
-            Event::ToClient(id) => {
-                let answer = self.to_client.get_mut(&id).and_then(VecDeque::pop_front).expect("it was there");
+            Event::ToPeer(from, place) => {
+                let queue = self.to_peer.get_mut(&(from, place)).expect("it was there");
+                let ToPeer::Page { to, copy, bytes, returns } = queue.pop_front().expect("it was there");
+                let node = self.nodes.get_mut(&place).expect("one is there");
+                let said = node.arrive_from_peer(to, copy, (&bytes, returns));
+                self.say(place, said);
+            }
+            Event::Pending(index) => self.complete(index),
+            Event::Step(place) => {
                 let committed = &self.committed;
-                let node = self.nodes.get_mut(&id).expect("it is there");
-                let said = node.hear(answer, &|page| committed[&page])?;
-                self.say(id, said);
+                let said = self.nodes.get_mut(&place).expect("it is there").step(&|page| committed[&page])?;
+                self.say(place, said);
             }
-            Event::ToPeer(from, to) => {
-                let queue = self.to_peer.get_mut(&(from, to)).expect("it was there");
-                let ToPeer::Page { copy, bytes, returns } = queue.pop_front().expect("it was there");
-                if let Some(node) = self.nodes.get_mut(&to) {
-                    let said = node.arrive(copy, &bytes, returns);
-                    self.say(to, said);
-                }
+            Event::Renew(place) => {
+                let renewal = self.nodes.get_mut(&place).and_then(Node::renew);
+                self.say(place, renewal.into_iter().map(Said::Server).collect());
             }
-            Event::Pending(index) => self.complete(index, &mut actions),
-            Event::Step(id) => {
-                let committed = &self.committed;
-                let said = self.nodes.get_mut(&id).expect("it is there").step(&|page| committed[&page])?;
-                self.say(id, said);
+            Event::Rejoin(place) => self.rejoin(place),
+            Event::Abort(place) => {
+                let said = self.nodes.get_mut(&place).expect("it is there").abort();
+                self.say(place, said);
             }
-            Event::Abort(id) => {
-                let said = self.nodes.get_mut(&id).expect("it is there").abort();
-                self.say(id, said);
-            }
-            Event::Crash(id) => self.crash(id, &mut actions),
+            Event::Crash(place) => self.crash(place),
+            Event::Cut(place) => self.cut(place),
+            Event::Restart => self.restart(),
             Event::Lose(from, to) => {
                 self.to_peer.remove(&(from, to));
             }
-            Event::Repeat(id) => {
-                let said = self.nodes.get_mut(&id).expect("it is there").repeat();
-                self.say(id, said);
+            Event::Repeat(place) => {
+                let said = self.nodes.get_mut(&place).expect("it is there").repeat();
+                self.say(place, said);
             }
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, place: Place) -> Result<(), String> {
+        let mut actions = Vec::new();
+        let connection = self.connections.get_mut(&place).expect("there is one");
+        let message = connection.to_server.pop_front().expect("it was there");
+        let now = Instant::from_ns(self.now);
+        if let Request::Hello { address, former, .. } = message.body {
+            let joined = self.server.join(address, former.as_ref(), &self.memory, &mut actions);
+            let Joined { session, keeps, former } = joined;
+            connection.client = Some(session.client);
+            connection.to_client.push_back(Answer::Joined { session, lease_ns: LEASE_NS, keeps, former });
+            if self.has_leases() {
+                self.terms.insert(session.client, Term::new(LEASE_NS, now));
+            }
+        } else {
+            let client = connection.client.expect("it has introduced itself");
+            let heard = self.server.receive(client, message, &self.memory, &mut actions);
+            heard.map_err(|error| error.to_string())?;
+            self.terms.entry(client).and_modify(|term| term.renew(now));
         }
         self.perform(actions);
         Ok(())
     }
 
-    fn say(&mut self, from: ClientId, said: Vec<Said>) {
+    /// What a client has said is heard after its connection broke. If it was given up, the rest of it is not.
+    fn hear_late(&mut self, index: usize) {
+        let mut actions = Vec::new();
+        let (client, messages) = &mut self.late[index];
+        let message = messages.pop_front().expect("there is one");
+        let is_heard = self.server.receive(*client, message, &self.memory, &mut actions).is_ok();
+        let heard = Instant::from_ns(self.now);
+        self.terms.entry(*client).and_modify(|term| {
+            if is_heard {
+                term.renew(heard)
+            }
+        });
+        if !is_heard || messages.is_empty() {
+            self.late.swap_remove(index);
+        }
+        self.perform(actions);
+    }
+
+    fn say(&mut self, from: Place, said: Vec<Said>) {
         for said in said {
             match said {
-                Said::Server(message) => self.to_server.entry(from).or_default().push_back(message),
+                Said::Server(message) => {
+                    let connection = self.connections.get_mut(&from).expect("there is one");
+                    if connection.is_open {
+                        connection.to_server.push_back(message);
+                    }
+                }
                 Said::Peer(to, message) => self.to_peer.entry((from, to)).or_default().push_back(message),
             }
         }
@@ -243,12 +402,14 @@ impl World {
     }
 
     fn send(&mut self, to: ClientId, answer: Answer) {
-        if self.nodes.contains_key(&to) {
-            self.to_client.entry(to).or_default().push_back(answer);
+        let theirs = self.connections.values_mut().find(|connection| connection.client == Some(to));
+        if let Some(connection) = theirs.filter(|connection| connection.is_open) {
+            connection.to_client.push_back(answer);
         }
     }
 
-    fn complete(&mut self, index: usize, actions: &mut Vec<Action>) {
+    fn complete(&mut self, index: usize) {
+        let mut actions = Vec::new();
         match self.pending.swap_remove(index) {
             Pending::Page { to, copy, returns } => {
                 self.memory.use_page(copy.page);
@@ -258,35 +419,81 @@ impl World {
             Pending::Keep { page, version } => {
                 assert_eq!(version, self.committed[&page], "what comes back is what was committed last");
                 self.memory.use_page(page);
-                self.server.kept(page, &self.memory, actions);
+                self.server.kept(page, &self.memory, &mut actions);
             }
             Pending::Commit { owner, pages } => {
-                for Image { page, bytes } in pages {
-                    self.committed.insert(page, version(&bytes));
-                    self.memory.use_page(page);
-                }
-                self.server.committed(owner, &self.memory, actions);
+                self.install(pages);
+                self.server.committed(owner, &self.memory, &mut actions);
             }
+        }
+        self.perform(actions);
+    }
+
+    fn install(&mut self, pages: Vec<Image>) {
+        for Image { page, bytes } in pages {
+            self.committed.insert(page, version(&bytes));
+            self.memory.use_page(page);
         }
     }
 
-    /// A client vanishes with all that it had said and not sent, and comes again as another.
-    fn crash(&mut self, id: ClientId, actions: &mut Vec<Action>) {
-        let node = self.nodes.remove(&id).expect("it is there");
-        self.to_server.remove(&id);
-        self.to_client.remove(&id);
-        self.to_peer.retain(|(from, to), _| *from != id && *to != id);
-        self.server.lose(id, &self.memory, actions);
-        let other = self.server.join("10.0.0.1:1".parse().expect("an address"));
-        self.nodes.insert(other, Node::new(other, 5, node.into_scripts()));
+    /// A connection breaks. What the server has received of it, it may still hear.
+    fn cut(&mut self, place: Place) {
+        let connection = self.connections.get_mut(&place).expect("there is one");
+        connection.is_open = false;
+        let mut received = std::mem::take(&mut connection.to_server);
+        received.truncate(self.random.below(received.len() as u64 + 1) as usize);
+        if let (Some(client), false) = (connection.client, received.is_empty()) {
+            self.late.push((client, received));
+        }
     }
 
-    /// The server knows of every copy that a client has.
+    /// A node finds its connection gone, and introduces itself on another one.
+    fn rejoin(&mut self, place: Place) {
+        let node = self.nodes.get_mut(&place).expect("it is there");
+        node.look_at_clock(self.now);
+        let hello = node.introduce();
+        let to_server = [hello].into();
+        self.connections.insert(place, Connection { to_server, is_open: true, ..Connection::default() });
+    }
+
+    /// A client vanishes with all that it has, and another one is started in its place.
+    fn crash(&mut self, place: Place) {
+        self.cut(place);
+        let node = self.nodes.remove(&place).expect("it is there");
+        self.nodes.insert(place, start(place, LEASE_NS, node.into_scripts(), &mut self.random));
+        self.rejoin(place);
+    }
+
+    /// The server vanishes. Of the commits that were under way some are durable. Another one is started.
+    fn restart(&mut self) {
+        for pending in std::mem::take(&mut self.pending) {
+            if let Pending::Commit { pages, .. } = pending
+                && self.random.chance(0.5)
+            {
+                self.install(pages);
+            }
+        }
+        self.connections.values_mut().for_each(|connection| {
+            (connection.is_open, connection.client) = (false, None);
+            connection.to_server.clear();
+        });
+        self.late.clear();
+        self.terms.clear();
+        self.memory = ServerMemory::default();
+        self.epoch += 1;
+        self.server = Server::new(self.plan.algorithm, self.epoch);
+        self.server.gather(true);
+        self.gathers_until = Term::new(LEASE_NS, Instant::from_ns(self.now)).end();
+    }
+
+    /// The server knows of every copy that a client may use.
     fn check_directory(&self) -> Result<(), String> {
-        for node in self.nodes.values() {
+        let uses_copies = |node: &&Node| node.has_lease() && !node.is_joining();
+        for node in self.nodes.values().filter(uses_copies).filter(|_| !self.server.is_gathering()) {
+            let Some(session) = node.protocol.session() else { continue };
             for copy in node.resident() {
-                if !self.server.copies(copy.page).contains(&(node.id, copy)) {
-                    return Err(format!("the server does not know that {:?} has {copy:?}", node.id));
+                if !self.server.copies(copy.page).contains(&(session.client, copy)) || session.epoch != self.epoch {
+                    return Err(format!("the server does not know that node {} has {copy:?}", node.place));
                 }
             }
         }

@@ -95,7 +95,7 @@ fn start(
 ) -> Result<Running> {
     let executor = machines.database.executor().clone();
     let address = SocketAddr::new(machines.addresses[0], PORT);
-    let settings = page_server::ServerSettings { algorithm, message_size_min: CONTROL_MESSAGE };
+    let settings = page_server::ServerSettings { algorithm, message_size_min: CONTROL_MESSAGE, has_leases: false };
     let serving: JoinHandle<_> = {
         let database = machines.database.clone();
         let transport = Rc::new(Plain(executor.clone()));
@@ -117,6 +117,7 @@ fn start(
             },
             address: own,
             message_size_min: CONTROL_MESSAGE,
+            patience_ns: 0,
         };
         let joining = executor.clone().spawn(async move {
             executor.sleep_ns(ahead_ns.saturating_sub(executor.now().ns()) + 1).await;

@@ -1,0 +1,231 @@
+//! A client's sessions at its server, one after the other: it introduces itself, prolongs its lease, finds out that the server is gone
+//! or has given it up, and joins again.
+//!
+//! Its copies outlive a session if it had a lease when it introduced itself again, and the server still had it among its clients or
+//! was started again only just now.
+
+use super::{ClientNode, ClientSettings, Told};
+use crate::channel::{ChannelError, Incoming, Transport};
+use crate::lease::Lease;
+use crate::message::{Answer, Former, Outcome, Request, Session, ToServer, Transaction};
+use crate::outbox::{Outbox, Traffic};
+use base::Instant;
+use base::time::MILLISECOND_NS;
+use driver::{Fault, FaultKind};
+use engine::{Error, Result};
+use executor::Executor;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::{Rc, Weak};
+
+/// The way to a server.
+pub(super) struct Way<'a> {
+    pub executor: &'a Executor,
+    pub transport: &'a dyn Transport,
+    pub server: SocketAddr,
+    pub traffic: &'a Rc<Traffic>,
+    pub settings: &'a ClientSettings,
+}
+
+/// A session that has begun.
+pub(super) struct Introduced {
+    pub session: Session,
+    pub lease: Lease,
+    pub keeps: bool,
+    pub former: Outcome,
+    pub incoming: Incoming,
+    pub outbox: Rc<Outbox>,
+}
+
+/// How long a server may take to answer an introduction, in nanoseconds.
+const ANSWER_NS: u64 = 5_000 * MILLISECOND_NS;
+
+/// Connects to the server and says who this is.
+pub(super) async fn introduce(
+    way: &Way<'_>,
+    address: SocketAddr,
+    former: Option<(Former, Lease)>,
+) -> Result<Introduced> {
+    let Way { executor, server, .. } = *way;
+    let silent = || Fault::new(FaultKind::TimedOut, format!("the server at {server} does not answer"));
+    let introduced = executor.within(ANSWER_NS, try_introduce(way, address, former)).await;
+    introduced.unwrap_or_else(|| Err(silent().into()))
+}
+
+async fn try_introduce(way: &Way<'_>, address: SocketAddr, former: Option<(Former, Lease)>) -> Result<Introduced> {
+    let Way { executor, transport, server, traffic, settings } = *way;
+    let channel = transport.connect(server).await?;
+    let mut incoming = Incoming::new(&channel, executor);
+    let outbox = Outbox::new(executor, channel, traffic, settings.message_size_min);
+    let sent = executor.now();
+    // The lease counts at this moment, at which the server that is spoken to runs: one before it has not given this client up.
+    let former = former.map(|(mut former, lease)| {
+        former.copies.retain(|_| lease.is_valid(sent));
+        former
+    });
+    let names_copies = former.as_ref().is_some_and(|former| !former.copies.is_empty());
+    let hello = Request::Hello { page_size: settings.buffer.page_size as u32, address, former };
+    outbox.push(&ToServer { drops: Vec::new(), body: hello });
+    match incoming.next().await.map_err(|error| lost(server, &error))? {
+        Some(Answer::Joined { session, lease_ns, keeps, former }) => {
+            let mut lease = Lease::new(lease_ns);
+            lease.renew(sent, executor.now());
+            Ok(Introduced { session, lease, keeps: keeps && names_copies, former, incoming, outbox })
+        }
+        Some(Answer::Refusal { reason }) => {
+            Err(Fault::new(FaultKind::Denied, format!("the server at {server} refuses: {reason}")).into())
+        }
+        _ => Err(Fault::new(FaultKind::Reset, format!("the server at {server} hangs up")).into()),
+    }
+}
+
+/// What is said when the server cannot be understood.
+fn lost(server: SocketAddr, error: &ChannelError) -> Error {
+    Fault::new(FaultKind::Reset, format!("the server at {server} is lost: {error}")).into()
+}
+
+/// What is said of a commit that nothing is known of.
+pub(super) fn unknown_outcome(cause: &str) -> Error {
+    let words = format!("it is not known whether a transaction is committed: {cause}");
+    Fault::new(FaultKind::Reset, words).into()
+}
+
+/// Asks for a longer lease, three times in one. A server that says nothing for as long as two is as good as gone.
+pub(super) async fn renew(client: Weak<ClientNode>, executor: Executor) {
+    loop {
+        let Some(client) = client.upgrade() else { return };
+        let silence_ns = executor.now().since_ns(client.heard.get());
+        if silence_ns > 2 * client.lease.get().length_ns() {
+            client.to_server.borrow().close();
+        }
+        client.say(&ToServer { drops: Vec::new(), body: Request::Renew { sent: executor.now().ns() } });
+        let pause_ns = client.lease.get().length_ns() / 3;
+        drop(client);
+        executor.sleep_ns(pause_ns).await;
+    }
+}
+
+/// Hears the server, and joins again whenever it is gone.
+pub(super) async fn stay(client: Weak<ClientNode>, mut incoming: Incoming, executor: Executor) {
+    while let Some(cause) = hear(&client, &mut incoming).await {
+        let Some(node) = client.upgrade() else { return };
+        node.lose_server(&cause);
+        // The transactions of the session end first.
+        node.turn.take(&executor).await.keep();
+        drop(node);
+        let introduced = seek(&client, &executor).await;
+        let Some(node) = client.upgrade() else { return };
+        match introduced {
+            Some(introduced) => incoming = node.begin_session(introduced),
+            None => node.tell(Told::GivenUp(cause)),
+        }
+        node.turn.give_back(&executor);
+        if node.is_given_up() {
+            return;
+        }
+    }
+}
+
+/// Hears the server until it is gone, and says why. `None` if the client itself is.
+async fn hear(client: &Weak<ClientNode>, incoming: &mut Incoming) -> Option<String> {
+    let (server, outbox) = client.upgrade().map(|node| (node.server, Rc::clone(&node.to_server.borrow())))?;
+    let mut ended = pin!(outbox.ended());
+    loop {
+        match Outbox::unless_ended(&mut ended, incoming.next::<Answer>()).await {
+            Some(Ok(Some(answer))) => client.upgrade()?.hear(answer),
+            Some(Ok(None)) => return Some(format!("the server at {server} has ended")),
+            Some(Err(error)) => return Some(lost(server, &error).to_string()),
+            None => return Some(format!("the server at {server} takes and says nothing any more")),
+        }
+    }
+}
+
+/// How long it is waited before a server is tried again, in nanoseconds.
+const PAUSE_NS: u64 = 100 * MILLISECOND_NS;
+
+/// Joins again. `None` if the server is not to be found, or does not want this client.
+async fn seek(client: &Weak<ClientNode>, executor: &Executor) -> Option<Introduced> {
+    let patience_ns = client.upgrade()?.settings.patience_ns;
+    let end = executor.now().plus_ns(patience_ns);
+    // On networks without leases nothing is lost.
+    let is_sought = client.upgrade()?.lease.get().length_ns() > 0;
+    while is_sought && executor.now() < end {
+        let tried = client.upgrade()?.rejoin().await;
+        match tried {
+            Ok(introduced) => return Some(introduced),
+            Err(Error::Input(fault)) if fault.kind == FaultKind::Denied => return None,
+            Err(_) => executor.sleep_ns(PAUSE_NS).await,
+        }
+    }
+    None
+}
+
+impl ClientNode {
+    /// Prolongs the lease: the server has answered what was said at this moment.
+    pub(super) fn prolong(&self, sent: Instant) {
+        let mut lease = self.lease.get();
+        lease.renew(sent, self.executor.now());
+        self.lease.set(lease);
+        self.bell.wake_all(&self.executor);
+    }
+
+    fn is_given_up(&self) -> bool {
+        matches!(*self.told.borrow(), Told::GivenUp(_))
+    }
+
+    fn lose_server(&self, cause: &str) {
+        self.to_server.borrow().close();
+        self.reads.fail_all(&Fault::new(FaultKind::Reset, cause));
+        self.tell(Told::Lost(cause.to_owned()));
+    }
+
+    async fn rejoin(&self) -> Result<Introduced> {
+        self.kept.borrow_mut().clear();
+        let former = {
+            let mut protocol = self.protocol.borrow_mut();
+            let copies = protocol.disconnect(self.has_lease());
+            protocol.session().map(|session| (Former { session, copies }, self.lease.get()))
+        };
+        let way = Way {
+            executor: &self.executor,
+            transport: &*self.transport,
+            server: self.server,
+            traffic: &self.traffic,
+            settings: &self.settings,
+        };
+        introduce(&way, self.address, former).await
+    }
+
+    /// A new session begins, with the copies of the one before or with none.
+    fn begin_session(&self, introduced: Introduced) -> Incoming {
+        let Introduced { session, lease, keeps, former, incoming, outbox } = introduced;
+        if !keeps {
+            let forgotten = self.protocol.borrow_mut().forget_copies();
+            forgotten.into_iter().for_each(|page| self.discard(page));
+        }
+        let before = self.protocol.borrow().session();
+        self.protocol.borrow_mut().join(session);
+        self.ended.set(before.map(|before| (before, former)));
+        self.lease.set(lease);
+        self.heard.set(self.executor.now());
+        self.to_server.replace(outbox);
+        self.tell(Told::Nothing);
+        incoming
+    }
+
+    /// What became of a transaction whose commit was not answered: it is waited for until the server tells, or is given up.
+    pub(super) async fn ask_outcome(&self, session: Session, transaction: Transaction, cause: String) -> Result<()> {
+        loop {
+            match self.ended.get() {
+                Some((ended, Outcome::Committed(last))) if ended == session => {
+                    let words = "a transaction was lost with the server and is not committed";
+                    let is_committed = last == Some(transaction);
+                    return if is_committed { Ok(()) } else { Err(Fault::new(FaultKind::Cancelled, words).into()) };
+                }
+                Some((ended, _)) if ended >= session => return Err(unknown_outcome(&cause)),
+                _ if self.is_given_up() => return Err(unknown_outcome(&cause)),
+                _ => self.bell.wait(&self.executor).await,
+            }
+        }
+    }
+}

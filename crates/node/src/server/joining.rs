@@ -1,0 +1,92 @@
+//! How clients come: for the first time, after their connection broke, after the server was started again.
+//!
+//! A client that comes again may keep the copies that it names. In the same epoch that is so while the server has not given it up: then
+//! all that it names is in the directory. A server that was started again takes its word while it grants no write lock: what is said by
+//! a client with a lease was true when the server before ended, and nothing was changed since then.
+
+use super::directory::RegisteredCopy;
+use super::{Action, JoinedClient, Memory, Server};
+use crate::message::{ClientId, Copy, Former, Outcome, Session};
+use engine::canary::{self, Canary};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+/// What a client is told that has joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Joined {
+    /// Its session.
+    pub session: Session,
+    /// Whether it has all copies that it would keep; otherwise it has none.
+    pub keeps: bool,
+    /// What became of the transactions of its former session.
+    pub former: Outcome,
+}
+
+impl Server {
+    /// A client joins that accepts connections at this address. If it had a session, it gives up of it all but the copies that it
+    /// names. A commit of that session that is under way has to end before: see [`Server::is_committing`].
+    pub fn join(
+        &mut self,
+        address: SocketAddr,
+        former: Option<&Former>,
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) -> Joined {
+        let client = ClientId(self.next_client);
+        self.next_client += 1;
+        let mut joined = JoinedClient { address, waiting: 0, next_copy: 0, last_committed: None };
+        let session = Session { epoch: self.epoch, client };
+        let mut told = Joined { session, keeps: false, former: Outcome::Unknown };
+        let Some(Former { session: before, copies }) = former else {
+            self.clients.insert(client, joined);
+            return told;
+        };
+        joined.next_copy = copies.iter().map(|copy| copy.number.saturating_add(1)).max().unwrap_or(0);
+        let known = self.clients.get(&before.client).filter(|_| before.epoch == self.epoch);
+        if let Some(known) = known {
+            joined.next_copy = joined.next_copy.max(known.next_copy);
+            told.former = Outcome::Committed(known.last_committed);
+            told.keeps = copies.iter().all(|copy| self.directory.holds(before.client, *copy));
+        } else if before.epoch < self.epoch && self.is_gathering && self.takes_copies {
+            let pages: BTreeSet<_> = copies.iter().map(|copy| copy.page).collect();
+            told.keeps = pages.len() == copies.len();
+        }
+        if self.is_committing(*before) {
+            // What becomes of that is not known before the next start.
+            (told.former, told.keeps) = (Outcome::Unknown, false);
+        }
+        let takes_over = known.is_some();
+        self.clients.insert(client, joined);
+        if told.keeps {
+            let from = takes_over.then_some(before.client);
+            copies.iter().for_each(|copy| self.hand_over(*copy, from, client));
+        }
+        if takes_over {
+            self.lose(before.client, memory, actions);
+        }
+        if told.keeps {
+            // They may be in the way of writes.
+            copies.iter().for_each(|copy| self.advance(copy.page, memory, actions));
+        }
+        told
+    }
+
+    /// A copy is another session's from now on. That it was called back may not have been heard, so it is as if it had not been.
+    fn hand_over(&mut self, copy: Copy, from: Option<ClientId>, to: ClientId) {
+        let entry = self.directory.entry(copy.page);
+        let before = from.and_then(|from| entry.copies.remove(&from));
+        let is_called = canary::is_planted(Canary::ForgottenCallback) && before.is_some_and(|before| before.is_called);
+        entry.copies.insert(to, RegisteredCopy { number: copy.number, is_called, ..RegisteredCopy::default() });
+    }
+
+    /// Whether a commit of this session is under way.
+    pub fn is_committing(&self, session: Session) -> bool {
+        let is_its = |client: ClientId| session.epoch == self.epoch && client == session.client;
+        self.writers.iter().any(|((client, _), writer)| is_its(*client) && writer.is_committing)
+    }
+
+    /// Whether the client has joined and was not given up.
+    pub fn has_joined(&self, client: ClientId) -> bool {
+        self.clients.contains_key(&client)
+    }
+}
