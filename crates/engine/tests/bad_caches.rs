@@ -113,7 +113,9 @@ fn the_cache_of_another_database_is_named_and_without_it_nothing_is_lost() {
         let (present, foreign) = (bytes(&ours, CACHE_FILE), bytes(&other, CACHE_FILE));
         assert!(foreign != present);
         put(&ours, CACHE_FILE, &foreign);
-        assert_refused(&ours, &lazy(table));
+        for &design in DESIGNS {
+            assert_refused(&ours, &cache(design, table));
+        }
         // The right one is put in its place,
         let mended = ours.copy();
         put(&mended, CACHE_FILE, &present);
@@ -268,28 +270,71 @@ fn a_cache_on_the_device_of_its_partitions_works() {
     }
 }
 
+/// That a cache which is turned on where these files lie begins empty, and serves nothing of them.
+fn assert_begins_empty(media: &Media, cache: &CacheSettings, files: &[(&str, Vec<u8>)], value: u8) {
+    files.iter().for_each(|(file, bytes)| put(media, file, bytes));
+    run(media, async |executor| {
+        let database = open(executor, settings(None)).await.expect("opens");
+        database.set_cache(Some(cache.clone())).await.expect("goes on");
+        let used = database.buffer().tiers().and_then(|tiers| tiers.cache_contents(|_| false)).map(|it| it.used);
+        assert_eq!(used, Some(0));
+        assert_all(&database, value).await;
+    });
+    assert_opens(media, cache.clone(), value);
+}
+
+/// A database without a cache whose objects have this value.
+fn without_cache(value: u8) -> Media {
+    let media = Media::new();
+    run(&media, async |executor| {
+        let database = create(executor, settings(None), PAGES).await;
+        change(&database, 0..PAGES, value).await;
+    });
+    media
+}
+
+/// The cache's files on a medium.
+fn files(media: &Media, table: bool) -> Vec<(&'static str, Vec<u8>)> {
+    let names: &[&str] = if table { &[CACHE_FILE, TABLE_FILE] } else { &[CACHE_FILE] };
+    names.iter().map(|name| (*name, bytes(media, name))).collect()
+}
+
 #[test]
 fn a_cache_that_is_turned_on_where_another_database_has_left_one_begins_empty() {
     for table in [true, false] {
-        let (ours, other) = (Media::new(), Media::new());
+        let other = Media::new();
         filled(&other, &lazy(table), 9);
-        run(&ours, async |executor| {
-            let database = create(executor, settings(None), PAGES).await;
-            change(&database, 0..PAGES, 4).await;
+        assert_begins_empty(&without_cache(4), &lazy(table), &files(&other, table), 4);
+    }
+}
+
+#[test]
+fn a_cache_that_is_turned_on_where_an_older_generation_of_it_lies_begins_empty() {
+    for table in [true, false] {
+        let media = Media::new();
+        filled(&media, &lazy(table), 4);
+        let older = files(&media, table);
+        run(&media, async |executor| {
+            let database = open(executor, settings(lazy(table))).await.expect("opens");
+            change(&database, 0..PAGES, 5).await;
+            database.set_cache(None).await.expect("turns off");
+            change(&database, 0..PAGES, 6).await;
         });
-        put(&ours, CACHE_FILE, &bytes(&other, CACHE_FILE));
-        if table {
-            put(&ours, TABLE_FILE, &bytes(&other, TABLE_FILE));
+        assert_begins_empty(&media, &lazy(table), &older, 6);
+    }
+}
+
+#[test]
+fn a_cache_that_is_turned_on_where_a_smaller_file_lies_begins_empty() {
+    for table in [true, false] {
+        let other = Media::new();
+        filled(&other, &lazy(table), 9);
+        let whole = bytes(&other, CACHE_FILE);
+        for length in [0, 512, 4096, 20_480] {
+            let smaller = [(CACHE_FILE, whole[..length].to_vec())];
+            let media = without_cache(4);
+            assert_begins_empty(&media, &lazy(table), &smaller, 4);
+            assert_eq!(bytes(&media, CACHE_FILE).len(), whole.len(), "it was created anew");
         }
-        run(&ours, async |executor| {
-            let database = open(executor, settings(None)).await.expect("opens");
-            database.set_cache(Some(lazy(table))).await.expect("goes on");
-            assert_eq!(
-                database.buffer().tiers().and_then(|tiers| tiers.cache_contents(|_| false)).map(|it| it.used),
-                Some(0)
-            );
-            assert_all(&database, 4).await;
-        });
-        assert_opens(&ours, lazy(table), 4);
     }
 }

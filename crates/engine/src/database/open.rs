@@ -123,7 +123,7 @@ impl Database {
             log.set_write_buffer(write_buffer);
             tiers.push(record);
         }
-        let stated = StatedTiers { records: &[], table: None, redo_start: Lsn::ZERO };
+        let stated = StatedTiers { records: &[], table: None, redo_start: Lsn::ZERO, opening: stamp };
         let reconciled = reconcile(executor, &buffer, &settings.hierarchy, stated).await?;
         let opened = reconciled.open(&buffer, executor, (&settings.hierarchy, settings.force, stamp)).await?;
         tiers.extend(opened.records);
@@ -203,7 +203,7 @@ impl Database {
         }
         buffer.repair(superblock.redo_start()).await?;
         let (table, redo_start) = (superblock.cache_table, superblock.redo_start());
-        let stated = StatedTiers { records: &superblock.tiers, table, redo_start };
+        let stated = StatedTiers { records: &superblock.tiers, table, redo_start, opening: stamp };
         let reconciled = reconcile(executor, &buffer, &settings.hierarchy, stated).await?;
         let without_cache = reconciled.opened_first(&settings.hierarchy);
         let hierarchy = without_cache.as_ref().unwrap_or(&settings.hierarchy);

@@ -72,6 +72,8 @@ pub struct StatedTiers<'a> {
     pub table: Option<TablePosition>,
     /// Log records from before this are not needed.
     pub redo_start: Lsn,
+    /// Tells what this opening states from what others have stated.
+    pub opening: u64,
 }
 
 /// What the tiers of an earlier opening held is on the pages' own devices, or is taken over by the table.
@@ -125,7 +127,7 @@ pub async fn reconcile(
         }
     }
     let found = Rc::new(found);
-    let table = open_table(executor, &found, settings, stated.table).await?;
+    let table = open_table(executor, &found, settings, (stated.table, stated.opening)).await?;
     let is_tabled = |old: &EarlierTier| table.is_some() && old.record.kind == Kind::Cache;
     let mut newest: BTreeMap<PageId, SlotCopy> = BTreeMap::new();
     let mut torn = TornPages::none(executor);
@@ -151,14 +153,14 @@ async fn open_table(
     executor: &Executor,
     found: &[EarlierTier],
     settings: &Settings,
-    position: Option<TablePosition>,
+    (position, opening): (Option<TablePosition>, u64),
 ) -> Result<Option<OpenedTable>> {
     let suits = |old: &&EarlierTier| {
         let [cache, _] = wanted(executor, settings);
         old.record.kind == Kind::Cache && cache.is_some_and(|cache| cache.table && cache.suits(&old.record))
     };
     let (Some(position), Some(old)) = (position, found.iter().find(suits)) else { return Ok(None) };
-    let opened = SlotTable::open(executor, old.device, old.record.capacity as u32, position);
+    let opened = SlotTable::open(executor, old.device, (old.record.capacity as u32, opening), position);
     let Some(opened) = old.limit.answered(executor, opened).await else { return Ok(None) };
     let Ok((table, mut rest)) = opened? else { return Ok(None) };
     let ahead = settings.cache.as_ref().map_or(0, |cache| cache.table_ahead / BLOCK_BYTES as u64);

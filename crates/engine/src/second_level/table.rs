@@ -78,7 +78,8 @@ impl Tiers {
         });
     }
 
-    /// Waits until the table states every change of the slots up to this call. Where it ends then; `None` if there is no table,
+    /// Waits until the table states every change of the slots up to this call, and nothing that it stated before and an opening
+    /// has not read. Where it ends then; `None` if there is no table,
     /// or what it says is unknown.
     pub async fn state_table(self: &Rc<Self>) -> Option<TablePosition> {
         let table = self.table.borrow().clone()?;
@@ -93,14 +94,15 @@ impl Tiers {
         self.await_loading().await;
         let _turn = table.turn.take(&self.executor).await;
         let mut left = self.slots.borrow().changed_count();
-        while left > 0 && !table.is_failed.get() && !self.is_lost() {
+        let is_wanted = || table.table.is_unsure() && !canary::is_planted(Canary::UnstatedSlot);
+        while (left > 0 || is_wanted()) && !table.is_failed.get() && !self.is_lost() {
             let changed = self.slots.borrow_mut().take_changed(left.min(BLOCKS_AT_ONCE * CHANGES_MAX));
             left -= changed.len();
             let is_empty = |slot: &u32| self.slots.borrow().held(*slot).is_none();
             if canary::is_planted(Canary::UnstatedSlot) && changed.iter().any(is_empty) {
                 continue;
             }
-            let changed_blocks = changed.len().div_ceil(CHANGES_MAX) as u64;
+            let changed_blocks = changed.len().div_ceil(CHANGES_MAX).max(1) as u64;
             let (this, stating) = (Rc::clone(self), Rc::clone(table));
             let write = async move {
                 let held = |slot: u32| this.slots.borrow().held(slot);

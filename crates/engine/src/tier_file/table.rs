@@ -7,6 +7,7 @@
 //! ```text
 //!  0 CRC-32C of the bytes from 4 u32   4 magic "CTAB"   8 stamp u64   16 number u64   24 previous u32   28 count u32
 //! 32 statements: slot u32, page u32, partition u16 (65535: the slot is empty), sequence 6 bytes, LSN u64
+//! 4088 opening u64
 //! ```
 //!
 //! Rules:
@@ -16,6 +17,8 @@
 //!    the last one at a checkpoint, or behind the one in its place; and before it down to another gap. What blocks behind that
 //!    state is right whatever stood before it.
 //! 3. What the table leaves out is missing from the cache, and that is all. What it states is verified when it is read.
+//! 4. An opening that goes on with the table states a block before redo begins later, be it that nothing has changed. Blocks that it
+//!    could not read do not follow that one when they can be read again, because it names the opening.
 
 mod reader;
 
@@ -37,9 +40,11 @@ pub const TABLE_FILE: &str = "cache-table.tier";
 pub const BLOCK_BYTES: usize = 4096;
 const HEAD_BYTES: usize = 32;
 const STATEMENT_BYTES: usize = 24;
+/// Where a block names the opening of the database that has stated it.
+const OPENING_AT: usize = BLOCK_BYTES - 8;
 const MAGIC: &[u8; 4] = b"CTAB";
 /// How many statements a block has room for.
-const STATEMENTS: usize = (BLOCK_BYTES - HEAD_BYTES) / STATEMENT_BYTES;
+const STATEMENTS: usize = (OPENING_AT - HEAD_BYTES) / STATEMENT_BYTES;
 /// The most statements of a block that are of slots which have changed: the others go round.
 pub const CHANGES_MAX: usize = STATEMENTS / 2;
 /// The most blocks that are written at once.
@@ -91,10 +96,14 @@ pub fn blocks_for(slots: u32) -> u64 {
 pub struct SlotTable {
     file: FileId,
     stamp: u64,
+    /// Tells what this opening of the database states from what others have stated.
+    opening: u64,
     blocks: u64,
     slots: u32,
     /// The number of the last block and its checksum.
     last: Cell<(u64, u32)>,
+    /// Whether blocks that this opening has not read may follow the last one.
+    is_unsure: Cell<bool>,
     /// The slot that is stated next in turn.
     turn: Cell<u32>,
     frame: RefCell<Option<Frame>>,
@@ -114,12 +123,19 @@ impl SlotTable {
             let _tried = executor.perform(Op::Remove { device, name: TABLE_FILE.to_owned() }).await;
             return Err(super::too_large(fault, Kind::Cache, length));
         }
-        Ok(SlotTable::of(file, stamp, slots, (0, 0)))
+        let table = SlotTable::of(file, (stamp, stamp), slots, (0, 0));
+        table.is_unsure.set(false);
+        Ok(table)
     }
 
-    fn of(file: FileId, stamp: u64, slots: u32, last: (u64, u32)) -> SlotTable {
-        let (last, turn, frame) = (Cell::new(last), Cell::new(0), RefCell::default());
-        SlotTable { file, stamp, blocks: blocks_for(slots), slots, last, turn, frame }
+    fn of(file: FileId, (stamp, opening): (u64, u64), slots: u32, last: (u64, u32)) -> SlotTable {
+        let (last, is_unsure, turn, frame) = (Cell::new(last), Cell::new(true), Cell::new(0), RefCell::default());
+        SlotTable { file, stamp, opening, blocks: blocks_for(slots), slots, last, is_unsure, turn, frame }
+    }
+
+    /// Whether a block has to be stated before redo begins later, be it that no slot has changed.
+    pub fn is_unsure(&self) -> bool {
+        self.is_unsure.get()
     }
 
     /// What the superblock is to say of the table as it is now.
@@ -128,7 +144,7 @@ impl SlotTable {
     }
 
     /// States durably what the slots in `changed` hold, and some of the others: at most [`BLOCKS_AT_ONCE`] times
-    /// [`CHANGES_MAX`] at once. Calls must not overlap.
+    /// [`CHANGES_MAX`] at once; one block if none has changed. Calls must not overlap.
     ///
     /// # Errors
     /// The driver's: what the file says is unknown then, and this must not be called again.
@@ -145,7 +161,8 @@ impl SlotTable {
         };
         let first = self.last.get().0 + 1;
         let mut count = 0;
-        for (changes, bytes) in changed.chunks(CHANGES_MAX).zip(frame.chunks_mut(BLOCK_BYTES)) {
+        let none = changed.is_empty().then_some(changed);
+        for (changes, bytes) in changed.chunks(CHANGES_MAX).chain(none).zip(frame.chunks_mut(BLOCK_BYTES)) {
             self.fill(bytes, changes, &held);
             count += 1;
         }
@@ -158,6 +175,7 @@ impl SlotTable {
             frame = self.write(executor, 0, frame, count as usize * BLOCK_BYTES - length).await?;
         }
         self.frame.replace(Some(frame));
+        self.is_unsure.set(false);
         Ok(())
     }
 
@@ -185,6 +203,7 @@ impl SlotTable {
         bytes[16..24].copy_from_slice(&(number + 1).to_le_bytes());
         bytes[24..28].copy_from_slice(&previous.to_le_bytes());
         bytes[28..32].copy_from_slice(&((changes.len() + in_turn) as u32).to_le_bytes());
+        bytes[OPENING_AT..].copy_from_slice(&self.opening.to_le_bytes());
         let sum = checksum(&bytes[4..]);
         bytes[..4].copy_from_slice(&sum.to_le_bytes());
         self.last.set((number + 1, sum));

@@ -286,6 +286,8 @@ fn table(document: &Document, files: &Files, superblock: &Found) -> Outcome {
         same("table-block.previous", view.number("previous")?, previous)?;
         previous = view.number("checksum")?;
         same("table-block.checksum", previous, u64::from(checksum(&block[view.offset("magic")..])))?;
+        // The cache was new in this opening of the database.
+        same("table-block.opening", view.number("opening")?, stamp)?;
         let statements = view.bytes("statements")?;
         let length = STATEMENT;
         let count = view.number("count")? as usize;

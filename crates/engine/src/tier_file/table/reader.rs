@@ -93,14 +93,14 @@ fn parse(stamp: u64, bytes: &[u8]) -> Option<Block<'_>> {
 
 impl SlotTable {
     /// Opens the table of a cache of `slots` slots: finds where it ends. What it states is still to be read. Words for why that is
-    /// not to be had.
+    /// not to be had. `opening` tells what is stated from now on from what others have stated.
     ///
     /// # Errors
     /// The driver's, but for [`FaultKind::Device`].
     pub async fn open(
         executor: &Executor,
         device: DeviceId,
-        slots: u32,
+        (slots, opening): (u32, u64),
         position: TablePosition,
     ) -> Result<std::result::Result<(SlotTable, TableReader), String>> {
         let (file, length) = match executor.open(device, TABLE_FILE, false).await {
@@ -120,7 +120,7 @@ impl SlotTable {
         let is_stated = vec![0; (slots as usize).div_ceil(64)];
         let first = (end.0 + 1).saturating_sub(blocks).max(1);
         let reader = TableReader { ring, slots, next: end, first, is_stated, left: slots };
-        let table = SlotTable::of(file, position.stamp, slots, end);
+        let table = SlotTable::of(file, (position.stamp, opening), slots, end);
         // Should every opening begin with the first slot, blocks would go round before the last slots are stated.
         table.turn.set(turn % slots.max(1));
         Ok(Ok((table, reader)))

@@ -51,7 +51,9 @@ async fn load(
     slots: usize,
     position: TablePosition,
 ) -> std::result::Result<(SlotTable, Vec<Option<HeldVersion>>), String> {
-    let (table, mut reader) = SlotTable::open(executor, device, slots as u32, position).await.expect("it works")?;
+    let opening = STAMP + executor.now().ns();
+    let opened = SlotTable::open(executor, device, (slots as u32, opening), position).await.expect("it works");
+    let (table, mut reader) = opened?;
     let mut held = vec![None; slots];
     while let Some(statements) = reader.read(executor, 3).await.expect("the device works")? {
         statements.into_iter().for_each(|(slot, stated)| held[slot as usize] = stated);
@@ -231,4 +233,40 @@ fn blocks_of_another_life_do_not_stand_in_for_a_lost_one() {
         let found = load(executor, device, slots as usize, again.position()).await;
         assert!(found.is_err(), "what is believed is of the life before");
     });
+}
+
+/// An opening cannot read a block, so it goes on before that; later the block can be read again.
+#[test]
+fn blocks_that_could_not_be_read_once_do_not_come_back() {
+    for gone in [0, 6] {
+        let (media, slots) = (Media::new(), 200);
+        let mut model = Model::new(slots, "once");
+        run(&media, async |executor, device| {
+            let table = SlotTable::create(executor, device, slots, STAMP).await.expect("room");
+            let mut named = table.position();
+            while table.position().number < table.blocks - 4 {
+                model.change(executor, &table).await;
+                if table.position().number <= gone {
+                    named = table.position();
+                }
+            }
+            let offset = (named.number + 1) % table.blocks * BLOCK_BYTES as u64;
+            let mut block = vec![0; BLOCK_BYTES];
+            media.read("flash", TABLE_FILE, offset, &mut block).expect("it can be read");
+            media.punch("flash", TABLE_FILE, offset, BLOCK_BYTES as u64).expect("the file is there");
+            let (again, before) = load(executor, device, slots as usize, named).await.expect("it goes on");
+            assert_eq!(again.position(), named);
+            assert!(again.is_unsure(), "the block may be there when it is looked for again");
+            let mut buffer = executor.frame(BLOCK_BYTES).expect("memory");
+            buffer.copy_from_slice(&block);
+            drop(again.write(executor, offset, buffer, BLOCK_BYTES).await.expect("the device works"));
+            again.state(executor, &[], |slot| before[slot as usize]).await.expect("the device works");
+            assert!(!again.is_unsure());
+            for position in [named, again.position()] {
+                let (third, found) = load(executor, device, slots as usize, position).await.expect("it is whole");
+                assert_eq!(third.position(), again.position(), "what the opening did not read is not believed");
+                assert!(found == before);
+            }
+        });
+    }
 }
