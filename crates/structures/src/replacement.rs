@@ -48,8 +48,16 @@ pub trait Replacement {
     /// The frame's page left for another reason, as when its partition was dropped.
     fn remove(&mut self, frame: u32);
 
+    /// The frame's page is dirty from now on, or clean; one that is inserted is clean. Only policies that keep the two apart listen.
+    fn set_dirty(&mut self, _frame: u32, _is_dirty: bool) {}
+
     /// Visits frames in the order in which they should leave, each once, until `visit` returns false.
     fn coldest(&self, visit: &mut dyn FnMut(u32) -> bool);
+
+    /// The same of the dirty or of the clean ones; of all where the policy does not keep them apart.
+    fn coldest_of(&self, _is_dirty: bool, visit: &mut dyn FnMut(u32) -> bool) {
+        self.coldest(visit);
+    }
 }
 
 /// A policy by its name.

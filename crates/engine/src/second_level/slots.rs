@@ -264,8 +264,12 @@ impl Slots {
     /// The slot's copy is in this state from now on.
     fn set_state(&mut self, slot: u32, state: SlotState) {
         let before = std::mem::replace(&mut self.slots[slot as usize].state, state);
+        let [was_dirty, is_dirty] = [before, state].map(|state| state == SlotState::Dirty);
         self.pending = self.pending + usize::from(state.is_pending()) - usize::from(before.is_pending());
-        self.dirty = self.dirty + usize::from(state == SlotState::Dirty) - usize::from(before == SlotState::Dirty);
+        self.dirty = self.dirty + usize::from(is_dirty) - usize::from(was_dirty);
+        if was_dirty != is_dirty && self.slots[slot as usize].listed {
+            self.order.set_dirty(slot, is_dirty);
+        }
     }
 
     /// Gives back a slot from [`Slots::take`] that was not filled.
@@ -343,6 +347,7 @@ impl Slots {
         if slot < self.cache && !self.slots[slot as usize].listed {
             self.slots[slot as usize].listed = true;
             self.order.insert(slot, self.slots[slot as usize].page);
+            self.order.set_dirty(slot, self.slots[slot as usize].state == SlotState::Dirty);
         }
     }
 

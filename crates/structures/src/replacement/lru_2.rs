@@ -14,11 +14,15 @@ use std::collections::VecDeque;
 /// References that follow each other closely count as one (section 2.1.1, the correlated reference period): a transaction that
 /// reads a page and then changes it has not come back to it. Such a page is the last to leave. The last reference of a page
 /// that has left is kept as long as those of as many other pages (section 2.1.2, the retained information period).
+///
+/// Clean and dirty pages are in heaps of their own (Do et al. 2011, section 3.1), so that the coldest of either kind is found
+/// without a look at the others.
 pub struct Lru2 {
     /// Counts references.
     clock: Cell<u64>,
     frames: SparseArray<FrameHistory>,
-    order: RefCell<Order<Key>>,
+    clean: RefCell<Order<Key>>,
+    dirty: RefCell<Order<Key>>,
     retained: Retained,
 }
 
@@ -35,6 +39,8 @@ struct FrameHistory {
     history: Cell<Key>,
     /// LAST(p): the last reference, correlated or not.
     last: Cell<u64>,
+    /// In which heap it is.
+    is_dirty: bool,
 }
 
 const OUT: u64 = 0;
@@ -43,17 +49,40 @@ const NONE: PageId = PageId { partition: base::PartitionId(u16::MAX), number: u3
 impl Lru2 {
     /// No pages yet, in frames below `frames`.
     pub fn new(frames: usize) -> Lru2 {
-        let entry = FrameHistory { page: NONE, history: Cell::new((OUT, OUT)), last: Cell::new(OUT) };
+        let entry = FrameHistory { page: NONE, history: Cell::new((OUT, OUT)), last: Cell::new(OUT), is_dirty: false };
         Lru2 {
             clock: Cell::new(OUT),
             frames: SparseArray::new(entry, frames),
-            order: RefCell::new(Order::new(frames)),
+            clean: RefCell::new(Order::new(frames)),
+            dirty: RefCell::new(Order::unreserved(frames)),
             retained: Retained::new(frames),
         }
     }
 
-    fn key(&self, frame: u32) -> Option<Key> {
-        Some(self.frames[frame as usize].history.get()).filter(|(_, last)| *last != OUT)
+    /// A frame's key, if it is in the heap of the dirty or the clean ones.
+    fn key(&self, frame: u32, is_dirty: bool) -> Option<Key> {
+        let entry = &self.frames[frame as usize];
+        Some(entry.history.get()).filter(|(_, last)| *last != OUT && entry.is_dirty == is_dirty)
+    }
+
+    /// Has `visit` see the frames that `each` visits, the correlated ones last.
+    fn correlated_last(&self, each: impl FnOnce(&mut dyn FnMut(u32) -> bool), visit: &mut dyn FnMut(u32) -> bool) {
+        let mut correlated = Vec::new();
+        let mut goes_on = true;
+        each(&mut |frame| {
+            if self.is_correlated(frame) {
+                correlated.push(frame);
+            } else {
+                goes_on = visit(frame);
+            }
+            goes_on
+        });
+        for frame in correlated {
+            if !goes_on {
+                return;
+            }
+            goes_on = visit(frame);
+        }
     }
 
     fn is_correlated(&self, frame: u32) -> bool {
@@ -71,7 +100,8 @@ impl Replacement for Lru2 {
         entry.page = page;
         entry.history.set((before, now));
         entry.last.set(now);
-        self.order.get_mut().insert(frame, (before, now));
+        entry.is_dirty = false;
+        self.clean.get_mut().insert(frame, (before, now));
     }
 
     #[inline]
@@ -107,23 +137,30 @@ impl Replacement for Lru2 {
         entry.last.set(OUT);
     }
 
-    fn coldest(&self, visit: &mut dyn FnMut(u32) -> bool) {
-        let mut correlated = Vec::new();
-        let mut goes_on = true;
-        self.order.borrow_mut().visit(|frame| self.key(frame), &mut |frame| {
-            if self.is_correlated(frame) {
-                correlated.push(frame);
-            } else {
-                goes_on = visit(frame);
-            }
-            goes_on
-        });
-        for frame in correlated {
-            if !goes_on {
-                return;
-            }
-            goes_on = visit(frame);
+    fn set_dirty(&mut self, frame: u32, is_dirty: bool) {
+        let entry = &mut self.frames[frame as usize];
+        let key = entry.history.get();
+        if key.1 == OUT || std::mem::replace(&mut entry.is_dirty, is_dirty) == is_dirty {
+            return;
         }
+        let heap = if is_dirty { &mut self.dirty } else { &mut self.clean };
+        heap.get_mut().insert(frame, key);
+    }
+
+    fn coldest(&self, visit: &mut dyn FnMut(u32) -> bool) {
+        let each = |visit: &mut dyn FnMut(u32) -> bool| {
+            let orders = [&mut *self.clean.borrow_mut(), &mut *self.dirty.borrow_mut()];
+            Order::visit_both(orders, [&|frame| self.key(frame, false), &|frame| self.key(frame, true)], visit);
+        };
+        self.correlated_last(each, visit);
+    }
+
+    fn coldest_of(&self, is_dirty: bool, visit: &mut dyn FnMut(u32) -> bool) {
+        let heap = if is_dirty { &self.dirty } else { &self.clean };
+        let each = |visit: &mut dyn FnMut(u32) -> bool| {
+            heap.borrow_mut().visit(|frame| self.key(frame, is_dirty), visit);
+        };
+        self.correlated_last(each, visit);
     }
 }
 

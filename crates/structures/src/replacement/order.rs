@@ -35,12 +35,12 @@ const RESERVED_MAX: usize = 1 << 20;
 impl<K: Copy + Ord> Order<K> {
     /// No pages yet, in frames below `frames`.
     pub fn new(frames: usize) -> Order<K> {
-        Order {
-            coldest: VecDeque::new(),
-            gone: 0,
-            rest: BinaryHeap::with_capacity(frames.min(RESERVED_MAX)),
-            generations: vec![0; frames],
-        }
+        Order { rest: BinaryHeap::with_capacity(frames.min(RESERVED_MAX)), ..Order::unreserved(frames) }
+    }
+
+    /// The same; memory is taken with the pages, which may never come.
+    pub fn unreserved(frames: usize) -> Order<K> {
+        Order { coldest: VecDeque::new(), gone: 0, rest: BinaryHeap::new(), generations: vec![0; frames] }
     }
 
     /// The frame holds a page with this key from now on.
@@ -67,14 +67,52 @@ impl<K: Copy + Ord> Order<K> {
     /// Visits frames by ascending keys until `visit` returns false. `key` tells a frame's present key, none if it holds no page.
     pub fn visit(&mut self, key: impl Fn(u32) -> Option<K>, visit: &mut dyn FnMut(u32) -> bool) {
         self.drop_front();
-        let mut index = 0;
-        loop {
-            if index == self.coldest.len() && !self.take_from_rest(&key) {
+        let mut from = 0;
+        while let Some((index, _, frame)) = self.next(from, &key) {
+            if !visit(frame) {
                 return;
             }
-            let frame = self.confirm(index, &key);
-            if frame.is_some_and(|frame| !visit(frame)) {
+            from = index + 1;
+        }
+    }
+
+    /// Visits the frames of two orders by ascending keys until `visit` returns false. `keys` tell a frame's present key, none if it
+    /// is not in that order.
+    pub fn visit_both(
+        orders: [&mut Order<K>; 2],
+        keys: [&dyn Fn(u32) -> Option<K>; 2],
+        visit: &mut dyn FnMut(u32) -> bool,
+    ) {
+        let [one, other] = orders;
+        one.drop_front();
+        other.drop_front();
+        let (mut first, mut second) = (one.next(0, keys[0]), other.next(0, keys[1]));
+        loop {
+            let is_first = match (first, second) {
+                (None, None) => return,
+                (Some((_, key, frame)), Some(than)) => (key, frame) <= (than.1, than.2),
+                (first, _) => first.is_some(),
+            };
+            let Some((index, _, frame)) = (if is_first { first } else { second }) else { return };
+            if !visit(frame) {
                 return;
+            }
+            match is_first {
+                true => first = one.next(index + 1, keys[0]),
+                false => second = other.next(index + 1, keys[1]),
+            }
+        }
+    }
+
+    /// The first frame at or behind this place of `coldest`, its place and its key. All before have been confirmed.
+    fn next(&mut self, from: usize, key: &(impl Fn(u32) -> Option<K> + ?Sized)) -> Option<(usize, K, u32)> {
+        let mut index = from;
+        loop {
+            if index == self.coldest.len() && !self.take_from_rest(key) {
+                return None;
+            }
+            if let Some(frame) = self.confirm(index, key) {
+                return Some((index, self.coldest[index].key, frame));
             }
             index += 1;
         }
@@ -93,7 +131,7 @@ impl<K: Copy + Ord> Order<K> {
     }
 
     /// Moves the coldest of `rest` to the end of `coldest`; false if there is none. All of `coldest` has been confirmed.
-    fn take_from_rest(&mut self, key: &impl Fn(u32) -> Option<K>) -> bool {
+    fn take_from_rest(&mut self, key: &(impl Fn(u32) -> Option<K> + ?Sized)) -> bool {
         while let Some(mut first) = self.rest.peek_mut() {
             let OrderedFrame { key: then, frame, generation } = first.0;
             match key(frame).filter(|_| generation == self.generations[frame as usize]) {
@@ -109,7 +147,7 @@ impl<K: Copy + Ord> Order<K> {
     }
 
     /// The frame of an entry of `coldest` if its key is still the same; otherwise the entry is gone.
-    fn confirm(&mut self, index: usize, key: &impl Fn(u32) -> Option<K>) -> Option<u32> {
+    fn confirm(&mut self, index: usize, key: &(impl Fn(u32) -> Option<K> + ?Sized)) -> Option<u32> {
         let OrderedFrame { key: then, frame, generation } = self.coldest[index];
         if frame == GONE {
             return None;

@@ -2,7 +2,7 @@
 
 use super::*;
 use base::{PartitionId, Random};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The frames of all resident pages and what a naive policy knows of them.
 trait Naive {
@@ -18,12 +18,14 @@ fn page(number: u64) -> PageId {
     PageId::new(PartitionId(3), number as u32)
 }
 
-/// References, evictions and removals at random; after each the policy's order is the naive one's.
+/// References, evictions, removals and changes between clean and dirty at random; after each the policy's order is the naive one's,
+/// and so is that of the clean and of the dirty pages.
 fn agree(name: &str, mut naive: impl Naive) {
     const FRAMES: u64 = 16;
     let mut random = Random::stream(3, name);
     let mut policy = Policy::named(name).expect("it has this name").build(FRAMES as usize);
     let mut resident: BTreeMap<u32, PageId> = BTreeMap::new();
+    let mut dirty: BTreeSet<u32> = BTreeSet::new();
     for _ in 0..20_000 {
         // Some pages are referenced more often than others, and some several times in a row.
         let hottest = 1 + random.below(40);
@@ -52,16 +54,47 @@ fn agree(name: &str, mut naive: impl Naive) {
                     victim
                 });
                 policy.insert(frame, wanted);
+                dirty.remove(&frame);
                 naive.reference(frame, wanted, policy.references());
                 resident.insert(frame, wanted);
             }
+        }
+        let frame = random.below(FRAMES) as u32;
+        if resident.contains_key(&frame) && random.below(3) == 0 {
+            let is_dirty = random.below(2) == 0;
+            policy.set_dirty(frame, is_dirty);
+            if is_dirty {
+                dirty.insert(frame)
+            } else {
+                dirty.remove(&frame)
+            };
         }
         // Most questions see the cold end only, and many references come between them.
         let limit = if random.below(4) == 0 { FRAMES } else { random.below(4) } as usize;
         let expected = naive.order(policy.references());
         assert_eq!(expected.len(), resident.len());
         assert_eq!(coldest(&*policy, limit), expected[..expected.len().min(limit)], "{name}");
+        for is_dirty in [false, true] {
+            let expected: Vec<u32> =
+                expected.iter().copied().filter(|frame| dirty.contains(frame) == is_dirty).collect();
+            let found = coldest_of(&*policy, is_dirty, limit, &dirty);
+            assert_eq!(found, expected[..expected.len().min(limit)], "{name}, dirty: {is_dirty}");
+        }
     }
+}
+
+/// The coldest of the dirty or the clean frames, at most `limit`.
+fn coldest_of(policy: &dyn Replacement, is_dirty: bool, limit: usize, dirty: &BTreeSet<u32>) -> Vec<u32> {
+    let mut order = Vec::new();
+    if limit > 0 {
+        policy.coldest_of(is_dirty, &mut |frame| {
+            if dirty.contains(&frame) == is_dirty {
+                order.push(frame);
+            }
+            order.len() < limit
+        });
+    }
+    order
 }
 
 fn coldest(policy: &dyn Replacement, limit: usize) -> Vec<u32> {
@@ -188,6 +221,22 @@ fn clock_agrees_with_bits_and_a_hand() {
 #[test]
 fn lru_2_agrees_with_all_references() {
     agree("lru-2", NaiveLru2::default());
+}
+
+#[test]
+fn lru_2_looks_at_no_dirty_page_for_a_clean_one() {
+    let mut policy = Policy::named("lru-2").expect("it has this name").build(100);
+    (0..100).for_each(|frame| policy.insert(frame, page(frame.into())));
+    (0..100).filter(|frame| frame % 10 != 0).for_each(|frame| policy.set_dirty(frame, true));
+    for is_dirty in [false, true] {
+        let mut visited = Vec::new();
+        policy.coldest_of(is_dirty, &mut |frame| {
+            visited.push(frame);
+            true
+        });
+        assert!(visited.iter().all(|frame| (frame % 10 != 0) == is_dirty), "{visited:?}");
+        assert_eq!(visited.len(), if is_dirty { 90 } else { 10 });
+    }
 }
 
 /// Pages that are used again and again survive a scan of others where the policy says so.

@@ -95,21 +95,31 @@ impl Contents<'_> {
 
     /// Visits the copies that may make room, in the design's order, until `visit` returns false.
     pub fn coldest(&self, visit: &mut dyn FnMut(Candidate) -> bool) {
-        self.0.order.coldest(&mut |slot| match self.occupant(slot) {
+        self.0.order.coldest(&mut self.candidates(visit));
+    }
+
+    /// The same of the dirty or of the clean ones.
+    pub fn coldest_of(&self, is_dirty: bool, visit: &mut dyn FnMut(Candidate) -> bool) {
+        let mut visit = |candidate: Candidate| candidate.dirty != is_dirty || visit(candidate);
+        self.0.order.coldest_of(is_dirty, &mut self.candidates(&mut visit));
+    }
+
+    fn candidates<'a>(&'a self, visit: &'a mut dyn FnMut(Candidate) -> bool) -> impl FnMut(u32) -> bool + 'a {
+        |slot| match self.occupant(slot) {
             Occupant::Idle(candidate) => visit(candidate),
             Occupant::None | Occupant::Busy => true,
-        });
+        }
     }
 
     /// The first clean one; the first of all if none is clean.
     pub fn coldest_clean(&self) -> Option<u32> {
-        let mut found: Option<Candidate> = None;
-        self.coldest(&mut |candidate| {
-            if found.is_none() || !candidate.dirty {
-                found = Some(candidate);
-            }
-            candidate.dirty
-        });
-        found.map(|candidate| candidate.slot)
+        [false, true].into_iter().find_map(|is_dirty| {
+            let mut found = None;
+            self.coldest_of(is_dirty, &mut |candidate| {
+                found = Some(candidate.slot);
+                false
+            });
+            found
+        })
     }
 }

@@ -10,7 +10,7 @@ impl Slots {
     /// dirty pages beside it, at most `pages_max`. `None` if no dirty page is idle.
     pub fn coldest_group(&self, pages_max: u32) -> Option<Vec<u32>> {
         let mut found = None;
-        self.order.coldest(&mut |slot| {
+        self.order.coldest_of(true, &mut |slot| {
             found = Some(slot).filter(|slot| self.may_be_cleaned(*slot));
             found.is_none()
         });

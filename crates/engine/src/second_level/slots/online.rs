@@ -23,6 +23,7 @@ impl Slots {
         let (slots, order) = (&self.slots, &mut self.order);
         before.coldest(&mut |slot| {
             order.insert(slot, slots[slot as usize].page);
+            order.set_dirty(slot, slots[slot as usize].state == SlotState::Dirty);
             true
         });
     }
