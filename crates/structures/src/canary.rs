@@ -50,6 +50,15 @@ canaries! {
     Overspent,
     /// A cache that is changed or turned off is given up with pages that only it has.
     UndrainedCache,
+    /// A design of the cache breaks its own promise: clean-write takes what was changed and dual-write writes it to the cache
+    /// alone, and lazy cleaning does not clean.
+    BrokenPromise,
+    /// A page enters the cache as it was read from its own device although it has been changed meanwhile.
+    LateEntry,
+    /// A page leaves the cache when it is read although its own device lacks that version.
+    LeftDirty,
+    /// The log is given up that would make anew what only the cache has.
+    UnkeptLog,
     /// The superblock file names a copy of the sets' backup that is not durable yet.
     UnsyncedBackup,
     /// A restart replays values and actions twice.

@@ -18,7 +18,7 @@ impl Tiers {
     /// Starts the cleaner if more pages are dirty than the design wants, unless it is at work.
     pub(super) fn clean_excess(self: &Rc<Self>) {
         let is_excess = self.dirty_max.get().is_some_and(|max| self.slots.borrow().dirty_count() > max.above as usize);
-        if !is_excess || self.is_cleaning.replace(true) {
+        if !is_excess || self.is_lost() || self.is_cleaning.replace(true) {
             return;
         }
         let this = Rc::clone(self);

@@ -149,6 +149,14 @@ pub trait CachePolicy {
         1
     }
 
+    /// Checks what the design promises of the cache's contents while nothing is being cleaned.
+    ///
+    /// # Errors
+    /// Words that say which promise does not hold.
+    fn check(&self, _: &Contents<'_>) -> Result<(), String> {
+        Ok(())
+    }
+
     /// How many operations of the cache may be under way before pages that need not go through it go past it; `None`: any
     /// number.
     fn throttle(&self) -> Option<u32> {

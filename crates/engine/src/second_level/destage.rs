@@ -157,6 +157,8 @@ impl Tiers {
             self.start_destage(next);
         }
         self.destages_ended.wake_all(&self.executor);
+        // A newer copy that had to wait for this one may be cleaned now.
+        self.clean_excess();
         host.destage_ended();
     }
 
@@ -197,10 +199,11 @@ impl Tiers {
         destaged.transpose().map(|destaged| destaged.is_some())
     }
 
-    /// Learns which devices do not answer.
-    pub(super) fn look_for_silence(&self) {
+    /// Learns which devices do not answer. The cleaner goes on with what waited for one that answers again.
+    pub(super) fn look_for_silence(self: &Rc<Self>) {
         if let Some(host) = self.host_if_there() {
             self.slots.borrow_mut().set_silent(host.silent());
+            self.clean_excess();
         }
     }
 

@@ -416,6 +416,9 @@ impl Slots {
     pub fn end_read(&mut self, slot: u32, leaves: bool) {
         let entry = &mut self.slots[slot as usize];
         entry.reading = false;
+        if leaves && entry.state == SlotState::Dirty && entry.older.is_none() && canary::is_planted(Canary::LeftDirty) {
+            return self.empty(slot);
+        }
         if leaves && entry.state != SlotState::Dirty {
             self.unlist(slot);
         } else if entry.listed {
@@ -504,7 +507,9 @@ impl Slots {
         if self.pending == 0 {
             return None;
         }
-        self.used().filter(|(_, slot)| slot.state.is_pending()).map(|(_, slot)| slot.recovery_lsn).min()
+        let is_kept = |slot: &Slot| slot.state != SlotState::Dirty || !canary::is_planted(Canary::UnkeptLog);
+        let pending = self.used().filter(|(_, slot)| slot.state.is_pending() && is_kept(slot));
+        pending.map(|(_, slot)| slot.recovery_lsn).min()
     }
 
     /// The pages whose copies are newer than on their own devices, with changes from before `lsn`, and those that are dirty as

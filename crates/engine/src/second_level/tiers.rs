@@ -332,8 +332,8 @@ impl Tiers {
         self.cache.iter().chain(&self.write_buffer).for_each(|file| file.statistics.restart());
     }
 
-    /// Checks the invariants of the slots, that memory is kept only for copies whose writes to their own devices have begun, and
-    /// that no more was written to the cache than its budget allows.
+    /// Checks the invariants of the slots, that memory is kept only for copies whose writes to their own devices have begun, that
+    /// the design keeps what it promises, and that no more was written to the cache than its budget allows.
     ///
     /// # Errors
     /// Words that say which does not hold.
@@ -343,9 +343,12 @@ impl Tiers {
         if let Some(spending) = &*self.spending.borrow() {
             spending.check(self.executor.now())?;
         }
-        match copies.keys().find(|slot| !slots.may_be_kept(**slot)) {
-            Some(slot) => Err(format!("memory is kept for slot {slot}, which needs none")),
-            None => slots.check(),
+        if let Some(slot) = copies.keys().find(|slot| !slots.may_be_kept(**slot)) {
+            return Err(format!("memory is kept for slot {slot}, which needs none"));
         }
+        if self.is_cache_open() && !self.is_cleaning.get() {
+            self.policy.borrow().check(&slots.contents())?;
+        }
+        slots.check()
     }
 }

@@ -7,6 +7,7 @@
 use super::admission::Admission;
 use super::{CachePolicy, Contents, Decision, Leaving, Outdated, Setting, lru_2};
 use base::PageId;
+use structures::canary::{self, Canary};
 use structures::replacement::Replacement;
 
 pub struct CleanWrite {
@@ -26,6 +27,9 @@ impl CachePolicy for CleanWrite {
     }
 
     fn on_eviction(&mut self, leaving: &Leaving, contents: &Contents<'_>) -> Decision {
+        if leaving.dirty && canary::is_planted(Canary::BrokenPromise) {
+            return Decision::WriteBack;
+        }
         let is_taken = !leaving.dirty && !leaving.modified && self.admission.takes(leaving.pattern, contents);
         if is_taken { Decision::WriteThrough } else { Decision::Skip }
     }
@@ -44,5 +48,14 @@ impl CachePolicy for CleanWrite {
 
     fn throttle(&self) -> Option<u32> {
         Some(self.throttle)
+    }
+
+    fn check(&self, contents: &Contents<'_>) -> Result<(), String> {
+        match contents.left_dirty().next() {
+            Some(page) => {
+                Err(format!("{page} is in the cache alone, by a design that writes what was changed past it"))
+            }
+            None => Ok(()),
+        }
     }
 }

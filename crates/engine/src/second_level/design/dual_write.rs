@@ -4,6 +4,7 @@
 use super::admission::Admission;
 use super::{CachePolicy, Contents, Decision, Leaving, Outdated, Setting, lru_2};
 use base::PageId;
+use structures::canary::{self, Canary};
 use structures::replacement::Replacement;
 
 pub struct DualWrite {
@@ -23,7 +24,11 @@ impl CachePolicy for DualWrite {
     }
 
     fn on_eviction(&mut self, leaving: &Leaving, contents: &Contents<'_>) -> Decision {
-        if self.admission.takes(leaving.pattern, contents) { Decision::WriteThrough } else { Decision::Skip }
+        match self.admission.takes(leaving.pattern, contents) {
+            true if canary::is_planted(Canary::BrokenPromise) => Decision::WriteBack,
+            true => Decision::WriteThrough,
+            false => Decision::Skip,
+        }
     }
 
     fn on_update(&mut self, _: PageId) -> Outdated {
@@ -40,5 +45,12 @@ impl CachePolicy for DualWrite {
 
     fn throttle(&self) -> Option<u32> {
         Some(self.throttle)
+    }
+
+    fn check(&self, contents: &Contents<'_>) -> Result<(), String> {
+        match contents.left_dirty().next() {
+            Some(page) => Err(format!("{page} is in the cache alone, by a design that writes to both places")),
+            None => Ok(()),
+        }
     }
 }

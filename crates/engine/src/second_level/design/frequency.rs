@@ -109,4 +109,8 @@ impl CachePolicy for Frequency {
     fn throttle(&self) -> Option<u32> {
         self.cleaning.throttle()
     }
+
+    fn check(&self, contents: &Contents<'_>) -> Result<(), String> {
+        self.cleaning.check(contents)
+    }
 }

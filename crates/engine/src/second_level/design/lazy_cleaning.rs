@@ -5,6 +5,7 @@
 use super::admission::Admission;
 use super::{CachePolicy, Contents, Decision, DirtyMaximum, Leaving, Outdated, Parameters, Setting, lru_2};
 use base::PageId;
+use structures::canary::{self, Canary};
 use structures::replacement::Replacement;
 
 pub struct LazyCleaning {
@@ -18,6 +19,11 @@ const BELOW_THRESHOLD: u32 = 10_000;
 impl LazyCleaning {
     pub fn new(setting: &Setting) -> LazyCleaning {
         LazyCleaning { admission: Admission::new(setting), parameters: setting.parameters }
+    }
+
+    /// How many pages of a cache for `capacity` may be dirty before the cleaner begins to work.
+    fn threshold(&self, capacity: u32) -> u32 {
+        (u64::from(capacity) * u64::from(self.parameters.dirty_max_percent) / 100) as u32
     }
 }
 
@@ -46,7 +52,7 @@ impl CachePolicy for LazyCleaning {
     }
 
     fn dirty_max(&self, capacity: u32) -> Option<DirtyMaximum> {
-        let above = (u64::from(capacity) * u64::from(self.parameters.dirty_max_percent) / 100) as u32;
+        let above = if canary::is_planted(Canary::BrokenPromise) { capacity } else { self.threshold(capacity) };
         Some(DirtyMaximum { above, down_to: above.saturating_sub((capacity / BELOW_THRESHOLD).max(1)) })
     }
 
@@ -56,5 +62,13 @@ impl CachePolicy for LazyCleaning {
 
     fn throttle(&self) -> Option<u32> {
         Some(self.parameters.throttle)
+    }
+
+    fn check(&self, contents: &Contents<'_>) -> Result<(), String> {
+        let (dirty, threshold) = (contents.left_dirty().count(), self.threshold(contents.capacity()));
+        match dirty > threshold as usize && contents.is_cleanable() {
+            true => Err(format!("{dirty} pages of the cache are dirty, more than {threshold}, and none is cleaned")),
+            false => Ok(()),
+        }
     }
 }

@@ -79,6 +79,18 @@ impl Contents<'_> {
         self.0.newest.get(page).is_some_and(|slot| slot < self.0.cache)
     }
 
+    /// Whether a dirty copy could be written to its page's own device now.
+    pub fn is_cleanable(&self) -> bool {
+        self.0.coldest_group(1).is_some()
+    }
+
+    /// The pages that are dirty because the design lets them be: others are left by an earlier opening, or are kept because they may
+    /// be torn in their own places.
+    pub fn left_dirty(&self) -> impl Iterator<Item = PageId> {
+        let cached = self.0.used().take_while(|(number, _)| *number < self.0.cache);
+        cached.filter(|(_, slot)| slot.state == SlotState::Dirty && !slot.home_unsure).map(|(_, slot)| slot.page)
+    }
+
     /// What is in a slot.
     pub fn occupant(&self, slot: u32) -> Occupant {
         let entry = &self.0.slots[slot as usize];
