@@ -125,7 +125,7 @@ impl Study for Do2011 {
     }
 
     fn tables(&self, results: &Results) -> Vec<Table> {
-        vec![tpc_h::table(results)]
+        vec![tpc_h::table(results), later::table(results)]
     }
 
     fn answers(&self, results: &Results) -> Vec<Answer> {

@@ -1,6 +1,7 @@
 //! What came after the paper: a design of this engine's own beside those of the paper, and loads that gain nothing.
 
 use super::*;
+use crate::{Cell, Row};
 
 const MOVING: &str = "moving-hot-set";
 /// The best design here.
@@ -84,4 +85,36 @@ fn follows(results: &Results) -> Claim {
         let verdict = second >= 0.9 * first && second > 50.0;
         Some(claim.judged(format!("{first:.0} and {second:.0} %"), verdict, reason))
     })
+}
+
+/// What the SSD brings and what that wears, by family and design.
+pub(super) fn table(results: &Results) -> Table {
+    let mut rows = Vec::new();
+    for (family, name, x) in FAMILIES {
+        let Some(trial) = results.trial(name) else { continue };
+        for line in trial.experiment.lines.iter().filter(|line| *line != NO_SSD) {
+            let cells = brought(trial, line, x).into_iter().map(|ours| Cell {
+                ours: ours.map(|ours| ours.mean),
+                half_width90: ours.and_then(|ours| ours.half_width),
+                ..Cell::default()
+            });
+            rows.push(Row { name: format!("{family}, {line}"), cells: cells.collect() });
+        }
+    }
+    let columns = ["reads served", "ms saved", "KiB written"].map(str::to_owned).to_vec();
+    let title = "What the SSD brings, per transaction or query, and what is written to it".to_owned();
+    Table { id: "N-4".to_owned(), title, columns, rows, places: 2 }
+}
+
+/// Reads that the SSD serves for a transaction, by how many milliseconds they are shorter than the disks', and the KiB written to it.
+fn brought(trial: &Trial, line: &str, x: f64) -> [Option<Estimate>; 3] {
+    let outcome = trial.at(line, x).filter(|outcome| outcome.is_steady());
+    let figure = |path: &str| outcome?.estimate(path);
+    let saved = outcome.and_then(|outcome| {
+        outcome.derived(|figure| {
+            Some(figure("tiers.cache.saved_us_per_read")? * figure("tiers.cache.reads_per_transaction")? / 1e3)
+        })
+    });
+    let written = figure("tiers.cache.bytes_written_per_transaction").map(|bytes| bytes * (1.0 / 1024.0));
+    [figure("tiers.cache.reads_per_transaction"), saved, written]
 }

@@ -288,3 +288,23 @@ fn a_report_holds_the_claims_the_table_and_the_choices() {
         assert!(page.contains(part), "{part}");
     }
 }
+
+#[test]
+fn what_the_ssd_brings_is_shown_by_family_and_design() {
+    let report = |line: &str, _: f64| match line {
+        "noSSD" => of(100.0, [0.0, 800.0], 700.0),
+        _ => {
+            let mut report = of(200.0, [900.0, 100.0], 600.0);
+            report["tiers"][0]["saved_us_per_read"] = json!(7_000.0);
+            report["tiers"][0]["bytes_written_per_transaction"] = json!(24_576.0);
+            report
+        }
+    };
+    let results = Results { trials: vec![trial(tpc_c::TRIAL, report)] };
+    let tables = Do2011.tables(&results);
+    let table = tables.iter().find(|table| table.id == "N-4").expect("it is shown");
+    assert!(table.rows.iter().all(|row| row.name.starts_with("TPC-C, ") && !row.name.contains("noSSD")));
+    let row = table.rows.iter().find(|row| row.name == "TPC-C, frequency").expect("each design has a row");
+    let figures: Vec<f64> = row.cells.iter().map(|cell| cell.ours.expect("it was measured")).collect();
+    assert_eq!(figures, [4.5, 31.5, 24.0]);
+}
