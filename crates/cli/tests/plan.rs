@@ -137,7 +137,7 @@ fn a_plan_without_an_answer_says_which_limit_is_to_blame() {
     fs::write(here.join("poor.toml"), few.replace("p99 =", "cost = 5\np99 =")).unwrap();
     let said = refused(here, "plan poor.toml");
     assert!(said.contains("the limit 'cost' is to blame") && said.contains("5.00 are allowed"), "{said}");
-    let crowded = few.replace("rate = 300", "rate = 300_000");
+    let crowded = few.replace("rate = 300", "rate = 1_500");
     fs::write(here.join("crowded.toml"), crowded).unwrap();
     let said = refused(here, "plan crowded.toml");
     assert!(said.contains("is to blame"), "{said}");
