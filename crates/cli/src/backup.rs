@@ -24,6 +24,9 @@ pub struct Arguments {
     /// Empty directory for the backup, created if missing
     #[arg(value_name = "BACKUP")]
     pub backup: PathBuf,
+    /// Earlier backup that this one builds on: it has only what was changed since
+    #[arg(long, value_name = "BACKUP")]
+    pub base: Option<PathBuf>,
     /// Bytes read per second at most [default: as many as the devices give]
     #[arg(long, value_name = "SIZE", value_parser = bench::size)]
     pub rate: Option<u64>,
@@ -46,7 +49,7 @@ struct Figures {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let progress = Progress::start("backup");
     let store = opening::open_existing(Opening::in_directory(&arguments.directory)?, &progress)?;
-    let settings = settings(&arguments.backup, arguments.rate)?;
+    let settings = settings(&arguments.backup, arguments.base.as_deref(), arguments.rate)?;
     let shown = progress.steps();
     let report = store.run(async |database| {
         let said = move |seen: entresol::BackupProgress| shown.step("copying", seen.done, seen.total);
@@ -58,9 +61,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// A backup into this directory.
-pub fn settings(directory: &Path, bytes_per_second: Option<u64>) -> Result<BackupSettings, Failure> {
+pub fn settings(
+    directory: &Path,
+    base: Option<&Path>,
+    bytes_per_second: Option<u64>,
+) -> Result<BackupSettings, Failure> {
     let target = std::path::absolute(directory)?.display().to_string();
-    Ok(BackupSettings { target, bytes_per_second })
+    let base = base.map(std::path::absolute).transpose()?.map(|base| base.display().to_string());
+    Ok(BackupSettings { target, base, bytes_per_second })
 }
 
 /// The figures for people.

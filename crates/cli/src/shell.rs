@@ -113,7 +113,7 @@ fn answer(handle: &Handle, before: &mut Option<CacheSettings>, line: &str) -> Re
             "done".to_owned()
         }
         ShellCommand::Backup { directory, rate } => {
-            let settings = backup::settings(Path::new(&directory), rate)?;
+            let settings = backup::settings(Path::new(&directory), None, rate)?;
             let report = handle.with_database(async move |database| database.backup(&settings, |_| {}).await).wait()?;
             backup::to_text(&report)
         }

@@ -5,8 +5,8 @@
 //! 1. The log is held from before the first page is copied, and copied beside everything else, up to the end of the backup. So
 //!    it can be given up behind the copy: transactions never wait for a backup. Where the log is full nevertheless, the backup
 //!    is given up, not they.
-//! 2. A checkpoint comes first. Every page that is copied later holds all that was logged before where redo begins, in its own
-//!    place or in a tier that holds it instead (`pages`).
+//! 2. A checkpoint comes first. Every page that is copied later holds, in its own place, all that was logged before where redo
+//!    begins, whatever a tier has of it (`pages`).
 //! 3. The sets are copied from a complete copy of their own backup, all from the same one (`sets`).
 //! 4. What a bulk load writes is not in the log, so a partition is copied anew if a load of it has ended meanwhile.
 //! 5. The end of the backup and its catalog are taken in one step, when every partition that there is then has been copied, and
@@ -21,6 +21,7 @@ mod pages;
 mod restore;
 mod run;
 mod sets;
+mod taken;
 mod target;
 
 pub use manifest::MANIFEST_FILE;
@@ -35,7 +36,7 @@ use crate::superblock::{CatalogChange, CurrentBackup, Superblock};
 use crate::{Error, Result};
 use base::{Lsn, PartitionId};
 use log_copy::LogCopy;
-use manifest::Manifest;
+use manifest::{Base, Manifest};
 use pace::Pace;
 use run::BackupRun;
 use std::collections::BTreeMap;
@@ -53,6 +54,9 @@ const LOG_FILE: &str = "log";
 pub struct BackupSettings {
     /// Where it goes: an empty directory, by its absolute path, or a device.
     pub target: String,
+    /// An earlier backup, full or not, that this one builds on: it holds only the pages that were changed since, and needs that one to
+    /// be restored. Sets are copied in full.
+    pub base: Option<String>,
     /// At most this many bytes are read a second; as many as the devices give if this is absent.
     pub bytes_per_second: Option<u64>,
 }
@@ -101,8 +105,9 @@ pub(crate) async fn back_up(
     engine.core.check_open()?;
     let target = BackupPlace::of(&engine.core.executor, &settings.target)?;
     target.check_empty().await?;
+    let base = find_base(engine, settings).await?;
     let pace = Pace::new(engine.core.executor.now(), settings.bytes_per_second);
-    let result = copy_all(engine, target.clone(), pace, progress).await;
+    let result = copy_all(engine, (target.clone(), base), pace, progress).await;
     if result.is_err() {
         target.remove(&[MANIFEST_FILE, DATA_FILE, LOG_FILE]).await;
     }
@@ -111,16 +116,17 @@ pub(crate) async fn back_up(
 
 async fn copy_all(
     engine: &Rc<Engine>,
-    target: BackupPlace,
+    (target, base): (BackupPlace, Option<(Base, Lsn)>),
     pace: Pace,
     progress: Box<dyn FnMut(BackupProgress)>,
 ) -> Result<BackupReport> {
+    let pages_since = base.as_ref().map_or(Lsn::ZERO, |(_, unchanged)| *unchanged);
     let began = engine.core.executor.now();
     let hold = engine.core.log.hold(true);
     // Behind this no page lacks a change that is before where redo begins.
     checkpoint(engine).await?;
     let beginning = engine.catalog.superblock.borrow().clone();
-    let run = BackupRun::begin_run(engine, target, (pace, Lsn::ZERO), progress).await?;
+    let run = BackupRun::begin_run(engine, target, (pace, pages_since), progress).await?;
     let over = Over(&run);
     run.total.set(bytes_of(engine));
     check_hold(&run, &hold)?;
@@ -135,10 +141,11 @@ async fn copy_all(
             return Err(log.end(Lsn::ZERO).await.err().unwrap_or(error));
         }
     };
-    let manifest = copied.manifest(&run, &beginning, (log_from, end));
+    let manifest = Manifest { base: base.map(|(base, _)| base), ..copied.manifest(&run, &beginning, (log_from, end)) };
     engine.core.log.make_copyable(end).await?;
     log.end(if canary::is_planted(Canary::ForgottenTail) { beginning.scan_start() } else { end }).await?;
     run.sync().await?;
+    taken::note(&home(engine)?, manifest.id).await?;
     run.target.write_file(MANIFEST_FILE, &manifest.encode()).await?;
     Ok(BackupReport {
         end,
@@ -148,6 +155,25 @@ async fn copy_all(
         pages: run.pages.get(),
         elapsed_ns: engine.core.executor.now().since_ns(began),
     })
+}
+
+/// Where the database is at home.
+fn home(engine: &Engine) -> Result<BackupPlace> {
+    BackupPlace::of(&engine.core.executor, &engine.catalog.home_device)
+}
+
+/// The backup that an increment is to build on, and up to which position of the log it has every page.
+async fn find_base(engine: &Engine, settings: &BackupSettings) -> Result<Option<(Base, Lsn)>> {
+    let Some(place) = settings.base.clone() else { return Ok(None) };
+    let manifest = Manifest::read(&BackupPlace::of(&engine.core.executor, &place)?).await?;
+    let foreign = |detail: &str| BackupError::ForeignBase { base: place.clone(), detail: detail.to_owned() };
+    if !taken::read(&home(engine)?).await?.contains(&manifest.id) {
+        return Err(foreign("it is not in the database's list of backups that it has taken").into());
+    }
+    if manifest.end > engine.core.log.end().0 || manifest.page_size as usize != engine.core.page_size() {
+        return Err(foreign("it ends behind the database's log").into());
+    }
+    Ok(Some((Base { id: manifest.id, place }, Lsn(manifest.unchanged_before))))
 }
 
 fn check_hold(run: &BackupRun, hold: &LogHold) -> Result<()> {
@@ -242,6 +268,7 @@ impl Copied {
         Manifest {
             id: log_from.0.rotate_left(24) ^ engine.core.executor.now().ns(),
             base: None,
+            unchanged_before: engine.catalog.loading_since().map_or(u64::MAX, |lsn| lsn.0).min(beginning.redo_start),
             page_size: beginning.page_size,
             log_page_size: beginning.log_page_size,
             log_device: beginning.log_device.clone(),

@@ -25,7 +25,7 @@ impl Opening {
     ///     let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
     ///     database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await?;
     ///     let target = backup.display().to_string();
-    ///     database.backup(&BackupSettings { target, bytes_per_second: None }, |_| {}).await?;
+    ///     database.backup(&BackupSettings { target, base: None, bytes_per_second: None }, |_| {}).await?;
     ///     Ok(notes)
     /// })?;
     /// store.close()?;

@@ -128,8 +128,6 @@ canaries! {
     KeptEntry,
     /// Changes of records pass by a secondary index that is being filled.
     UnseenIndex,
-    /// A backup reads pages from their own places, though a tier has newer versions of them.
-    BackupPastTiers,
     /// A backup leaves out pages that are changed while it copies them.
     BackupPastChanges,
     /// A backup ends its log with the checkpoint that it has begun with, not with what was committed meanwhile.

@@ -80,7 +80,7 @@ fn assemble(
         transactions: Transactions::new(rules, superblock.next_transaction),
         versions: VersionStore::new(executor, settings.undo.clone(), undo_device, log.durable()),
         sets: SetStore::new(sets, backup),
-        catalog: Catalog::new(partitions, superblock_file, superblock),
+        catalog: Catalog::new(partitions, superblock_file, superblock, settings.home_device.clone()),
         checkpointer: Checkpointer::new(settings.checkpoint, settings.sweep),
         temp: temp::Space::new(executor, temp::FILE, settings.temp_place()),
         core: Core {

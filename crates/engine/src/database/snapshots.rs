@@ -71,6 +71,33 @@ impl Database {
         }
     }
 
+    /// The database as it was `age_ns` nanoseconds ago, to a hundredth of a second.
+    ///
+    /// # Errors
+    /// As [`Database::as_of`].
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # let undo = entresol_engine::version::UndoSettings { retention_ns: 60_000_000_000, ..Default::default() };
+    /// # let settings = entresol_engine::Settings { undo, ..Default::default() };
+    /// # with_database_of(settings, async |database| {
+    /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    /// database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await?;
+    /// database.executor().sleep_ns(2_000_000_000).await;
+    /// database.transaction(async |tx| tx.delete(notes, b"milk").await).await?;
+    /// let mut then = database.as_of_age(1_000_000_000).await?;
+    /// assert!(then.get(notes, b"milk").await?.is_some());
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub async fn as_of_age(&self, age_ns: u64) -> Result<Snapshot> {
+        match self.executor().now().ns().checked_sub(age_ns) {
+            Some(ns) => self.as_of_time(Instant::from_ns(ns)).await,
+            None => Err(Error::SnapshotTooOld { oldest: self.0.engine.versions.oldest_moment() }),
+        }
+    }
+
     /// Waits until what was committed up to `moment` is durable.
     async fn confirm(&self, moment: Lsn) -> Result<()> {
         let (engine, core) = (&self.0.engine, &self.0.engine.core);

@@ -3,7 +3,7 @@
 use crate::catalog::{Locking, Organization, Partition, Partitions};
 use crate::superblock::{CatalogChange, Superblock, SuperblockFile};
 use crate::{Error, Result};
-use base::PartitionId;
+use base::{Lsn, PartitionId};
 use executor::Turn;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -46,6 +46,8 @@ impl KeyedPartition {
 
 /// The catalog.
 pub struct Catalog {
+    /// The device that holds the superblock's file.
+    pub(crate) home_device: String,
     pub(crate) partitions: RefCell<Partitions>,
     /// The superblock's file; none while it is being written, or where procedures are run again for a restart.
     pub(crate) superblock_file: RefCell<Option<SuperblockFile>>,
@@ -57,6 +59,8 @@ pub struct Catalog {
     pub(crate) creation: Turn,
     /// How many bulk loads have ended, by partition: what they wrote is not in the log.
     loads: RefCell<BTreeMap<PartitionId, u64>>,
+    /// Where the log was when the loads began that are under way.
+    loading: RefCell<BTreeMap<PartitionId, Lsn>>,
 }
 
 impl Catalog {
@@ -65,14 +69,17 @@ impl Catalog {
         partitions: Partitions,
         superblock_file: Option<SuperblockFile>,
         superblock: Superblock,
+        home_device: String,
     ) -> Catalog {
         Catalog {
+            home_device,
             partitions: RefCell::new(partitions),
             superblock_file: RefCell::new(superblock_file),
             superblock: RefCell::new(superblock),
             changes: RefCell::default(),
             creation: Turn::new(),
             loads: RefCell::default(),
+            loading: RefCell::default(),
         }
     }
 
@@ -138,6 +145,21 @@ impl Catalog {
     pub fn secondary(&self, partition: PartitionId, name: &str) -> Result<usize> {
         let found = self.describe(partition)?;
         found.typed()?.secondary(name).map_err(|error| found.field_error(error))
+    }
+
+    /// A bulk load of a partition begins: what it writes has a later position than this.
+    pub(crate) fn begin_load(&self, partition: PartitionId, now: Lsn) {
+        self.loading.borrow_mut().insert(partition, now);
+    }
+
+    /// A bulk load of a partition has ended or was given up.
+    pub(crate) fn end_load(&self, partition: PartitionId) {
+        self.loading.borrow_mut().remove(&partition);
+    }
+
+    /// Where the log was when the first of the loads began that are under way.
+    pub(crate) fn loading_since(&self) -> Option<Lsn> {
+        self.loading.borrow().values().min().copied()
     }
 
     /// A bulk load of a partition has ended.

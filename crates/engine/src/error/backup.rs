@@ -63,6 +63,24 @@ pub enum BackupError {
         /// What was copied up to.
         position: Lsn,
     },
+    /// What an increment builds on is not where it was, or is another backup.
+    #[error("the backup in '{place}' is an increment of one that is not in '{base}': {detail}; put that back there")]
+    BaseMissing {
+        /// The increment.
+        place: String,
+        /// Where its base was.
+        base: String,
+        /// What is there.
+        detail: String,
+    },
+    /// An increment is to build on a backup that this database has not taken, or whose history is another since it was restored.
+    #[error("the backup in '{base}' is none of this database's latest: {detail}; take a full backup")]
+    ForeignBase {
+        /// The base that was named.
+        base: String,
+        /// What tells it.
+        detail: String,
+    },
     /// A restore would write over files that are there.
     #[error("device '{device}' holds '{file}' already; restore into empty directories, or remove the file")]
     Occupied {

@@ -16,6 +16,7 @@ impl LoadInProgress {
     /// A bulk load of a partition begins.
     pub(crate) fn new(engine: &Rc<Engine>, partition: PartitionId) -> LoadInProgress {
         engine.versions.begin_load(partition);
+        engine.catalog.begin_load(partition, engine.core.log.end());
         LoadInProgress { _visit: Visit::new(engine), engine: Rc::clone(engine), partition }
     }
 }
@@ -26,6 +27,7 @@ impl Drop for LoadInProgress {
         let (_, end) = self.engine.core.log_and_apply(TransactionId::SYSTEM, &Body::System, &[]);
         let engine = &self.engine;
         engine.versions.end_load(self.partition, end);
+        engine.catalog.end_load(self.partition);
         // A reader at that moment waits until it is durable.
         engine.core.log.request(end);
     }

@@ -28,7 +28,9 @@ pub(crate) struct Manifest {
     /// Tells this backup from all others.
     pub id: u64,
     /// The backup that this one is an increment of.
-    pub base: Option<u64>,
+    pub base: Option<Base>,
+    /// Every page that is not as it is in this backup was changed behind this position.
+    pub unchanged_before: u64,
     pub page_size: u32,
     pub log_page_size: u32,
     pub log_device: String,
@@ -52,6 +54,14 @@ pub(crate) struct Manifest {
     pub catalog: Vec<CatalogChange>,
     /// How long the file of pages and segments is, in bytes.
     pub data_bytes: u64,
+}
+
+/// The backup that an increment builds on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Base {
+    pub id: u64,
+    /// Where it was when the increment was taken.
+    pub place: String,
 }
 
 impl Manifest {
@@ -144,7 +154,8 @@ mod tests {
     fn sample() -> Manifest {
         Manifest {
             id: 7,
-            base: None,
+            base: Some(Base { id: 5, place: "elsewhere".into() }),
+            unchanged_before: 4096,
             page_size: 8192,
             log_page_size: 4096,
             log_device: "disk".into(),

@@ -1,8 +1,8 @@
 //! Copying the pages of a partition while transactions change them.
 //!
-//! Pages are read from their own places, past the buffer. The checkpoint at the backup's beginning has written there every
-//! change that the backup's log does not hold, but for pages that a tier holds instead: those, and whatever cannot be read or
-//! is being written at this moment, are fetched as a transaction would fetch them. What is changed later is in the log.
+//! Pages are read from their own places, past the buffer. Every change that is not there by now, because only memory or a tier has it,
+//! is in the log behind where redo begins, which the backup has. What cannot be read or is being written at this moment is fetched as a
+//! transaction would fetch it.
 
 use super::chunk::{self, PAGES_MAX, PieceHead, PieceKind};
 use super::manifest::BLOCK;
@@ -46,7 +46,9 @@ struct SortedPages {
 pub(super) async fn copy_partition(run: &Rc<BackupRun>, partition: PartitionId) -> Result<()> {
     let buffer = &run.engine.core.buffer;
     let Ok(space) = buffer.find_space(partition) else { return Ok(()) };
-    run.begin(partition).await?;
+    if run.pages_since == Lsn::ZERO {
+        run.begin(partition).await?;
+    }
     let per_piece = (PIECE / space.page_size()).clamp(1, PAGES_MAX) as u32;
     let (mut first, mut outcome) = (0, Ok(()));
     let mut under_way: VecDeque<JoinHandle<Result<()>>> = VecDeque::new();
@@ -80,13 +82,11 @@ async fn copy_piece(run: &Rc<BackupRun>, piece: PageRange) -> Result<()> {
     let PageRange { space, first, count } = piece;
     let (partition, page_size) = (space.partition(), space.page_size());
     let length = count as usize * page_size;
-    let mut elsewhere = newer_in_tiers(run, partition, (first, count));
+    let mut elsewhere = BTreeSet::new();
     let frame = executor.frame(length)?;
     let access = space.access(executor).await;
     let from = PageId::new(partition, first);
     let completion = space.store().read_now(executor, Transfer { first: from, buffer: frame, length, access }).await;
-    // What has reached its own place meanwhile may have been read from there too early.
-    elsewhere.extend(newer_in_tiers(run, partition, (first, count)));
     if let Some(error) = space.failure() {
         return Err(error);
     }
@@ -115,14 +115,6 @@ async fn copy_piece(run: &Rc<BackupRun>, piece: PageRange) -> Result<()> {
     run.pages.set(run.pages.get() + numbers.len() as u64);
     let head = PieceHead { partition, length: numbers.len() * page_size, kind: PieceKind::Pages(numbers) };
     run.append(out, head).await
-}
-
-/// Which of these pages a tier holds in a version that is newer than in their own places.
-fn newer_in_tiers(run: &BackupRun, partition: PartitionId, (first, count): (u32, u32)) -> BTreeSet<u32> {
-    let Some(tiers) = run.engine.core.buffer.tiers().filter(|_| !canary::is_planted(Canary::BackupPastTiers)) else {
-        return BTreeSet::new();
-    };
-    (first..first + count).filter(|number| tiers.is_pending(PageId::new(partition, *number))).collect()
 }
 
 /// As planted: pages that are being changed are left out.

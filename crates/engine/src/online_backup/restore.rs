@@ -6,6 +6,7 @@
 
 use super::chunk::{self, PieceHead, PieceKind};
 use super::manifest::{BLOCK, Manifest};
+use super::taken::{self, TAKEN_FILE};
 use super::target::BackupPlace;
 use super::{BackupProgress, DATA_FILE, LOG_FILE};
 use crate::catalog::{Organization, Partition};
@@ -50,9 +51,13 @@ struct Restore<'a> {
     home: BackupPlace,
     source: BackupPlace,
     manifest: Manifest,
+    /// What it builds on, the latest first.
+    bases: Vec<(BackupPlace, Manifest)>,
     files: BTreeMap<PartitionId, RestoredFile>,
     report: RestoreReport,
     total: u64,
+    /// Bytes read so far.
+    done: u64,
     progress: &'a mut dyn FnMut(BackupProgress),
 }
 
@@ -63,6 +68,7 @@ struct RestoredFile {
     length: u64,
     /// The size of a page, or of a segment.
     unit: usize,
+    is_set: bool,
     is_written: bool,
 }
 
@@ -75,10 +81,12 @@ pub(crate) async fn restore(
 ) -> Result<RestoreReport> {
     let (home, source) = (BackupPlace::of(executor, home)?, BackupPlace::of(executor, &source.backup)?);
     let manifest = Manifest::read(&source).await?;
+    let bases = find_bases(executor, (&source, &manifest)).await?;
     let settings = &log::Settings { page_size: manifest.log_page_size as usize, ..settings.clone() };
-    let total = manifest.data_bytes + manifest.end - manifest.log_from;
+    let data: u64 = bases.iter().map(|(_, base)| base.data_bytes).sum();
+    let total = data + manifest.data_bytes + manifest.end - manifest.log_from;
     let (files, report) = (BTreeMap::new(), RestoreReport { end: Lsn(manifest.end), ..RestoreReport::default() });
-    Restore { executor, settings, home, source, manifest, files, report, total, progress }.run().await
+    Restore { executor, settings, home, source, manifest, bases, files, report, total, done: 0, progress }.run().await
 }
 
 impl Restore<'_> {
@@ -89,12 +97,19 @@ impl Restore<'_> {
         for (partition, pages) in &partitions {
             self.create_files(partition, *pages).await?;
         }
-        self.restore_data().await?;
+        for (place, base) in std::mem::take(&mut self.bases).into_iter().rev() {
+            self.restore_data(&place, &base, true).await?;
+        }
+        let (source, manifest) = (self.source.clone(), self.manifest.clone());
+        self.restore_data(&source, &manifest, false).await?;
         for restored in self.files.values() {
             self.executor.perform(Op::Sync { file: restored.file }).await.result?;
         }
         let measured = self.restore_log().await?;
         let superblock = self.manifest.superblock(self.report.end, measured);
+        // Another attempt may have begun with another backup.
+        self.home.remove(&[TAKEN_FILE]).await;
+        taken::note(&self.home, self.manifest.id).await?;
         SuperblockFile::create(self.executor, self.home.device, &superblock, self.manifest.catalog.clone()).await?;
         let op = Op::Remove { device: self.home.device, name: RESTORE_FILE.to_owned() };
         self.executor.perform(op).await.result?;
@@ -108,7 +123,7 @@ impl Restore<'_> {
             wanted.extend(partition.file_names().into_iter().map(|name| (partition.device.clone(), name)));
         }
         wanted.insert((self.manifest.log_device.clone(), self.settings.file.clone()));
-        wanted.insert((self.home.name.clone(), SUPERBLOCK_FILE.to_owned()));
+        wanted.extend([SUPERBLOCK_FILE, TAKEN_FILE].map(|name| (self.home.name.clone(), name.to_owned())));
         let at_home = self.home.names().await?;
         let devices: BTreeSet<String> = wanted.iter().map(|(device, _)| device.clone()).collect();
         let has_begun = at_home.iter().any(|name| name == RESTORE_FILE);
@@ -142,7 +157,8 @@ impl Restore<'_> {
         };
         let length = u64::from(count) * unit as u64;
         let file = self.blank(&place, &name, length).await?;
-        self.files.insert(partition.id(), RestoredFile { file, length, unit, is_written: false });
+        self.files
+            .insert(partition.id(), RestoredFile { file, length, unit, is_set: set.is_some(), is_written: false });
         Ok(())
     }
 
@@ -154,38 +170,44 @@ impl Restore<'_> {
     }
 
     /// Writes pages and segments to their places, in the order of the backup.
-    async fn restore_data(&mut self) -> Result<()> {
-        let length = self.manifest.data_bytes;
-        let Some((file, found)) = self.source.find(DATA_FILE).await? else {
-            return Err(self.damaged(DATA_FILE, 0, "it is not there"));
+    async fn restore_data(&mut self, place: &BackupPlace, manifest: &Manifest, is_base: bool) -> Result<()> {
+        let length = manifest.data_bytes;
+        let Some((file, found)) = place.find(DATA_FILE).await? else {
+            return Err(damaged(place, DATA_FILE, 0, "it is not there"));
         };
         if found < length {
-            return Err(self.damaged(DATA_FILE, found, &format!("it ends here and should have {length} bytes")));
+            return Err(damaged(place, DATA_FILE, found, &format!("it ends here and should have {length} bytes")));
         }
         let mut at = 0;
         while at < length {
-            let (head, piece) = self.read_piece(file, at, length).await?;
+            let (head, piece) = self.read_piece((place, file), at, length).await?;
             at += head.total() as u64;
             self.report.bytes += head.length as u64;
-            self.write_piece(&head, &piece[BLOCK..]).await.map_err(|error| match error {
-                None => self.damaged(DATA_FILE, at - head.total() as u64, "a piece is of no page that there is"),
+            self.done += head.total() as u64;
+            self.write_piece(&head, &piece[BLOCK..], is_base).await.map_err(|error| match error {
+                None => damaged(place, DATA_FILE, at - head.total() as u64, "a piece is of no page that there is"),
                 Some(error) => error,
             })?;
-            (self.progress)(BackupProgress { done: at, total: self.total });
+            (self.progress)(BackupProgress { done: self.done, total: self.total });
         }
         Ok(())
     }
 
     /// The piece at this place of the file, verified.
-    async fn read_piece(&self, file: FileId, at: u64, length: u64) -> Result<(PieceHead, Frame)> {
-        let fail = |what: String| self.damaged(DATA_FILE, at, &what);
-        let mut window = self.read(file, (at, WINDOW.min((length - at) as usize))).await?;
+    async fn read_piece(
+        &self,
+        (place, file): (&BackupPlace, FileId),
+        at: u64,
+        length: u64,
+    ) -> Result<(PieceHead, Frame)> {
+        let fail = |what: String| damaged(place, DATA_FILE, at, &what);
+        let mut window = place.read(file, (at, WINDOW.min((length - at) as usize))).await?;
         let head = chunk::head(&window).map_err(fail)?;
         if head.total() as u64 > length - at {
             return Err(fail("a piece ends behind the file".into()));
         }
         if head.total() > window.len() {
-            window = self.read(file, (at, head.total())).await?;
+            window = place.read(file, (at, head.total())).await?;
         }
         let total = head.total();
         let verify = move || {
@@ -197,16 +219,16 @@ impl Restore<'_> {
         Ok((head, window))
     }
 
-    async fn read(&self, file: FileId, (at, length): (u64, usize)) -> Result<Frame> {
-        self.source.read(file, (at, length)).await
-    }
-
-    /// Writes what a piece holds; no error says that it makes no sense.
-    async fn write_piece(&mut self, head: &PieceHead, contents: &[u8]) -> Result<(), Option<Error>> {
+    /// Writes what a piece holds, unless it `is_base` and the backup that builds on it has all of that; no error says that it makes
+    /// no sense.
+    async fn write_piece(&mut self, head: &PieceHead, contents: &[u8], is_base: bool) -> Result<(), Option<Error>> {
         let Some(restored) = self.files.get_mut(&head.partition) else {
             // It was dropped before the backup ended.
             return Ok(());
         };
+        if is_base && restored.is_set {
+            return Ok(());
+        }
         let (file, length, unit) = (restored.file, restored.length, restored.unit);
         let numbers = match &head.kind {
             PieceKind::Begin => {
@@ -245,20 +267,20 @@ impl Restore<'_> {
         let (from, end) = (Lsn(manifest.log_from), self.report.end);
         let to = end.0.next_multiple_of(page_size as u64);
         let Some((file, found)) = self.source.find(LOG_FILE).await? else {
-            return Err(self.damaged(LOG_FILE, 0, "it is not there"));
+            return Err(damaged(&self.source, LOG_FILE, 0, "it is not there"));
         };
         if found < to - from.0 {
             let detail = format!("it ends here and should have {} bytes", to - from.0);
-            return Err(self.damaged(LOG_FILE, found, &detail));
+            return Err(damaged(&self.source, LOG_FILE, found, &detail));
         }
         let per_read = (WINDOW / page_size).max(1) * page_size;
         let mut at = from.0;
         while at < to {
             let to_end = capacity - at % capacity;
             let length = (to - at).min(per_read as u64).min(to_end) as usize;
-            let mut frame = self.read(file, (at - from.0, length)).await?;
+            let mut frame = self.source.read(file, (at - from.0, length)).await?;
             if let Some(lsn) = first_damaged(&frame[..length], Lsn(at), page_size) {
-                return Err(self.damaged(LOG_FILE, lsn.0 - from.0, "it is no page of this log"));
+                return Err(damaged(&self.source, LOG_FILE, lsn.0 - from.0, "it is no page of this log"));
             }
             if at + length as u64 == to {
                 cut_page(&mut frame[length - page_size..length], to - page_size as u64, end);
@@ -270,11 +292,33 @@ impl Restore<'_> {
         self.report.log_bytes = to - from.0;
         Ok(made.measured.or(self.manifest.log_measured))
     }
+}
 
-    fn damaged(&self, file: &str, offset: u64, detail: &str) -> Error {
-        let (place, file, detail) = (self.source.name.clone(), file.to_owned(), detail.to_owned());
-        BackupError::Damaged { place, file, offset, detail }.into()
+fn damaged(place: &BackupPlace, file: &str, offset: u64, detail: &str) -> Error {
+    let (place, file, detail) = (place.name.clone(), file.to_owned(), detail.to_owned());
+    BackupError::Damaged { place, file, offset, detail }.into()
+}
+
+/// What an increment builds on, the latest first.
+async fn find_bases(
+    executor: &Executor,
+    (place, manifest): (&BackupPlace, &Manifest),
+) -> Result<Vec<(BackupPlace, Manifest)>> {
+    let mut bases: Vec<(BackupPlace, Manifest)> = Vec::new();
+    while let Some(base) = bases.last().map_or(manifest, |(_, last)| last).base.clone() {
+        let above = bases.last().map_or(place, |(place, _)| place).name.clone();
+        let missing = |detail: String| {
+            let (place, base) = (above.clone(), base.place.clone());
+            Error::from(BackupError::BaseMissing { place, base, detail })
+        };
+        let found = BackupPlace::of(executor, &base.place).map_err(|error| missing(error.to_string()))?;
+        let read = Manifest::read(&found).await.map_err(|error| missing(error.to_string()))?;
+        if read.id != base.id || bases.iter().any(|(_, other)| other.id == read.id) {
+            return Err(missing("another backup is there".to_owned()));
+        }
+        bases.push((found, read));
     }
+    Ok(bases)
 }
 
 async fn write_run(executor: &Executor, file: FileId, (offset, bytes): (u64, &[u8])) -> Result<()> {

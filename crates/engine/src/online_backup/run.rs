@@ -59,7 +59,7 @@ impl BackupRun {
         self.data_end.get()
     }
 
-    /// Nothing before this counts of the partition.
+    /// Nothing before this counts of the partition; nor of what an increment builds on, of a set.
     pub async fn begin(&self, partition: PartitionId) -> Result<()> {
         let piece = self.engine.core.executor.frame(BLOCK)?;
         self.append(piece, PieceHead { partition, kind: PieceKind::Begin, length: 0 }).await
