@@ -4,6 +4,7 @@ mod backup;
 mod cache;
 mod catalog_change;
 mod drop;
+mod figures;
 mod index;
 #[cfg(test)]
 mod last_page;
@@ -23,6 +24,7 @@ mod sort;
 mod transactions;
 mod waits;
 
+pub use figures::{Figures, PartitionFigures};
 pub use partition::PartitionSpec;
 pub use settings::Settings;
 pub use shipped::CommitFailure;

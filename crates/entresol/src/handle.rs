@@ -6,7 +6,7 @@ use crate::reply::{Promise, Slot, Wakes};
 use crate::requests::Requests;
 use base::{Instant, Lsn, PartitionId};
 use engine::catalog::IndexSpec;
-use engine::{Database, Direction, Error, Isolation, KeyRange, PartitionSpec, Result, Snapshot, Transaction};
+use engine::{Database, Direction, Error, Figures, Isolation, KeyRange, PartitionSpec, Result, Snapshot, Transaction};
 use executor::Sender;
 use std::any::type_name;
 use std::rc::Rc;
@@ -235,6 +235,29 @@ impl Handle {
     /// Those of [`Database::create_partition`].
     pub fn create_partition(&self, spec: PartitionSpec) -> Pending<PartitionId> {
         self.with_database(async move |database| database.create_partition(spec).await)
+    }
+
+    /// What the database has counted so far, in plain numbers; [`Figures::open_metrics`] makes a text of them for monitoring.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let directory = directory.path();
+    /// # std::fs::write(directory.join("entresol.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
+    /// let thread = entresol::start(directory)?;
+    /// let handle = thread.handle();
+    /// let notes = handle.create_partition(entresol::PartitionSpec::b_tree("notes")).wait()?;
+    /// handle.put(notes, b"milk", b"two litres").wait()?;
+    /// let figures = handle.figures().wait()?;
+    /// assert_eq!(figures.commits, 1);
+    /// assert!(figures.open_metrics().ends_with("# EOF\n"));
+    /// # thread.close()?;
+    /// # Ok::<(), entresol::OpenError>(())
+    /// ```
+    pub fn figures(&self) -> Pending<Figures> {
+        self.with_database(async |database| Ok(database.figures()))
     }
 
     /// Creates a secondary index of a b-tree beside its users. Gives its number.

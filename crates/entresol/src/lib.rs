@@ -88,8 +88,8 @@ pub use engine::{BackupError, BackupProgress, BackupReport, BackupSettings, Rest
 pub use engine::{Catalog, PrefetchDistance, Prefetcher, Procedures, Registered};
 /// Databases, and what transactions do.
 pub use engine::{
-    Cursor, Database, Direction, Error, Isolation, KeyRange, LockWait, PartitionSpec, Result, Savepoint, Scan,
-    Snapshot, Transaction, prefix,
+    Cursor, Database, Direction, Error, Figures, Isolation, KeyRange, LockWait, PartitionFigures, PartitionSpec,
+    Result, Savepoint, Scan, Snapshot, Transaction, prefix,
 };
 /// How partitions are organized, the fields of records, and indexes.
 pub use engine::{

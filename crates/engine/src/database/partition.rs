@@ -244,7 +244,7 @@ impl Database {
     /// # Errors
     /// [`Error::PartitionExists`], [`Error::Setting`], [`Error::PartitionLimit`].
     pub(super) fn plan_index(&self, base: &Partition, index: &str) -> Result<Rc<Partition>> {
-        let mut planned = Partition { name: index.to_owned(), schema: None, ..base.clone() };
+        let mut planned = Partition { name: index.to_owned(), schema: None, assumed: false, ..base.clone() };
         // Names of indexes are made as those of partitions are.
         planned.validate(self.0.settings.buffer.page_size)?;
         planned.name = base.index_name(index);

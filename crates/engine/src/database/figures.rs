@@ -1,0 +1,284 @@
+//! What a database has counted, in plain numbers that may go to other threads, and as the text that monitoring systems read.
+
+use super::Database;
+use base::time::SECOND_NS;
+use serde::Serialize;
+use std::fmt::Write;
+
+/// What a database has counted since it was opened, and what it holds now. Times are in nanoseconds, sums over all transactions.
+///
+/// ```
+/// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+/// # use ground::*;
+/// # with_database(async |database| {
+/// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+/// database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await?;
+/// let figures = database.figures();
+/// assert_eq!((figures.commits, figures.partitions[0].hits), (1, 1));
+/// assert!(figures.open_metrics().contains("entresol_commits_total 1\n"));
+/// # Ok(())
+/// # });
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Figures {
+    /// Transactions that committed.
+    pub commits: u64,
+    /// Transactions that were rolled back.
+    pub rollbacks: u64,
+    /// Rollbacks that ended a deadlock.
+    pub deadlocks: u64,
+    /// Transactions under way.
+    pub active: u64,
+    /// Time in which transactions waited for locks.
+    pub lock_wait_ns: u64,
+    /// Time in which they waited for pages to be read.
+    pub read_wait_ns: u64,
+    /// Time in which they waited for pages to be written.
+    pub write_wait_ns: u64,
+    /// Time in which they waited for the log.
+    pub commit_wait_ns: u64,
+    /// Checkpoints completed.
+    pub checkpoints: u64,
+    /// Sweeps over memory-resident sets completed.
+    pub sweeps: u64,
+    /// Writes of the log completed.
+    pub log_writes: u64,
+    /// Bytes written to the log.
+    pub log_bytes_written: u64,
+    /// Syncs of the log completed.
+    pub log_syncs: u64,
+    /// Bytes of the log that a restart would need.
+    pub log_bytes_used: u64,
+    /// Bytes that the log may take.
+    pub log_bytes_max: u64,
+    /// Frames of the buffer.
+    pub frames: u64,
+    /// Frames whose pages were changed and not written back.
+    pub dirty_frames: u64,
+    /// Bytes of memory that pages and sets take.
+    pub memory_bytes: u64,
+    /// Snapshots that are held.
+    pub snapshots: u64,
+    /// Bytes that versions of records take that snapshots need.
+    pub version_bytes: u64,
+    /// Requests that devices have left unanswered for a second or longer.
+    pub unanswered: u64,
+    /// Each partition, by number.
+    pub partitions: Vec<PartitionFigures>,
+}
+
+/// What was counted of a partition.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PartitionFigures {
+    /// Its name.
+    pub name: String,
+    /// References to its records that found all pages in memory.
+    pub hits: u64,
+    /// References that did not.
+    pub misses: u64,
+    /// Pages read from its device.
+    pub pages_read: u64,
+    /// Pages written to its device.
+    pub pages_written: u64,
+    /// Pages read from the cache in place of its device.
+    pub cache_hits: u64,
+}
+
+impl Database {
+    /// What was counted so far, in plain numbers.
+    pub fn figures(&self) -> Figures {
+        let (engine, statistics, log) = (&self.0.engine, self.statistics(), self.log().statistics());
+        let (frames, dirty_frames) = {
+            let pool = self.buffer().pool().borrow();
+            (pool.len() as u64, pool.dirty_count() as u64)
+        };
+        let versions = self.versions();
+        Figures {
+            commits: statistics.commits.get(),
+            rollbacks: statistics.rollbacks.get(),
+            deadlocks: statistics.deadlocks.get(),
+            active: self.active_transactions() as u64,
+            lock_wait_ns: statistics.lock_wait_ns.get(),
+            read_wait_ns: statistics.read_wait_ns.get(),
+            write_wait_ns: statistics.write_wait_ns.get(),
+            commit_wait_ns: statistics.commit_wait_ns.get(),
+            checkpoints: statistics.checkpoints.get(),
+            sweeps: statistics.sweeps.get(),
+            log_writes: log.writes,
+            log_bytes_written: log.bytes_written,
+            log_syncs: log.syncs,
+            log_bytes_used: self.log().used(),
+            log_bytes_max: self.log().capacity(),
+            frames,
+            dirty_frames,
+            memory_bytes: engine.memory_in_use(),
+            snapshots: versions.snapshots as u64,
+            version_bytes: versions.bytes,
+            unanswered: self.executor().unanswered(SECOND_NS).len() as u64,
+            partitions: self.partition_figures(),
+        }
+    }
+
+    fn partition_figures(&self) -> Vec<PartitionFigures> {
+        let references = self.statistics().references();
+        let figures = |partition: &std::rc::Rc<crate::catalog::Partition>| {
+            let found = references.get(usize::from(partition.id)).copied().unwrap_or_default();
+            let mut figures = PartitionFigures {
+                name: partition.name.clone(),
+                hits: found.hits,
+                misses: found.misses,
+                ..PartitionFigures::default()
+            };
+            if partition.set_settings().is_none() {
+                let space = self.buffer().space(partition.id());
+                figures.pages_read = space.reads.get();
+                figures.pages_written = space.writes.get();
+                figures.cache_hits = space.cache_hits.get();
+            }
+            figures
+        };
+        self.partitions().iter().map(figures).collect()
+    }
+}
+
+/// Whether a figure only grows, and whether it is a time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Counter,
+    Seconds,
+    Gauge,
+}
+
+impl Figures {
+    /// All of it in the text format of OpenMetrics 1.0, as Prometheus reads it: serve it under the media type
+    /// `application/openmetrics-text; version=1.0.0; charset=utf-8`.
+    pub fn open_metrics(&self) -> String {
+        let mut text = String::new();
+        for (name, kind, help, value) in self.metrics() {
+            describe(&mut text, name, kind, help);
+            sample(&mut text, name, kind, "", value);
+        }
+        let of_partition: [(&str, &str, fn(&PartitionFigures) -> u64); 5] = [
+            ("hits", "References to records whose pages were in memory", |figures| figures.hits),
+            ("misses", "References to records with a page that was not in memory", |figures| figures.misses),
+            ("pages_read", "Pages read from the partition's device", |figures| figures.pages_read),
+            ("pages_written", "Pages written to the partition's device", |figures| figures.pages_written),
+            ("cache_hits", "Pages read from the cache", |figures| figures.cache_hits),
+        ];
+        for (name, help, value) in of_partition {
+            let name = format!("partition_{name}");
+            describe(&mut text, &name, Kind::Counter, help);
+            for partition in &self.partitions {
+                // Names of partitions consist of letters, digits, '-', '_' and '.'.
+                let label = format!("{{partition=\"{}\"}}", partition.name);
+                sample(&mut text, &name, Kind::Counter, &label, value(partition));
+            }
+        }
+        text.push_str("# EOF\n");
+        text
+    }
+
+    fn metrics(&self) -> [(&'static str, Kind, &'static str, u64); 21] {
+        use Kind::{Counter, Gauge, Seconds};
+        [
+            ("commits", Counter, "Transactions committed", self.commits),
+            ("rollbacks", Counter, "Transactions rolled back", self.rollbacks),
+            ("deadlocks", Counter, "Rollbacks that ended a deadlock", self.deadlocks),
+            ("active_transactions", Gauge, "Transactions under way", self.active),
+            ("lock_wait", Seconds, "Time in which transactions waited for locks", self.lock_wait_ns),
+            ("read_wait", Seconds, "Time in which transactions waited for reads", self.read_wait_ns),
+            ("write_wait", Seconds, "Time in which transactions waited for writes of pages", self.write_wait_ns),
+            ("commit_wait", Seconds, "Time in which transactions waited for the log", self.commit_wait_ns),
+            ("checkpoints", Counter, "Checkpoints completed", self.checkpoints),
+            ("sweeps", Counter, "Sweeps over sets completed", self.sweeps),
+            ("log_writes", Counter, "Writes of the log completed", self.log_writes),
+            ("log_written_bytes", Counter, "Bytes written to the log", self.log_bytes_written),
+            ("log_syncs", Counter, "Syncs of the log completed", self.log_syncs),
+            ("log_used_bytes", Gauge, "Bytes of the log that a restart would need", self.log_bytes_used),
+            ("log_max_bytes", Gauge, "Bytes that the log may take", self.log_bytes_max),
+            ("frames", Gauge, "Frames of the buffer", self.frames),
+            ("dirty_frames", Gauge, "Frames with changes that were not written back", self.dirty_frames),
+            ("memory_bytes", Gauge, "Memory of pages and sets", self.memory_bytes),
+            ("snapshots", Gauge, "Snapshots that are held", self.snapshots),
+            ("version_bytes", Gauge, "Versions that snapshots need", self.version_bytes),
+            ("unanswered_requests", Gauge, "Requests that devices left unanswered for a second", self.unanswered),
+        ]
+    }
+}
+
+/// The name of a metric with its unit.
+fn full_name(name: &str, kind: Kind) -> String {
+    let unit = if kind == Kind::Seconds { "_seconds" } else { "" };
+    format!("entresol_{name}{unit}")
+}
+
+fn describe(text: &mut String, name: &str, kind: Kind, help: &str) {
+    let full = full_name(name, kind);
+    let of_kind = if kind == Kind::Gauge { "gauge" } else { "counter" };
+    let unit = match kind {
+        Kind::Seconds => Some("seconds"),
+        _ => full.ends_with("_bytes").then_some("bytes"),
+    };
+    let _ = writeln!(text, "# TYPE {full} {of_kind}");
+    if let Some(unit) = unit {
+        let _ = writeln!(text, "# UNIT {full} {unit}");
+    }
+    let _ = writeln!(text, "# HELP {full} {help}.");
+}
+
+fn sample(text: &mut String, name: &str, kind: Kind, label: &str, value: u64) {
+    let full = full_name(name, kind);
+    let _ = match kind {
+        Kind::Counter => writeln!(text, "{full}_total{label} {value}"),
+        Kind::Seconds => {
+            writeln!(text, "{full}_total{label} {}.{:09}", value / SECOND_NS, value % SECOND_NS)
+        }
+        Kind::Gauge => writeln!(text, "{full}{label} {value}"),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads the text as OpenMetrics 1.0 defines it: families one after another, each described before its samples.
+    #[test]
+    fn the_text_is_that_of_open_metrics() {
+        let partition = |name: &str| PartitionFigures { name: name.into(), hits: 7, ..PartitionFigures::default() };
+        let figures = Figures {
+            commits: 3,
+            lock_wait_ns: 1_500_000_000,
+            partitions: vec![partition("account"), partition("account.by_branch")],
+            ..Figures::default()
+        };
+        let text = figures.open_metrics();
+        assert!(text.ends_with("# EOF\n") && text.matches("# EOF").count() == 1);
+        assert!(text.contains("\nentresol_lock_wait_seconds_total 1.500000000\n"), "{text}");
+        assert!(text.contains("\nentresol_partition_hits_total{partition=\"account.by_branch\"} 7\n"), "{text}");
+        let mut families = std::collections::BTreeSet::new();
+        let mut present = (String::new(), String::new());
+        for line in text.lines().filter(|line| *line != "# EOF") {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = rest.split_once(' ').expect("a name and a type");
+                assert!(families.insert(name.to_owned()), "'{name}' is described once");
+                present = (name.to_owned(), kind.to_owned());
+                continue;
+            }
+            if let Some(rest) = line.strip_prefix("# UNIT ") {
+                let (name, unit) = rest.split_once(' ').expect("a name and a unit");
+                assert!(name == present.0 && name.ends_with(&format!("_{unit}")), "{line}");
+                continue;
+            }
+            if let Some(rest) = line.strip_prefix("# HELP ") {
+                assert!(rest.starts_with(&present.0));
+                continue;
+            }
+            let (sample, value) = line.rsplit_once(' ').expect("a sample and its value");
+            let suffix = if present.1 == "counter" { "_total" } else { "" };
+            let expected = format!("{}{suffix}", present.0);
+            assert_eq!(sample.split('{').next(), Some(&expected[..]));
+            assert!(value.parse::<f64>().is_ok_and(|value| value >= 0.0), "{line}");
+        }
+        assert_eq!(families.len(), 26);
+    }
+}
