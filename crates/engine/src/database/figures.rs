@@ -149,6 +149,9 @@ enum Kind {
     Gauge,
 }
 
+/// One figure of a partition.
+type OfPartition = fn(&PartitionFigures) -> u64;
+
 impl Figures {
     /// All of it in the text format of OpenMetrics 1.0, as Prometheus reads it: serve it under the media type
     /// `application/openmetrics-text; version=1.0.0; charset=utf-8`.
@@ -158,7 +161,7 @@ impl Figures {
             describe(&mut text, name, kind, help);
             sample(&mut text, name, kind, "", value);
         }
-        let of_partition: [(&str, &str, fn(&PartitionFigures) -> u64); 5] = [
+        let of_partition: [(&str, &str, OfPartition); 5] = [
             ("hits", "References to records whose pages were in memory", |figures| figures.hits),
             ("misses", "References to records with a page that was not in memory", |figures| figures.misses),
             ("pages_read", "Pages read from the partition's device", |figures| figures.pages_read),
