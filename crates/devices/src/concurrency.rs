@@ -1,5 +1,7 @@
 //! Times that depend on what is under way: how a device's parallelism scales, and how reads and writes disturb each other.
 
+use crate::law::Law;
+use base::Random;
 use base::units::parse_duration_ns;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
@@ -22,7 +24,21 @@ pub struct Concurrency {
     pub durable_write: Option<Times>,
     /// A sync; as its law says by default, whatever is under way.
     pub sync: Option<Times>,
+    /// Laws about the means of reads, by what is under way when one begins; that of the stage's `service` by default. A device that is
+    /// alone has another tail than one whose queues even its times out.
+    pub read_law: Option<Laws>,
+    /// The same of writes.
+    pub write_law: Option<Laws>,
+    /// The same of what a durable write takes beyond a plain one; its own law by default.
+    pub durable_write_law: Option<Laws>,
+    /// The same of syncs; their own law by default.
+    pub sync_law: Option<Laws>,
 }
+
+/// Laws, row by row; only their shapes count, not their means.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(transparent)]
+pub struct Laws(pub Vec<Vec<Law>>);
 
 /// Mean times in nanoseconds, row by row.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,13 +62,18 @@ struct Written {
     write: Times,
     durable_write: Option<Times>,
     sync: Option<Times>,
+    read_law: Option<Laws>,
+    write_law: Option<Laws>,
+    durable_write_law: Option<Laws>,
+    sync_law: Option<Laws>,
 }
 
 impl TryFrom<Written> for Concurrency {
     type Error = String;
 
     fn try_from(written: Written) -> Result<Concurrency, String> {
-        let Written { reads, writes, read, write, durable_write, sync } = written;
+        let Written { reads, writes, read, write, durable_write, sync, .. } = written;
+        let Written { read_law, write_law, durable_write_law, sync_law, .. } = written;
         for (name, axis) in [("reads", &reads), ("writes", &writes)] {
             if axis.len() < 2 || axis[0] != 0 || !axis.is_sorted_by(|a, b| a < b) {
                 return Err(format!("the numbers of {name} ascend from 0 and are at least two, as in [0, 1, 8, 32]"));
@@ -73,7 +94,30 @@ impl TryFrom<Written> for Concurrency {
                 return Err(format!("the times of '{name}' are above zero"));
             }
         }
-        Ok(Concurrency { reads, writes, read, write, durable_write, sync })
+        for (name, laws) in [
+            ("read_law", &read_law),
+            ("write_law", &write_law),
+            ("durable_write_law", &durable_write_law),
+            ("sync_law", &sync_law),
+        ] {
+            let Some(Laws(rows)) = laws else { continue };
+            if rows.len() != reads.len() || rows.iter().any(|row| row.len() != writes.len()) {
+                let shape = format!("{} rows of {} laws", reads.len(), writes.len());
+                return Err(format!("'{name}' has {shape}: one row for each number of reads"));
+            }
+        }
+        Ok(Concurrency {
+            reads,
+            writes,
+            read,
+            write,
+            durable_write,
+            sync,
+            read_law,
+            write_law,
+            durable_write_law,
+            sync_law,
+        })
     }
 }
 
@@ -93,5 +137,21 @@ impl Concurrency {
         // Times that fall with what is under way are not followed beyond the tables.
         let corners = [&rows[row][column..=column + 1], &rows[row + 1][column..=column + 1]].into_iter().flatten();
         (upper + (lower - upper) * down).max(corners.fold(f64::INFINITY, |least, ns| least.min(*ns)))
+    }
+
+    /// The law in one of the tables, with these numbers of reads and writes under way: that of a point nearby, each as probable as
+    /// it is near.
+    pub(crate) fn law<'a>(
+        &self,
+        Laws(rows): &'a Laws,
+        (reads, writes): (usize, usize),
+        random: &mut Random,
+    ) -> &'a Law {
+        let mut near = |axis, number| {
+            let (below, far) = place(axis, number);
+            below + usize::from(random.unit() < far)
+        };
+        let row = near(&self.reads, reads);
+        &rows[row][near(&self.writes, writes)]
     }
 }

@@ -1,16 +1,16 @@
 //! A station whose requests are all in service at once, each at a speed that depends on which others are there.
 
 use crate::concurrency::Concurrency;
-use crate::law::rounded;
+use crate::law::{Law, rounded};
 use crate::station::Flow;
-use base::Instant;
 use base::statistics::{StationReport, TimeWeighted};
+use base::{Instant, Random};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
 /// Kinds of service. Requests of one kind progress at one speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Read,
     Write,
     /// What a durable write does behind its bytes.
@@ -108,6 +108,20 @@ impl Concurrent {
             Pace::Shares(_) => [false; 3],
             Pace::Tables(tables) => [true, tables.durable_write.is_some(), tables.sync.is_some()],
         }
+    }
+
+    /// The law of a request of this kind that begins now, if the tables have laws for its kind.
+    pub(crate) fn law(&self, kind: Kind, random: &mut Random) -> Option<&Law> {
+        let Pace::Tables(tables) = &self.pace else { return None };
+        let laws = [&tables.read_law, &tables.write_law, &tables.durable_write_law, &tables.sync_law];
+        let laws = laws[kind as usize].as_ref()?;
+        let (reads, writes) = (self.present(Kind::Read), self.present(Kind::Write) + self.present(Kind::Force));
+        let under_way = match kind {
+            Kind::Read => (reads + 1, writes),
+            Kind::Write | Kind::Force => (reads, writes + 1),
+            Kind::Sync => (reads, writes),
+        };
+        Some(tables.law(laws, under_way, random))
     }
 
     /// When the station is to be looked at again, if no request comes before.

@@ -23,6 +23,18 @@ const EMBEDDED: [(&str, &str); 9] = [
     ("franklin-1992-server", include_str!("../hardware/franklin-1992-server.toml")),
 ];
 
+/// The version of descriptions that `entresol calibrate` writes, in their first line.
+pub const CALIBRATION_VERSION: u32 = 1;
+
+/// How that line begins.
+const CALIBRATED: &str = "# entresol calibrate, version ";
+
+/// The version in the first line, if a calibration has written the text.
+fn calibrated_by(text: &str) -> Option<u32> {
+    let rest = text.lines().next()?.strip_prefix(CALIBRATED)?;
+    rest.split(':').next()?.trim().parse().ok()
+}
+
 /// Why there is no such hardware.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 pub enum HardwareError {
@@ -352,11 +364,24 @@ impl Hardware {
     /// # Errors
     /// [`HardwareError::Text`] if the text is no TOML, has an unknown key or a wrong value.
     pub fn parse(text: &str, source_name: &str) -> Result<Hardware, HardwareError> {
+        let other = calibrated_by(text).filter(|version| *version != CALIBRATION_VERSION).map(|version| {
+            format!(
+                "a calibration of version {version} has written this, and this release knows version {CALIBRATION_VERSION}: calibrate \
+                 again"
+            )
+        });
         let mut hardware: Hardware = toml::from_str(text).map_err(|error| HardwareError::Text {
             source_name: source_name.to_owned(),
             line: error.span().map(|span| 1 + text[..span.start].matches('\n').count()),
-            message: error.to_string().trim_end().to_owned(),
+            message: match &other {
+                Some(other) => format!("{}\n{other}", error.to_string().trim_end()),
+                None => error.to_string().trim_end().to_owned(),
+            },
         })?;
+        // What a later release means by the same words is not known; earlier ones meant the same.
+        if let Some(message) = other.filter(|_| calibrated_by(text) > Some(CALIBRATION_VERSION)) {
+            return Err(HardwareError::Text { source_name: source_name.to_owned(), line: Some(1), message });
+        }
         hardware.name = source_name.to_owned();
         if let Some(message) = hardware.contradiction() {
             return Err(HardwareError::Text { source_name: source_name.to_owned(), line: None, message });

@@ -24,10 +24,12 @@ mod unit;
 pub use base::statistics::StationReport;
 pub use cache::{Cache, CacheCounts, CacheKind, CacheSize};
 pub use calendar::Calendar;
-pub use concurrency::{Concurrency, Times};
+pub use concurrency::{Concurrency, Laws, Times};
 pub use cpus::Class;
 pub use fields::{Assignment, Bandwidth, Discipline, ReadWrite, Servers, WriteCache};
-pub use hardware::{Cpu, Device, Hardware, HardwareError, Instructions, Pauses, Stage, StageDiscipline};
+pub use hardware::{
+    CALIBRATION_VERSION, Cpu, Device, Hardware, HardwareError, Instructions, Pauses, Stage, StageDiscipline,
+};
 pub use law::Law;
 pub use limit::{Limit, Limited};
 pub use machine::{EventCounts, JobId, Machine};

@@ -1,6 +1,6 @@
 //! One stage of a device at work.
 
-use crate::concurrent::{Concurrent, Demand, Pace};
+use crate::concurrent::{Concurrent, Demand, Kind, Pace};
 use crate::hardware::{Device, Stage, StageDiscipline};
 use crate::station::Fifo;
 use crate::{Assignment, Direction, Law, ReadWrite, Servers, Transfer};
@@ -129,6 +129,14 @@ impl Queue {
             unreachable!("the other station has servers")
         };
         let [tabled, tabled_force, tabled_sync] = station.is_tabled();
+        let is_durable = is_medium && transfer.direction == Direction::Write { durable: true };
+        let kind = match transfer.direction {
+            Direction::Read => Kind::Read,
+            Direction::Write { .. } => Kind::Write,
+            Direction::Sync => Kind::Sync,
+        };
+        let law = station.law(kind, random).cloned();
+        let force_law = if is_durable { station.law(Kind::Force, random).cloned() } else { None };
         // A demand by a table is a multiple of the time there, in millionths for slow and random devices to be changed alike.
         let amount = |law: &Law, tabled: bool, random: &mut Random| {
             let (ns, mean_ns) = (law.draw(random), law.mean_ns());
@@ -141,18 +149,18 @@ impl Queue {
         let demand = match transfer.direction {
             Direction::Sync => Demand::Sync {
                 waits: terms.sync_waits && is_medium,
-                amount: if is_medium { amount(&terms.sync, tabled_sync, random) } else { 0.0 },
+                amount: if is_medium { amount(law.as_ref().unwrap_or(&terms.sync), tabled_sync, random) } else { 0.0 },
             },
             direction => {
                 let write = direction != Direction::Read;
                 let plain = if tabled {
-                    amount(choose(&self.stage.service, write), true, random)
+                    amount(law.as_ref().unwrap_or(choose(&self.stage.service, write)), true, random)
                 } else {
                     let (_, service_ns) = self.serve(transfer, random);
                     terms.changed(service_ns, random) as f64
                 };
-                let durable = is_medium && direction == Direction::Write { durable: true };
-                let force = durable.then(|| amount(&terms.durable_write, tabled_force, random));
+                let force_law = force_law.as_ref().unwrap_or(&terms.durable_write);
+                let force = is_durable.then(|| amount(force_law, tabled_force, random));
                 if write { Demand::Write { plain, force } } else { Demand::Read(plain) }
             }
         };

@@ -8,7 +8,7 @@ use driver::Work;
 use std::fmt::Write;
 
 /// The version of what a calibration writes, in its first line.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = devices::CALIBRATION_VERSION;
 
 /// The names that descriptions have for the prices of steps.
 const NAMES: [(Work, &str); 10] = [

@@ -103,6 +103,10 @@ fn first_guess(measured: &DeviceMeasured) -> Result<Device, Failure> {
         write: table(),
         durable_write: Some(table()),
         sync: Some(table()),
+        read_law: None,
+        write_law: None,
+        durable_write_law: None,
+        sync_law: None,
     };
     for point in &measured.points {
         let Some((row, column)) = place(&tables, &point.mix) else { continue };

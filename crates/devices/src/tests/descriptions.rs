@@ -77,6 +77,22 @@ fn rahm_1991_says_what_the_paper_says() {
 }
 
 #[test]
+fn a_description_of_another_version_says_so() {
+    let text = |version: u32, key: &str| {
+        format!("# entresol calibrate, version {version}: io_uring; a file of 1 GiB\n[device.disk]\n{key}\n")
+    };
+    let of = |version, key: &str| Hardware::parse(&text(version, key), "here.toml");
+    let known = crate::CALIBRATION_VERSION;
+    assert!(of(known, "sync = \"5 us\"").is_ok() && of(1, "sync = \"5 us\"").is_ok(), "earlier words mean the same");
+    let later = of(known + 1, "sync = \"5 us\"").expect_err("a later release may mean something else").to_string();
+    assert!(later.contains(&format!("version {}", known + 1)) && later.contains("calibrate again"), "{later}");
+    let unknown = of(known + 1, "wear = 3").expect_err("an unknown key").to_string();
+    assert!(unknown.contains("unknown field `wear`") && unknown.contains("calibrate again"), "{unknown}");
+    let mistake = of(known, "wear = 3").expect_err("an unknown key").to_string();
+    assert!(!mistake.contains("calibrate again"), "{mistake}");
+}
+
+#[test]
 fn a_network_is_described_and_its_mistakes_are_named() {
     let hardware = Hardware::parse("[network.lan]\nbandwidth = \"1 MB/s\"\nwindow = \"8 KiB\"", "mine").expect("valid");
     let lan = &hardware.networks["lan"];

@@ -82,6 +82,37 @@ fn the_law_stands_about_the_tabled_mean() {
 }
 
 #[test]
+fn laws_by_what_is_under_way_keep_the_means_and_have_their_own_tails() {
+    let row = |first: &str, last: &str| format!("[\"{first}\", \"{first}\", \"{last}\"]");
+    let (even, tailed) = ("fixed 1 us", "quantiles 0% 50 us, 90% 90 us, 98% 100 us, 100% 4 ms");
+    let laws = format!("[{0}, {0}, {1}]", row(tailed, even), row(even, even));
+    let text = format!(
+        "{TABLES}read_law = {laws}\nwrite_law = {laws}\nsync_law = {laws}\ndurable_write_law = {laws}\n\
+         sync = [[\"70 us\", \"70 us\", \"70 us\"], [\"70 us\", \"70 us\", \"70 us\"], [\"70 us\", \"70 us\", \"70 us\"]]\n\
+         [device.d.medium]\nservice = \"exponential 1 us\""
+    );
+    let hardware = described(&text);
+    let mean_ns = tailed.parse::<Law>().expect("a law").mean_ns();
+    let alone = &beside(&hardware, &[(Direction::Read, 1)], 400_000)[0];
+    close(alone.0, 1e6 / 50.0, 0.03);
+    close(alone.1.quantile_ns(0.98) as f64, 100e3 / mean_ns * 50e3, 0.03);
+    // With eight under way all are alike; the first eight began alone.
+    let busy = &beside(&hardware, &[(Direction::Read, 8)], 400_000)[0];
+    close(busy.0, 8e6 / 100.0, 0.01);
+    close(busy.1.quantile_ns(0.99) as f64, 100e3, 0.01);
+    // Between one and eight, four sevenths have the tail of one that is alone, about a mean of 50 + 3/7 * 50 us.
+    let between = &beside(&hardware, &[(Direction::Read, 4)], 1_000_000)[0];
+    let (mean_us, far_us) = (50.0 + 50.0 * 3.0 / 7.0, 2_050e3 / mean_ns);
+    close(between.0, 4e6 / mean_us, 0.02);
+    close(between.1.quantile_ns(1.0 - 0.01 * 4.0 / 7.0) as f64, far_us * mean_us * 1e3, 0.05);
+    let syncs = &beside(&hardware, &[(Direction::Sync, 1), (WRITE, 8)], 100_000)[0];
+    close(syncs.0, 1e6 / 70.0, 0.01);
+    let short = format!("{TABLES}read_law = [[\"1 us\"]]\n");
+    let refused = Hardware::parse(&short, "test").expect_err("a row is missing");
+    assert!(refused.to_string().contains("'read_law' has 3 rows of 3 laws"), "{refused}");
+}
+
+#[test]
 fn durable_writes_and_syncs_have_laws_or_tables_of_their_own() {
     let laws = described(&format!("{TABLES}[device.d]\ndurable_write = \"46 us\"\nsync = \"73 us\""));
     close(beside(&laws, &[(DURABLE, 1)], 1_000)[0].0, 1e6 / 86.0, 0.001);
