@@ -17,7 +17,7 @@ use papers::Extent;
 use probe::Prober;
 use std::path::PathBuf;
 
-/// Runs a workload here and on described hardware, and shows the error of the prediction
+/// Runs a workload here and on described hardware, and shows the errors
 ///
 /// The same configuration runs under the virtual clock on the hardware that --hardware names (a
 /// description of this machine: 'entresol calibrate'), then here, --rounds times with looks at the
