@@ -102,7 +102,7 @@ async fn run(
             entry.writes.insert(*number, found + 1);
         }
     }
-    // From here on it may be committed, whoever hears of it.
+    // From here on it may be committed, even if its client never hears of it.
     entry.acknowledged = None;
     note(entry);
     transaction.commit().await

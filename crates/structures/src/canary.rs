@@ -154,7 +154,7 @@ canaries! {
     KeptCopies,
     /// A server that is started again grants write locks while clients have leases of the one before.
     HastyGrant,
-    /// A client takes a page of another one that was sent to whoever was at its address before.
+    /// A client takes a page of another one that was sent to the client that was at its address before.
     MisaddressedPage,
     /// A client takes a page of another one, late, though it has had the page meanwhile.
     OvertakenPage,

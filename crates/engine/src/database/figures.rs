@@ -143,7 +143,7 @@ impl Database {
 
 /// Whether a figure only grows, and whether it is a time.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum MetricType {
     Counter,
     Seconds,
     Gauge,
@@ -170,19 +170,19 @@ impl Figures {
         ];
         for (name, help, value) in of_partition {
             let name = format!("partition_{name}");
-            describe(&mut text, &name, Kind::Counter, help);
+            describe(&mut text, &name, MetricType::Counter, help);
             for partition in &self.partitions {
                 // Names of partitions consist of letters, digits, '-', '_' and '.'.
                 let label = format!("{{partition=\"{}\"}}", partition.name);
-                sample(&mut text, &name, Kind::Counter, &label, value(partition));
+                sample(&mut text, &name, MetricType::Counter, &label, value(partition));
             }
         }
         text.push_str("# EOF\n");
         text
     }
 
-    fn metrics(&self) -> [(&'static str, Kind, &'static str, u64); 21] {
-        use Kind::{Counter, Gauge, Seconds};
+    fn metrics(&self) -> [(&'static str, MetricType, &'static str, u64); 21] {
+        use MetricType::{Counter, Gauge, Seconds};
         [
             ("commits", Counter, "Transactions committed", self.commits),
             ("rollbacks", Counter, "Transactions rolled back", self.rollbacks),
@@ -210,16 +210,16 @@ impl Figures {
 }
 
 /// The name of a metric with its unit.
-fn full_name(name: &str, kind: Kind) -> String {
-    let unit = if kind == Kind::Seconds { "_seconds" } else { "" };
+fn full_name(name: &str, kind: MetricType) -> String {
+    let unit = if kind == MetricType::Seconds { "_seconds" } else { "" };
     format!("entresol_{name}{unit}")
 }
 
-fn describe(text: &mut String, name: &str, kind: Kind, help: &str) {
+fn describe(text: &mut String, name: &str, kind: MetricType, help: &str) {
     let full = full_name(name, kind);
-    let of_kind = if kind == Kind::Gauge { "gauge" } else { "counter" };
+    let of_kind = if kind == MetricType::Gauge { "gauge" } else { "counter" };
     let unit = match kind {
-        Kind::Seconds => Some("seconds"),
+        MetricType::Seconds => Some("seconds"),
         _ => full.ends_with("_bytes").then_some("bytes"),
     };
     let _ = writeln!(text, "# TYPE {full} {of_kind}");
@@ -229,14 +229,14 @@ fn describe(text: &mut String, name: &str, kind: Kind, help: &str) {
     let _ = writeln!(text, "# HELP {full} {help}.");
 }
 
-fn sample(text: &mut String, name: &str, kind: Kind, label: &str, value: u64) {
+fn sample(text: &mut String, name: &str, kind: MetricType, label: &str, value: u64) {
     let full = full_name(name, kind);
     let _ = match kind {
-        Kind::Counter => writeln!(text, "{full}_total{label} {value}"),
-        Kind::Seconds => {
+        MetricType::Counter => writeln!(text, "{full}_total{label} {value}"),
+        MetricType::Seconds => {
             writeln!(text, "{full}_total{label} {}.{:09}", value / SECOND_NS, value % SECOND_NS)
         }
-        Kind::Gauge => writeln!(text, "{full}{label} {value}"),
+        MetricType::Gauge => writeln!(text, "{full}{label} {value}"),
     };
 }
 

@@ -67,7 +67,7 @@ fn writers(entries: &[Entry], last: &BTreeMap<u32, u64>) -> Result<BTreeMap<(u32
     }
     for (counter, last) in last {
         if let Some(version) = (1..=*last).find(|version| !writers.contains_key(&(*counter, *version))) {
-            return Err(format!("nobody has made version {version} of {counter}"));
+            return Err(format!("no one has made version {version} of {counter}"));
         }
     }
     Ok(writers)
@@ -131,6 +131,6 @@ mod tests {
         assert!(check(&sound, &lost).expect_err("it is lost").contains("is lost"));
         let twice = [sound[0].clone(), sound[0].clone(), sound[1].clone()];
         assert!(check(&twice, &last).expect_err("it is a lost update").contains("made twice"));
-        assert!(check(&sound[1..], &last).expect_err("none made it").contains("nobody"));
+        assert!(check(&sound[1..], &last).expect_err("none made it").contains("no one"));
     }
 }
