@@ -105,6 +105,12 @@ impl Registry {
         self.slots.iter().filter_map(|slot| slot.user.get())
     }
 
+    /// Whether one of the other active transactions was used last by a user like this.
+    pub fn has_other(&self, owner: Owner, is_user: impl Fn(Caller) -> bool) -> bool {
+        let others = self.slots.iter().enumerate().filter(|(index, _)| *index != owner.0 as usize);
+        others.filter_map(|(_, slot)| slot.user.get()).any(is_user)
+    }
+
     /// Users of partitions outside of transactions are counted, too.
     pub fn enter_group(&mut self) -> u8 {
         self.groups[usize::from(self.group)] += 1;

@@ -13,6 +13,7 @@ use crate::{Error, Result};
 use base::time::MILLISECOND_NS;
 use base::{Instant, TransactionId};
 use executor::TaskId;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use structures::lock::{Owner, Resource};
 
@@ -88,16 +89,22 @@ impl Transaction {
 fn waits_for_own(engine: &Engine, owner: Owner, task: TaskId) -> bool {
     let registry = engine.transactions.registry.borrow();
     let locks = &engine.core.locks;
-    let mut reached = locks.blockers(owner);
-    let mut at = 0;
-    while let Some(&other) = reached.get(at) {
-        at += 1;
+    let is_kept = |user: executor::Caller| user.task() == task && engine.core.executor.has_kept(user);
+    // Hardly any task has another one, and a search takes long where many wait.
+    if !registry.has_other(owner, is_kept) {
+        return false;
+    }
+    let mut reached = BTreeSet::new();
+    let mut open = locks.blockers(owner);
+    while let Some(other) = open.pop() {
+        if !reached.insert(other) {
+            continue;
+        }
         let further = locks.blockers(other);
-        let is_kept = |user: executor::Caller| user.task() == task && engine.core.executor.has_kept(user);
         if further.is_empty() && registry.user_of(other).is_some_and(is_kept) {
             return true;
         }
-        reached.extend(further.into_iter().filter(|next| !reached.contains(next)).collect::<Vec<_>>());
+        open.extend(further.into_iter().filter(|next| !reached.contains(next)));
     }
     false
 }
