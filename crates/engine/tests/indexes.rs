@@ -4,7 +4,6 @@
 mod machine;
 
 use base::{PartitionId, Random};
-use entresol_engine::canary::{Canary, plant};
 use entresol_engine::catalog::IndexSpec;
 use entresol_engine::set::{FieldError, FieldType, FieldValue, RecordType};
 use entresol_engine::{
@@ -439,28 +438,6 @@ fn indexes_are_created_and_dropped_beside_writers() {
 }
 
 #[test]
-fn an_index_that_misses_changes_is_found() {
-    plant(Some(Canary::UnseenIndex));
-    let found = (0..10).map(built_beside_writers).find(|found| !found.is_empty());
-    plant(None);
-    let found = found.expect("the planted bug is found");
-    assert!(found[0].contains("index"), "{found:?}");
-}
-
-#[test]
-fn an_entry_that_is_left_is_found() {
-    plant(Some(Canary::KeptEntry));
-    let found = with_things(async |database, things, _| {
-        database.transaction(async |tx| tx.put(things, b"a", &stored(&thing(1, 1, ""))).await).await.expect("puts");
-        database.transaction(async |tx| tx.put(things, b"a", &stored(&thing(2, 1, ""))).await).await.expect("puts");
-        database.check(|_| {}).await.expect("checks").findings
-    });
-    plant(None);
-    assert_eq!(found.len(), 1, "{found:?}");
-    assert!(found[0].what.contains("2 entries for 1 records"), "{}", found[0].what);
-}
-
-#[test]
 fn what_cannot_be_indexed_leaves_nothing_behind() {
     with_things(async |database, things, _| {
         let refused =
@@ -583,4 +560,32 @@ fn a_power_cut_at_any_moment_of_a_creation_leaves_all_of_the_index_or_nothing() 
         });
     }
     assert!(whole > 0 && none > 5, "{whole} whole, {none} without");
+}
+
+#[cfg(feature = "canary")]
+mod planted {
+    use super::*;
+    use entresol_engine::canary::{Canary, plant};
+
+    #[test]
+    fn an_index_that_misses_changes_is_found() {
+        plant(Some(Canary::UnseenIndex));
+        let found = (0..10).map(built_beside_writers).find(|found| !found.is_empty());
+        plant(None);
+        let found = found.expect("the planted bug is found");
+        assert!(found[0].contains("index"), "{found:?}");
+    }
+
+    #[test]
+    fn an_entry_that_is_left_is_found() {
+        plant(Some(Canary::KeptEntry));
+        let found = with_things(async |database, things, _| {
+            database.transaction(async |tx| tx.put(things, b"a", &stored(&thing(1, 1, ""))).await).await.expect("puts");
+            database.transaction(async |tx| tx.put(things, b"a", &stored(&thing(2, 1, ""))).await).await.expect("puts");
+            database.check(|_| {}).await.expect("checks").findings
+        });
+        plant(None);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].what.contains("2 entries for 1 records"), "{}", found[0].what);
+    }
 }
