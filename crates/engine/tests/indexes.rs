@@ -437,6 +437,44 @@ fn indexes_are_created_and_dropped_beside_writers() {
     }
 }
 
+/// A unique index is built while a record is added that has the contents of the last one, `at_ns` after the beginning, and the last one is
+/// deleted. Returns whether the record was taken before the index was whole, and what the check finds.
+fn replaced_beside_a_build(at_ns: u64) -> (bool, Vec<String>) {
+    run(&Media::new(), async |executor| {
+        let database = Database::create(executor, settings()).await.expect("creates");
+        let things =
+            database.create_partition(PartitionSpec::b_tree("things").record(record())).await.expect("creates");
+        put_all(&database, things, &some(400)).await;
+        let building = {
+            let database = database.clone();
+            executor.spawn(async move { database.create_index(things, by_name()).await })
+        };
+        executor.sleep_ns(at_ns).await;
+        let twin = stored(&thing(1, 1, "name 399"));
+        let added = database.transaction(async |tx| tx.put(things, b"", &twin).await).await;
+        let is_beside = added.is_ok() && !building.is_finished();
+        if added.is_ok() {
+            let last = 399_u32.to_be_bytes();
+            database.transaction(async |tx| tx.delete(things, &last).await).await.expect("deletes");
+        }
+        // It may have met both of them.
+        if let Err(error) = building.join().await {
+            assert!(matches!(error, Error::Field { .. }), "{error}");
+        }
+        let report = database.check(|_| {}).await.expect("checks");
+        (is_beside, report.findings.iter().map(ToString::to_string).collect())
+    })
+}
+
+#[test]
+fn a_deleted_record_leaves_the_place_in_a_unique_index_to_who_has_it() {
+    let outcomes: Vec<(bool, Vec<String>)> = (0..60).map(|step| replaced_beside_a_build(step * 50_000)).collect();
+    for (_, found) in &outcomes {
+        assert_eq!(*found, Vec::<String>::new());
+    }
+    assert!(outcomes.iter().any(|(is_beside, _)| *is_beside), "some are added while the index is being built");
+}
+
 #[test]
 fn what_cannot_be_indexed_leaves_nothing_behind() {
     with_things(async |database, things, _| {

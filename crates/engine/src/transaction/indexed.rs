@@ -102,6 +102,13 @@ impl Transaction {
         for EntryMove { index, tree, from, .. } in moves {
             let Some(from) = from.as_ref().filter(|_| !canary::is_planted(Canary::KeptEntry)) else { continue };
             self.lock_entry(*tree, from).await?;
+            // Until a unique index is whole, another record may have taken the place that this one has not got yet.
+            if index.is_unique && !index.is_ready() {
+                let present = self.read_in_tree(*tree, from).await?;
+                if present.is_some_and(|present| present != key) {
+                    continue;
+                }
+            }
             let was_there = self.delete_in_tree((*tree, true), from).await?;
             if !was_there && index.is_ready() {
                 return Err(lacks_entry(found, index));
