@@ -219,17 +219,16 @@ impl Regions {
     }
 
     fn free_places(&self, wanted: usize, places: usize) -> Option<usize> {
-        let taken = |place: usize| {
-            self.regions.iter().any(|r| (r.first_place..r.first_place + r.pieces.len()).contains(&place))
-        };
-        let mut run = 0;
-        for place in 0..places {
-            run = if taken(place) { 0 } else { run + 1 };
-            if run == wanted {
-                return Some(place + 1 - wanted);
+        let mut taken: Vec<_> = self.regions.iter().map(|r| (r.first_place, r.first_place + r.pieces.len())).collect();
+        taken.sort_unstable();
+        let mut free = 0;
+        for (first, end) in taken {
+            if first - free >= wanted {
+                return Some(free);
             }
+            free = end;
         }
-        None
+        (free + wanted <= places).then_some(free)
     }
 
     /// Whether a region's last frame was dropped since the last [`Regions::prune`].
