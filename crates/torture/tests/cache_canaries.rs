@@ -69,3 +69,27 @@ fn a_copy_of_another_version_than_its_slot_should_hold_is_found() {
 fn a_cache_given_up_before_it_is_drained_is_found() {
     assert_found(Canary::UndrainedCache, "lazy-cleaning", 200);
 }
+
+#[test]
+fn a_design_that_breaks_its_own_promise_is_found() {
+    for design in ["clean-write", "dual-write", "lazy-cleaning"] {
+        assert_found(Canary::BrokenPromise, design, 200);
+    }
+}
+
+#[test]
+fn a_page_that_enters_although_it_has_changed_meanwhile_is_found() {
+    assert_found(Canary::LateEntry, "tac", 600);
+}
+
+#[test]
+fn a_page_that_leaves_an_exclusive_cache_with_what_only_that_has_is_found() {
+    assert_found(Canary::LeftDirty, "exclusive", 100);
+}
+
+#[test]
+fn a_log_that_is_not_kept_for_what_only_the_cache_has_is_found() {
+    for design in ["lazy-cleaning", "rotating", "exclusive", "face", "frequency"] {
+        assert_found(Canary::UnkeptLog, design, 300);
+    }
+}
