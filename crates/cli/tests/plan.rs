@@ -1,10 +1,12 @@
 //! Plans from the command line to their answers, and what is said of wrong ones.
 #![allow(clippy::disallowed_methods, reason = "tests make and look into directories")]
 
+#[path = "ground/command.rs"]
+mod command;
+
+use command::{printed, refused};
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Output};
 
 /// A small plan: three instances, two logs, two buffers.
 const PLAN: &str = r#"
@@ -55,26 +57,6 @@ option = [
     { name = "a log that is lost", configuration.log.device = "local" },
 ]
 "#;
-
-fn entresol(directory: &Path, line: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_entresol"));
-    command.current_dir(directory).args(line.split(' ')).output().expect("the program starts")
-}
-
-fn printed(directory: &Path, line: &str) -> String {
-    let output = entresol(directory, line);
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{line}: {error}");
-    String::from_utf8(output.stdout).expect("UTF-8")
-}
-
-fn refused(directory: &Path, line: &str) -> String {
-    let output = entresol(directory, line);
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{line}: {error}");
-    assert!(error.starts_with("error: ") && !error.contains("panicked"), "{line}: {error}");
-    error
-}
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {text}"))

@@ -1,36 +1,17 @@
 //! Traces and synthetic workloads from the command line to their reports, and what is said of wrong ones.
 #![allow(clippy::disallowed_methods, reason = "tests make and look into directories")]
 
+#[path = "ground/command.rs"]
+mod command;
+
+use command::{printed, refused};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
-
-fn entresol(directory: &Path, line: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_entresol"));
-    command.current_dir(directory).args(line.split(' ')).output().expect("the program starts")
-}
-
-/// What a command that must succeed prints.
-fn printed(directory: &Path, line: &str) -> String {
-    let output = entresol(directory, line);
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{line}: {error}");
-    String::from_utf8(output.stdout).expect("UTF-8")
-}
 
 fn json(directory: &Path, line: &str) -> Value {
     let text = printed(directory, &format!("{line} --json"));
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{line}: {error} in {text}"))
-}
-
-/// What a command that must fail says.
-fn refused(directory: &Path, line: &str) -> String {
-    let output = entresol(directory, line);
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{line}: {error}");
-    assert!(error.starts_with("error: ") && !error.contains("panicked"), "{line}: {error}");
-    error
 }
 
 #[test]

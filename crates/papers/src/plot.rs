@@ -21,11 +21,15 @@ pub use svg::escaped;
 use crate::experiment::{Experiment, Output};
 use crate::outcome::Trial;
 use base::units::grouped_decimal;
+use scale::Scale;
 use std::fmt::Write;
+use svg::{Anchor, Svg};
 
 /// The size of a plot of curves, in pixels.
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 400.0;
+/// The room that labels take, in pixels: left, right, above, below the plot.
+const MARGINS: [f64; 4] = [74.0, 18.0, 22.0, 54.0];
 /// How many colours and dashes the style sheet tells apart.
 const CLASSES: usize = 8;
 
@@ -126,6 +130,23 @@ fn legend(names: impl Iterator<Item = (String, Option<String>)>, of_bars: bool) 
         }
     }
     list + "</ul>"
+}
+
+/// A plot with its grid, ticks and names of both axes, in which nothing is drawn yet.
+fn framed(x: &Scale, y: &Scale, [x_name, y_name]: [&str; 2]) -> Svg {
+    let [left, right, _, below] = MARGINS;
+    let mut svg = Svg::new(WIDTH, HEIGHT);
+    for (value, label) in y.ticks(6) {
+        svg.line("grid", [left, y.at(value)], [WIDTH - right, y.at(value)]);
+        svg.text("tick", [left - 8.0, y.at(value)], Anchor::End, &label);
+    }
+    svg.line("axis", [left, HEIGHT - below], [WIDTH - right, HEIGHT - below]);
+    for (value, label) in x.ticks(8) {
+        svg.text("tick", [x.at(value), HEIGHT - below + 16.0], Anchor::Middle, &label);
+    }
+    svg.text("name", [WIDTH / 2.0, HEIGHT - 12.0], Anchor::Middle, x_name);
+    svg.upright("name", [18.0, HEIGHT / 2.0], y_name);
+    svg
 }
 
 /// The classes that a curve's elements share: its colour, its dash, and whether its marks are hollow because the colours begin again.

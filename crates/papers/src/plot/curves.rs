@@ -2,11 +2,9 @@
 
 use super::scale::Scale;
 use super::svg::{Anchor, Shape, Svg};
-use super::{Curve, Dot, HEIGHT, WIDTH, broken, figure_text, label_of, place_class};
+use super::{Curve, Dot, HEIGHT, MARGINS, WIDTH, broken, figure_text, label_of, place_class};
 use crate::experiment::{Experiment, Output};
 
-/// The room that labels take, in pixels: left, right, above, below the plot.
-const MARGINS: [f64; 4] = [74.0, 18.0, 22.0, 54.0];
 /// About how many values the ordinate names.
 const ROWS: usize = 6;
 /// The most characters for which a label beside the picture has room in one line.

@@ -1,8 +1,8 @@
 //! Curves of a model with what was measured beside them, as hollow marks.
 
 use super::scale::Scale;
-use super::svg::{Anchor, Shape, Svg};
-use super::{HEIGHT, WIDTH, figure_text, legend, place_class, place_text};
+use super::svg::Shape;
+use super::{HEIGHT, MARGINS, WIDTH, figure_text, framed, legend, place_class, place_text};
 
 /// One curve of a model.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,9 +15,6 @@ pub struct FittedCurve {
     pub measured: Vec<[f64; 2]>,
 }
 
-/// The room that labels take, in pixels: left, right, above, below the plot.
-const MARGINS: [f64; 4] = [74.0, 18.0, 22.0, 54.0];
-
 /// The curves with their legend, as HTML; both scales are logarithmic. `None` if there is nothing to be seen.
 pub fn fitted_curves(title: &str, [x_name, y_name]: [&str; 2], curves: &[FittedCurve]) -> Option<String> {
     let points = || curves.iter().flat_map(|curve| curve.fitted.iter().chain(&curve.measured));
@@ -29,17 +26,7 @@ pub fn fitted_curves(title: &str, [x_name, y_name]: [&str; 2], curves: &[FittedC
     let [left, right, above, below] = MARGINS;
     let x = Scale { values: ends(0)?, pixels: [left, WIDTH - right], is_logarithmic: true };
     let y = Scale { values: ends(1)?, pixels: [HEIGHT - below, above], is_logarithmic: true };
-    let mut svg = Svg::new(WIDTH, HEIGHT);
-    for (value, label) in y.ticks(6) {
-        svg.line("grid", [left, y.at(value)], [WIDTH - right, y.at(value)]);
-        svg.text("tick", [left - 8.0, y.at(value)], Anchor::End, &label);
-    }
-    svg.line("axis", [left, HEIGHT - below], [WIDTH - right, HEIGHT - below]);
-    for (value, label) in x.ticks(8) {
-        svg.text("tick", [x.at(value), HEIGHT - below + 16.0], Anchor::Middle, &label);
-    }
-    svg.text("name", [WIDTH / 2.0, HEIGHT - 12.0], Anchor::Middle, x_name);
-    svg.upright("name", [18.0, HEIGHT / 2.0], y_name);
+    let mut svg = framed(&x, &y, [x_name, y_name]);
     for (number, curve) in curves.iter().enumerate() {
         let at = |[place, value]: &[f64; 2]| [x.at(*place), y.at(*value)];
         let class = place_class(number);

@@ -1,8 +1,8 @@
 //! Plots of pairs of figures that no experiment's abscissa orders: lines, stairs and marks, with limits beside them.
 
 use super::scale::Scale;
-use super::svg::{Anchor, Shape, Svg};
-use super::{HEIGHT, WIDTH, legend, place_class};
+use super::svg::{Anchor, Shape};
+use super::{HEIGHT, MARGINS, WIDTH, framed, legend, place_class};
 
 /// How a set of pairs is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +37,6 @@ pub struct PairAxis {
     pub limit: Option<(f64, String)>,
 }
 
-/// The room that labels take, in pixels: left, right, above, below the plot.
-const MARGINS: [f64; 4] = [74.0, 18.0, 22.0, 54.0];
-
 /// The plot with its legend, as HTML. `None` if there is nothing to be seen.
 pub fn pairs(title: &str, axes: [&PairAxis; 2], sets: &[Pairs]) -> Option<String> {
     let is_seen =
@@ -49,17 +46,7 @@ pub fn pairs(title: &str, axes: [&PairAxis; 2], sets: &[Pairs]) -> Option<String
     let [left, right, above, below] = MARGINS;
     let x = scale(axes[0], seen.iter().map(|at| at[0]), [left + 10.0, WIDTH - right - 10.0])?;
     let y = scale(axes[1], seen.iter().map(|at| at[1]), [HEIGHT - below, above])?;
-    let mut svg = Svg::new(WIDTH, HEIGHT);
-    for (value, label) in y.ticks(6) {
-        svg.line("grid", [left, y.at(value)], [WIDTH - right, y.at(value)]);
-        svg.text("tick", [left - 8.0, y.at(value)], Anchor::End, &label);
-    }
-    svg.line("axis", [left, HEIGHT - below], [WIDTH - right, HEIGHT - below]);
-    for (value, label) in x.ticks(8) {
-        svg.text("tick", [x.at(value), HEIGHT - below + 16.0], Anchor::Middle, &label);
-    }
-    svg.text("name", [WIDTH / 2.0, HEIGHT - 12.0], Anchor::Middle, &axes[0].name);
-    svg.upright("name", [18.0, HEIGHT / 2.0], &axes[1].name);
+    let mut svg = framed(&x, &y, [&axes[0].name, &axes[1].name]);
     if let Some((value, name)) = &axes[1].limit {
         svg.line("axis", [left, y.at(*value)], [WIDTH - right, y.at(*value)]);
         svg.text("tick", [WIDTH - right - 4.0, y.at(*value) - 9.0], Anchor::End, name);
