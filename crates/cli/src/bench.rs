@@ -11,7 +11,7 @@ pub mod meter;
 mod on_either_clock;
 pub mod page_stream;
 mod point_reads;
-mod ratio;
+pub mod ratio;
 mod recovery;
 mod session;
 mod snapshot_reader;

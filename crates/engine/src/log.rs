@@ -102,7 +102,7 @@ pub struct Log {
     room: WaitQueue,
     /// Room that is promised.
     claims: claims::Claims,
-    /// Backups and the archive, which copy it.
+    /// What backups copy of it.
     holds: holds::Holds,
     /// Wakes the writer.
     bell: Rc<WaitQueue>,

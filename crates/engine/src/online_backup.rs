@@ -122,7 +122,7 @@ async fn copy_all(
 ) -> Result<BackupReport> {
     let pages_since = base.as_ref().map_or(Lsn::ZERO, |(_, unchanged)| *unchanged);
     let began = engine.core.executor.now();
-    let hold = engine.core.log.hold(true);
+    let hold = engine.core.log.hold();
     // Behind this no page lacks a change that is before where redo begins.
     checkpoint(engine).await?;
     let beginning = engine.catalog.superblock.borrow().clone();

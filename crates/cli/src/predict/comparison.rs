@@ -3,6 +3,7 @@
 use super::figures::{self, MEAN, Reading, Unit};
 use super::probe::Probes;
 use crate::bench::Outcome;
+use crate::bench::ratio;
 use crate::table::{table, wrapped};
 use base::units::format_duration_ns;
 use serde_json::{Map, Value, json};
@@ -91,16 +92,9 @@ fn percent(share: f64) -> String {
     format!("{:+.1} %", share * 100.0)
 }
 
-/// The value in the middle, or the mean of the two there.
+/// The median, if there is any.
 pub fn median(values: &[f64]) -> Option<f64> {
-    let mut values = values.to_vec();
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => None,
-        count if count % 2 == 1 => Some(values[middle]),
-        _ => Some((values[middle - 1] + values[middle]) / 2.0),
-    }
+    (!values.is_empty()).then(|| ratio::median(values.iter().copied()))
 }
 
 /// All runs of a workload.

@@ -1,4 +1,4 @@
-//! Copying the log's pages while it goes on, for backups and the archive.
+//! Copying the log's pages while it goes on, for backups.
 
 use super::page::{self, HEADER_SIZE};
 use super::{Log, WriteBuffer};

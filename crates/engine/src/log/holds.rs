@@ -1,7 +1,7 @@
-//! Who else needs the log: backups and the archive, which copy it before its space is given up.
+//! What backups need of the log, which they copy before its space is given up.
 //!
-//! A hold keeps the log from its position on. One that yields is broken when the log has been full of what it holds for a second
-//! and it has not moved, so that transactions do not wait for it for longer, and its owner learns of that.
+//! A hold keeps the log from its position on. It is broken when the log has been full of what it holds for a second and it has
+//! not moved, so that transactions do not wait for it for longer, and its owner learns of that.
 
 use super::Log;
 use base::time::SECOND_NS;
@@ -10,7 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// For how long transactions may wait for a hold that yields and does not move, in nanoseconds.
+/// For how long transactions may wait for a hold that does not move, in nanoseconds.
 const PATIENCE_NS: u64 = SECOND_NS;
 
 /// The holds of a log.
@@ -24,7 +24,6 @@ pub(super) struct Holds {
 
 struct HeldLog {
     from: Lsn,
-    yields: bool,
     /// When it moved last.
     moved: Instant,
 }
@@ -35,12 +34,12 @@ impl Holds {
         self.asked.set(self.asked.get().max(before));
     }
 
-    /// The oldest position that is held. Where the log is full of what could be given up but for holds, those that yield and
+    /// The oldest position that is held. Where the log is full of what could be given up but for holds, those that
     /// have not moved for long are broken first.
     pub(super) fn oldest(&self, is_full: bool, now: impl Fn() -> Instant) -> Lsn {
         let mut held = self.held.borrow_mut();
         let asked = self.asked.get();
-        let is_stuck = |hold: &HeldLog| hold.yields && hold.from < asked && now().since_ns(hold.moved) >= PATIENCE_NS;
+        let is_stuck = |hold: &HeldLog| hold.from < asked && now().since_ns(hold.moved) >= PATIENCE_NS;
         if is_full {
             held.retain(|_, hold| !is_stuck(hold));
         }
@@ -78,10 +77,10 @@ impl Drop for LogHold {
 
 impl Log {
     /// Keeps everything that the log has now.
-    pub(crate) fn hold(self: &Rc<Self>, yields: bool) -> LogHold {
+    pub(crate) fn hold(self: &Rc<Self>) -> LogHold {
         let number = self.holds.next.get();
         self.holds.next.set(number + 1);
-        let held = HeldLog { from: self.oldest(), yields, moved: self.executor.now() };
+        let held = HeldLog { from: self.oldest(), moved: self.executor.now() };
         self.holds.held.borrow_mut().insert(number, held);
         LogHold { log: Rc::clone(self), number }
     }
