@@ -53,6 +53,13 @@ impl<K: Copy + Ord> Order<K> {
             let generations = &self.generations;
             self.rest.retain(|Reverse(entry)| entry.generation == generations[entry.frame as usize]);
         }
+        if self.coldest.len() > 2 * self.generations.len() {
+            let generations = &self.generations;
+            let is_present =
+                |entry: &OrderedFrame<K>| entry.frame != GONE && entry.generation == generations[entry.frame as usize];
+            self.coldest.retain(is_present);
+            self.gone = 0;
+        }
     }
 
     fn add(&mut self, entry: OrderedFrame<K>) {
@@ -162,5 +169,28 @@ impl<K: Copy + Ord> Order<K> {
             self.add(OrderedFrame { key, frame, generation });
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_never_visited_takes_no_more_memory_than_its_frames() {
+        let mut order = Order::new(4);
+        order.insert(0, (5, 9));
+        order.visit(|frame| (frame == 0).then_some((5, 9)), &mut |_| false);
+        for now in 10..10_000 {
+            order.insert(1, (0, now));
+            assert!(order.coldest.len() + order.rest.len() <= 16);
+        }
+        let mut seen = Vec::new();
+        let key = |frame| [Some((5, 9)), Some((0, 9_999))].get(frame as usize).copied().flatten();
+        order.visit(key, &mut |frame| {
+            seen.push(frame);
+            true
+        });
+        assert_eq!(seen, [1, 0]);
     }
 }
