@@ -1,11 +1,14 @@
 //! Secondary indexes of b-trees: ranges, changes, rollbacks, restarts, moments, creation and dropping beside writers.
 
+#[path = "ground/building.rs"]
+mod building;
 #[path = "ground/machine.rs"]
 mod machine;
 #[path = "ground/things.rs"]
 mod things;
 
 use base::{PartitionId, Random};
+use building::{built_beside_writers, writer};
 use entresol_engine::catalog::IndexSpec;
 use entresol_engine::set::{FieldError, FieldType, FieldValue, RecordType};
 use entresol_engine::{Database, Direction, Error, Isolation, PartitionSpec, Result, Settings, Transaction, version};
@@ -282,66 +285,6 @@ fn a_repeated_range_shows_the_same() {
     });
 }
 
-/// Changes records at random until it is told to stop, or finds that an index does not agree with them.
-async fn writer(database: Database, things: PartitionId, number: u64, stop: Rc<Cell<bool>>) -> Vec<String> {
-    let random = &mut Random::stream(number, "writers");
-    while !stop.get() {
-        let executor = database.executor().clone();
-        let work = async |tx: &mut Transaction| {
-            for _ in 0..random.between(1, 5) {
-                let key = (random.below(400) as u32).to_be_bytes();
-                let new = stored(&thing(random.below(9) as u32, random.below(9) as i64, "written"));
-                if random.chance(0.3) {
-                    tx.delete(things, &key).await?;
-                } else {
-                    tx.put(things, &key, &new).await?;
-                }
-                executor.sleep_ns(random.below(300_000)).await;
-            }
-            if random.chance(0.2) { Err(Error::RolledBack("some are".into())) } else { Ok(()) }
-        };
-        match database.transaction(work).await {
-            Ok(()) | Err(Error::RolledBack(_)) => {}
-            Err(Error::Inconsistent(what)) => return vec![what],
-            Err(error) => panic!("{error}"),
-        }
-    }
-    Vec::new()
-}
-
-/// Creates and drops indexes while others change records; what the check finds.
-fn built_beside_writers(seed: u64) -> Vec<String> {
-    run(&Media::new(), async |executor| {
-        let database = Database::create(executor, settings()).await.expect("creates");
-        let things =
-            database.create_partition(PartitionSpec::b_tree("things").record(record())).await.expect("creates");
-        put_all(&database, things, &some(300)).await;
-        let stop = Rc::new(Cell::new(false));
-        let writers: Vec<_> = (0..6)
-            .map(|number| executor.spawn(writer(database.clone(), things, 10 * seed + number, Rc::clone(&stop))))
-            .collect();
-        executor.sleep_ns(1_000_000).await;
-        for round in 0..3 {
-            let index = IndexSpec::new("by_group", &["group", "weight"]);
-            database.create_index(things, index).await.expect("is created");
-            let other = IndexSpec::new(&format!("by_weight_{round}"), &["weight"]);
-            database.create_index(things, other).await.expect("is created");
-            executor.sleep_ns(500_000).await;
-            if round < 2 {
-                database.drop_index(things, "by_group").await.expect("is dropped");
-            }
-        }
-        stop.set(true);
-        let mut found = Vec::new();
-        for writer in writers {
-            found.extend(writer.join().await);
-        }
-        let report = database.check(|_| {}).await.expect("checks");
-        found.extend(report.findings.iter().map(ToString::to_string));
-        found
-    })
-}
-
 #[test]
 fn indexes_are_created_and_dropped_beside_writers() {
     for seed in 0..6 {
@@ -385,6 +328,79 @@ fn a_deleted_record_leaves_the_place_in_a_unique_index_to_who_has_it() {
         assert_eq!(*found, Vec::<String>::new());
     }
     assert!(outcomes.iter().any(|(is_beside, _)| *is_beside), "some are added while the index is being built");
+}
+
+#[test]
+fn a_dropped_index_keeps_phantoms_from_a_transaction_that_has_read_it() {
+    with_things(async |database, things, index| {
+        put_all(database, things, &Model::from([(b"x".to_vec(), thing(1, 0, "old"))])).await;
+        let executor = database.executor().clone();
+        let mut tx = database.begin().await.expect("begins");
+        let group = [FieldValue::U32(2)];
+        let bounds = (Bound::Included(&group[..]), Bound::Included(&group[..]));
+        let found = keys(&mut tx, (things, index), bounds, Direction::Forward).await.expect("reads");
+        assert_eq!(found, Vec::<Vec<u8>>::new());
+        let other = database.clone();
+        let dropping = executor.spawn(async move { other.drop_index(things, "by_group").await });
+        executor.sleep_ns(20_000_000).await;
+        let other = database.clone();
+        let adding = executor.spawn(async move {
+            let add = async |tx: &mut Transaction| {
+                tx.get(things, b"x").await?;
+                tx.insert(things, b"new", &stored(&thing(2, 0, "phantom"))).await
+            };
+            other.transaction(add).await
+        });
+        executor.sleep_ns(5_000_000).await;
+        assert!(!adding.is_finished(), "it would be before a transaction that has not seen it, and behind it");
+        let put = tx.put(things, b"x", &stored(&thing(1, 0, "no group 2"))).await;
+        assert_eq!(put, Err(Error::Deadlock), "each has read what the other changes");
+        drop(tx);
+        adding.join().await.expect("goes on");
+        dropping.join().await.expect("is dropped");
+    });
+}
+
+#[test]
+fn a_change_that_waited_while_an_index_was_dropped_leaves_it_alone() {
+    with_things(async |database, things, _| {
+        let executor = database.executor().clone();
+        put_all(database, things, &Model::from([(b"a".to_vec(), thing(1, 1, ""))])).await;
+        let mut first = database.begin().await.expect("begins");
+        first.get_for_update(things, b"a").await.expect("locks");
+        let other = database.clone();
+        let second = executor.spawn(async move {
+            other.transaction(async |tx| tx.put(things, b"a", &stored(&thing(3, 1, ""))).await).await
+        });
+        executor.sleep_ns(1_000_000).await;
+        let other = database.clone();
+        let dropping = executor.spawn(async move { other.drop_index(things, "by_group").await });
+        while database.secondary(things, "by_group").is_ok() {
+            executor.sleep_ns(100_000).await;
+        }
+        first.put(things, b"a", &stored(&thing(2, 1, ""))).await.expect("puts");
+        first.commit().await.expect("commits");
+        assert_eq!(second.join().await, Ok(()));
+        dropping.join().await.expect("is dropped");
+    });
+}
+
+#[test]
+fn a_snapshot_does_not_take_the_place_of_a_record_that_it_sees() {
+    with_things(async |database, things, _| {
+        let index = database.create_index(things, by_name()).await.expect("is built");
+        put_all(database, things, &Model::from([(b"a".to_vec(), thing(1, 1, "Ada"))])).await;
+        let mut tx = database.begin_at(Isolation::Snapshot).await.expect("begins");
+        assert!(tx.get(things, b"a").await.expect("reads").is_some());
+        database.transaction(async |other| other.delete(things, b"a").await).await.expect("deletes");
+        match tx.insert(things, b"b", &stored(&thing(1, 2, "Ada"))).await {
+            Ok(_) => {
+                let seen = keys(&mut tx, (things, index), ALL, Direction::Forward).await.expect("reads");
+                assert_eq!(seen.len(), 2, "the record that it sees and its own");
+            }
+            Err(error) => assert!(matches!(error, Error::WriteConflict(_)), "{error}"),
+        }
+    });
 }
 
 #[test]

@@ -11,10 +11,12 @@
 //!
 //! One that fails in between, and one that is dropped, goes so:
 //!
-//! 1. The superblock file has it no longer, if it had it.
-//! 2. From now on changes of records leave it alone. Transactions that had begun before may still take back what they had done to it; their ends
-//!    are waited for, however long that takes: others go on.
-//! 3. Its pages leave memory, its file is removed, its name is free.
+//! 1. The superblock file has it no longer, if it had it. It cannot be read any more.
+//! 2. If it could be read, changes of records are kept in it until the transactions have ended that may have read it: the locks of its
+//!    entries keep phantoms from them.
+//! 3. From now on changes of records leave it alone. Transactions that had begun before may still take back what they had done to it; their ends
+//!    are waited for, too, however long that takes: others go on.
+//! 4. Its pages leave memory, its file is removed, its name is free.
 
 use super::Database;
 use crate::catalog::{IndexSpec, IndexTree, Locking, Organization, Partition, Schema, SecondaryIndex};
@@ -96,8 +98,8 @@ impl Database {
             .await
     }
 
-    /// Drops an index of a b-tree. When this returns, it is gone for good and no change of a record is kept in it; its name may be given
-    /// again once the transactions have ended that had begun before.
+    /// Drops an index of a b-tree. When this returns, it is gone for good. Changes of records are kept in it until the transactions have
+    /// ended that had begun before; until then the partition gets no other index and cannot be dropped.
     ///
     /// # Errors
     /// [`Error::NoPartition`], [`Error::Field`] if there is no such index, [`Error::WrongOrganization`] for one of a set, which has it for as long as it is
@@ -236,10 +238,34 @@ impl Database {
         }
         drop(change);
         let partition = engine.catalog.partitions.borrow_mut().hide(id)?;
-        self.leave_alone(base, id, true);
+        self.close_to_readers(base, id);
         drop(turn);
-        self.end_index(partition).await;
+        if self.await_earlier(&partition).await.is_ok() {
+            self.leave_alone(base, id, true);
+            self.end_index(partition).await;
+            return Ok(());
+        }
+        let database = self.clone();
+        let ending = async move {
+            if database.outlast_earlier().await {
+                database.leave_alone(base, id, true);
+                database.end_index(partition).await;
+            }
+        };
+        drop(engine.core.executor.spawn(ending));
         Ok(())
+    }
+
+    /// From now on an index cannot be read, while changes of records are kept in it.
+    fn close_to_readers(&self, base: PartitionId, tree: PartitionId) {
+        let mut partitions = self.0.engine.catalog.partitions.borrow_mut();
+        let Some(found) = partitions.get(base).cloned() else { return };
+        let Some(schema) = &found.schema else { return };
+        let mut secondaries = schema.secondaries.clone();
+        for index in secondaries.iter_mut().filter(|index| index.tree.is_some_and(|other| other.id == tree)) {
+            index.tree = Some(IndexTree { id: tree, since: None });
+        }
+        partitions.replace(Rc::new(found.with_indexes(&schema.record, secondaries)));
     }
 
     /// From now on changes of records are not kept in an index any more.
@@ -264,18 +290,25 @@ impl Database {
         }
         let database = self.clone();
         let ending = async move {
-            let engine = &database.0.engine;
-            let since = engine.transactions.registry.borrow().changes();
-            while !engine.transactions.registry.borrow_mut().have_ended(since) {
-                // The next opening does it.
-                if engine.core.check_open().is_err() {
-                    return;
-                }
-                engine.core.executor.sleep_ns(LOOK_NS).await;
+            if database.outlast_earlier().await {
+                database.end_index_in_turn(partition).await;
             }
-            database.end_index_in_turn(partition).await;
         };
         drop(self.0.engine.core.executor.spawn(ending));
+    }
+
+    /// Waits, however long it takes, until everything has ended that had begun before; false if the database is closed first. The next
+    /// opening does the rest then.
+    async fn outlast_earlier(&self) -> bool {
+        let engine = &self.0.engine;
+        let since = engine.transactions.registry.borrow().changes();
+        while !engine.transactions.registry.borrow_mut().have_ended(since) {
+            if engine.core.check_open().is_err() {
+                return false;
+            }
+            engine.core.executor.sleep_ns(LOOK_NS).await;
+        }
+        true
     }
 
     async fn end_index_in_turn(&self, partition: Rc<Partition>) {

@@ -116,8 +116,8 @@ impl Database {
         for (page, bytes) in pages {
             self.check_image(*page, bytes)?;
             let found = self.0.engine.catalog.describe(page.partition)?;
-            if found.index_of.is_some() || found.index_trees().next().is_some() {
-                let why = format!("partition '{}' has or is a secondary index", found.name);
+            if found.index_of.is_some() || found.schema.is_some() {
+                let why = format!("partition '{}' has records with a type, or is a secondary index", found.name);
                 return Err(Error::Shipment(why));
             }
             if latest.remove(page) != Some(header::sequence(bytes)) {

@@ -55,6 +55,8 @@ impl Transaction {
         value: Option<&[u8]>,
         replace: bool,
     ) -> Result<bool> {
+        // Its indexes may have changed while its lock was waited for.
+        let found = &self.engine.catalog.describe(found.id())?;
         let schema = found.typed()?;
         if let Some(value) = value {
             schema.record.verify(value).map_err(|error| found.field_error(error))?;
@@ -116,7 +118,12 @@ impl Transaction {
         }
         for EntryMove { index, tree, to, .. } in moves {
             let Some(to) = to else { continue };
-            match self.add_entry(*tree, to, key).await? {
+            self.lock_entry(*tree, to).await?;
+            if index.is_unique && index.is_ready() {
+                // The record that had this place may still be seen.
+                self.check_conflict(*tree, Resource::record(*tree, key_hash(to)), Mode::Exclusive)?;
+            }
+            match self.put_entry(*tree, to, key).await? {
                 None => {}
                 Some(_) if index.is_unique => {
                     return Err(found.field_error(FieldError::NotUnique(index.name.clone())));
@@ -130,6 +137,11 @@ impl Transaction {
     /// Adds an entry of a record to an index. If there is one in its place, returns the key of its record.
     pub(super) async fn add_entry(&mut self, tree: PartitionId, entry: &[u8], key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.lock_entry(tree, entry).await?;
+        self.put_entry(tree, entry, key).await
+    }
+
+    /// As [`Transaction::add_entry`], under the entry's lock.
+    async fn put_entry(&mut self, tree: PartitionId, entry: &[u8], key: &[u8]) -> Result<Option<Vec<u8>>> {
         if self.write_in_tree((tree, true), entry, key, false).await? {
             return Ok(None);
         }

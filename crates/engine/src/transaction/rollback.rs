@@ -12,8 +12,10 @@ use crate::{Error, Need, Result};
 use base::{Lsn, PageId, PartitionId};
 use driver::Work;
 use executor::JoinHandle;
+use std::cell::RefCell;
 use std::rc::Rc;
 use structures::canary::{self, Canary};
+use structures::lock::Owner;
 use structures::organization::b_tree::stored;
 use structures::organization::{allocator, append, b_tree};
 use structures::page::{Change, Edit, OwnedEdit, Pages, slotted};
@@ -97,10 +99,22 @@ impl Transaction {
         self.engine.sets.sets.borrow_mut().roll_back_to(self.state.owner, savepoint.sets);
         self.state.rollbacks += 1;
         let engine = self.engine.clone();
-        undo(&engine.core, &mut self.state, savepoint.undo).await?;
-        let of_sets = engine.sets.sets.borrow().changes(self.state.owner);
-        engine.versions.forget(self.state.owner, savepoint.undo, of_sets);
-        Ok(())
+        let _forgotten = ForgetUndone { engine: &engine, owner: self.state.owner, undo: Rc::clone(&self.state.undo) };
+        undo(&engine.core, &mut self.state, savepoint.undo).await
+    }
+}
+
+/// Forgets the versions of what was taken back, also where the rest is not: a later change would pass for one that has its version.
+struct ForgetUndone<'a> {
+    engine: &'a Engine,
+    owner: Owner,
+    undo: Rc<RefCell<UndoList>>,
+}
+
+impl Drop for ForgetUndone<'_> {
+    fn drop(&mut self) {
+        let of_sets = self.engine.sets.sets.borrow().changes(self.owner);
+        self.engine.versions.forget(self.owner, self.undo.borrow().len(), of_sets);
     }
 }
 

@@ -1,0 +1,70 @@
+//! An index that is created and dropped while others change records.
+
+use crate::machine::run;
+use crate::things::*;
+use base::{PartitionId, Random};
+use entresol_engine::catalog::IndexSpec;
+use entresol_engine::{Database, Error, PartitionSpec, Transaction};
+use std::cell::Cell;
+use std::rc::Rc;
+use virtual_driver::Media;
+
+/// Changes records at random until it is told to stop, or finds that an index does not agree with them.
+pub async fn writer(database: Database, things: PartitionId, number: u64, stop: Rc<Cell<bool>>) -> Vec<String> {
+    let random = &mut Random::stream(number, "writers");
+    while !stop.get() {
+        let executor = database.executor().clone();
+        let work = async |tx: &mut Transaction| {
+            for _ in 0..random.between(1, 5) {
+                let key = (random.below(400) as u32).to_be_bytes();
+                let new = stored(&thing(random.below(9) as u32, random.below(9) as i64, "written"));
+                if random.chance(0.3) {
+                    tx.delete(things, &key).await?;
+                } else {
+                    tx.put(things, &key, &new).await?;
+                }
+                executor.sleep_ns(random.below(300_000)).await;
+            }
+            if random.chance(0.2) { Err(Error::RolledBack("some are".into())) } else { Ok(()) }
+        };
+        match database.transaction(work).await {
+            Ok(()) | Err(Error::RolledBack(_)) => {}
+            Err(Error::Inconsistent(what)) => return vec![what],
+            Err(error) => panic!("{error}"),
+        }
+    }
+    Vec::new()
+}
+
+/// Creates and drops indexes while others change records; what the check finds.
+pub fn built_beside_writers(seed: u64) -> Vec<String> {
+    run(&Media::new(), async |executor| {
+        let database = Database::create(executor, settings()).await.expect("creates");
+        let things =
+            database.create_partition(PartitionSpec::b_tree("things").record(record())).await.expect("creates");
+        put_all(&database, things, &some(300)).await;
+        let stop = Rc::new(Cell::new(false));
+        let writers: Vec<_> = (0..6)
+            .map(|number| executor.spawn(writer(database.clone(), things, 10 * seed + number, Rc::clone(&stop))))
+            .collect();
+        executor.sleep_ns(1_000_000).await;
+        for round in 0..3 {
+            let index = IndexSpec::new("by_group", &["group", "weight"]);
+            database.create_index(things, index).await.expect("is created");
+            let other = IndexSpec::new(&format!("by_weight_{round}"), &["weight"]);
+            database.create_index(things, other).await.expect("is created");
+            executor.sleep_ns(500_000).await;
+            if round < 2 {
+                database.drop_index(things, "by_group").await.expect("is dropped");
+            }
+        }
+        stop.set(true);
+        let mut found = Vec::new();
+        for writer in writers {
+            found.extend(writer.join().await);
+        }
+        let report = database.check(|_| {}).await.expect("checks");
+        found.extend(report.findings.iter().map(ToString::to_string));
+        found
+    })
+}
