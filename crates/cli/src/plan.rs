@@ -17,7 +17,7 @@ use plan::{Catalogue, EXAMPLE, Plan, PlanError};
 use state::State;
 use std::path::{Path, PathBuf};
 
-/// Plans what to rent for a workload: searches machines and layouts under the virtual clock
+/// Plans what to rent for a workload, from runs under the virtual clock
 ///
 /// The file names a workload, a catalogue of hardware with prices, limits (response time,
 /// throughput, losses to survive), and what may vary. All combinations have short runs of the
@@ -48,7 +48,7 @@ pub struct Arguments {
     /// Writes a report with the plot into this directory
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
-    /// Writes the configuration of a point of the front into this directory or new .toml file
+    /// Writes the configuration of a point into a directory or .toml file
     #[arg(long, value_name = "DIR|FILE")]
     write: Option<PathBuf>,
     /// Which point: its number in the table, the cheapest being 1

@@ -93,6 +93,7 @@ impl Database {
             }
             return Err(error);
         }
+        self.0.engine.catalog.note_drop();
         drop(change);
         self.end_drop(dropped, sweeping).await;
         Ok(())

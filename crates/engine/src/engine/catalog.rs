@@ -5,7 +5,7 @@ use crate::superblock::{CatalogChange, Superblock, SuperblockFile};
 use crate::{Error, Result};
 use base::{Lsn, PartitionId};
 use executor::Turn;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -59,8 +59,10 @@ pub struct Catalog {
     pub(crate) creation: Turn,
     /// How many bulk loads have ended, by partition: what they wrote is not in the log.
     loads: RefCell<BTreeMap<PartitionId, u64>>,
-    /// Where the log was when the loads began that are under way.
-    loading: RefCell<BTreeMap<PartitionId, Lsn>>,
+    /// Where the log was when each of the loads began that are under way.
+    loading: RefCell<Vec<Lsn>>,
+    /// How many partitions were dropped since the database was opened.
+    pub(crate) drops: Cell<u64>,
 }
 
 impl Catalog {
@@ -80,6 +82,7 @@ impl Catalog {
             creation: Turn::new(),
             loads: RefCell::default(),
             loading: RefCell::default(),
+            drops: Cell::new(0),
         }
     }
 
@@ -147,19 +150,26 @@ impl Catalog {
         found.typed()?.secondary(name).map_err(|error| found.field_error(error))
     }
 
-    /// A bulk load of a partition begins: what it writes has a later position than this.
-    pub(crate) fn begin_load(&self, partition: PartitionId, now: Lsn) {
-        self.loading.borrow_mut().insert(partition, now);
+    /// A bulk load begins: what it writes has a later position than this.
+    pub(crate) fn begin_load(&self, now: Lsn) {
+        self.loading.borrow_mut().push(now);
     }
 
-    /// A bulk load of a partition has ended or was given up.
-    pub(crate) fn end_load(&self, partition: PartitionId) {
-        self.loading.borrow_mut().remove(&partition);
+    /// A bulk load that began there has ended or was given up.
+    pub(crate) fn end_load(&self, began: Lsn) {
+        let mut loading = self.loading.borrow_mut();
+        let at = loading.iter().position(|other| *other == began).expect("a load ends once");
+        loading.swap_remove(at);
     }
 
     /// Where the log was when the first of the loads began that are under way.
     pub(crate) fn loading_since(&self) -> Option<Lsn> {
-        self.loading.borrow().values().min().copied()
+        self.loading.borrow().iter().min().copied()
+    }
+
+    /// The superblock file has forgotten a partition.
+    pub(crate) fn note_drop(&self) {
+        self.drops.set(self.drops.get() + 1);
     }
 
     /// A bulk load of a partition has ended.

@@ -2,7 +2,7 @@
 
 use crate::engine::{Engine, Visit};
 use crate::log::record::Body;
-use base::{PartitionId, TransactionId};
+use base::{Lsn, PartitionId, TransactionId};
 use std::rc::Rc;
 
 /// A load in progress. Its records are visible to readers that begin after its end.
@@ -10,14 +10,17 @@ pub(crate) struct LoadInProgress {
     _visit: Visit,
     engine: Rc<Engine>,
     partition: PartitionId,
+    /// Where the log was.
+    began: Lsn,
 }
 
 impl LoadInProgress {
     /// A bulk load of a partition begins.
     pub(crate) fn new(engine: &Rc<Engine>, partition: PartitionId) -> LoadInProgress {
         engine.versions.begin_load(partition);
-        engine.catalog.begin_load(partition, engine.core.log.end());
-        LoadInProgress { _visit: Visit::new(engine), engine: Rc::clone(engine), partition }
+        let began = engine.core.log.end();
+        engine.catalog.begin_load(began);
+        LoadInProgress { _visit: Visit::new(engine), engine: Rc::clone(engine), partition, began }
     }
 }
 
@@ -27,7 +30,7 @@ impl Drop for LoadInProgress {
         let (_, end) = self.engine.core.log_and_apply(TransactionId::SYSTEM, &Body::System, &[]);
         let engine = &self.engine;
         engine.versions.end_load(self.partition, end);
-        engine.catalog.end_load(self.partition);
+        engine.catalog.end_load(self.began);
         // A reader at that moment waits until it is durable.
         engine.core.log.request(end);
     }

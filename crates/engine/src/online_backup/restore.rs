@@ -9,13 +9,14 @@ use super::manifest::{BLOCK, Manifest};
 use super::taken::{self, TAKEN_FILE};
 use super::target::BackupPlace;
 use super::{BackupProgress, DATA_FILE, LOG_FILE};
+use crate::buffer::DoubleWrite;
 use crate::catalog::{Organization, Partition};
 use crate::error::BackupError;
 use crate::log::{self, LogFile, cut_page, first_damaged};
 use crate::superblock::{SUPERBLOCK_FILE, SuperblockFile};
 use crate::{Error, Result};
 use base::{Lsn, PartitionId};
-use driver::{Access, FileId, Frame, Op};
+use driver::{Access, FaultKind, FileId, Frame, Op};
 use executor::Executor;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -93,6 +94,12 @@ impl Restore<'_> {
     async fn run(mut self) -> Result<RestoreReport> {
         self.check_room().await?;
         self.home.write_file(RESTORE_FILE, b"a restore has begun here and not ended; begin it again\n").await?;
+        // Copies of pages of another history, which a restart would take for those of torn ones.
+        let op = Op::Remove { device: self.home.device, name: DoubleWrite::NAME.to_owned() };
+        match self.executor.perform(op).await.result {
+            Err(fault) if fault.kind != FaultKind::NotFound => return Err(fault.into()),
+            _ => {}
+        }
         let partitions = self.manifest.partitions.clone();
         for (partition, pages) in &partitions {
             self.create_files(partition, *pages).await?;
@@ -127,9 +134,12 @@ impl Restore<'_> {
         let at_home = self.home.names().await?;
         let devices: BTreeSet<String> = wanted.iter().map(|(device, _)| device.clone()).collect();
         let has_begun = at_home.iter().any(|name| name == RESTORE_FILE);
+        // An earlier attempt may have been cut off while it wrote that.
+        let opened = SuperblockFile::open(self.executor, self.home.device, &self.home.name).await;
+        let is_unfinished = matches!(opened, Err(Error::Unfinished { .. }));
         for device in devices {
             for name in BackupPlace::of(self.executor, &device)?.names().await? {
-                let is_own = has_begun && name != SUPERBLOCK_FILE;
+                let is_own = has_begun && (name != SUPERBLOCK_FILE || is_unfinished);
                 if !is_own && wanted.contains(&(device.clone(), name.clone())) {
                     return Err(BackupError::Occupied { device, file: name }.into());
                 }

@@ -47,6 +47,9 @@ async fn copy_set(run: &Rc<BackupRun>, set: PartitionId, current: &CurrentBackup
         if !hurry {
             run.wait(size as u64).await;
         }
+        if !is_there() {
+            return Ok(());
+        }
         run.report();
         let read =
             engine.sets.backup.read(&engine.core.executor, (set, usize::from(current.copy)), segment, size).await;
