@@ -5,12 +5,19 @@ use driver::{Fault, FaultKind};
 use std::cell::RefCell;
 use std::ffi::CString;
 use std::fs::{File, OpenOptions, TryLockError};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
-/// Holds a database directory against other processes. The kernel lets go when the process ends, however it ends.
+/// How often a lock is tried, and how long after each other: the kernel needs a while to let go of what a killed process had.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Holds a database directory against other processes. The kernel lets go when the process has ended, however it ends, and with
+/// it every transfer of a driver that knows the lock ([`Options::locks`](crate::Options::locks)).
 ///
 /// ```
 /// use driver::FaultKind;
@@ -49,7 +56,7 @@ impl DirectoryLock {
         let created = options.clone().create_new(true).open(&path);
         let is_new = created.is_ok();
         let file = created.or_else(|_| options.create(true).open(&path)).map_err(fail)?;
-        match file.try_lock() {
+        match try_patiently(&file) {
             // The last holder may have removed the file before it released the lock.
             Ok(()) if !is_same(&file, &path) => DirectoryLock::acquire(directory),
             Ok(()) => {
@@ -58,11 +65,33 @@ impl DirectoryLock {
             }
             Err(TryLockError::WouldBlock) => Err(Fault::new(
                 FaultKind::Busy,
-                format!("'{}' is open already: close it there first, or open another directory", directory.display()),
+                format!(
+                    "'{}' is open already, or a process that was killed still has writes under way: close it there first, or \
+                     open another directory",
+                    directory.display()
+                ),
             )),
             Err(TryLockError::Error(error)) => Err(fail(error)),
         }
     }
+}
+
+impl Drop for DirectoryLock {
+    /// The kernel may keep the file for longer, as one that a ring knows.
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "no driver is open yet that could wait")]
+fn try_patiently(file: &File) -> Result<(), TryLockError> {
+    for _ in 1..TRIES {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+            tried => return tried,
+        }
+    }
+    file.try_lock()
 }
 
 /// File systems on which a lock may be known to one machine alone: it depends on the server or on options of the mount.
@@ -160,6 +189,11 @@ impl DirectoryLocks {
         for lock in self.0.borrow().iter().filter(|lock| lock.is_new && is_same(&lock.file, &lock.path)) {
             let _tried = std::fs::remove_file(&lock.path);
         }
+    }
+
+    /// The descriptor of the `number`th lock, in the order in which they were taken.
+    pub(crate) fn descriptor(&self, number: usize) -> Option<RawFd> {
+        self.0.borrow().get(number).map(|lock| lock.file.as_raw_fd())
     }
 
     /// Keeps the locks until the process ends.

@@ -90,6 +90,18 @@ impl Mechanism {
         }
     }
 
+    /// Has the kernel keep the lock of a directory, the `number`th one, for as long as requests are under way. Of a pool it does so
+    /// by itself: no process is gone while one of its threads is in a call.
+    ///
+    /// # Errors
+    /// Those of [`Ring::keep_lock`].
+    pub(crate) fn keep_lock(&mut self, number: u32, fd: RawFd) -> Result<(), Fault> {
+        match self {
+            Mechanism::Ring(ring) => ring.keep_lock(number, fd),
+            Mechanism::Pool(_) => Ok(()),
+        }
+    }
+
     pub(crate) fn forget_file(&mut self, place: u32) {
         if let Mechanism::Ring(ring) = self {
             ring.forget_file(place);

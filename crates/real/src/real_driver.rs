@@ -1,15 +1,16 @@
 mod end;
 mod network;
+mod whole_files;
 
 use crate::DirectoryLocks;
 use crate::bell::{Bell, Doorbell};
 use crate::described::Model;
 use crate::descriptors;
-use crate::files::{Device, FileTable, OpenFile, index_of};
+use crate::files::{Device, FileTable};
 use crate::flight::{AttemptEnd, Flight, FlightTable, Transfer};
 use crate::job::Job;
-use crate::mailbox::{Answer, JobResult, Mailbox, Opened};
-use crate::mapped::{MapMode, Mapping};
+use crate::mailbox::{Answer, JobResult, Mailbox};
+use crate::mapped::MapMode;
 use crate::mechanism::Mechanism;
 use crate::medium::{Medium, nameless_file};
 use crate::memory::{BufferTable, Regions};
@@ -83,6 +84,8 @@ pub struct RealDriver {
     direct: bool,
     /// The ring accepts one thread.
     not_send: PhantomData<*const ()>,
+    /// How many of the locks the kernel keeps while anything is under way.
+    kept_locks: usize,
     /// Goes last, after everything that writes.
     locks: DirectoryLocks,
 }
@@ -153,6 +156,7 @@ impl RealDriver {
             patience: options.patience,
             direct: options.direct,
             not_send: PhantomData,
+            kept_locks: 0,
             locks: options.locks,
         })
     }
@@ -296,37 +300,6 @@ impl RealDriver {
         }
     }
 
-    /// Lets a removed file go, on a thread that may take its time.
-    fn close(&mut self, file: OpenFile, id: FileId) {
-        if file.registered.is_some() {
-            self.mechanism.forget_file(index_of(id) as u32);
-        }
-        self.file_workers.push([(u32::MAX, Job::Close { file: file.file })]);
-    }
-
-    fn begin_job(&mut self, token: Token, flight: Flight, job: Job) {
-        let slot = self.flights.insert(token, flight);
-        self.file_workers.push([(slot, job)]);
-    }
-
-    fn begin_on_device(&mut self, token: Token, id: DeviceId, make: impl FnOnce(&Device) -> (Flight, Job)) {
-        match self.device_of(id).map(make) {
-            Ok((flight, job)) => self.begin_job(token, flight, job),
-            Err(fault) => self.finish(token, Err(fault), None),
-        }
-    }
-
-    fn begin_resize(&mut self, token: Token, (id, length): (FileId, u64), prewrite: bool) {
-        let Some(open) = self.files.get(id) else { return self.finish(token, Err(not_open(id)), None) };
-        let device = &self.devices[usize::from(open.device.0)];
-        let path = device.directory.join(&open.name);
-        open.mapping.iter_mut().for_each(|mapping| mapping.begin_resize(length));
-        let (file, prewrite) = (Arc::clone(&open.file), prewrite && !device.medium.memory);
-        let job = Job::Resize { file, path, length, prewrite };
-        self.files.hold(id);
-        self.begin_job(token, Flight::Resize(id), job);
-    }
-
     /// Takes the news of a thread.
     fn read(&mut self, answer: Answer, now: Instant, done: &mut Vec<Completion>) {
         let Answer { slot, result } = answer;
@@ -347,40 +320,6 @@ impl RealDriver {
             }
         };
         done.push(Completion { token, result, buffer: None });
-    }
-
-    /// What else changes when work on a whole file has ended.
-    fn conclude(&mut self, flight: Flight, succeeded: bool) {
-        let released = match flight {
-            Flight::Resize(id) => self.files.release(id).map(|file| (id, file)),
-            Flight::Remove(device, name) if succeeded => {
-                self.files.find(device, &name).and_then(|id| self.files.mark_removed(id).map(|file| (id, file)))
-            }
-            _ => None,
-        };
-        if let Some((id, file)) = released {
-            self.close(file, id);
-        }
-    }
-
-    fn enter_file(&mut self, device: DeviceId, name: String, opened: Opened) -> Result<Output, Fault> {
-        let Opened { file, length, direct } = opened;
-        if let Some(file) = self.files.find(device, &name) {
-            return Ok(Output::Opened { file, length });
-        }
-        let path = self.devices[usize::from(device.0)].directory.join(&name);
-        let mapped = self.devices[usize::from(device.0)].mapped;
-        let mapping = mapped.map(|mode| Mapping::new(&file, length, mode, &path)).transpose()?;
-        let buffered = &mut self.devices[usize::from(device.0)].medium.buffered;
-        if !direct && buffered.is_none() {
-            *buffered = Some(format!("direct I/O refused for '{name}'"));
-        }
-        let id = self.files.insert(device, name, file).map_err(|_| descriptors::table_is_full(&path))?;
-        let place = index_of(id) as u32;
-        let open = self.files.get(id).expect("just entered");
-        open.mapping = mapping;
-        open.registered = self.mechanism.register_file(place, open.fd()).then_some(place);
-        Ok(Output::Opened { file: id, length })
     }
 
     /// Collects what has ended. `results` are the ring's.
@@ -453,11 +392,7 @@ impl Driver for RealDriver {
                 self.begin_transfer(token, call, file, (offset, length), Some(buffer), access);
             }
             Op::Sync { file } => self.begin_transfer(token, Call::Sync, file, (0, 0), None, Access::Asynchronous),
-            Op::Open { device, name, create } => self.begin_on_device(token, device, |at| {
-                let (directory, direct) = (at.directory.clone(), at.medium.buffered.is_none());
-                let allocate = at.mapped.is_some();
-                (Flight::Open(device, name.clone()), Job::Open { directory, name, create, direct, allocate })
-            }),
+            Op::Open { device, name, create } => self.begin_open(token, device, name, create),
             Op::Resize { file, length, prewrite } => self.begin_resize(token, (file, length), prewrite),
             Op::Remove { device, name } => self.begin_on_device(token, device, |at| {
                 (Flight::Remove(device, name.clone()), Job::Remove { directory: at.directory.clone(), name })

@@ -2,8 +2,10 @@
 #![allow(unsafe_code)]
 
 use crate::bell::Bell;
+use crate::fault::fault_of;
 use crate::memory::BufferTable;
 use crate::request::{Call, Request};
+use driver::{Fault, FaultKind};
 use io_uring::squeue::{Entry, Flags};
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode};
@@ -21,6 +23,8 @@ const ENDS_SHARE: usize = 8;
 const ENDS_MAX: usize = 16;
 const GATHERING: Duration = Duration::from_micros(100);
 const FILES: u32 = 1024;
+/// Places behind those of files, for locks of directories.
+const LOCKS: u32 = 32;
 const BUFFERS: u32 = 4096;
 /// Completions of the ring's own requests carry these instead of a slot.
 const BELL: u64 = u64::MAX;
@@ -77,7 +81,9 @@ impl Ring {
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
             return Err(io::Error::from_raw_os_error(libc::ENOSYS));
         }
-        let files = if ring.submitter().register_files_sparse(FILES).is_ok() { FILES } else { 0 };
+        // Without a table no lock would outlast a process that is killed with requests under way.
+        let register = |files| ring.submitter().register_files_sparse(files + LOCKS).map(|()| files);
+        let files = register(FILES).or_else(|_| register(0))?;
         let buffers = if ring.submitter().register_buffers_sparse(BUFFERS).is_ok() { BUFFERS } else { 0 };
         let bell_count = Box::into_raw(Box::new(0u64));
         let mut ring = Ring {
@@ -243,6 +249,23 @@ impl Ring {
     /// Makes a file known under this place in the table of registered files, if the table reaches so far.
     pub(crate) fn register_file(&mut self, place: u32, fd: RawFd) -> bool {
         place < self.files && self.ring.submitter().register_files_update(place, &[fd]).is_ok()
+    }
+
+    /// Has the kernel keep the lock of a directory, the `number`th one, until it has ended every request of this ring, also if the
+    /// process is killed meanwhile: the table of a ring goes after its last request.
+    ///
+    /// # Errors
+    /// What the kernel says, or that the table has no place for so many.
+    pub(crate) fn keep_lock(&mut self, number: u32, fd: RawFd) -> Result<(), Fault> {
+        if number >= LOCKS {
+            let message = format!(
+                "opening a database in more than {LOCKS} directories: put some of its devices together, or set backend = \
+                 \"thread-pool\" in [driver]"
+            );
+            return Err(Fault::new(FaultKind::Unsupported, message));
+        }
+        let kept = self.ring.submitter().register_files_update(self.files + number, &[fd]);
+        kept.map(drop).map_err(|error| fault_of("having the kernel keep the lock of a directory", &error))
     }
 
     /// Empties a place in the table of registered files.

@@ -62,6 +62,8 @@ impl Effect {
 pub enum End {
     /// SIGKILL: the machine goes on, and what is under way lands.
     Kill,
+    /// The same, but writes that are under way land this much later, whether or not the next process is there by then.
+    Stray(Duration),
     /// The power goes: what was not synced is lost, kept or torn.
     PowerCut,
 }
@@ -85,7 +87,11 @@ impl Plan {
     /// Draws a plan; if `gentle`, it has no fault besides its end.
     pub fn draw(random: &mut Random, gentle: bool) -> Plan {
         let magnitude = random.between(4, 12);
-        let end = if random.chance(0.3) { End::Kill } else { End::PowerCut };
+        let end = match random.below(10) {
+            0 => End::Kill,
+            1..4 => End::Stray(Duration::from_millis(random.between(5, 400))),
+            _ => End::PowerCut,
+        };
         let at = random.between(1 << (magnitude - 1), 1 << magnitude);
         let overtaken = *random.choose(&[0.0, 0.1, 0.5]).expect("three shares");
         let mut plan = Plan { end, at, rules: Vec::new(), room: None, overtaken };

@@ -3,6 +3,7 @@
 
 use crate::description::{Backend, Description, EXTRA_RECORDS, KINDS, NOTES};
 use base::Random;
+use driver::FaultKind;
 use engine::catalog::{Locking, Organization};
 use entresol::configuration::Configuration;
 use entresol::{Database, Direction, Error, OpenError, Opening, PartitionSpec, Result, Store, Transaction};
@@ -11,6 +12,7 @@ use std::fmt::Display;
 use std::ops::Bound;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 use torture::ledger::Transfer;
 
 /// The arguments on the process's command line.
@@ -41,9 +43,9 @@ pub fn run(orders: &Orders) {
     let directory = Path::new(&orders.directory);
     let description = Description::draw(orders.seed, orders.backend, directory, &orders.name);
     let configuration = Configuration::parse(&description.configuration).expect("a configuration is drawn well");
-    let opening = Opening::new(directory.join(&orders.name), configuration);
-    let opened = if orders.existing { opening.open_existing() } else { opening.open() };
-    let store = match opened {
+    let opening = || Opening::new(directory.join(&orders.name), configuration.clone());
+    let open = || if orders.existing { opening().open_existing() } else { opening().open() };
+    let store = match patiently(open) {
         Ok(store) => store,
         Err(error) => return say("unopened", &kind(&error), &error),
     };
@@ -62,6 +64,22 @@ pub fn run(orders: &Orders) {
             std::thread::park();
         }
     }
+}
+
+/// How often an opening is tried that meets another process.
+const TRIES: u32 = 100;
+
+/// Opens the database once the process before this one is gone with all that it had under way.
+#[allow(clippy::disallowed_methods, reason = "a database that is closed has no executor to wait with")]
+fn patiently(open: impl Fn() -> std::result::Result<Store, OpenError>) -> std::result::Result<Store, OpenError> {
+    let is_busy = |error: &OpenError| matches!(error, OpenError::Machine(fault) if fault.kind == FaultKind::Busy);
+    for _ in 1..TRIES {
+        match open() {
+            Err(error) if is_busy(&error) => std::thread::sleep(Duration::from_millis(10)),
+            opened => return opened,
+        }
+    }
+    open()
 }
 
 fn say(what: &str, kind: &str, message: &dyn Display) {

@@ -35,6 +35,8 @@ pub struct Options {
 pub struct Summary {
     /// Kills.
     pub kills: u64,
+    /// Writes of killed processes that landed later than their ends.
+    pub stray: u64,
     /// Power cuts.
     pub power_cuts: u64,
     /// Databases.
@@ -90,8 +92,9 @@ impl fmt::Display for Summary {
         )?;
         writeln!(
             f,
-            "{} transactions acknowledged; {} requests, {} under way at an end, {} without room",
-            self.acknowledged, self.requests, self.under_way, self.no_space
+            "{} transactions acknowledged; {} requests, {} under way at an end, {} stray writes, \
+             {} without room",
+            self.acknowledged, self.requests, self.under_way, self.stray, self.no_space
         )?;
         for ((step, effect), count) in &self.hurt {
             writeln!(f, "  {effect:14} {step:?}: {count}")?;
@@ -188,7 +191,12 @@ impl Summary {
     pub fn missing(&self) -> Vec<&'static str> {
         let hurt = |name: &str| self.hurt.keys().any(|(_, effect)| *effect == name);
         let mut missing: Vec<_> = EFFECTS.into_iter().filter(|name| !hurt(name)).collect();
-        let others = [("a kill", self.kills), ("a power cut", self.power_cuts), ("no room", self.no_space)];
+        let others = [
+            ("a kill", self.kills),
+            ("a power cut", self.power_cuts),
+            ("a stray write", self.stray),
+            ("no room", self.no_space),
+        ];
         missing.extend(others.into_iter().filter(|(_, count)| *count == 0).map(|(name, _)| name));
         missing
     }
@@ -196,12 +204,13 @@ impl Summary {
     fn note(&mut self, plan: &Plan, said: &Said, injected: &Injected, looks: bool) {
         match plan.end {
             _ if looks => {}
-            End::Kill => self.kills += 1,
+            End::Kill | End::Stray(_) => self.kills += 1,
             End::PowerCut => self.power_cuts += 1,
         }
         self.before_open += u64::from(!said.opened);
         self.requests += injected.requests;
         self.under_way += injected.under_way;
+        self.stray += injected.stray;
         self.no_space += injected.no_space;
         for ((step, _, effect), count) in &injected.hurt {
             let effect = match effect {

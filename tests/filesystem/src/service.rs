@@ -30,6 +30,8 @@ pub struct Injected {
     pub no_space: u64,
     /// Requests that were under way at the end.
     pub under_way: u64,
+    /// Writes that were under way when it was killed and landed later.
+    pub stray: u64,
     /// Requests served.
     pub requests: u64,
 }
@@ -189,13 +191,16 @@ impl Service {
         self.volume.limit(None);
         let mut held = std::mem::take(&mut self.held);
         self.injected.under_way += held.len() as u64;
-        let mut under_way = Vec::new();
+        let (mut under_way, mut stray) = (Vec::new(), Vec::new());
         // Whatever was under way may come in any order.
         while !held.is_empty() {
             let index = self.random.below(held.len() as u64) as usize;
             let Held { call, injury, .. } = held.swap_remove(index);
             match (end, call) {
-                (End::Kill, call) => self.answer(call, injury),
+                (End::Stray(delay), call @ Call::Write { .. }) => {
+                    stray.push(Held { due: Some(now() + delay), call, injury });
+                }
+                (End::Kill | End::Stray(_), call) => self.answer(call, injury),
                 (End::PowerCut, Call::Write { inode, offset, data, reply, .. }) => {
                     under_way.extend(self.number(inode).ok().map(|number| (number, offset, data)));
                     reply.error(Errno::EIO);
@@ -208,6 +213,8 @@ impl Service {
         if end == End::PowerCut {
             self.volume.power_cut(under_way);
         }
+        self.injected.stray += stray.len() as u64;
+        self.held = stray;
         self.still = false;
     }
 
