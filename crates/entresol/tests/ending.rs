@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "the tests look at and damage the files below")]
 
 use driver::{Access, Op};
+use engine::canary::{Canary, plant};
 use entresol::configuration::Configuration;
 use entresol::{DatabaseThread, OpenError, Opening, PartitionSpec, Store};
 use real_driver::DirectoryLock;
@@ -65,6 +66,16 @@ fn a_dropped_store_writes_nothing_after_its_lock_is_gone() {
         assert_quiet(directory.path(), backend);
         drop(database);
     }
+}
+
+#[test]
+fn a_machine_that_goes_on_is_found() {
+    let planted = catch_unwind(|| {
+        plant(Some(Canary::RunningMachine));
+        a_dropped_store_writes_nothing_after_its_lock_is_gone();
+    });
+    plant(None);
+    assert!(planted.is_err());
 }
 
 #[test]

@@ -255,7 +255,7 @@ impl Ring {
     /// process is killed meanwhile: the table of a ring goes after its last request.
     ///
     /// # Errors
-    /// What the kernel says, or that the table has no place for so many.
+    /// What the kernel says, or that the table has no place for that many.
     pub(crate) fn keep_lock(&mut self, number: u32, fd: RawFd) -> Result<(), Fault> {
         if number >= LOCKS {
             let message = format!(

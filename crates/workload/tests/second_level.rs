@@ -2,6 +2,7 @@
 
 use devices::Hardware;
 use driver::Driver;
+use engine::canary::{Canary, plant};
 use engine::catalog::Locking;
 use engine::second_level::{self, CacheSettings};
 use engine::{Database, PartitionSpec, Result, Settings, buffer, checkpoint, log};
@@ -96,6 +97,16 @@ fn a_cache_of_one_page_has_that_page() {
     let around: Vec<u64> = (0..17).cycle().take(170).collect();
     assert_one_buffer(&around, 16, 1);
     assert_one_buffer(&around, 16, 2);
+}
+
+#[test]
+fn pages_that_are_held_twice_are_found() {
+    let planted = std::panic::catch_unwind(|| {
+        plant(Some(Canary::HeldTwice));
+        a_cache_of_one_page_has_that_page();
+    });
+    plant(None);
+    assert!(planted.is_err());
 }
 
 #[test]

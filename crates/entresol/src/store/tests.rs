@@ -1,5 +1,6 @@
 use super::create_or_nothing;
 use driver::{Access, Op};
+use engine::canary::{Canary, plant};
 use engine::{Error, Settings};
 use executor::{Executor, Order};
 use virtual_driver::{Hardware, Media, Options, VirtualDriver};
@@ -28,4 +29,14 @@ fn a_creation_without_room_leaves_the_devices_as_they_were_and_names_the_setting
     assert!(error.to_string().contains("make room for the log of 64 MiB, or give [log] a smaller size"), "{error}");
     assert_eq!(media.names("disk"), ["entresol.toml"]);
     assert_eq!(media.names("flash"), [""; 0]);
+}
+
+#[test]
+fn what_a_failed_creation_leaves_is_found() {
+    let planted = std::panic::catch_unwind(|| {
+        plant(Some(Canary::KeptRemains));
+        a_creation_without_room_leaves_the_devices_as_they_were_and_names_the_setting();
+    });
+    plant(None);
+    assert!(planted.is_err());
 }

@@ -3,6 +3,7 @@
 use super::{Length, Shared, Workload};
 use base::time::SECOND_NS;
 use base::{Instant, Random};
+use engine::canary::{self, Canary};
 use std::pin::pin;
 use std::rc::Rc;
 
@@ -22,7 +23,8 @@ impl<W: Workload> Shared<W> {
             arrival = self.one(arrival, input).await;
             self.end_one();
             // A client that never waits would keep all others, and the run's end, from their turn.
-            if self.ended.get().is_some() || self.completed.get().is_multiple_of(64) {
+            let is_over = self.ended.get().is_some() && !canary::is_planted(Canary::Overrun);
+            if is_over || self.completed.get().is_multiple_of(64) {
                 executor.yield_now().await;
                 arrival = executor.now();
             }

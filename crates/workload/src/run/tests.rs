@@ -5,6 +5,7 @@ use crate::ground;
 use crate::trace::replay::{Replay, organization};
 use crate::trace::{Partition, Reference, Trace, Type};
 use devices::Hardware;
+use engine::canary::{Canary, plant};
 use engine::catalog::Locking;
 use engine::{Database, PartitionSpec, Result};
 use std::rc::Rc;
@@ -74,6 +75,16 @@ fn a_trace_is_replayed_once_and_no_further() {
             }
         }
     }
+}
+
+#[test]
+fn a_run_beyond_its_length_is_found() {
+    let planted = std::panic::catch_unwind(|| {
+        plant(Some(Canary::Overrun));
+        a_trace_is_replayed_once_and_no_further();
+    });
+    plant(None);
+    assert!(planted.is_err());
 }
 
 #[test]
