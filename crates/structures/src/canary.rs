@@ -141,7 +141,7 @@ canaries! {
     RunningMachine,
     /// A creation of a database that fails leaves behind what it has created.
     KeptRemains,
-    /// A client lets others have their turn now and then only, and a run goes on beyond its length.
+    /// A run goes on beyond its length.
     Overrun,
     /// A page stays in an exclusive cache when it is read, and takes the place of another one.
     HeldTwice,

@@ -14,6 +14,7 @@ use base::Instant;
 use base::Random;
 use base::statistics::{BatchMeans, Histogram};
 use base::time::SECOND_NS;
+use engine::canary::{self, Canary};
 use engine::server::TransactionServer;
 use engine::{Database, Error, Prefetcher, Result, Transaction};
 use std::cell::{Cell, RefCell};
@@ -475,7 +476,7 @@ impl<W: Workload> Shared<W> {
                 while self.active.get() > 0 && !self.finished.get() {
                     self.part_ended.wait(self.database.executor()).await;
                 }
-                self.permits.set(count);
+                self.permits.set(count + u64::from(canary::is_planted(Canary::Overrun)));
             }
             _ => self.permits.set(u64::MAX),
         }

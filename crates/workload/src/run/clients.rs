@@ -3,7 +3,6 @@
 use super::{Length, Shared, Workload};
 use base::time::SECOND_NS;
 use base::{Instant, Random};
-use engine::canary::{self, Canary};
 use std::pin::pin;
 use std::rc::Rc;
 
@@ -23,8 +22,7 @@ impl<W: Workload> Shared<W> {
             arrival = self.one(arrival, input).await;
             self.end_one();
             // A client that never waits would keep all others, and the run's end, from their turn.
-            let is_over = self.ended.get().is_some() && !canary::is_planted(Canary::Overrun);
-            if is_over || self.completed.get().is_multiple_of(64) {
+            if self.ended.get().is_some() || self.completed.get().is_multiple_of(64) {
                 executor.yield_now().await;
                 arrival = executor.now();
             }
