@@ -104,7 +104,7 @@ fn answer(handle: &Handle, before: &mut Option<CacheSettings>, line: &str) -> Re
     Ok(Some(match command {
         ShellCommand::Quit => return Ok(None),
         ShellCommand::Help => request::HELP.trim_end().to_owned(),
-        ShellCommand::Partitions => handle.with_database(async |database| Ok(procedures::list(database))).wait()?,
+        ShellCommand::Partitions => handle.with_database(procedures::list).wait()?,
         ShellCommand::Statistics => handle.with_database(async |database| Ok(cache::statistics(database))).wait()?,
         ShellCommand::Waits => handle.with_database(async |database| Ok(waits::list(database))).wait()?,
         ShellCommand::Cache(command) => command.run(handle, before)?,

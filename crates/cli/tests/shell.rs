@@ -48,6 +48,7 @@ fn requests_come_through_a_pipe_and_what_they_did_stays() {
     let expected = ["done", "\"12345678 a new one\"", "done", "42", "done", "942", "942"];
     assert_eq!(answers[..7], expected);
     assert_eq!(answers[7], "account: b-tree");
+    assert!(answers[8].ends_with("of files on disk") && answers[8].contains(" in use, "), "{answers:?}");
     assert!(answers.contains(&"branch: set (balance: i64, name: bytes(84))"), "{answers:?}");
     // The process has ended; another finds what was acknowledged.
     let (answers, ..) = shell(bank.path(), "get teller 77\nget branch 0 balance\n");

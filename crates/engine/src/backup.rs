@@ -97,6 +97,11 @@ impl Backup {
         }
     }
 
+    /// The length of both files of a set, in bytes.
+    pub fn file_bytes(&self, partition: PartitionId) -> u64 {
+        self.files(partition).iter().map(|file| file.length.get()).sum()
+    }
+
     /// Whether there is any set.
     pub fn has_files(&self) -> bool {
         self.files.borrow().iter().any(Option::is_some)

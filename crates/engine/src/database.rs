@@ -4,6 +4,7 @@ mod backup;
 mod cache;
 mod catalog_change;
 mod drop;
+mod ensure;
 mod figures;
 mod index;
 #[cfg(test)]
@@ -19,6 +20,7 @@ mod procedures;
 mod sets;
 mod settings;
 mod shipped;
+mod sizes;
 mod snapshots;
 mod sort;
 mod transactions;
@@ -28,6 +30,7 @@ pub use figures::{Figures, PartitionFigures};
 pub use partition::PartitionSpec;
 pub use settings::Settings;
 pub use shipped::CommitFailure;
+pub use sizes::PartitionSize;
 pub use waits::LockWait;
 
 use crate::buffer::Buffer;

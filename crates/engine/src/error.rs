@@ -290,6 +290,14 @@ pub enum Error {
     /// A partition of this name exists.
     #[error("there is a partition '{0}' already")]
     PartitionExists(String),
+    /// A partition of this name exists and is another one than was asked for.
+    #[error("partition '{name}' exists, and {difference}; use another name, or ask for what it is")]
+    PartitionDiffers {
+        /// Its name.
+        name: String,
+        /// In what it differs.
+        difference: String,
+    },
     /// The database has given all numbers that partitions can have.
     #[error("a database has at most 65,536 partitions in its life, those counted that were dropped")]
     PartitionLimit,
@@ -476,6 +484,7 @@ impl Error {
                 | Error::Inconsistent(_)
                 | Error::NoDevice(_)
                 | Error::PartitionExists(_)
+                | Error::PartitionDiffers { .. }
                 | Error::PartitionLimit
                 | Error::NotEmpty(_)
                 | Error::NoProcedure { .. }

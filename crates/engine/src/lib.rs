@@ -28,7 +28,9 @@ pub mod tier_file;
 pub mod transaction;
 pub mod version;
 
-pub use database::{CommitFailure, Database, Figures, LockWait, PartitionFigures, PartitionSpec, Settings};
+pub use database::{
+    CommitFailure, Database, Figures, LockWait, PartitionFigures, PartitionSize, PartitionSpec, Settings,
+};
 pub use engine::{Catalog, Isolation};
 pub use error::{BackupError, Error, Need, Result};
 pub use locks::Locks;

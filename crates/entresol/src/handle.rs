@@ -6,7 +6,10 @@ use crate::reply::{Promise, Slot, Wakes};
 use crate::requests::Requests;
 use base::{Instant, Lsn, PartitionId};
 use engine::catalog::IndexSpec;
-use engine::{Database, Direction, Error, Figures, Isolation, KeyRange, PartitionSpec, Result, Snapshot, Transaction};
+use engine::{
+    Database, Direction, Error, Figures, Isolation, KeyRange, PartitionSize, PartitionSpec, Result, Snapshot,
+    Transaction,
+};
 use executor::Sender;
 use std::any::type_name;
 use std::rc::Rc;
@@ -235,6 +238,35 @@ impl Handle {
     /// Those of [`Database::create_partition`].
     pub fn create_partition(&self, spec: PartitionSpec) -> Pending<PartitionId> {
         self.with_database(async move |database| database.create_partition(spec).await)
+    }
+
+    /// The partition of this description, which is created if it is not there; what a program calls at every start.
+    ///
+    /// # Errors
+    /// Those of [`Database::ensure_partition`].
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let directory = directory.path();
+    /// # std::fs::write(directory.join("entresol.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
+    /// use entresol::PartitionSpec;
+    ///
+    /// let thread = entresol::start(directory)?;
+    /// let notes = thread.handle().ensure_partition(PartitionSpec::b_tree("notes")).wait()?;
+    /// assert_eq!(thread.handle().ensure_partition(PartitionSpec::b_tree("notes")).wait()?, notes);
+    /// # thread.close()?;
+    /// # Ok::<(), entresol::OpenError>(())
+    /// ```
+    pub fn ensure_partition(&self, spec: PartitionSpec) -> Pending<PartitionId> {
+        self.with_database(async move |database| database.ensure_partition(spec).await)
+    }
+
+    /// How much room a partition takes, in bytes.
+    ///
+    /// # Errors
+    /// Those of [`Database::size`].
+    pub fn size(&self, partition: PartitionId) -> Pending<PartitionSize> {
+        self.with_database(async move |database| database.size(partition).await)
     }
 
     /// What the database has counted so far, in plain numbers; [`Figures::open_metrics`] makes a text of them for monitoring.

@@ -13,7 +13,7 @@
 //!
 //! let thread = entresol::start(directory)?;
 //! let accounts = thread.handle();
-//! let balances = accounts.create_partition(PartitionSpec::b_tree("balances")).wait()?;
+//! let balances = accounts.ensure_partition(PartitionSpec::b_tree("balances")).wait()?;
 //! accounts.put(balances, b"alice", &[100]).wait()?;
 //! accounts.put(balances, b"bob", &[50]).wait()?;
 //!
@@ -43,7 +43,7 @@
 //! # std::fs::write(directory.join("entresol.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
 //! let store = entresol::open(directory)?;
 //! store.run(async |database| {
-//!     let accounts = database.create_partition(entresol::PartitionSpec::b_tree("accounts")).await?;
+//!     let accounts = database.ensure_partition(entresol::PartitionSpec::b_tree("accounts")).await?;
 //!     database
 //!         .transaction(async |tx| {
 //!             tx.put(accounts, b"alice", b"100").await?;
@@ -88,8 +88,8 @@ pub use engine::{BackupError, BackupProgress, BackupReport, BackupSettings, Rest
 pub use engine::{Catalog, PrefetchDistance, Prefetcher, Procedures, Registered};
 /// Databases, and what transactions do.
 pub use engine::{
-    Cursor, Database, Direction, Error, Figures, Isolation, KeyRange, LockWait, PartitionFigures, PartitionSpec,
-    Result, Savepoint, Scan, Snapshot, Transaction, prefix,
+    Cursor, Database, Direction, Error, Figures, Isolation, KeyRange, LockWait, PartitionFigures, PartitionSize,
+    PartitionSpec, Result, Savepoint, Scan, Snapshot, Transaction, prefix,
 };
 /// How partitions are organized, the fields of records, and indexes.
 pub use engine::{

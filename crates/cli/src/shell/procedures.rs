@@ -1,10 +1,10 @@
 //! The shell's own procedures: one record each.
 
 use super::request::{PREFIX, Request, Verb, written};
+use base::units::format_size;
 use engine::catalog::{Organization, Partition};
 use engine::set::{FieldType, FieldValue};
-use entresol::{Database, Error, Procedures, Result, Transaction};
-use std::rc::Rc;
+use entresol::{Database, Error, PartitionSize, Procedures, Result, Transaction};
 
 /// Adds them to those of a database.
 pub fn register(all: &mut Procedures) {
@@ -17,17 +17,27 @@ pub fn register(all: &mut Procedures) {
     }
 }
 
-/// The database's partitions, for people.
-pub fn list(database: &Database) -> String {
-    let line = |partition: &Rc<Partition>| {
-        let fields = partition.schema.as_ref().map_or_else(String::new, |schema| {
-            let fields = schema.record.fields().iter().map(|field| format!("{}: {}", field.name, field.kind));
-            format!(" ({})", fields.collect::<Vec<_>>().join(", "))
-        });
-        format!("{}: {}{fields}", partition.name, partition.organization.name())
-    };
-    let lines: Vec<String> = database.partitions().iter().map(line).collect();
-    if lines.is_empty() { "there are no partitions".to_owned() } else { lines.join("\n") }
+/// The database's partitions and the room that they take, for people.
+pub async fn list(database: &Database) -> Result<String> {
+    let mut lines = Vec::new();
+    for partition in database.partitions() {
+        // It may have been dropped meanwhile.
+        match database.size(partition.id()).await {
+            Err(Error::NoPartition(_)) => {}
+            size => lines.push(line(&partition, size?)),
+        }
+    }
+    Ok(if lines.is_empty() { "there are no partitions".to_owned() } else { lines.join("\n") })
+}
+
+fn line(partition: &Partition, size: PartitionSize) -> String {
+    let fields = partition.schema.as_ref().map_or_else(String::new, |schema| {
+        let fields = schema.record.fields().iter().map(|field| format!("{}: {}", field.name, field.kind));
+        format!(" ({})", fields.collect::<Vec<_>>().join(", "))
+    });
+    let [used, free, file] = [size.used, size.free, size.file].map(format_size);
+    let (name, organization) = (&partition.name, partition.organization.name());
+    format!("{name}: {organization}{fields}\n    {used} in use, {free} free, {file} of files on {}", partition.device)
 }
 
 async fn answer(tx: &mut Transaction, request: &Request) -> Result<String> {

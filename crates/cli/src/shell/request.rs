@@ -10,7 +10,7 @@ set PARTITION KEY FIELD VALUE       changes one field of a record
 add PARTITION KEY [FIELD] AMOUNT    adds to a field; without a name to the first eight bytes
 delete PARTITION KEY                deletes a record
 call PROCEDURE [PARAMETERS]         runs a registered procedure
-partitions                          lists the partitions and their fields
+partitions                          lists the partitions, their fields and the room that they take
 checkpoint                          takes a checkpoint
 backup DIR [RATE]                   copies the database into an empty directory, RATE bytes a second at most
 statistics                          shows what was counted since the database was opened
