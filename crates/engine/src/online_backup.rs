@@ -200,8 +200,8 @@ struct Copied {
     sets: Option<CurrentBackup>,
     /// The same of the sets, which are copied together.
     set_loads: BTreeMap<PartitionId, u64>,
-    /// How many partitions had been dropped when their copy began.
-    drops: u64,
+    /// How many changes of the catalog there had been when their copy began that no call may be repeated across.
+    changes: u64,
 }
 
 impl Copied {
@@ -218,7 +218,7 @@ impl Copied {
                 copied.partitions.insert(partition, engine.catalog.loads(partition));
                 pages::copy_partition(run, partition).await?;
             } else if copied.lacks_sets(engine) {
-                (copied.set_loads, copied.drops) = (set_loads(engine), engine.catalog.drops.get());
+                (copied.set_loads, copied.changes) = (set_loads(engine), engine.catalog.swept_changes.get());
                 copied.sets = sets::copy_sets(run).await?;
             } else {
                 // The superblock file's catalog is at rest.
@@ -241,14 +241,14 @@ impl Copied {
         kept.iter().filter(|found| found.set_settings().is_none()).map(|found| found.id()).find(|id| is_missing(*id))
     }
 
-    /// Whether the sets were not copied, or one was loaded since, or calls that the log has from there on have found a partition that
-    /// was dropped since: it swept the sets, so that none of them is repeated.
+    /// Whether the sets were not copied, or one was loaded since, or calls that the log has from there on have found another
+    /// catalog: the sets were swept before it changed, so that none of them is repeated.
     fn lacks_sets(&self, engine: &Engine) -> bool {
         let loads = set_loads(engine);
         let is_loaded = || loads.iter().any(|(set, count)| *count > self.set_loads.get(set).copied().unwrap_or(0));
         let is_missing = self.sets.is_none() && engine.catalog.superblock.borrow().backup.is_some();
-        let is_dropped = engine.catalog.drops.get() > self.drops && engine.transactions.may_have_calls.get();
-        is_missing || is_dropped || is_loaded() && !canary::is_planted(Canary::UncopiedLoad)
+        let is_changed = engine.catalog.swept_changes.get() > self.changes && engine.transactions.may_have_calls.get();
+        is_missing || is_changed || is_loaded() && !canary::is_planted(Canary::UncopiedLoad)
     }
 
     /// The manifest of the backup that ends here, in the same step.

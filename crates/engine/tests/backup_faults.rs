@@ -3,11 +3,12 @@
 #[path = "ground/backups.rs"]
 mod ground;
 
+use base::PartitionId;
 use base::time::MILLISECOND_NS;
 use driver::{Op, OpKind};
-use entresol_engine::catalog::{Locking, Organization};
+use entresol_engine::catalog::{IndexSpec, Locking, Organization};
 use entresol_engine::checkpoint::{Strategy, SweepSettings};
-use entresol_engine::set::Logging;
+use entresol_engine::set::{FieldType, Logging, RecordType};
 use entresol_engine::{
     BackupSettings, Database, Error, PartitionSpec, Procedures, RestoreSource, Result, Settings, Transaction,
     checkpoint, log,
@@ -15,10 +16,11 @@ use entresol_engine::{
 use ground::{lose, names, on, restored, under};
 use virtual_driver::{ErrorAt, FaultPlan, Media};
 
-/// Puts a record into "stock" whose value says whether there is a partition "flag".
+/// Puts a record into "stock" whose value says whether there is a partition "flag", and 2 if it has an index.
 async fn note(tx: &mut Transaction, key: &[u8]) -> Result<Vec<u8>> {
     let stock = tx.partition("stock")?;
-    let answer = vec![u8::from(tx.partition("flag").is_ok())];
+    let index = |flag| 1 + u8::from(tx.catalog().secondary(flag, "by_group").is_ok());
+    let answer = vec![tx.partition("flag").map_or(0, index)];
     tx.put(stock, key, &answer).await?;
     Ok(answer)
 }
@@ -45,30 +47,53 @@ fn source() -> RestoreSource {
     RestoreSource { backup: "backup".into() }
 }
 
-#[test]
-fn a_partition_that_is_dropped_behind_the_copy_of_the_sets_changes_no_call() {
+/// Restores a backup during whose copy of the sets a procedure is called and the catalog is changed; what the call has noted then.
+fn noted(
+    flag: &PartitionSpec,
+    change: impl AsyncFn(&Database, PartitionId) -> Result<()>,
+) -> (Vec<u8>, Option<Vec<u8>>) {
     on(&Media::new(), async |executor| {
         let database = Database::create(executor, settings()).await?;
-        for name in ["stock", "flag", "more"] {
+        for name in ["stock", "some", "more"] {
             let id = database.create_partition(set(name)).await?;
             database.transaction(async |tx| tx.put(id, b"first", b"x").await).await?;
         }
+        let flag = database.create_partition(flag.clone()).await?;
         let other = database.clone();
         // One segment a second.
         let slow = BackupSettings { target: "backup".into(), bytes_per_second: Some(1 << 14), base: None };
         let backup = executor.spawn(async move { other.backup(&slow, |_| {}).await });
         executor.sleep_ns(300 * MILLISECOND_NS).await;
-        assert_eq!(database.call("note", &[0]).await?, [1]);
-        database.drop_partition(database.partition("flag")?).await?;
+        let noted = database.call("note", &[0]).await?;
+        change(&database, flag).await?;
         backup.join().await?;
         database.close().await?;
         let (database, _) = restored(executor, &settings(), &source()).await?;
         let stock = database.partition("stock")?;
         let found = database.transaction(async |tx| tx.get(stock, &[0]).await).await?;
-        assert_eq!(found, Some(vec![1]));
-        database.close().await
+        database.close().await?;
+        Ok::<_, Error>((noted, found))
     })
-    .expect("works");
+    .expect("works")
+}
+
+#[test]
+fn a_partition_that_is_dropped_behind_the_copy_of_the_sets_changes_no_call() {
+    let dropped = noted(&set("flag"), async |database, flag| database.drop_partition(flag).await);
+    assert_eq!(dropped, (vec![1], Some(vec![1])));
+}
+
+#[test]
+fn an_index_that_is_created_or_dropped_behind_the_copy_of_the_sets_changes_no_call() {
+    let record = RecordType::new([("group", FieldType::U32)]).expect("sound");
+    let tree = PartitionSpec::b_tree("flag").record(record);
+    let create = async |database: &Database, flag| {
+        database.create_index(flag, IndexSpec::new("by_group", &["group"])).await.map(drop)
+    };
+    assert_eq!(noted(&tree, create), (vec![1], Some(vec![1])));
+    let indexed = tree.secondary("by_group", &["group"]);
+    let dropped = noted(&indexed, async |database, flag| database.drop_index(flag, "by_group").await);
+    assert_eq!(dropped, (vec![2], Some(vec![2])));
 }
 
 /// A backup of a small database without calls, which is closed.

@@ -4,18 +4,25 @@
 mod machine;
 
 use base::time::{MICROSECOND_NS, MILLISECOND_NS};
-use entresol_engine::catalog::{Locking, Organization};
+use entresol_engine::catalog::{IndexSpec, Locking, Organization};
 use entresol_engine::checkpoint::{Strategy, SweepSettings};
-use entresol_engine::set::Logging;
+use entresol_engine::set::{FieldType, Logging, RecordType};
 use entresol_engine::{Database, Error, PartitionSpec, Procedures, Result, Settings, Transaction, checkpoint};
+use executor::JoinHandle;
 use machine::run;
 use virtual_driver::Media;
 
-/// Puts a record into "stock" whose value says whether there is a partition "flag", after others had time to change that. What it
-/// answers says the same.
+/// Puts a record into "stock" whose value says whether there is a partition "flag" (1), whether its records have a type (2) and an
+/// index (4), after others had time to change that. What it answers says the same.
 async fn note(tx: &mut Transaction, key: &[u8]) -> Result<Vec<u8>> {
     let stock = tx.partition("stock")?;
-    let answer = vec![u8::from(tx.partition("flag").is_ok())];
+    let answer = vec![match tx.partition("flag") {
+        Ok(flag) => {
+            let (typed, index) = (tx.catalog().field(flag, "group"), tx.catalog().secondary(flag, "by_group"));
+            1 | u8::from(typed.is_ok()) << 1 | u8::from(index.is_ok()) << 2
+        }
+        Err(_) => 0,
+    }];
     tx.executor().clone().sleep_ns(MILLISECOND_NS).await;
     tx.put(stock, key, &answer).await?;
     Ok(answer)
@@ -170,5 +177,74 @@ fn a_call_beside_a_drop_that_does_not_come_to_its_end_has_the_effects_that_it_ha
                 Ok(())
             });
         }
+    }
+}
+
+fn by_group() -> IndexSpec {
+    let record = RecordType::new([("group", FieldType::U32)]).expect("sound");
+    IndexSpec::new("by_group", &["group"]).record(record)
+}
+
+/// A call that is run beside others.
+fn begin_call(database: &Database, key: u8) -> JoinHandle<Result<Vec<u8>>> {
+    let database = database.clone();
+    database.executor().clone().spawn(async move { database.call("note", &[key]).await })
+}
+
+#[test]
+fn a_call_is_repeated_without_an_index_and_a_type_that_were_created_later() {
+    survives("created later", async |database, calls| {
+        let flag = database.create_partition(PartitionSpec::b_tree("flag")).await?;
+        calls.call(database).await;
+        database.create_index(flag, by_group()).await?;
+        calls.call(database).await;
+        assert_eq!(calls.0, [1, 7]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_call_is_not_repeated_without_an_index_that_was_dropped_later() {
+    survives("dropped later", async |database, calls| {
+        let flag = database.create_partition(PartitionSpec::b_tree("flag")).await?;
+        database.create_index(flag, by_group()).await?;
+        calls.call(database).await;
+        database.drop_index(flag, "by_group").await?;
+        calls.call(database).await;
+        database.create_index(flag, by_group()).await?;
+        calls.call(database).await;
+        assert_eq!(calls.0, [7, 3, 7]);
+        Ok(())
+    });
+}
+
+/// While it is built its records have the type already, which they do not have after a restart. Another change of the catalog begins
+/// and ends meanwhile.
+#[test]
+fn a_call_beside_an_index_that_is_being_built_has_the_effects_that_it_had() {
+    for is_cut_off in [false, true] {
+        survives(&format!("cut off: {is_cut_off}"), async |database, calls| {
+            let flag = database.create_partition(PartitionSpec::b_tree("flag")).await?;
+            let keeping = database.begin().await?;
+            let earlier = begin_call(database, 0);
+            let creating = {
+                let database = database.clone();
+                database.executor().clone().spawn(async move { database.create_index(flag, by_group()).await })
+            };
+            database.executor().sleep_ns(MILLISECOND_NS / 2).await;
+            database.create_partition(PartitionSpec::append("other")).await?;
+            calls.0.extend(earlier.join().await?);
+            calls.call(database).await;
+            assert_eq!(calls.0, [1, 3]);
+            if is_cut_off {
+                std::mem::forget(keeping);
+                return Ok(());
+            }
+            keeping.rollback().await?;
+            creating.join().await?;
+            calls.call(database).await;
+            assert_eq!(calls.0, [1, 3, 7]);
+            Ok(())
+        });
     }
 }

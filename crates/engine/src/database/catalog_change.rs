@@ -7,6 +7,8 @@
 //!   was over.
 //! * A partition states from which position of the log on calls find it. Those before that are run again without it.
 //! * Before a partition is dropped the sets are swept, so that no call which has found it is run again.
+//! * So they are before a secondary index of a b-tree is entered or dropped, and with it perhaps a type of its records. While it is
+//!   built, or its last readers are waited for, nothing is logged as a call.
 //!
 //! A call beside a creation or a drop therefore has its actions logged.
 
@@ -19,9 +21,11 @@ pub(super) struct CatalogChangeGuard {
 }
 
 impl Database {
-    /// Begins a change of the catalog, of which there is one at a time.
+    /// Begins a change of the catalog.
     pub(super) fn begin_catalog_change(&self) -> CatalogChangeGuard {
-        self.0.engine.transactions.call_barrier.first.set(TransactionId(u64::MAX));
+        let barrier = &self.0.engine.transactions.call_barrier;
+        barrier.changes.set(barrier.changes.get() + 1);
+        barrier.first.set(TransactionId(u64::MAX));
         CatalogChangeGuard { database: self.clone() }
     }
 }
@@ -41,8 +45,10 @@ impl CatalogChangeGuard {
 impl Drop for CatalogChangeGuard {
     fn drop(&mut self) {
         let engine = &self.database.0.engine;
-        if !engine.transactions.call_barrier.is_unsettled.get() {
-            engine.transactions.call_barrier.first.set(TransactionId(engine.transactions.registry.borrow().next()));
+        let barrier = &engine.transactions.call_barrier;
+        barrier.changes.set(barrier.changes.get() - 1);
+        if barrier.changes.get() == 0 && !barrier.is_unsettled.get() {
+            barrier.first.set(TransactionId(engine.transactions.registry.borrow().next()));
         }
     }
 }

@@ -93,7 +93,7 @@ impl Database {
             }
             return Err(error);
         }
-        self.0.engine.catalog.note_drop();
+        self.0.engine.catalog.note_swept_change();
         drop(change);
         self.end_drop(dropped, sweeping).await;
         Ok(())
@@ -172,6 +172,17 @@ impl Database {
             }
             engine.core.executor.sleep_ns(wait_ns).await;
             wait_ns = (2 * wait_ns).min(LOOK_NS[1]);
+        }
+        Ok(())
+    }
+
+    /// Before the catalog changes otherwise: has no call be repeated that was logged by now.
+    ///
+    /// # Errors
+    /// [`Error::PartitionInUse`] if others keep the sweep from going on for ten seconds, or the driver's.
+    pub(super) async fn sweep_calls(&self, partition: &Partition) -> Result<()> {
+        if self.0.engine.transactions.may_have_calls.get() {
+            self.sweep_for_drop(partition).await?;
         }
         Ok(())
     }

@@ -6,7 +6,8 @@
 //! 2. From now on each change of a record changes its entry, too. Transactions that had begun before may be about to make one that does
 //!    not; their ends are waited for.
 //! 3. Entries are added to the records that have none, a few at a time, under the locks of these.
-//! 4. The superblock file enters it. That is the moment: a cut before it leaves nothing of the index, one after it all of it.
+//! 4. The superblock file enters it. That is the moment: a cut before it leaves nothing of the index, one after it all of it. No call of
+//!    a procedure that was logged before is repeated from here on (`catalog_change`).
 //! 5. It is readable, for who does not read an earlier moment.
 //!
 //! One that fails in between, and one that is dropped, goes so:
@@ -19,13 +20,15 @@
 //! 4. Its pages leave memory, its file is removed, its name is free.
 
 use super::Database;
+use super::catalog_change::CatalogChangeGuard;
 use crate::catalog::{IndexSpec, IndexTree, Locking, Organization, Partition, Schema, SecondaryIndex};
 use crate::checkpoint::state_catalog;
-use crate::superblock::{CatalogChange, stored_indexes};
+use crate::superblock::{self, CatalogChange, stored_indexes};
 use crate::transaction::Transaction;
 use crate::{Error, Result};
 use base::PartitionId;
-use base::time::MILLISECOND_NS;
+use base::time::{MILLISECOND_NS, SECOND_NS};
+use std::cell::Cell;
 use std::ops::Bound;
 use std::rc::Rc;
 use structures::set::FieldError;
@@ -40,6 +43,10 @@ struct Building {
     index: SecondaryIndex,
     /// Whether its records have had a type before.
     was_typed: bool,
+    /// Whether the superblock file may say that they have one now.
+    states_type: Cell<bool>,
+    /// Calls of procedures may meet a type that a restart knows nothing of.
+    change: CatalogChangeGuard,
 }
 
 impl Database {
@@ -47,7 +54,8 @@ impl Database {
     /// its number ([`Database::secondary`]). It is durable when this returns; the creation goes on to its end even if its future is dropped. One that
     /// fails or is cut off leaves nothing behind. If it is unique, others may be told so of their records before it is whole.
     ///
-    /// Transactions and snapshots that had begun before it are waited for, up to ten seconds. Memory is taken for a few records only; entries come in the
+    /// Transactions and snapshots that had begun before it are waited for, up to ten seconds. Where procedures are logged as calls, all sets
+    /// are swept, and meanwhile the log has what calls change. Memory is taken for a few records only; entries come in the
     /// order of the records, so the index should fit into the buffer.
     ///
     /// # Errors
@@ -99,11 +107,12 @@ impl Database {
     }
 
     /// Drops an index of a b-tree. When this returns, it is gone for good. Changes of records are kept in it until the transactions have
-    /// ended that had begun before; until then the partition gets no other index and cannot be dropped.
+    /// ended that had begun before; until then the partition gets no other index and cannot be dropped. Sets are swept as for
+    /// [`Database::create_index`].
     ///
     /// # Errors
     /// [`Error::NoPartition`], [`Error::Field`] if there is no such index, [`Error::WrongOrganization`] for one of a set, which has it for as long as it is
-    /// there; the log's or the driver's: the index stays then.
+    /// there; [`Error::PartitionInUse`] if others keep the sweep from going on for ten seconds; the log's or the driver's: the index stays then.
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
@@ -150,12 +159,14 @@ impl Database {
             return Err(error);
         }
         engine.core.statistics.reserve(usize::from(partition.id) + 1);
+        let change = self.begin_catalog_change();
         index.tree = Some(IndexTree { id: partition.id(), since: None });
         schema.secondaries.push(index.clone());
         let mut partitions = engine.catalog.partitions.borrow_mut();
         partitions.insert_hidden(Rc::clone(&partition));
         partitions.replace(Rc::new(found.with_indexes(&schema.record, schema.secondaries)));
-        Ok(Building { base, partition, index, was_typed: found.schema.is_some() })
+        let was_typed = found.schema.is_some();
+        Ok(Building { base, partition, index, was_typed, states_type: Cell::new(false), change })
     }
 
     async fn fill_and_enter(&self, building: &Building) -> Result<usize> {
@@ -178,6 +189,8 @@ impl Database {
     /// Makes an index one of the database's: durable first, then readable.
     async fn enter_index(&self, building: &Building) -> Result<usize> {
         let engine = &self.0.engine;
+        let base = engine.catalog.describe(building.base)?;
+        self.sweep_calls(&base).await?;
         let (id, since) = (building.partition.id, engine.versions.present());
         engine.core.log.flush(engine.core.log.end()).await?;
         let found = engine.catalog.describe(building.base)?;
@@ -187,35 +200,59 @@ impl Database {
             index.tree = Some(IndexTree { id: building.partition.id(), since: Some(since) });
         }
         let entered = Rc::new(found.with_indexes(&schema.record, secondaries));
-        let change = self.begin_catalog_change();
-        let mut changes = vec![CatalogChange::Enter(id), CatalogChange::Since(id, change.since().0)];
+        let mut changes = vec![CatalogChange::Enter(id), CatalogChange::Since(id, building.change.since().0)];
         if !building.was_typed {
+            building.states_type.set(true);
             changes.push(CatalogChange::Type(building.base.0, schema.record.clone()));
         }
         changes.extend(stored_indexes(&entered));
         state_catalog(engine, changes).await?;
+        engine.catalog.note_swept_change();
         let mut partitions = engine.catalog.partitions.borrow_mut();
         partitions.show(&building.partition);
         partitions.replace(entered);
         Ok(usize::from(id))
     }
 
-    /// Leaves nothing of an index that was not built.
+    /// Leaves nothing of an index that was not built. If the superblock file cannot be told so, it is told again beside others.
     async fn take_index_back(&self, building: Building) {
-        let Building { base, partition, was_typed, .. } = building;
+        let mut changes = vec![CatalogChange::Drop(building.partition.id)];
+        if building.states_type.get()
+            && let Ok(base) = self.0.engine.catalog.describe(building.base)
+        {
+            let untyped = Partition { schema: None, ..(*base).clone() };
+            changes.extend([superblock::begin(&untyped), CatalogChange::Enter(base.id)]);
+        }
+        if self.state_taken_back(&building, changes).await.is_ok() {
+            drop(building.change);
+            return self.end_index(building.partition).await;
+        }
+        let database = self.clone();
+        let ending = async move {
+            let mut wait_ns = LOOK_NS;
+            // What it was to be told the next time tells it. A database that is closed leaves the rest to the next opening.
+            while database.state_taken_back(&building, Vec::new()).await.is_err() {
+                if database.0.engine.core.check_open().is_err() {
+                    return;
+                }
+                database.0.engine.core.executor.sleep_ns(wait_ns).await;
+                wait_ns = (2 * wait_ns).min(SECOND_NS);
+            }
+            drop(building.change);
+            database.end_index(building.partition).await;
+        };
+        drop(self.0.engine.core.executor.spawn(ending));
+    }
+
+    /// The same up to where changes of records leave it alone. It may have been entered after all: then they have to be kept in it until
+    /// that is certain.
+    async fn state_taken_back(&self, building: &Building, changes: Vec<CatalogChange>) -> Result<()> {
         let engine = &self.0.engine;
-        let turn = engine.catalog.creation.take(&engine.core.executor).await;
-        // It may have been entered after all: then changes of records have to be kept in it until that is certain. A database that is
-        // closed leaves the rest to the next opening.
-        if engine.core.check_open().is_err() {
-            return;
-        }
-        if state_catalog(engine, vec![CatalogChange::Drop(partition.id)]).await.is_err() {
-            return;
-        }
-        self.leave_alone(base, partition.id(), was_typed);
-        drop(turn);
-        self.end_index(partition).await;
+        let _turn = engine.catalog.creation.take(&engine.core.executor).await;
+        engine.core.check_open()?;
+        state_catalog(engine, changes).await?;
+        self.leave_alone(building.base, building.partition.id(), building.was_typed);
+        Ok(())
     }
 
     async fn drop_index_undisturbed(&self, base: PartitionId, name: &str) -> Result<()> {
@@ -229,6 +266,7 @@ impl Database {
         }
         let id = PartitionId(u16::try_from(number).expect("the number of a partition"));
         let change = self.begin_catalog_change();
+        self.sweep_calls(&found).await?;
         if let Err(error) = state_catalog(engine, vec![CatalogChange::Drop(id.0)]).await {
             // The next opening may find it or not; until it is certain that it does not, changes of records are kept in it.
             if state_catalog(engine, vec![CatalogChange::Enter(id.0)]).await.is_err() {
@@ -236,12 +274,13 @@ impl Database {
             }
             return Err(error);
         }
-        drop(change);
+        engine.catalog.note_swept_change();
         let partition = engine.catalog.partitions.borrow_mut().hide(id)?;
         self.close_to_readers(base, id);
         drop(turn);
         if self.await_earlier(&partition).await.is_ok() {
             self.leave_alone(base, id, true);
+            drop(change);
             self.end_index(partition).await;
             return Ok(());
         }
@@ -249,6 +288,7 @@ impl Database {
         let ending = async move {
             if database.outlast_earlier().await {
                 database.leave_alone(base, id, true);
+                drop(change);
                 database.end_index(partition).await;
             }
         };

@@ -61,8 +61,8 @@ pub struct Catalog {
     loads: RefCell<BTreeMap<PartitionId, u64>>,
     /// Where the log was when each of the loads began that are under way.
     loading: RefCell<Vec<Lsn>>,
-    /// How many partitions were dropped since the database was opened.
-    pub(crate) drops: Cell<u64>,
+    /// How many changes were made since the database was opened before which the sets were swept, so that no earlier call is repeated.
+    pub(crate) swept_changes: Cell<u64>,
 }
 
 impl Catalog {
@@ -82,7 +82,7 @@ impl Catalog {
             creation: Turn::new(),
             loads: RefCell::default(),
             loading: RefCell::default(),
-            drops: Cell::new(0),
+            swept_changes: Cell::new(0),
         }
     }
 
@@ -167,9 +167,9 @@ impl Catalog {
         self.loading.borrow().iter().min().copied()
     }
 
-    /// The superblock file has forgotten a partition.
-    pub(crate) fn note_drop(&self) {
-        self.drops.set(self.drops.get() + 1);
+    /// The superblock file says otherwise what partitions and indexes there are, and the sets were swept before.
+    pub(crate) fn note_swept_change(&self) {
+        self.swept_changes.set(self.swept_changes.get() + 1);
     }
 
     /// A bulk load of a partition has ended.

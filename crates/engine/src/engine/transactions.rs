@@ -79,6 +79,8 @@ impl Transactions {
 pub(crate) struct CallBarrier {
     /// Those of transactions from this number on.
     pub first: Cell<TransactionId>,
+    /// How many changes of the catalog are under way.
+    pub changes: Cell<u32>,
     /// Whether it is unknown which partitions the next opening will find.
     pub is_unsettled: Cell<bool>,
 }

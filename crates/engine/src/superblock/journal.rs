@@ -234,7 +234,12 @@ impl Journal {
                 partition.schema = schema;
                 self.next = self.next.max(u32::from(partition.id) + 1);
                 self.bytes += encoded(&begin(&partition)).len() as u64 + 8;
-                self.numbers.insert(partition.id, (Rc::new(*partition), PartitionState::Begun));
+                // One whose records have lost their type again is stated anew.
+                if let Some((before, _)) =
+                    self.numbers.insert(partition.id, (Rc::new(*partition), PartitionState::Begun))
+                {
+                    self.bytes -= encoded(&begin(&before)).len() as u64 + 8;
+                }
             }
             CatalogChange::Enter(id) => self.set(id, PartitionState::Live),
             CatalogChange::Drop(id) => self.set(id, PartitionState::Dropped),

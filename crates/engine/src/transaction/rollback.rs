@@ -168,17 +168,18 @@ pub(crate) async fn undo(core: &Core, state: &mut TransactionState, remaining: u
         let stored = state.undo.borrow().last().expect("there is at least one").to_vec();
         let undo = UndoList::decode(&stored);
         // A restart meets changes of what was dropped, or never came to be, meanwhile.
-        if !core.buffer.is_attached(undo.partition()) {
-            state.undo.borrow_mut().truncate(left);
-            continue;
+        let is_there = core.buffer.is_attached(undo.partition());
+        if is_there {
+            core.persist(async || core.complete(|| compensate(core, state, &undo, left as u32)).await).await?;
+            // No update of others bears it.
+            let _padding = core.log.take_padding();
         }
-        core.persist(async || core.complete(|| compensate(core, state, &undo, left as u32)).await).await?;
-        // No update of others bears it.
-        let _padding = core.log.take_padding();
         state.undo.borrow_mut().truncate(left);
         state.chains.retain(|chain| chain.undo < left);
         state.loose = state.loose.filter(|chain| chain.undo < left);
-        if let Undo::Remove { partition, key } = undo {
+        if let Undo::Remove { partition, key } = undo
+            && is_there
+        {
             core.persist(async || core.complete(|| merge(core, partition, key)).await).await?;
         }
     }

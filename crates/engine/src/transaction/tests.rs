@@ -1,9 +1,11 @@
 //! The walks of operations: how often they descend, and how often they look their partition up.
 
+use crate::engine::{Chain, TransactionState};
 use crate::version::tests::on_a_machine;
 use crate::{Database, Isolation, PartitionSpec, Result, Settings, Transaction, buffer};
-use base::PartitionId;
+use base::{PageId, PartitionId, TransactionId};
 use structures::set::{FieldType, FieldValue, RecordType};
+use structures::undo::{Undo, UndoList};
 
 /// A database with small pages and a b-tree of two levels, whose keys are even numbers up to 38.
 async fn rows(executor: &executor::Executor) -> Result<(Database, PartitionId)> {
@@ -95,6 +97,25 @@ fn an_operation_looks_its_partition_up_once() {
             }
             tx.commit().await?;
         }
+        Ok(())
+    });
+    assert_eq!(done, Ok(()));
+}
+
+/// What a transaction was to free goes with the change that it comes from, also where the partition is gone.
+#[test]
+fn a_rollback_past_a_partition_that_is_gone_frees_nothing_of_it() {
+    let done = on_a_machine(async |executor| {
+        let (database, _) = rows(executor).await?;
+        let gone = PartitionId(999);
+        let mut list = UndoList::default();
+        list.push(&Undo::Remove { partition: gone, key: &key(1) });
+        let mut state = TransactionState::unfinished(TransactionId(1_000_000), list);
+        let chain = || Chain { undo: 0, first: PageId { partition: gone, number: 7 } };
+        (state.chains, state.loose) = (vec![chain()], Some(chain()));
+        super::undo(&database.0.engine.core, &mut state, 0).await?;
+        assert_eq!(state.updates(), 0);
+        assert!(state.chains.is_empty() && state.loose.is_none());
         Ok(())
     });
     assert_eq!(done, Ok(()));
