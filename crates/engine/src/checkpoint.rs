@@ -159,7 +159,14 @@ async fn write_backup(engine: &Rc<Engine>) -> Result<()> {
     if engine.catalog.superblock.borrow().backup.is_none() {
         return Ok(());
     }
-    let _turn = checkpointer.sweeping.take(&engine.core.executor).await;
+    let _turn = loop {
+        await_pins(engine).await;
+        let turn = checkpointer.sweeping.take(&engine.core.executor).await;
+        // Others, who cannot wait, have had their turn before.
+        if !must_await_pins(engine) {
+            break turn;
+        }
+    };
     write_backup_in_turn(engine, false).await?;
     give_up_log(engine).await
 }
@@ -172,7 +179,7 @@ async fn write_backup_in_turn(engine: &Rc<Engine>, unlogged: bool) -> Result<()>
         let _turn = checkpointer.turn.take(&engine.core.executor).await;
         write_superblock(engine, pages_begin(&engine.catalog), SuperblockChange::default()).await?;
     }
-    await_pins(engine).await;
+    break_pins(engine);
     let began = engine.core.executor.now();
     let backup = sweep::sweep(engine, unlogged).await?;
     let begin = backup.as_ref().map(|backup| Lsn(backup.begin));
@@ -190,18 +197,31 @@ async fn write_backup_in_turn(engine: &Rc<Engine>, unlogged: bool) -> Result<()>
     Ok(())
 }
 
-/// Waits, before a sweep, while a backup reads the copy that the sweep would write over; not if something waits for the sweep.
+/// Waits, before the turn to sweep, while a backup reads the copy that the sweep would write over; not if something waits for the sweep.
 async fn await_pins(engine: &Engine) {
-    let Some(copy) = engine.catalog.superblock.borrow().backup.as_ref().map(|backup| 1 - backup.copy) else { return };
+    while must_await_pins(engine) {
+        engine.core.executor.sleep_ns(background::POLL_NS).await;
+    }
+}
+
+/// Whether a backup reads the copy that the next sweep would write over, and the sweep can wait.
+fn must_await_pins(engine: &Engine) -> bool {
     let (checkpointer, core) = (&engine.checkpointer, &engine.core);
-    if canary::is_planted(Canary::UnpinnedCopy) {
-        return;
+    let cannot_wait = checkpointer.urgent.get() > 0 || core.log.is_full() || core.closing.get();
+    let may_wait = !cannot_wait && !canary::is_planted(Canary::UnpinnedCopy);
+    may_wait && next_copy(engine).is_some_and(|copy| engine.sets.is_pinned(copy))
+}
+
+/// A backup that reads the copy that is about to be written learns of that.
+fn break_pins(engine: &Engine) {
+    if let Some(copy) = next_copy(engine).filter(|_| !canary::is_planted(Canary::UnpinnedCopy)) {
+        engine.sets.break_pins(copy);
     }
-    let cannot_wait = || checkpointer.urgent.get() > 0 || core.log.is_full() || core.closing.get();
-    while engine.sets.is_pinned(copy) && !cannot_wait() {
-        core.executor.sleep_ns(background::POLL_NS).await;
-    }
-    engine.sets.break_pins(copy);
+}
+
+/// Which copy of the sets' backup the next sweep writes over, if there are sets.
+fn next_copy(engine: &Engine) -> Option<u8> {
+    engine.catalog.superblock.borrow().backup.as_ref().map(|backup| 1 - backup.copy)
 }
 
 /// Where the recovery of pages begins, as the superblock file says.

@@ -384,11 +384,13 @@ impl Log {
     pub fn truncate(&self, before: Lsn) {
         let buffered = self.write_buffer.get().and_then(WriteBuffer::oldest).unwrap_or(u64::MAX);
         self.holds.note_asked(before);
-        let held = self.holds.oldest(self.is_full(), || self.executor.now());
+        let is_short = || self.is_full() || self.is_claimed();
+        let held = self.holds.oldest(is_short(), || self.executor.now());
         let position = before.min(self.complete.get()).min(held).0.min(buffered);
         let front = Lsn(position - position % self.settings.page_size as u64);
         if front > self.oldest.get() {
             self.oldest.set(front);
+            self.holds.note(is_short(), || self.executor.now());
             self.room.wake_all(&self.executor);
         }
     }

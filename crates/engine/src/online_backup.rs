@@ -23,6 +23,7 @@ mod run;
 mod sets;
 mod taken;
 mod target;
+mod unfinished;
 
 pub use manifest::MANIFEST_FILE;
 pub(crate) use restore::restore;
@@ -42,7 +43,10 @@ use run::BackupRun;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use structures::canary::{self, Canary};
+use taken::Taken;
+pub(crate) use taken::forget_beyond;
 use target::BackupPlace;
+use unfinished::UnfinishedBackup;
 
 /// The file of pages and segments.
 const DATA_FILE: &str = "data";
@@ -87,16 +91,7 @@ pub struct BackupReport {
     pub elapsed_ns: u64,
 }
 
-/// Marks a backup as over when its caller has gone.
-struct Over<'a>(&'a BackupRun);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.is_over.set(true);
-    }
-}
-
-/// Takes a backup. What was written of one that fails is removed.
+/// Takes a backup. What was written of one that fails, or whose caller goes, is removed.
 pub(crate) async fn back_up(
     engine: &Rc<Engine>,
     settings: &BackupSettings,
@@ -107,16 +102,18 @@ pub(crate) async fn back_up(
     target.check_empty().await?;
     let base = find_base(engine, settings).await?;
     let pace = Pace::new(engine.core.executor.now(), settings.bytes_per_second);
-    let result = copy_all(engine, (target.clone(), base), pace, progress).await;
-    if result.is_err() {
-        target.remove(&[MANIFEST_FILE, DATA_FILE, LOG_FILE]).await;
+    let unfinished = UnfinishedBackup::new(target);
+    let result = copy_all(engine, (&unfinished, base), pace, progress).await;
+    match result {
+        Ok(_) => unfinished.end(),
+        Err(_) => unfinished.remove().await,
     }
     result
 }
 
 async fn copy_all(
     engine: &Rc<Engine>,
-    (target, base): (BackupPlace, Option<(Base, Lsn)>),
+    (unfinished, base): (&UnfinishedBackup, Option<(Base, Lsn)>),
     pace: Pace,
     progress: Box<dyn FnMut(BackupProgress)>,
 ) -> Result<BackupReport> {
@@ -126,8 +123,8 @@ async fn copy_all(
     // Behind this no page lacks a change that is before where redo begins.
     checkpoint(engine).await?;
     let beginning = engine.catalog.superblock.borrow().clone();
-    let run = BackupRun::begin_run(engine, target, (pace, pages_since), progress).await?;
-    let over = Over(&run);
+    let run = BackupRun::begin_run(engine, unfinished.target.clone(), (pace, pages_since), progress).await?;
+    unfinished.note_run(&run);
     run.total.set(bytes_of(engine));
     check_hold(&run, &hold)?;
     let log = LogCopy::begin(&run, hold, beginning.scan_start()).await?;
@@ -136,7 +133,7 @@ async fn copy_all(
     let (copied, end) = match copied {
         Ok(copied) => copied,
         Err(error) => {
-            drop(over);
+            run.is_over.set(true);
             // What the log's copy has failed with is what the others have failed of.
             return Err(log.end(Lsn::ZERO).await.err().unwrap_or(error));
         }
@@ -145,7 +142,7 @@ async fn copy_all(
     engine.core.log.make_copyable(end).await?;
     log.end(if canary::is_planted(Canary::ForgottenTail) { beginning.scan_start() } else { end }).await?;
     run.sync().await?;
-    taken::note(&home(engine)?, manifest.id).await?;
+    taken::note(&home(engine)?, Taken { id: manifest.id, end }).await?;
     run.target.write_file(MANIFEST_FILE, &manifest.encode()).await?;
     Ok(BackupReport {
         end,
@@ -167,7 +164,7 @@ async fn find_base(engine: &Engine, settings: &BackupSettings) -> Result<Option<
     let Some(place) = settings.base.clone() else { return Ok(None) };
     let manifest = Manifest::read(&BackupPlace::of(&engine.core.executor, &place)?).await?;
     let foreign = |detail: &str| BackupError::ForeignBase { base: place.clone(), detail: detail.to_owned() };
-    if !taken::read(&home(engine)?).await?.contains(&manifest.id) {
+    if !taken::read(&home(engine)?).await?.contains(&Taken { id: manifest.id, end: Lsn(manifest.end) }) {
         return Err(foreign("it is not in the database's list of backups that it has taken").into());
     }
     if manifest.end > engine.core.log.end().0 || manifest.page_size as usize != engine.core.page_size() {

@@ -5,15 +5,16 @@ mod ground;
 
 use base::PartitionId;
 use base::time::MILLISECOND_NS;
+use devices::Hardware;
 use driver::{Op, OpKind};
 use entresol_engine::catalog::{IndexSpec, Locking, Organization};
 use entresol_engine::checkpoint::{Strategy, SweepSettings};
 use entresol_engine::set::{FieldType, Logging, RecordType};
 use entresol_engine::{
-    BackupSettings, Database, Error, PartitionSpec, Procedures, RestoreSource, Result, Settings, Transaction,
-    checkpoint, log,
+    BackupError, BackupSettings, Database, Error, PartitionSpec, Procedures, RestoreSource, Result, Settings,
+    Transaction, checkpoint, log,
 };
-use ground::{lose, names, on, restored, under};
+use ground::{lose, names, on, on_hardware, restored, under};
 use virtual_driver::{ErrorAt, FaultPlan, Media};
 
 /// Puts a record into "stock" whose value says whether there is a partition "flag", and 2 if it has an index.
@@ -149,4 +150,91 @@ fn copies_of_pages_that_an_earlier_database_has_left_are_none_of_the_restored_on
         Database::restore(executor, &plain(), &source(), |_| {}).await.expect("restores");
         assert!(!names(executor, "disk").await.contains(&"double-write".to_owned()));
     });
+}
+
+/// A log that is not made durable loses its end. What the database does then is another history than what the backup has.
+#[test]
+fn an_increment_does_not_build_on_a_backup_whose_end_the_log_has_lost() {
+    let settings = || {
+        let log = log::Settings { durable: false, ..plain().log };
+        Settings { log, log_device: "flash".into(), ..plain() }
+    };
+    let to = |target: &str, base: Option<&str>| BackupSettings {
+        target: target.into(),
+        base: base.map(Into::into),
+        bytes_per_second: None,
+    };
+    let media = Media::new();
+    let hardware: String = ["disk", "flash", "backup", "next"]
+        .map(|name| format!("[device.{name}]\nwrite_cache = \"volatile\"\nmedium.service = \"20 us\"\n"))
+        .concat();
+    let hardware = Hardware::parse(&hardware, "test").expect("a description");
+    let end = on_hardware(hardware.clone(), FaultPlan::default(), &media, async |executor| {
+        let database = Database::create(executor, settings()).await?;
+        let tree = database.create_partition(PartitionSpec::b_tree("tree")).await?;
+        database.load_b_tree(tree, (5_000..45_000_u32).map(|number| (number.to_be_bytes(), [1; 100])), |_| {}).await?;
+        let other = database.clone();
+        let slow = BackupSettings { bytes_per_second: Some(10 << 20), ..to("backup", None) };
+        let backup = executor.spawn(async move { other.backup(&slow, |_| {}).await });
+        for number in 0..500_u32 {
+            executor.sleep_ns(MILLISECOND_NS).await;
+            database.transaction(async |tx| tx.put(tree, &number.to_be_bytes(), &[1; 100]).await).await?;
+        }
+        backup.join().await.map(|report| report.end)
+    })
+    .expect("backs up");
+    on_hardware(hardware.clone(), FaultPlan::default(), &media, async |executor| {
+        let database = Database::open(executor, settings(), "disk").await?;
+        let tree = database.partition("tree")?;
+        assert!(database.log().end() < end, "some is lost: {} of {end}", database.log().end());
+        for number in 0..2_000_u32 {
+            database.transaction(async |tx| tx.put(tree, &number.to_be_bytes(), &[2; 100]).await).await?;
+        }
+        assert!(database.log().end() > end, "there is other log in its place");
+        let increment = database.backup(&to("next", Some("backup")), |_| {}).await;
+        assert!(matches!(increment, Err(Error::Backup(BackupError::ForeignBase { .. }))), "{increment:?}");
+        database.close().await
+    })
+    .expect("goes on");
+}
+
+/// A file of another's, beside the mark of an attempt that was cut off.
+#[test]
+fn a_restore_writes_over_nothing_that_an_earlier_attempt_has_not_made() {
+    let media = backed_up();
+    on(&media, async |executor| {
+        lose(executor, &["disk"]).await;
+        let database = Database::create(executor, plain()).await?;
+        for name in ["tree", "notes"] {
+            database.create_partition(PartitionSpec::b_tree(name)).await?;
+        }
+        let other = BackupSettings { target: "archive".into(), bytes_per_second: None, base: None };
+        database.backup(&other, |_| {}).await?;
+        database.close().await?;
+        lose(executor, &["disk"]).await;
+        Ok::<_, Error>(())
+    })
+    .expect("backs up");
+    let restore = async |executor: &_, from: &str| {
+        let source = RestoreSource { backup: from.into() };
+        Database::restore(executor, &plain(), &source, |_| {}).await
+    };
+    let errors = vec![ErrorAt { kind: OpKind::Resize, device: Some("disk".into()), nth: 1 }];
+    let plan = FaultPlan { errors, ..FaultPlan::default() };
+    under(plan, &media, async |executor| restore(executor, "backup").await).expect_err("is cut off");
+    on(&media, async |executor| {
+        let device = executor.device("disk").expect("the machine has it");
+        let (file, _) = executor.open(device, "notes.pages", true).await.expect("is created");
+        executor.perform(Op::Sync { file }).await.result.expect("is durable");
+        let refused = restore(executor, "archive").await;
+        let is_named = |file: &str| file == "notes.pages";
+        assert!(
+            matches!(&refused, Err(Error::Backup(BackupError::Occupied { file, .. })) if is_named(file)),
+            "{refused:?}"
+        );
+        assert!(names(executor, "disk").await.contains(&"notes.pages".to_owned()));
+        restore(executor, "backup").await?;
+        Database::open(executor, plain(), "disk").await?.close().await
+    })
+    .expect("what the attempt has made it may write over");
 }

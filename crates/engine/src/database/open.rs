@@ -11,6 +11,7 @@ use crate::io::device;
 use crate::locks::Locks;
 use crate::log::{Log, LogScan, WriteBuffer};
 use crate::mvcc::keep_moments;
+use crate::online_backup::forget_beyond;
 use crate::recovery::{self, OpenedTiers, StatedTiers, reconcile};
 use crate::statistics::{RecoveryReport, Statistics};
 use crate::superblock::{Superblock, SuperblockFile};
@@ -235,6 +236,7 @@ impl Database {
             superblock.limit_backup(scan.end());
         }
         let log = scan.finish();
+        forget_beyond(executor, &settings.home_device, log.end()).await?;
         // Nothing was acknowledged yet that only some of the log's files have.
         superblock_file.note_second_log(executor, &mut superblock, files.second).await?;
         if let Some((device, name)) = files.retired {

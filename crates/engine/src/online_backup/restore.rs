@@ -2,11 +2,11 @@
 //! it.
 //!
 //! The superblock file is written last, so a restore that is cut off leaves no database. A file beside it says that one has
-//! begun, which tells what it has left from files of others: those are never written over.
+//! begun, and which files it makes, which tells what it has left from files of others: those are never written over.
 
 use super::chunk::{self, PieceHead, PieceKind};
 use super::manifest::{BLOCK, Manifest};
-use super::taken::{self, TAKEN_FILE};
+use super::taken::{self, TAKEN_FILE, Taken};
 use super::target::BackupPlace;
 use super::{BackupProgress, DATA_FILE, LOG_FILE};
 use crate::buffer::DoubleWrite;
@@ -22,6 +22,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The file of a restore that has not ended, beside where the superblock file will be.
 const RESTORE_FILE: &str = "entresol.restore";
+/// Longer ones are none.
+const MARK_LENGTH_MAX: usize = 16 << 20;
 /// Bytes of a backup that are read at once.
 const WINDOW: usize = (1 << 20) + BLOCK;
 
@@ -92,8 +94,7 @@ pub(crate) async fn restore(
 
 impl Restore<'_> {
     async fn run(mut self) -> Result<RestoreReport> {
-        self.check_room().await?;
-        self.home.write_file(RESTORE_FILE, b"a restore has begun here and not ended; begin it again\n").await?;
+        self.claim_files().await?;
         // Copies of pages of another history, which a restart would take for those of torn ones.
         let op = Op::Remove { device: self.home.device, name: DoubleWrite::NAME.to_owned() };
         match self.executor.perform(op).await.result {
@@ -116,36 +117,40 @@ impl Restore<'_> {
         let superblock = self.manifest.superblock(self.report.end, measured);
         // Another attempt may have begun with another backup.
         self.home.remove(&[TAKEN_FILE]).await;
-        taken::note(&self.home, self.manifest.id).await?;
+        taken::note(&self.home, Taken { id: self.manifest.id, end: self.report.end }).await?;
         SuperblockFile::create(self.executor, self.home.device, &superblock, self.manifest.catalog.clone()).await?;
         let op = Op::Remove { device: self.home.device, name: RESTORE_FILE.to_owned() };
         self.executor.perform(op).await.result?;
         Ok(self.report)
     }
 
-    /// Refuses to write over anything but what an earlier attempt has left.
-    async fn check_room(&self) -> Result<()> {
-        let mut wanted: BTreeSet<(String, String)> = BTreeSet::new();
+    /// Refuses to write over anything but what an earlier attempt has left, and says which files this one makes before it makes them.
+    async fn claim_files(&self) -> Result<()> {
+        let mut wanted = FileNames::new();
         for (partition, _) in &self.manifest.partitions {
             wanted.extend(partition.file_names().into_iter().map(|name| (partition.device.clone(), name)));
         }
         wanted.insert((self.manifest.log_device.clone(), self.settings.file.clone()));
         wanted.extend([SUPERBLOCK_FILE, TAKEN_FILE].map(|name| (self.home.name.clone(), name.to_owned())));
-        let at_home = self.home.names().await?;
+        let mut own = read_mark(&self.home).await?;
         let devices: BTreeSet<String> = wanted.iter().map(|(device, _)| device.clone()).collect();
-        let has_begun = at_home.iter().any(|name| name == RESTORE_FILE);
         // An earlier attempt may have been cut off while it wrote that.
         let opened = SuperblockFile::open(self.executor, self.home.device, &self.home.name).await;
         let is_unfinished = matches!(opened, Err(Error::Unfinished { .. }));
         for device in devices {
             for name in BackupPlace::of(self.executor, &device)?.names().await? {
-                let is_own = has_begun && (name != SUPERBLOCK_FILE || is_unfinished);
-                if !is_own && wanted.contains(&(device.clone(), name.clone())) {
-                    return Err(BackupError::Occupied { device, file: name }.into());
+                let file = (device.clone(), name);
+                let is_own = own.contains(&file) && (file.1 != SUPERBLOCK_FILE || is_unfinished);
+                if !is_own && wanted.contains(&file) {
+                    return Err(BackupError::Occupied { device, file: file.1 }.into());
                 }
             }
         }
-        Ok(())
+        if wanted.is_subset(&own) {
+            return Ok(());
+        }
+        own.extend(wanted);
+        self.home.write_file(RESTORE_FILE, mark(&own).as_bytes()).await
     }
 
     /// Creates a partition's files, blank.
@@ -302,6 +307,36 @@ impl Restore<'_> {
         self.report.log_bytes = to - from.0;
         Ok(made.measured.or(self.manifest.log_measured))
     }
+}
+
+/// Files by device and name.
+type FileNames = BTreeSet<(String, String)>;
+
+/// The first line of a restore's file.
+const MARK: &str = "a restore has begun here and not ended; begin it again. It makes these files:";
+
+/// What says that a restore makes these files: a line for each, with its device and its name.
+fn mark(files: &FileNames) -> String {
+    let mut lines = format!("{MARK}\n");
+    files.iter().for_each(|(device, name)| lines.extend([device, "\t", name, "\n"]));
+    lines
+}
+
+/// The files that earlier attempts make: nothing if there were none, and what there is of a list that was cut off.
+async fn read_mark(home: &BackupPlace) -> Result<FileNames> {
+    let Some((file, length)) = home.find(RESTORE_FILE).await? else { return Ok(FileNames::new()) };
+    let length = (length as usize).min(MARK_LENGTH_MAX) / BLOCK * BLOCK;
+    if length == 0 {
+        return Ok(FileNames::new());
+    }
+    let frame = home.read(file, (0, length)).await?;
+    let text = String::from_utf8_lossy(&frame[..length]);
+    let mut lines = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+    if lines.next() != Some(MARK) {
+        return Ok(FileNames::new());
+    }
+    let files = lines.map_while(|line| line.split_once('\t'));
+    Ok(files.map(|(device, name)| (device.to_owned(), name.to_owned())).collect())
 }
 
 fn damaged(place: &BackupPlace, file: &str, offset: u64, detail: &str) -> Error {

@@ -21,7 +21,17 @@ pub fn on<T>(media: &Media, work: impl AsyncFnOnce(&Executor) -> T) -> T {
 
 /// The same with whatever goes wrong.
 pub fn under<T>(faults: FaultPlan, media: &Media, work: impl AsyncFnOnce(&Executor) -> T) -> T {
-    let driver = VirtualDriver::new(hardware(), Options { faults: Some(faults), ..Options::default() }, media.clone());
+    on_hardware(hardware(), faults, media, work)
+}
+
+/// The same on another machine.
+pub fn on_hardware<T>(
+    hardware: Hardware,
+    faults: FaultPlan,
+    media: &Media,
+    work: impl AsyncFnOnce(&Executor) -> T,
+) -> T {
+    let driver = VirtualDriver::new(hardware, Options { faults: Some(faults), ..Options::default() }, media.clone());
     let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
     let result = executor.run(work(&executor));
     executor.stop();
