@@ -66,8 +66,8 @@ enum Place {
     Resident,
     /// Its bytes have left, and a transaction uses it.
     Left,
-    /// Asked for; this copy has to make room for it.
-    Coming { leaving: Option<Copy> },
+    /// Asked for, on behalf of this transaction; that copy has to make room for it.
+    Coming { leaving: Option<Copy>, by: Transaction },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +75,13 @@ enum Lock {
     Shared,
     Asked(Transaction),
     Exclusive(Transaction),
+}
+
+impl Lock {
+    /// Whether the transaction has it as a write lock, or has asked for that.
+    fn is_of(self, transaction: Transaction) -> bool {
+        self == Lock::Exclusive(transaction) || self == Lock::Asked(transaction)
+    }
 }
 
 /// What is to be done when a page has come.
@@ -86,6 +93,17 @@ pub struct Arrival {
     pub is_called: bool,
 }
 
+/// What is to be done when a page cannot be had.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Failure {
+    /// Whether it was waited for. If not, this is late, and nothing is to be done.
+    pub was_waited_for: bool,
+    /// A copy whose bytes were kept and are not needed.
+    pub forgets: Option<Copy>,
+    /// What to say.
+    pub answer: Option<ToServer>,
+}
+
 /// What a transaction has to do to write a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteLock {
@@ -93,7 +111,7 @@ pub enum WriteLock {
     Held,
     /// Say this and wait for the answer.
     Ask(ToServer),
-    /// Wait: it or another transaction of this client has asked or writes.
+    /// Wait: it has asked before, or another transaction of this client has asked or writes.
     Wait,
 }
 
@@ -158,9 +176,19 @@ impl Client {
         transaction
     }
 
-    /// A transaction uses this page from now on, wherever it is.
-    pub fn enter(&mut self, transaction: Transaction, page: PageId) {
+    /// A transaction uses this page from now on, wherever it is. If another transaction, which waits no longer, has asked for
+    /// it, this says that the page is for this one: the server has to know who waits for whom.
+    pub fn enter(&mut self, transaction: Transaction, page: PageId) -> Option<ToServer> {
         self.uses.get_mut(&transaction).expect("it has begun and not ended").insert(page);
+        match self.copies.get(&page)?.place {
+            Place::Coming { by, .. } if by != transaction => self.repeat(page, transaction),
+            _ => None,
+        }
+    }
+
+    /// Whether the page was asked for and has not come.
+    pub fn is_coming(&self, page: PageId) -> bool {
+        self.copies.get(&page).is_some_and(|held| matches!(held.place, Place::Coming { .. }))
     }
 
     /// Whether the page is in the memory, as far as was said here.
@@ -201,13 +229,13 @@ impl Client {
         let number = match self.copies.get_mut(&page) {
             Some(held) => {
                 assert_eq!(held.place, Place::Left, "{page} is asked for once");
-                held.place = Place::Coming { leaving };
+                held.place = Place::Coming { leaving, by: transaction };
                 held.number
             }
             None => {
                 let number = self.next_copy;
                 self.next_copy += 1;
-                let place = Place::Coming { leaving };
+                let place = Place::Coming { leaving, by: transaction };
                 self.copies.insert(page, Held::asked_for(number, place));
                 number
             }
@@ -218,8 +246,10 @@ impl Client {
 
     /// A page has not come for long: the same request again, if it is still waited for. An answer that is only late does no harm.
     pub fn repeat(&mut self, page: PageId, transaction: Transaction) -> Option<ToServer> {
-        let held = self.copies.get(&page)?;
-        let Place::Coming { leaving } = held.place else { return None };
+        let held = self.copies.get_mut(&page)?;
+        let Place::Coming { leaving, by } = &mut held.place else { return None };
+        *by = transaction;
+        let leaving = *leaving;
         let copy = Copy { page, number: held.number };
         Some(self.message(Request::Read { copy, transaction, leaving }))
     }
@@ -230,7 +260,7 @@ impl Client {
             return Some(self.departed.remove(place));
         }
         self.copies.values_mut().find_map(|held| match &mut held.place {
-            Place::Coming { leaving } if leaving.is_some_and(|leaving| leaving.page == page) => leaving.take(),
+            Place::Coming { leaving, .. } if leaving.is_some_and(|leaving| leaving.page == page) => leaving.take(),
             _ => None,
         })
     }
@@ -268,22 +298,42 @@ impl Client {
     pub fn arrived(&mut self, copy: Copy, returns: bool) -> Option<Arrival> {
         let is_used = !self.users(copy.page).is_empty();
         let held = self.copies.get_mut(&copy.page).filter(|held| held.number == copy.number)?;
-        let Place::Coming { leaving } = held.place else { return None };
+        let Place::Coming { leaving, .. } = held.place else { return None };
         (held.place, held.was_here) = (Place::Resident, true);
         held.is_called &= !canary::is_planted(Canary::KeptArrival);
         let is_called = held.is_called && !is_used;
         Some(Arrival { leaving: leaving.map(|copy| (copy, returns)), is_called })
     }
 
-    /// A page cannot be had. Whether it was waited for, and a copy whose kept bytes are not needed.
-    pub fn failed(&mut self, copy: Copy) -> (bool, Option<Copy>) {
-        let Some(held) = self.copies.get(&copy.page).filter(|held| held.number == copy.number) else {
-            return (false, None);
-        };
-        let Place::Coming { leaving } = held.place else { return (false, None) };
+    /// A page cannot be had. The server has the copy in its directory until it is told otherwise, for the page may have come from
+    /// another client. A transaction that has seen the page keeps the copy, as one that has left the memory.
+    pub fn failed(&mut self, copy: Copy) -> Failure {
+        let is_used = !self.users(copy.page).is_empty();
+        let Some((held, leaving)) = self.coming(copy) else { return Failure::default() };
+        let is_locked = held.was_here && is_used;
+        held.place = Place::Left;
+        self.drops.extend(leaving);
+        let answer = (!is_locked).then(|| {
+            self.copies.remove(&copy.page);
+            self.message(Request::CalledBack { copy })
+        });
+        Failure { was_waited_for: true, forgets: leaving, answer }
+    }
+
+    /// The server has taken a request for a page out of its queue. Whether it was waited for, and a copy whose kept bytes are not
+    /// needed.
+    pub fn request_withdrawn(&mut self, copy: Copy) -> (bool, Option<Copy>) {
+        let Some((_, leaving)) = self.coming(copy) else { return (false, None) };
         self.copies.remove(&copy.page);
         self.drops.extend(leaving);
         (true, leaving)
+    }
+
+    /// A copy that was asked for and has not come, and what has to make room for it.
+    fn coming(&mut self, copy: Copy) -> Option<(&mut Held, Option<Copy>)> {
+        let held = self.copies.get_mut(&copy.page).filter(|held| held.number == copy.number)?;
+        let Place::Coming { leaving, .. } = held.place else { return None };
+        Some((held, leaving))
     }
 
     /// A page that was called back has been taken out of the memory.
@@ -344,7 +394,8 @@ impl Client {
     }
 
     fn has_departed(&self, copy: Copy) -> bool {
-        let is_leaving = |held: &Held| held.place == Place::Coming { leaving: Some(copy) };
+        let is_leaving =
+            |held: &Held| matches!(held.place, Place::Coming { leaving: Some(leaving), .. } if leaving == copy);
         self.departed.contains(&copy) || self.copies.values().any(is_leaving)
     }
 
@@ -390,29 +441,45 @@ impl Client {
         self.message(Request::Commit { transaction, records, pages })
     }
 
-    /// A transaction is committed, by the server if it had anything to write.
+    /// The server has committed a transaction, and its write locks are over.
     pub fn committed(&mut self, transaction: Transaction) -> Ended {
         let mut ended = Ended::default();
+        self.end_uses(transaction, &mut ended);
+        ended
+    }
+
+    /// A transaction is committed that has changed nothing: the server has to know only that it has no write lock any more.
+    pub fn committed_unchanged(&mut self, transaction: Transaction) -> Ended {
+        let mut ended = Ended::default();
+        self.give_locks_back(transaction, &mut ended);
+        self.end_uses(transaction, &mut ended);
+        ended
+    }
+
+    fn end_uses(&mut self, transaction: Transaction, ended: &mut Ended) {
         for page in self.uses.remove(&transaction).unwrap_or_default() {
             if let Some(held) = self.copies.get_mut(&page)
-                && held.lock == Lock::Exclusive(transaction)
+                && held.lock.is_of(transaction)
             {
                 held.lock = Lock::Shared;
             }
-            self.end_use(page, &mut ended);
+            self.end_use(page, ended);
         }
-        ended
+    }
+
+    /// Says that the transaction neither has nor wants write locks any more, if it does.
+    fn give_locks_back(&mut self, transaction: Transaction, ended: &mut Ended) {
+        let mut pages = self.uses.get(&transaction).into_iter().flatten();
+        if pages.any(|page| self.copies.get(page).is_some_and(|held| held.lock.is_of(transaction))) {
+            ended.messages.push(self.message(Request::Abort { transaction }));
+        }
     }
 
     /// A transaction is rolled back: what it may have changed is dropped.
     pub fn aborted(&mut self, transaction: Transaction) -> Ended {
         let mut ended = Ended::default();
-        let pages = self.uses.remove(&transaction).unwrap_or_default();
-        let owns = |lock: Lock| lock == Lock::Exclusive(transaction) || lock == Lock::Asked(transaction);
-        if pages.iter().filter_map(|page| self.copies.get(page)).any(|held| owns(held.lock)) {
-            ended.messages.push(self.message(Request::Abort { transaction }));
-        }
-        for page in pages {
+        self.give_locks_back(transaction, &mut ended);
+        for page in self.uses.remove(&transaction).unwrap_or_default() {
             match self.copies.get_mut(&page) {
                 Some(held) if held.lock == Lock::Exclusive(transaction) => {
                     self.drops.push(Copy { page, number: held.number });

@@ -5,12 +5,16 @@
 //! No clock is compared with another one.
 
 use base::Instant;
-use base::time::SECOND_NS;
+use base::time::{MILLISECOND_NS, SECOND_NS};
 use engine::canary::{self, Canary};
 
 /// The length of a lease, in nanoseconds. A server waits that long, and some more, for a client that it does not hear. It is the same for
 /// all servers of a version, because one that is started must wait for the leases which the one before it has given.
 pub const LEASE_NS: u64 = 2 * SECOND_NS;
+
+/// The lengths of leases that a client believes, in nanoseconds. A shorter one is over before it has come, and a client that prolonged it
+/// would do nothing else; one without an end, in effect, would let it use copies of which the server knows nothing any more.
+pub const LENGTHS_NS: std::ops::RangeInclusive<u64> = 10 * MILLISECOND_NS..=3600 * SECOND_NS;
 
 /// A client's lease. One of no length never ends: for described networks, on which nothing is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,8 +29,16 @@ impl Lease {
         Lease { length_ns, until: None }
     }
 
-    /// The server has answered, `now`, what was said at `sent`.
+    /// One that a server gives. `None` if it is neither of [`LENGTHS_NS`] nor without an end.
+    pub fn given(length_ns: u64) -> Option<Lease> {
+        (length_ns == 0 || LENGTHS_NS.contains(&length_ns)).then(|| Lease::new(length_ns))
+    }
+
+    /// The server has answered, `now`, what was said at `sent`. What was not yet said cannot have been answered.
     pub fn renew(&mut self, sent: Instant, now: Instant) {
+        if sent > now {
+            return;
+        }
         let from = if canary::is_planted(Canary::LeaseFromAnswer) { now } else { sent };
         self.until = self.until.max(Some(from.plus_ns(self.length_ns)));
     }
@@ -63,7 +75,7 @@ impl Term {
 
     /// How long it lasts, in nanoseconds.
     pub fn full_ns(&self) -> u64 {
-        self.length_ns + self.length_ns / 8
+        self.length_ns.saturating_add(self.length_ns / 8)
     }
 
     /// From when on the client has no lease.
@@ -86,5 +98,17 @@ mod tests {
         lease.renew(at(50), at(500));
         assert!(lease.is_valid(at(899)), "an earlier question does not shorten it");
         assert_eq!(term.end(), at(150 + 900));
+    }
+
+    #[test]
+    fn lengths_of_no_use_are_none() {
+        for odd in [1, 9_999_999, 3601 * SECOND_NS, u64::MAX] {
+            assert_eq!(Lease::given(odd), None, "{odd}");
+            assert!(Term::new(odd, Instant::from_ns(7)).end() > Instant::from_ns(7));
+        }
+        assert!([0, LEASE_NS].map(Lease::given).iter().all(Option::is_some));
+        let (mut lease, now) = (Lease::new(LEASE_NS), Instant::from_ns(5));
+        lease.renew(Instant::from_ns(u64::MAX), now);
+        assert!(!lease.is_valid(now), "what was not yet said was not answered");
     }
 }

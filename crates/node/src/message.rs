@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use thiserror::Error;
 
 /// The version of the messages. Nodes of different versions do not talk to each other.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 /// The bytes before a message: its length and its version.
 pub const HEAD_SIZE: usize = 5;
 /// The longest message, in bytes: a commit of some thousands of pages.
@@ -86,7 +86,7 @@ pub enum Request {
     /// It leaves, and uses no copy any more.
     Leave,
     /// It wants a page, and the read lock that comes with the copy. Said again if the page does not come, which may have been lost on
-    /// its way from another client.
+    /// its way from another client, and if another transaction waits for it now.
     Read {
         /// The copy that it will be; one that it has already, if the page has left its memory while it is in use.
         copy: Copy,
@@ -109,7 +109,7 @@ pub enum Request {
         /// Transactions that use it.
         by: Vec<Transaction>,
     },
-    /// It has given up the copy that was called back, or had no such copy any more.
+    /// It has given up the copy that was called back or could not be had, or had no such copy any more.
     CalledBack {
         /// The copy.
         copy: Copy,
@@ -133,7 +133,7 @@ pub enum Request {
         /// The pages that it has changed, all of which it has write locks of.
         pages: Vec<Image>,
     },
-    /// A transaction is rolled back: its write locks are released.
+    /// A transaction is rolled back, or has changed nothing: its write locks are released, and it wants no more.
     Abort {
         /// Which.
         transaction: Transaction,
@@ -191,9 +191,10 @@ pub enum Answer {
         /// Whether the copy that leaves the client's memory for it is to be returned.
         returns: bool,
     },
-    /// The page that the client asked for cannot be had.
+    /// The page that the client asked for cannot be had. If it still waits for it, it answers that it has no such copy
+    /// ([`Request::CalledBack`]); until then the copy is in the server's directory.
     Failed {
-        /// Which copy it would have been. There is none.
+        /// Which copy it would have been.
         copy: Copy,
         /// Why, in words.
         reason: String,

@@ -85,6 +85,8 @@ struct ClientNode {
 enum Told {
     Nothing,
     Victim,
+    /// Nothing, since the transaction is to be committed.
+    Committing,
     Committed,
     Refused(String),
     /// The server is gone for now.
@@ -253,30 +255,58 @@ impl ClientNode {
                 self.forward(copy, wanted, (to, address), returns)
             }
             Answer::Victim { transaction, withdrawn } => {
-                if transaction == self.current.get() {
+                // One that is being committed waits for nothing, so the victim is what it waited for before.
+                if transaction == self.current.get() && *self.told.borrow() == Told::Nothing {
                     self.tell(Told::Victim);
                 }
-                let cause = Fault::new(FaultKind::Cancelled, "the transaction is a deadlock's victim");
-                withdrawn.into_iter().for_each(|copy| self.fail(copy, cause.clone()));
+                withdrawn.into_iter().for_each(|copy| self.withdraw(copy));
             }
-            Answer::Committed { transaction } if transaction == self.current.get() => self.tell(Told::Committed),
-            Answer::NotCommitted { transaction, reason } if transaction == self.current.get() => {
-                self.tell(Told::Refused(reason));
-            }
-            Answer::Committed { .. } | Answer::NotCommitted { .. } => {}
+            Answer::Committed { transaction } => self.end_commit(transaction, Told::Committed),
+            Answer::NotCommitted { transaction, reason } => self.end_commit(transaction, Told::Refused(reason)),
+        }
+    }
+
+    fn end_commit(&self, transaction: Transaction, told: Told) {
+        if transaction == self.current.get() && *self.told.borrow() == Told::Committing {
+            self.tell(told);
         }
     }
 
     /// A page has come from the server.
     fn arrive(&self, copy: Copy, bytes: &[u8], returns: bool) {
+        if let Err(detail) = self.check_page(copy.page, bytes) {
+            let words = format!("the server at {} has sent {} damaged: {detail}", self.server, copy.page);
+            return self.fail(copy, Fault::new(FaultKind::Device, words));
+        }
         let arrival = self.protocol.borrow_mut().arrived(copy, returns);
         arrival.inspect(|arrival| self.take_in(copy, bytes, arrival));
     }
 
-    /// A page has come from another client.
-    fn arrive_from_peer(&self, to: Session, copy: Copy, (bytes, returns): (&[u8], bool)) {
+    /// A page has come from another client. False if it is none: then the server is asked for it.
+    fn arrive_from_peer(&self, to: Session, copy: Copy, (bytes, returns): (&[u8], bool)) -> bool {
+        if self.to_server.borrow().is_closed() {
+            // The reads of this session have failed, or are about to.
+            return true;
+        }
+        if self.check_page(copy.page, bytes).is_err() {
+            let again = self.protocol.borrow_mut().repeat(copy.page, self.current.get());
+            again.inspect(|again| self.say(again));
+            return false;
+        }
         let arrival = self.protocol.borrow_mut().arrived_from_peer(to, copy, returns);
         arrival.inspect(|arrival| self.take_in(copy, bytes, arrival));
+        true
+    }
+
+    fn check_page(&self, page: PageId, bytes: &[u8]) -> Result<(), String> {
+        if bytes.len() != self.settings.buffer.page_size {
+            return Err(format!("it has {} bytes", bytes.len()));
+        }
+        match header::verify(bytes, page) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("it was never written".to_owned()),
+            Err(detail) => Err(detail),
+        }
     }
 
     fn take_in(&self, copy: Copy, bytes: &[u8], arrival: &Arrival) {
@@ -295,11 +325,23 @@ impl ClientNode {
         }
     }
 
+    /// A page cannot be had.
     fn fail(&self, copy: Copy, cause: Fault) {
-        let (was_waited_for, forgotten) = self.protocol.borrow_mut().failed(copy);
+        let failure = self.protocol.borrow_mut().failed(copy);
+        self.forget(failure.forgets);
+        failure.answer.inspect(|answer| self.say(answer));
+        if failure.was_waited_for {
+            self.reads.fail(copy.page, cause);
+        }
+    }
+
+    /// A deadlock's victim gets a page no more that it has asked for.
+    fn withdraw(&self, copy: Copy) {
+        let (was_waited_for, forgotten) = self.protocol.borrow_mut().request_withdrawn(copy);
         self.forget(forgotten);
         if was_waited_for {
-            self.reads.fail(copy.page, cause);
+            let words = "a deadlock's victim has asked for the page";
+            self.reads.fail(copy.page, Fault::new(FaultKind::Cancelled, words));
         }
     }
 

@@ -6,7 +6,8 @@
 //!
 //! The rules, each for one page:
 //!
-//! - A copy at a client is a read lock. It is entered before the page is sent, and stays until the client says that the copy is gone.
+//! - A copy at a client is a read lock. It is entered before the page is sent, and stays until the client says that the copy is gone:
+//!   also if the page cannot be read, for it may have come from another client.
 //! - A write lock is granted when no other client has a copy. Who asks for it has a copy itself and uses it, so two that ask for it
 //!   at the same time are a deadlock.
 //! - Requests that cannot be granted wait in the order in which they came. A client that has a copy already and has only lost the
@@ -271,6 +272,7 @@ impl Server {
             }
             Request::Commit { transaction, records, pages } => {
                 self.begin_commit((client, transaction), &pages)?;
+                self.withdraw_writes((client, transaction), memory, actions);
                 actions.push(Action::Commit { client, transaction, records, pages });
                 if canary::is_planted(Canary::EarlyRelease) {
                     self.release((client, transaction), memory, actions);
@@ -278,17 +280,7 @@ impl Server {
                 Ok(())
             }
             Request::Abort { transaction } => self.abort((client, transaction), memory, actions),
-            Request::Returned { copy, bytes } => {
-                if self.directory.holds(client, copy) {
-                    // No client was allowed to write it meanwhile, so these are its latest bytes; nor is one until they are kept.
-                    let is_kept = !memory.has(copy.page) && self.directory.begin_keeping(copy.page);
-                    self.drop_copy(client, copy, memory, actions)?;
-                    if is_kept {
-                        actions.push(Action::Keep(Image { page: copy.page, bytes }));
-                    }
-                }
-                Ok(())
-            }
+            Request::Returned { copy, bytes } => self.take_back(client, (copy, bytes), memory, actions),
         }
     }
 
@@ -310,9 +302,12 @@ impl Server {
             Some(_) => return Err(misbehaved(client, "asked anew, without having dropped it, for", copy.page)),
             None => {}
         }
-        // It is patient no longer, and the request waits, or was withdrawn.
         let joined = self.clients.get_mut(&client).expect("messages come from clients that have joined");
         if copy.number < joined.next_copy {
+            // It is patient no longer, or wants it for another transaction; the request waits, or was withdrawn.
+            if self.directory.change_owner(client, copy, transaction) {
+                self.end_deadlock((client, transaction), memory, actions);
+            }
             return Ok(());
         }
         joined.next_copy = copy.number.saturating_add(1);
@@ -331,6 +326,8 @@ impl Server {
             return Err(misbehaved(client, "asked for a write lock and has no copy of", copy.page));
         };
         held.users.insert(transaction);
+        // What it is about to change is not what was to come back.
+        held.is_wanted &= canary::is_planted(Canary::StaleReturn);
         if entry.writer == Some((client, transaction)) {
             return Err(misbehaved(client, "asked twice for a write lock of", copy.page));
         }
@@ -478,9 +475,10 @@ impl Server {
         Action::SendPage { to, copy, returns, recency: self.algorithm.after_sending(), found }
     }
 
-    /// Decides what becomes of a copy that leaves a client's memory. True if it is to be returned; otherwise it is gone.
+    /// Decides what becomes of a copy that leaves a client's memory. True if it is to be returned; otherwise it is gone. A copy that
+    /// its client writes does not leave, whatever it says.
     fn leave(&mut self, client: ClientId, copy: Copy, memory: &dyn Memory, actions: &mut Vec<Action>) -> bool {
-        if !self.directory.holds(client, copy) {
+        if !self.directory.holds(client, copy) || self.directory.entry(copy.page).is_written_by(client) {
             return false;
         }
         self.counts.leaving += 1;
@@ -488,6 +486,7 @@ impl Server {
             match self.algorithm.on_last_copy(memory.has(copy.page)) {
                 Fate::Returned => {
                     self.counts.returned += 1;
+                    self.directory.entry(copy.page).copies.get_mut(&client).expect("it holds it").is_wanted = true;
                     return true;
                 }
                 Fate::KeptAtServer => actions.push(Action::Touch(copy.page)),
@@ -509,12 +508,32 @@ impl Server {
         if !self.directory.holds(client, copy) {
             return Ok(());
         }
-        let entry = self.directory.entry(copy.page);
-        let writes = entry.writer.is_some_and(|(writer, _)| writer == client);
-        if writes || entry.queue.iter().any(|waiting| waiting.client == client && waiting.kind == Kind::Write) {
+        if self.directory.entry(copy.page).is_written_by(client) {
             return Err(misbehaved(client, "a write lock, or asks for one, and dropped", copy.page));
         }
         self.directory.remove(client, copy);
+        self.advance(copy.page, memory, actions);
+        Ok(())
+    }
+
+    /// A page comes back that was asked for when it left a client's memory. Nothing was allowed to write it meanwhile, so these are its
+    /// latest bytes; nor is anything until they are kept.
+    fn take_back(
+        &mut self,
+        client: ClientId,
+        (copy, bytes): (Copy, Vec<u8>),
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Misbehaviour> {
+        let Some(held) = self.directory.held(client, copy) else { return Ok(()) };
+        if !held.is_wanted {
+            return Err(misbehaved(client, "returned, without having been asked to,", copy.page));
+        }
+        let is_kept = !memory.has(copy.page) && self.directory.begin_keeping(copy.page);
+        self.directory.remove(client, copy);
+        if is_kept {
+            actions.push(Action::Keep(Image { page: copy.page, bytes }));
+        }
         self.advance(copy.page, memory, actions);
         Ok(())
     }
@@ -548,3 +567,6 @@ impl Server {
 fn misbehaved(client: ClientId, what: &'static str, page: PageId) -> Misbehaviour {
     Misbehaviour { client, what, page }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 //! also after the server has lost its power.
 
 mod counting;
+mod machines;
 
 use base::{Instant, PageId, Random};
 use counting::{PAGE_SIZE, PAGES, client_settings, count, serve, settings, sum};
@@ -9,45 +10,13 @@ use engine::{Database, Error, buffer};
 use entresol_node::algorithm::{ALGORITHMS, Algorithm};
 use entresol_node::channel::Plain;
 use entresol_node::page_client::PageClient;
-use executor::{Cluster, Executor, Order};
+use executor::{Cluster, Executor};
+use machines::Machines;
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use virtual_driver::{Hardware, Media, Network, NetworkOptions, Options, VirtualDriver};
 
 const CLIENTS: u32 = 4;
-
-struct Machines {
-    network: Network,
-    media: Media,
-    seed: u64,
-}
-
-impl Machines {
-    fn new(seed: u64) -> Machines {
-        let options = NetworkOptions { seed, jitter: true, ..NetworkOptions::default() };
-        Machines { network: Network::new(options), media: Media::new(), seed }
-    }
-
-    fn start(&self, number: u32, media: Media) -> Executor {
-        let options = Options { seed: self.seed + u64::from(number), ..Options::default() };
-        let port = self.network.attach(number);
-        let driver = VirtualDriver::on_network(Hardware::ideal(), options, media, port);
-        Executor::new(Box::new(driver), Order::Seeded(self.seed))
-    }
-
-    fn server(&self) -> Executor {
-        self.start(0, self.media.clone())
-    }
-
-    fn client(&self, number: u32) -> Executor {
-        self.start(number, Media::new())
-    }
-
-    fn address(&self, number: u32) -> SocketAddr {
-        (self.network.address(number), 7000).into()
-    }
-}
 
 async fn join(executor: Executor, server: SocketAddr, address: SocketAddr) -> engine::Result<PageClient> {
     executor.sleep_ns(1_000).await;

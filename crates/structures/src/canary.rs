@@ -171,6 +171,10 @@ canaries! {
     HeededGhost,
     /// A page server forgets, when a client joins again, that a copy which the client keeps is in the way of a write.
     ForgottenCallback,
+    /// A page server forgets a copy whose page it cannot read, though another client may have sent the page.
+    ForgottenCopy,
+    /// A page server takes a page back that its client was allowed to write after it had been asked back.
+    StaleReturn,
 }
 
 #[cfg(feature = "canary")]

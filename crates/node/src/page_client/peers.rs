@@ -87,7 +87,9 @@ pub(super) async fn accept(client: Weak<ClientNode>, acceptor: Rc<dyn Acceptor>,
         executor.spawn(async move {
             while let Ok(Some(ToPeer::Page { to, copy, bytes, returns })) = incoming.next().await {
                 let Some(client) = client.upgrade() else { return };
-                client.arrive_from_peer(to, copy, (&bytes, returns));
+                if !client.arrive_from_peer(to, copy, (&bytes, returns)) {
+                    return;
+                }
             }
         });
     }

@@ -6,7 +6,7 @@
 
 use super::{ClientNode, ClientSettings, Told};
 use crate::channel::{ChannelError, Incoming, Transport};
-use crate::lease::Lease;
+use crate::lease::{self, Lease};
 use crate::message::{Answer, Former, Outcome, Request, Session, ToServer, Transaction};
 use crate::outbox::{Outbox, Traffic};
 use base::Instant;
@@ -68,7 +68,7 @@ async fn try_introduce(way: &Way<'_>, address: SocketAddr, former: Option<(Forme
     outbox.push(&ToServer { drops: Vec::new(), body: hello });
     match incoming.next().await.map_err(|error| lost(server, &error))? {
         Some(Answer::Joined { session, lease_ns, keeps, former }) => {
-            let mut lease = Lease::new(lease_ns);
+            let mut lease = Lease::given(lease_ns).ok_or_else(|| odd_lease(server, lease_ns))?;
             lease.renew(sent, executor.now());
             Ok(Introduced { session, lease, keeps: keeps && names_copies, former, incoming, outbox })
         }
@@ -82,6 +82,14 @@ async fn try_introduce(way: &Way<'_>, address: SocketAddr, former: Option<(Forme
 /// What is said when the server cannot be understood.
 fn lost(server: SocketAddr, error: &ChannelError) -> Error {
     Fault::new(FaultKind::Reset, format!("the server at {server} is lost: {error}")).into()
+}
+
+fn odd_lease(server: SocketAddr, lease_ns: u64) -> Error {
+    let (least, most) = lease::LENGTHS_NS.into_inner();
+    let words = format!(
+        "the server at {server} gives a lease of {lease_ns} ns, and only {least} to {most} ns are believed: is it another release's?"
+    );
+    Fault::new(FaultKind::Denied, words).into()
 }
 
 /// What is said of a commit that nothing is known of.

@@ -1,7 +1,7 @@
 //! Transactions on pages: strict two-phase locking with pages as granules, no steal, force to the server's log.
 
 use super::{ClientNode, Told, session};
-use crate::client::WriteLock;
+use crate::client::{Ended, WriteLock};
 use crate::message::{Image, Transaction};
 use base::{Lsn, PageId, TransactionId};
 use driver::{Fault, FaultKind, Work};
@@ -11,17 +11,29 @@ use engine::page::{Change, Edit, Pages, header};
 use engine::second_level::design::Pattern;
 use engine::undo::Undo;
 use engine::{Error, Need, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// A transaction that reads and writes pages. It is rolled back if it is dropped.
 pub struct PageTransaction {
     client: Rc<ClientNode>,
     transaction: Transaction,
-    /// The pages that it has changed, each with the frame in which it is pinned.
-    changed: BTreeMap<PageId, u32>,
+    /// The pages that it has asked write locks of, each with the frame in which it is pinned: such pages do not leave.
+    pinned: BTreeMap<PageId, u32>,
+    /// Those of them that it has changed.
+    changed: BTreeSet<PageId>,
     records: Vec<u8>,
-    is_over: bool,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Active,
+    /// Its commit is under way.
+    Committing,
+    /// Its commit is under way, and its program does not wait for that any more.
+    Abandoned,
+    Over,
 }
 
 impl PageTransaction {
@@ -35,9 +47,10 @@ impl PageTransaction {
         PageTransaction {
             client: Rc::clone(client),
             transaction,
-            changed: BTreeMap::new(),
+            pinned: BTreeMap::new(),
+            changed: BTreeSet::new(),
             records: Vec::new(),
-            is_over: false,
+            stage: Stage::Active,
         }
     }
 
@@ -57,38 +70,55 @@ impl PageTransaction {
         self.check().await?;
         let client = &self.client;
         client.executor.charge(Work::LockPair);
-        client.protocol.borrow_mut().enter(self.transaction, page);
+        let told = client.protocol.borrow_mut().enter(self.transaction, page);
+        told.inspect(|told| client.say(told));
         let mut was_here = true;
         while client.buffer.pool().borrow().frame_of(page).is_none() {
             was_here = false;
             let mut pins = Pins::new(&client.buffer);
             let fetched = client.buffer.resolve(Need::Page(page), Pattern::Random, &mut pins).await;
             self.check().await?;
-            fetched?;
+            match fetched {
+                // An earlier transaction of this node had asked for it, and was a victim.
+                Err(Error::Input(fault)) if fault.kind == FaultKind::Cancelled => {}
+                fetched => drop(fetched?),
+            }
         }
         Ok(was_here)
     }
 
-    /// Locks a page for writing.
+    /// Locks a page for writing, and keeps it in the buffer until the transaction ends. If it is not waited for, the lock may come
+    /// all the same.
     ///
     /// # Errors
     /// As [`PageTransaction::read`].
     pub async fn lock(&mut self, page: PageId) -> Result<()> {
         self.bring(page).await?;
         let asked = self.client.protocol.borrow_mut().write(self.transaction, page);
+        self.pin(page);
         match asked {
             WriteLock::Held => return Ok(()),
             WriteLock::Ask(message) => {
                 self.client.executor.charge(Work::LockPair);
                 self.client.say(&message);
             }
-            WriteLock::Wait => unreachable!("one transaction runs at a time"),
+            // It has asked before.
+            WriteLock::Wait => {}
         }
         while !self.client.protocol.borrow().may_write(self.transaction, page) {
             self.check().await?;
             self.client.bell.wait(&self.client.executor).await;
         }
         self.check().await
+    }
+
+    fn pin(&mut self, page: PageId) {
+        let mut pool = self.client.buffer.pool().borrow_mut();
+        self.pinned.entry(page).or_insert_with(|| {
+            let frame = pool.frame_in_use(page);
+            pool.pin(frame);
+            frame
+        });
     }
 
     /// Overwrites a part of a page, behind its header.
@@ -100,7 +130,7 @@ impl PageTransaction {
     /// If the part does not lie on the page behind its header.
     pub async fn write(&mut self, page: PageId, offset: u16, bytes: &[u8]) -> Result<()> {
         self.lock(page).await?;
-        // It may have left while the lock was waited for.
+        // The lock that it has now is looked up and paid for as in each use.
         self.bring(page).await?;
         let mut pool = self.client.buffer.pool().borrow_mut();
         let frame = pool.frame_in_use(page);
@@ -112,75 +142,93 @@ impl PageTransaction {
         let sequence = header::sequence(before) + 1;
         record::encode(TransactionId::SYSTEM, &Body::Update(&undo), [(sequence, &edit)], &mut self.records);
         pool.edit(frame, &edit.change, Lsn::ZERO, Lsn::ZERO);
-        if self.changed.insert(page, frame).is_none() {
-            pool.pin(frame);
-        }
+        self.changed.insert(page);
         Ok(())
     }
 
-    /// Commits: when this returns, the changes survive whatever happens.
+    /// Commits: when this returns, the changes survive whatever happens. If it is not waited for, it goes on, and the next transaction
+    /// waits for it.
     ///
     /// # Errors
     /// [`Error::Deadlock`] for a victim. [`Error::Input`] if the server was lost, after it was found again or given up: with
     /// [`FaultKind::Cancelled`] it is certain that nothing is committed; otherwise what became of the transaction is not known.
     pub async fn commit(mut self) -> Result<()> {
         self.check().await?;
-        let client = Rc::clone(&self.client);
-        let is_read_only = client.protocol.borrow().written(self.transaction).is_empty();
-        if !is_read_only {
-            let pages = self.copy_out();
-            let records = std::mem::take(&mut self.records);
-            let message = client.protocol.borrow_mut().commit(self.transaction, records, pages);
-            client.say(&message);
-            while *client.told.borrow() == Told::Nothing {
-                client.bell.wait(&client.executor).await;
-            }
-            let told = client.told.borrow().clone();
-            self.end_writes(told == Told::Committed);
-            match told {
-                Told::Lost(cause) => {
-                    let (session, transaction) = (client.protocol.borrow().session(), self.transaction);
-                    // What it has changed is dropped here, whatever became of it there.
-                    drop(self);
-                    return client.ask_outcome(session.expect("it has joined"), transaction, cause).await;
-                }
-                Told::Refused(cause) | Told::GivenUp(cause) => return Err(session::unknown_outcome(&cause)),
-                _ => {}
-            }
+        if self.changed.is_empty() {
+            let ended = self.client.protocol.borrow_mut().committed_unchanged(self.transaction);
+            self.end(ended);
+            return Ok(());
         }
-        self.is_over = true;
-        let ended = client.protocol.borrow_mut().committed(self.transaction);
-        client.finish(ended);
-        client.turn.give_back(&client.executor);
-        Ok(())
+        let pages = self.copy_out();
+        let records = std::mem::take(&mut self.records);
+        let message = self.client.protocol.borrow_mut().commit(self.transaction, records, pages);
+        self.client.say(&message);
+        self.client.told.replace(Told::Committing);
+        self.stage = Stage::Committing;
+        self.end_commit().await
+    }
+
+    /// Waits for the server's word on the commit.
+    async fn end_commit(mut self) -> Result<()> {
+        let client = Rc::clone(&self.client);
+        while *client.told.borrow() == Told::Committing {
+            client.bell.wait(&client.executor).await;
+        }
+        let told = client.told.borrow().clone();
+        self.stage = Stage::Active;
+        self.end_writes(told == Told::Committed);
+        match told {
+            Told::Lost(cause) => {
+                let (session, transaction) = (client.protocol.borrow().session(), self.transaction);
+                // What it has changed is dropped here, whatever became of it there.
+                drop(self);
+                client.ask_outcome(session.expect("it has joined"), transaction, cause).await
+            }
+            Told::Refused(cause) | Told::GivenUp(cause) => Err(session::unknown_outcome(&cause)),
+            Told::Committed => {
+                let ended = client.protocol.borrow_mut().committed(self.transaction);
+                self.end(ended);
+                Ok(())
+            }
+            Told::Nothing | Told::Victim | Told::Committing => unreachable!("the server's word ends a commit"),
+        }
+    }
+
+    /// It is over: its pages may leave, and the next one may begin.
+    fn end(&mut self, ended: Ended) {
+        self.stage = Stage::Over;
+        self.unpin();
+        self.client.finish(ended);
+        self.client.turn.give_back(&self.client.executor);
+    }
+
+    fn unpin(&mut self) {
+        let mut pool = self.client.buffer.pool().borrow_mut();
+        std::mem::take(&mut self.pinned).into_values().for_each(|frame| pool.unpin(frame));
     }
 
     /// Copies of the changed pages, sealed. From here on they count as being written back.
     fn copy_out(&self) -> Vec<Image> {
         let mut pool = self.client.buffer.pool().borrow_mut();
-        let copy = |(page, frame): (&PageId, &u32)| {
-            let mut bytes = vec![0; pool.bytes(*frame).len()];
-            pool.begin_write(*frame, &mut bytes);
+        let copy = |page: &PageId| {
+            let frame = self.pinned[page];
+            let mut bytes = vec![0; pool.bytes(frame).len()];
+            pool.begin_write(frame, &mut bytes);
             Image { page: *page, bytes }
         };
         self.changed.iter().map(copy).collect()
     }
 
-    fn end_writes(&mut self, are_written: bool) {
+    fn end_writes(&self, are_written: bool) {
         let mut pool = self.client.buffer.pool().borrow_mut();
-        for frame in self.changed.values() {
-            pool.end_write(*frame, are_written);
-        }
-        if are_written {
-            std::mem::take(&mut self.changed).into_values().for_each(|frame| pool.unpin(frame));
-        }
+        self.changed.iter().for_each(|page| pool.end_write(self.pinned[page], are_written));
     }
 
     /// It may go on. While the client has no lease, it waits.
     async fn check(&self) -> Result<()> {
         loop {
             match &*self.client.told.borrow() {
-                Told::Nothing | Told::Committed => {}
+                Told::Nothing | Told::Committing | Told::Committed => {}
                 Told::Victim => return Err(Error::Deadlock),
                 Told::Refused(cause) | Told::Lost(cause) | Told::GivenUp(cause) => {
                     return Err(Fault::new(FaultKind::Reset, cause.clone()).into());
@@ -196,21 +244,28 @@ impl PageTransaction {
 
 impl Drop for PageTransaction {
     fn drop(&mut self) {
-        if self.is_over {
-            return;
-        }
-        let client = &self.client;
-        {
-            let mut pool = client.buffer.pool().borrow_mut();
-            for frame in self.changed.values() {
-                if pool.is_writing(*frame) {
-                    pool.end_write(*frame, false);
-                }
-                pool.unpin(*frame);
+        match self.stage {
+            Stage::Active => {
+                self.unpin();
+                let ended = self.client.protocol.borrow_mut().aborted(self.transaction);
+                self.end(ended);
             }
+            Stage::Committing => {
+                // What the server has begun cannot be taken back.
+                let rest = PageTransaction {
+                    client: Rc::clone(&self.client),
+                    transaction: self.transaction,
+                    pinned: std::mem::take(&mut self.pinned),
+                    changed: std::mem::take(&mut self.changed),
+                    records: Vec::new(),
+                    stage: Stage::Abandoned,
+                };
+                self.client.executor.spawn(async move {
+                    let _unwanted = rest.end_commit().await;
+                });
+            }
+            // The machine stops, or it is over.
+            Stage::Abandoned | Stage::Over => {}
         }
-        let ended = client.protocol.borrow_mut().aborted(self.transaction);
-        client.finish(ended);
-        client.turn.give_back(&client.executor);
     }
 }

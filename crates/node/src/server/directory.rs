@@ -36,6 +36,8 @@ pub struct RegisteredCopy {
     pub is_called: bool,
     /// The client that was asked to send it, if it did not come from here, and whether it has to return another.
     pub sender: Option<(ClientId, bool)>,
+    /// Whether its bytes are to come back, for it leaves the client's memory.
+    pub is_wanted: bool,
 }
 
 /// A request that waits.
@@ -67,6 +69,12 @@ impl PageEntry {
         self.writer.is_none() && !self.is_arriving && (is_alone || canary::is_planted(Canary::UncalledCopies))
     }
 
+    /// Whether the client writes the page, or asks for that.
+    pub fn is_written_by(&self, client: ClientId) -> bool {
+        let asks = |waiting: &Waiting| waiting.client == client && waiting.kind == Kind::Write;
+        self.writer.is_some_and(|(writer, _)| writer == client) || self.queue.iter().any(asks)
+    }
+
     /// The copies that are in the way of the first request, a write, and were not called back before.
     pub fn call_back(&mut self) -> Vec<(ClientId, u64)> {
         let Some(first) = self.queue.front() else { return Vec::new() };
@@ -95,9 +103,8 @@ impl PageEntry {
 
     /// The clients that may send their copies to this one, because they neither give them up nor want to write.
     pub fn senders(&self, to: ClientId) -> Vec<ClientId> {
-        let wants =
-            |client: ClientId| self.queue.iter().any(|other| other.client == client && other.kind == Kind::Write);
-        let held = self.copies.iter().filter(|(client, held)| **client != to && !held.is_called && !wants(**client));
+        let gives = |client: ClientId, held: &RegisteredCopy| !held.is_called && !self.is_written_by(client);
+        let held = self.copies.iter().filter(|(client, held)| **client != to && gives(**client, held));
         held.map(|(client, _)| *client).collect()
     }
 
@@ -121,10 +128,15 @@ impl Directory {
         !std::mem::replace(&mut self.entry(page).is_arriving, true)
     }
 
+    /// This very copy, if the client has it.
+    pub fn held(&self, client: ClientId, copy: Copy) -> Option<&RegisteredCopy> {
+        let held = self.pages.get(&copy.page)?.copies.get(&client)?;
+        (held.number == copy.number || canary::is_planted(Canary::UnnumberedCopies)).then_some(held)
+    }
+
     /// Whether the client has this very copy.
     pub fn holds(&self, client: ClientId, copy: Copy) -> bool {
-        let held = self.pages.get(&copy.page).and_then(|entry| entry.copies.get(&client));
-        held.is_some_and(|held| held.number == copy.number || canary::is_planted(Canary::UnnumberedCopies))
+        self.held(client, copy).is_some()
     }
 
     /// Enters a copy.
@@ -167,6 +179,19 @@ impl Directory {
         }
         queue.push_back(waiting);
         self.waits.entry((waiting.client, waiting.transaction)).or_default().insert(waiting.copy.page);
+        true
+    }
+
+    /// A request of a client for this copy, if it waits, is another transaction's from now on. False if there is none.
+    pub fn change_owner(&mut self, client: ClientId, copy: Copy, to: Transaction) -> bool {
+        let Some(entry) = self.pages.get_mut(&copy.page) else { return false };
+        let is_it = |waiting: &&mut Waiting| {
+            (waiting.client, waiting.copy) == (client, copy) && waiting.kind != Kind::Write && waiting.transaction != to
+        };
+        let Some(waiting) = entry.queue.iter_mut().find(is_it) else { return false };
+        waiting.transaction = to;
+        self.waits.entry((client, to)).or_default().insert(copy.page);
+        self.tidy(copy.page);
         true
     }
 

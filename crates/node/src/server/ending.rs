@@ -4,6 +4,7 @@ use super::directory::{Kind, Waiting};
 use super::{Action, Found, Memory, Misbehaviour, Server, deadlock, misbehaved};
 use crate::message::{Answer, ClientId, Copy, Image, Transaction};
 use base::PageId;
+use engine::canary::{self, Canary};
 use std::collections::{BTreeSet, VecDeque};
 
 impl Server {
@@ -52,7 +53,8 @@ impl Server {
         }
     }
 
-    /// A page that a client waits for cannot be read.
+    /// A page that a client waits for cannot be read. The copy stays: the client may have got the page from another one. It says so if
+    /// it has not.
     pub fn failed(
         &mut self,
         client: ClientId,
@@ -63,8 +65,10 @@ impl Server {
     ) {
         if self.directory.holds(client, copy) {
             actions.push(Action::Send(client, Answer::Failed { copy, reason }));
-            self.directory.remove(client, copy);
-            self.advance(copy.page, memory, actions);
+            if canary::is_planted(Canary::ForgottenCopy) {
+                self.directory.remove(client, copy);
+                self.advance(copy.page, memory, actions);
+            }
         }
     }
 
@@ -77,16 +81,20 @@ impl Server {
         if self.writers.get(&owner).is_some_and(|writer| writer.is_committing) {
             return Err(misbehaved(owner.0, "rolled back what it commits, and not", PageId::default()));
         }
-        for copy in self.withdraw(owner, memory, actions) {
-            let reason = "its transaction is rolled back".to_owned();
-            actions.push(Action::Send(owner.0, Answer::Failed { copy, reason }));
-        }
+        self.withdraw_writes(owner, memory, actions);
         self.release(owner, memory, actions);
         Ok(())
     }
 
     /// A transaction's write locks are over.
     pub(super) fn release(&mut self, owner: (ClientId, Transaction), memory: &dyn Memory, actions: &mut Vec<Action>) {
+        for page in self.end_writer(owner) {
+            self.advance(page, memory, actions);
+        }
+    }
+
+    /// Strikes out a transaction's write locks and returns their pages.
+    fn end_writer(&mut self, owner: (ClientId, Transaction)) -> BTreeSet<PageId> {
         let writer = self.writers.remove(&owner).unwrap_or_default();
         for page in &writer.pages {
             let entry = self.directory.entry(*page);
@@ -95,14 +103,26 @@ impl Server {
                 held.users.remove(&owner.1);
             }
         }
-        for page in writer.pages {
-            self.advance(page, memory, actions);
+        writer.pages
+    }
+
+    /// A transaction's requests for write locks are taken out of the queues. What it has asked to read comes all the same: its
+    /// client has made room for that, and another transaction of it may wait for the page.
+    pub(super) fn withdraw_writes(
+        &mut self,
+        owner: (ClientId, Transaction),
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) {
+        for page in self.directory.waits_of(owner) {
+            if !self.take_requests(page, owner, |kind| kind == Kind::Write, actions).is_empty() {
+                self.advance(page, memory, actions);
+            }
         }
     }
 
-    /// A transaction's requests are taken out of the queues. Copies that were called back for them alone may stay.
-    /// Returns the copies that were to be read.
-    pub(super) fn withdraw(
+    /// A transaction's requests are taken out of the queues. Returns the copies that were to be read.
+    fn withdraw(
         &mut self,
         owner: (ClientId, Transaction),
         memory: &dyn Memory,
@@ -110,19 +130,29 @@ impl Server {
     ) -> Vec<Copy> {
         let mut reads = Vec::new();
         for page in self.directory.waits_of(owner) {
-            let entry = self.directory.entry(page);
-            let (gone, rest): (VecDeque<Waiting>, _) =
-                entry.queue.drain(..).partition(|waiting| (waiting.client, waiting.transaction) == owner);
-            entry.queue = rest;
-            let stays = |(client, number)| Action::Send(client, Answer::Withdrawn { copy: Copy { page, number } });
-            actions.extend(entry.withdraw_callbacks().into_iter().map(stays));
-            for Waiting { copy, kind, .. } in gone {
-                self.note_served(owner.0);
-                reads.extend((kind != Kind::Write).then_some(copy));
-            }
+            let gone = self.take_requests(page, owner, |_| true, actions);
+            reads.extend(gone.into_iter().filter(|waiting| waiting.kind != Kind::Write).map(|waiting| waiting.copy));
             self.advance(page, memory, actions);
         }
         reads
+    }
+
+    /// Takes requests of these kinds out of a page's queue. Copies that were called back for them alone may stay.
+    fn take_requests(
+        &mut self,
+        page: PageId,
+        owner: (ClientId, Transaction),
+        is_meant: impl Fn(Kind) -> bool,
+        actions: &mut Vec<Action>,
+    ) -> VecDeque<Waiting> {
+        let entry = self.directory.entry(page);
+        let is_its = |waiting: &Waiting| (waiting.client, waiting.transaction) == owner && is_meant(waiting.kind);
+        let (gone, rest): (VecDeque<Waiting>, _) = entry.queue.drain(..).partition(is_its);
+        entry.queue = rest;
+        let stays = |(client, number)| Action::Send(client, Answer::Withdrawn { copy: Copy { page, number } });
+        actions.extend(entry.withdraw_callbacks().into_iter().map(stays));
+        gone.iter().for_each(|_| self.note_served(owner.0));
+        gone
     }
 
     /// Ends the deadlock that a transaction is part of, if there is one: as many victims as that takes. While no write lock is granted
@@ -148,20 +178,24 @@ impl Server {
         if self.clients.remove(&client).is_none() {
             return;
         }
+        // Nothing is granted before all of it is gone, so that nothing is granted to it, nor asked of it.
+        let mut pages = BTreeSet::new();
         for owner in self.directory.waiting_transactions(client) {
-            self.withdraw(owner, memory, actions);
+            for page in self.directory.waits_of(owner) {
+                self.take_requests(page, owner, |_| true, actions);
+                pages.insert(page);
+            }
         }
         let owned = self.writers.iter().filter(|((writer, _), state)| *writer == client && !state.is_committing);
         let owned: Vec<_> = owned.map(|(owner, _)| *owner).collect();
-        for owner in owned {
-            self.release(owner, memory, actions);
-        }
+        owned.into_iter().for_each(|owner| pages.extend(self.end_writer(owner)));
         for (to, copy, returns) in self.directory.sent_by(client) {
             actions.push(self.page_to(to, copy, returns, Found::Refused));
         }
         for copy in self.directory.copies_of(client) {
-            self.directory.remove(client, copy);
-            self.advance(copy.page, memory, actions);
+            self.directory.entry(copy.page).copies.remove(&client);
+            pages.insert(copy.page);
         }
+        pages.into_iter().for_each(|page| self.advance(page, memory, actions));
     }
 }

@@ -10,7 +10,7 @@ use engine::canary::{self, Canary};
 use entresol_node::algorithm::ALGORITHMS;
 use entresol_node::client::Client;
 use entresol_node::lease::Lease;
-use entresol_node::message::{Answer, ClientId, Copy, Former, Request, Session, ToServer, Transaction};
+use entresol_node::message::{Answer, ClientId, Copy, Former, Image, Request, Session, ToServer, Transaction};
 use entresol_node::server::{Action, Memory, Server};
 use world::{Faults, Plan, World};
 
@@ -76,14 +76,24 @@ fn late_arrival() -> Option<String> {
     client.arrived(copy, false).is_none().then(|| "it does not come from the server".to_owned())
 }
 
+struct Everything;
+
+impl Memory for Everything {
+    fn has(&self, _: PageId) -> bool {
+        true
+    }
+}
+
+struct Nothing;
+
+impl Memory for Nothing {
+    fn has(&self, _: PageId) -> bool {
+        false
+    }
+}
+
 /// A client whose connection broke keeps a copy that is in the way of a write: it is called back again, for it may not have heard that.
 fn lost_callback() -> Option<String> {
-    struct Everything;
-    impl Memory for Everything {
-        fn has(&self, _: PageId) -> bool {
-            true
-        }
-    }
     let (page, address) = (node::page(0), "10.0.0.1:1".parse().expect("an address"));
     let (mut server, mut actions) = (Server::new(ALGORITHMS[0], 1), Vec::new());
     let copy = Copy { page, number: 0 };
@@ -105,6 +115,36 @@ fn lost_callback() -> Option<String> {
     (!joined.keeps || !actions.contains(&called)).then(|| format!("{joined:?}, {actions:?}"))
 }
 
+/// A copy is asked back, then written and committed, then returned as it was before. What the server does with it.
+fn stale_return() -> Option<String> {
+    let (copy, next) = (Copy { page: node::page(0), number: 0 }, Copy { page: node::page(1), number: 1 });
+    let transaction = Transaction(0);
+    let sending = ALGORITHMS.iter().find(|algorithm| algorithm.name() == "fwd-s").expect("it is one of them");
+    let (mut server, mut actions) = (Server::new(*sending, 1), Vec::new());
+    let address = "10.0.0.1:1".parse().expect("an address");
+    let client = server.join(address, None, &Nothing, &mut actions).session.client;
+    let pages = vec![Image { page: copy.page, bytes: vec![2] }];
+    let said = [
+        Request::Read { copy, transaction, leaving: None },
+        Request::Read { copy: next, transaction, leaving: Some(copy) },
+        Request::Write { copy, transaction },
+        Request::Commit { transaction, records: Vec::new(), pages },
+    ];
+    for body in said {
+        if let Err(error) = server.receive(client, ToServer { drops: Vec::new(), body }, &Nothing, &mut actions) {
+            return Some(error.to_string());
+        }
+    }
+    server.committed((client, transaction), &Nothing, &mut actions);
+    if !actions.iter().any(|action| matches!(action, Action::SendPage { returns: true, .. })) {
+        return Some(format!("it is not asked back: {actions:?}"));
+    }
+    let returned = ToServer { drops: Vec::new(), body: Request::Returned { copy, bytes: vec![1] } };
+    actions.clear();
+    let _refused = server.receive(client, returned, &Nothing, &mut actions);
+    (!actions.is_empty()).then(|| format!("what is older than the commit is taken: {actions:?}"))
+}
+
 fn overlong_lease() -> Option<String> {
     let (mut lease, at) = (Lease::new(800), Instant::from_ns);
     lease.renew(at(100), at(400));
@@ -114,7 +154,7 @@ fn overlong_lease() -> Option<String> {
 
 #[test]
 fn what_is_late_or_lost_does_no_harm() {
-    assert_eq!([late_arrival(), overlong_lease(), lost_callback()], [None, None, None]);
+    assert_eq!([late_arrival(), overlong_lease(), lost_callback(), stale_return()], [None, None, None, None]);
 }
 
 #[test]
@@ -137,6 +177,8 @@ fn what_is_planted_is_found() {
         (Canary::OvertakenPage, late_arrival),
         (Canary::HeededGhost, clients),
         (Canary::ForgottenCallback, lost_callback),
+        (Canary::ForgottenCopy, clients),
+        (Canary::StaleReturn, stale_return),
     ];
     let is_missed = |(canary, search): &(Canary, Search)| {
         canary::plant(Some(*canary));

@@ -43,7 +43,7 @@ enum State {
     Idle,
     Running,
     AwaitingPage(PageId),
-    AwaitingLock(PageId),
+    AwaitingLock,
     AwaitingCommit,
     Done,
 }
@@ -67,9 +67,10 @@ pub struct Node {
     at: usize,
     state: State,
     transaction: Transaction,
-    /// What the present transaction has read, and what it has written.
+    /// What the present transaction has read, what it has written, and what it has asked write locks of, which stays.
     reads: BTreeMap<PageId, u64>,
     writes: BTreeSet<PageId>,
+    pinned: BTreeSet<PageId>,
 }
 
 pub fn page(number: u64) -> PageId {
@@ -100,6 +101,7 @@ impl Node {
             transaction: Transaction(0),
             reads: BTreeMap::new(),
             writes: BTreeSet::new(),
+            pinned: BTreeSet::new(),
         }
     }
 
@@ -185,33 +187,51 @@ impl Node {
             };
             self.transaction = self.protocol.begin();
             (self.at, self.state) = (0, State::Running);
-            (self.reads, self.writes) = Default::default();
+            (self.reads, self.writes, self.pinned) = Default::default();
         }
         let script = self.scripts.last().expect("it runs one").clone();
         let Some((number, writes)) = script.get(self.at).copied() else { return self.commit(committed) };
         let page = page(number);
-        self.protocol.enter(self.transaction, page);
+        let mut said: Vec<Said> = self.protocol.enter(self.transaction, page).into_iter().map(Said::Server).collect();
         if !self.memory.contains_key(&page) {
             self.state = State::AwaitingPage(page);
-            return Ok(self.fetch(page));
+            if !self.protocol.is_coming(page) {
+                said.extend(self.fetch(page));
+            }
+            return Ok(said);
         }
         self.read(page, committed)?;
         if !writes {
             self.at += 1;
             return Ok(Vec::new());
         }
-        match self.protocol.write(self.transaction, page) {
+        let lock = self.protocol.write(self.transaction, page);
+        self.pinned.insert(page);
+        match lock {
             WriteLock::Held => {
                 self.write(page, committed)?;
                 self.at += 1;
                 Ok(Vec::new())
             }
             WriteLock::Ask(message) => {
-                self.state = State::AwaitingLock(page);
+                self.state = State::AwaitingLock;
                 Ok(vec![Said::Server(message)])
             }
-            WriteLock::Wait => Err(format!("{page} is locked by another transaction of the same client")),
+            WriteLock::Wait => {
+                self.state = State::AwaitingLock;
+                Ok(Vec::new())
+            }
         }
+    }
+
+    /// Whether it may stop waiting for a lock, as a program does that is impatient.
+    pub fn may_skip(&self) -> bool {
+        self.state == State::AwaitingLock
+    }
+
+    /// Leaves the write out that it waits for, and goes on.
+    pub fn skip(&mut self) {
+        (self.state, self.at) = (State::Running, self.at + 1);
     }
 
     fn read(&mut self, page: PageId, committed: &dyn Fn(PageId) -> u64) -> Result<(), String> {
@@ -238,7 +258,7 @@ impl Node {
     /// Makes room as a memory does that forgets what was used least recently, and asks for the page.
     fn fetch(&mut self, page: PageId) -> Vec<Said> {
         while self.memory.len() >= self.capacity {
-            let clean = self.memory.iter().filter(|(page, _)| !self.protocol.may_write(self.transaction, **page));
+            let clean = self.memory.iter().filter(|(page, _)| !self.pinned.contains(page));
             let Some(victim) = clean.min_by_key(|(_, slot)| slot.used).map(|(page, _)| *page) else { break };
             let slot = self.memory.remove(&victim).expect("it was found");
             let (kept, forgotten) = self.protocol.left(victim);
@@ -254,13 +274,12 @@ impl Node {
         if let Some((page, version)) = self.reads.iter().find(|(page, version)| committed(**page) != **version) {
             return Err(format!("version {version} of {page} was read, and changed before the commit"));
         }
-        let written = self.protocol.written(self.transaction);
-        if written.is_empty() {
-            let ended = self.protocol.committed(self.transaction);
+        if self.writes.is_empty() {
+            let ended = self.protocol.committed_unchanged(self.transaction);
             return Ok(self.end(true, ended));
         }
         let image = |page: &PageId| Image { page: *page, bytes: self.memory[page].version.to_le_bytes().to_vec() };
-        let pages = written.iter().map(image).collect();
+        let pages = self.writes.iter().map(image).collect();
         self.state = State::AwaitingCommit;
         Ok(vec![Said::Server(self.protocol.commit(self.transaction, Vec::new(), pages))])
     }
@@ -270,6 +289,7 @@ impl Node {
             self.scripts.pop();
         }
         self.state = State::Idle;
+        self.pinned.clear();
         for page in ended.discards {
             self.memory.remove(&page);
         }
@@ -294,7 +314,7 @@ impl Node {
                 Ok(arrival.map_or(Vec::new(), |arrival| self.take_in(copy, &bytes, arrival)))
             }
             Answer::Granted { copy, transaction } => {
-                if self.protocol.granted(copy, transaction) {
+                if self.protocol.granted(copy, transaction) && self.state == State::AwaitingLock {
                     self.state = State::Running;
                 }
                 Ok(Vec::new())
@@ -311,21 +331,26 @@ impl Node {
                 self.protocol.withdrawn(copy);
                 Ok(Vec::new())
             }
-            Answer::Failed { copy, .. } => Err(format!("{copy:?} has failed")),
+            Answer::Failed { copy, .. } => Ok(self.fail(copy)),
             Answer::Forward { copy, wanted, to, address, returns } => {
                 Ok(vec![self.forward(copy, wanted, (to, address.port()), returns)])
             }
-            Answer::Victim { transaction, withdrawn } if transaction == self.transaction => {
+            Answer::Victim { transaction, withdrawn } => {
                 for copy in withdrawn {
-                    let (waited, forgotten) = self.protocol.failed(copy);
+                    let (waited, forgotten) = self.protocol.request_withdrawn(copy);
                     assert!(waited, "{copy:?} is withdrawn, and was not waited for");
                     forgotten.map(|copy| self.kept.remove(&copy));
+                    self.wait_no_more(copy.page);
+                }
+                // It may have been rolled back already, or wait no longer for what has made it a victim, and be about to commit.
+                let is_active = transaction == self.transaction
+                    && matches!(self.state, State::Running | State::AwaitingPage(_) | State::AwaitingLock);
+                if !is_active {
+                    return Ok(Vec::new());
                 }
                 let ended = self.protocol.aborted(transaction);
                 Ok(self.end(false, ended))
             }
-            // It has been rolled back already.
-            Answer::Victim { .. } => Ok(Vec::new()),
             Answer::Committed { transaction } => {
                 if (self.state, transaction) != (State::AwaitingCommit, self.transaction) {
                     return Err("a commit is acknowledged that is over".to_owned());
@@ -334,6 +359,22 @@ impl Node {
                 Ok(self.end(true, ended))
             }
             other => Err(format!("the server says {other:?}")),
+        }
+    }
+
+    /// A page cannot be had: it is tried again, as if its transaction had come to it only now.
+    fn fail(&mut self, copy: Copy) -> Vec<Said> {
+        let failure = self.protocol.failed(copy);
+        failure.forgets.map(|copy| self.kept.remove(&copy));
+        if failure.was_waited_for {
+            self.wait_no_more(copy.page);
+        }
+        failure.answer.into_iter().map(Said::Server).collect()
+    }
+
+    fn wait_no_more(&mut self, page: PageId) {
+        if self.state == State::AwaitingPage(page) {
+            self.state = State::Running;
         }
     }
 
@@ -368,9 +409,7 @@ impl Node {
             self.memory.remove(&copy.page);
             said.extend(self.protocol.give_up(copy.page).map(Said::Server));
         }
-        if self.state == State::AwaitingPage(copy.page) {
-            self.state = State::Running;
-        }
+        self.wait_no_more(copy.page);
         said
     }
 
@@ -386,7 +425,7 @@ impl Node {
 
     /// Whether it may be rolled back for no reason now.
     pub fn may_abort(&self, random: &mut Random) -> bool {
-        matches!(self.state, State::Running | State::AwaitingLock(_)) && random.chance(0.02)
+        matches!(self.state, State::Running | State::AwaitingLock | State::AwaitingPage(_)) && random.chance(0.02)
     }
 
     pub fn abort(&mut self) -> Vec<Said> {

@@ -68,6 +68,8 @@ enum Event {
     Renew(Place),
     Rejoin(Place),
     Abort(Place),
+    /// A transaction does without a lock that it waits for.
+    Skip(Place),
     Crash(Place),
     Cut(Place),
     Restart,
@@ -263,6 +265,9 @@ impl World {
         if self.nodes[&place].may_abort(&mut self.random) {
             return Some(Event::Abort(place));
         }
+        if self.nodes[&place].may_skip() && self.random.chance(0.02) {
+            return Some(Event::Skip(place));
+        }
         if !self.has_leases() {
             return None;
         }
@@ -316,6 +321,7 @@ impl World {
                 let said = self.nodes.get_mut(&place).expect("it is there").abort();
                 self.say(place, said);
             }
+            Event::Skip(place) => self.nodes.get_mut(&place).expect("it is there").skip(),
             Event::Crash(place) => self.crash(place),
             Event::Cut(place) => self.cut(place),
             Event::Restart => self.restart(),
@@ -411,6 +417,10 @@ impl World {
     fn complete(&mut self, index: usize) {
         let mut actions = Vec::new();
         match self.pending.swap_remove(index) {
+            Pending::Page { to, copy, .. } if self.has_leases() && self.random.chance(0.02) => {
+                let reason = "its disk does not answer".to_owned();
+                self.server.failed(to, copy, reason, &self.memory, &mut actions);
+            }
             Pending::Page { to, copy, returns } => {
                 self.memory.use_page(copy.page);
                 let bytes = self.committed[&copy.page].to_le_bytes().to_vec();

@@ -1,0 +1,230 @@
+//! Whatever a client's program stops waiting for: locks, pages and commits of abandoned futures leave nothing behind, neither at the
+//! node nor at its server.
+
+#[allow(dead_code, reason = "other tests count")]
+mod counting;
+#[allow(dead_code, reason = "other tests stop their machines")]
+mod machines;
+
+use base::time::{MILLISECOND_NS, SECOND_NS};
+use base::{PageId, PartitionId};
+use counting::{PAGES, client_settings, serve};
+use engine::Error;
+use entresol_node::algorithm;
+use entresol_node::channel::Plain;
+use entresol_node::page_client::PageClient;
+use entresol_node::page_server::PageServer;
+use executor::{Cluster, Executor};
+use machines::Machines;
+use std::rc::Rc;
+
+/// A server and two clients.
+struct Ground {
+    cluster: Cluster,
+    executors: [Executor; 3],
+    server: PageServer,
+    clients: [PageClient; 2],
+    counters: PartitionId,
+}
+
+/// Few, so that pages have to leave.
+const FRAMES: usize = 6;
+/// Far longer than anything takes here that is not for ever.
+const LONG_NS: u64 = 10 * SECOND_NS;
+
+impl Ground {
+    fn new(algorithm: &str) -> Ground {
+        let machines = Machines::new(5);
+        let executors = [machines.server(), machines.client(1), machines.client(2)];
+        let mut cluster = Cluster::new(executors.iter().cloned());
+        let (at, algorithm) = (machines.address(0), algorithm::named(algorithm).expect("it is one of them"));
+        let serving = executors[0].spawn(serve(executors[0].clone(), at, algorithm));
+        let (server, counters) = cluster.run(serving).expect("it starts");
+        let clients = [1, 2].map(|number: u32| {
+            let executor = executors[number as usize].clone();
+            let settings = client_settings(machines.address(number), FRAMES);
+            let joining = executor.clone().spawn(async move {
+                let transport = Rc::new(Plain(executor.clone()));
+                PageClient::join(&executor, transport, at, settings).await
+            });
+            let client = cluster.run(joining).expect("they go on").expect("the server listens");
+            client.attach(counters);
+            client
+        });
+        // No write lock is granted before leases of an earlier server would be over.
+        cluster.run_until(cluster.now().plus_ns(3 * SECOND_NS)).expect("they go on");
+        Ground { cluster, executors, server, clients, counters }
+    }
+
+    fn page(&self, number: u32) -> PageId {
+        PageId::new(self.counters, number)
+    }
+
+    /// Runs something at one of the clients.
+    fn at<T: 'static, F: Future<Output = T> + 'static>(
+        &mut self,
+        client: usize,
+        work: impl FnOnce(PageClient, Executor) -> F,
+    ) -> T {
+        let executor = self.executors[client + 1].clone();
+        let task = executor.spawn(work(self.clients[client].clone(), executor.clone()));
+        self.cluster.run_until(self.cluster.now().plus_ns(LONG_NS)).expect("they go on");
+        assert!(task.is_finished(), "it goes on and on");
+        self.cluster.run(task).expect("they go on")
+    }
+
+    /// Adds one to a counter at a client and returns what was there.
+    fn add(&mut self, client: usize, number: u32) -> u64 {
+        let page = self.page(number);
+        let added = self.at(client, async move |client, _| {
+            let mut transaction = client.begin().await;
+            let (found, _) = transaction.read(page, value).await?;
+            transaction.write(page, 32, &(found + 1).to_le_bytes()).await?;
+            transaction.commit().await.map(|()| found)
+        });
+        added.unwrap_or_else(|error: Error| panic!("{error}"))
+    }
+
+    fn end(self) {
+        self.server.protocol().check().expect("the directory is right");
+        assert_eq!(self.server.protocol().waiting(), 0, "nothing waits");
+        drop((self.server, self.clients));
+        self.executors.iter().for_each(Executor::stop);
+    }
+}
+
+fn value(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes[32..40].try_into().expect("eight bytes"))
+}
+
+/// A transaction at the second client reads a page, so that nobody else may write it for two seconds; meanwhile the first client does
+/// this with it.
+fn beside_a_reader<T: 'static, F: Future<Output = engine::Result<T>> + 'static>(
+    ground: &mut Ground,
+    work: impl FnOnce(PageClient, Executor, PageId) -> F,
+) -> T {
+    let page = ground.page(0);
+    let (reader, executor) = (ground.clients[1].clone(), ground.executors[2].clone());
+    executor.clone().spawn(async move {
+        let mut transaction = reader.begin().await;
+        transaction.read(page, value).await.expect("it can be read");
+        executor.sleep_ns(2 * SECOND_NS).await;
+        transaction.commit().await.expect("it has only read");
+    });
+    ground.cluster.run_until(ground.cluster.now().plus_ns(100 * MILLISECOND_NS)).expect("they go on");
+    let done = ground.at(0, |client, executor| work(client, executor, page));
+    done.unwrap_or_else(|error| panic!("{error}"))
+}
+
+const PATIENCE_NS: u64 = 500 * MILLISECOND_NS;
+
+#[test]
+fn a_lock_that_is_not_waited_for_ends_with_its_transaction() {
+    for waits_for_more in [false, true] {
+        let mut ground = Ground::new("cbl");
+        beside_a_reader(&mut ground, async move |client, executor, page| {
+            let mut transaction = client.begin().await;
+            let locked = executor.within(PATIENCE_NS, transaction.lock(page)).await;
+            assert!(locked.is_none(), "another client reads it");
+            if waits_for_more {
+                // It is granted meanwhile.
+                executor.sleep_ns(3 * SECOND_NS).await;
+            }
+            transaction.commit().await
+        });
+        assert_eq!(ground.add(1, 0), 0);
+        assert_eq!(ground.add(0, 0), 1);
+        ground.end();
+    }
+}
+
+#[test]
+fn a_lock_that_is_not_waited_for_may_be_asked_for_again() {
+    let mut ground = Ground::new("cbl");
+    beside_a_reader(&mut ground, async move |client, executor, page| {
+        let mut transaction = client.begin().await;
+        assert!(executor.within(PATIENCE_NS, transaction.lock(page)).await.is_none());
+        transaction.write(page, 32, &7_u64.to_le_bytes()).await?;
+        transaction.commit().await
+    });
+    assert_eq!(ground.add(1, 0), 7);
+    ground.end();
+}
+
+#[test]
+fn a_commit_takes_no_harm_from_a_lock_that_is_not_waited_for() {
+    let mut ground = Ground::new("fwd-hs");
+    let other = ground.page(1);
+    beside_a_reader(&mut ground, async move |client, executor, page| {
+        let mut transaction = client.begin().await;
+        transaction.write(other, 32, &3_u64.to_le_bytes()).await?;
+        assert!(executor.within(PATIENCE_NS, transaction.lock(page)).await.is_none());
+        transaction.commit().await
+    });
+    assert_eq!(ground.add(1, 0), 0);
+    assert_eq!(ground.add(1, 1), 3);
+    ground.end();
+}
+
+#[test]
+fn a_commit_that_is_not_waited_for_goes_on() {
+    let mut ground = Ground::new("fwd");
+    let page = ground.page(0);
+    let session = ground.clients[0].session();
+    let done: engine::Result<()> = ground.at(0, async move |client, executor| {
+        let mut transaction = client.begin().await;
+        transaction.write(page, 32, &4_u64.to_le_bytes()).await?;
+        assert!(executor.within(1, transaction.commit()).await.is_none(), "it takes longer");
+        Ok(())
+    });
+    done.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(ground.clients[0].session(), session, "it stays where it was");
+    assert_eq!(ground.add(1, 0), 4);
+    assert_eq!(ground.add(0, 0), 5);
+    ground.end();
+}
+
+#[test]
+fn a_locked_page_stays_though_it_is_not_written() {
+    let mut ground = Ground::new("fwd-hs");
+    let counters = ground.counters;
+    let done: engine::Result<()> = ground.at(0, async move |client, _| {
+        let mut transaction = client.begin().await;
+        transaction.lock(PageId::new(counters, 0)).await?;
+        for number in 1..PAGES as u32 {
+            transaction.read(PageId::new(counters, number), value).await?;
+        }
+        transaction.commit().await
+    });
+    done.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(ground.add(1, 0), 0);
+    ground.end();
+}
+
+#[test]
+fn a_page_that_is_not_waited_for_makes_no_deadlock_that_is_not_found() {
+    let mut ground = Ground::new("cbl");
+    let (one, two) = (ground.page(1), ground.page(2));
+    let (second, executor) = (ground.clients[1].clone(), ground.executors[2].clone());
+    let other = executor.clone().spawn(async move {
+        let mut transaction = second.begin().await;
+        transaction.write(one, 32, &1_u64.to_le_bytes()).await?;
+        executor.sleep_ns(2 * SECOND_NS).await;
+        transaction.read(two, value).await?;
+        transaction.commit().await
+    });
+    ground.cluster.run_until(ground.cluster.now().plus_ns(100 * MILLISECOND_NS)).expect("they go on");
+    let own: engine::Result<()> = ground.at(0, async move |client, executor| {
+        let mut given_up = client.begin().await;
+        assert!(executor.within(PATIENCE_NS, given_up.read(one, value)).await.is_none());
+        drop(given_up);
+        let mut transaction = client.begin().await;
+        transaction.write(two, 32, &1_u64.to_le_bytes()).await?;
+        transaction.read(one, value).await?;
+        transaction.commit().await
+    });
+    assert!(other.is_finished());
+    let other = ground.cluster.run(other).expect("they go on");
+    assert!(own.is_ok() != other.is_ok(), "one is a victim: {own:?}, {other:?}");
+    ground.end();
+}

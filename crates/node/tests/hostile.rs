@@ -1,0 +1,261 @@
+//! A client among nodes that say what no honest one says: a server that is played by a script, and strangers that send pages.
+
+#[allow(dead_code, reason = "other tests count")]
+mod counting;
+#[allow(dead_code, reason = "other tests open databases")]
+mod machines;
+
+use base::time::{MILLISECOND_NS, SECOND_NS};
+use base::{PageId, PartitionId};
+use counting::{PAGE_SIZE, client_settings};
+use engine::page::{PageKind, header};
+use entresol_node::channel::{Acceptor, Channel, Incoming, Plain, Transport};
+use entresol_node::lease::LEASE_NS;
+use entresol_node::message::{self, Answer, ClientId, Copy, Outcome, Request, Session, ToPeer, ToServer};
+use entresol_node::page_client::PageClient;
+use executor::{Cluster, Executor};
+use machines::Machines;
+use serde::Serialize;
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+const PAGE: PageId = PageId::new(PartitionId(0), 3);
+
+/// The bytes of a page, as they should be.
+fn sound(page: PageId) -> Vec<u8> {
+    let mut bytes = vec![0; PAGE_SIZE];
+    header::format(&mut bytes, page);
+    header::set_kind(&mut bytes, PageKind::Direct);
+    header::seal(&mut bytes);
+    bytes
+}
+
+/// What is no such page.
+fn unsound() -> Vec<Vec<u8>> {
+    let mut flipped = sound(PAGE);
+    flipped[200] ^= 1;
+    let mut longer = sound(PAGE);
+    longer.push(0);
+    vec![Vec::new(), vec![1, 2, 3], vec![0; PAGE_SIZE], flipped, longer, sound(PageId::new(PartitionId(0), 4))]
+}
+
+/// One end of a connection, as a script has it.
+struct Line {
+    channel: Rc<dyn Channel>,
+    incoming: Incoming,
+}
+
+impl Line {
+    fn new(channel: Rc<dyn Channel>, executor: &Executor) -> Line {
+        Line { incoming: Incoming::new(&channel, executor), channel }
+    }
+
+    async fn say(&self, message: &impl Serialize) {
+        let mut frame = Vec::new();
+        message::encode(message, 0, &mut frame);
+        let _gone = self.channel.send(&frame).await;
+    }
+
+    /// What the client says next, leases apart, which are prolonged.
+    async fn hear(&mut self) -> Option<Request> {
+        loop {
+            let ToServer { body, .. } = self.incoming.next().await.ok()??;
+            match body {
+                Request::Renew { sent } => self.say(&Answer::Renewed { sent }).await,
+                body => return Some(body),
+            }
+        }
+    }
+
+    async fn hear_read(&mut self) -> Copy {
+        match self.hear().await {
+            Some(Request::Read { copy, .. }) => copy,
+            other => panic!("the client says {other:?}"),
+        }
+    }
+}
+
+fn session(client: u32) -> Session {
+    Session { epoch: 1, client: ClientId(client) }
+}
+
+async fn admit(acceptor: &dyn Acceptor, executor: &Executor, client: u32, keeps: bool, lease_ns: u64) -> Line {
+    let mut line = Line::new(acceptor.accept().await.expect("it is open"), executor);
+    let hello = line.hear().await;
+    assert!(matches!(hello, Some(Request::Hello { .. })), "{hello:?}");
+    let (session, former) = (session(client), Outcome::Unknown);
+    line.say(&Answer::Joined { session, lease_ns, keeps, former }).await;
+    line
+}
+
+struct Ground {
+    machines: Machines,
+    cluster: Cluster,
+    executors: [Executor; 3],
+}
+
+impl Ground {
+    fn new() -> Ground {
+        let machines = Machines::new(9);
+        let executors = [machines.server(), machines.client(1), machines.client(2)];
+        let cluster = Cluster::new(executors.iter().cloned());
+        Ground { machines, cluster, executors }
+    }
+
+    /// A server that does what this script says.
+    fn play<F: Future<Output = ()> + 'static>(&self, script: impl FnOnce(Rc<dyn Acceptor>, Executor) -> F + 'static) {
+        let (executor, at) = (self.executors[0].clone(), self.machines.address(0));
+        executor.clone().spawn(async move {
+            let acceptor = Plain(executor.clone()).listen(at).await.expect("the port is free");
+            script(acceptor, executor).await;
+        });
+    }
+
+    fn run<T: 'static, F: Future<Output = T> + 'static>(
+        &mut self,
+        work: impl FnOnce(Executor, SocketAddr, SocketAddr) -> F,
+    ) -> T {
+        let executor = self.executors[1].clone();
+        let (at, own) = (self.machines.address(0), self.machines.address(1));
+        let task = executor.spawn(work(executor.clone(), at, own));
+        self.cluster.run_until(self.cluster.now().plus_ns(30 * SECOND_NS)).expect("they go on");
+        assert!(task.is_finished(), "it goes on and on");
+        let done = self.cluster.run(task).expect("they go on");
+        self.executors.iter().for_each(Executor::stop);
+        done
+    }
+
+    /// A page comes from another machine as soon as it is known how it was asked for.
+    fn send_from_stranger(&self, asked: &Rc<RefCell<Option<Copy>>>, bytes: Vec<u8>, after_ns: u64) {
+        let (executor, to, asked) = (self.executors[2].clone(), self.machines.address(1), Rc::clone(asked));
+        executor.clone().spawn(async move {
+            while asked.borrow().is_none() {
+                executor.sleep_ns(MILLISECOND_NS).await;
+            }
+            executor.sleep_ns(after_ns).await;
+            let copy = asked.borrow().expect("it is there");
+            let line = Line::new(Plain(executor.clone()).connect(to).await.expect("it listens"), &executor);
+            line.say(&ToPeer::Page { to: session(0), copy, bytes, returns: false }).await;
+            executor.sleep_ns(SECOND_NS).await;
+        });
+    }
+}
+
+async fn join(executor: &Executor, at: SocketAddr, own: SocketAddr) -> engine::Result<PageClient> {
+    executor.sleep_ns(MILLISECOND_NS).await;
+    let client = PageClient::join(executor, Rc::new(Plain(executor.clone())), at, client_settings(own, 9)).await?;
+    client.attach(PAGE.partition);
+    Ok(client)
+}
+
+fn length(bytes: &[u8]) -> usize {
+    bytes.len()
+}
+
+#[test]
+fn a_page_of_another_client_that_comes_when_the_server_is_gone_is_passed_over() {
+    let mut ground = Ground::new();
+    let asked: Rc<RefCell<Option<Copy>>> = Rc::default();
+    let tell = Rc::clone(&asked);
+    ground.play(async move |acceptor, executor| {
+        let mut line = admit(&*acceptor, &executor, 0, false, LEASE_NS).await;
+        tell.replace(Some(line.hear_read().await));
+        drop(line);
+        let mut line = admit(&*acceptor, &executor, 1, true, LEASE_NS).await;
+        let copy = line.hear_read().await;
+        line.say(&Answer::Page { copy, bytes: sound(PAGE), returns: false }).await;
+        while line.hear().await.is_some() {}
+    });
+    ground.send_from_stranger(&asked, sound(PAGE), 300 * MILLISECOND_NS);
+    let found = ground.run(async move |executor, at, own| {
+        let client = join(&executor, at, own).await?;
+        let mut transaction = client.begin().await;
+        assert!(transaction.read(PAGE, length).await.is_err(), "the server is gone");
+        executor.sleep_ns(SECOND_NS).await;
+        drop(transaction);
+        client.begin().await.read(PAGE, length).await
+    });
+    assert_eq!(found, Ok((PAGE_SIZE, false)));
+}
+
+#[test]
+fn what_a_peer_sends_that_is_no_page_is_asked_for_again() {
+    for bytes in unsound() {
+        let mut ground = Ground::new();
+        let asked: Rc<RefCell<Option<Copy>>> = Rc::default();
+        let tell = Rc::clone(&asked);
+        ground.play(async move |acceptor, executor| {
+            let mut line = admit(&*acceptor, &executor, 0, false, LEASE_NS).await;
+            let copy = line.hear_read().await;
+            tell.replace(Some(copy));
+            let again = executor.within(SECOND_NS, line.hear_read()).await;
+            assert_eq!(again, Some(copy), "it is asked for again, and soon");
+            line.say(&Answer::Page { copy, bytes: sound(PAGE), returns: false }).await;
+            while line.hear().await.is_some() {}
+        });
+        ground.send_from_stranger(&asked, bytes, MILLISECOND_NS);
+        let found = ground.run(async move |executor, at, own| {
+            let client = join(&executor, at, own).await?;
+            let mut transaction = client.begin().await;
+            transaction.read(PAGE, length).await
+        });
+        assert_eq!(found, Ok((PAGE_SIZE, false)));
+    }
+}
+
+#[test]
+fn what_a_server_sends_that_is_no_page_fails_its_read_and_no_other() {
+    for bytes in unsound() {
+        let mut ground = Ground::new();
+        ground.play(async move |acceptor, executor| {
+            let mut line = admit(&*acceptor, &executor, 0, false, LEASE_NS).await;
+            let copy = line.hear_read().await;
+            line.say(&Answer::Page { copy, bytes, returns: false }).await;
+            assert_eq!(line.hear().await, Some(Request::CalledBack { copy }), "it has no copy");
+            let copy = line.hear_read().await;
+            line.say(&Answer::Page { copy, bytes: sound(PAGE), returns: false }).await;
+            while line.hear().await.is_some() {}
+        });
+        let found = ground.run(async move |executor, at, own| {
+            let client = join(&executor, at, own).await?;
+            let mut transaction = client.begin().await;
+            let failed = transaction.read(PAGE, length).await.expect_err("it is no page");
+            assert!(failed.to_string().contains(&PAGE.to_string()), "{failed}");
+            transaction.read(PAGE, length).await
+        });
+        assert_eq!(found, Ok((PAGE_SIZE, false)));
+    }
+}
+
+#[test]
+fn a_lease_of_no_useful_length_is_refused() {
+    for lease_ns in [1, 1_000, u64::MAX / 2, u64::MAX] {
+        let mut ground = Ground::new();
+        ground.play(async move |acceptor, executor| {
+            let mut line = admit(&*acceptor, &executor, 0, false, lease_ns).await;
+            while line.hear().await.is_some() {}
+        });
+        let joined = ground.run(async move |executor, at, own| join(&executor, at, own).await.map(drop));
+        let refused = joined.expect_err("it is not believed").to_string();
+        assert!(refused.contains("lease"), "{refused}");
+    }
+}
+
+#[test]
+fn a_lease_does_not_count_from_a_moment_that_is_still_to_come() {
+    let mut ground = Ground::new();
+    ground.play(async move |acceptor, executor| {
+        let mut line = admit(&*acceptor, &executor, 0, false, LEASE_NS).await;
+        line.say(&Answer::Renewed { sent: u64::MAX - 1 }).await;
+        // It hears and says nothing more.
+        executor.sleep_ns(60 * SECOND_NS).await;
+        line.hear().await;
+    });
+    let has_lease = ground.run(async move |executor, at, own| {
+        let client = join(&executor, at, own).await.expect("the server listens");
+        executor.sleep_ns(LEASE_NS + LEASE_NS / 2).await;
+        client.has_lease()
+    });
+    assert!(!has_lease, "the server has not answered what was said later");
+}

@@ -1,0 +1,37 @@
+//! Simulated machines on one network: the server's has the number 0 and a medium that stays.
+
+use executor::{Executor, Order};
+use std::net::SocketAddr;
+use virtual_driver::{Hardware, Media, Network, NetworkOptions, Options, VirtualDriver};
+
+pub struct Machines {
+    network: Network,
+    media: Media,
+    seed: u64,
+}
+
+impl Machines {
+    pub fn new(seed: u64) -> Machines {
+        let options = NetworkOptions { seed, jitter: true, ..NetworkOptions::default() };
+        Machines { network: Network::new(options), media: Media::new(), seed }
+    }
+
+    fn start(&self, number: u32, media: Media) -> Executor {
+        let options = Options { seed: self.seed + u64::from(number), ..Options::default() };
+        let port = self.network.attach(number);
+        let driver = VirtualDriver::on_network(Hardware::ideal(), options, media, port);
+        Executor::new(Box::new(driver), Order::Seeded(self.seed))
+    }
+
+    pub fn server(&self) -> Executor {
+        self.start(0, self.media.clone())
+    }
+
+    pub fn client(&self, number: u32) -> Executor {
+        self.start(number, Media::new())
+    }
+
+    pub fn address(&self, number: u32) -> SocketAddr {
+        (self.network.address(number), 7000).into()
+    }
+}
