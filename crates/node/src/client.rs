@@ -177,7 +177,7 @@ impl Client {
     }
 
     /// A transaction uses this page from now on, wherever it is. If another transaction, which waits no longer, has asked for
-    /// it, this says that the page is for this one: the server has to know who waits for whom.
+    /// it, this says that the page is for this one: the server has to know which waits for which.
     pub fn enter(&mut self, transaction: Transaction, page: PageId) -> Option<ToServer> {
         self.uses.get_mut(&transaction).expect("it has begun and not ended").insert(page);
         match self.copies.get(&page)?.place {

@@ -3,6 +3,8 @@
 
 use crate::channel::Channel;
 use crate::message;
+use base::time::SECOND_NS;
+use driver::Fault;
 use executor::{Executor, WaitQueue};
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
@@ -14,6 +16,8 @@ use std::task::Poll;
 
 /// The most bytes that wait for one peer. One that takes nothing is given up.
 const BYTES_MAX: usize = 64 << 20;
+/// For how long a peer may still take what was put there before the queue was closed, in nanoseconds.
+const LINGER_NS: u64 = 5 * SECOND_NS;
 
 /// What a node has sent.
 #[derive(Default)]
@@ -22,13 +26,25 @@ pub struct Traffic {
     pub messages: Cell<u64>,
     /// Their bytes.
     pub bytes: Cell<u64>,
+    /// The bytes that wait to be sent, now.
+    pub waiting: Cell<u64>,
 }
 
 impl Traffic {
-    /// Forgets it.
+    /// Forgets what was sent.
     pub fn restart(&self) {
         self.messages.set(0);
         self.bytes.set(0);
+    }
+
+    /// These bytes wait to be sent.
+    pub(crate) fn add_waiting(&self, bytes: usize) {
+        self.waiting.set(self.waiting.get() + bytes as u64);
+    }
+
+    /// They do so no longer.
+    pub(crate) fn take_waiting(&self, bytes: usize) {
+        self.waiting.set(self.waiting.get() - bytes as u64);
     }
 }
 
@@ -69,13 +85,28 @@ impl Outbox {
         let mut frame = Vec::new();
         message::encode(message, self.size_min, &mut frame);
         self.waiting.set(self.waiting.get() + frame.len());
+        self.traffic.add_waiting(frame.len());
         self.traffic.messages.set(self.traffic.messages.get() + 1);
         self.traffic.bytes.set(self.traffic.bytes.get() + frame.len() as u64);
         self.frames.borrow_mut().push_back(frame);
         if self.waiting.get() > BYTES_MAX {
-            return self.close();
+            return self.discard();
         }
         self.bell.wake_all(&self.executor);
+    }
+
+    fn pop(&self) -> Option<Vec<u8>> {
+        let frame = self.frames.borrow_mut().pop_front()?;
+        self.waiting.set(self.waiting.get() - frame.len());
+        self.traffic.take_waiting(frame.len());
+        Some(frame)
+    }
+
+    /// Nothing is sent any more, not even what was put here.
+    fn discard(&self) {
+        self.frames.take();
+        self.traffic.take_waiting(self.waiting.take());
+        self.close();
     }
 
     /// Nothing is sent behind what was put here, and the peer is told so.
@@ -106,27 +137,31 @@ impl Outbox {
         }
     }
 
+    /// Waits until a queue that was closed should be empty.
+    async fn overdue(&self) {
+        self.ended().await;
+        self.executor.sleep_ns(LINGER_NS).await;
+    }
+
     /// Whether nothing is sent any more: it was closed, or the channel is gone.
     pub fn is_closed(&self) -> bool {
         self.is_closed.get()
     }
 }
 
+/// Sends what is put into a queue, until that is closed and empty, the channel is gone, or the peer has taken nothing for too long.
 async fn empty(outbox: Rc<Outbox>, channel: Rc<dyn Channel>) {
+    let mut overdue = pin!(outbox.overdue());
+    let _sent = Outbox::unless_ended(&mut overdue, send_all(&outbox, &*channel)).await;
+    outbox.discard();
+}
+
+async fn send_all(outbox: &Outbox, channel: &dyn Channel) -> Result<(), Fault> {
     loop {
-        let next = outbox.frames.borrow_mut().pop_front();
-        match next {
-            Some(frame) => {
-                outbox.waiting.set(outbox.waiting.get() - frame.len());
-                if channel.send(&frame).await.is_err() {
-                    return outbox.close();
-                }
-            }
-            None if outbox.is_closed.get() => {
-                // The peer ends then, too. If it cannot be told, it learns in other ways.
-                let _told = channel.shutdown().await;
-                return;
-            }
+        match outbox.pop() {
+            Some(frame) => channel.send(&frame).await?,
+            // The peer ends then, too. If it cannot be told, it learns in other ways.
+            None if outbox.is_closed.get() => return channel.shutdown().await,
             None => outbox.bell.wait(&outbox.executor).await,
         }
     }

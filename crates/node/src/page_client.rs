@@ -175,6 +175,11 @@ impl PageClient {
         &self.0.traffic
     }
 
+    /// To how many other clients it has connections, or is making them.
+    pub fn peers(&self) -> usize {
+        self.0.peers.len()
+    }
+
     /// Makes the pages of a partition of the server's database known here.
     pub fn attach(&self, partition: PartitionId) {
         let store = RemoteStore::new(Rc::downgrade(&self.0), self.0.buffer.settings().page_size);

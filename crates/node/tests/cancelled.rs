@@ -97,7 +97,7 @@ fn value(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes[32..40].try_into().expect("eight bytes"))
 }
 
-/// A transaction at the second client reads a page, so that nobody else may write it for two seconds; meanwhile the first client does
+/// A transaction at the second client reads a page, so that no one else may write it for two seconds; meanwhile the first client does
 /// this with it.
 fn beside_a_reader<T: 'static, F: Future<Output = engine::Result<T>> + 'static>(
     ground: &mut Ground,

@@ -9,6 +9,7 @@ use counting::{PAGE_SIZE, PAGES, client_settings, count, serve, settings, sum};
 use engine::{Database, Error, buffer};
 use entresol_node::algorithm::{ALGORITHMS, Algorithm};
 use entresol_node::channel::Plain;
+use entresol_node::message::{self, Copy, Request, ToServer, Transaction};
 use entresol_node::page_client::PageClient;
 use executor::{Cluster, Executor};
 use machines::Machines;
@@ -159,6 +160,39 @@ fn a_strangers_bytes_and_a_client_that_vanishes_leave_the_others_at_work() {
         others.iter().for_each(Executor::stop);
         server.stop();
     }
+}
+
+#[test]
+fn a_client_that_takes_nothing_costs_no_memory_when_it_was_given_up() {
+    let machines = Machines::new(3);
+    let (server, deaf) = (machines.server(), machines.client(1));
+    let mut cluster = Cluster::new([server.clone(), deaf.clone()]);
+    let (at, own) = (machines.address(0), machines.address(1));
+    let serving = server.spawn(serve(server.clone(), at, ALGORITHMS[0]));
+    let (page_server, counters) = cluster.run(serving).expect("it starts");
+    let executor = deaf.clone();
+    deaf.spawn(async move {
+        let connection = executor.connect(at).await.expect("it listens");
+        let say = async |body| {
+            let mut frame = Vec::new();
+            message::encode(&ToServer { drops: Vec::new(), body }, 0, &mut frame);
+            connection.send(&frame).await.expect("the server hears it");
+        };
+        say(Request::Hello { page_size: PAGE_SIZE as u32, address: own, former: None }).await;
+        let copy = Copy { page: PageId::new(counters, 0), number: 0 };
+        for _ in 0..1_000 {
+            say(Request::Read { copy, transaction: Transaction(0), leaving: None }).await;
+        }
+        executor.sleep_ns(60_000_000_000).await;
+    });
+    cluster.run_until(cluster.now().plus_ns(1_000_000_000)).expect("they go on");
+    let waiting = page_server.traffic().waiting.get();
+    assert!(waiting > 500 * PAGE_SIZE as u64, "it gets no more than it takes: {waiting}");
+    cluster.run_until(cluster.now().plus_ns(20_000_000_000)).expect("they go on");
+    assert_eq!(page_server.protocol().clients().count(), 0);
+    assert_eq!(page_server.traffic().waiting.get(), 0);
+    drop(page_server);
+    [server, deaf].iter().for_each(Executor::stop);
 }
 
 /// Sends what is no message, again and again.

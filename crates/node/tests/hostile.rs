@@ -6,7 +6,7 @@ mod counting;
 mod machines;
 
 use base::time::{MILLISECOND_NS, SECOND_NS};
-use base::{PageId, PartitionId};
+use base::{Instant, PageId, PartitionId};
 use counting::{PAGE_SIZE, client_settings};
 use engine::page::{PageKind, header};
 use entresol_node::channel::{Acceptor, Channel, Incoming, Plain, Transport};
@@ -16,9 +16,10 @@ use entresol_node::page_client::PageClient;
 use executor::{Cluster, Executor};
 use machines::Machines;
 use serde::Serialize;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use virtual_driver::{NetworkFaults, Partition};
 
 const PAGE: PageId = PageId::new(PartitionId(0), 3);
 
@@ -97,7 +98,11 @@ struct Ground {
 
 impl Ground {
     fn new() -> Ground {
-        let machines = Machines::new(9);
+        Ground::with(NetworkFaults::default())
+    }
+
+    fn with(faults: NetworkFaults) -> Ground {
+        let machines = Machines::with(9, faults);
         let executors = [machines.server(), machines.client(1), machines.client(2)];
         let cluster = Cluster::new(executors.iter().cloned());
         Ground { machines, cluster, executors }
@@ -226,6 +231,76 @@ fn what_a_server_sends_that_is_no_page_fails_its_read_and_no_other() {
         });
         assert_eq!(found, Ok((PAGE_SIZE, false)));
     }
+}
+
+#[test]
+fn peers_that_are_gone_leave_nothing_at_a_client() {
+    let mut ground = Ground::new();
+    let address = ground.machines.address(2);
+    ground.play(async move |acceptor, executor| {
+        let mut line = admit(&*acceptor, &executor, 0, false, LEASE_NS).await;
+        let copy = line.hear_read().await;
+        line.say(&Answer::Page { copy, bytes: sound(PAGE), returns: false }).await;
+        // The page is wanted by many clients, one after the other, which are soon gone; and by some that are not there at all.
+        for port in 8000..8040 {
+            let address = SocketAddr::new(address.ip(), port);
+            line.say(&Answer::Forward { copy, wanted: 0, to: ClientId(7), address, returns: false }).await;
+        }
+        while line.hear().await.is_some() {}
+    });
+    let received = Rc::new(Cell::new(0));
+    for port in 8000..8020 {
+        let (executor, at, received) =
+            (ground.executors[2].clone(), SocketAddr::new(address.ip(), port), Rc::clone(&received));
+        executor.clone().spawn(async move {
+            let acceptor = Plain(executor.clone()).listen(at).await.expect("the port is free");
+            let mut line = Line::new(acceptor.accept().await.expect("it is open"), &executor);
+            let page: Option<ToPeer> = line.incoming.next().await.expect("it is a message");
+            received.set(received.get() + u32::from(page.is_some()));
+            executor.sleep_ns(2 * SECOND_NS).await;
+        });
+    }
+    let peers = ground.run(async move |executor, at, own| {
+        let client = join(&executor, at, own).await.expect("the server listens");
+        let mut transaction = client.begin().await;
+        transaction.read(PAGE, length).await.expect("it comes");
+        executor.sleep_ns(SECOND_NS).await;
+        let before = client.peers();
+        executor.sleep_ns(5 * SECOND_NS).await;
+        (before, client.peers())
+    });
+    assert_eq!((peers, received.get()), ((20, 0), 20));
+}
+
+#[test]
+fn pages_for_a_peer_that_cannot_be_reached_do_not_pile_up() {
+    let cut = Partition { machines: vec![2], from: Instant::START, until: Instant::from_ns(u64::MAX) };
+    let mut ground = Ground::with(NetworkFaults { partitions: vec![cut], ..NetworkFaults::default() });
+    let refused = Rc::new(Cell::new(0));
+    let (refusals, address) = (Rc::clone(&refused), ground.machines.address(2));
+    ground.play(async move |acceptor, executor| {
+        let mut line = admit(&*acceptor, &executor, 0, false, LEASE_NS).await;
+        let copy = line.hear_read().await;
+        line.say(&Answer::Page { copy, bytes: sound(PAGE), returns: false }).await;
+        for wanted in 0..2_000 {
+            line.say(&Answer::Forward { copy, wanted, to: ClientId(7), address, returns: false }).await;
+        }
+        while let Some(said) = line.hear().await {
+            refusals.set(refusals.get() + u32::from(matches!(said, Request::Refused { .. })));
+        }
+    });
+    let soon = Rc::clone(&refused);
+    let refused_soon = ground.run(async move |executor, at, own| {
+        let client = join(&executor, at, own).await.expect("the server listens");
+        let mut transaction = client.begin().await;
+        transaction.read(PAGE, length).await.expect("it comes");
+        executor.sleep_ns(SECOND_NS).await;
+        let refused_soon = soon.get();
+        executor.sleep_ns(9 * SECOND_NS).await;
+        refused_soon
+    });
+    assert!(refused_soon > 1_900, "pages wait for a connection: {refused_soon} do not");
+    assert_eq!(refused.get(), 2_000, "each is refused in the end");
 }
 
 #[test]

@@ -18,15 +18,51 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Wall time in nanoseconds since an arbitrary moment of this machine.
+/// Wall time in nanoseconds since an arbitrary moment of this machine. It goes on while the machine sleeps: what has a lease from
+/// another machine must find it over when it wakes.
 #[inline]
 pub fn wall_ns() -> u64 {
-    clock_ns(libc::CLOCK_MONOTONIC)
+    clock_ns(libc::CLOCK_BOOTTIME)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::Command;
+
+    /// The time since this machine was started, asleep or awake, as the kernel's own file says it, in hundredths of a second.
+    #[allow(clippy::disallowed_methods, reason = "the file is what the clock is compared with")]
+    fn up_hundredths() -> u64 {
+        let text = std::fs::read_to_string("/proc/uptime").expect("every Linux has it");
+        let (seconds, hundredths) = text.split_once(' ').expect("two numbers").0.split_once('.').expect("a fraction");
+        seconds.parse::<u64>().expect("seconds") * 100 + hundredths.parse::<u64>().expect("hundredths")
+    }
+
+    const INSIDE: &str = "ENTRESOL_SLEPT_FOR_A_DAY";
+
+    /// In a time namespace in which the machine seems to have slept for a day, where this may make one.
+    #[test]
+    fn the_clock_counts_the_time_in_which_the_machine_sleeps() {
+        let before = up_hundredths();
+        let now = wall_ns() / 10_000_000;
+        assert!((before..=up_hundredths() + 1).contains(&now), "{now} is not {before}");
+        if std::env::var_os(INSIDE).is_some() {
+            assert!(before >= 24 * 3600 * 100, "it has slept for a day");
+            return;
+        }
+        let this = std::env::current_exe().expect("this test's own program");
+        let name = "usage::tests::the_clock_counts_the_time_in_which_the_machine_sleeps";
+        let asleep = || {
+            let mut command = Command::new("unshare");
+            command.args(["--time", "--boottime", "86400", "--fork"]);
+            command
+        };
+        if !asleep().arg("true").status().is_ok_and(|status| status.success()) {
+            return eprintln!("skipped in part: 'unshare --time' is not permitted here");
+        }
+        let run = asleep().arg(this).args(["--exact", name]).env(INSIDE, "yes").output().expect("it was there");
+        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout));
+    }
 
     #[test]
     fn clocks_go_forward_and_a_thread_uses_no_more_than_its_process() {

@@ -1,13 +1,15 @@
-//! Pages from client to client: each has a connection to those that it was told to send pages to.
+//! Pages from client to client: each has a connection to those that it was told to send pages to, for as long as they are there.
 
 use super::ClientNode;
 use crate::channel::{Acceptor, Channel, Incoming, Transport, next_connection};
 use crate::message::{ClientId, ToPeer};
 use crate::outbox::{Outbox, Traffic};
+use base::time::SECOND_NS;
 use executor::Executor;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::{Rc, Weak};
 
 /// The connections to other clients.
@@ -25,6 +27,11 @@ enum Peer {
     Connected(Rc<Outbox>),
 }
 
+/// The most pages that wait for one connection. The server is told at once that more cannot be sent.
+const PAGES_MAX: usize = 64;
+/// How long a client may take to accept a connection, in nanoseconds.
+const CONNECTING_NS: u64 = 2 * SECOND_NS;
+
 impl Peers {
     pub fn new(executor: &Executor, transport: Rc<dyn Transport>, traffic: &Rc<Traffic>, size_min: usize) -> Peers {
         let (executor, traffic) = (executor.clone(), Rc::clone(traffic));
@@ -36,12 +43,23 @@ impl Peers {
         let mut outboxes = self.outboxes.borrow_mut();
         match outboxes.get_mut(&address) {
             Some(Peer::Connected(outbox)) if !outbox.is_closed() => outbox.push(&message),
-            Some(Peer::Connecting(waiting)) => waiting.push((to, message)),
+            Some(Peer::Connecting(waiting)) if waiting.len() < PAGES_MAX => waiting.push((to, message)),
+            Some(Peer::Connecting(_)) => self.refuse(client, to, &message),
             Some(Peer::Connected(_)) | None => {
                 outboxes.insert(address, Peer::Connecting(vec![(to, message)]));
                 self.executor.spawn(connect(Rc::downgrade(client), address));
             }
         }
+    }
+
+    fn refuse(&self, client: &ClientNode, to: ClientId, message: &ToPeer) {
+        let ToPeer::Page { copy, returns, .. } = message;
+        client.refuse(*copy, to, *returns);
+    }
+
+    /// To how many clients there are connections, or are to be.
+    pub fn len(&self) -> usize {
+        self.outboxes.borrow().len()
     }
 
     /// Nothing is sent any more.
@@ -53,29 +71,46 @@ impl Peers {
         }
     }
 
-    fn connected(&self, address: SocketAddr, channel: Rc<dyn Channel>) {
-        let outbox = Outbox::new(&self.executor, channel, &self.traffic, self.size_min);
+    fn connected(&self, client: &Rc<ClientNode>, address: SocketAddr, channel: Rc<dyn Channel>) {
+        let outbox = Outbox::new(&self.executor, Rc::clone(&channel), &self.traffic, self.size_min);
         let before = self.outboxes.borrow_mut().insert(address, Peer::Connected(Rc::clone(&outbox)));
         if let Some(Peer::Connecting(waiting)) = before {
             waiting.iter().for_each(|(_, message)| outbox.push(message));
         }
+        self.executor.spawn(watch(Rc::downgrade(client), (address, outbox), channel));
+    }
+
+    fn forget(&self, address: SocketAddr, gone: &Rc<Outbox>) {
+        let mut outboxes = self.outboxes.borrow_mut();
+        if matches!(outboxes.get(&address), Some(Peer::Connected(outbox)) if Rc::ptr_eq(outbox, gone)) {
+            outboxes.remove(&address);
+        }
+    }
+}
+
+/// Waits for the end of a connection. Nothing is said on it to this side, so whatever comes is that.
+async fn watch(client: Weak<ClientNode>, (address, outbox): (SocketAddr, Rc<Outbox>), channel: Rc<dyn Channel>) {
+    let mut ended = pin!(outbox.ended());
+    let mut nothing = Vec::new();
+    let _end = Outbox::unless_ended(&mut ended, channel.receive(&mut nothing)).await;
+    outbox.close();
+    if let Some(client) = client.upgrade() {
+        client.peers.forget(address, &outbox);
     }
 }
 
 async fn connect(client: Weak<ClientNode>, address: SocketAddr) {
     let Some(inner) = client.upgrade() else { return };
-    let transport = Rc::clone(&inner.peers.transport);
+    let (transport, executor) = (Rc::clone(&inner.peers.transport), inner.executor.clone());
     drop(inner);
-    let connected = transport.connect(address).await;
+    let connected = executor.within(CONNECTING_NS, transport.connect(address)).await;
     let Some(inner) = client.upgrade() else { return };
     match connected {
-        Ok(channel) => inner.peers.connected(address, channel),
-        Err(_) => {
+        Some(Ok(channel)) => inner.peers.connected(&inner, address, channel),
+        Some(Err(_)) | None => {
             let before = inner.peers.outboxes.borrow_mut().remove(&address);
             let Some(Peer::Connecting(waiting)) = before else { return };
-            for (to, ToPeer::Page { copy, returns, .. }) in waiting {
-                inner.refuse(copy, to, returns);
-            }
+            waiting.iter().for_each(|(to, page)| inner.peers.refuse(&inner, *to, page));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use executor::{Executor, Order};
 use std::net::SocketAddr;
-use virtual_driver::{Hardware, Media, Network, NetworkOptions, Options, VirtualDriver};
+use virtual_driver::{Hardware, Media, Network, NetworkFaults, NetworkOptions, Options, VirtualDriver};
 
 pub struct Machines {
     network: Network,
@@ -12,7 +12,11 @@ pub struct Machines {
 
 impl Machines {
     pub fn new(seed: u64) -> Machines {
-        let options = NetworkOptions { seed, jitter: true, ..NetworkOptions::default() };
+        Machines::with(seed, NetworkFaults::default())
+    }
+
+    pub fn with(seed: u64, faults: NetworkFaults) -> Machines {
+        let options = NetworkOptions { seed, jitter: true, faults, ..NetworkOptions::default() };
         Machines { network: Network::new(options), media: Media::new(), seed }
     }
 
