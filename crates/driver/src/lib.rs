@@ -119,6 +119,10 @@ pub trait Driver {
     /// What CPU steps cost; `None` on a real machine, where they cost what they cost.
     fn prices(&self) -> Option<Prices>;
 
+    /// 128 random bits that cannot be guessed: the operating system's on a real machine, those of a stream with the driver's seed on a
+    /// simulated one. For secrets alone; all else draws from streams named by concern.
+    fn entropy(&mut self) -> u128;
+
     /// Wakes a parked driver from another thread.
     fn doorbell(&self) -> Arc<dyn Doorbell>;
 

@@ -280,6 +280,10 @@ impl Driver for LateRemoval {
         self.driver.park(until.into_iter().chain(release).min(), done)
     }
 
+    fn entropy(&mut self) -> u128 {
+        self.driver.entropy()
+    }
+
     fn frames(&mut self, count: usize, size: usize) -> std::result::Result<Vec<Frame>, Fault> {
         self.driver.frames(count, size)
     }

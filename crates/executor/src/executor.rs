@@ -551,6 +551,11 @@ impl Executor {
         }
     }
 
+    /// 128 random bits that cannot be guessed; see [`Driver::entropy`].
+    pub fn entropy(&self) -> u128 {
+        self.0.driver.borrow_mut().entropy()
+    }
+
     /// Memory for I/O; see [`Driver::frames`].
     ///
     /// # Errors

@@ -44,6 +44,11 @@ impl Driver for Stopped {
         Ok(())
     }
 
+    /// A machine that has stopped keeps no secrets.
+    fn entropy(&mut self) -> u128 {
+        0
+    }
+
     fn frames(&mut self, _: usize, _: usize) -> Result<Vec<Frame>, Fault> {
         Err(refusal())
     }

@@ -4,7 +4,7 @@
 //! and over the loopback. One that encrypts wraps it: it connects and accepts as the plain one does, shakes hands, and gives
 //! [`Channel`]s whose bytes it seals and opens. Nothing above this room knows the difference.
 
-use crate::message::{Bounded, MessageError, decode, frame_size};
+use crate::message::{MessageError, SIZE_MAX, decode, frame_size};
 use base::time::MILLISECOND_NS;
 use driver::{Fault, FaultKind};
 use engine::page_store::Future;
@@ -114,28 +114,47 @@ pub struct Incoming {
     bytes: Vec<u8>,
     /// How many of them were taken.
     taken: usize,
+    /// How many a message may have.
+    limit: usize,
 }
+
+/// How much memory is kept for messages to come, in bytes.
+const KEPT_MAX: usize = 1 << 20;
 
 impl Incoming {
     /// What comes on this channel.
     pub fn new(channel: &Rc<dyn Channel>, executor: &Executor) -> Incoming {
-        Incoming { channel: Rc::clone(channel), executor: executor.clone(), bytes: Vec::new(), taken: 0 }
+        Incoming {
+            channel: Rc::clone(channel),
+            executor: executor.clone(),
+            bytes: Vec::new(),
+            taken: 0,
+            limit: SIZE_MAX,
+        }
+    }
+
+    /// From now on a message may have this many bytes.
+    pub fn limit(&mut self, bytes: usize) {
+        self.limit = bytes;
     }
 
     /// The next message, which is paid for; `None` if the peer has ended.
     ///
     /// # Errors
     /// [`ChannelError`]: then the channel is of no use any more.
-    pub async fn next<M: DeserializeOwned + Bounded>(&mut self) -> Result<Option<M>, ChannelError> {
+    pub async fn next<M: DeserializeOwned>(&mut self) -> Result<Option<M>, ChannelError> {
         loop {
             let rest = &self.bytes[self.taken..];
-            if let Some(size) = frame_size(rest)?.filter(|size| *size <= rest.len()) {
+            if let Some(size) = frame_size(rest, self.limit)?.filter(|size| *size <= rest.len()) {
                 self.executor.pay_message(size).await;
                 let frame = &self.bytes[self.taken..self.taken + size];
                 self.taken += size;
                 return Ok(Some(decode(frame)?));
             }
             self.bytes.drain(..std::mem::take(&mut self.taken));
+            if self.bytes.is_empty() && self.bytes.capacity() > KEPT_MAX {
+                self.bytes = Vec::new();
+            }
             if self.channel.receive(&mut self.bytes).await? == 0 {
                 return Ok(None);
             }

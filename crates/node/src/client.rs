@@ -20,7 +20,7 @@
 //!   are wanted.
 
 use crate::message::LIST_MAX;
-use crate::message::{Copy, Request, Session, ToServer, Transaction};
+use crate::message::{Copy, Request, Secret, Secrets, Session, ToServer, Transaction};
 use base::PageId;
 use engine::canary::{self, Canary};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +32,7 @@ const DEPARTED_MAX: usize = 16;
 #[derive(Default)]
 pub struct Client {
     session: Option<Session>,
+    secrets: Secrets,
     copies: BTreeMap<PageId, Held>,
     /// The pages that each active transaction uses.
     uses: BTreeMap<Transaction, BTreeSet<PageId>>,
@@ -136,9 +137,14 @@ pub struct Ended {
 }
 
 impl Client {
-    /// A session has begun.
-    pub fn join(&mut self, session: Session) {
-        self.session = Some(session);
+    /// A session has begun, with these secrets.
+    pub fn join(&mut self, session: Session, secrets: Secrets) {
+        (self.session, self.secrets) = (Some(session), secrets);
+    }
+
+    /// By what the server knows this client when it joins again.
+    pub fn secret(&self) -> Secret {
+        self.secrets.own
     }
 
     /// The present session, or the last one.
@@ -287,11 +293,16 @@ impl Client {
     }
 
     /// A page has come from another client, which has sent it to this session. `None` if it is late.
-    pub fn arrived_from_peer(&mut self, to: Session, copy: Copy, returns: bool) -> Option<Arrival> {
-        let is_ours = self.session == Some(to) || canary::is_planted(Canary::MisaddressedPage);
+    pub fn arrived_from_peer(&mut self, (to, secret): (Session, Secret), copy: Copy, returns: bool) -> Option<Arrival> {
+        let is_ours = self.is_sent_here(to, secret) || canary::is_planted(Canary::MisaddressedPage);
         let was_here = self.copies.get(&copy.page).is_some_and(|held| held.was_here);
         let is_in_time = is_ours && (!was_here || canary::is_planted(Canary::OvertakenPage));
         is_in_time.then(|| self.arrived(copy, returns)).flatten()
+    }
+
+    /// Whether something was sent to this session, by one that was told to.
+    pub fn is_sent_here(&self, to: Session, secret: Secret) -> bool {
+        (self.session, self.secrets.pages) == (Some(to), secret)
     }
 
     /// A page has come from the server. `None` if it is late: nothing waits for it.

@@ -2,21 +2,27 @@
 //!
 //! A message is a frame: the number of bytes that follow, four of them in little-endian order, then the version, then the message
 //! as `postcard` has it. Everything that is read from a peer has a limit, and bytes that are no message are an error, never a panic:
-//! what a length claims is not allocated before it has come.
+//! what a length claims is not allocated before it has come, and lists, whose elements are longer in memory than in a message, are
+//! refused before they are read if they are too long.
 
-use base::{PageId, PartitionId};
+mod form;
+
+use base::PageId;
+use form::{list, packed, raw};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use thiserror::Error;
 
 /// The version of the messages. Nodes of different versions do not talk to each other.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 /// The bytes before a message: its length and its version.
 pub const HEAD_SIZE: usize = 5;
 /// The longest message, in bytes: a commit of some thousands of pages.
 pub const SIZE_MAX: usize = 64 << 20;
 /// The most elements of a list in a message.
 pub const LIST_MAX: usize = 1 << 16;
+/// The longest first message, in bytes, of a peer that is not known yet: one that names as many copies as a list may have.
+pub const HELLO_MAX: usize = 2 << 20;
 
 /// Names a node at its server, for as long as its connection lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -29,6 +35,25 @@ pub struct Session {
     pub epoch: u64,
     /// The client.
     pub client: ClientId,
+}
+
+/// Drawn at random, so that it cannot be guessed. It is not shown.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Secret(pub u128);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Secret")
+    }
+}
+
+/// The secrets of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Secrets {
+    /// By which its client is known when it joins again. No other client is told it.
+    pub own: Secret,
+    /// By which clients are known that were told to send it pages.
+    pub pages: Secret,
 }
 
 /// Names a transaction of one client. A client gives each number once.
@@ -61,6 +86,7 @@ pub struct Image {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToServer {
     /// Copies that the client has dropped since its last message: piggybacked, and processed first.
+    #[serde(with = "list")]
     pub drops: Vec<Copy>,
     /// What it says beside that.
     pub body: Request,
@@ -107,6 +133,7 @@ pub enum Request {
         /// The copy.
         copy: Copy,
         /// Transactions that use it.
+        #[serde(with = "list")]
         by: Vec<Transaction>,
     },
     /// It has given up the copy that was called back or could not be had, or had no such copy any more.
@@ -131,6 +158,7 @@ pub enum Request {
         #[serde(with = "raw")]
         records: Vec<u8>,
         /// The pages that it has changed, all of which it has write locks of.
+        #[serde(with = "list")]
         pages: Vec<Image>,
     },
     /// A transaction is rolled back, or has changed nothing: its write locks are released, and it wants no more.
@@ -153,7 +181,10 @@ pub enum Request {
 pub struct Former {
     /// Which.
     pub session: Session,
+    /// Its own secret.
+    pub secret: Secret,
     /// The copies of it that the client has and would keep. None if its lease was over when it said this.
+    #[serde(with = "list")]
     pub copies: Vec<Copy>,
 }
 
@@ -164,6 +195,8 @@ pub enum Answer {
     Joined {
         /// The session that begins.
         session: Session,
+        /// Its secrets.
+        secrets: Secrets,
         /// How long a lease lasts, in nanoseconds. The first one begins with the message that this answers.
         lease_ns: u64,
         /// Whether it has all copies that it would keep, with their numbers; otherwise it has none.
@@ -226,6 +259,8 @@ pub enum Answer {
         to: ClientId,
         /// Where that accepts connections.
         address: SocketAddr,
+        /// What to show it.
+        secret: Secret,
         /// Whether it is to return the copy that leaves its memory.
         returns: bool,
     },
@@ -234,6 +269,7 @@ pub enum Answer {
         /// Which.
         transaction: Transaction,
         /// The copies that it waited for and will not get.
+        #[serde(with = "list")]
         withdrawn: Vec<Copy>,
     },
     /// A transaction is committed, and durably so.
@@ -266,6 +302,8 @@ pub enum ToPeer {
     Page {
         /// The session in which it has asked. If it has another one by now, this is not for it.
         to: Session,
+        /// That session's secret for those who send it pages.
+        secret: Secret,
         /// Which copy of the other's it is.
         copy: Copy,
         /// Its bytes.
@@ -283,8 +321,13 @@ pub enum MessageError {
     #[error("the peer's messages have version {0}, this node's {VERSION}: run the same release on both")]
     Version(u8),
     /// Too long.
-    #[error("a message of {0} bytes is over the limit of {SIZE_MAX}")]
-    TooLong(usize),
+    #[error("a message of {length} bytes is over the limit of {limit}")]
+    TooLong {
+        /// How many bytes it has.
+        length: usize,
+        /// How many it may have.
+        limit: usize,
+    },
     /// Not the form of one.
     #[error("bytes of the peer are no message: {0}")]
     Malformed(String),
@@ -308,18 +351,19 @@ pub fn encode<M: Serialize>(message: &M, size_min: usize, out: &mut Vec<u8>) {
     out[start + 4] = VERSION;
 }
 
-/// How long the frame at the front of `bytes` is, as far as that can be told; `None` if more bytes have to come first.
+/// How long the frame at the front of `bytes` is, as far as that can be told; `None` if more bytes have to come first. The message in
+/// it may have up to `limit` bytes.
 ///
 /// # Errors
 /// [`MessageError::Version`], [`MessageError::TooLong`].
-pub fn frame_size(bytes: &[u8]) -> Result<Option<usize>, MessageError> {
+pub fn frame_size(bytes: &[u8], limit: usize) -> Result<Option<usize>, MessageError> {
     let Some((head, _)) = bytes.split_at_checked(HEAD_SIZE) else { return Ok(None) };
     if head[4] != VERSION {
         return Err(MessageError::Version(head[4]));
     }
     let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
-    if length > SIZE_MAX {
-        return Err(MessageError::TooLong(length));
+    if length > limit {
+        return Err(MessageError::TooLong { length, limit });
     }
     Ok(Some(HEAD_SIZE + length))
 }
@@ -328,93 +372,23 @@ pub fn frame_size(bytes: &[u8]) -> Result<Option<usize>, MessageError> {
 ///
 /// # Errors
 /// [`MessageError::Malformed`], as for lists over [`LIST_MAX`].
-pub fn decode<'a, M: Deserialize<'a> + Bounded>(frame: &'a [u8]) -> Result<M, MessageError> {
+pub fn decode<'a, M: Deserialize<'a>>(frame: &'a [u8]) -> Result<M, MessageError> {
     let body = frame.get(HEAD_SIZE..).unwrap_or_default();
-    let malformed = |reason: String| MessageError::Malformed(reason);
-    let (message, rest) = postcard::take_from_bytes::<M>(body).map_err(|error| malformed(error.to_string()))?;
+    let (message, rest) =
+        postcard::take_from_bytes::<M>(body).map_err(|error| MessageError::Malformed(words(&error)))?;
     if rest.iter().any(|byte| *byte != 0) {
-        return Err(malformed("there is more behind its end".to_owned()));
+        return Err(MessageError::Malformed("there is more behind its end".to_owned()));
     }
-    match message.longest_list() {
-        length if length > LIST_MAX => Err(malformed(format!("a list of {length} is over the limit of {LIST_MAX}"))),
-        _ => Ok(message),
-    }
+    Ok(message)
 }
 
-/// A message that says how long its lists are.
-pub trait Bounded {
-    /// The number of elements in its longest list, bytes of pages and records excepted.
-    fn longest_list(&self) -> usize;
-}
-
-impl Bounded for ToServer {
-    fn longest_list(&self) -> usize {
-        let own = match &self.body {
-            Request::InUse { by, .. } => by.len(),
-            Request::Commit { pages, .. } => pages.len(),
-            Request::Hello { former: Some(former), .. } => former.copies.len(),
-            _ => 0,
-        };
-        own.max(self.drops.len())
-    }
-}
-
-impl Bounded for Answer {
-    fn longest_list(&self) -> usize {
-        match self {
-            Answer::Victim { withdrawn, .. } => withdrawn.len(),
-            _ => 0,
+/// What is wrong with bytes. The form's own errors lose their words on the way.
+fn words(error: &postcard::Error) -> String {
+    match error {
+        postcard::Error::SerdeDeCustom => {
+            format!("a list is over the limit of {LIST_MAX}, or a number names no page")
         }
-    }
-}
-
-impl Bounded for ToPeer {
-    fn longest_list(&self) -> usize {
-        0
-    }
-}
-
-/// A page id as one number.
-mod packed {
-    use super::{PageId, PartitionId};
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub fn serialize<S: Serializer>(page: &PageId, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(page.packed())
-    }
-
-    pub fn deserialize<'a, D: Deserializer<'a>>(deserializer: D) -> Result<PageId, D::Error> {
-        let word = u64::deserialize(deserializer)?;
-        let page = PageId::unpacked(word);
-        let is_page = page.packed() == word && page.partition != PartitionId(u16::MAX);
-        if is_page { Ok(page) } else { Err(D::Error::custom("a number that names no page")) }
-    }
-}
-
-/// Bytes in one piece, rather than as a list of numbers.
-mod raw {
-    use serde::de::{Error, Visitor};
-    use serde::{Deserializer, Serializer};
-
-    pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bytes(bytes)
-    }
-
-    pub fn deserialize<'a, D: Deserializer<'a>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
-        struct Bytes;
-        impl Visitor<'_> for Bytes {
-            type Value = Vec<u8>;
-
-            fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                out.write_str("bytes")
-            }
-
-            fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Vec<u8>, E> {
-                Ok(bytes.to_vec())
-            }
-        }
-        deserializer.deserialize_bytes(Bytes)
+        error => error.to_string(),
     }
 }
 

@@ -19,7 +19,7 @@ pub use transaction::PageTransaction;
 use crate::channel::Transport;
 use crate::client::{Arrival, Client, Ended};
 use crate::lease::Lease;
-use crate::message::{Answer, ClientId, Copy, Outcome, Request, Session, ToPeer, ToServer, Transaction};
+use crate::message::{Answer, ClientId, Copy, Outcome, Request, Secret, Session, ToPeer, ToServer, Transaction};
 use crate::outbox::{Outbox, Traffic};
 use base::time::SECOND_NS;
 use base::{Instant, PageId, PartitionId};
@@ -112,7 +112,7 @@ impl PageClient {
         let introduced = session::introduce(&way, acceptor.address(), None).await?;
         let buffer = Buffer::new(executor, None, settings.buffer)?;
         let mut protocol = Client::default();
-        protocol.join(introduced.session);
+        protocol.join(introduced.session, introduced.secrets);
         let inner = Rc::new(ClientNode {
             executor: executor.clone(),
             settings,
@@ -256,8 +256,8 @@ impl ClientNode {
                 called.answer.inspect(|answer| self.say(answer));
             }
             Answer::Withdrawn { copy } => self.protocol.borrow_mut().withdrawn(copy),
-            Answer::Forward { copy, wanted, to, address, returns } => {
-                self.forward(copy, wanted, (to, address), returns)
+            Answer::Forward { copy, wanted, to, address, secret, returns } => {
+                self.forward((copy, wanted), (to, address, secret), returns)
             }
             Answer::Victim { transaction, withdrawn } => {
                 // One that is being committed waits for nothing, so the victim is what it waited for before.
@@ -288,9 +288,13 @@ impl ClientNode {
     }
 
     /// A page has come from another client. False if it is none: then the server is asked for it.
-    fn arrive_from_peer(&self, to: Session, copy: Copy, (bytes, returns): (&[u8], bool)) -> bool {
+    fn arrive_from_peer(&self, to: (Session, Secret), copy: Copy, (bytes, returns): (&[u8], bool)) -> bool {
         if self.to_server.borrow().is_closed() {
             // The reads of this session have failed, or are about to.
+            return true;
+        }
+        if !self.protocol.borrow().is_sent_here(to.0, to.1) {
+            // Of a stranger, or late.
             return true;
         }
         if self.check_page(copy.page, bytes).is_err() {
@@ -351,14 +355,19 @@ impl ClientNode {
     }
 
     /// Sends another client a page, or says that this cannot be done.
-    fn forward(self: &Rc<Self>, copy: Copy, wanted: u64, (to, address): (ClientId, SocketAddr), returns: bool) {
+    fn forward(
+        self: &Rc<Self>,
+        (copy, wanted): (Copy, u64),
+        (to, address, secret): (ClientId, SocketAddr, Secret),
+        returns: bool,
+    ) {
         let theirs = Copy { page: copy.page, number: wanted };
         let bytes = self.protocol.borrow().may_send(copy).then(|| self.bytes_of(copy)).flatten();
         match bytes {
             Some(bytes) => {
                 let Some(own) = self.protocol.borrow().session() else { return };
                 let addressee = Session { epoch: own.epoch, client: to };
-                let page = ToPeer::Page { to: addressee, copy: theirs, bytes, returns };
+                let page = ToPeer::Page { to: addressee, secret, copy: theirs, bytes, returns };
                 self.peers.send(self, (to, address), page);
             }
             None => self.refuse(theirs, to, returns),

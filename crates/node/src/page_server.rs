@@ -7,9 +7,11 @@
 use crate::algorithm::{Algorithm, Recency};
 use crate::channel::{Acceptor, Channel, ChannelError, Incoming, Transport, next_connection};
 use crate::lease::{LEASE_NS, Term};
-use crate::message::{Answer, ClientId, Copy, Former, Image, Request, ToServer, Transaction};
+use crate::message::{
+    Answer, ClientId, Copy, Former, HELLO_MAX, Image, Request, SIZE_MAX, Secret, Secrets, ToServer, Transaction,
+};
 use crate::outbox::{Outbox, Traffic};
-use crate::server::{Action, Counts, Found, Memory, Server};
+use crate::server::{Action, Counts, Found, Joined, Memory, Server};
 use base::PageId;
 use base::time::SECOND_NS;
 use driver::Work;
@@ -195,9 +197,11 @@ impl ServerNode {
     /// Hears a client until its connection ends.
     async fn attend(&self, channel: Rc<dyn Channel>) {
         let mut incoming = Incoming::new(&channel, self.executor());
+        incoming.limit(HELLO_MAX);
         let outbox = Outbox::new(self.executor(), channel, &self.traffic, self.settings.message_size_min);
         let admitted = self.executor().within(INTRODUCTION_NS, self.admit(&mut incoming, &outbox)).await;
         if let Some(Ok(Some(client))) = admitted {
+            incoming.limit(SIZE_MAX);
             self.hear(client, &mut incoming, &outbox).await;
             if !self.settings.has_leases {
                 self.give_up(client);
@@ -244,19 +248,27 @@ impl ServerNode {
 
     fn join(&self, (address, former): (SocketAddr, Option<Former>), outbox: &Rc<Outbox>) -> ClientId {
         let (mut actions, memory) = (Vec::new(), InBuffer(self.database.buffer()));
-        let joined = self.protocol.borrow_mut().join(address, former.as_ref(), &memory, &mut actions);
+        let secrets = self.draw_secrets();
+        let joined = self.protocol.borrow_mut().join(address, (former.as_ref(), secrets), &memory, &mut actions);
         let client = joined.session.client;
         self.outboxes.borrow_mut().insert(client, Rc::clone(outbox));
         let lease_ns = if self.settings.has_leases { LEASE_NS } else { 0 };
-        outbox.push(&Answer::Joined { session: joined.session, lease_ns, keeps: joined.keeps, former: joined.former });
+        let Joined { session, keeps, former, replaces } = joined;
+        outbox.push(&Answer::Joined { session, secrets, lease_ns, keeps, former });
         actions.into_iter().for_each(|action| self.perform(action));
         if self.settings.has_leases {
             self.terms.borrow_mut().insert(client, Term::new(lease_ns, self.executor().now()));
         }
-        if let Some(former) = former.filter(|former| former.session.epoch == joined.session.epoch) {
-            self.give_up(former.session.client);
+        if let Some(before) = replaces {
+            self.give_up(before);
         }
         client
+    }
+
+    /// On described networks, on which nothing is lost, no session comes again, and no strangers are.
+    fn draw_secrets(&self) -> Secrets {
+        let draw = || Secret(if self.settings.has_leases { self.executor().entropy() } else { 0 });
+        Secrets { own: draw(), pages: draw() }
     }
 
     /// Hears a client until its connection ends, or it is given up.

@@ -26,7 +26,7 @@ mod ending;
 mod joining;
 
 use crate::algorithm::{Algorithm, Fate, Recency, Source};
-use crate::message::{Answer, ClientId, Copy, Image, Request, ToServer, Transaction};
+use crate::message::{Answer, ClientId, Copy, Image, Request, Secrets, ToServer, Transaction};
 use base::PageId;
 use directory::{Directory, Kind, Waiting};
 use engine::canary::{self, Canary};
@@ -142,6 +142,7 @@ pub struct Server {
 
 struct JoinedClient {
     address: SocketAddr,
+    secrets: Secrets,
     waiting: usize,
     /// Greater than the numbers of all copies that it has asked for.
     next_copy: u64,
@@ -291,8 +292,7 @@ impl Server {
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
     ) -> Result<(), Misbehaviour> {
-        let entry = self.directory.entry(copy.page);
-        match entry.copies.get(&client) {
+        match self.directory.get(copy.page).and_then(|entry| entry.copies.get(&client)) {
             // The client that was to send the page is silent, or the page was there and has left: others must not send it again.
             Some(held) if held.number == copy.number => {
                 let was_forwarded = held.sender.is_some();
@@ -321,10 +321,11 @@ impl Server {
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
     ) -> Result<(), Misbehaviour> {
-        let entry = self.directory.entry(copy.page);
-        let Some(held) = entry.copies.get_mut(&client).filter(|held| held.number == copy.number) else {
+        if self.directory.get(copy.page).and_then(|entry| entry.copies.get(&client)?.is(copy)).is_none() {
             return Err(misbehaved(client, "asked for a write lock and has no copy of", copy.page));
-        };
+        }
+        let entry = self.directory.entry(copy.page);
+        let held = entry.copies.get_mut(&client).expect("it has one");
         held.users.insert(transaction);
         // What it is about to change is not what was to come back.
         held.is_wanted &= canary::is_planted(Canary::StaleReturn);
@@ -444,8 +445,9 @@ impl Server {
                 let entry = self.directory.entry(copy.page);
                 let own = Copy { page: copy.page, number: entry.copies[&holder].number };
                 entry.copies.get_mut(&client).expect("it was entered").sender = Some((holder, returns));
-                let address = self.clients[&client].address;
-                let forward = Answer::Forward { copy: own, wanted: copy.number, to: client, address, returns };
+                let JoinedClient { address, secrets, .. } = self.clients[&client];
+                let (wanted, secret) = (copy.number, secrets.pages);
+                let forward = Answer::Forward { copy: own, wanted, to: client, address, secret, returns };
                 actions.push(Action::Send(holder, forward));
             }
         }

@@ -195,6 +195,29 @@ fn a_client_that_takes_nothing_costs_no_memory_when_it_was_given_up() {
     [server, deaf].iter().for_each(Executor::stop);
 }
 
+#[test]
+fn a_strangers_first_message_is_heard_only_if_it_is_short() {
+    let machines = Machines::new(4);
+    let (server, stranger) = (machines.server(), machines.client(1));
+    let mut cluster = Cluster::new([server.clone(), stranger.clone()]);
+    let at = machines.address(0);
+    let serving = server.spawn(serve(server.clone(), at, ALGORITHMS[0]));
+    let _server = cluster.run(serving).expect("it starts");
+    let executor = stranger.clone();
+    let hung_up = stranger.spawn(async move {
+        let connection = executor.connect(at).await.expect("it listens");
+        let mut head = (message::HELLO_MAX as u32 + 1).to_le_bytes().to_vec();
+        head.push(message::VERSION);
+        connection.send(&head).await.expect("it is taken");
+        let (began, mut nothing) = (executor.now(), Vec::new());
+        let end = connection.receive(&mut nothing).await;
+        (end.is_err() || nothing.is_empty(), executor.now().since_ns(began))
+    });
+    let (hung_up, took_ns) = cluster.run(hung_up).expect("the machines go on");
+    assert!(hung_up && took_ns < 1_000_000_000, "the rest is not waited for: {took_ns}");
+    [server, stranger].iter().for_each(Executor::stop);
+}
+
 /// Sends what is no message, again and again.
 async fn harass(executor: Executor, server: SocketAddr, seed: u64) {
     let mut random = Random::stream(seed, "stranger");

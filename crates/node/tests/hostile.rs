@@ -11,7 +11,9 @@ use counting::{PAGE_SIZE, client_settings};
 use engine::page::{PageKind, header};
 use entresol_node::channel::{Acceptor, Channel, Incoming, Plain, Transport};
 use entresol_node::lease::LEASE_NS;
-use entresol_node::message::{self, Answer, ClientId, Copy, Outcome, Request, Session, ToPeer, ToServer};
+use entresol_node::message::{
+    self, Answer, ClientId, Copy, Outcome, Request, Secret, Secrets, Session, ToPeer, ToServer,
+};
 use entresol_node::page_client::PageClient;
 use executor::{Cluster, Executor};
 use machines::Machines;
@@ -77,6 +79,8 @@ impl Line {
     }
 }
 
+const SECRETS: Secrets = Secrets { own: Secret(77), pages: Secret(78) };
+
 fn session(client: u32) -> Session {
     Session { epoch: 1, client: ClientId(client) }
 }
@@ -86,7 +90,7 @@ async fn admit(acceptor: &dyn Acceptor, executor: &Executor, client: u32, keeps:
     let hello = line.hear().await;
     assert!(matches!(hello, Some(Request::Hello { .. })), "{hello:?}");
     let (session, former) = (session(client), Outcome::Unknown);
-    line.say(&Answer::Joined { session, lease_ns, keeps, former }).await;
+    line.say(&Answer::Joined { session, secrets: SECRETS, lease_ns, keeps, former }).await;
     line
 }
 
@@ -133,6 +137,10 @@ impl Ground {
 
     /// A page comes from another machine as soon as it is known how it was asked for.
     fn send_from_stranger(&self, asked: &Rc<RefCell<Option<Copy>>>, bytes: Vec<u8>, after_ns: u64) {
+        self.send_with(SECRETS.pages, asked, bytes, after_ns);
+    }
+
+    fn send_with(&self, secret: Secret, asked: &Rc<RefCell<Option<Copy>>>, bytes: Vec<u8>, after_ns: u64) {
         let (executor, to, asked) = (self.executors[2].clone(), self.machines.address(1), Rc::clone(asked));
         executor.clone().spawn(async move {
             while asked.borrow().is_none() {
@@ -141,7 +149,7 @@ impl Ground {
             executor.sleep_ns(after_ns).await;
             let copy = asked.borrow().expect("it is there");
             let line = Line::new(Plain(executor.clone()).connect(to).await.expect("it listens"), &executor);
-            line.say(&ToPeer::Page { to: session(0), copy, bytes, returns: false }).await;
+            line.say(&ToPeer::Page { to: session(0), secret, copy, bytes, returns: false }).await;
             executor.sleep_ns(SECOND_NS).await;
         });
     }
@@ -209,6 +217,68 @@ fn what_a_peer_sends_that_is_no_page_is_asked_for_again() {
     }
 }
 
+fn forward(copy: Copy, wanted: u64, address: SocketAddr) -> Answer {
+    Answer::Forward { copy, wanted, to: ClientId(7), address, secret: Secret(3), returns: false }
+}
+
+#[test]
+fn a_page_of_a_stranger_is_not_taken_though_it_names_session_and_copy() {
+    let mut ground = Ground::new();
+    let asked: Rc<RefCell<Option<Copy>>> = Rc::default();
+    let tell = Rc::clone(&asked);
+    ground.play(async move |acceptor, executor| {
+        let mut line = admit(&*acceptor, &executor, 0, false, LEASE_NS).await;
+        let copy = line.hear_read().await;
+        tell.replace(Some(copy));
+        executor.sleep_ns(500 * MILLISECOND_NS).await;
+        line.say(&Answer::Page { copy, bytes: sound(PAGE), returns: false }).await;
+        while line.hear().await.is_some() {}
+    });
+    let mut forged = sound(PAGE);
+    forged[500] = 1;
+    header::seal(&mut forged);
+    // Also with what the server has told it of its own session.
+    for secret in [Secret(0), SECRETS.own] {
+        ground.send_with(secret, &asked, forged.clone(), MILLISECOND_NS);
+    }
+    let found = ground.run(async move |executor, at, own| {
+        let client = join(&executor, at, own).await?;
+        let mut transaction = client.begin().await;
+        transaction.read(PAGE, |bytes| bytes[500]).await
+    });
+    assert_eq!(found, Ok((0, false)));
+}
+
+#[test]
+fn a_server_of_an_earlier_epoch_knows_nothing_of_a_commit_and_that_is_said() {
+    let mut ground = Ground::new();
+    ground.play(async move |acceptor, executor| {
+        let mut line = admit(&*acceptor, &executor, 5, false, LEASE_NS).await;
+        let copy = line.hear_read().await;
+        line.say(&Answer::Page { copy, bytes: sound(PAGE), returns: false }).await;
+        let Some(Request::Write { transaction, .. }) = line.hear().await else { panic!("it wants to write") };
+        line.say(&Answer::Granted { copy, transaction }).await;
+        assert!(matches!(line.hear().await, Some(Request::Commit { .. })));
+        drop(line);
+        // Names of clients begin anew, and so may epochs if a backup was restored.
+        for client in [4, 3] {
+            let line = admit(&*acceptor, &executor, client, false, LEASE_NS).await;
+            executor.sleep_ns(100 * MILLISECOND_NS).await;
+            drop(line);
+        }
+        let mut line = admit(&*acceptor, &executor, 2, false, LEASE_NS).await;
+        while line.hear().await.is_some() {}
+    });
+    let committed = ground.run(async move |executor, at, own| {
+        let client = join(&executor, at, own).await?;
+        let mut transaction = client.begin().await;
+        transaction.write(PAGE, 40, &[1]).await?;
+        transaction.commit().await
+    });
+    let words = committed.expect_err("it is not known").to_string();
+    assert!(words.contains("not known whether"), "{words}");
+}
+
 #[test]
 fn what_a_server_sends_that_is_no_page_fails_its_read_and_no_other() {
     for bytes in unsound() {
@@ -244,7 +314,7 @@ fn peers_that_are_gone_leave_nothing_at_a_client() {
         // The page is wanted by many clients, one after the other, which are soon gone; and by some that are not there at all.
         for port in 8000..8040 {
             let address = SocketAddr::new(address.ip(), port);
-            line.say(&Answer::Forward { copy, wanted: 0, to: ClientId(7), address, returns: false }).await;
+            line.say(&forward(copy, 0, address)).await;
         }
         while line.hear().await.is_some() {}
     });
@@ -283,7 +353,7 @@ fn pages_for_a_peer_that_cannot_be_reached_do_not_pile_up() {
         let copy = line.hear_read().await;
         line.say(&Answer::Page { copy, bytes: sound(PAGE), returns: false }).await;
         for wanted in 0..2_000 {
-            line.say(&Answer::Forward { copy, wanted, to: ClientId(7), address, returns: false }).await;
+            line.say(&forward(copy, wanted, address)).await;
         }
         while let Some(said) = line.hear().await {
             refusals.set(refusals.get() + u32::from(matches!(said, Request::Refused { .. })));

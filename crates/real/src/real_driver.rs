@@ -18,7 +18,7 @@ use crate::options::Options;
 use crate::request::{Call, Request};
 use crate::sockets::SocketTable;
 use crate::station::Station;
-use crate::usage::wall_ns;
+use crate::usage::{entropy, wall_ns};
 use crate::workers::Workers;
 use base::Instant;
 use driver::{
@@ -379,6 +379,10 @@ impl Driver for RealDriver {
     #[inline]
     fn now(&self) -> Instant {
         Instant::from_ns(wall_ns() - self.start_ns)
+    }
+
+    fn entropy(&mut self) -> u128 {
+        entropy()
     }
 
     fn submit(&mut self, token: Token, op: Op) {

@@ -25,6 +25,16 @@ pub fn wall_ns() -> u64 {
     clock_ns(libc::CLOCK_BOOTTIME)
 }
 
+/// 128 random bits of the operating system's.
+#[allow(unsafe_code)]
+pub(crate) fn entropy() -> u128 {
+    let mut bytes = [0; 16];
+    // SAFETY: `bytes` has the length that is stated and lives through the call.
+    let drawn = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    assert_eq!(drawn, 16, "Linux gives so few bytes whole");
+    u128::from_ne_bytes(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,6 +72,15 @@ mod tests {
         }
         let run = asleep().arg(this).args(["--exact", name]).env(INSIDE, "yes").output().expect("it was there");
         assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout));
+    }
+
+    #[test]
+    fn no_two_draws_are_alike_and_each_bit_is_drawn() {
+        let draws: std::collections::BTreeSet<u128> = (0..64).map(|_| entropy()).collect();
+        assert_eq!(draws.len(), 64);
+        // Sixty-four coins all of one side: once in 2^57 runs.
+        let (all, none) = draws.iter().fold((u128::MAX, 0), |(all, none), draw| (all & draw, none | draw));
+        assert_eq!((all, none), (0, u128::MAX));
     }
 
     #[test]

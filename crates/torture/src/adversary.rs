@@ -533,6 +533,10 @@ impl Driver for Adversary {
         parked
     }
 
+    fn entropy(&mut self) -> u128 {
+        self.driver.entropy()
+    }
+
     fn frames(&mut self, count: usize, size: usize) -> Result<Vec<Frame>, Fault> {
         self.allocations += 1;
         if self.plan.memory == Some(self.allocations) {

@@ -4,7 +4,7 @@ mod thread;
 use crate::effects::{Disks, Opened};
 use crate::faults::Faults;
 use crate::{FaultPlan, Injected, Injury, Media, Port};
-use base::Instant;
+use base::{Instant, Random};
 use devices::{Class, Direction, Hardware, JobId, Machine, Transfer};
 use driver::{
     Access, CacheReport, CachedFile, Completion, DeviceId, DeviceTraits, Doorbell, Driver, EventCount, Fault,
@@ -77,6 +77,7 @@ pub struct VirtualDriver {
     bell: Arc<Bell>,
     hash: u64,
     description: String,
+    entropy: Random,
 }
 
 #[derive(Default)]
@@ -133,6 +134,7 @@ impl VirtualDriver {
             port: None,
             halted: false,
             bell: Arc::default(),
+            entropy: Random::stream(options.seed, "entropy"),
             hash: 0xcbf2_9ce4_8422_2325,
             description,
         }
@@ -415,6 +417,10 @@ impl Driver for VirtualDriver {
     fn next_event(&self) -> Option<Instant> {
         let network = self.port.as_ref().and_then(Port::next);
         self.machine.next().into_iter().chain(network).min()
+    }
+
+    fn entropy(&mut self) -> u128 {
+        u128::from(self.entropy.word()) << 64 | u128::from(self.entropy.word())
     }
 
     fn device(&self, name: &str) -> Option<DeviceId> {

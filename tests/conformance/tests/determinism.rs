@@ -55,6 +55,10 @@ impl Driver for Hashed {
         parked
     }
 
+    fn entropy(&mut self) -> u128 {
+        self.driver.entropy()
+    }
+
     fn frames(&mut self, count: usize, size: usize) -> Result<Vec<Frame>, Fault> {
         self.driver.frames(count, size)
     }

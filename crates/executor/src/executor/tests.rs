@@ -49,6 +49,9 @@ impl Driver for Bench {
         }
         Ok(())
     }
+    fn entropy(&mut self) -> u128 {
+        0
+    }
     fn frames(&mut self, count: usize, size: usize) -> Result<Vec<Frame>, Fault> {
         Ok(Frame::allocate(count, size))
     }
@@ -243,6 +246,9 @@ fn a_stopped_executor_has_no_driver_any_more_though_others_still_have_it() {
         }
         fn park(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> Result<(), Halt> {
             self.1.park(until, done)
+        }
+        fn entropy(&mut self) -> u128 {
+            self.1.entropy()
         }
         fn frames(&mut self, count: usize, size: usize) -> Result<Vec<Frame>, Fault> {
             self.1.frames(count, size)

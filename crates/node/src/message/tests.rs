@@ -1,4 +1,5 @@
 use super::*;
+use base::PartitionId;
 use proptest::prelude::*;
 
 fn copy(number: u64) -> Copy {
@@ -12,7 +13,11 @@ fn requests() -> Vec<Request> {
         Request::Hello {
             page_size: 4096,
             address: "[::1]:7000".parse().expect("an address"),
-            former: Some(Former { session: Session { epoch: 1 << 40, client: ClientId(3) }, copies: vec![copy(8)] }),
+            former: Some(Former {
+                session: Session { epoch: 1 << 40, client: ClientId(3) },
+                secret: Secret(u128::MAX),
+                copies: vec![copy(8)],
+            }),
         },
         Request::Renew { sent: 77 },
         Request::Leave,
@@ -37,7 +42,7 @@ fn messages_survive_encoding_and_refuse_truncation() {
         let message = ToServer { drops: vec![copy(2), copy(3)], body };
         let mut frame = Vec::new();
         encode(&message, 0, &mut frame);
-        assert_eq!(frame_size(&frame), Ok(Some(frame.len())));
+        assert_eq!(frame_size(&frame, SIZE_MAX), Ok(Some(frame.len())));
         assert_eq!(decode::<ToServer>(&frame), Ok(message));
         for end in 0..frame.len() {
             assert!(decode::<ToServer>(&frame[..end]).is_err(), "{end} of {}", frame.len());
@@ -52,7 +57,7 @@ fn a_frame_is_as_long_as_is_described_and_says_the_same() {
     encode(&message, 256, &mut frames);
     encode(&message, 256, &mut frames);
     assert_eq!(frames.len(), 512);
-    assert_eq!(frame_size(&frames), Ok(Some(256)));
+    assert_eq!(frame_size(&frames, SIZE_MAX), Ok(Some(256)));
     assert_eq!(decode(&frames[256..]), Ok(message.clone()));
     frames[255] = 1;
     assert!(decode::<ToServer>(&frames[..256]).is_err(), "what stands behind a message is not ignored");
@@ -60,9 +65,10 @@ fn a_frame_is_as_long_as_is_described_and_says_the_same() {
 
 #[test]
 fn other_versions_and_lengths_beyond_the_limit_are_named() {
-    assert_eq!(frame_size(&[1, 0, 0]), Ok(None));
-    assert_eq!(frame_size(&[1, 0, 0, 0, VERSION + 1]), Err(MessageError::Version(VERSION + 1)));
-    assert_eq!(frame_size(&[0, 0, 0, 255, VERSION]), Err(MessageError::TooLong(255 << 24)));
+    assert_eq!(frame_size(&[1, 0, 0], SIZE_MAX), Ok(None));
+    assert_eq!(frame_size(&[1, 0, 0, 0, VERSION + 1], SIZE_MAX), Err(MessageError::Version(VERSION + 1)));
+    let (length, limit) = (255 << 24, SIZE_MAX);
+    assert_eq!(frame_size(&[0, 0, 0, 255, VERSION], limit), Err(MessageError::TooLong { length, limit }));
     let drops = vec![copy(1); LIST_MAX + 1];
     let mut frame = Vec::new();
     encode(&ToServer { drops, body: Request::Abort { transaction: Transaction(1) } }, 0, &mut frame);
@@ -70,12 +76,29 @@ fn other_versions_and_lengths_beyond_the_limit_are_named() {
     assert!(refused.to_string().contains("limit of 65536"), "{refused}");
 }
 
+/// A message that begins with a list with this number of elements, none of which is one.
+fn claims(length: usize) -> Vec<u8> {
+    let mut frame = postcard::to_extend(&length, vec![0; HEAD_SIZE]).expect("memory takes any number");
+    frame.resize(frame.len() + length, 0xff);
+    frame
+}
+
+#[test]
+fn a_list_that_is_too_long_is_refused_before_it_is_read() {
+    let within = decode::<ToServer>(&claims(LIST_MAX)).expect_err("it has no elements").to_string();
+    assert!(!within.contains("limit"), "{within}");
+    for length in [LIST_MAX + 1, 30 << 20] {
+        let refused = decode::<ToServer>(&claims(length)).expect_err("it is too long").to_string();
+        assert!(refused.contains("limit of 65536"), "{length}: {refused}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
     fn no_bytes_do_harm(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
-        let _ = frame_size(&bytes);
+        let _ = frame_size(&bytes, SIZE_MAX);
         let _ = decode::<ToServer>(&bytes);
         let _ = decode::<Answer>(&bytes);
         let _ = decode::<ToPeer>(&bytes);
@@ -87,7 +110,7 @@ proptest! {
         encode(&ToServer { drops: vec![copy(8)], body: requests().swap_remove(which) }, 0, &mut frame);
         let at = at.index(frame.len());
         frame[at] = byte;
-        if let Ok(Some(_)) = frame_size(&frame) {
+        if let Ok(Some(_)) = frame_size(&frame, SIZE_MAX) {
             let _ = decode::<ToServer>(&frame);
         }
     }

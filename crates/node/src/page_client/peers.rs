@@ -120,9 +120,9 @@ pub(super) async fn accept(client: Weak<ClientNode>, acceptor: Rc<dyn Acceptor>,
     while let Some(channel) = next_connection(&*acceptor, &executor).await {
         let (client, mut incoming) = (client.clone(), Incoming::new(&channel, &executor));
         executor.spawn(async move {
-            while let Ok(Some(ToPeer::Page { to, copy, bytes, returns })) = incoming.next().await {
+            while let Ok(Some(ToPeer::Page { to, secret, copy, bytes, returns })) = incoming.next().await {
                 let Some(client) = client.upgrade() else { return };
-                if !client.arrive_from_peer(to, copy, (&bytes, returns)) {
+                if !client.arrive_from_peer((to, secret), copy, (&bytes, returns)) {
                     return;
                 }
             }

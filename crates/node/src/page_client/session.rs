@@ -7,7 +7,7 @@
 use super::{ClientNode, ClientSettings, Told};
 use crate::channel::{ChannelError, Incoming, Transport};
 use crate::lease::{self, Lease};
-use crate::message::{Answer, Former, Outcome, Request, Session, ToServer, Transaction};
+use crate::message::{Answer, Former, Outcome, Request, Secrets, Session, ToServer, Transaction};
 use crate::outbox::{Outbox, Traffic};
 use base::Instant;
 use base::time::MILLISECOND_NS;
@@ -30,6 +30,7 @@ pub(super) struct Way<'a> {
 /// A session that has begun.
 pub(super) struct Introduced {
     pub session: Session,
+    pub secrets: Secrets,
     pub lease: Lease,
     pub keeps: bool,
     pub former: Outcome,
@@ -67,10 +68,10 @@ async fn try_introduce(way: &Way<'_>, address: SocketAddr, former: Option<(Forme
     let hello = Request::Hello { page_size: settings.buffer.page_size as u32, address, former };
     outbox.push(&ToServer { drops: Vec::new(), body: hello });
     match incoming.next().await.map_err(|error| lost(server, &error))? {
-        Some(Answer::Joined { session, lease_ns, keeps, former }) => {
+        Some(Answer::Joined { session, secrets, lease_ns, keeps, former }) => {
             let mut lease = Lease::given(lease_ns).ok_or_else(|| odd_lease(server, lease_ns))?;
             lease.renew(sent, executor.now());
-            Ok(Introduced { session, lease, keeps: keeps && names_copies, former, incoming, outbox })
+            Ok(Introduced { session, secrets, lease, keeps: keeps && names_copies, former, incoming, outbox })
         }
         Some(Answer::Refusal { reason }) => {
             Err(Fault::new(FaultKind::Denied, format!("the server at {server} refuses: {reason}")).into())
@@ -192,7 +193,8 @@ impl ClientNode {
         let former = {
             let mut protocol = self.protocol.borrow_mut();
             let copies = protocol.disconnect(self.has_lease());
-            protocol.session().map(|session| (Former { session, copies }, self.lease.get()))
+            let secret = protocol.secret();
+            protocol.session().map(|session| (Former { session, secret, copies }, self.lease.get()))
         };
         let way = Way {
             executor: &self.executor,
@@ -206,13 +208,13 @@ impl ClientNode {
 
     /// A new session begins, with the copies of the one before or with none.
     fn begin_session(&self, introduced: Introduced) -> Incoming {
-        let Introduced { session, lease, keeps, former, incoming, outbox } = introduced;
+        let Introduced { session, secrets, lease, keeps, former, incoming, outbox } = introduced;
         if !keeps {
             let forgotten = self.protocol.borrow_mut().forget_copies();
             forgotten.into_iter().for_each(|page| self.discard(page));
         }
         let before = self.protocol.borrow().session();
-        self.protocol.borrow_mut().join(session);
+        self.protocol.borrow_mut().join(session, secrets);
         self.ended.set(before.map(|before| (before, former)));
         self.lease.set(lease);
         self.heard.set(self.executor.now());
@@ -230,7 +232,8 @@ impl ClientNode {
                     let is_committed = last == Some(transaction);
                     return if is_committed { Ok(()) } else { Err(Fault::new(FaultKind::Cancelled, words).into()) };
                 }
-                Some((ended, _)) if ended >= session => return Err(unknown_outcome(&cause)),
+                // Another session has begun. Epochs need not grow: the server may have been started from a backup.
+                _ if self.protocol.borrow().session() != Some(session) => return Err(unknown_outcome(&cause)),
                 _ if self.is_given_up() => return Err(unknown_outcome(&cause)),
                 _ => self.bell.wait(&self.executor).await,
             }

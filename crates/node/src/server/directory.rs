@@ -57,6 +57,13 @@ pub enum Kind {
     Write,
 }
 
+impl RegisteredCopy {
+    /// This, if it is that copy.
+    pub fn is(&self, copy: Copy) -> Option<&RegisteredCopy> {
+        (self.number == copy.number).then_some(self)
+    }
+}
+
 impl PageEntry {
     /// Whether this client may have a copy.
     pub fn may_read(&self, client: ClientId) -> bool {
@@ -257,6 +264,9 @@ impl Directory {
 
     pub fn check(&self) -> Result<(), String> {
         for (page, entry) in &self.pages {
+            if entry.is_empty() {
+                return Err(format!("{page} is in the directory, and nothing is known of it"));
+            }
             if let Some((writer, _)) = entry.writer
                 && entry.copies.keys().any(|client| *client != writer)
             {

@@ -6,7 +6,7 @@
 
 use super::directory::RegisteredCopy;
 use super::{Action, JoinedClient, Memory, Server};
-use crate::message::{ClientId, Copy, Former, Outcome, Session};
+use crate::message::{ClientId, Copy, Former, Outcome, Secrets, Session};
 use engine::canary::{self, Canary};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -20,29 +20,32 @@ pub struct Joined {
     pub keeps: bool,
     /// What became of the transactions of its former session.
     pub former: Outcome,
+    /// The client that it was in its former session, which is given up.
+    pub replaces: Option<ClientId>,
 }
 
 impl Server {
-    /// A client joins that accepts connections at this address. If it had a session, it gives up of it all but the copies that it
-    /// names. A commit of that session that is under way has to end before: see [`Server::is_committing`].
+    /// A client joins that accepts connections at this address, and gets these secrets. If it had a session, of which it knows the
+    /// secret, it gives up of it all but the copies that it names. A commit of that session that is under way has to end before: see [`Server::is_committing`].
     pub fn join(
         &mut self,
         address: SocketAddr,
-        former: Option<&Former>,
+        (former, secrets): (Option<&Former>, Secrets),
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
     ) -> Joined {
         let client = ClientId(self.next_client);
         self.next_client += 1;
-        let mut joined = JoinedClient { address, waiting: 0, next_copy: 0, last_committed: None };
+        let mut joined = JoinedClient { address, secrets, waiting: 0, next_copy: 0, last_committed: None };
         let session = Session { epoch: self.epoch, client };
-        let mut told = Joined { session, keeps: false, former: Outcome::Unknown };
-        let Some(Former { session: before, copies }) = former else {
+        let mut told = Joined { session, keeps: false, former: Outcome::Unknown, replaces: None };
+        let Some(Former { session: before, secret, copies }) = former else {
             self.clients.insert(client, joined);
             return told;
         };
         joined.next_copy = copies.iter().map(|copy| copy.number.saturating_add(1)).max().unwrap_or(0);
-        let known = self.clients.get(&before.client).filter(|_| before.epoch == self.epoch);
+        let is_it = |known: &&JoinedClient| before.epoch == self.epoch && known.secrets.own == *secret;
+        let known = self.clients.get(&before.client).filter(is_it);
         if let Some(known) = known {
             joined.next_copy = joined.next_copy.max(known.next_copy);
             told.former = Outcome::Committed(known.last_committed);
@@ -55,14 +58,13 @@ impl Server {
             // What becomes of that is not known before the next start.
             (told.former, told.keeps) = (Outcome::Unknown, false);
         }
-        let takes_over = known.is_some();
+        told.replaces = known.map(|_| before.client);
         self.clients.insert(client, joined);
         if told.keeps {
-            let from = takes_over.then_some(before.client);
-            copies.iter().for_each(|copy| self.hand_over(*copy, from, client));
+            copies.iter().for_each(|copy| self.hand_over(*copy, told.replaces, client));
         }
-        if takes_over {
-            self.lose(before.client, memory, actions);
+        if let Some(before) = told.replaces {
+            self.lose(before, memory, actions);
         }
         if told.keeps {
             // They may be in the way of writes.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::algorithm;
-use crate::message::Image;
+use crate::message::{Former, Image, Outcome, Secret, Session};
 use base::PartitionId;
 
 /// A server's memory that has these pages.
@@ -43,7 +43,15 @@ impl Ground {
 
     fn join(&mut self) -> ClientId {
         let address = "10.0.0.1:7000".parse().expect("an address");
-        self.server.join(address, None, &self.memory, &mut Vec::new()).session.client
+        self.server.join(address, (None, secrets(9)), &self.memory, &mut Vec::new()).session.client
+    }
+
+    /// A client of a former session joins.
+    fn join_again(&mut self, former: &Former) -> Joined {
+        let address = "10.0.0.1:7000".parse().expect("an address");
+        let joined = self.server.join(address, (Some(former), secrets(10)), &self.memory, &mut Vec::new());
+        self.server.check().expect("the state is right");
+        joined
     }
 
     fn say(&mut self, client: ClientId, body: Request) -> Result<Vec<Action>, Misbehaviour> {
@@ -60,6 +68,10 @@ impl Ground {
         self.server.check().expect("the state is right");
         actions
     }
+}
+
+fn secrets(own: u128) -> Secrets {
+    Secrets { own: Secret(own), pages: Secret(own + 100) }
 }
 
 fn granted(actions: &[Action], client: ClientId) -> bool {
@@ -162,4 +174,64 @@ fn a_commit_ends_what_its_transaction_has_asked_for() {
     ground.say(other, Request::CalledBack { copy: copy(1, 0) }).expect("it is honest");
     assert_eq!(ground.server.writer(page(1)), None, "no transaction is there that would release it");
     assert_eq!(ground.server.waiting(), 0);
+}
+
+#[test]
+fn a_session_goes_on_only_with_its_secret() {
+    for (secret, is_believed) in [(9, true), (10, false), (109, false), (0, false)] {
+        let mut ground = Ground::new("cbl");
+        let (client, other) = (ground.join(), ground.join());
+        ground.say(client, read(copy(0, 0), 0, None)).expect("it is honest");
+        ground.say(other, read(copy(0, 0), 0, None)).expect("it is honest");
+        let session = Session { epoch: 1, client };
+        let joined = ground.join_again(&Former { session, secret: Secret(secret), copies: vec![copy(0, 0)] });
+        assert_eq!((joined.keeps, joined.replaces.is_some()), (is_believed, is_believed), "{secret}");
+        assert_eq!(ground.server.has_joined(client), !is_believed, "a stranger drives no one away");
+        let expected = if is_believed { Outcome::Committed(None) } else { Outcome::Unknown };
+        assert_eq!(joined.former, expected, "{secret}");
+    }
+}
+
+#[test]
+fn clients_of_another_epoch_keep_copies_only_while_nothing_is_granted() {
+    let epochs = [(1, true, true), (1, false, false), (2, true, false), (2, false, false), (3, true, false)];
+    for (epoch, gathers, is_believed) in epochs {
+        let mut ground = Ground::new("fwd");
+        ground.server = Server::new(algorithm::named("fwd").expect("it is one of them"), 2);
+        ground.server.gather(true);
+        if !gathers {
+            ground.step(|server, memory, actions| server.end_gathering(memory, actions));
+        }
+        let session = Session { epoch, client: ClientId(0) };
+        let joined = ground.join_again(&Former { session, secret: Secret(9), copies: vec![copy(0, 5)] });
+        assert_eq!((joined.keeps, joined.former), (is_believed, Outcome::Unknown), "{epoch}, {gathers}");
+        let client = joined.session.client;
+        assert_eq!(ground.server.copies(page(0)), if is_believed { vec![(client, copy(0, 5))] } else { Vec::new() });
+        // Copies are numbered on from those that it has named.
+        let late = ground.say(client, read(copy(1, 5), 0, None)).expect("it is late at most");
+        assert!(late.is_empty(), "{late:?}");
+        assert!(!ground.say(client, read(copy(1, 6), 0, None)).expect("it is honest").is_empty());
+    }
+}
+
+#[test]
+fn what_a_client_names_twice_it_does_not_keep() {
+    let mut ground = Ground::new("fwd");
+    ground.server = Server::new(algorithm::named("fwd").expect("it is one of them"), 2);
+    ground.server.gather(true);
+    let session = Session { epoch: 1, client: ClientId(0) };
+    let copies = vec![copy(0, 5), copy(0, 6)];
+    assert!(!ground.join_again(&Former { session, secret: Secret(9), copies }).keeps);
+}
+
+#[test]
+fn requests_that_are_passed_over_or_refused_are_not_kept() {
+    let mut ground = Ground::new("cbl");
+    let (liar, other) = (ground.join(), ground.join());
+    ground.say(liar, read(copy(0, 7), 0, None)).expect("it is honest so far");
+    for number in 1..100 {
+        // The check of the state, after each, finds pages of which nothing is known.
+        ground.say(liar, read(copy(number, 3), 0, None)).expect("it may be late");
+    }
+    ground.say(other, write(copy(5, 0), 0)).expect_err("it has no copy");
 }

@@ -10,7 +10,9 @@ use engine::canary::{self, Canary};
 use entresol_node::algorithm::ALGORITHMS;
 use entresol_node::client::Client;
 use entresol_node::lease::Lease;
-use entresol_node::message::{Answer, ClientId, Copy, Former, Image, Request, Session, ToServer, Transaction};
+use entresol_node::message::{
+    Answer, ClientId, Copy, Former, Image, Request, Secret, Secrets, Session, ToServer, Transaction,
+};
 use entresol_node::server::{Action, Memory, Server};
 use world::{Faults, Plan, World};
 
@@ -54,23 +56,27 @@ fn the_same_seed_gives_the_same_course() {
 fn late_arrival() -> Option<String> {
     let (own, page) = (Session { epoch: 2, client: ClientId(1) }, node::page(0));
     let mut client = Client::default();
-    client.join(own);
+    let (secrets, wrong) = (Secrets { own: Secret(1), pages: Secret(2) }, Secret(1));
+    client.join(own, secrets);
     let transaction = client.begin();
     client.enter(transaction, page);
     let asked = client.request(page, transaction).0.body;
     let Request::Read { copy, .. } = asked else { return Some(format!("it asks by {asked:?}")) };
     for other in [Session { epoch: 1, ..own }, Session { client: ClientId(0), ..own }] {
-        if client.arrived_from_peer(other, copy, false).is_some() {
+        if client.arrived_from_peer((other, secrets.pages), copy, false).is_some() {
             return Some(format!("a page for {other:?} is taken by {own:?}"));
         }
     }
-    if client.arrived_from_peer(own, copy, false).is_none() {
+    if client.arrived_from_peer((own, wrong), copy, false).is_some() {
+        return Some("a page is taken of a stranger".to_owned());
+    }
+    if client.arrived_from_peer((own, secrets.pages), copy, false).is_none() {
         return Some("a page in time is not taken".to_owned());
     }
     client.left(page);
     client.request(page, transaction);
     // One that was asked for first, and was on its way for long.
-    if client.arrived_from_peer(own, copy, false).is_some() {
+    if client.arrived_from_peer((own, secrets.pages), copy, false).is_some() {
         return Some("a page is taken from another client that was here before".to_owned());
     }
     client.arrived(copy, false).is_none().then(|| "it does not come from the server".to_owned())
@@ -98,7 +104,8 @@ fn lost_callback() -> Option<String> {
     let (mut server, mut actions) = (Server::new(ALGORITHMS[0], 1), Vec::new());
     let copy = Copy { page, number: 0 };
     let transaction = Transaction(0);
-    let [reader, writer] = [(); 2].map(|()| server.join(address, None, &Everything, &mut actions).session);
+    let [reader, writer] =
+        [(); 2].map(|()| server.join(address, (None, Secrets::default()), &Everything, &mut actions).session);
     let says = |body| ToServer { drops: Vec::new(), body };
     let read = || says(Request::Read { copy, transaction, leaving: None });
     for (client, said) in
@@ -109,8 +116,8 @@ fn lost_callback() -> Option<String> {
         }
     }
     actions.clear();
-    let former = Former { session: reader, copies: vec![copy] };
-    let joined = server.join(address, Some(&former), &Everything, &mut actions);
+    let former = Former { session: reader, secret: Secret::default(), copies: vec![copy] };
+    let joined = server.join(address, (Some(&former), Secrets::default()), &Everything, &mut actions);
     let called = Action::Send(joined.session.client, Answer::CallBack { copy });
     (!joined.keeps || !actions.contains(&called)).then(|| format!("{joined:?}, {actions:?}"))
 }
@@ -122,7 +129,7 @@ fn stale_return() -> Option<String> {
     let sending = ALGORITHMS.iter().find(|algorithm| algorithm.name() == "fwd-s").expect("it is one of them");
     let (mut server, mut actions) = (Server::new(*sending, 1), Vec::new());
     let address = "10.0.0.1:1".parse().expect("an address");
-    let client = server.join(address, None, &Nothing, &mut actions).session.client;
+    let client = server.join(address, (None, Secrets::default()), &Nothing, &mut actions).session.client;
     let pages = vec![Image { page: copy.page, bytes: vec![2] }];
     let said = [
         Request::Read { copy, transaction, leaving: None },

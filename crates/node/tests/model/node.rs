@@ -3,7 +3,9 @@
 use base::{Instant, PageId, PartitionId, Random};
 use entresol_node::client::{Arrival, Client, Ended, WriteLock};
 use entresol_node::lease::Lease;
-use entresol_node::message::{Answer, ClientId, Copy, Former, Image, Request, Session, ToPeer, ToServer, Transaction};
+use entresol_node::message::{
+    Answer, ClientId, Copy, Former, Image, Request, Secret, Secrets, Session, ToPeer, ToServer, Transaction,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a node says, and to whom.
@@ -126,17 +128,18 @@ impl Node {
         self.memory.retain(|page, _| resident.contains(page));
         self.names_copies = !copies.is_empty();
         self.state = State::Joining(self.now);
-        let former = self.protocol.session().map(|session| Former { session, copies });
+        let secret = self.protocol.secret();
+        let former = self.protocol.session().map(|session| Former { session, secret, copies });
         let address = ([10, 0, 0, 1], self.place).into();
         ToServer { drops: Vec::new(), body: Request::Hello { page_size: 1, address, former } }
     }
 
-    fn begin_session(&mut self, session: Session, keeps: bool, sent: Instant) {
+    fn begin_session(&mut self, (session, secrets): (Session, Secrets), keeps: bool, sent: Instant) {
         if !keeps || !self.names_copies {
             self.protocol.forget_copies();
             self.memory.clear();
         }
-        self.protocol.join(session);
+        self.protocol.join(session, secrets);
         self.lease.renew(sent, self.now);
         self.state = State::Idle;
     }
@@ -299,9 +302,9 @@ impl Node {
     /// The server has said something.
     pub fn hear(&mut self, answer: Answer) -> Result<Vec<Said>, String> {
         match answer {
-            Answer::Joined { session, keeps, .. } => {
+            Answer::Joined { session, secrets, keeps, .. } => {
                 let State::Joining(sent) = self.state else { return Ok(Vec::new()) };
-                self.begin_session(session, keeps, sent);
+                self.begin_session((session, secrets), keeps, sent);
                 Ok(Vec::new())
             }
             Answer::Renewed { sent } => {
@@ -332,8 +335,8 @@ impl Node {
                 Ok(Vec::new())
             }
             Answer::Failed { copy, .. } => Ok(self.fail(copy)),
-            Answer::Forward { copy, wanted, to, address, returns } => {
-                Ok(vec![self.forward(copy, wanted, (to, address.port()), returns)])
+            Answer::Forward { copy, wanted, to, address, secret, returns } => {
+                Ok(vec![self.forward((copy, wanted), (to, address.port(), secret), returns)])
             }
             Answer::Victim { transaction, withdrawn } => {
                 for copy in withdrawn {
@@ -378,7 +381,12 @@ impl Node {
         }
     }
 
-    fn forward(&mut self, copy: Copy, wanted: u64, (to, place): (ClientId, Place), returns: bool) -> Said {
+    fn forward(
+        &mut self,
+        (copy, wanted): (Copy, u64),
+        (to, place, secret): (ClientId, Place, Secret),
+        returns: bool,
+    ) -> Said {
         let theirs = Copy { page: copy.page, number: wanted };
         if !self.protocol.may_send(copy) {
             return Said::Server(self.protocol.refuse(theirs, to, returns));
@@ -386,11 +394,16 @@ impl Node {
         let version = self.kept.get(&copy).copied().unwrap_or_else(|| self.memory[&copy.page].version);
         let epoch = self.protocol.session().expect("it was spoken to").epoch;
         let to = Session { epoch, client: to };
-        Said::Peer(place, ToPeer::Page { to, copy: theirs, bytes: version.to_le_bytes().to_vec(), returns })
+        Said::Peer(place, ToPeer::Page { to, secret, copy: theirs, bytes: version.to_le_bytes().to_vec(), returns })
     }
 
     /// A page has come from another client.
-    pub fn arrive_from_peer(&mut self, to: Session, copy: Copy, (bytes, returns): (&[u8], bool)) -> Vec<Said> {
+    pub fn arrive_from_peer(
+        &mut self,
+        to: (Session, Secret),
+        copy: Copy,
+        (bytes, returns): (&[u8], bool),
+    ) -> Vec<Said> {
         let arrival = self.protocol.arrived_from_peer(to, copy, returns);
         arrival.map_or(Vec::new(), |arrival| self.take_in(copy, bytes, arrival))
     }

@@ -4,7 +4,7 @@ use crate::node::{Clock, Node, Place, Said, page, version};
 use base::{Instant, PageId, Random};
 use entresol_node::algorithm::Algorithm;
 use entresol_node::lease::Term;
-use entresol_node::message::{Answer, ClientId, Copy, Image, Request, ToPeer, ToServer, Transaction};
+use entresol_node::message::{Answer, ClientId, Copy, Image, Request, Secret, Secrets, ToPeer, ToServer, Transaction};
 use entresol_node::server::{Action, Joined, Memory, Server};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -92,6 +92,8 @@ pub struct World {
     plan: Plan,
     server: Server,
     epoch: u64,
+    /// How many there have been.
+    sessions: u128,
     /// Until when the server of this epoch waits for leases of the one before.
     gathers_until: Instant,
     terms: BTreeMap<ClientId, Term>,
@@ -137,6 +139,7 @@ impl World {
             server: Server::new(plan.algorithm, 1),
             plan,
             epoch: 1,
+            sessions: 0,
             gathers_until: Instant::START,
             terms: BTreeMap::new(),
             memory: ServerMemory::default(),
@@ -301,9 +304,9 @@ impl World {
             }
             Event::ToPeer(from, place) => {
                 let queue = self.to_peer.get_mut(&(from, place)).expect("it was there");
-                let ToPeer::Page { to, copy, bytes, returns } = queue.pop_front().expect("it was there");
+                let ToPeer::Page { to, secret, copy, bytes, returns } = queue.pop_front().expect("it was there");
                 let node = self.nodes.get_mut(&place).expect("one is there");
-                let said = node.arrive_from_peer(to, copy, (&bytes, returns));
+                let said = node.arrive_from_peer((to, secret), copy, (&bytes, returns));
                 self.say(place, said);
             }
             Event::Pending(index) => self.complete(index),
@@ -342,10 +345,12 @@ impl World {
         let message = connection.to_server.pop_front().expect("it was there");
         let now = Instant::from_ns(self.now);
         if let Request::Hello { address, former, .. } = message.body {
-            let joined = self.server.join(address, former.as_ref(), &self.memory, &mut actions);
-            let Joined { session, keeps, former } = joined;
+            self.sessions += 1;
+            let secrets = Secrets { own: Secret(self.sessions), pages: Secret(self.sessions << 64) };
+            let joined = self.server.join(address, (former.as_ref(), secrets), &self.memory, &mut actions);
+            let Joined { session, keeps, former, .. } = joined;
             connection.client = Some(session.client);
-            connection.to_client.push_back(Answer::Joined { session, lease_ns: LEASE_NS, keeps, former });
+            connection.to_client.push_back(Answer::Joined { session, secrets, lease_ns: LEASE_NS, keeps, former });
             if self.has_leases() {
                 self.terms.insert(session.client, Term::new(LEASE_NS, now));
             }

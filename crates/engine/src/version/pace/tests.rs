@@ -37,6 +37,9 @@ impl Driver for Working {
         let until = until.map(|until| Instant::from_ns(until.ns().saturating_sub(self.worked_ns.get())));
         self.machine.park(until, done)
     }
+    fn entropy(&mut self) -> u128 {
+        self.machine.entropy()
+    }
     fn frames(&mut self, count: usize, size: usize) -> Result<Vec<Frame>, Fault> {
         self.machine.frames(count, size)
     }

@@ -1,0 +1,173 @@
+//! A client hears anything of its server and of strangers while it uses pages as its rules are: nothing of that makes it panic.
+#![no_main]
+
+use base::{PageId, PartitionId};
+use libfuzzer_sys::fuzz_target;
+use node::client::{Client, WriteLock};
+use node::message::{Answer, ClientId, Copy, HEAD_SIZE, Secret, Secrets, Session, ToPeer, Transaction, decode};
+use std::collections::BTreeSet;
+
+const SESSION: Session = Session { epoch: 1, client: ClientId(0) };
+
+/// Who owns the client's memory.
+struct Owner {
+    protocol: Client,
+    memory: BTreeSet<PageId>,
+    transaction: Transaction,
+    pinned: BTreeSet<PageId>,
+    is_committing: bool,
+}
+
+impl Owner {
+    fn begin(&mut self) {
+        self.transaction = self.protocol.begin();
+        self.pinned.clear();
+        self.is_committing = false;
+    }
+
+    fn discard(&mut self, pages: Vec<PageId>) {
+        pages.iter().for_each(|page| assert!(self.memory.remove(page), "only what is there is given up"));
+    }
+
+    /// The transaction does something with a page.
+    fn step(&mut self, what: u8, page: PageId) {
+        match what % 6 {
+            0 | 1 if !self.is_committing => {
+                self.protocol.enter(self.transaction, page);
+                if !self.memory.contains(&page) && !self.protocol.is_coming(page) {
+                    self.protocol.request(page, self.transaction);
+                } else if self.memory.contains(&page) && what % 6 == 1 {
+                    self.pinned.insert(page);
+                    let _: WriteLock = self.protocol.write(self.transaction, page);
+                }
+            }
+            2 if self.memory.contains(&page) && !self.pinned.contains(&page) => {
+                self.memory.remove(&page);
+                self.protocol.left(page);
+            }
+            3 if !self.is_committing => {
+                let ended = self.protocol.aborted(self.transaction);
+                self.discard(ended.discards);
+                self.begin();
+            }
+            4 if !self.is_committing => {
+                if self.protocol.written(self.transaction).is_empty() {
+                    let ended = self.protocol.committed_unchanged(self.transaction);
+                    self.discard(ended.discards);
+                    self.begin();
+                } else {
+                    self.is_committing = true;
+                    self.protocol.commit(self.transaction, Vec::new(), Vec::new());
+                }
+            }
+            5 if !self.is_committing => {
+                let ended = self.protocol.aborted(self.transaction);
+                self.discard(ended.discards);
+                let kept = self.protocol.disconnect(what > 127);
+                assert!(kept.iter().all(|copy| self.memory.contains(&copy.page)), "it names what is there");
+                if kept.is_empty() {
+                    let forgotten = self.protocol.forget_copies();
+                    self.discard(forgotten);
+                }
+                self.protocol.join(SESSION, Secrets::default());
+                self.begin();
+            }
+            _ => {}
+        }
+    }
+
+    fn arrive(&mut self, copy: Copy, arrival: Option<node::client::Arrival>) {
+        let Some(arrival) = arrival else { return };
+        assert!(self.memory.insert(copy.page), "a page comes once");
+        if arrival.is_called {
+            self.memory.remove(&copy.page);
+            self.protocol.give_up(copy.page);
+        }
+    }
+
+    fn hear(&mut self, answer: Answer) {
+        match answer {
+            Answer::Page { copy, returns, .. } => {
+                let arrival = self.protocol.arrived(copy, returns);
+                self.arrive(copy, arrival);
+            }
+            Answer::Failed { copy, .. } => drop(self.protocol.failed(copy)),
+            Answer::Granted { copy, transaction } => drop(self.protocol.granted(copy, transaction)),
+            Answer::CallBack { copy } => {
+                if self.protocol.call_back(copy).discards {
+                    self.memory.remove(&copy.page);
+                }
+            }
+            Answer::Withdrawn { copy } => self.protocol.withdrawn(copy),
+            Answer::Forward { copy, wanted, to, returns, .. } => {
+                if self.protocol.may_send(copy) {
+                    return;
+                }
+                self.protocol.refuse(Copy { number: wanted, ..copy }, to, returns);
+            }
+            Answer::Victim { transaction, withdrawn } => {
+                for copy in withdrawn {
+                    self.protocol.request_withdrawn(copy);
+                }
+                if transaction == self.transaction && !self.is_committing {
+                    self.step(3, PageId::default());
+                }
+            }
+            Answer::Committed { transaction } if transaction == self.transaction && self.is_committing => {
+                let ended = self.protocol.committed(transaction);
+                self.discard(ended.discards);
+                self.begin();
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What a server says of one of a few pages; `None` for anything.
+fn likely(bytes: &[u8; 4]) -> Option<Answer> {
+    let [kind, page, number, transaction] = *bytes;
+    let copy = Copy { page: PageId::new(PartitionId(1), u32::from(page % 4)), number: u64::from(number % 16) };
+    let (transaction, returns) = (Transaction(u64::from(transaction % 16)), page > 127);
+    Some(match kind % 8 {
+        0 | 1 => Answer::Page { copy, bytes: Vec::new(), returns },
+        2 => Answer::Failed { copy, reason: String::new() },
+        3 => Answer::Granted { copy, transaction },
+        4 => Answer::CallBack { copy },
+        5 => Answer::Withdrawn { copy },
+        6 => Answer::Victim { transaction, withdrawn: vec![copy] },
+        _ => return None,
+    })
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let (protocol, memory, pinned) = (Client::default(), BTreeSet::new(), BTreeSet::new());
+    let mut owner = Owner { protocol, memory, transaction: Transaction(0), pinned, is_committing: false };
+    owner.protocol.join(SESSION, Secrets::default());
+    owner.begin();
+    let mut rest = bytes;
+    while let Some(([step, said @ ..], behind)) = rest.split_first_chunk::<5>() {
+        rest = behind;
+        let mut frame = vec![0; HEAD_SIZE];
+        frame.extend_from_slice(&behind[..usize::from(said[1]).min(behind.len())]);
+        match step % 4 {
+            0 | 1 => owner.step(said[0], PageId::new(PartitionId(1), u32::from(said[1] % 4))),
+            2 => likely(said).or_else(|| decode(&frame).ok()).into_iter().for_each(|answer| owner.hear(answer)),
+            _ => {
+                let copy =
+                    Copy { page: PageId::new(PartitionId(1), u32::from(said[0] % 4)), number: u64::from(said[1] % 16) };
+                let any = decode::<ToPeer>(&frame).ok();
+                let ToPeer::Page { to, secret, copy, returns, .. } = any.unwrap_or(ToPeer::Page {
+                    to: SESSION,
+                    secret: Secret(u128::from(said[2] / 200)),
+                    copy,
+                    bytes: Vec::new(),
+                    returns: said[3] > 127,
+                });
+                let arrival = owner.protocol.arrived_from_peer((to, secret), copy, returns);
+                owner.arrive(copy, arrival);
+            }
+        }
+        let resident: BTreeSet<PageId> = owner.protocol.resident().map(|copy| copy.page).collect();
+        assert_eq!(resident, owner.memory, "what it knows of its memory is right");
+    }
+});

@@ -1,0 +1,96 @@
+//! A page server hears any messages of its clients, in any order, and gives up those that misbehave: its state stays right, and
+//! those that are left are served.
+#![no_main]
+
+use base::{PageId, PartitionId};
+use libfuzzer_sys::fuzz_target;
+use node::algorithm::ALGORITHMS;
+use node::message::{ClientId, Copy, HEAD_SIZE, Request, Secrets, ToServer, Transaction, decode};
+use node::server::{Action, Memory, Server};
+
+/// A memory that has every second page.
+struct Half;
+
+impl Memory for Half {
+    fn has(&self, page: PageId) -> bool {
+        page.number % 2 == 0
+    }
+}
+
+fn join(server: &mut Server, actions: &mut Vec<Action>) -> ClientId {
+    let address = "10.0.0.1:7000".parse().expect("an address");
+    server.join(address, (None, Secrets::default()), &Half, actions).session.client
+}
+
+/// A request about one of a few pages, so that clients are in each other's way; `None` for one of any bytes.
+fn likely(bytes: &[u8; 4]) -> Option<Request> {
+    let [kind, page, number, transaction] = *bytes;
+    let copy = Copy { page: PageId::new(PartitionId(1), u32::from(page % 4)), number: u64::from(number % 16) };
+    let transaction = Transaction(u64::from(transaction % 4));
+    let leaving = (page > 127).then_some(Copy { page: PageId::new(PartitionId(1), u32::from(page >> 2) % 4), ..copy });
+    Some(match kind % 10 {
+        0 | 1 => Request::Read { copy, transaction, leaving },
+        2 => Request::Write { copy, transaction },
+        3 => Request::InUse { copy, by: vec![transaction] },
+        4 => Request::CalledBack { copy },
+        5 => Request::Refused { wanted: copy, to: ClientId(u32::from(page >> 6)), returns: page > 127 },
+        6 => Request::Commit { transaction, records: Vec::new(), pages: Vec::new() },
+        7 => Request::Abort { transaction },
+        8 => Request::Returned { copy, bytes: vec![0; 8] },
+        _ => return None,
+    })
+}
+
+/// Ends one of the things that the server has begun.
+fn end(server: &mut Server, pending: &mut Vec<Action>, which: u8, actions: &mut Vec<Action>) {
+    if pending.is_empty() {
+        return;
+    }
+    match pending.swap_remove(usize::from(which) % pending.len()) {
+        Action::SendPage { to, copy, .. } => server.failed(to, copy, "no disk".to_owned(), &Half, actions),
+        Action::Keep(image) => server.kept(image.page, &Half, actions),
+        Action::Commit { client, transaction, .. } if which % 2 == 0 => {
+            server.committed((client, transaction), &Half, actions);
+        }
+        Action::Commit { client, transaction, .. } => {
+            server.not_committed((client, transaction), ("no log".to_owned(), true), &Half, actions);
+        }
+        Action::Send(..) | Action::Touch(_) => {}
+    }
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((first, mut rest)) = bytes.split_first() else { return };
+    let mut server = Server::new(ALGORITHMS[usize::from(*first) % ALGORITHMS.len()], 1);
+    let mut actions = Vec::new();
+    let mut clients = [(); 3].map(|()| join(&mut server, &mut actions));
+    let mut pending = Vec::new();
+    while let Some(([step, said @ ..], behind)) = rest.split_first_chunk::<5>() {
+        rest = behind;
+        let client = &mut clients[usize::from(step % 3)];
+        match step / 3 % 8 {
+            0 => end(&mut server, &mut pending, said[0], &mut actions),
+            1 => server.lose(*client, &Half, &mut actions),
+            _ => {
+                let any = || {
+                    let length = usize::from(said[1]).min(behind.len());
+                    let mut frame = vec![0; HEAD_SIZE];
+                    frame.extend_from_slice(&behind[..length]);
+                    decode::<ToServer>(&frame).ok()
+                };
+                let message = likely(said).map(|body| ToServer { drops: Vec::new(), body }).or_else(any);
+                let Some(message) = message else { continue };
+                if server.receive(*client, message, &Half, &mut actions).is_err() {
+                    server.lose(*client, &Half, &mut actions);
+                }
+            }
+        }
+        if !server.has_joined(*client) {
+            *client = join(&mut server, &mut actions);
+        }
+        pending.extend(actions.drain(..).filter(|action| !matches!(action, Action::Send(..) | Action::Touch(_))));
+        server.check().expect("the state is right");
+    }
+    clients.iter().for_each(|client| server.lose(*client, &Half, &mut actions));
+    assert_eq!(server.waiting(), 0, "nothing waits when all are gone");
+});
