@@ -292,6 +292,9 @@ impl Server {
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
     ) -> Result<(), Misbehaviour> {
+        if leaving.is_some_and(|leaving| leaving.page == copy.page) {
+            return Err(misbehaved(client, "named as leaving, while it asks for it,", copy.page));
+        }
         match self.directory.get(copy.page).and_then(|entry| entry.copies.get(&client)) {
             // The client that was to send the page is silent, or the page was there and has left: others must not send it again.
             Some(held) if held.number == copy.number => {

@@ -235,3 +235,14 @@ fn requests_that_are_passed_over_or_refused_are_not_kept() {
     }
     ground.say(other, write(copy(5, 0), 0)).expect_err("it has no copy");
 }
+
+#[test]
+fn no_copy_leaves_for_itself() {
+    let mut ground = Ground::new("fwd");
+    let (holder, liar) = (ground.join(), ground.join());
+    ground.say(holder, read(copy(1, 0), 0, None)).expect("it is honest");
+    for leaving in [copy(1, 0), copy(1, 7)] {
+        ground.say(liar, read(copy(1, 0), 0, Some(leaving))).expect_err("it asks for what it drops");
+    }
+    assert_eq!(ground.server.copies(page(1)), [(holder, copy(1, 0))]);
+}
