@@ -21,7 +21,7 @@ use crate::Result;
 use crate::catalog::Partition;
 use crate::engine::{Catalog, Engine};
 use crate::statistics::add;
-use crate::superblock::{CatalogChange, CurrentBackup};
+use crate::superblock::{CatalogChange, CurrentBackup, LogShape};
 use crate::tier_file::TierRecord;
 use crate::tier_file::table::TablePosition;
 use base::Lsn;
@@ -366,6 +366,7 @@ async fn write_superblock(engine: &Engine, redo_start: Lsn, change: SuperblockCh
     superblock.next_transaction = engine.transactions.registry.borrow().next();
     superblock.backup = change.backup.or(superblock.backup);
     superblock.cache_table = change.cache_table.unwrap_or(superblock.cache_table);
+    superblock.log_shape = Some(LogShape::of(&engine.core.log));
     if let Some(second) = &mut superblock.second_log {
         second.lost = change.lost_log.or(second.lost);
     }

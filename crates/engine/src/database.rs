@@ -12,6 +12,7 @@ mod last_page;
 mod load;
 mod load_set;
 mod log_files;
+mod log_move;
 mod log_room;
 mod maintenance;
 mod open;
@@ -27,6 +28,7 @@ mod transactions;
 mod waits;
 
 pub use figures::{Figures, PartitionFigures};
+pub use log_move::Asked;
 pub use partition::PartitionSpec;
 pub use settings::Settings;
 pub use shipped::CommitFailure;

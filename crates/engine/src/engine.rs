@@ -26,7 +26,7 @@ pub use catalog::Catalog;
 pub(crate) use catalog::{Keyed, KeyedPartition};
 pub(crate) use checkpointer::Checkpointer;
 pub use checkpointer::Policy;
-pub(crate) use core::{Core, margin};
+pub(crate) use core::{Core, margin_min};
 pub use isolation::Isolation;
 pub(crate) use relief::Relief;
 pub(crate) use sets::{BlackWhiteSweep, SetStore, resolve_refusal, segments_returned};

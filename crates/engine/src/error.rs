@@ -167,6 +167,21 @@ pub enum Error {
         /// What is wrong there.
         detail: String,
     },
+    /// The log's file is not all there yet, and its device has no room for the next part of it. What was begun can end.
+    #[error(
+        "the log's file '{file}' cannot grow from {size} to {wanted} bytes: {fault}; nothing is lost: make room on its device \
+         and try again"
+    )]
+    LogNotGrown {
+        /// The file.
+        file: String,
+        /// How many bytes of it are there.
+        size: u64,
+        /// How many were to be.
+        wanted: u64,
+        /// What the device said.
+        fault: driver::Fault,
+    },
     /// A transaction needs more log than there is.
     #[error(
         "the transaction's records and its rollback need {needed} bytes of a log of {capacity} bytes, which keeps some for \

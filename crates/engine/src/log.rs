@@ -16,10 +16,12 @@
 
 mod batches;
 mod buffer;
+mod circle;
 mod claims;
 mod copying;
 mod duplex;
 mod group_commit;
+mod growth;
 mod holds;
 mod measured;
 pub mod page;
@@ -33,6 +35,7 @@ mod waiters;
 mod write_buffer;
 mod writer;
 
+pub use circle::Circle;
 pub(crate) use copying::{cut_page, first_damaged};
 pub use group_commit::GroupCommit;
 pub(crate) use holds::LogHold;
@@ -75,7 +78,10 @@ pub struct Log {
     file: FileId,
     /// Where the first page of this opening stands.
     opened_at: Lsn,
-    capacity: u64,
+    /// Where positions lie in the file.
+    circle: Circle,
+    /// How much of the file is there.
+    growth: growth::LogGrowth,
     /// Bytes of the file that new work may use.
     limit: u64,
     /// Whether a write holds the CPU.
@@ -293,7 +299,8 @@ impl Log {
 
     /// Whether what the buffer holds could be submitted now.
     fn may_submit(&self) -> bool {
-        self.inner.borrow().batches.may_submit_next()
+        let inner = self.inner.borrow();
+        inner.batches.may_submit_next() && self.is_there(inner.buffer.cut_end())
     }
 
     /// Leaves what the buffer holds to the writer.
@@ -411,15 +418,20 @@ impl Log {
         self.end().0 - self.oldest.get().0
     }
 
-    /// Bytes of the file that hold nothing that is needed.
+    /// Bytes of the file, as far as it is there, that hold nothing that is needed.
     #[inline]
     pub fn free(&self) -> u64 {
-        self.capacity.saturating_sub(self.used())
+        self.stop().saturating_sub(self.end().0)
     }
 
-    /// Bytes that the log's file holds.
+    /// Bytes that the log's file holds once it is all there.
     pub fn capacity(&self) -> u64 {
-        self.capacity
+        self.circle.size
+    }
+
+    /// Where positions lie in the log's file.
+    pub fn circle(&self) -> Circle {
+        self.circle
     }
 
     /// Whether new work should wait: the log is full but for its reserve, or too much of it waits in memory.
@@ -472,7 +484,7 @@ impl Log {
         while crowded(self) {
             self.wait_for_room().await?;
         }
-        Ok(())
+        self.grow_until(|| !self.is_short_of_file()).await
     }
 
     /// Waits until log was written or given up, which may not be enough.

@@ -30,7 +30,7 @@ mod mirror;
 pub(crate) use journal::{CatalogChange, begin, stored_indexes};
 
 use crate::catalog::{Partition, Partitions};
-use crate::log::Measured;
+use crate::log::{Circle, Log, Measured};
 use crate::tier_file::TierRecord;
 use crate::tier_file::table::TablePosition;
 use crate::{Error, Result};
@@ -43,7 +43,7 @@ use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
 /// The format that this release writes and the newest that it reads.
-pub const FORMAT: u32 = 10;
+pub const FORMAT: u32 = 11;
 /// The superblock file's name: a directory that holds it is a database.
 pub const SUPERBLOCK_FILE: &str = "entresol.home";
 
@@ -74,6 +74,28 @@ pub struct Superblock {
     pub second_log: Option<SecondLog>,
     /// The table of the second-level cache, if it has one that can be believed.
     pub cache_table: Option<TablePosition>,
+    /// The log's file, or both files. Formats before 11 did not say it: then all of the file is there, from position zero on.
+    pub log_shape: Option<LogShape>,
+}
+
+/// What the superblock file says of the log's file, or of both.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogShape {
+    /// Where positions lie in it.
+    pub circle: Circle,
+    /// How many bytes of it were there when this was written: a shorter file was cut.
+    pub extent: u64,
+    /// Whether it holds nothing and is to be made anew.
+    pub is_blank: bool,
+    /// A device that has the log no longer, and perhaps still a file of it.
+    pub retired: Option<String>,
+}
+
+impl LogShape {
+    /// Of a log in use.
+    pub(crate) fn of(log: &Log) -> LogShape {
+        LogShape { circle: log.circle(), extent: log.extent(), is_blank: false, retired: None }
+    }
 }
 
 /// What the superblock file says of a log on two devices.

@@ -114,7 +114,9 @@ pub(crate) async fn begin(engine: &Rc<Engine>, began: Option<u64>) -> Result<Tra
     }
     match began.and_then(|began| engine.transactions.registry.borrow_mut().take_refused(began)) {
         Some(bytes) => transaction.claim_log(bytes).await?,
-        None if engine.core.log.is_crowded() || engine.core.log.is_claimed() => wait_for_log(engine).await?,
+        None if engine.core.log.is_crowded() || engine.core.log.is_short_of_file() || engine.core.log.is_claimed() => {
+            wait_for_log(engine).await?
+        }
         None => {}
     }
     Ok(transaction)

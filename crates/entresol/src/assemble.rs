@@ -59,6 +59,7 @@ pub fn driver(
 pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settings {
     let page_size = configuration.buffer.page_size as usize;
     let log_page_size = configuration.log.page_size as usize;
+    let log_defaults = log::Settings::default();
     Settings {
         buffer: buffer::Settings {
             frames: (configuration.buffer.size / page_size as u64) as usize,
@@ -69,8 +70,14 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
         },
         log: log::Settings {
             page_size: log_page_size,
-            write_size_max: log::Settings::default().write_size_max / log_page_size * log_page_size,
+            write_size_max: log_defaults.write_size_max / log_page_size * log_page_size,
             capacity: configuration.log.size,
+            // Described machines are measured as they are after the first lap.
+            first_extent: if configuration.hardware.is_some() {
+                configuration.log.size
+            } else {
+                log_defaults.first_extent
+            },
             durable: configuration.log.durable,
             group_commit: configuration.log.group_commit,
             sync_method: configuration.log.sync_method,
@@ -123,6 +130,7 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
             ..version::UndoSettings::default()
         },
         procedures,
+        asked: configuration.asked.clone(),
     }
 }
 

@@ -109,6 +109,9 @@ pub struct Configuration {
     /// `[partition.NAME]`: placement and organization of partitions, by name. Those not named here have defaults:
     /// [`Configuration::partition`].
     pub partitions: BTreeMap<String, Partition>,
+    /// Which of the keys were said that the files of a database fix, and what they said: `page_size` in `[buffer]`; `page_size`, `device`
+    /// and `size` in `[log]`. A database that exists refuses another page size; its log moves to the device and gets the size.
+    pub asked: engine::Asked,
 }
 
 impl Default for Configuration {
@@ -131,6 +134,7 @@ impl Default for Configuration {
             server: None,
             driver: Driver::default(),
             partitions: BTreeMap::new(),
+            asked: engine::Asked::default(),
         }
     }
 }

@@ -85,6 +85,8 @@ canaries! {
     RevivedVictim,
     /// A snapshot shows what is committed at each read.
     MovingSnapshot,
+    /// The log is written behind the end of what is there of its file, whether there is room for that or not.
+    UnpreparedLog,
     /// A restart reads the second copy of a log on two devices alone.
     OneCopyRead,
     /// A restart takes that of two log devices which was lost for the one that was kept.

@@ -162,7 +162,12 @@ impl Configuration {
                     cleaner: random.chance(0.6),
                     batch: one_of(&mut Random::stream(seed, "batch"), &[2, 8, 64]),
                 },
-                log: log::Settings { second, silence_ns_max, ..log(random, capacity, is_short) },
+                log: log::Settings {
+                    second,
+                    silence_ns_max,
+                    first_extent: first_extent(seed, capacity),
+                    ..log(random, capacity, is_short)
+                },
                 home_device: "disk".into(),
                 log_device: one_of(random, &LOG_DEVICES).into(),
                 hierarchy,
@@ -384,6 +389,12 @@ const SHORT_LOG: u64 = 256 << 10;
 fn has_short_log(seed: u64, crowd: u64) -> bool {
     let is_crowded = crowd > 0 && !partitions::is_large_crowd(crowd);
     Random::stream(seed, "short log").chance(if is_crowded { 0.7 } else { 0.05 })
+}
+
+/// How much of the log's file is there from the beginning: often a small part of it.
+fn first_extent(seed: u64, capacity: u64) -> u64 {
+    let random = &mut Random::stream(seed, "growing log");
+    if random.chance(0.6) { random.between(8 << 10, capacity / 2) } else { capacity }
 }
 
 fn log(random: &mut Random, capacity: u64, is_short: bool) -> log::Settings {

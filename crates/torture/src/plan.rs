@@ -165,13 +165,17 @@ impl Plan {
         self
     }
 
-    /// The same with a device that is full for the rest of the run, for the catalog or for old versions.
+    /// The same with a device that is full for the rest of the run, for the catalog, the log or old versions.
     pub fn with_full_device(mut self, random: &mut Random, kind: SeedKind) -> Plan {
-        let file = match kind {
-            SeedKind::Durability => "entresol.home",
-            SeedKind::Isolation => "undo.space",
-        };
-        self.full = random.chance(0.1).then(|| Full { file, from: 1 + random.exponential(0.7) as u64 });
+        self.full = random.chance(0.1).then(|| {
+            let from = 1 + random.exponential(0.7) as u64;
+            let file = match kind {
+                SeedKind::Durability if random.chance(0.5) => "log",
+                SeedKind::Durability => "entresol.home",
+                SeedKind::Isolation => "undo.space",
+            };
+            Full { file, from }
+        });
         self
     }
 

@@ -3,9 +3,11 @@
 use super::Settings;
 use crate::checkpoint::state_lost_log_device;
 use crate::engine::Engine;
-use crate::log::{Acknowledged, Copies, LogFile, Measured};
+use crate::log::{Acknowledged, Circle, Copies, LogFile, Measured};
 use crate::superblock::{SecondLog, Superblock};
 use crate::{Error, Result};
+use base::Lsn;
+use base::units::grouped;
 use driver::{DeviceId, FaultKind};
 use executor::Executor;
 use std::rc::Rc;
@@ -27,8 +29,8 @@ enum LogFileState {
 /// The files, and what the superblock file is to say before anything is acknowledged.
 pub(super) struct LogFiles {
     pub copies: Copies,
-    /// Bytes of each.
-    pub capacity: u64,
+    /// Where positions lie in each.
+    pub circle: Circle,
     /// The second log device from now on.
     pub second: Option<SecondLog>,
     /// The device and name of a file that is to be removed then.
@@ -57,6 +59,20 @@ pub(super) fn second_log(settings: &Settings, measured: Option<Measured>) -> Opt
     Some(SecondLog { device: second.device.clone(), lost: None, both, measured })
 }
 
+/// Where positions lie in the file of a log on one device.
+///
+/// # Errors
+/// The driver's.
+pub(super) async fn circle(executor: &Executor, settings: &Settings, superblock: &Superblock) -> Result<Circle> {
+    if let Some(shape) = &superblock.log_shape {
+        return Ok(shape.circle);
+    }
+    let device = crate::io::device(executor, &settings.log_device)?;
+    let (_, length) = executor.open(device, &settings.log.file, false).await?;
+    settings.log.check_capacity(length)?;
+    Ok(Circle::from_zero(length))
+}
+
 /// Finds the files of the log.
 ///
 /// # Errors
@@ -75,17 +91,30 @@ pub(super) async fn find(executor: &Executor, settings: &Settings, superblock: &
     let names = [Some(&superblock.log_device), record.map(|record| &record.device).or(wanted)];
     let states = states(settings, record, &names)?;
     let places = || names.into_iter().flatten().zip(states).enumerate();
-    let (mut copies, mut capacity, mut retired) = (Copies::default(), None, None);
+    let stated = superblock.log_shape.as_ref();
+    let (mut copies, mut size, mut extent, mut retired) = (Copies::default(), None, u64::MAX, None);
     copies.tolerant = record.is_some_and(|record| record.both);
     for (index, (name, state)) in places() {
         if matches!(state, LogFileState::Kept | LogFileState::Retired) {
             let measured = if index == 0 { superblock.log_measured } else { record.and_then(|record| record.measured) };
             let place = (executor, settings, &name[..], index);
-            let (file, length) = open(place, record.is_some(), measured).await?;
-            if *capacity.get_or_insert(length) != length {
-                let (device, detail) = (name.clone(), format!("its file of {length} bytes is not of this log"));
-                return Err(Error::LogCopyMissing { device, detail });
+            let file = open(place, record.is_some(), measured).await?;
+            let length = file.length;
+            let is_sound = match stated {
+                Some(stated) => (stated.extent..=stated.circle.size).contains(&length),
+                None => *size.get_or_insert(length) == length,
+            };
+            if !is_sound {
+                let detail = format!("its file of {} bytes is not of this log, or was cut", grouped(length));
+                return Err(match record {
+                    Some(_) => Error::LogCopyMissing { device: name.clone(), detail },
+                    None => {
+                        let lsn = Lsn(superblock.log_durable);
+                        Error::DamagedLog { lsn, file: settings.log.file_of(index), detail }
+                    }
+                });
             }
+            extent = extent.min(length);
             if state == LogFileState::Kept {
                 copies.kept.push(file);
             } else {
@@ -94,10 +123,12 @@ pub(super) async fn find(executor: &Executor, settings: &Settings, superblock: &
             }
         }
     }
-    let capacity = capacity.expect("one file at least holds the log");
+    let of_file = || Circle::from_zero(size.expect("one file at least holds the log"));
+    let circle = stated.map_or_else(of_file, |stated| stated.circle);
+    settings.log.check_capacity(circle.size)?;
     for (index, (name, _)) in places().filter(|(_, (_, state))| *state == LogFileState::Fresh) {
         let place = (crate::io::device(executor, name)?, &name[..]);
-        copies.fresh.push(LogFile::create(executor, place, (&settings.log, index), capacity).await?);
+        copies.fresh.push(LogFile::create(executor, place, (&settings.log, index), extent).await?);
     }
     let measured = copies.fresh.iter().find(|file| file.index == 1).and_then(|file| file.measured);
     let measured = measured.or(record.and_then(|record| record.measured));
@@ -108,7 +139,7 @@ pub(super) async fn find(executor: &Executor, settings: &Settings, superblock: &
         None if lost == Some(0) => record.cloned().map(|record| SecondLog { lost, ..record }),
         None => None,
     };
-    Ok(LogFiles { copies, capacity, second, retired })
+    Ok(LogFiles { copies, circle, second, retired })
 }
 
 fn states(settings: &Settings, record: Option<&SecondLog>, names: &[Option<&String>; 2]) -> Result<[LogFileState; 2]> {
@@ -161,7 +192,7 @@ async fn open(
     (executor, settings, name, index): (&Executor, &Settings, &str, usize),
     has_copy: bool,
     measured: Option<Measured>,
-) -> Result<(LogFile, u64)> {
+) -> Result<LogFile> {
     let missing = |detail: String| Error::LogCopyMissing { device: name.to_owned(), detail };
     let device = match executor.device(name) {
         None if has_copy => return Err(missing("there is no such device".to_owned())),

@@ -60,7 +60,7 @@ pub(super) async fn wait_for_log_beside(engine: &Engine, length: u64) -> Result<
 /// [`Error::LogFull`] if the log could never hold that; [`Error::LogCrowded`] and those of [`relieve`] as above.
 pub(super) async fn wait_for_log_of_shipment(engine: &Engine, length: u64) -> Result<()> {
     let core = &engine.core;
-    let (needed, capacity) = (core.log.bytes_for(length) + core.rollback_room(length), core.log.capacity());
+    let (needed, capacity) = (core.log.bytes_for(length) + core.rollback_room_when_grown(length), core.log.capacity());
     if needed + core.log.bytes_for(0) > capacity {
         return Err(Error::LogFull { needed, capacity });
     }
@@ -94,6 +94,6 @@ pub(super) fn has_log_beside(engine: &Engine, length: u64) -> bool {
     }
     let log = &engine.core.log;
     // What the log could never hold beside anything else gets all of it.
-    let all = log.capacity() - engine.core.rollback_room(0) - log.bytes_for(0);
+    let all = log.capacity() - engine.core.rollback_room_when_grown(0) - log.bytes_for(0);
     engine.has_unpromised_log(log.bytes_for(length).min(all))
 }

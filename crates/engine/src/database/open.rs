@@ -1,12 +1,12 @@
 //! Creating, opening and closing a database.
 
 use super::cache::CacheChanges;
-use super::{Database, OpenDatabase, Settings, log_files, partition};
+use super::{Database, OpenDatabase, Settings, log_files, log_move, partition};
 use crate::backup::Backup;
 use crate::buffer::{Buffer, DoubleWrite};
 use crate::catalog::Partitions;
 use crate::checkpoint;
-use crate::engine::{Catalog, Checkpointer, Core, Engine, Rules, SetStore, Transactions, margin};
+use crate::engine::{Catalog, Checkpointer, Core, Engine, Rules, SetStore, Transactions, margin_min};
 use crate::io::device;
 use crate::locks::Locks;
 use crate::log::{Log, LogScan, WriteBuffer};
@@ -14,7 +14,7 @@ use crate::mvcc::keep_moments;
 use crate::online_backup::forget_beyond;
 use crate::recovery::{self, OpenedTiers, StatedTiers, reconcile};
 use crate::statistics::{RecoveryReport, Statistics};
-use crate::superblock::{Superblock, SuperblockFile};
+use crate::superblock::{LogShape, Superblock, SuperblockFile};
 use crate::version::VersionStore;
 use crate::{Result, temp};
 use base::Lsn;
@@ -85,7 +85,7 @@ fn assemble(
         checkpointer: Checkpointer::new(settings.checkpoint, settings.sweep),
         temp: temp::Space::new(executor, temp::FILE, settings.temp_place()),
         core: Core {
-            log_margin: margin(&log, settings.buffer.page_size),
+            log_margin_min: margin_min(&log, settings.buffer.page_size),
             executor: executor.clone(),
             log,
             buffer,
@@ -144,6 +144,7 @@ impl Database {
             log_measured: log.measured()[0],
             second_log: log_files::second_log(&settings, log.measured().get(1).copied().flatten()),
             cache_table: opened.table,
+            log_shape: Some(LogShape::of(&log)),
         };
         let superblock_file = SuperblockFile::create(executor, home_device, &superblock, []).await?;
         let memory = (RefCell::default(), Backup::default());
@@ -168,7 +169,8 @@ impl Database {
         settings.check()?;
         let home_device = device(executor, &settings.home_device)?;
         settings.clear_spaces(executor).await?;
-        let (mut superblock_file, mut superblock) = SuperblockFile::open(executor, home_device, path).await?;
+        let stated = SuperblockFile::open(executor, home_device, path).await?;
+        let (mut superblock_file, mut superblock) = log_move::follow(executor, &settings, path, stated).await?;
         settings.buffer.page_size = superblock.page_size as usize;
         settings.log.page_size = superblock.log_page_size as usize;
         settings.log_device = superblock.log_device.clone();
@@ -179,14 +181,16 @@ impl Database {
         let kept = match superblock.second_log {
             Some(_) => None,
             None => {
-                let place = (device(executor, &settings.log_device)?, &settings.log);
+                let circle = log_files::circle(executor, &settings, &superblock).await?;
+                let place = (device(executor, &settings.log_device)?, &settings.log, circle);
                 WriteBuffer::restore(executor, place, write_buffer, (&superblock.tiers, superblock.scan_start()))
                     .await?
             }
         };
         let files = log_files::find(executor, &settings, &superblock).await?;
+        settings.log.capacity = files.circle.size;
         let span = (superblock.scan_start(), Lsn(superblock.log_durable));
-        let scan = LogScan::over(executor, files.copies, &settings.log, files.capacity, span);
+        let scan = LogScan::over(executor, files.copies, &settings.log, files.circle, span);
         let mut scan = scan.since_opening(superblock.log_epoch);
         let double_write = DoubleWrite::open(executor, home_device, &settings.buffer).await?;
         let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;

@@ -1,11 +1,13 @@
 //! The settings of a database.
 
+use super::Asked;
 use crate::{Error, Procedures, Result, buffer, checkpoint, log, second_level, temp, version};
 use executor::Executor;
 use structures::lock::VictimPolicy;
 use structures::set::Logging;
 
-/// How a database works. What its files fix (page sizes, the log's device) is taken from them when it is opened.
+/// How a database works. What its files fix (page sizes, the log's device and size) is taken from them when it is opened, but for
+/// what is [`asked`](Settings::asked) for.
 ///
 /// ```
 /// use entresol_engine::{Settings, buffer, log};
@@ -56,6 +58,8 @@ pub struct Settings {
     pub undo: version::UndoSettings,
     /// The procedures that callers name.
     pub procedures: Procedures,
+    /// What a database that exists is asked to be.
+    pub asked: Asked,
 }
 
 impl Default for Settings {
@@ -83,6 +87,7 @@ impl Default for Settings {
             temp: temp::TempSettings::default(),
             undo: version::UndoSettings::default(),
             procedures: Procedures::new(),
+            asked: Asked::default(),
         }
     }
 }

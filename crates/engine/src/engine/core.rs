@@ -28,20 +28,19 @@ pub(crate) struct Core {
     pub closing: Cell<bool>,
     /// Whether a change is being logged and made: if a panic has ended that, pages and log may contradict each other.
     pub is_changing: Cell<bool>,
-    /// What [`margin`] says of the log, in bytes.
-    pub log_margin: u64,
+    /// At least so much of the log is left beside what was promised to rollbacks, in bytes ([`margin_min`]).
+    pub log_margin_min: u64,
 }
 
-/// How many bytes of a log are left beside what was promised to rollbacks, where data pages have `page_size` bytes. Half of a log
-/// of very few pages has to do.
-pub(crate) fn margin(log: &Log, page_size: usize) -> u64 {
+/// How many bytes of a log are left at least beside what was promised to rollbacks, where data pages have `page_size` bytes.
+pub(crate) fn margin_min(log: &Log, page_size: usize) -> u64 {
     let (of_log, of_data) = (log.settings().page_size as u64, page_size as u64);
     // Stating what is to be freed takes two pages, behind others that were written before they were full.
     let of_freeing = 4 * of_log;
     // A change is made while all of this is there. It may be of a whole page, before and after, or divide several, and it is
     // taken back in as much at most.
     let of_change = 4 * of_data + 2 * of_log;
-    (log.capacity() / 16).max(of_freeing).max(of_change).min(log.capacity() / 2)
+    of_freeing.max(of_change)
 }
 
 impl Core {
@@ -69,7 +68,18 @@ impl Core {
     /// that follow them are not; and some for the checkpointer.
     #[inline]
     pub fn rollback_room(&self, logged: u64) -> u64 {
-        2 * logged + self.log_margin
+        self.rollback_room_of(logged, self.log.extent())
+    }
+
+    /// The same once the log's file is all there.
+    pub fn rollback_room_when_grown(&self, logged: u64) -> u64 {
+        self.rollback_room_of(logged, self.log.capacity())
+    }
+
+    #[inline]
+    fn rollback_room_of(&self, logged: u64, extent: u64) -> u64 {
+        // Half of a log of very few pages has to do.
+        2 * logged + (extent / 16).max(self.log_margin_min).min(extent / 2)
     }
 
     /// Asks for the permission to write the pages that a plan edits, all of which were seen.

@@ -1,5 +1,6 @@
 //! What was handed over for writing, in log order, until it is durable without a gap before it.
 
+use super::Circle;
 use super::buffer::ClosedPages;
 use base::Instant;
 use driver::Frame;
@@ -66,14 +67,14 @@ impl Batches {
     }
 
     /// Adds pages to the last batch if they follow it and it has neither been submitted nor filled its frame. A write never
-    /// crosses the end of the file, after `capacity` bytes.
-    pub fn extend_last(&mut self, position: u64, pages: &[u8], capacity: u64) -> bool {
+    /// crosses the end of the file.
+    pub fn extend_last(&mut self, position: u64, pages: &[u8], circle: Circle) -> bool {
         let Some(batch) = self.queue.back_mut() else { return false };
         let (WriteState::Ready(frame), end) = (&mut batch.state, batch.position + batch.length as u64) else {
             return false;
         };
         let length = batch.length + pages.len();
-        if end != position || end.is_multiple_of(capacity) || length > frame.len() {
+        if end != position || circle.offset(end) == 0 || length > frame.len() {
             return false;
         }
         frame[batch.length..length].copy_from_slice(pages);
@@ -131,6 +132,12 @@ impl Batches {
     /// How many commits wait for batches that are not done.
     pub fn commits(&self) -> u32 {
         self.commits
+    }
+
+    /// The position behind the first batch that the writer has to submit and may.
+    pub fn first_ready_end(&self) -> Option<u64> {
+        let batch = &self.queue[self.first_ready()?];
+        Some(batch.position + batch.length as u64)
     }
 
     /// Takes the first batch that the writer has to submit and may.

@@ -1,5 +1,6 @@
 //! The log buffer: records are laid straight into the log pages that will be written.
 
+use super::Circle;
 use super::page::{self, HEADER_SIZE};
 use driver::{Frame, Work};
 use executor::Executor;
@@ -29,7 +30,7 @@ pub(super) struct LogBuffer {
     executor: Executor,
     page_size: usize,
     frame_size: usize,
-    capacity: u64,
+    circle: Circle,
     epoch: u32,
     frame: Frame,
     /// The log position of the frame's front.
@@ -56,7 +57,7 @@ impl LogBuffer {
         executor: &Executor,
         page_size: usize,
         frame_size: usize,
-        capacity: u64,
+        circle: Circle,
         start: u64,
         epoch: u32,
     ) -> LogBuffer {
@@ -66,7 +67,7 @@ impl LogBuffer {
             executor,
             page_size,
             frame_size,
-            capacity,
+            circle,
             epoch,
             frame,
             start,
@@ -80,7 +81,7 @@ impl LogBuffer {
     }
 
     fn limit_at(&self, start: u64) -> usize {
-        (self.capacity - start % self.capacity).min(self.frame_size as u64) as usize
+        self.circle.left_from(start).min(self.frame_size as u64) as usize
     }
 
     /// The number of the opening whose pages these are.
@@ -97,6 +98,11 @@ impl LogBuffer {
     #[inline]
     pub fn end(&self) -> u64 {
         self.start + self.at as u64
+    }
+
+    /// The log position at which the frame would end if it were cut now.
+    pub fn cut_end(&self) -> u64 {
+        self.start + self.page_end.max(self.at) as u64
     }
 
     /// Bytes that the open page has room for.

@@ -47,7 +47,7 @@ impl Log {
     /// Whether new work waits for promised room that a checkpoint could make. Beside promises of nearly all of the log none can.
     pub(crate) fn is_short_of_promised(&self) -> bool {
         let reserved = self.reserved();
-        reserved > 0 && self.used() + reserved > self.limit && reserved + self.capacity / 16 <= self.limit
+        reserved > 0 && self.used() + reserved > self.limit && reserved + self.circle.size / 16 <= self.limit
     }
 
     /// Bytes that are promised.

@@ -40,7 +40,7 @@ impl Log {
     /// [`Error::DamagedLog`], or the driver's.
     pub(crate) async fn read_pages(&self, (from, to): (Lsn, Lsn), buffer: Frame) -> Result<(Frame, usize)> {
         let page_size = self.settings.page_size;
-        let to_end = self.capacity - from.0 % self.capacity;
+        let to_end = self.circle.left_from(from.0);
         let length = (to.0 - from.0).min(to_end).min((buffer.len() / page_size * page_size) as u64) as usize;
         let mut files = self.files_to_read().into_iter();
         let first = files.next().expect("a log has a file");
@@ -70,7 +70,7 @@ impl Log {
         (from, length): (Lsn, usize),
         buffer: Frame,
     ) -> Result<(Frame, Option<Lsn>)> {
-        let (offset, page_size) = (from.0 % self.capacity, self.settings.page_size);
+        let (offset, page_size) = (self.circle.offset(from.0), self.settings.page_size);
         self.executor.charge(Work::InputOutput);
         self.executor.pay_debt().await;
         let op = Op::Read { file, offset, length: length as u32, buffer, access: Access::Asynchronous };

@@ -122,7 +122,7 @@ impl Log {
                 if side.lost {
                     continue;
                 }
-                if !side.batches.extend_last(position, &frame[..length], self.capacity) {
+                if !side.batches.extend_last(position, &frame[..length], self.circle) {
                     let mut own = self.inner.borrow_mut().buffer.spare_frame();
                     own[..length].copy_from_slice(&frame[..length]);
                     side.batches.push(ClosedPages { position, length, frame: own }, 0, false);
@@ -147,7 +147,7 @@ impl Log {
             };
             let Taken { number, piece: ClosedPages { position, length, frame }, .. } = taken;
             let durable = durable || number == FIRST;
-            let (offset, access) = (position % self.capacity, Access::Asynchronous);
+            let (offset, access) = (self.circle.offset(position), Access::Asynchronous);
             let op = Op::Write { file, offset, length: length as u32, buffer: frame, durable, access };
             let log = self.this.upgrade().expect("borrowed from an Rc");
             self.executor.submit(op, move |completion| log.side_written(index, number, completion));
@@ -275,8 +275,18 @@ impl Log {
             duplex.lost.replace(Some((index, why)));
         }
         duplex.frozen.set(true);
+        self.note_lost_extent(index);
         self.advance_both(duplex);
         duplex.on_loss.get().inspect(|on_loss| on_loss());
+    }
+
+    /// A device has failed to make room for the log's file. False if it is the only one.
+    pub(super) fn lose_side_while_growing(&self, index: usize, fault: &Fault) -> bool {
+        let Some(duplex) = &self.duplex else { return false };
+        if !duplex.sides.borrow()[index].lost {
+            self.lose_side(duplex, index, fault);
+        }
+        true
     }
 
     /// Calls this when one of two devices is lost. Nothing is acknowledged from then on until [`Log::go_on_alone`].

@@ -52,15 +52,15 @@ impl Measured {
         if self.together_ns as f64 >= SERIAL * alone_ns as f64 { 1 } else { TOGETHER }
     }
 
-    /// Times writes of zeros to a log file of `capacity` bytes that nothing was written to.
+    /// Times writes of zeros to a log file of `length` bytes that nothing was written to.
     pub(super) async fn measure(
         executor: &Executor,
         file: FileId,
         settings: &Settings,
-        capacity: u64,
+        length: u64,
     ) -> Result<Measured> {
         let size = settings.page_size;
-        let mut pages = Pages { executor, file, size, capacity, next: 0 };
+        let mut pages = Pages { executor, file, size, file_length: length, next: 0 };
         let mut frame = executor.frame(size)?;
         let (mut sync_writes, mut syncs) = (Vec::new(), Vec::new());
         for _ in 0..ALONE {
@@ -92,7 +92,7 @@ struct Pages<'a> {
     executor: &'a Executor,
     file: FileId,
     size: usize,
-    capacity: u64,
+    file_length: u64,
     next: u64,
 }
 
@@ -100,7 +100,7 @@ impl Pages<'_> {
     fn write_op(&mut self, buffer: Frame, method: SyncMethod) -> Op {
         let (file, length, access) = (self.file, self.size as u32, Access::Asynchronous);
         let offset = self.next;
-        self.next = (offset + u64::from(length)) % self.capacity;
+        self.next = (offset + u64::from(length)) % self.file_length;
         Op::Write { file, offset, length, buffer, durable: method == SyncMethod::SyncWrite, access }
     }
 

@@ -1,6 +1,7 @@
 //! Reads the log's file sequentially with several large reads in flight. What was read is verified beside the engine's thread,
 //! while the next pieces come.
 
+use super::Circle;
 use super::page::{self, Flaw, Header};
 use crate::Result;
 use crate::io::salvage::{self, Salvaged};
@@ -124,7 +125,7 @@ pub(super) struct ReadAhead {
     /// Pages written where a copy lacked them.
     repaired: u64,
     page_size: usize,
-    capacity: u64,
+    circle: Circle,
     read_size: usize,
     /// What is read next.
     next: u64,
@@ -140,27 +141,15 @@ impl ReadAhead {
         executor: &Executor,
         sources: Sources,
         page_size: usize,
-        capacity: u64,
+        circle: Circle,
         (next, limit): (u64, u64),
     ) -> ReadAhead {
         let read_size = (READ_SIZE / page_size).max(1) * page_size;
-        let read_size = read_size.min(capacity as usize);
+        let read_size = read_size.min(circle.size as usize);
         let (in_flight, verified, spare) = (VecDeque::new(), VecDeque::new(), Vec::new());
         let executor = executor.clone();
         let repaired = 0;
-        ReadAhead {
-            executor,
-            sources,
-            repaired,
-            page_size,
-            capacity,
-            read_size,
-            next,
-            limit,
-            in_flight,
-            verified,
-            spare,
-        }
+        ReadAhead { executor, sources, repaired, page_size, circle, read_size, next, limit, in_flight, verified, spare }
     }
 
     /// The next chunk; `None` at the limit.
@@ -209,7 +198,7 @@ impl ReadAhead {
 
     async fn write_pages(&self, chunk: &Chunk, file: FileId, pages: Range<usize>) -> Result<()> {
         let bytes = pages.start * self.page_size..pages.end * self.page_size;
-        let (offset, length) = ((chunk.position + bytes.start as u64) % self.capacity, bytes.len() as u32);
+        let (offset, length) = (self.circle.offset(chunk.position + bytes.start as u64), bytes.len() as u32);
         let mut buffer = self.executor.frame(bytes.len())?;
         buffer[..bytes.len()].copy_from_slice(&chunk.frame[bytes]);
         let op = Op::Write { file, offset, length, buffer, durable: true, access: Access::Asynchronous };
@@ -247,7 +236,7 @@ impl ReadAhead {
         let is_bearable = self.sources.tolerant && copies.iter().any(Option::is_some);
         for (index, frame) in failures.into_iter().filter(|_| !is_bearable) {
             let file = self.sources.read[index];
-            let place = (position % self.capacity, length);
+            let place = (self.circle.offset(position), length);
             let frame = frame.expect("a read gives its buffer back");
             copies[index] = Some(salvage::read(&self.executor, file, place, self.page_size, frame).await?);
         }
@@ -262,8 +251,8 @@ impl ReadAhead {
     }
 
     fn submit(&mut self) -> Result<()> {
-        let offset = self.next % self.capacity;
-        let length = (self.read_size as u64).min(self.capacity - offset).min(self.limit - self.next);
+        let offset = self.circle.offset(self.next);
+        let length = (self.read_size as u64).min(self.circle.left_from(self.next)).min(self.limit - self.next);
         let mut reads = Vec::with_capacity(self.sources.read.len());
         for file in self.sources.read.iter().copied() {
             let buffer = match self.spare.pop() {

@@ -1,5 +1,6 @@
 //! Reading the log from some position to its end, and telling the end that a crash leaves from damage.
 
+use super::circle::Circle;
 use super::page::{self, Flaw, HEADER_SIZE, Header};
 use super::read_ahead::{Chunk, ReadAhead, Sources};
 use super::record::Record;
@@ -68,7 +69,7 @@ pub struct LogScan {
     name: String,
     /// Where the log will go on.
     files: Vec<LogFile>,
-    capacity: u64,
+    circle: Circle,
     from: Lsn,
     known_durable: Lsn,
     /// The page that `from` lies in; the file holds nothing older that counts.
@@ -123,22 +124,27 @@ impl LogScan {
         from: Lsn,
         known_durable: Lsn,
     ) -> Result<LogScan> {
-        let (file, capacity) = LogFile::open(executor, (device, ""), (settings, 0), None).await?;
+        let file = LogFile::open(executor, (device, ""), (settings, 0), None).await?;
+        let circle = Circle::from_zero(settings.capacity.max(file.length));
+        settings.check_capacity(circle.size.min(file.length))?;
         let copies = Copies { kept: vec![file], retired: Vec::new(), fresh: Vec::new(), tolerant: false };
-        Ok(LogScan::over(executor, copies, settings, capacity, (from, known_durable)))
+        Ok(LogScan::over(executor, copies, settings, circle, (from, known_durable)))
     }
 
-    /// The same with the files that hold the log, each of `capacity` bytes. Where there are several, each is given what it
+    /// The same with the files that hold the log, as far as they are there. Where there are several, each is given what it
     /// lacks as the scan goes on.
     pub(crate) fn over(
         executor: &Executor,
         copies: Copies,
         settings: &Settings,
-        capacity: u64,
+        circle: Circle,
         (from, known_durable): (Lsn, Lsn),
     ) -> LogScan {
         let page_size = settings.page_size as u64;
-        let oldest = (from.0 - from.0 % page_size).max(page_size);
+        let oldest = (from.0 - from.0 % page_size).max(circle.first(page_size));
+        // No page was ever written behind the end of the shorter one.
+        let extent = copies.kept.iter().chain(&copies.retired).map(|file| file.length).min().unwrap_or(0);
+        let limit = circle.end_of(extent).map_or(oldest + circle.size, |end| end.0.max(oldest));
         let sources = copies.sources();
         let name = settings.file_of(copies.kept.iter().map(|file| file.index).min().unwrap_or(0));
         let mut files: Vec<LogFile> = copies.kept.into_iter().chain(copies.fresh).collect();
@@ -148,11 +154,11 @@ impl LogScan {
             settings: settings.clone(),
             name,
             files,
-            capacity,
+            circle,
             from,
             known_durable,
             oldest,
-            reads: ReadAhead::new(executor, sources, settings.page_size, capacity, (oldest, oldest + capacity)),
+            reads: ReadAhead::new(executor, sources, settings.page_size, circle, (oldest, limit)),
             chunk: None,
             next_page: oldest,
             epoch: 0,
@@ -211,14 +217,13 @@ impl LogScan {
     pub fn finish(self) -> Rc<Log> {
         let position = self.tail.expect("the log is taken up at its end");
         let start =
-            Start { files: self.files, capacity: self.capacity, position, oldest: self.oldest, epoch: self.epoch + 1 };
+            Start { files: self.files, circle: self.circle, position, oldest: self.oldest, epoch: self.epoch + 1 };
         Log::start(&self.executor, &self.settings, &start)
     }
 
     /// A log for components that append nothing while this one is read.
     pub fn idle_log(&self) -> Rc<Log> {
-        let start =
-            Start { files: self.files[..1].to_vec(), capacity: self.capacity, position: 0, oldest: 0, epoch: 0 };
+        let start = Start { files: self.files[..1].to_vec(), circle: self.circle, position: 0, oldest: 0, epoch: 0 };
         Log::assemble(&self.executor, &self.settings, &start)
     }
 
@@ -282,7 +287,7 @@ impl LogScan {
 
     fn record_length(&self, bytes: [u8; 4], position: u64) -> Result<usize> {
         let length = u32::from_le_bytes(bytes);
-        if (length as usize) < Record::FIXED_SIZE || u64::from(length) > self.capacity {
+        if (length as usize) < Record::FIXED_SIZE || u64::from(length) > self.circle.size {
             return Err(self.damaged(position, &format!("a record claims to be {length} bytes long")));
         }
         Ok(length as usize)
@@ -295,7 +300,7 @@ impl LogScan {
 
     /// The page that the log goes on with, if it does, cannot be read.
     fn end_unknown(&self, position: u64) -> Error {
-        let (offset, size) = (position % self.capacity, self.settings.page_size);
+        let (offset, size) = (self.circle.offset(position), self.settings.page_size);
         let detail = format!(
             "the read of {size} bytes at {offset} failed, and nothing tells whether commits were acknowledged there; if none \
              were, write zeros to these bytes"

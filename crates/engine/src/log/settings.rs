@@ -42,9 +42,10 @@ pub struct Settings {
     pub file: String,
     /// The size of a log page in bytes, a multiple of the device's alignment. Fixed when the log is created.
     pub page_size: usize,
-    /// The size of the circular file in bytes, a multiple of the page size. Used when the log is created; later the file's
-    /// own size counts.
+    /// The size that the circular file grows to in bytes, a multiple of the page size. Fixed when the log is created.
     pub capacity: u64,
+    /// How many bytes of the file are there from the beginning; it grows as it is filled.
+    pub first_extent: u64,
     /// The largest single log write in bytes, a multiple of the page size: the size of a frame of the log buffer.
     pub write_size_max: usize,
     /// How many log writes may be in flight at once, except under [`GroupCommit::None`], where each commit submits its own,
@@ -80,6 +81,7 @@ impl Default for Settings {
             file: "log".into(),
             page_size: 4096,
             capacity: 1 << 30,
+            first_extent: 4 << 20,
             write_size_max: 256 << 10,
             writes_in_flight_max: Some(WRITES_IN_FLIGHT_MAX),
             is_serial: false,
@@ -172,8 +174,14 @@ impl Settings {
         self.group_commit.check()
     }
 
+    /// How many bytes of the file a creation makes: whole pages, at least as many as the smallest log has.
+    pub(crate) fn first_extent(&self) -> u64 {
+        let page = self.page_size as u64;
+        self.first_extent.next_multiple_of(page).max(16 * page).min(self.capacity)
+    }
+
     /// Checks the size of the circular file.
-    pub(super) fn check_capacity(&self, capacity: u64) -> Result<()> {
+    pub(crate) fn check_capacity(&self, capacity: u64) -> Result<()> {
         let page = self.page_size as u64;
         if capacity < 8 * page || !capacity.is_multiple_of(page) {
             return Err(Error::Setting(format!(

@@ -1,9 +1,11 @@
 //! Where an opening of the log begins: its files, its state, the writer.
 
+use super::Circle;
 use super::batches::Batches;
 use super::buffer::LogBuffer;
 use super::duplex::{Duplex, SideFile};
 use super::group_commit::CommitGroup;
+use super::growth::{LogExtent, LogGrowth};
 use super::statistics::LogStatistics;
 use super::waiters::Waiters;
 use super::{GROUP, GroupCommit, Log, LogState, Measured, Settings, writer};
@@ -17,8 +19,7 @@ use std::rc::Rc;
 /// How long records may wait in memory where commits do not wait for them, in nanoseconds.
 pub(super) const LAZY_WRITE_NS: u64 = 100 * base::time::MILLISECOND_NS;
 
-/// How much a new log file grows at once, in bytes: small enough that drivers write it with zeros, after which data-sync
-/// writes change no metadata (`PROBES.md`, durable writes).
+/// How much a new log file grows at once, in bytes: small enough that drivers write it with zeros.
 const GROWTH_STEP: u64 = 64 << 20;
 
 impl Log {
@@ -29,18 +30,20 @@ impl Log {
     /// [`Setting`](crate::Error::Setting), or the driver's [`Input`](crate::Error::Input).
     pub async fn create(executor: &Executor, device: &str, settings: &Settings) -> Result<Rc<Log>> {
         settings.check_capacity(settings.capacity)?;
+        let circle = Circle::from_zero(settings.capacity);
+        let extent = settings.first_extent();
         let first = (crate::io::device(executor, device)?, device);
-        let mut files = vec![LogFile::create(executor, first, (settings, 0), settings.capacity).await?];
+        let mut files = vec![LogFile::create(executor, first, (settings, 0), extent).await?];
         if let Some(second) = &settings.second {
             let device = crate::io::device(executor, &second.device)?;
             let place = (device, &second.device[..]);
-            files.push(LogFile::create(executor, place, (settings, 1), settings.capacity).await?);
+            files.push(LogFile::create(executor, place, (settings, 1), extent).await?);
         }
         let start = Start {
             files,
-            capacity: settings.capacity,
-            position: settings.page_size as u64,
-            oldest: settings.page_size as u64,
+            circle,
+            position: circle.first(settings.page_size as u64),
+            oldest: circle.first(settings.page_size as u64),
             epoch: 1,
         };
         Ok(Log::start(executor, settings, &start))
@@ -55,12 +58,12 @@ impl Log {
 
     /// An open log without a writer.
     pub(super) fn assemble(executor: &Executor, settings: &Settings, start: &Start) -> Rc<Log> {
-        let Start { capacity, position, oldest, epoch, .. } = *start;
+        let Start { circle, position, oldest, epoch, .. } = *start;
         let first = &start.files[0];
         let (file, synchronous) = (first.file, first.synchronous);
         let duplex = start.duplex(settings);
         let settings = &settings.decided_by(first.measured);
-        let buffer = LogBuffer::new(executor, settings.page_size, settings.write_size_max, capacity, position, epoch);
+        let buffer = LogBuffer::new(executor, settings.page_size, settings.write_size_max, circle, position, epoch);
         // Without durability a group only bounds how long records stay in memory.
         let policy = if settings.durable { settings.group_commit } else { GroupCommit::Delay { ns: LAZY_WRITE_NS } };
         let writes_in_flight_max = match (policy == GroupCommit::None, synchronous) {
@@ -70,7 +73,9 @@ impl Log {
             (false, false) => settings.in_flight_max(),
         };
         let is_serial = settings.is_serial && !synchronous;
-        Rc::new_cyclic(|this| Log {
+        let extent = |file: &LogFile| LogExtent { file: file.file, length: file.length, lost: false };
+        let growth = LogGrowth::new(start.files.iter().map(extent).collect());
+        let log = Rc::new_cyclic(|this| Log {
             this: this.clone(),
             executor: executor.clone(),
             group: executor.group(GROUP, executor::Members::Free),
@@ -78,8 +83,9 @@ impl Log {
             measured: start.files.iter().map(|file| file.measured).collect(),
             file,
             opened_at: Lsn(position),
-            capacity,
-            limit: (capacity as f64 * (1.0 - settings.reserve)) as u64,
+            circle,
+            growth,
+            limit: (circle.size as f64 * (1.0 - settings.reserve)) as u64,
             synchronous,
             write_buffer: OnceCell::new(),
             duplex,
@@ -103,7 +109,9 @@ impl Log {
             claims: Default::default(),
             holds: Default::default(),
             bell: Rc::new(WaitQueue::new()),
-        })
+        });
+        log.note_extents();
+        log
     }
 }
 
@@ -116,6 +124,8 @@ pub(crate) struct LogFile {
     pub device: String,
     /// The file.
     pub file: FileId,
+    /// Bytes of it that are there, whole log pages.
+    pub length: u64,
     /// Whether a write holds the CPU.
     pub synchronous: bool,
     /// What was measured of the device, now or when it was created.
@@ -135,12 +145,12 @@ fn too_large(error: Error, capacity: u64) -> Error {
 }
 
 impl LogFile {
-    /// Makes a blank file of `capacity` bytes in place of any other of that name.
+    /// Makes a blank file of `length` bytes in place of any other of that name.
     pub async fn create(
         executor: &Executor,
         (device, name): (DeviceId, &str),
         (settings, index): (&Settings, usize),
-        capacity: u64,
+        length: u64,
     ) -> Result<LogFile> {
         let traits = executor.traits(device);
         settings.check(traits.alignment)?;
@@ -148,29 +158,30 @@ impl LogFile {
         let file_name = settings.file_of(index);
         executor.perform(Op::Remove { device, name: file_name.clone() }).await.result?;
         let (file, _) = executor.open(device, &file_name, true).await?;
-        grow_file(executor, file, capacity).await.map_err(|error| too_large(error, capacity))?;
+        grow_file(executor, file, length).await.map_err(|error| too_large(error, length))?;
         let mut measured = None;
         if settings.asks_to_measure() && !traits.synchronous {
-            measured = Some(Measured::measure(executor, file, settings, capacity).await?);
+            measured = Some(Measured::measure(executor, file, settings, length).await?);
         }
-        Ok(LogFile { index, device: name.to_owned(), file, synchronous: traits.synchronous, measured })
+        Ok(LogFile { index, device: name.to_owned(), file, length, synchronous: traits.synchronous, measured })
     }
 
-    /// Opens a file that was created before; returns its length, too.
+    /// Opens a file that was created before.
     pub async fn open(
         executor: &Executor,
         (device, name): (DeviceId, &str),
         (settings, index): (&Settings, usize),
         measured: Option<Measured>,
-    ) -> Result<(LogFile, u64)> {
+    ) -> Result<LogFile> {
         let traits = executor.traits(device);
         settings.check(traits.alignment)?;
         settings.check_device(name, traits.synchronous)?;
         let (file, length) = executor.open(device, &settings.file_of(index), false).await?;
         // What a killed process wrote can be read here and is perhaps not durable; redo relies on it, and writes pages.
         executor.perform(Op::Sync { file }).await.result?;
-        settings.check_capacity(length)?;
-        Ok((LogFile { index, device: name.to_owned(), file, synchronous: traits.synchronous, measured }, length))
+        // A step of its growth that was cut off may have ended anywhere.
+        let length = length - length % settings.page_size as u64;
+        Ok(LogFile { index, device: name.to_owned(), file, length, synchronous: traits.synchronous, measured })
     }
 }
 
@@ -178,7 +189,7 @@ impl LogFile {
 pub(super) struct Start {
     /// The files that it goes to, one or two.
     pub files: Vec<LogFile>,
-    pub capacity: u64,
+    pub circle: Circle,
     pub position: u64,
     pub oldest: u64,
     pub epoch: u32,

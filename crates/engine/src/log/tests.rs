@@ -78,18 +78,16 @@ impl Machine {
     /// A scan over both copies.
     async fn scan_both(&self, settings: &Settings, second: &Second, span: (Lsn, Lsn)) -> Result<LogScan> {
         let mut copies = Copies { tolerant: second.acknowledged == Acknowledged::Both, ..Copies::default() };
-        let mut capacity = 0;
         for (index, name) in [DEVICE, &second.device].into_iter().enumerate() {
             let device = self.executor.device(name).expect("described");
-            let (file, length) = LogFile::open(&self.executor, (device, name), (settings, index), None).await?;
+            let file = LogFile::open(&self.executor, (device, name), (settings, index), None).await?;
             if index == 0 && self.trusts_second_alone {
                 copies.fresh.push(file);
             } else {
                 copies.kept.push(file);
             }
-            capacity = length;
         }
-        Ok(LogScan::over(&self.executor, copies, settings, capacity, span))
+        Ok(LogScan::over(&self.executor, copies, settings, Circle::from_zero(settings.capacity), span))
     }
 
     async fn reopen(&self, settings: &Settings, from: Lsn) -> (Vec<Found>, Rc<Log>) {

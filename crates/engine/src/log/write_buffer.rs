@@ -4,8 +4,8 @@
 //! The buffer is a ring of whole log pages, which carry their position, opening and checksum. Room is given free in the order
 //! in which it was taken.
 
-use super::Settings;
 use super::page::{self, HEADER_SIZE};
+use super::{Circle, Settings};
 use crate::Result;
 use crate::io::{device, salvage};
 use crate::statistics::add;
@@ -43,12 +43,12 @@ impl WriteBuffer {
     /// [`crate::Error::TierMissing`], or the driver's.
     pub async fn restore(
         executor: &Executor,
-        (log_device, log): (DeviceId, &Settings),
+        (log_device, log, circle): (DeviceId, &Settings, Circle),
         settings: Option<&WriteBufferSettings>,
         (records, needed): (&[TierRecord], Lsn),
     ) -> Result<Option<TierRecord>> {
         let Some(record) = records.iter().find(|record| record.kind == Kind::LogBuffer) else { return Ok(None) };
-        let found = restore(executor, (log_device, log), record, needed).await?;
+        let found = restore(executor, (log_device, log, circle), record, needed).await?;
         let suits = |settings: &WriteBufferSettings| {
             (&settings.device, capacity(settings, log)) == (&record.device, record.capacity) && log.durable
         };
@@ -176,7 +176,7 @@ fn capacity(settings: &WriteBufferSettings, log: &Settings) -> u64 {
 /// Writes to the log's file the pages that a write buffer holds and the file lacks. Returns whether the buffer is there.
 async fn restore(
     executor: &Executor,
-    (log_device, settings): (DeviceId, &Settings),
+    (log_device, settings, circle): (DeviceId, &Settings, Circle),
     record: &TierRecord,
     needed: Lsn,
 ) -> Result<bool> {
@@ -190,7 +190,6 @@ async fn restore(
         return missing(&detail);
     }
     let (log, log_length) = executor.open(log_device, &settings.file, false).await?;
-    settings.check_capacity(log_length)?;
     let size = settings.page_size;
     let mut frames = executor.frames(2, size)?;
     let (mut copy, mut present) = (frames.pop().expect("two frames"), frames.pop().expect("two frames"));
@@ -203,7 +202,11 @@ async fn restore(
         }
         copy = read.frame;
         let Some((position, epoch)) = place(&copy[..size]) else { continue };
-        let read = salvage::read(executor, log, (position % log_length, size), size, present).await?;
+        if circle.end_of(log_length).is_some_and(|end| position + size as u64 > end.0) || position < circle.origin {
+            // It was written for an earlier file of the log.
+            continue;
+        }
+        let read = salvage::read(executor, log, (circle.offset(position), size), size, present).await?;
         present = read.frame;
         // Where the log's own page cannot be read, it may be a later one in that place, unless this one is still needed.
         let is_outdated = !read.unreadable.is_empty() && position + (size as u64) <= needed.0;
@@ -211,7 +214,7 @@ async fn restore(
             continue;
         }
         let access = Access::Asynchronous;
-        let (offset, length) = (position % log_length, size as u32);
+        let (offset, length) = (circle.offset(position), size as u32);
         let op = Op::Write { file: log, offset, length, buffer: copy, durable: true, access };
         let completion = executor.perform(op).await;
         completion.result?;

@@ -76,12 +76,22 @@ impl Log {
 
     fn writer_has_work(&self) -> bool {
         let inner = self.inner.borrow();
-        self.failed.borrow().is_none() && self.may_write() && (inner.batches.has_ready() || self.may_cut(&inner))
+        let has_ready = || inner.batches.first_ready_end().is_some_and(|end| self.is_there(end));
+        self.failed.borrow().is_none() && self.may_write() && (has_ready() || self.may_cut(&inner))
     }
 
     /// Whether something is demanded of the buffer that could be submitted.
     fn may_cut(&self, inner: &LogState) -> bool {
-        self.demand.get().0 > inner.buffer.start() && inner.batches.may_submit_next()
+        let is_demanded = self.demand.get().0 > inner.buffer.start();
+        is_demanded && inner.batches.may_submit_next() && self.is_there(inner.buffer.cut_end())
+    }
+
+    /// Whether the file is there up to this position. What was logged behind its end, by rollbacks, waits for it to grow.
+    pub(super) fn is_there(&self, end: u64) -> bool {
+        if end > self.growth_end() {
+            self.begin_step();
+        }
+        end <= self.growth_end()
     }
 
     /// Submits the first batch that is ready; if there is none, cuts the buffer where something is demanded of it. Paying
@@ -96,7 +106,8 @@ impl Log {
                     self.note_padding(inner.buffer.end() - end);
                 }
             }
-            inner.batches.take_ready(self.executor.now())
+            let is_there = inner.batches.first_ready_end().is_some_and(|end| self.is_there(end));
+            if is_there { inner.batches.take_ready(self.executor.now()) } else { None }
         };
         if let Some(taken) = taken {
             self.submit(taken, access);
@@ -106,14 +117,16 @@ impl Log {
     /// Seals a batch's pages and submits the write.
     fn submit(&self, taken: Taken, access: Access) {
         let Taken { number, piece, commits } = taken;
-        if piece.end() > self.oldest.get().0 + self.capacity {
-            let why = format!("its file '{}' of {} bytes is full; enlarge it", self.settings.file, self.capacity);
+        if piece.end() > self.oldest.get().0 + self.circle.size {
+            let (file, size) = (&self.settings.file, self.circle.size);
+            let why = format!("its file '{file}' of {size} bytes is full; enlarge it");
             self.fail(&why);
         }
         if self.failed.borrow().is_some() {
             self.inner.borrow_mut().buffer.recycle(piece.frame);
             return;
         }
+        self.grow_ahead(piece.end());
         let ClosedPages { position, length, mut frame } = piece;
         for page in frame[..length].chunks_exact_mut(self.settings.page_size) {
             page::seal(page, self.attested.get());
@@ -141,7 +154,7 @@ impl Log {
 
     /// The write to the log's own device.
     fn write_op(&self, position: u64, length: u32, buffer: Frame, (durable, access): (bool, Access)) -> Op {
-        Op::Write { file: self.file, offset: position % self.capacity, length, buffer, durable, access }
+        Op::Write { file: self.file, offset: self.circle.offset(position), length, buffer, durable, access }
     }
 
     /// Reacts to the end of a write into the write buffer: what it wrote is durable, and goes on to the log's own device.

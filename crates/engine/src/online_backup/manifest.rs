@@ -3,8 +3,8 @@
 use super::target::BackupPlace;
 use crate::catalog::Partition;
 use crate::error::BackupError;
-use crate::log::Measured;
-use crate::superblock::{CatalogChange, CurrentBackup, Superblock};
+use crate::log::{Circle, Measured};
+use crate::superblock::{CatalogChange, CurrentBackup, LogShape, Superblock};
 use crate::{Error, Result};
 use base::Lsn;
 use serde::{Deserialize, Serialize};
@@ -126,6 +126,11 @@ impl Manifest {
         Manifest::decode(&frame[..length], &place.name).map_err(Error::from)
     }
 
+    /// Where positions lie in the log of that database.
+    pub fn log_circle(&self) -> Circle {
+        Circle::from_zero(self.log_capacity)
+    }
+
     /// The superblock of a database that goes on from the backup, whose log ends at `end`.
     pub fn superblock(&self, end: Lsn, log_measured: Option<Measured>) -> Superblock {
         let sets = self.sets.clone().map(|sets| CurrentBackup { images: self.images.clone(), ..sets });
@@ -142,6 +147,12 @@ impl Manifest {
             log_measured,
             second_log: None,
             cache_table: None,
+            log_shape: Some(LogShape {
+                circle: self.log_circle(),
+                extent: self.log_capacity,
+                is_blank: false,
+                retired: None,
+            }),
         }
     }
 }

@@ -277,8 +277,8 @@ impl Restore<'_> {
         let (manifest, page_size) = (&self.manifest, self.settings.page_size);
         let device = BackupPlace::of(self.executor, &manifest.log_device)?;
         let place = (device.device, &manifest.log_device[..]);
-        let capacity = manifest.log_capacity;
-        let made = LogFile::create(self.executor, place, (self.settings, 0), capacity).await?;
+        let circle = manifest.log_circle();
+        let made = LogFile::create(self.executor, place, (self.settings, 0), circle.size).await?;
         let (from, end) = (Lsn(manifest.log_from), self.report.end);
         let to = end.0.next_multiple_of(page_size as u64);
         let Some((file, found)) = self.source.find(LOG_FILE).await? else {
@@ -291,8 +291,7 @@ impl Restore<'_> {
         let per_read = (WINDOW / page_size).max(1) * page_size;
         let mut at = from.0;
         while at < to {
-            let to_end = capacity - at % capacity;
-            let length = (to - at).min(per_read as u64).min(to_end) as usize;
+            let length = (to - at).min(per_read as u64).min(circle.left_from(at)) as usize;
             let mut frame = self.source.read(file, (at - from.0, length)).await?;
             if let Some(lsn) = first_damaged(&frame[..length], Lsn(at), page_size) {
                 return Err(damaged(&self.source, LOG_FILE, lsn.0 - from.0, "it is no page of this log"));
@@ -300,7 +299,7 @@ impl Restore<'_> {
             if at + length as u64 == to {
                 cut_page(&mut frame[length - page_size..length], to - page_size as u64, end);
             }
-            write_frame(self.executor, made.file, (at % capacity, length), frame).await?;
+            write_frame(self.executor, made.file, (circle.offset(at), length), frame).await?;
             at += length as u64;
         }
         self.executor.perform(Op::Sync { file: made.file }).await.result?;

@@ -2,7 +2,7 @@
 
 use super::journal::Span;
 use super::mirror::{BLOCK, REGION};
-use super::{CurrentBackup, FORMAT, SUPERBLOCK_FILE, SecondLog, Superblock};
+use super::{CurrentBackup, FORMAT, LogShape, SUPERBLOCK_FILE, SecondLog, Superblock};
 use crate::catalog::{Partition, Schema};
 use crate::log::Measured;
 use crate::tier_file::TierRecord;
@@ -34,6 +34,7 @@ struct StoredSuperblock {
     second_log: Option<SecondLog>,
     catalog: Span,
     cache_table: Option<TablePosition>,
+    log_shape: Option<LogShape>,
 }
 
 /// The same up to format 6, which had the partitions in it.
@@ -84,6 +85,7 @@ pub(super) fn encode(generation: u64, superblock: &Superblock, catalog: Span) ->
         second_log: superblock.second_log.clone(),
         catalog,
         cache_table: superblock.cache_table,
+        log_shape: superblock.log_shape.clone(),
     };
     let body = postcard::to_stdvec(&stored).expect("plain contents can always be stored");
     if body.len() > REGION as usize - CONTENTS {
@@ -150,6 +152,7 @@ fn present(format: u32, body: &[u8]) -> Option<Decoded> {
         log_measured: found.log_measured,
         second_log: found.second_log,
         cache_table: found.cache_table,
+        log_shape: found.log_shape,
     };
     is_sound(&superblock).then_some(Decoded::Present(superblock, found.catalog))
 }
@@ -178,6 +181,7 @@ fn earlier(format: u32, body: &[u8]) -> Option<Decoded> {
         log_measured: found.log_measured,
         second_log: found.second_log,
         cache_table: None,
+        log_shape: None,
     };
     (is_numbered && is_sound(&superblock)).then_some(Decoded::Earlier(superblock, partitions))
 }

@@ -20,6 +20,7 @@ fn superblock() -> Superblock {
         log_measured: None,
         second_log: None,
         cache_table: None,
+        log_shape: None,
     }
 }
 

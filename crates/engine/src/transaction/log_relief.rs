@@ -24,12 +24,17 @@ const ROUNDS_MAX: u64 = 16;
 /// promised it may last, and checkpoints by size count only what is logged.
 ///
 /// # Errors
-/// [`Error::LogNotRelieved`] if a checkpoint fails meanwhile and leaves the log full, [`Error::LogFailed`].
+/// [`Error::LogNotRelieved`] if a checkpoint fails meanwhile and leaves the log full, [`Error::LogNotGrown`],
+/// [`Error::LogFailed`].
 #[cold]
 pub(super) async fn wait_for_log(engine: &Engine) -> Result<()> {
     let (log, checkpointer) = (&engine.core.log, &engine.checkpointer);
     let failed = checkpointer.failed.get();
-    while log.is_crowded() || log.is_claimed() {
+    while log.is_crowded() || log.is_short_of_file() || log.is_claimed() {
+        if log.is_short_of_file() {
+            log.grow().await?;
+            continue;
+        }
         if log.is_full() {
             check_failure(engine, failed)?;
             if checkpointer.policy == Policy::OFF {
@@ -53,6 +58,10 @@ pub(super) async fn wait_for_claim(engine: &Engine, fits: impl Fn() -> bool) -> 
     let _waiting = RoomWait::new(&engine.checkpointer.relief);
     while !fits() {
         check_failure(engine, failed)?;
+        if !log.is_grown() {
+            log.grow().await?;
+            continue;
+        }
         engine.checkpointer.relief.ask(&engine.core.executor);
         log.wait_for_room().await?;
     }
@@ -75,6 +84,11 @@ pub(crate) async fn relieve(engine: &Engine, fits: impl Fn() -> bool) -> Result<
             return Ok(ReliefOutcome::Room);
         }
         check_failure(engine, failed)?;
+        if !log.is_grown() {
+            // In its first lap no checkpoint makes room.
+            log.grow().await?;
+            continue;
+        }
         if state.stalls.get() > stalls || state.has_paged.get() && checkpointer.is_loading.get() {
             return Ok(ReliefOutcome::Stalled);
         }

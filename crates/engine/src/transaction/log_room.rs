@@ -54,11 +54,15 @@ impl Transaction {
 
     async fn yield_log(&self) -> Result<()> {
         let engine = &self.engine;
+        let has_room = || self.free_log() >= engine.core.rollback_room(engine.transactions.unfinished.get());
+        engine.core.log.grow_until(has_room).await?;
+        if has_room() && !engine.core.log.is_grown() {
+            return Ok(());
+        }
         if !engine.transactions.registry.borrow().is_oldest(self.state.owner) {
             add(&engine.core.statistics.deadlocks, 1);
             return Err(self.abort(Error::Deadlock));
         }
-        let has_room = || self.free_log() >= engine.core.rollback_room(engine.transactions.unfinished.get());
         // Others' log may still be there for pages that are not written yet.
         let relief = relieve(&self.engine, has_room).await?;
         if relief == ReliefOutcome::Room {
@@ -66,7 +70,7 @@ impl Transaction {
         }
         let logged = self.state.logged;
         if relief == ReliefOutcome::Spent && 2 * logged > engine.transactions.unfinished.get() {
-            let needed = logged + engine.core.rollback_room(logged);
+            let needed = logged + engine.core.rollback_room_when_grown(logged);
             let capacity = engine.core.log.capacity();
             // Of the log that it keeps, others have no large part; and if it had all of the log, that would not be enough.
             let is_too_large =
@@ -179,7 +183,8 @@ impl Transaction {
         }
         let kept = self.kept_behind_commit();
         let (needed, capacity) = (engine.core.log.bytes_for(found) + 2 * kept, engine.core.log.capacity());
-        let fits_alone = |bytes| bytes + engine.core.rollback_room(0) + engine.core.log.bytes_for(0) <= capacity;
+        let fits_alone =
+            |bytes| bytes + engine.core.rollback_room_when_grown(0) + engine.core.log.bytes_for(0) <= capacity;
         if !fits_alone(needed + self.state.logged) {
             return Err(Error::LogFull { needed: needed + self.state.logged, capacity });
         }
@@ -197,7 +202,7 @@ impl Transaction {
     /// The most room that a transaction may be promised.
     fn claim_max(&self) -> u64 {
         let engine = &self.engine;
-        engine.core.log.capacity() - engine.core.rollback_room(0) - engine.core.log.bytes_for(0)
+        engine.core.log.capacity() - engine.core.rollback_room_when_grown(0) - engine.core.log.bytes_for(0)
     }
 
     /// Before a transaction is run again that had no room in the log at its commit: gets it first. It holds nothing yet, so it

@@ -109,7 +109,8 @@ fn read(document: &Document<'_>, table: &DeTable<'_>, hardware: Option<Hardware>
     }
     let context = context(&devices, hardware.as_ref());
     let mpl = root.number("mpl", 1..=65_536).map(|mpl| mpl as u32);
-    let buffer = root.section("buffer", |section| read_buffer(section, &context));
+    let (buffer, says_page_size) =
+        root.section("buffer", |section| (read_buffer(section, &context), section.has("page_size")));
     for name in &buffered {
         let described = devices.get_mut(name).and_then(|device| device.described.as_mut());
         let of_hardware = hardware.as_mut().and_then(|hardware| hardware.devices.get_mut(name));
@@ -117,8 +118,17 @@ fn read(document: &Document<'_>, table: &DeTable<'_>, hardware: Option<Hardware>
     }
     let cache = root.section("cache", |section| Cache::read(section, &context, buffer.page_size));
     let write_buffer = root.section("write_buffer", |section| WriteBuffer::read(section, &context, buffer.page_size));
-    let (log, log_of_sets) =
-        root.section("log", |section| (Log::read(section, &context, write_buffer.is_some()), section.span("sets")));
+    let (log, log_of_sets, said) = root.section("log", |section| {
+        let log = Log::read(section, &context, write_buffer.is_some());
+        (log, section.span("sets"), ["page_size", "device", "size"].map(|key| section.has(key)))
+    });
+    let [says_log_page_size, says_log_device, says_log_size] = said;
+    let asked = engine::Asked {
+        page_size: says_page_size.then_some(buffer.page_size as usize),
+        log_page_size: says_log_page_size.then_some(log.page_size as usize),
+        log_device: says_log_device.then(|| log.device.clone()),
+        log_size: says_log_size.then_some(log.size),
+    };
     let undo = root.section("undo", |section| Undo::read(section, &context));
     let temp = root.section("temp", |section| read_temp(section, &context));
     let commit = root.section("commit", |section| Commit { update: section.choice("update").unwrap_or_default() });
@@ -158,6 +168,7 @@ fn read(document: &Document<'_>, table: &DeTable<'_>, hardware: Option<Hardware>
         server,
         driver,
         partitions,
+        asked,
     }
 }
 

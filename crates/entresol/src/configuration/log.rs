@@ -11,7 +11,7 @@ use engine::set::Logging;
 /// `[log]`: the write-ahead log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Log {
-    /// `device`: the device that holds the log.
+    /// `device`: the device that holds the log. If that of a database that exists is on another one, its next opening moves it.
     pub device: String,
     /// `second_device`: a second device that every log write goes to; `None` for none.
     pub second_device: Option<String>,
@@ -28,7 +28,8 @@ pub struct Log {
     /// `write_buffer`: whether commits are durable in the `[write_buffer]` and reach the log's device afterwards.
     pub write_buffer: bool,
     /// `size`: how much log is kept before the oldest must be given up, in bytes; 1 MiB (virtually 64 KiB) or eight of its pages
-    /// to 16 TiB. Whole pages: what the last one lacks is left out.
+    /// to 16 TiB. Whole pages: what the last one lacks is left out. Its file grows to that size as it is filled for the first time; the log of
+    /// a database that exists gets another size at the next opening that says one.
     pub size: u64,
     /// `group_commit`, `group_size`, `group_delay`: how long a commit waits for others to share its log write.
     pub group_commit: GroupCommit,

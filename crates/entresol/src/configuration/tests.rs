@@ -164,6 +164,12 @@ fn every_section_is_read() {
                 secondaries: Vec::new(),
             },
         )]),
+        asked: engine::Asked {
+            page_size: Some(16384),
+            log_page_size: None,
+            log_device: Some("flash".to_owned()),
+            log_size: Some(64 << 20),
+        },
     };
     assert_eq!(configuration, expected);
     assert_eq!(configuration.partition("branch"), Partition::default());
@@ -322,7 +328,14 @@ fn paths_start_at_the_file() {
 #[test]
 fn reference_is_the_default_and_complete() {
     let reference = Configuration::reference();
-    assert_eq!(Configuration::parse(&reference), Ok(Configuration::default()));
+    let mut expected = Configuration::default();
+    expected.asked = engine::Asked {
+        page_size: Some(expected.buffer.page_size as usize),
+        log_page_size: Some(expected.log.page_size as usize),
+        log_device: Some(expected.log.device.clone()),
+        log_size: Some(expected.log.size),
+    };
+    assert_eq!(Configuration::parse(&reference), Ok(expected));
     // What the lists of policies and designs name stands in it.
     assert!(reference.contains("# Which page makes room for another: \"lru\", \"clock\" or \"lru-2\".\n"));
     let designs = engine::second_level::DESIGNS.iter().map(|design| format!("\"{}\"", design.name()));

@@ -9,7 +9,7 @@ use virtual_driver::{Hardware, Media, Options, VirtualDriver};
 fn a_creation_without_room_leaves_the_devices_as_they_were_and_names_the_setting() {
     let media = Media::new();
     let mut hardware = Hardware::ideal();
-    hardware.device_mut("disk").capacity = Some(20 << 20);
+    hardware.device_mut("disk").capacity = Some(3 << 20);
     let driver = VirtualDriver::new(hardware, Options::default(), media.clone());
     let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
     let created = executor.run(async {
@@ -26,7 +26,7 @@ fn a_creation_without_room_leaves_the_devices_as_they_were_and_names_the_setting
     executor.stop();
     let error = created.expect("the machine goes on").expect_err("the device is too small");
     assert!(matches!(&error, Error::Input(_)), "{error}");
-    assert!(error.to_string().contains("make room for the log of 64 MiB, or give [log] a smaller size"), "{error}");
+    assert!(error.to_string().contains("make room for the log of 4 MiB, or give [log] a smaller size"), "{error}");
     assert_eq!(media.names("disk"), ["entresol.toml"]);
     assert_eq!(media.names("flash"), [""; 0]);
 }

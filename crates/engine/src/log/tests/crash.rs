@@ -148,6 +148,8 @@ fn settings_of(seed: u64) -> Settings {
         writes_in_flight_max: Some(random.between(1, 5) as usize),
         group_commit: *random.choose(&policies).expect("some"),
         sync_method: Some(if random.chance(0.3) { SyncMethod::WriteThenSync } else { SyncMethod::SyncWrite }),
+        // Half of the files grow while they are filled for the first time.
+        first_extent: if random.chance(0.5) { 0 } else { 64 << 10 },
         ..Settings::default()
     }
 }

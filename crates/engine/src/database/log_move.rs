@@ -1,0 +1,197 @@
+//! A log that its settings want elsewhere, or of another size.
+//!
+//! Positions never go back, and where they lie in a file never changes, so a log that moves or gets another size gets a new file:
+//!
+//! 1. The database is opened as it is and closed. Nothing in the log is needed after that, which a scan confirms.
+//! 2. The superblock file says that the log begins anew behind its end, in a blank file of that size on that device. That is the
+//!    moment: a cut before it leaves the old log, one after it the new one, whatever has become of the files.
+//! 3. The file is made, in place of any of its name, and the one on the device of before is removed.
+//! 4. The superblock file says that the log is in use.
+//!
+//! An opening that finds a blank log goes on with step 3.
+
+use super::{Database, Settings, log_files};
+use crate::io::device;
+use crate::log::record::{Body, Record};
+use crate::log::{Circle, LogFile, LogScan};
+use crate::superblock::{LogShape, Superblock, SuperblockFile};
+use crate::{Error, Result};
+use base::Lsn;
+use driver::{FaultKind, Op};
+use executor::Executor;
+
+/// What a database that exists is asked to be, of what its files fix. What is not asked for stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// The size of its pages in bytes: refused if it is another one.
+    pub page_size: Option<usize>,
+    /// The size of its log pages in bytes: refused if it is another one.
+    pub log_page_size: Option<usize>,
+    /// The device of its log: the log moves there.
+    pub log_device: Option<String>,
+    /// The size of its log in bytes, of which the last part of a page is left out: it gets that size.
+    pub log_size: Option<u64>,
+}
+
+impl Asked {
+    /// Refuses what no opening can change.
+    fn check(&self, superblock: &Superblock) -> Result<()> {
+        let pairs = [
+            ("page_size in [buffer]", self.page_size, superblock.page_size),
+            ("page_size in [log]", self.log_page_size, superblock.log_page_size),
+        ];
+        for (key, asked, present) in pairs {
+            if let Some(asked) = asked.filter(|asked| *asked != present as usize) {
+                return Err(Error::Setting(format!(
+                    "{key} is {asked} bytes, and the database was created with {present}, which never changes; say {present}, \
+                     or leave it out"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where the log is to be.
+struct LogDestination {
+    device: String,
+    size: u64,
+}
+
+/// The superblock file and what it says.
+type Stated = (SuperblockFile, Superblock);
+
+/// Has the log where it is asked to be, and of the size that it is asked to have, before the database is opened. Returns what the
+/// superblock file says then.
+///
+/// # Errors
+/// [`Error::Setting`] for what cannot be followed; those of an opening and of a close; or the driver's.
+pub(super) async fn follow(
+    executor: &Executor,
+    settings: &Settings,
+    path: &str,
+    (superblock_file, superblock): Stated,
+) -> Result<Stated> {
+    settings.asked.check(&superblock)?;
+    if superblock.log_shape.as_ref().is_some_and(|shape| shape.is_blank) {
+        return make_blank(executor, settings, (superblock_file, superblock)).await;
+    }
+    let Some(wanted) = wanted(executor, settings, &superblock).await? else { return Ok((superblock_file, superblock)) };
+    check_move(executor, settings, (&superblock, &wanted)).await?;
+    drop(superblock_file);
+    let as_it_is = Settings { asked: Asked::default(), ..settings.clone() };
+    Box::pin(Database::open(executor, as_it_is, path)).await?.close().await?;
+    let home = device(executor, &settings.home_device)?;
+    let (mut superblock_file, mut superblock) = SuperblockFile::open(executor, home, path).await?;
+    let end = end_of_unneeded(executor, settings, &superblock).await?;
+    let page_size = u64::from(superblock.log_page_size);
+    let circle = Circle { origin: end.0.next_multiple_of(page_size), size: wanted.size };
+    let first = circle.first(page_size);
+    let retired = (wanted.device != superblock.log_device).then(|| superblock.log_device.clone());
+    superblock.log_device = wanted.device;
+    superblock.log_measured = None;
+    superblock.log_shape = Some(LogShape { circle, extent: 0, is_blank: true, retired });
+    (superblock.redo_start, superblock.log_durable) = (first, first);
+    if let Some(backup) = &mut superblock.backup {
+        backup.begin = first;
+    }
+    superblock_file.write(executor, &superblock).await?;
+    make_blank(executor, settings, (superblock_file, superblock)).await
+}
+
+/// Refuses a move that would leave the log worse than it is, or overwrite what is not its own.
+async fn check_move(
+    executor: &Executor,
+    settings: &Settings,
+    (superblock, wanted): (&Superblock, &LogDestination),
+) -> Result<()> {
+    let fail = |why: &str| Err(Error::Setting(format!("the log cannot move or change its size: {why}")));
+    let target = device(executor, &wanted.device)?;
+    match &superblock.second_log {
+        Some(second) if second.lost.is_some() || settings.log.without.is_some() => {
+            return fail("one of its two devices was lost; open the database as it is first");
+        }
+        Some(second) if second.device == wanted.device => return fail("its second device has that name"),
+        _ => {}
+    }
+    if wanted.device == superblock.log_device {
+        return Ok(());
+    }
+    match executor.open(target, &settings.log.file, false).await {
+        Err(fault) if fault.kind == FaultKind::NotFound => Ok(()),
+        Err(fault) => Err(Error::Input(fault)),
+        Ok(_) => fail(&format!(
+            "device '{}' holds a file '{}' that is not of this database; give it an empty directory",
+            wanted.device, settings.log.file
+        )),
+    }
+}
+
+/// Where the log is to be, if that is not where it is.
+async fn wanted(executor: &Executor, settings: &Settings, superblock: &Superblock) -> Result<Option<LogDestination>> {
+    let Asked { log_device, log_size, .. } = &settings.asked;
+    let page_size = u64::from(superblock.log_page_size);
+    let mut present = settings.clone();
+    present.log_device.clone_from(&superblock.log_device);
+    present.log.page_size = page_size as usize;
+    if log_device.as_ref().is_none_or(|device| *device == superblock.log_device) && log_size.is_none() {
+        return Ok(None);
+    }
+    let circle = match log_files::circle(executor, &present, superblock).await {
+        // The opening says what is wrong.
+        Err(_) if superblock.second_log.is_some() => return Ok(None),
+        circle => circle?,
+    };
+    let size = log_size.map_or(circle.size, |size| size - size % page_size);
+    present.log.check_capacity(size)?;
+    let device = log_device.clone().unwrap_or_else(|| superblock.log_device.clone());
+    let is_same = device == superblock.log_device && size == circle.size;
+    Ok((!is_same).then_some(LogDestination { device, size }))
+}
+
+/// Where the log of a database ends that was closed, after it was seen that nothing in it is needed.
+async fn end_of_unneeded(executor: &Executor, settings: &Settings, superblock: &Superblock) -> Result<Lsn> {
+    let mut present = settings.clone();
+    present.log_device.clone_from(&superblock.log_device);
+    present.log.page_size = superblock.log_page_size as usize;
+    let files = log_files::find(executor, &present, superblock).await?;
+    let span = (superblock.scan_start(), Lsn(superblock.log_durable));
+    let mut scan = LogScan::over(executor, files.copies, &present.log, files.circle, span);
+    scan = scan.since_opening(superblock.log_epoch);
+    while let Some(entry) = scan.next().await? {
+        let record = Record::decode(entry.bytes);
+        let is_empty =
+            record.is_some_and(|record| matches!(record.body, Body::System) && record.edits().next().is_none());
+        if !is_empty {
+            let why = format!("what it has at {} is needed although the database was closed", entry.start);
+            return Err(Error::Setting(format!("the log cannot move or change its size: {why}; leave it as it is")));
+        }
+    }
+    Ok(scan.end().max(superblock.scan_start()).max(Lsn(superblock.log_durable)))
+}
+
+/// Makes the files of a blank log, and says that it is in use.
+async fn make_blank(
+    executor: &Executor,
+    settings: &Settings,
+    (mut superblock_file, mut superblock): Stated,
+) -> Result<Stated> {
+    let shape = superblock.log_shape.clone().expect("a blank log has a shape");
+    let mut log = settings.log.clone();
+    log.page_size = superblock.log_page_size as usize;
+    log.capacity = shape.circle.size;
+    let extent = log.first_extent();
+    let first = (device(executor, &superblock.log_device)?, &superblock.log_device[..]);
+    superblock.log_measured = LogFile::create(executor, first, (&log, 0), extent).await?.measured;
+    if let Some(second) = &mut superblock.second_log {
+        let place = (device(executor, &second.device)?, &second.device[..]);
+        second.measured = LogFile::create(executor, place, (&log, 1), extent).await?.measured;
+    }
+    // A device that is not there any more keeps its file.
+    if let Some(device) = shape.retired.as_ref().and_then(|retired| executor.device(retired)) {
+        executor.perform(Op::Remove { device, name: log.file_of(0) }).await.result?;
+    }
+    superblock.log_shape = Some(LogShape { extent, is_blank: false, retired: None, ..shape });
+    superblock_file.write(executor, &superblock).await?;
+    Ok((superblock_file, superblock))
+}
