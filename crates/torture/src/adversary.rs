@@ -165,12 +165,11 @@ impl Adversary {
             Op::Read { file, .. } | Op::Write { file, .. } | Op::Sync { file } | Op::Resize { file, .. } => file,
             _ => return Some(Step::Open),
         };
-        if kind == OpKind::Resize {
-            return Some(Step::Resize);
-        }
         let name = self.files.get(&file.0).map_or("", |(_, name)| name.as_str());
         let name = if name == "log-2" { "log" } else { name };
         Some(match (name, kind) {
+            ("log", OpKind::Resize) => Step::LogGrowth,
+            (_, OpKind::Resize) => Step::Resize,
             ("entresol.home", OpKind::Write) if is_of_catalog(op) => Step::CatalogAnew,
             ("entresol.home", OpKind::Write) => Step::SuperblockWrite,
             ("entresol.home", _) => Step::SuperblockRead,

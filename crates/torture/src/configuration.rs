@@ -274,7 +274,7 @@ fn set(arrivals: bool) -> Organization {
 }
 
 /// The devices that the log may be on.
-const LOG_DEVICES: [&str; 2] = ["disk", "flash"];
+pub const LOG_DEVICES: [&str; 2] = ["disk", "flash"];
 
 /// The second device of every third log: one that the log itself is never on. And for how long one of two may be silent, in
 /// nanoseconds: longer than any device is slow.
@@ -394,7 +394,7 @@ fn has_short_log(seed: u64, crowd: u64) -> bool {
 /// How much of the log's file is there from the beginning: often a small part of it.
 fn first_extent(seed: u64, capacity: u64) -> u64 {
     let random = &mut Random::stream(seed, "growing log");
-    if random.chance(0.6) { random.between(8 << 10, capacity / 2) } else { capacity }
+    if random.chance(0.6) { ((8 << 10) << random.below(6)).min(capacity / 2) } else { capacity }
 }
 
 fn log(random: &mut Random, capacity: u64, is_short: bool) -> log::Settings {

@@ -101,7 +101,11 @@ impl RunContext {
         match error {
             error if error.is_conflict() => After::Retry,
             Error::BufferExhausted { .. } | Error::SnapshotTooOld { .. } => After::Retry,
-            Error::Input(_) | Error::LogNotGrown { .. } if damage::is_injected(&error.to_string()) => After::Retry,
+            Error::Input(_) if damage::is_injected(&error.to_string()) => After::Retry,
+            Error::LogNotGrown { .. } if damage::is_injected(&error.to_string()) => {
+                self.event(ClientEvent::LogNotGrown);
+                After::Retry
+            }
             error if damage::is_injected(&error.to_string()) => After::Reopen,
             error if is_of_lost_cache(error) && self.may_requests_hang() => {
                 self.event(ClientEvent::CacheMissed);

@@ -26,6 +26,10 @@ pub enum ClientEvent {
     CatalogFull,
     /// A transaction was told that the log has no room for it.
     LogFull,
+    /// The log's file was to grow and found no room, so what had not begun was refused.
+    LogNotGrown,
+    /// The database was opened with a log that had come to another device or size, then or before.
+    LogMoved,
     /// The undo space was to grow and found no room.
     UndoFull,
     /// A page was read while a sync of its file was under way that forgot what had been written.
@@ -54,7 +58,7 @@ pub enum ClientEvent {
 
 impl ClientEvent {
     /// Every event.
-    pub const ALL: [ClientEvent; 23] = [
+    pub const ALL: [ClientEvent; 25] = [
         ClientEvent::Created,
         ClientEvent::CreationFailed,
         ClientEvent::CreatedAnew,
@@ -66,6 +70,8 @@ impl ClientEvent {
         ClientEvent::Crowded,
         ClientEvent::CatalogFull,
         ClientEvent::LogFull,
+        ClientEvent::LogNotGrown,
+        ClientEvent::LogMoved,
         ClientEvent::UndoFull,
         ClientEvent::ReadOvertaken,
         ClientEvent::Outage,
@@ -94,6 +100,8 @@ impl ClientEvent {
             ClientEvent::Crowded => "1,000 partitions",
             ClientEvent::CatalogFull => "catalog full",
             ClientEvent::LogFull => "log full",
+            ClientEvent::LogNotGrown => "log not grown",
+            ClientEvent::LogMoved => "log moved",
             ClientEvent::UndoFull => "undo space full",
             ClientEvent::ReadOvertaken => "read overtaken",
             ClientEvent::Outage => "no read succeeds",
@@ -112,7 +120,9 @@ impl ClientEvent {
     /// Whether seeds of this kind come by it.
     pub fn is_met_by(self, kind: SeedKind) -> bool {
         match self {
-            ClientEvent::ReadOvertaken
+            ClientEvent::LogNotGrown
+            | ClientEvent::LogMoved
+            | ClientEvent::ReadOvertaken
             | ClientEvent::Outage
             | ClientEvent::CacheChanged
             | ClientEvent::CacheChangeFailed

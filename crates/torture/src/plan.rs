@@ -108,7 +108,7 @@ fn target(random: &mut Random, kind: SeedKind, admitted: impl Fn(Step) -> bool) 
             step.is_met_by(kind)
                 && admitted(*step)
                 && !step.is_temporary()
-                && !matches!(*step, Step::Memory | Step::CatalogAnew)
+                && !matches!(*step, Step::Memory | Step::CatalogAnew | Step::LogGrowth)
         })
         .collect();
     let step = *random.choose(&steps).expect("some step is admitted");
@@ -176,6 +176,18 @@ impl Plan {
             };
             Full { file, from }
         });
+        self
+    }
+
+    /// The same with a cut, an error or no room while the log's file grows or is made anew.
+    pub fn with_growing_log(mut self, random: &mut Random) -> Plan {
+        let target = Target { step: Step::LogGrowth, nth: 1 + random.exponential(0.7) as u64 };
+        match random.below(16) {
+            0..3 => self.cut = Some(CutPoint::Target(target, random.below(4))),
+            3 => self.injuries.push((target, Injury::Fail)),
+            4 => self.injuries.push((target, Injury::NoSpace)),
+            _ => {}
+        }
         self
     }
 

@@ -1,6 +1,6 @@
 //! Damage to data at rest: bits that flip, sectors that become unreadable, in every stored copy.
 
-use crate::configuration::{CACHE_DEVICE, SEGMENT_SIZE};
+use crate::configuration::{CACHE_DEVICE, LOG_DEVICES, SEGMENT_SIZE};
 use crate::damage::Damage;
 use crate::oracle::Oracle;
 use crate::{Configuration, FaultKind, Step};
@@ -180,7 +180,10 @@ fn vouched_log_page(
     (is_second, is_copy_lost): (bool, bool),
     random: &mut Random,
 ) -> Option<StoredByte> {
-    let first = (if configuration.settings.log_device == "disk" { "disk" } else { "flash" }, "log");
+    let mut places = LOG_DEVICES.into_iter().filter(|device| media.length(device, "log").is_some());
+    // Of two files one is being moved.
+    let (device, None) = (places.next()?, places.next()) else { return None };
+    let first = (device, "log");
     let second = ("second", "log-2");
     let ((device, file), other) = if is_second { (second, first) } else { (first, second) };
     let size = configuration.settings.log.page_size;
@@ -190,22 +193,19 @@ fn vouched_log_page(
     for offset in (0..capacity).step_by(size) {
         media.read(device, file, offset, &mut bytes).ok()?;
         let position = u64::from_le_bytes(bytes[8..16].try_into().expect("eight bytes"));
-        if position % capacity == offset
-            && let Ok(header) = page::verify(&bytes, position)
-        {
-            pages.push(header);
+        if let Ok(header) = page::verify(&bytes, position) {
+            pages.push((header, offset));
         }
     }
-    let last = pages.iter().max_by_key(|header| (header.epoch, header.position))?;
+    let (last, _) = pages.iter().max_by_key(|(header, _)| (header.epoch, header.position))?;
     let vouched: Vec<u64> = pages
         .iter()
-        .filter(|header| Lsn(header.position) < last.durable && header.position + capacity > last.position)
-        .map(|header| header.position)
+        .filter(|(header, _)| Lsn(header.position) < last.durable && header.position + capacity > last.position)
+        .map(|(_, offset)| *offset)
         .collect();
     // The latest are the likeliest to be needed.
     let recent = &vouched[vouched.len().saturating_sub(12)..];
-    let position = *random.choose(recent)?;
-    let offset = position % capacity;
+    let offset = *random.choose(recent)?;
     media.read(device, file, offset, &mut bytes).ok()?;
     let mut twin = vec![0; size];
     let is_redundant = !is_copy_lost && media.read(other.0, other.1, offset, &mut twin).is_ok() && twin == bytes;

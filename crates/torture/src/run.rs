@@ -3,6 +3,7 @@
 use crate::abandon::at_most;
 use crate::adversary::{Adversary, Observed, Phase};
 use crate::cache_change::CacheChanges;
+use crate::configuration::LOG_DEVICES;
 use crate::context::{After, RunContext};
 use crate::coverage::pairs;
 use crate::damage::{self, Damage};
@@ -16,7 +17,7 @@ use driver::Halt;
 use engine::canary::{self, Canary};
 use engine::log::Log;
 use engine::server::{self, TransactionServer};
-use engine::{Database, Error, PartitionSpec, Result, Settings, log, second_level};
+use engine::{Asked, Database, Error, PartitionSpec, Result, Settings, log, second_level};
 use executor::{Executor, Order};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -195,16 +196,17 @@ async fn open(context: &RunContext) -> Option<Database> {
     context.observed.pair.set((settings.logging, settings.sweep.strategy));
     settings.procedures = procedures(&context.configuration);
     let created = context.oracle.borrow().created;
+    settings.asked = asked(context).filter(|_| created).unwrap_or_default();
     context.observed.phase.set(if created { Phase::Opening } else { Phase::Creating });
     if let Some(polls) = context.reopened_after.filter(|_| created) {
-        at_most(polls, open_or_do_without(context, &settings)).await;
+        at_most(polls, open_or_leave_log(context, &settings)).await;
         // The operations of an abandoned opening may still change the media: a driver keeps its directory locked until they
         // have ended.
         while context.observed.under_way.get() > 0 {
             context.executor.sleep_ns(MILLISECOND_NS).await;
         }
     }
-    let opened = match open_or_do_without(context, &settings).await {
+    let opened = match open_or_leave_log(context, &settings).await {
         Err(Error::NotADatabase { .. } | Error::Unfinished { .. }) if !created => {
             Database::create(&context.executor, settings).await
         }
@@ -212,6 +214,9 @@ async fn open(context: &RunContext) -> Option<Database> {
     };
     match opened {
         Ok(database) => {
+            if database.log().circle().origin > 0 {
+                context.event(ClientEvent::LogMoved);
+            }
             context.oracle.borrow_mut().created = true;
             Some(database)
         }
@@ -223,6 +228,28 @@ async fn open(context: &RunContext) -> Option<Database> {
             context.judge(&error, "opening");
             None
         }
+    }
+}
+
+/// Where the log is to be from now on, and of what size, now and then. It is never smaller than it was at first, which says what
+/// fits into it.
+fn asked(context: &RunContext) -> Option<Asked> {
+    let random = &mut context.random("log moves");
+    let size = context.configuration.settings.log.capacity;
+    random.chance(0.12).then(|| Asked {
+        log_device: random.chance(0.6).then(|| (*random.choose(&LOG_DEVICES).expect("there are some")).to_owned()),
+        log_size: Some(if random.chance(0.5) { size } else { 2 * size }),
+        ..Asked::default()
+    })
+}
+
+/// Opens the database, its log as it is if one of two devices has no whole copy of it, which is no time to move it.
+async fn open_or_leave_log(context: &RunContext, settings: &Settings) -> Result<Database> {
+    match open_or_do_without(context, settings).await {
+        Err(Error::Setting(_)) if settings.asked != Asked::default() && settings.log.second.is_some() => {
+            open_or_do_without(context, &Settings { asked: Asked::default(), ..settings.clone() }).await
+        }
+        opened => opened,
     }
 }
 

@@ -196,6 +196,7 @@ impl Scenario {
             plan = plan.with_hung_cache(&mut random("hung cache, run"));
             plan = plan.with_slow_device(&mut random("slow cache, run"), CACHE_DEVICE, 1_000);
         }
+        plan = plan.with_growing_log(&mut random("growing log, run"));
         plan = plan.with_full_device(&mut random("full device, life"), kind);
         if self.more {
             plan = plan.with_failing_reads(&mut random("failing reads, life"));

@@ -156,6 +156,8 @@ pub enum Step {
     DataSync,
     /// A file grows.
     Resize,
+    /// The log's file grows, or is made anew.
+    LogGrowth,
     /// Old versions are read back from the undo space.
     UndoSpaceRead,
     /// Old versions leave memory for the undo space.
@@ -166,7 +168,7 @@ pub enum Step {
 
 impl Step {
     /// Every step.
-    pub const ALL: [Step; 31] = [
+    pub const ALL: [Step; 32] = [
         Step::Create,
         Step::Open,
         Step::SuperblockRead,
@@ -195,6 +197,7 @@ impl Step {
         Step::TempRead,
         Step::DataSync,
         Step::Resize,
+        Step::LogGrowth,
         Step::UndoSpaceRead,
         Step::UndoSpaceWrite,
         Step::Memory,
@@ -231,6 +234,7 @@ impl Step {
             Step::TempRead => "temp read",
             Step::DataSync => "data sync",
             Step::Resize => "resize",
+            Step::LogGrowth => "log growth",
             Step::UndoSpaceRead => "undo space read",
             Step::UndoSpaceWrite => "undo space write",
             Step::Memory => "memory",
@@ -258,7 +262,7 @@ impl Step {
 
     /// Whether the step reads, writes or syncs, and so can be slow.
     pub fn transfers(self) -> bool {
-        !matches!(self, Step::Open | Step::Resize | Step::Memory)
+        !matches!(self, Step::Open | Step::Resize | Step::LogGrowth | Step::Memory)
     }
 
     /// Whether the step writes pages to their own places or to a tier.
@@ -301,7 +305,7 @@ impl Step {
 
     /// Whether the step may find no room.
     fn takes_room(self) -> bool {
-        let names = matches!(self, Step::Create | Step::Open | Step::Resize);
+        let names = matches!(self, Step::Create | Step::Open | Step::Resize | Step::LogGrowth);
         names || matches!(self, Step::LogWrite | Step::PageWrite | Step::SegmentWrite | Step::SuperblockWrite)
     }
 

@@ -153,7 +153,7 @@ fn judge(error: &str, injected: &Injected, said: &mut Said) {
     let sort = error.split(' ').next().unwrap_or_default();
     said.errors.insert(sort.to_owned());
     let of_input = ["Device", "LogFailed", "LogNotRelieved/Device", "LogCopyMissing", "BufferExhausted"];
-    let of_room = ["NoSpace", "LogNotRelieved/NoSpace", "TempFull", "BufferExhausted"];
+    let of_room = ["NoSpace", "LogNotGrown", "LogNotRelieved/NoSpace", "TempFull", "BufferExhausted"];
     let is_excused = injected.errors() > 0 && of_input.contains(&sort)
         || injected.no_space > 0 && of_room.contains(&sort)
         || sort.starts_with("Damaged") && injected.unread().any(|file| error.contains(&format!("'{file}'")));
