@@ -94,7 +94,14 @@ pub struct LogShape {
 impl LogShape {
     /// Of a log in use.
     pub(crate) fn of(log: &Log) -> LogShape {
-        LogShape { circle: log.circle(), extent: log.extent(), is_blank: false, retired: None }
+        LogShape { circle: log.circle(), extent: log.extent_of_each(), is_blank: false, retired: None }
+    }
+
+    /// Whether there can be such a file, of log pages of this size.
+    pub(crate) fn is_sound(&self, page_size: u64) -> bool {
+        let Circle { origin, size } = self.circle;
+        let pages = [origin, size, self.extent];
+        page_size > 0 && size >= page_size && self.extent <= size && pages.iter().all(|bytes| bytes % page_size == 0)
     }
 }
 

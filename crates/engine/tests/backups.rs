@@ -9,8 +9,8 @@ use entresol_engine::checkpoint::{Policy, Strategy, SweepSettings};
 use entresol_engine::second_level::{self, CacheSettings};
 use entresol_engine::set::{FieldType, FieldValue, RecordType};
 use entresol_engine::{
-    BackupError, BackupSettings, Database, Direction, Error, PartitionSpec, RestoreSource, Result, Settings, buffer,
-    log,
+    Asked, BackupError, BackupSettings, Database, Direction, Error, PartitionSpec, RestoreSource, Result, Settings,
+    buffer, log,
 };
 use executor::Executor;
 use std::cell::{Cell, RefCell};
@@ -167,6 +167,58 @@ fn a_backup_beside_writers_shows_what_was_committed_at_its_end() {
     let nothing = async |_: &Database| Ok(());
     on(&Media::new(), async |executor| backed_up_beside(executor, &settings(None), nothing, nothing).await)
         .expect("backs up and restores");
+}
+
+#[test]
+fn a_backup_beside_a_log_whose_file_grows_shows_what_was_committed_at_its_end() {
+    let capacity = 16 << 20;
+    let log = log::Settings { capacity, first_extent: 0, ..log::Settings::default() };
+    let settings = Settings { log, ..settings(None) };
+    let work = async |database: &Database| {
+        let before = database.log().extent();
+        database.executor().sleep_ns(20 * MILLISECOND_NS).await;
+        assert!(database.log().extent() > before, "{before}");
+        Ok(())
+    };
+    let then = async |database: &Database| {
+        assert!(database.log().extent() < capacity, "what is restored grows, too");
+        Ok(())
+    };
+    on(&Media::new(), async |executor| backed_up_beside(executor, &settings, work, then).await)
+        .expect("backs up and restores");
+}
+
+#[test]
+fn a_log_that_has_moved_is_backed_up_and_restored() {
+    let put = async |database: &Database, numbers: std::ops::Range<u64>| {
+        let tree = database.partition("tree")?;
+        for number in numbers {
+            database.transaction(async |tx| tx.put(tree, &number.to_be_bytes(), &value(number)).await).await?;
+        }
+        Ok::<(), Error>(())
+    };
+    let moved = async |executor: &Executor| {
+        let database = create(executor, settings(None)).await?;
+        put(&database, 0..100).await?;
+        database.close().await?;
+        let asked = Asked { log_device: Some("flash".into()), log_size: Some(1 << 20), ..Asked::default() };
+        let database = Database::open(executor, Settings { asked, ..settings(None) }, "moved").await?;
+        put(&database, 100..200).await?;
+        assert!(database.log().circle().origin > 0);
+        database.backup(&to("backup", 4 << 20), |_| {}).await?;
+        database.close().await?;
+        let (database, _) = restored(executor, &settings(None), &from("backup")).await?;
+        put(&database, 200..800).await?;
+        let circle = database.log().circle();
+        assert!(database.log().end().0 > circle.origin + circle.size, "it goes round");
+        let tree = database.partition("tree")?;
+        for number in 0..800 {
+            let found = database.transaction(async |tx| tx.get(tree, &number.to_be_bytes()).await).await?;
+            assert_eq!(found, Some(value(number)), "{number}");
+        }
+        database.close().await
+    };
+    on(&Media::new(), moved).expect("backs up and restores");
 }
 
 #[test]

@@ -212,6 +212,60 @@ fn a_device_that_fails_while_the_file_grows_fails_the_log() {
     }
 }
 
+/// One of two devices fails in a step, others wait to write the superblock file, and the power goes.
+#[test]
+fn a_checkpoint_between_the_loss_of_a_device_while_it_grows_and_its_statement_says_nothing_wrong() {
+    let both = log::Second { device: "flash".into(), acknowledged: log::Acknowledged::Both };
+    let log = log::Settings { second: Some(both), ..settings().log };
+    let checkpoint = checkpoint::Policy { log_bytes: Some(8 << 10), interval_ns: None };
+    let settings = Settings { log, checkpoint, ..settings() };
+    let machine = |media: &Media, power_cut_at: Option<u64>, errors: Vec<ErrorAt>| {
+        let mut hardware = Hardware::ideal();
+        hardware.device_mut("flash");
+        let options =
+            Options { faults: Some(FaultPlan { power_cut_at, errors, ..FaultPlan::default() }), ..Options::default() };
+        Executor::new(Box::new(VirtualDriver::new(hardware, options, media.clone())), Order::FirstInFirstOut)
+    };
+    let (mut before, mut alone) = (0, 0);
+    for cut in 50..170 {
+        let (media, put, is_created) = (Media::new(), Cell::new(0), Cell::new(false));
+        let errors = vec![ErrorAt { kind: OpKind::Resize, device: Some("flash".into()), nth: 2 }];
+        let executor = machine(&media, Some(cut), errors);
+        let lived = executor.run(async {
+            let database = Database::create(&executor, settings.clone()).await.expect("creates");
+            database.create_partition(PartitionSpec::b_tree("rows")).await.expect("creates");
+            is_created.set(true);
+            for task in 0..3 {
+                let database = database.clone();
+                executor.spawn(async move {
+                    for number in 0..20 {
+                        database.checkpoint().await.expect("takes one");
+                        let spec = PartitionSpec::b_tree(&format!("other-{task}-{number}"));
+                        database.create_partition(spec).await.expect("creates");
+                    }
+                });
+            }
+            put_numbers(&database, 0..40, &put).await.expect("one device is enough");
+        });
+        executor.stop();
+        assert_eq!(lived, Err(Halt::PowerCut));
+        media.power_cut(&mut Random::stream(cut, "cut"), &PowerCut::default());
+        if !is_created.get() {
+            continue;
+        }
+        let executor = machine(&media, None, Vec::new());
+        let opened = executor.run(async {
+            let database = Database::open(&executor, settings.clone(), "here").await;
+            let database = database.unwrap_or_else(|error| panic!("after event {cut}: {error}"));
+            *(if database.log().extent() > FIRST { &mut alone } else { &mut before }) += 1;
+            verify(&database, put.get()).await;
+        });
+        opened.expect("the machine goes on");
+        executor.stop();
+    }
+    assert!(before > 5 && alone > 5, "{before} {alone}");
+}
+
 #[cfg(feature = "canary")]
 #[test]
 fn a_log_that_is_written_where_nothing_is_yet_is_caught() {

@@ -161,7 +161,7 @@ fn resize(file: &File, length: u64, prewrite: bool) -> io::Result<()> {
     let present = file.metadata()?.len();
     if length <= present {
         file.set_len(length)?;
-        return file.sync_all();
+        return sync_whole(file);
     }
     let grown = grow(file, present, length, prewrite);
     if grown.is_err() {
@@ -184,7 +184,16 @@ fn grow(file: &File, present: u64, length: u64, prewrite: bool) -> io::Result<()
         // What is left beside whole blocks reads as zeros without being written.
         write_zeros(file, present.next_multiple_of(BLOCK), length / BLOCK * BLOCK)?;
     }
-    file.sync_all()
+    sync_whole(file)
+}
+
+fn sync_whole(file: &File) -> io::Result<()> {
+    file.sync_all().map_err(of_sync)
+}
+
+/// What a sync tells may be of earlier writes to the file, and is told once. So it is never a mere lack of room for the growth.
+fn of_sync(error: io::Error) -> io::Error {
+    io::Error::other(format!("syncing it: {error}"))
 }
 
 /// How much room this user has on the file's file system.
@@ -255,6 +264,14 @@ fn list(directory: &Path) -> io::Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sync_that_finds_no_room_is_a_failure_of_the_device() {
+        let error = of_sync(io::Error::from_raw_os_error(libc::ENOSPC));
+        let fault = fault_of("resizing 'log' to 8192 bytes", &error);
+        assert_eq!(fault.kind, FaultKind::Device);
+        assert!(fault.message.starts_with("resizing 'log' to 8192 bytes: syncing it: No space left"), "{fault}");
+    }
 
     #[test]
     fn only_plain_names_are_files_of_a_device() {

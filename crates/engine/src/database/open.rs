@@ -285,6 +285,13 @@ impl Database {
         let _creation = engine.catalog.creation.take(self.executor()).await;
         engine.core.closing.set(true);
         engine.versions.stop();
+        let closed = self.write_back().await;
+        engine.core.log.finish_step().await;
+        closed
+    }
+
+    async fn write_back(&self) -> Result<()> {
+        let engine = &self.0.engine;
         engine.temp.remove().await?;
         engine.versions.remove_space().await?;
         self.checkpoint().await?;

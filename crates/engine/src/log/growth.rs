@@ -9,6 +9,7 @@
 
 use super::Log;
 use crate::{Error, Result};
+use base::units::format_duration_ns;
 use base::{Instant, Lsn};
 use driver::{Fault, FaultKind, FileId, Op};
 use std::cell::{Cell, RefCell};
@@ -21,14 +22,14 @@ const STEP_MAX: u64 = 16 << 20;
 const AHEAD_MAX: u64 = 64 << 20;
 /// How long a step that failed is not tried again by itself, in nanoseconds.
 const REST_NS: u64 = base::time::SECOND_NS;
-/// How long a device of two may take for a step, in nanoseconds, before it is lost.
+/// How long a device of two may take for a step at least, in nanoseconds, before it is lost.
 const PATIENCE_NS: u64 = 60 * base::time::SECOND_NS;
 
 /// How much of a file is there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogExtent {
     pub file: FileId,
-    /// Bytes from its front.
+    /// Bytes from its front, which are durable.
     pub length: u64,
     /// Whether the device was lost.
     pub lost: bool,
@@ -70,6 +71,12 @@ impl Log {
     #[inline]
     pub fn extent(&self) -> u64 {
         self.growth.present.get()
+    }
+
+    /// How many bytes of each file are there, that of a device that was lost included: an opening may find it before anything says
+    /// that it was lost.
+    pub(crate) fn extent_of_each(&self) -> u64 {
+        self.growth.extents.borrow().iter().map(|extent| extent.length).min().unwrap_or(0)
     }
 
     /// Whether the file is all there.
@@ -165,6 +172,13 @@ impl Log {
         Ok(())
     }
 
+    /// Waits until no step is under way: one that ends when the file is open again, and longer, would cut it.
+    pub(crate) async fn finish_step(&self) {
+        while self.growth.running.get() {
+            self.room.wait(&self.executor).await;
+        }
+    }
+
     pub(super) fn begin_step(&self) {
         if self.is_grown() || self.growth.running.replace(true) {
             return;
@@ -203,10 +217,16 @@ impl Log {
             let resize = self.executor.perform(Op::Resize { file: extent.file, length: target, prewrite: true });
             let result = match self.duplex {
                 None => resize.await.result,
-                Some(_) => match self.executor.within(PATIENCE_NS, resize).await {
-                    Some(completion) => completion.result,
-                    None => Err(Fault::new(FaultKind::Device, "its file has not grown for a minute".to_owned())),
-                },
+                Some(_) => {
+                    let patience_ns = PATIENCE_NS.max(self.settings.silence_ns_max);
+                    match self.executor.within(patience_ns, resize).await {
+                        Some(completion) => completion.result,
+                        None => {
+                            let why = format!("its file has not grown for {}", format_duration_ns(patience_ns as f64));
+                            Err(Fault::new(FaultKind::Device, why))
+                        }
+                    }
+                }
             };
             match result {
                 Ok(_) => self.growth.extents.borrow_mut()[index].length = target,

@@ -3,6 +3,7 @@
 mod commit;
 mod crash;
 mod damage;
+mod growth;
 mod round_trip;
 
 use super::*;

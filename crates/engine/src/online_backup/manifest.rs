@@ -106,7 +106,10 @@ impl Manifest {
         let log_page = u64::from(self.log_page_size);
         let sizes = self.page_size > 0 && log_page > 0 && self.log_from.is_multiple_of(log_page.max(1));
         let sets = self.sets.as_ref().is_none_or(|sets| sets.copy < 2);
-        sizes && sets && self.log_from <= self.end && self.log_capacity.is_multiple_of(log_page.max(1))
+        let log = self.log_from >= log_page && self.log_from <= self.end;
+        // Its file has whole pages and holds all of it.
+        let file = self.log_capacity >= log_page.max(self.end.saturating_sub(self.log_from));
+        sizes && sets && log && file && self.log_capacity.is_multiple_of(log_page.max(1))
     }
 
     /// Reads the manifest of a backup.
@@ -126,13 +129,17 @@ impl Manifest {
         Manifest::decode(&frame[..length], &place.name).map_err(Error::from)
     }
 
-    /// Where positions lie in the log of that database.
-    pub fn log_circle(&self) -> Circle {
-        Circle::from_zero(self.log_capacity)
+    /// The log's file of a database that goes on from the backup: it begins with the backup's log, up to `end`, and has `more`
+    /// bytes behind that.
+    pub fn log_shape(&self, end: Lsn, more: u64) -> LogShape {
+        let page = u64::from(self.log_page_size);
+        let circle = Circle { origin: self.log_from - page, size: self.log_capacity };
+        let extent = (end.0 - circle.origin).saturating_add(more).min(circle.size).next_multiple_of(page);
+        LogShape { circle, extent, is_blank: false, retired: None }
     }
 
-    /// The superblock of a database that goes on from the backup, whose log ends at `end`.
-    pub fn superblock(&self, end: Lsn, log_measured: Option<Measured>) -> Superblock {
+    /// The superblock of a database that goes on from the backup, whose log ends at `end` and has this file.
+    pub fn superblock(&self, end: Lsn, log_shape: LogShape, log_measured: Option<Measured>) -> Superblock {
         let sets = self.sets.clone().map(|sets| CurrentBackup { images: self.images.clone(), ..sets });
         Superblock {
             page_size: self.page_size,
@@ -147,12 +154,7 @@ impl Manifest {
             log_measured,
             second_log: None,
             cache_table: None,
-            log_shape: Some(LogShape {
-                circle: self.log_circle(),
-                extent: self.log_capacity,
-                is_blank: false,
-                retired: None,
-            }),
+            log_shape: Some(log_shape),
         }
     }
 }
@@ -197,6 +199,25 @@ mod tests {
             let is_older = (8..12).contains(&(bit / 8)) && u32::from_le_bytes(other[8..12].try_into().unwrap()) == 0;
             assert!(is_older || Manifest::decode(&other, "there").is_err(), "bit {bit}");
         }
+    }
+
+    #[test]
+    fn what_says_of_a_log_that_no_file_can_hold_is_refused() {
+        let refused = [
+            Manifest { log_capacity: 0, ..sample() },
+            Manifest { log_capacity: (1 << 20) + 1, ..sample() },
+            Manifest { log_from: 0, ..sample() },
+            Manifest { end: 4096 + (1 << 20) + 1, ..sample() },
+            Manifest { log_page_size: 0, ..sample() },
+        ];
+        for manifest in refused {
+            assert!(Manifest::decode(&manifest.encode(), "there").is_err(), "{manifest:?}");
+        }
+        let whole = Manifest { end: 4096 + (1 << 20), ..sample() };
+        assert_eq!(Manifest::decode(&whole.encode(), "there"), Ok(whole.clone()));
+        assert_eq!(whole.log_shape(Lsn(whole.end), 5).extent, 1 << 20);
+        let short = sample().log_shape(Lsn(5000), 10_000);
+        assert_eq!((short.circle.origin, short.extent), (0, 16_384), "up to 5,000, and 10,000 more");
     }
 
     #[test]

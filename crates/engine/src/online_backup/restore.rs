@@ -13,7 +13,7 @@ use crate::buffer::DoubleWrite;
 use crate::catalog::{Organization, Partition};
 use crate::error::BackupError;
 use crate::log::{self, LogFile, cut_page, first_damaged};
-use crate::superblock::{SUPERBLOCK_FILE, SuperblockFile};
+use crate::superblock::{LogShape, SUPERBLOCK_FILE, SuperblockFile};
 use crate::{Error, Result};
 use base::{Lsn, PartitionId};
 use driver::{Access, FaultKind, FileId, Frame, Op};
@@ -113,8 +113,8 @@ impl Restore<'_> {
         for restored in self.files.values() {
             self.executor.perform(Op::Sync { file: restored.file }).await.result?;
         }
-        let measured = self.restore_log().await?;
-        let superblock = self.manifest.superblock(self.report.end, measured);
+        let (shape, measured) = self.restore_log().await?;
+        let superblock = self.manifest.superblock(self.report.end, shape, measured);
         // Another attempt may have begun with another backup.
         self.home.remove(&[TAKEN_FILE]).await;
         taken::note(&self.home, Taken { id: self.manifest.id, end: self.report.end }).await?;
@@ -272,13 +272,16 @@ impl Restore<'_> {
         Ok(())
     }
 
-    /// Writes the log up to where the backup ends. Returns what was measured of its device.
-    async fn restore_log(&mut self) -> Result<Option<log::Measured>> {
+    /// Writes the log up to where the backup ends. Returns what its file is like, and what was measured of its device.
+    async fn restore_log(&mut self) -> Result<(LogShape, Option<log::Measured>)> {
         let (manifest, page_size) = (&self.manifest, self.settings.page_size);
         let device = BackupPlace::of(self.executor, &manifest.log_device)?;
         let place = (device.device, &manifest.log_device[..]);
-        let circle = manifest.log_circle();
-        let made = LogFile::create(self.executor, place, (self.settings, 0), circle.size).await?;
+        // What was not committed is taken back in as much, which no growth is to be needed for.
+        let more = self.settings.first_extent.max(2 * (manifest.end - manifest.log_from));
+        let shape = manifest.log_shape(self.report.end, more);
+        let circle = shape.circle;
+        let made = LogFile::create(self.executor, place, (self.settings, 0), shape.extent).await?;
         let (from, end) = (Lsn(manifest.log_from), self.report.end);
         let to = end.0.next_multiple_of(page_size as u64);
         let Some((file, found)) = self.source.find(LOG_FILE).await? else {
@@ -304,7 +307,7 @@ impl Restore<'_> {
         }
         self.executor.perform(Op::Sync { file: made.file }).await.result?;
         self.report.log_bytes = to - from.0;
-        Ok(made.measured.or(self.manifest.log_measured))
+        Ok((shape, made.measured.or(self.manifest.log_measured)))
     }
 }
 

@@ -187,5 +187,7 @@ fn earlier(format: u32, body: &[u8]) -> Option<Decoded> {
 }
 
 fn is_sound(superblock: &Superblock) -> bool {
+    let page_size = u64::from(superblock.log_page_size);
     superblock.backup.as_ref().is_none_or(|backup| backup.copy < 2)
+        && superblock.log_shape.as_ref().is_none_or(|shape| shape.is_sound(page_size))
 }

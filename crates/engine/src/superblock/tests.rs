@@ -84,6 +84,21 @@ fn earlier_formats_are_read_and_later_ones_named() {
     assert!(bytes.len() > CONTENTS);
 }
 
+#[test]
+fn a_log_that_no_file_can_hold_is_damage() {
+    let shape =
+        |origin, size, extent| LogShape { circle: Circle { origin, size }, extent, is_blank: false, retired: None };
+    let read = |shape: LogShape| {
+        let superblock = Superblock { log_shape: Some(shape), ..superblock() };
+        decode(&encode(9, &superblock, Default::default()).expect("fits"), "here").is_ok()
+    };
+    assert!(read(shape(40_960, 65_536, 8192)));
+    for (origin, size, extent) in [(0, 0, 0), (0, 65_536, 69_632), (0, 65_537, 8192), (1, 65_536, 8192), (0, 65_536, 1)]
+    {
+        assert!(!read(shape(origin, size, extent)), "{origin} {size} {extent}");
+    }
+}
+
 fn run<T>(media: &Media, work: impl AsyncFnOnce(&Executor, DeviceId) -> T) -> T {
     let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), media.clone());
     let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);

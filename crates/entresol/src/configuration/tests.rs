@@ -3,6 +3,7 @@ use engine::second_level::{Parameters, WriteBudget};
 use proptest::prelude::*;
 
 mod described;
+mod reference;
 
 /// The message about `text`, as a user sees it.
 fn message(text: &str) -> String {
@@ -323,49 +324,6 @@ fn paths_start_at_the_file() {
     std::fs::remove_dir_all(&directory).unwrap();
     let error = Configuration::read(Some(&file), None).unwrap_err();
     assert!(matches!(&error, ConfigurationError::Unreadable { file, .. } if file.ends_with(FILE_NAME)));
-}
-
-#[test]
-fn reference_is_the_default_and_complete() {
-    let reference = Configuration::reference();
-    let mut expected = Configuration::default();
-    expected.asked = engine::Asked {
-        page_size: Some(expected.buffer.page_size as usize),
-        log_page_size: Some(expected.log.page_size as usize),
-        log_device: Some(expected.log.device.clone()),
-        log_size: Some(expected.log.size),
-    };
-    assert_eq!(Configuration::parse(&reference), Ok(expected));
-    // What the lists of policies and designs name stands in it.
-    assert!(reference.contains("# Which page makes room for another: \"lru\", \"clock\" or \"lru-2\".\n"));
-    let designs = engine::second_level::DESIGNS.iter().map(|design| format!("\"{}\"", design.name()));
-    let line = reference.lines().find(|line| line.starts_with("# Which pages enter it")).unwrap();
-    assert!(designs.into_iter().all(|name| line.contains(&name)), "{line}");
-    // Every key that a section allows stands in the reference.
-    let sections = "device.disk buffer cache log undo temp commit checkpoint locks server driver partition.account";
-    for section in sections.split(' ') {
-        let allowed = findings(&format!("[{section}]\nnonsense = 1")).remove(0).allowed;
-        for key in allowed.split(", ") {
-            assert!(reference.contains(&format!("{key} = ")), "{key} of [{section}]");
-        }
-    }
-    // What stands there behind a '#' is allowed too.
-    let uncommented: String = reference
-        .lines()
-        .map(|line| match line.strip_prefix("# ") {
-            Some(key) if key.starts_with('[') || key.split_once(" = ").is_some_and(|(key, _)| !key.contains(' ')) => {
-                key
-            }
-            _ => line,
-        })
-        // Some keys have an effect beside others only.
-        .map(|line| line.replace("group_commit = \"adaptive\"", "group_commit = \"size\"") + "\n")
-        .map(|line| line.replace("design = \"migrate-all\"", "design = \"lazy-cleaning\""))
-        .collect();
-    let configuration = Configuration::parse(&uncommented).unwrap();
-    assert_eq!(configuration.partition("account"), Partition { page_size: Some(8192), ..Partition::default() });
-    assert_eq!(configuration.log.group_commit, GroupCommit::Size { transactions: 8, delay_ns_max: 1_000_000 });
-    assert_eq!(configuration.server, Some(engine::server::Settings::default()));
 }
 
 #[test]
