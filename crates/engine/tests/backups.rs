@@ -212,7 +212,7 @@ fn a_log_that_has_moved_is_backed_up_and_restored() {
         let circle = database.log().circle();
         assert!(database.log().end().0 > circle.origin + circle.size, "it goes round");
         let tree = database.partition("tree")?;
-        for number in 0..800 {
+        for number in 0..800_u64 {
             let found = database.transaction(async |tx| tx.get(tree, &number.to_be_bytes()).await).await?;
             assert_eq!(found, Some(value(number)), "{number}");
         }

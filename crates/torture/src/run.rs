@@ -243,10 +243,15 @@ fn asked(context: &RunContext) -> Option<Asked> {
     })
 }
 
-/// Opens the database, its log as it is if one of two devices has no whole copy of it, which is no time to move it.
+/// Opens the database, its log as it is where that may be no time to move it: one of two devices may have no whole copy of it, and
+/// behind errors and damage some of it may be needed although the database was closed.
 async fn open_or_leave_log(context: &RunContext, settings: &Settings) -> Result<Database> {
+    let may_refuse = || {
+        let observed = &context.observed;
+        settings.log.second.is_some() || observed.errors.get() > 0 || !observed.damages.borrow().is_empty()
+    };
     match open_or_do_without(context, settings).await {
-        Err(Error::Setting(_)) if settings.asked != Asked::default() && settings.log.second.is_some() => {
+        Err(Error::Setting(_)) if settings.asked != Asked::default() && may_refuse() => {
             open_or_do_without(context, &Settings { asked: Asked::default(), ..settings.clone() }).await
         }
         opened => opened,

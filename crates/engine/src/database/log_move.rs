@@ -14,6 +14,7 @@ use super::{Database, Settings, log_files};
 use crate::io::device;
 use crate::log::record::{Body, Record};
 use crate::log::{Circle, LogFile, LogScan};
+use crate::second_level;
 use crate::superblock::{LogShape, Superblock, SuperblockFile};
 use crate::{Error, Result};
 use base::Lsn;
@@ -79,11 +80,18 @@ pub(super) async fn follow(
     let Some(wanted) = wanted(executor, settings, &superblock).await? else { return Ok((superblock_file, superblock)) };
     check_move(executor, settings, (&superblock, &wanted)).await?;
     drop(superblock_file);
-    let as_it_is = Settings { asked: Asked::default(), ..settings.clone() };
-    Box::pin(Database::open(executor, as_it_is, path)).await?.close().await?;
-    let home = device(executor, &settings.home_device)?;
-    let (mut superblock_file, mut superblock) = SuperblockFile::open(executor, home, path).await?;
-    let end = end_of_unneeded(executor, settings, &superblock).await?;
+    let (mut superblock_file, mut superblock) = close_as_it_is(executor, settings, path, &settings.hierarchy).await?;
+    let mut end = end_of_unneeded(executor, settings, &superblock).await?;
+    if end.is_err() {
+        // For pages that only a cache has, the log is kept. Without one they come to their own places.
+        let without_cache = second_level::Settings::default();
+        (superblock_file, superblock) = close_as_it_is(executor, settings, path, &without_cache).await?;
+        end = end_of_unneeded(executor, settings, &superblock).await?;
+    }
+    let end = end.map_err(|needed| {
+        let why = format!("what it has at {needed} is needed although the database was closed");
+        Error::Setting(format!("the log cannot move or change its size: {why}; leave it as it is"))
+    })?;
     let page_size = u64::from(superblock.log_page_size);
     let circle = Circle { origin: end.0.next_multiple_of(page_size), size: wanted.size };
     let first = circle.first(page_size);
@@ -97,6 +105,18 @@ pub(super) async fn follow(
     }
     superblock_file.write(executor, &superblock).await?;
     make_blank(executor, settings, (superblock_file, superblock)).await
+}
+
+/// Opens and closes the database with its log as it is. Returns what the superblock file says then.
+async fn close_as_it_is(
+    executor: &Executor,
+    settings: &Settings,
+    path: &str,
+    hierarchy: &second_level::Settings,
+) -> Result<Stated> {
+    let as_it_is = Settings { asked: Asked::default(), hierarchy: hierarchy.clone(), ..settings.clone() };
+    Box::pin(Database::open(executor, as_it_is, path)).await?.close().await?;
+    SuperblockFile::open(executor, device(executor, &settings.home_device)?, path).await
 }
 
 /// Refuses a move that would leave the log worse than it is, or overwrite what is not its own.
@@ -149,8 +169,12 @@ async fn wanted(executor: &Executor, settings: &Settings, superblock: &Superbloc
     Ok((!is_same).then_some(LogDestination { device, size }))
 }
 
-/// Where the log of a database ends that was closed, after it was seen that nothing in it is needed.
-async fn end_of_unneeded(executor: &Executor, settings: &Settings, superblock: &Superblock) -> Result<Lsn> {
+/// Where the log of a database ends that was closed, after it was seen that nothing in it is needed; or the first that is.
+async fn end_of_unneeded(
+    executor: &Executor,
+    settings: &Settings,
+    superblock: &Superblock,
+) -> Result<std::result::Result<Lsn, Lsn>> {
     let mut present = settings.clone();
     present.log_device.clone_from(&superblock.log_device);
     present.log.page_size = superblock.log_page_size as usize;
@@ -163,11 +187,10 @@ async fn end_of_unneeded(executor: &Executor, settings: &Settings, superblock: &
         let is_empty =
             record.is_some_and(|record| matches!(record.body, Body::System) && record.edits().next().is_none());
         if !is_empty {
-            let why = format!("what it has at {} is needed although the database was closed", entry.start);
-            return Err(Error::Setting(format!("the log cannot move or change its size: {why}; leave it as it is")));
+            return Ok(Err(entry.start));
         }
     }
-    Ok(scan.end().max(superblock.scan_start()).max(Lsn(superblock.log_durable)))
+    Ok(Ok(scan.end().max(superblock.scan_start()).max(Lsn(superblock.log_durable))))
 }
 
 /// Makes the files of a blank log, and says that it is in use.
