@@ -17,8 +17,8 @@ macro_rules! canaries {
 }
 
 impl Canary {
-    /// Whether torture cannot find it: it is in the opening of directories, in counts of runs, or in the protocol between nodes,
-    /// which is run against a model (`crates/node/tests/model`).
+    /// Whether torture cannot find it: it is in the opening of directories, in counts of runs, in what devices without room refuse,
+    /// or in the protocol between nodes, which is run against a model (`crates/node/tests/model`).
     pub fn is_beyond_torture(self) -> bool {
         self as usize >= Canary::RunningMachine as usize
     }
@@ -85,8 +85,6 @@ canaries! {
     RevivedVictim,
     /// A snapshot shows what is committed at each read.
     MovingSnapshot,
-    /// The log is written behind the end of what is there of its file, whether there is room for that or not.
-    UnpreparedLog,
     /// A restart reads the second copy of a log on two devices alone.
     OneCopyRead,
     /// A restart takes that of two log devices which was lost for the one that was kept.
@@ -141,6 +139,8 @@ canaries! {
     UnpinnedCopy,
     /// A database that goes leaves its machine running, with what is under way on its files.
     RunningMachine,
+    /// The log is written behind the end of what is there of its file, whether there is room for that or not.
+    UnpreparedLog,
     /// A creation of a database that fails leaves behind what it has created.
     KeptRemains,
     /// A run goes on beyond its length.
