@@ -174,6 +174,28 @@ fn a_restart_takes_entries_back_with_their_records() {
 }
 
 #[test]
+fn an_index_that_a_partition_was_created_with_stays_dropped_after_a_restart() {
+    let media = Media::new();
+    run(&media, async |executor| {
+        let database = Database::create(executor, settings()).await.expect("creates");
+        let things = database.create_partition(spec("things")).await.expect("creates");
+        put_all(&database, things, &some(9)).await;
+        database.drop_index(things, "by_group").await.expect("drops");
+        database.close().await.expect("closes");
+    });
+    run(&media, async |executor| {
+        let database = Database::open(executor, settings(), "test").await.expect("opens");
+        let things = database.partition("things").expect("it exists");
+        assert!(database.secondary(things, "by_group").is_err());
+        let spec = IndexSpec::new("by_group", &["group", "weight"]);
+        let index = database.create_index(things, spec).await.expect("the name is free");
+        let all = database.transaction(async |tx| keys(tx, (things, index), ALL, Direction::Forward).await).await;
+        assert_eq!(all.expect("reads"), by_group_in(&some(9)));
+        check(&database).await;
+    });
+}
+
+#[test]
 fn readers_of_a_moment_see_the_index_of_that_moment() {
     let settings = Settings {
         undo: version::UndoSettings { retention_ns: 60_000_000_000, ..version::UndoSettings::default() },

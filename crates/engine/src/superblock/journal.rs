@@ -232,6 +232,8 @@ impl Journal {
         match change {
             CatalogChange::Begin(mut partition, schema) => {
                 partition.schema = schema;
+                // Databases of earlier releases of format 10 say here what a b-tree was created with.
+                partition.schema = own_schema(&partition);
                 self.next = self.next.max(u32::from(partition.id) + 1);
                 self.bytes += encoded(&begin(&partition)).len() as u64 + 8;
                 // One whose records have lost their type again is stated anew.
@@ -469,10 +471,16 @@ impl Journal {
 
 /// That a partition's number is given to it.
 pub(crate) fn begin(partition: &Partition) -> CatalogChange {
-    // The indexes of a b-tree are said by themselves.
+    CatalogChange::Begin(Box::new(partition.clone()), own_schema(partition))
+}
+
+/// What a partition's records consist of, with the indexes of a set: those of a b-tree are partitions and said by themselves.
+fn own_schema(partition: &Partition) -> Option<Schema> {
     let mut schema = partition.schema.clone();
-    schema.iter_mut().for_each(|schema| schema.secondaries.retain(|index| index.tree.is_none()));
-    CatalogChange::Begin(Box::new(partition.clone()), schema)
+    if partition.set_settings().is_none() {
+        schema.iter_mut().for_each(|schema| schema.secondaries.clear());
+    }
+    schema
 }
 
 fn encoded<T: Serialize + ?Sized>(what: &T) -> Vec<u8> {
