@@ -20,6 +20,12 @@ pub enum ClientEvent {
     DropRefused,
     /// A drop failed.
     DropFailed,
+    /// A secondary index of a b-tree was created while others changed records.
+    IndexCreated,
+    /// A secondary index of a b-tree was dropped.
+    IndexDropped,
+    /// The creation or the drop of a secondary index failed, or was refused.
+    IndexFailed,
     /// More than a thousand partitions were there at once.
     Crowded,
     /// The catalog was to grow and found no room.
@@ -58,7 +64,7 @@ pub enum ClientEvent {
 
 impl ClientEvent {
     /// Every event.
-    pub const ALL: [ClientEvent; 25] = [
+    pub const ALL: [ClientEvent; 28] = [
         ClientEvent::Created,
         ClientEvent::CreationFailed,
         ClientEvent::CreatedAnew,
@@ -67,6 +73,9 @@ impl ClientEvent {
         ClientEvent::Dropped,
         ClientEvent::DropRefused,
         ClientEvent::DropFailed,
+        ClientEvent::IndexCreated,
+        ClientEvent::IndexDropped,
+        ClientEvent::IndexFailed,
         ClientEvent::Crowded,
         ClientEvent::CatalogFull,
         ClientEvent::LogFull,
@@ -97,6 +106,9 @@ impl ClientEvent {
             ClientEvent::Dropped => "partition dropped",
             ClientEvent::DropRefused => "drop refused",
             ClientEvent::DropFailed => "drop failed",
+            ClientEvent::IndexCreated => "index created",
+            ClientEvent::IndexDropped => "index dropped",
+            ClientEvent::IndexFailed => "index failed",
             ClientEvent::Crowded => "1,000 partitions",
             ClientEvent::CatalogFull => "catalog full",
             ClientEvent::LogFull => "log full",

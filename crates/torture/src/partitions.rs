@@ -5,6 +5,7 @@ mod client;
 mod crowd;
 mod drop;
 mod held;
+mod index;
 mod known;
 mod read;
 mod shape;

@@ -23,7 +23,7 @@ pub struct Client {
     pub database: Database,
     pub random: Random,
     /// The random numbers that choose which partitions are dropped.
-    drops: Random,
+    pub(super) drops: Random,
     pub held: Option<Held>,
     number: usize,
     /// Names with an abandoned operation that may still be under way: they are left alone for the rest of this run.
@@ -63,6 +63,9 @@ impl Client {
         };
         if self.drops.chance(0.1) {
             return self.drop_partition(&name, &shape).await;
+        }
+        if shape.kind == ShapeKind::TypedTree && self.drops.chance(0.25) {
+            return self.change_index(&name).await;
         }
         let is_fresh = shape.kind.is_loaded() && shape.contents.is_empty();
         match self.random.below(12) {

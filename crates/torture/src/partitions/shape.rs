@@ -3,7 +3,7 @@
 use crate::configuration::SEGMENT_SIZE;
 use base::Random;
 use engine::PartitionSpec;
-use engine::catalog::{Locking, Organization};
+use engine::catalog::{IndexSpec, Locking, Organization};
 use engine::organization::append;
 use engine::page::HEADER_SIZE;
 use engine::set::{FieldType, FieldValue, RecordType};
@@ -28,6 +28,8 @@ pub enum ShapeKind {
     Arrivals,
     /// A set of typed records with a secondary index.
     Typed,
+    /// A b-tree of typed records, most of the time with a secondary index, which is created and dropped.
+    TypedTree,
 }
 
 /// A partition that is there, or may be.
@@ -37,6 +39,9 @@ pub struct Shape {
     pub spec: PartitionSpec,
     pub contents: RecordsByNumber,
 }
+
+/// How the names end whose b-trees have typed records.
+const TYPED_NAME: &str = "3";
 
 /// The bytes of a typed record besides its filler, at most.
 const TYPED_OVERHEAD: usize = 40;
@@ -53,6 +58,11 @@ impl ShapeKind {
         matches!(self, ShapeKind::Tree | ShapeKind::Set | ShapeKind::Typed)
     }
 
+    /// Whether it is a b-tree.
+    pub fn is_tree(self) -> bool {
+        matches!(self, ShapeKind::Tree | ShapeKind::TypedTree)
+    }
+
     /// Whether its records stay as they were added, at the end.
     pub fn is_appended(self) -> bool {
         matches!(self, ShapeKind::Append | ShapeKind::Arrivals)
@@ -60,11 +70,15 @@ impl ShapeKind {
 
     /// A random partition of this name and of some kind.
     pub fn draw(name: &str, page_size: usize, random: &mut Random) -> Shape {
-        let kind = *random.choose(&ShapeKind::ALL).expect("there are some");
+        let mut kind = *random.choose(&ShapeKind::ALL).expect("there are some");
+        if matches!(kind, ShapeKind::Tree | ShapeKind::Append) && name.ends_with(TYPED_NAME) {
+            kind = ShapeKind::TypedTree;
+        }
         let set = |arrivals| Organization::Set { arrivals, segment_size: SEGMENT_SIZE, reserve_percent: 10 };
         let any = *random.choose(&[Locking::None, Locking::Page, Locking::Record]).expect("there are some");
         let spec = match kind {
             ShapeKind::Tree => PartitionSpec::b_tree(name),
+            ShapeKind::TypedTree => PartitionSpec::b_tree(name).record(typed()).index(index()),
             ShapeKind::Direct => {
                 let room = page_size - HEADER_SIZE;
                 let record_size = random.between(8, (room as u64).min(200)) as u32;
@@ -119,7 +133,7 @@ impl Shape {
     /// The longest value in bytes that its record may have within a page, or a segment.
     pub fn length_max(&self, page_size: usize) -> usize {
         match self.kind {
-            ShapeKind::Tree => engine::organization::b_tree::value_len_max(page_size, 8),
+            ShapeKind::Tree | ShapeKind::TypedTree => engine::organization::b_tree::value_len_max(page_size, 8),
             ShapeKind::Direct => self.object_size(),
             ShapeKind::Append => append::length_max(page_size),
             ShapeKind::Set | ShapeKind::Arrivals | ShapeKind::Typed => SEGMENT_SIZE as usize - SEGMENT_OVERHEAD,
@@ -153,7 +167,7 @@ impl Shape {
                 record.extend_from_slice(&fill(random, length.saturating_sub(8)));
                 record.into()
             }
-            ShapeKind::Typed => {
+            ShapeKind::Typed | ShapeKind::TypedTree => {
                 let filler = fill(random, length.saturating_sub(TYPED_OVERHEAD));
                 let fields = [FieldValue::U32(random.below(5) as u32), FieldValue::Bytes(&filler)];
                 let mut record = Vec::new();
@@ -180,6 +194,11 @@ pub fn group(record: &[u8]) -> Option<u32> {
         FieldValue::U32(group) => Some(group),
         _ => None,
     }
+}
+
+/// The secondary index of typed records in a b-tree.
+pub fn index() -> IndexSpec {
+    IndexSpec::new("by_group", &["group"])
 }
 
 fn typed() -> RecordType {

@@ -185,7 +185,7 @@ impl Client {
             }
             return Ok(());
         }
-        if kind == ShapeKind::Tree && !work.is_large && self.random.chance(0.08) {
+        if kind.is_tree() && !work.is_large && self.random.chance(0.08) {
             work.may_be_large = true;
             return self.scan(tx, changed, &mut work.written).await;
         }
@@ -281,7 +281,7 @@ impl Client {
     fn value(&mut self, changed: &Changed, number: u64, is_large: bool) -> Rc<[u8]> {
         let configuration = &self.context.configuration;
         let limit = changed.shape.length_max(configuration.settings.buffer.page_size) as u64;
-        let long = if changed.shape.kind == ShapeKind::Tree { configuration.value_max.min(8_000) } else { limit };
+        let long = if changed.shape.kind.is_tree() { configuration.value_max.min(8_000) } else { limit };
         let length = match self.random.below(24) {
             _ if is_large => self.random.between(long / 2, long),
             0 | 1 => limit.saturating_sub(self.random.below(3)),
@@ -295,7 +295,7 @@ impl Client {
     /// Whether a value was taken; one over the limit is refused, and the transaction goes on.
     fn fits(&self, result: Result<()>, changed: &Changed, value: &[u8]) -> Result<bool> {
         let limit = changed.shape.length_max(self.context.configuration.settings.buffer.page_size);
-        let is_over = changed.shape.kind != ShapeKind::Tree && value.len() > limit;
+        let is_over = !changed.shape.kind.is_tree() && value.len() > limit;
         match result {
             Err(Error::TooLarge { .. }) if is_over => Ok(false),
             Ok(()) if is_over => {

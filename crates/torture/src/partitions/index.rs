@@ -1,0 +1,83 @@
+//! Creating and dropping the secondary index of a b-tree of typed records, beside transactions and snapshots on it. Each check
+//! compares the index with the records.
+
+use super::client::Client;
+use super::read::{find, with_known};
+use super::shape::index;
+use crate::ClientEvent;
+use crate::abandon::at_most;
+use crate::context::After;
+use engine::Error;
+use std::pin::pin;
+
+impl Client {
+    /// Drops the index if it is there, and creates it otherwise.
+    pub(super) async fn change_index(&mut self, name: &str) -> After {
+        let Some(id) = self.number_of(name) else { return After::Reopen };
+        // What had begun before is waited for.
+        self.held = None;
+        let database = self.database.clone();
+        if database.secondary(id, &index().name).is_ok() {
+            let dropped = database.drop_index(id, &index().name).await;
+            if dropped.is_ok() && database.secondary(id, &index().name).is_ok() {
+                self.context.wrong(format!("the index of '{name}' is there though it was dropped"));
+            }
+            return self.changed_index(name, dropped, ClientEvent::IndexDropped);
+        }
+        let polls = if self.drops.chance(0.15) { self.drops.between(1, 8) } else { u64::MAX };
+        let mut creating = pin!(database.create_index(id, index()));
+        // Its transactions go on beside the creation.
+        let mut created = at_most(1, creating.as_mut()).await;
+        if created.is_none() && self.drops.chance(0.7) {
+            if self.change_beside(name).await == After::Reopen {
+                return After::Reopen;
+            }
+            created = at_most(polls, creating.as_mut()).await;
+        } else if created.is_none() {
+            created = Some(creating.await);
+        }
+        match created {
+            Some(created) => self.changed_index(name, created.map(|_| ()), ClientEvent::IndexCreated),
+            // The creation continues without this client.
+            None => {
+                self.avoided.insert(name.to_owned());
+                After::Retry
+            }
+        }
+    }
+
+    async fn change_beside(&mut self, name: &str) -> After {
+        for _ in 0..self.drops.between(1, 4) {
+            if with_known(&self.context, name, |known| known.state().is_none()) || self.avoided.contains(name) {
+                break;
+            }
+            if self.context.over.get() || Box::pin(self.transact(name)).await == After::Reopen {
+                return After::Reopen;
+            }
+        }
+        After::Retry
+    }
+
+    fn changed_index(&mut self, name: &str, changed: Result<(), Error>, event: ClientEvent) -> After {
+        match changed {
+            Ok(()) => {
+                self.context.event(event);
+                After::Retry
+            }
+            // Others use it, or a creation or a drop that was given up goes on.
+            Err(Error::PartitionInUse(_)) => {
+                self.context.event(ClientEvent::IndexFailed);
+                self.context.drop_refused();
+                After::Retry
+            }
+            Err(Error::PartitionExists(_) | Error::Field { .. }) if find(&self.database, name).is_some() => {
+                self.context.event(ClientEvent::IndexFailed);
+                After::Retry
+            }
+            Err(error) => {
+                self.context.event(ClientEvent::IndexFailed);
+                self.context.judge(&error, "creating or dropping an index")
+            }
+        }
+    }
+}
