@@ -43,7 +43,7 @@ use run::BackupRun;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use structures::canary::{self, Canary};
-use taken::Taken;
+use taken::BackupTaken;
 pub(crate) use taken::forget_beyond;
 use target::BackupPlace;
 use unfinished::UnfinishedBackup;
@@ -142,7 +142,7 @@ async fn copy_all(
     engine.core.log.make_copyable(end).await?;
     log.end(if canary::is_planted(Canary::ForgottenTail) { beginning.scan_start() } else { end }).await?;
     run.sync().await?;
-    taken::note(&home(engine)?, Taken { id: manifest.id, end }).await?;
+    taken::note(&home(engine)?, BackupTaken { id: manifest.id, end }).await?;
     run.target.write_file(MANIFEST_FILE, &manifest.encode()).await?;
     Ok(BackupReport {
         end,
@@ -164,7 +164,7 @@ async fn find_base(engine: &Engine, settings: &BackupSettings) -> Result<Option<
     let Some(place) = settings.base.clone() else { return Ok(None) };
     let manifest = Manifest::read(&BackupPlace::of(&engine.core.executor, &place)?).await?;
     let foreign = |detail: &str| BackupError::ForeignBase { base: place.clone(), detail: detail.to_owned() };
-    if !taken::read(&home(engine)?).await?.contains(&Taken { id: manifest.id, end: Lsn(manifest.end) }) {
+    if !taken::read(&home(engine)?).await?.contains(&BackupTaken { id: manifest.id, end: Lsn(manifest.end) }) {
         return Err(foreign("it is not in the database's list of backups that it has taken").into());
     }
     if manifest.end > engine.core.log.end().0 || manifest.page_size as usize != engine.core.page_size() {

@@ -6,7 +6,7 @@
 
 use super::chunk::{self, PieceHead, PieceKind};
 use super::manifest::{BLOCK, Manifest};
-use super::taken::{self, TAKEN_FILE, Taken};
+use super::taken::{self, BackupTaken, TAKEN_FILE};
 use super::target::BackupPlace;
 use super::{BackupProgress, DATA_FILE, LOG_FILE};
 use crate::buffer::DoubleWrite;
@@ -117,7 +117,7 @@ impl Restore<'_> {
         let superblock = self.manifest.superblock(self.report.end, shape, measured);
         // Another attempt may have begun with another backup.
         self.home.remove(&[TAKEN_FILE]).await;
-        taken::note(&self.home, Taken { id: self.manifest.id, end: self.report.end }).await?;
+        taken::note(&self.home, BackupTaken { id: self.manifest.id, end: self.report.end }).await?;
         SuperblockFile::create(self.executor, self.home.device, &superblock, self.manifest.catalog.clone()).await?;
         let op = Op::Remove { device: self.home.device, name: RESTORE_FILE.to_owned() };
         self.executor.perform(op).await.result?;

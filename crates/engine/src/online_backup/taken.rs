@@ -19,7 +19,7 @@ const ENTRY: usize = 16;
 
 /// A backup that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Taken {
+pub(super) struct BackupTaken {
     /// Its number.
     pub id: u64,
     /// It shows what was committed up to this position of the log.
@@ -27,7 +27,7 @@ pub(super) struct Taken {
 }
 
 /// The backups, the latest last. A list that is damaged is none: then only a full backup can be taken.
-pub(super) async fn read(home: &BackupPlace) -> Result<Vec<Taken>> {
+pub(super) async fn read(home: &BackupPlace) -> Result<Vec<BackupTaken>> {
     let Some((file, length)) = home.find(TAKEN_FILE).await? else { return Ok(Vec::new()) };
     if (length as usize) < BLOCK {
         return Ok(Vec::new());
@@ -36,12 +36,12 @@ pub(super) async fn read(home: &BackupPlace) -> Result<Vec<Taken>> {
     let word = |at: usize| u64::from_le_bytes(block[at..at + 8].try_into().expect("eight bytes"));
     let count = word(8) as usize;
     let is_sound = count <= TAKEN_MAX && word(0) == u64::from(checksum(&block[8..]));
-    let entry = |at: usize| Taken { id: word(at), end: Lsn(word(at + 8)) };
+    let entry = |at: usize| BackupTaken { id: word(at), end: Lsn(word(at + 8)) };
     Ok(if is_sound { (0..count).map(|number| entry(16 + ENTRY * number)).collect() } else { Vec::new() })
 }
 
 /// Adds a backup to the list.
-pub(super) async fn note(home: &BackupPlace, new: Taken) -> Result<()> {
+pub(super) async fn note(home: &BackupPlace, new: BackupTaken) -> Result<()> {
     let mut taken = read(home).await?;
     taken.push(new);
     write(home, &taken).await
@@ -67,11 +67,11 @@ pub(crate) async fn forget_beyond(executor: &Executor, home: &str, end: Lsn) -> 
     }
 }
 
-async fn write(home: &BackupPlace, taken: &[Taken]) -> Result<()> {
+async fn write(home: &BackupPlace, taken: &[BackupTaken]) -> Result<()> {
     let first = taken.len().saturating_sub(TAKEN_MAX);
     let mut block = vec![0; BLOCK];
     block[8..16].copy_from_slice(&((taken.len() - first) as u64).to_le_bytes());
-    for (place, Taken { id, end }) in block[16..].chunks_exact_mut(ENTRY).zip(&taken[first..]) {
+    for (place, BackupTaken { id, end }) in block[16..].chunks_exact_mut(ENTRY).zip(&taken[first..]) {
         place[..8].copy_from_slice(&id.to_le_bytes());
         place[8..].copy_from_slice(&end.0.to_le_bytes());
     }
