@@ -101,9 +101,11 @@ fn a_cache_of_one_page_has_that_page() {
 
 #[test]
 fn pages_that_are_held_twice_are_found() {
+    let around: Vec<u64> = (0..18).cycle().take(180).collect();
+    assert_one_buffer(&around, 16, 2);
     let planted = std::panic::catch_unwind(|| {
         plant(Some(Canary::HeldTwice));
-        a_cache_of_one_page_has_that_page();
+        assert_one_buffer(&around, 16, 2);
     });
     plant(None);
     assert!(planted.is_err());
