@@ -26,7 +26,7 @@ fn lands_first(backend: Backend) {
         .stdout(Stdio::null())
         .spawn()
         .expect("the program is there");
-    let _ = over.recv_timeout(Duration::from_secs(3));
+    let _ = over.recv_timeout(Duration::from_secs(6));
     volume.halt();
     child.kill().expect("it is there");
     let landing = Instant::now() + DELAY;
