@@ -1,7 +1,11 @@
 //! The log's file comes into being as it is filled: no restart depends on how much of it is there, and a device without room for
 //! more of it refuses work that has not begun.
 
+#[path = "ground/cut_machine.rs"]
+mod cut_machine;
+
 use base::Random;
+use cut_machine::run_up_to;
 use driver::{Access, Halt, Op, OpKind};
 use entresol_engine::{Database, Error, PartitionSpec, Result, SUPERBLOCK_FILE, Settings, buffer, checkpoint, log};
 use executor::{Executor, Order};
@@ -29,12 +33,7 @@ fn run_with<T>(
 ) -> Result<T, Halt> {
     let mut hardware = Hardware::ideal();
     hardware.device_mut("disk").capacity = capacity;
-    let faults = Some(FaultPlan { power_cut_at, ..FaultPlan::default() });
-    let driver = VirtualDriver::new(hardware, Options { faults, ..Options::default() }, media.clone());
-    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
-    let result = executor.run(work(&executor));
-    executor.stop();
-    result
+    run_up_to(media, hardware, power_cut_at, work)
 }
 
 fn run<T>(media: &Media, work: impl AsyncFnOnce(&Executor) -> T) -> T {

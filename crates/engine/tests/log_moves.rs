@@ -1,10 +1,14 @@
 //! A log that moves to another device or gets another size at an opening, with power cuts at every moment of that.
 
+#[path = "ground/cut_machine.rs"]
+mod cut_machine;
+
 use base::Random;
+use cut_machine::run_up_to;
 use driver::{Halt, Op};
 use entresol_engine::{Asked, Database, Error, PartitionSpec, Result, Settings, buffer, log};
-use executor::{Executor, Order};
-use virtual_driver::{FaultPlan, Hardware, Media, Options, PowerCut, VirtualDriver};
+use executor::Executor;
+use virtual_driver::{Hardware, Media, PowerCut};
 
 const SIZE: u64 = 256 << 10;
 
@@ -17,19 +21,15 @@ fn settings(asked: Asked) -> Settings {
     }
 }
 
-fn run_up_to<T>(media: &Media, power_cut_at: Option<u64>, work: impl AsyncFnOnce(&Executor) -> T) -> Result<T, Halt> {
+/// Runs `work` on a machine of two devices whose power goes at this event, if at any.
+fn run_with<T>(media: &Media, power_cut_at: Option<u64>, work: impl AsyncFnOnce(&Executor) -> T) -> Result<T, Halt> {
     let mut hardware = Hardware::ideal();
     hardware.device_mut("flash");
-    let faults = Some(FaultPlan { power_cut_at, ..FaultPlan::default() });
-    let driver = VirtualDriver::new(hardware, Options { faults, ..Options::default() }, media.clone());
-    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
-    let result = executor.run(work(&executor));
-    executor.stop();
-    result
+    run_up_to(media, hardware, power_cut_at, work)
 }
 
 fn run<T>(media: &Media, work: impl AsyncFnOnce(&Executor) -> T) -> T {
-    run_up_to(media, None, work).expect("the machine goes on")
+    run_with(media, None, work).expect("the machine goes on")
 }
 
 /// Records in a b-tree and in a set, some of them only in the log.
@@ -120,7 +120,7 @@ fn a_power_cut_at_any_moment_of_a_move_loses_nothing() {
         for event in 1.. {
             let media = Media::new();
             create(&media);
-            let moved = run_up_to(&media, Some(event * 5), async |executor| {
+            let moved = run_with(&media, Some(event * 5), async |executor| {
                 let database = Database::open(executor, settings(asked.clone()), "here").await.expect("opens");
                 put(&database, 50..53).await;
             });
