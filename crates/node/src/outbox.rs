@@ -2,7 +2,7 @@
 //! leaves in that order.
 
 use crate::channel::Channel;
-use crate::message;
+use crate::message::{self, SIZE_MAX};
 use base::time::SECOND_NS;
 use driver::Fault;
 use executor::{Executor, WaitQueue};
@@ -14,8 +14,15 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 
-/// The most bytes that wait for one peer. One that takes nothing is given up.
-const BYTES_MAX: usize = 64 << 20;
+/// The most bytes that wait for the server of a client, whose commits are messages of any length; for a client of a server; for another
+/// client. A peer that takes nothing is given up.
+pub const TO_SERVER_MAX: usize = 2 * SIZE_MAX;
+/// See [`TO_SERVER_MAX`].
+pub const TO_CLIENT_MAX: usize = 16 << 20;
+/// See [`TO_SERVER_MAX`].
+pub const TO_PEER_MAX: usize = 4 << 20;
+/// While more bytes than this wait for a client, it is not heard: it would ask for more.
+pub const HEARD_MAX: usize = 1 << 20;
 /// For how long a peer may still take what was put there before the queue was closed, in nanoseconds.
 const LINGER_NS: u64 = 5 * SECOND_NS;
 
@@ -52,8 +59,13 @@ impl Traffic {
 pub struct Outbox {
     frames: RefCell<VecDeque<Vec<u8>>>,
     waiting: Cell<usize>,
+    /// The bytes of what will be put here.
+    expected: Cell<usize>,
     is_closed: Cell<bool>,
+    bytes_max: usize,
     bell: WaitQueue,
+    /// Wakes those who wait until less waits to be sent.
+    room: WaitQueue,
     end: WaitQueue,
     executor: Executor,
     traffic: Rc<Traffic>,
@@ -61,13 +73,22 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// A queue whose messages have at least `size_min` bytes and are counted in `traffic`, and the task that empties it.
-    pub fn new(executor: &Executor, channel: Rc<dyn Channel>, traffic: &Rc<Traffic>, size_min: usize) -> Rc<Outbox> {
+    /// A queue of `bytes_max` bytes whose messages have at least `size_min` bytes and are counted in `traffic`, and the task that
+    /// empties it.
+    pub fn new(
+        executor: &Executor,
+        channel: Rc<dyn Channel>,
+        traffic: &Rc<Traffic>,
+        (size_min, bytes_max): (usize, usize),
+    ) -> Rc<Outbox> {
         let outbox = Rc::new(Outbox {
             frames: RefCell::default(),
             waiting: Cell::new(0),
+            expected: Cell::new(0),
             is_closed: Cell::new(false),
+            bytes_max,
             bell: WaitQueue::new(),
+            room: WaitQueue::new(),
             end: WaitQueue::new(),
             executor: executor.clone(),
             traffic: Rc::clone(traffic),
@@ -89,7 +110,7 @@ impl Outbox {
         self.traffic.messages.set(self.traffic.messages.get() + 1);
         self.traffic.bytes.set(self.traffic.bytes.get() + frame.len() as u64);
         self.frames.borrow_mut().push_back(frame);
-        if self.waiting.get() > BYTES_MAX {
+        if self.waiting.get() > self.bytes_max {
             return self.discard();
         }
         self.bell.wake_all(&self.executor);
@@ -99,7 +120,24 @@ impl Outbox {
         let frame = self.frames.borrow_mut().pop_front()?;
         self.waiting.set(self.waiting.get() - frame.len());
         self.traffic.take_waiting(frame.len());
+        self.wake_for_room();
         Some(frame)
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.waiting.get() + self.expected.get() > HEARD_MAX
+    }
+
+    fn wake_for_room(&self) {
+        if !self.is_crowded() {
+            self.room.wake_all(&self.executor);
+        }
+    }
+
+    /// A message of so many bytes will be put here, until what this returns is dropped.
+    pub fn expect(self: &Rc<Self>, bytes: usize) -> Expected {
+        self.expected.set(self.expected.get() + bytes);
+        Expected { outbox: Rc::clone(self), bytes }
     }
 
     /// Nothing is sent any more, not even what was put here.
@@ -113,6 +151,7 @@ impl Outbox {
     pub fn close(&self) {
         self.is_closed.set(true);
         self.bell.wake_all(&self.executor);
+        self.room.wake_all(&self.executor);
         self.end.wake_all(&self.executor);
     }
 
@@ -128,6 +167,13 @@ impl Outbox {
             Poll::Pending => ended.as_mut().poll(context).map(|()| None),
         })
         .await
+    }
+
+    /// Waits while much waits to be sent, or will.
+    pub async fn has_room(&self) {
+        while self.is_crowded() && !self.is_closed.get() {
+            self.room.wait(&self.executor).await;
+        }
     }
 
     /// Waits until nothing is sent any more.
@@ -146,6 +192,19 @@ impl Outbox {
     /// Whether nothing is sent any more: it was closed, or the channel is gone.
     pub fn is_closed(&self) -> bool {
         self.is_closed.get()
+    }
+}
+
+/// Stands for a message that is not made yet.
+pub struct Expected {
+    outbox: Rc<Outbox>,
+    bytes: usize,
+}
+
+impl Drop for Expected {
+    fn drop(&mut self) {
+        self.outbox.expected.set(self.outbox.expected.get() - self.bytes);
+        self.outbox.wake_for_room();
     }
 }
 

@@ -8,10 +8,11 @@ use crate::algorithm::{Algorithm, Recency};
 use crate::channel::{Acceptor, Channel, ChannelError, Incoming, Transport, next_connection};
 use crate::lease::{LEASE_NS, Term};
 use crate::message::{
-    Answer, ClientId, Copy, Former, HELLO_MAX, Image, Request, SIZE_MAX, Secret, Secrets, ToServer, Transaction,
+    Answer, ClientId, Copy, Former, HELLO_MAX, Image, MessageError, Request, SIZE_MAX, Secret, Secrets, ToServer,
+    Transaction,
 };
-use crate::outbox::{Outbox, Traffic};
-use crate::server::{Action, Counts, Found, Joined, Memory, Server};
+use crate::outbox::{Outbox, TO_CLIENT_MAX, Traffic};
+use crate::server::{Action, CLIENTS_MAX, Counts, Found, Joined, Memory, Server};
 use base::PageId;
 use base::time::SECOND_NS;
 use driver::Work;
@@ -21,7 +22,7 @@ use engine::second_level::design::Pattern;
 use engine::{CommitFailure, Database, Need};
 use executor::{Executor, WaitQueue};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::{Rc, Weak};
@@ -51,6 +52,8 @@ struct ServerNode {
     settings: ServerSettings,
     protocol: RefCell<Server>,
     outboxes: RefCell<BTreeMap<ClientId, Rc<Outbox>>>,
+    /// Those to peers that have not said who they are, the latest last.
+    strangers: RefCell<VecDeque<Rc<Outbox>>>,
     /// Until when clients have leases.
     terms: RefCell<BTreeMap<ClientId, Term>>,
     /// Wakes those who wait for the end of a commit.
@@ -92,6 +95,7 @@ impl PageServer {
             settings,
             protocol: RefCell::new(protocol),
             outboxes: RefCell::default(),
+            strangers: RefCell::default(),
             terms: RefCell::default(),
             bell: WaitQueue::new(),
             traffic: Rc::default(),
@@ -144,6 +148,11 @@ impl PageServer {
         self.0.observer.replace(Some(observer));
     }
 
+    /// How many peers there are that have not said who they are.
+    pub fn strangers(&self) -> usize {
+        self.0.strangers.borrow().len()
+    }
+
     /// The server's side of the protocol, to look at.
     pub fn protocol(&self) -> std::cell::Ref<'_, Server> {
         self.0.protocol.borrow()
@@ -163,6 +172,9 @@ async fn begin_epoch(database: &Database, has_leases: bool) -> engine::Result<u6
 
 /// How often it is looked for leases that are over, in nanoseconds.
 const LOOK_NS: u64 = LEASE_NS / 16;
+/// How many peers there may be that have not said who they are. One more, and the first of them is not heard any more: each may have
+/// sent as much as [`HELLO_MAX`].
+pub const STRANGERS_MAX: usize = 64;
 /// How long a peer may take to say who it is, in nanoseconds.
 const INTRODUCTION_NS: u64 = 10 * SECOND_NS;
 
@@ -198,16 +210,33 @@ impl ServerNode {
     async fn attend(&self, channel: Rc<dyn Channel>) {
         let mut incoming = Incoming::new(&channel, self.executor());
         incoming.limit(HELLO_MAX);
-        let outbox = Outbox::new(self.executor(), channel, &self.traffic, self.settings.message_size_min);
-        let admitted = self.executor().within(INTRODUCTION_NS, self.admit(&mut incoming, &outbox)).await;
-        if let Some(Ok(Some(client))) = admitted {
-            incoming.limit(SIZE_MAX);
-            self.hear(client, &mut incoming, &outbox).await;
-            if !self.settings.has_leases {
-                self.give_up(client);
+        let outbox =
+            Outbox::new(self.executor(), channel, &self.traffic, (self.settings.message_size_min, TO_CLIENT_MAX));
+        self.receive_stranger(&outbox);
+        let introduced = self.executor().within(INTRODUCTION_NS, self.admit(&mut incoming, &outbox));
+        let admitted = Outbox::unless_ended(&mut pin!(outbox.ended()), introduced).await.flatten();
+        self.strangers.borrow_mut().retain(|other| !Rc::ptr_eq(other, &outbox));
+        match admitted {
+            Some(Ok(Some(client))) => {
+                incoming.limit(SIZE_MAX);
+                self.hear(client, &mut incoming, &outbox).await;
+                if !self.settings.has_leases {
+                    self.give_up(client);
+                }
             }
+            Some(Err(ChannelError::Message(error @ MessageError::Version(_)))) => {
+                outbox.push(&Answer::Refusal { reason: error.to_string() });
+            }
+            Some(Ok(None) | Err(_)) | None => {}
         }
         outbox.close();
+    }
+
+    fn receive_stranger(&self, outbox: &Rc<Outbox>) {
+        let mut strangers = self.strangers.borrow_mut();
+        strangers.push_back(Rc::clone(outbox));
+        let first = (strangers.len() > STRANGERS_MAX).then(|| strangers.pop_front()).flatten();
+        first.inspect(|first| first.close());
     }
 
     /// A client has no lease any more, or has come again as another one.
@@ -229,6 +258,11 @@ impl ServerNode {
         if page_size as usize != own {
             let reason =
                 format!("its pages have {page_size} bytes, those of this database {own}: set its page_size so");
+            outbox.push(&Answer::Refusal { reason });
+            return Ok(None);
+        }
+        if !self.protocol.borrow().has_room_for(former.as_ref()) {
+            let reason = format!("{CLIENTS_MAX} nodes have joined, and there is room for no more");
             outbox.push(&Answer::Refusal { reason });
             return Ok(None);
         }
@@ -284,6 +318,7 @@ impl ServerNode {
             if let Some(term) = self.terms.borrow_mut().get_mut(&client) {
                 term.renew(self.executor().now());
             }
+            outbox.has_room().await;
         }
     }
 
@@ -323,7 +358,12 @@ impl ServerNode {
                     observer(to, copy.page, Some(found));
                 }
                 if !self.send_page(to, copy, returns, recency) {
-                    self.spawn(async move |this| this.fetch_and_send((to, copy), returns, recency).await);
+                    let length = self.database.settings().buffer.page_size;
+                    let expected = self.outboxes.borrow().get(&to).map(|outbox| outbox.expect(length));
+                    self.spawn(async move |this| {
+                        this.fetch_and_send((to, copy), returns, recency).await;
+                        drop(expected);
+                    });
                 }
             }
             Action::Touch(page) => {

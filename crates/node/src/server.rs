@@ -20,107 +20,36 @@
 //! A message about a copy that is not the one in the directory is late, and is passed over. What no honest client could say is
 //! [`Misbehaviour`]: the client is given up like one whose connection broke.
 
+mod action;
 mod deadlock;
 mod directory;
 mod ending;
 mod joining;
 
-use crate::algorithm::{Algorithm, Fate, Recency, Source};
+use crate::algorithm::{Algorithm, Fate, Source};
 use crate::message::{Answer, ClientId, Copy, Image, Request, Secrets, ToServer, Transaction};
+use action::misbehaved;
+pub use action::{Action, Counts, Found, Misbehaviour};
 use base::PageId;
 use directory::{Directory, Kind, Waiting};
 use engine::canary::{self, Canary};
 pub use joining::Joined;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use thiserror::Error;
 
 /// Requests of one client that may wait at a time.
 pub const WAITING_MAX: usize = 1024;
+/// Copies that one client may have. One more is refused, which ends the transaction that wants it: a buffer may be larger than this.
+pub const COPIES_MAX: usize = 1 << 18;
+/// Transactions that may use a copy.
+pub const USERS_MAX: usize = 1024;
+/// Clients that may have joined at a time.
+pub const CLIENTS_MAX: usize = 256;
 
 /// What the server's own memory has.
 pub trait Memory {
     /// Whether the page is there, or on its way there.
     fn has(&self, page: PageId) -> bool;
-}
-
-/// What is to be done because of what was said, in this order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Say this to a client.
-    Send(ClientId, Answer),
-    /// Send a client the page that it waits for, from memory or from disk.
-    SendPage {
-        /// To whom.
-        to: ClientId,
-        /// Which copy it will be.
-        copy: Copy,
-        /// Whether the client is to return the copy that leaves its memory.
-        returns: bool,
-        /// What becomes of the server's copy then.
-        recency: Recency,
-        /// Where it is, as far as was known.
-        found: Found,
-    },
-    /// The page in the server's memory counts as used just now.
-    Touch(PageId),
-    /// Take a page that no client has any more into the server's memory, as used just now; then [`Server::kept`].
-    Keep(Image),
-    /// Log a transaction and install its pages, durably; then [`Server::committed`] or [`Server::not_committed`].
-    Commit {
-        /// Whose transaction.
-        client: ClientId,
-        /// Which.
-        transaction: Transaction,
-        /// Its log records.
-        records: Vec<u8>,
-        /// Its pages.
-        pages: Vec<Image>,
-    },
-}
-
-/// Where a page was found that a client asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// In the server's memory.
-    Memory,
-    /// Nowhere but on its disk.
-    Disk,
-    /// Not where it was expected, at another client.
-    Refused,
-}
-
-/// What an honest client never says.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("client {} has {what} {page}: its connection is closed", .client.0)]
-pub struct Misbehaviour {
-    /// Which client.
-    pub client: ClientId,
-    /// What it has done.
-    pub what: &'static str,
-    /// With which page.
-    pub page: PageId,
-}
-
-/// What was counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Pages that clients asked for and got.
-    pub reads: u64,
-    /// Those of them that were in the server's memory.
-    pub hits: u64,
-    /// Those that another client was asked to send.
-    pub forwards: u64,
-    /// Those that the other client could not send.
-    pub refusals: u64,
-    /// Copies that were called back.
-    pub callbacks: u64,
-    /// Transactions that were a deadlock's victims.
-    pub victims: u64,
-    /// Copies that left a client's memory as it asked for a page.
-    pub leaving: u64,
-    /// Those of them that were asked back.
-    pub returned: u64,
 }
 
 /// The server's side of the protocol.
@@ -147,6 +76,8 @@ struct JoinedClient {
     /// Greater than the numbers of all copies that it has asked for.
     next_copy: u64,
     last_committed: Option<Transaction>,
+    /// The bytes of its commits that are under way.
+    committing: usize,
 }
 
 #[derive(Default)]
@@ -154,6 +85,8 @@ struct Writer {
     pages: BTreeSet<PageId>,
     /// Its commit is under way.
     is_committing: bool,
+    /// The bytes of that.
+    bytes: usize,
 }
 
 impl Server {
@@ -209,6 +142,11 @@ impl Server {
         self.clients.keys().copied()
     }
 
+    /// How many copies all clients may have.
+    pub fn registered(&self) -> usize {
+        self.directory.registered()
+    }
+
     /// The copies of a page that clients may have.
     pub fn copies(&self, page: PageId) -> Vec<(ClientId, Copy)> {
         let entry = self.directory.get(page);
@@ -259,10 +197,7 @@ impl Server {
                 self.read(client, (copy, transaction, leaving), memory, actions)
             }
             Request::Write { copy, transaction } => self.write(client, (copy, transaction), memory, actions),
-            Request::InUse { copy, by } => {
-                self.note_use(client, copy, by, memory, actions);
-                Ok(())
-            }
+            Request::InUse { copy, by } => self.note_use(client, copy, by, memory, actions),
             Request::CalledBack { copy } => self.drop_copy(client, copy, memory, actions),
             Request::Refused { wanted, to, returns } => {
                 self.counts.refusals += 1;
@@ -272,7 +207,7 @@ impl Server {
                 Ok(())
             }
             Request::Commit { transaction, records, pages } => {
-                self.begin_commit((client, transaction), &pages)?;
+                self.begin_commit((client, transaction), records.len(), &pages)?;
                 self.withdraw_writes((client, transaction), memory, actions);
                 actions.push(Action::Commit { client, transaction, records, pages });
                 if canary::is_planted(Canary::EarlyRelease) {
@@ -314,6 +249,11 @@ impl Server {
             return Ok(());
         }
         joined.next_copy = copy.number.saturating_add(1);
+        if self.directory.held_by(client) >= COPIES_MAX {
+            let reason = format!("its node has {COPIES_MAX} pages already, and no more may be used at a time");
+            actions.push(Action::Send(client, Answer::Failed { copy, reason }));
+            return Ok(());
+        }
         self.enqueue(Waiting { client, transaction, copy, kind: Kind::Read { leaving }, since: 0 }, memory, actions)
     }
 
@@ -367,15 +307,19 @@ impl Server {
         by: Vec<Transaction>,
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
-    ) {
+    ) -> Result<(), Misbehaviour> {
         if !self.directory.holds(client, copy) {
-            return;
+            return Ok(());
         }
         let held = self.directory.entry(copy.page).copies.get_mut(&client).expect("it holds it");
         held.users.extend(&by);
+        if held.users.len() > USERS_MAX {
+            return Err(misbehaved(client, "over a thousand transactions that use", copy.page));
+        }
         for transaction in by {
             self.end_deadlock((client, transaction), memory, actions);
         }
+        Ok(())
     }
 
     /// Grants what can be granted of a page, and calls back what is in the way of the first request that cannot.
@@ -567,10 +511,6 @@ impl Server {
             None => Ok(()),
         }
     }
-}
-
-fn misbehaved(client: ClientId, what: &'static str, page: PageId) -> Misbehaviour {
-    Misbehaviour { client, what, page }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::ClientNode;
 use crate::channel::{Acceptor, Channel, Incoming, Transport, next_connection};
 use crate::message::{ClientId, ToPeer};
-use crate::outbox::{Outbox, Traffic};
+use crate::outbox::{Outbox, TO_PEER_MAX, Traffic};
 use base::time::SECOND_NS;
 use executor::Executor;
 use std::cell::RefCell;
@@ -29,6 +29,8 @@ enum Peer {
 
 /// The most pages that wait for one connection. The server is told at once that more cannot be sent.
 const PAGES_MAX: usize = 64;
+/// More than the bytes of a page's message beside the page.
+const HEAD_MAX: usize = 128;
 /// How long a client may take to accept a connection, in nanoseconds.
 const CONNECTING_NS: u64 = 2 * SECOND_NS;
 
@@ -72,7 +74,7 @@ impl Peers {
     }
 
     fn connected(&self, client: &Rc<ClientNode>, address: SocketAddr, channel: Rc<dyn Channel>) {
-        let outbox = Outbox::new(&self.executor, Rc::clone(&channel), &self.traffic, self.size_min);
+        let outbox = Outbox::new(&self.executor, Rc::clone(&channel), &self.traffic, (self.size_min, TO_PEER_MAX));
         let before = self.outboxes.borrow_mut().insert(address, Peer::Connected(Rc::clone(&outbox)));
         if let Some(Peer::Connecting(waiting)) = before {
             waiting.iter().for_each(|(_, message)| outbox.push(message));
@@ -117,8 +119,11 @@ async fn connect(client: Weak<ClientNode>, address: SocketAddr) {
 
 /// Receives pages from other clients.
 pub(super) async fn accept(client: Weak<ClientNode>, acceptor: Rc<dyn Acceptor>, executor: Executor) {
+    let Some(settings) = client.upgrade().map(|client| client.settings) else { return };
+    let longest = (settings.buffer.page_size + HEAD_MAX).max(settings.message_size_min);
     while let Some(channel) = next_connection(&*acceptor, &executor).await {
         let (client, mut incoming) = (client.clone(), Incoming::new(&channel, &executor));
+        incoming.limit(longest);
         executor.spawn(async move {
             while let Ok(Some(ToPeer::Page { to, secret, copy, bytes, returns })) = incoming.next().await {
                 let Some(client) = client.upgrade() else { return };

@@ -8,7 +8,7 @@ use super::{ClientNode, ClientSettings, Told};
 use crate::channel::{ChannelError, Incoming, Transport};
 use crate::lease::{self, Lease};
 use crate::message::{Answer, Former, Outcome, Request, Secrets, Session, ToServer, Transaction};
-use crate::outbox::{Outbox, Traffic};
+use crate::outbox::{Outbox, TO_SERVER_MAX, Traffic};
 use base::Instant;
 use base::time::MILLISECOND_NS;
 use driver::{Fault, FaultKind};
@@ -57,7 +57,7 @@ async fn try_introduce(way: &Way<'_>, address: SocketAddr, former: Option<(Forme
     let Way { executor, transport, server, traffic, settings } = *way;
     let channel = transport.connect(server).await?;
     let mut incoming = Incoming::new(&channel, executor);
-    let outbox = Outbox::new(executor, channel, traffic, settings.message_size_min);
+    let outbox = Outbox::new(executor, channel, traffic, (settings.message_size_min, TO_SERVER_MAX));
     let sent = executor.now();
     // The lease counts at this moment, at which the server that is spoken to runs: one before it has not given this client up.
     let former = former.map(|(mut former, lease)| {

@@ -11,6 +11,8 @@ pub struct Directory {
     pages: BTreeMap<PageId, PageEntry>,
     /// The pages that transactions wait for.
     waits: BTreeMap<(ClientId, Transaction), BTreeSet<PageId>>,
+    /// How many copies each client has.
+    held: BTreeMap<ClientId, usize>,
     /// Counts requests, so that it is known which began to wait last.
     clock: u64,
 }
@@ -149,13 +151,42 @@ impl Directory {
     /// Enters a copy.
     pub fn register(&mut self, client: ClientId, copy: Copy) {
         let held = RegisteredCopy { number: copy.number, ..RegisteredCopy::default() };
-        let before = self.entry(copy.page).copies.insert(client, held);
+        let before = self.enter(client, copy.page, held);
         debug_assert!(before.is_none(), "a client has one copy of a page");
+    }
+
+    /// Enters what is known of a copy, and returns what was known of the one that it replaces.
+    pub fn enter(&mut self, client: ClientId, page: PageId, held: RegisteredCopy) -> Option<RegisteredCopy> {
+        let before = self.entry(page).copies.insert(client, held);
+        *self.held.entry(client).or_default() += usize::from(before.is_none());
+        before
+    }
+
+    /// Strikes out a client's copy of a page; [`Directory::tidy`] is left to the caller.
+    pub fn strike_out(&mut self, client: ClientId, page: PageId) -> Option<RegisteredCopy> {
+        let gone = self.pages.get_mut(&page)?.copies.remove(&client)?;
+        if let Some(count) = self.held.get_mut(&client) {
+            *count -= 1;
+            if *count == 0 {
+                self.held.remove(&client);
+            }
+        }
+        Some(gone)
+    }
+
+    /// How many copies a client has.
+    pub fn held_by(&self, client: ClientId) -> usize {
+        self.held.get(&client).copied().unwrap_or(0)
+    }
+
+    /// How many copies all clients have.
+    pub fn registered(&self) -> usize {
+        self.held.values().sum()
     }
 
     /// Strikes out a copy.
     pub fn remove(&mut self, client: ClientId, copy: Copy) {
-        self.entry(copy.page).copies.remove(&client);
+        self.strike_out(client, copy.page);
         self.tidy(copy.page);
     }
 
@@ -283,6 +314,14 @@ impl Directory {
             if strange.is_some() {
                 return Err(format!("a transaction that waits for {page} is not known to wait"));
             }
+        }
+        let mut counted: BTreeMap<ClientId, usize> = BTreeMap::new();
+        self.pages
+            .values()
+            .flat_map(|entry| entry.copies.keys())
+            .for_each(|client| *counted.entry(*client).or_default() += 1);
+        if counted != self.held {
+            return Err(format!("clients have {counted:?} copies, {:?} are counted", self.held));
         }
         let waiting: usize = self.waits.values().map(BTreeSet::len).sum();
         if waiting > self.waiting() {

@@ -2,13 +2,24 @@
 
 use super::directory::{Kind, Waiting};
 use super::{Action, Found, Memory, Misbehaviour, Server, deadlock, misbehaved};
-use crate::message::{Answer, ClientId, Copy, Image, Transaction};
+use crate::message::{Answer, ClientId, Copy, Image, SIZE_MAX, Transaction};
 use base::PageId;
 use engine::canary::{self, Canary};
 use std::collections::{BTreeSet, VecDeque};
 
 impl Server {
-    pub(super) fn begin_commit(&mut self, owner: (ClientId, Transaction), pages: &[Image]) -> Result<(), Misbehaviour> {
+    pub(super) fn begin_commit(
+        &mut self,
+        owner: (ClientId, Transaction),
+        records: usize,
+        pages: &[Image],
+    ) -> Result<(), Misbehaviour> {
+        let bytes = records + pages.iter().map(|image| image.bytes.len()).sum::<usize>();
+        let joined = self.clients.get_mut(&owner.0).filter(|joined| joined.committing + bytes <= SIZE_MAX);
+        let Some(joined) = joined else {
+            return Err(misbehaved(owner.0, "more to commit than a message may have, and not only", PageId::default()));
+        };
+        joined.committing += bytes;
         let writer = self.writers.entry(owner).or_default();
         let (mut seen, client) = (BTreeSet::new(), owner.0);
         for Image { page, .. } in pages {
@@ -19,6 +30,7 @@ impl Server {
         if std::mem::replace(&mut writer.is_committing, true) {
             return Err(misbehaved(client, "committed twice a transaction, and not", PageId::default()));
         }
+        writer.bytes = bytes;
         Ok(())
     }
 
@@ -29,6 +41,7 @@ impl Server {
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
     ) {
+        self.counts.commits += 1;
         if let Some(joined) = self.clients.get_mut(&client) {
             joined.last_committed = Some(transaction);
             actions.push(Action::Send(client, Answer::Committed { transaction }));
@@ -96,6 +109,9 @@ impl Server {
     /// Strikes out a transaction's write locks and returns their pages.
     fn end_writer(&mut self, owner: (ClientId, Transaction)) -> BTreeSet<PageId> {
         let writer = self.writers.remove(&owner).unwrap_or_default();
+        if let Some(joined) = self.clients.get_mut(&owner.0) {
+            joined.committing -= writer.bytes;
+        }
         for page in &writer.pages {
             let entry = self.directory.entry(*page);
             entry.writer = None;
@@ -149,6 +165,11 @@ impl Server {
         let is_its = |waiting: &Waiting| (waiting.client, waiting.transaction) == owner && is_meant(waiting.kind);
         let (gone, rest): (VecDeque<Waiting>, _) = entry.queue.drain(..).partition(is_its);
         entry.queue = rest;
+        if gone.iter().any(|waiting| waiting.kind == Kind::Write)
+            && let Some(held) = entry.copies.get_mut(&owner.0)
+        {
+            held.users.remove(&owner.1);
+        }
         let stays = |(client, number)| Action::Send(client, Answer::Withdrawn { copy: Copy { page, number } });
         actions.extend(entry.withdraw_callbacks().into_iter().map(stays));
         gone.iter().for_each(|_| self.note_served(owner.0));
@@ -193,7 +214,7 @@ impl Server {
             actions.push(self.page_to(to, copy, returns, Found::Refused));
         }
         for copy in self.directory.copies_of(client) {
-            self.directory.entry(copy.page).copies.remove(&client);
+            self.directory.strike_out(client, copy.page);
             pages.insert(copy.page);
         }
         pages.into_iter().for_each(|page| self.advance(page, memory, actions));

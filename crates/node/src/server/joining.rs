@@ -5,8 +5,8 @@
 //! a client with a lease was true when the server before ended, and nothing was changed since then.
 
 use super::directory::RegisteredCopy;
-use super::{Action, JoinedClient, Memory, Server};
-use crate::message::{ClientId, Copy, Former, Outcome, Secrets, Session};
+use super::{Action, CLIENTS_MAX, JoinedClient, Memory, Server};
+use crate::message::{ClientId, Copy, Former, Outcome, Secret, Secrets, Session};
 use engine::canary::{self, Canary};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -36,7 +36,9 @@ impl Server {
     ) -> Joined {
         let client = ClientId(self.next_client);
         self.next_client += 1;
-        let mut joined = JoinedClient { address, secrets, waiting: 0, next_copy: 0, last_committed: None };
+        self.counts.joined += 1;
+        let mut joined =
+            JoinedClient { address, secrets, waiting: 0, next_copy: 0, last_committed: None, committing: 0 };
         let session = Session { epoch: self.epoch, client };
         let mut told = Joined { session, keeps: false, former: Outcome::Unknown, replaces: None };
         let Some(Former { session: before, secret, copies }) = former else {
@@ -44,8 +46,7 @@ impl Server {
             return told;
         };
         joined.next_copy = copies.iter().map(|copy| copy.number.saturating_add(1)).max().unwrap_or(0);
-        let is_it = |known: &&JoinedClient| before.epoch == self.epoch && known.secrets.own == *secret;
-        let known = self.clients.get(&before.client).filter(is_it);
+        let known = self.known(before, *secret);
         if let Some(known) = known {
             joined.next_copy = joined.next_copy.max(known.next_copy);
             told.former = Outcome::Committed(known.last_committed);
@@ -73,12 +74,24 @@ impl Server {
         told
     }
 
+    /// The client that had this session and has its secret, if it was not given up.
+    fn known(&self, session: &Session, secret: Secret) -> Option<&JoinedClient> {
+        let is_it = |known: &&JoinedClient| session.epoch == self.epoch && known.secrets.own == secret;
+        self.clients.get(&session.client).filter(is_it)
+    }
+
+    /// Whether a client may join, which takes the place of its former session if that is known.
+    pub fn has_room_for(&self, former: Option<&Former>) -> bool {
+        let is_known = former.is_some_and(|former| self.known(&former.session, former.secret).is_some());
+        is_known || self.clients.len() < CLIENTS_MAX
+    }
+
     /// A copy is another session's from now on. That it was called back may not have been heard, so it is as if it had not been.
     fn hand_over(&mut self, copy: Copy, from: Option<ClientId>, to: ClientId) {
-        let entry = self.directory.entry(copy.page);
-        let before = from.and_then(|from| entry.copies.remove(&from));
+        let before = from.and_then(|from| self.directory.strike_out(from, copy.page));
         let is_called = canary::is_planted(Canary::ForgottenCallback) && before.is_some_and(|before| before.is_called);
-        entry.copies.insert(to, RegisteredCopy { number: copy.number, is_called, ..RegisteredCopy::default() });
+        let held = RegisteredCopy { number: copy.number, is_called, ..RegisteredCopy::default() };
+        self.directory.enter(to, copy.page, held);
     }
 
     /// Whether a commit of this session is under way.

@@ -1,5 +1,7 @@
 //! What unlucky, dishonest and vanished clients leave behind at the server.
 
+mod bounds;
+
 use super::*;
 use crate::algorithm;
 use crate::message::{Former, Image, Outcome, Secret, Session};

@@ -1,0 +1,93 @@
+//! What the server decides, as its owner is to do it, and what it counts.
+
+use crate::algorithm::Recency;
+use crate::message::{Answer, ClientId, Copy, Image, Transaction};
+use base::PageId;
+use thiserror::Error;
+
+/// What is to be done because of what was said, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Say this to a client.
+    Send(ClientId, Answer),
+    /// Send a client the page that it waits for, from memory or from disk.
+    SendPage {
+        /// To whom.
+        to: ClientId,
+        /// Which copy it will be.
+        copy: Copy,
+        /// Whether the client is to return the copy that leaves its memory.
+        returns: bool,
+        /// What becomes of the server's copy then.
+        recency: Recency,
+        /// Where it is, as far as was known.
+        found: Found,
+    },
+    /// The page in the server's memory counts as used just now.
+    Touch(PageId),
+    /// Take a page that no client has any more into the server's memory, as used just now; then [`Server::kept`].
+    Keep(Image),
+    /// Log a transaction and install its pages, durably; then [`Server::committed`] or [`Server::not_committed`].
+    Commit {
+        /// Whose transaction.
+        client: ClientId,
+        /// Which.
+        transaction: Transaction,
+        /// Its log records.
+        records: Vec<u8>,
+        /// Its pages.
+        pages: Vec<Image>,
+    },
+}
+
+/// Where a page was found that a client asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// In the server's memory.
+    Memory,
+    /// Nowhere but on its disk.
+    Disk,
+    /// Not where it was expected, at another client.
+    Refused,
+}
+
+/// What an honest client never says.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("client {} has {what} {page}: its connection is closed", .client.0)]
+pub struct Misbehaviour {
+    /// Which client.
+    pub client: ClientId,
+    /// What it has done.
+    pub what: &'static str,
+    /// With which page.
+    pub page: PageId,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Clients that have joined, also those that had a session before.
+    pub joined: u64,
+    /// Transactions that were committed.
+    pub commits: u64,
+    /// Pages that clients asked for and got.
+    pub reads: u64,
+    /// Those of them that were in the server's memory.
+    pub hits: u64,
+    /// Those that another client was asked to send.
+    pub forwards: u64,
+    /// Those that the other client could not send.
+    pub refusals: u64,
+    /// Copies that were called back.
+    pub callbacks: u64,
+    /// Transactions that were a deadlock's victims.
+    pub victims: u64,
+    /// Copies that left a client's memory as it asked for a page.
+    pub leaving: u64,
+    /// Those of them that were asked back.
+    pub returned: u64,
+}
+
+pub(super) fn misbehaved(client: ClientId, what: &'static str, page: PageId) -> Misbehaviour {
+    Misbehaviour { client, what, page }
+}

@@ -1,0 +1,107 @@
+//! What one client may cost the server, whatever it says.
+
+use super::*;
+use crate::message::SIZE_MAX;
+
+/// Has a client say this without a look at all of the state, which grows here.
+fn say(ground: &mut Ground, client: ClientId, body: Request) -> Result<Vec<Action>, Misbehaviour> {
+    let mut actions = Vec::new();
+    let message = ToServer { drops: Vec::new(), body };
+    ground.server.receive(client, message, &ground.memory, &mut actions).map(|()| actions)
+}
+
+fn is_refused(actions: &[Action], copy: Copy) -> bool {
+    matches!(actions, [Action::Send(_, Answer::Failed { copy: refused, .. })] if *refused == copy)
+}
+
+#[test]
+fn a_client_registers_no_more_copies_than_the_limit() {
+    let mut ground = Ground::new("cbl");
+    let (greedy, modest) = (ground.join(), ground.join());
+    let asked = |number: usize| copy(number as u32, number as u64);
+    for number in 0..COPIES_MAX {
+        let actions = say(&mut ground, greedy, read(asked(number), 1, None)).expect("it may");
+        assert!(!is_refused(&actions, asked(number)), "{number}");
+    }
+    assert_eq!(ground.server.registered(), COPIES_MAX);
+    let beyond = asked(COPIES_MAX);
+    let actions = say(&mut ground, greedy, read(beyond, 1, None)).expect("a large buffer is no misdeed");
+    assert!(is_refused(&actions, beyond), "{actions:?}");
+    assert_eq!(ground.server.registered(), COPIES_MAX);
+    // As an honest client says then.
+    say(&mut ground, greedy, Request::CalledBack { copy: beyond }).expect("it is honest");
+    let actions = say(&mut ground, modest, read(copy(0, 0), 1, None)).expect("it is honest");
+    assert!(!is_refused(&actions, copy(0, 0)), "others have their own");
+    // What it gives up makes room.
+    say(&mut ground, greedy, Request::CalledBack { copy: asked(7) }).expect("it is honest");
+    let actions = say(&mut ground, greedy, read(asked(COPIES_MAX + 1), 1, None)).expect("it is honest");
+    assert!(!is_refused(&actions, asked(COPIES_MAX + 1)), "{actions:?}");
+    ground.server.check().expect("the state is right");
+}
+
+#[test]
+fn a_copy_is_used_by_no_more_transactions_than_the_limit() {
+    let mut ground = Ground::new("cbl");
+    let (liar, writer) = (ground.join(), ground.join());
+    for client in [liar, writer] {
+        ground.say(client, read(copy(0, 0), 1, None)).expect("it is honest");
+    }
+    ground.say(writer, write(copy(0, 0), 1)).expect("it is honest");
+    let by = |from: u64| (from..from + 100).map(Transaction).collect();
+    let mut said = 0;
+    let refused = (0..1_000).find_map(|times| {
+        said += 100;
+        say(&mut ground, liar, Request::InUse { copy: copy(0, 0), by: by(100 * times) }).err()
+    });
+    assert_eq!(refused.map(|refused| refused.client), Some(liar));
+    assert!(said <= USERS_MAX + 100, "{said}");
+}
+
+#[test]
+fn writes_that_are_asked_for_and_rolled_back_leave_nothing() {
+    let mut ground = Ground::new("cbl");
+    let (one, other) = (ground.join(), ground.join());
+    for client in [one, other] {
+        ground.say(client, read(copy(0, 0), 0, None)).expect("it is honest");
+    }
+    for number in 0..2 * USERS_MAX as u64 {
+        ground.say(one, write(copy(0, 0), number)).expect("it is honest");
+        ground.say(one, Request::Abort { transaction: Transaction(number) }).expect("it is honest");
+    }
+    let users = &ground.server.directory.get(page(0)).expect("it is in use").copies[&one].users;
+    assert!(users.is_empty(), "{}", users.len());
+    assert_eq!(ground.server.waiting(), 0);
+}
+
+#[test]
+fn commits_that_are_under_way_have_no_more_bytes_than_one_message() {
+    let mut ground = Ground::new("cbl");
+    let client = ground.join();
+    let commit = |transaction, length| Request::Commit {
+        transaction: Transaction(transaction),
+        records: vec![0; length],
+        pages: Vec::new(),
+    };
+    ground.say(client, commit(1, SIZE_MAX / 2)).expect("it is honest");
+    ground.say(client, commit(2, SIZE_MAX / 2)).expect("it is honest");
+    ground.step(|server, memory, actions| server.committed((client, Transaction(1)), memory, actions));
+    let harmless = ("the log is full".to_owned(), true);
+    ground.step(|server, memory, actions| server.not_committed((client, Transaction(2)), harmless, memory, actions));
+    ground.say(client, commit(3, SIZE_MAX - 1)).expect("those have ended");
+    ground.say(client, commit(4, SIZE_MAX / 2)).expect_err("one that waits for its commit sends no other");
+}
+
+#[test]
+fn no_more_clients_join_than_the_limit() {
+    let mut ground = Ground::new("cbl");
+    for _ in 0..CLIENTS_MAX {
+        assert!(ground.server.has_room_for(None));
+        ground.join();
+    }
+    assert!(!ground.server.has_room_for(None));
+    let session = Session { epoch: 1, client: ClientId(3) };
+    let known = Former { session, secret: secrets(9).own, copies: Vec::new() };
+    assert!(ground.server.has_room_for(Some(&known)), "it takes the place that it has");
+    let unknown = Former { secret: Secret(1), ..known };
+    assert!(!ground.server.has_room_for(Some(&unknown)));
+}
