@@ -7,6 +7,7 @@ mod check;
 mod devices;
 mod experiment;
 mod files;
+mod node;
 mod opening;
 mod plan;
 mod predict;
@@ -49,6 +50,7 @@ enum Command {
     Check(check::Arguments),
     Devices(devices::Arguments),
     Experiment(experiment::Arguments),
+    Node(node::Arguments),
     Predict(predict::Arguments),
     Plan(plan::Arguments),
     Reproduce(reproduce::Arguments),
@@ -79,6 +81,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Check(arguments) => check::run(&arguments),
         Command::Devices(arguments) => devices::run(&arguments),
         Command::Experiment(arguments) => experiment::run(&arguments),
+        Command::Node(arguments) => node::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),

@@ -53,6 +53,14 @@ impl Progress {
         self.0.set_position(steps);
     }
 
+    /// Says how it goes, where there is no end to come to.
+    pub fn say(&self, how: String) {
+        if self.0.length() != Some(0) {
+            self.phase("", 0);
+        }
+        self.0.set_message(how);
+    }
+
     /// Says on standard error what is configured and gains nothing.
     pub fn warn(&self, warnings: &[String]) {
         warnings.iter().for_each(|warning| self.warner()(warning));

@@ -134,7 +134,7 @@ impl Outbox {
         }
     }
 
-    /// A message of so many bytes will be put here, until what this returns is dropped.
+    /// A message of this number of bytes will be put here, until what this returns is dropped.
     pub fn expect(self: &Rc<Self>, bytes: usize) -> Expected {
         self.expected.set(self.expected.get() + bytes);
         Expected { outbox: Rc::clone(self), bytes }

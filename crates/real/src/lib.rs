@@ -32,6 +32,7 @@ mod bell;
 mod described;
 mod descriptors;
 mod directory_lock;
+mod end_request;
 mod fault;
 mod files;
 mod flight;
@@ -56,6 +57,7 @@ mod usage;
 mod workers;
 
 pub use directory_lock::{DirectoryLock, DirectoryLocks};
+pub use end_request::{is_end_requested, note_end_requests};
 pub use heap::Heap;
 pub use job::PREWRITE_MAX;
 pub use memory::REGISTERED_MAX;
