@@ -46,7 +46,7 @@ use structures::canary::{self, Canary};
 use taken::BackupTaken;
 pub(crate) use taken::forget_beyond;
 use target::BackupPlace;
-use unfinished::UnfinishedBackup;
+use unfinished::{ClaimedPlace, UnfinishedBackup};
 
 /// The file of pages and segments.
 const DATA_FILE: &str = "data";
@@ -99,10 +99,11 @@ pub(crate) async fn back_up(
 ) -> Result<BackupReport> {
     engine.core.check_open()?;
     let target = BackupPlace::of(&engine.core.executor, &settings.target)?;
+    let claimed = ClaimedPlace::claim(engine, &target)?;
     target.check_empty().await?;
     let base = find_base(engine, settings).await?;
     let pace = Pace::new(engine.core.executor.now(), settings.bytes_per_second);
-    let unfinished = UnfinishedBackup::new(target);
+    let unfinished = UnfinishedBackup::new(target, claimed);
     let result = copy_all(engine, (&unfinished, base), pace, progress).await;
     match result {
         Ok(_) => unfinished.end(),
@@ -120,11 +121,12 @@ async fn copy_all(
     let pages_since = base.as_ref().map_or(Lsn::ZERO, |(_, unchanged)| *unchanged);
     let began = engine.core.executor.now();
     let hold = engine.core.log.hold();
+    // Before the wait for a checkpoint, so that the place does not look empty to another database for long.
+    let run = BackupRun::begin_run(engine, unfinished.target.clone(), (pace, pages_since), progress).await?;
+    unfinished.note_run(&run);
     // Behind this no page lacks a change that is before where redo begins.
     checkpoint(engine).await?;
     let beginning = engine.catalog.superblock.borrow().clone();
-    let run = BackupRun::begin_run(engine, unfinished.target.clone(), (pace, pages_since), progress).await?;
-    unfinished.note_run(&run);
     run.total.set(bytes_of(engine));
     check_hold(&run, &hold)?;
     let log = LogCopy::begin(&run, hold, beginning.scan_start()).await?;

@@ -238,3 +238,31 @@ fn a_restore_writes_over_nothing_that_an_earlier_attempt_has_not_made() {
     })
     .expect("what the attempt has made it may write over");
 }
+
+/// One of two backups that begin in one place is given up, which removes what it has written.
+#[test]
+fn a_backup_that_was_taken_is_whole_whatever_becomes_of_another_in_its_place() {
+    let to_backup = |bytes_per_second| BackupSettings { target: "backup".into(), bytes_per_second, base: None };
+    on(&Media::new(), async |executor| {
+        let database = Database::create(executor, plain()).await?;
+        let tree = database.create_partition(PartitionSpec::b_tree("tree")).await?;
+        database.load_b_tree(tree, (0..20_000_u32).map(|number| (number.to_be_bytes(), [1; 100])), |_| {}).await?;
+        let given_up = database.clone();
+        let given_up = executor.spawn({
+            let (executor, slow) = (executor.clone(), to_backup(Some(1 << 20)));
+            async move { executor.within(100 * MILLISECOND_NS, given_up.backup(&slow, |_| {})).await.is_none() }
+        });
+        executor.yield_now().await;
+        let taken = database.backup(&to_backup(None), |_| {}).await;
+        assert!(given_up.join().await, "it takes longer");
+        executor.sleep_ns(100 * MILLISECOND_NS).await;
+        if let Err(error) = taken {
+            assert!(matches!(error, Error::Backup(BackupError::InUse { .. })), "{error}");
+            database.backup(&to_backup(None), |_| {}).await?;
+        }
+        database.close().await?;
+        let (database, _) = restored(executor, &plain(), &source()).await?;
+        database.close().await
+    })
+    .expect("what was taken is restored");
+}

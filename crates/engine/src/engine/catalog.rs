@@ -4,9 +4,10 @@ use crate::catalog::{Locking, Organization, Partition, Partitions};
 use crate::superblock::{CatalogChange, Superblock, SuperblockFile};
 use crate::{Error, Result};
 use base::{Lsn, PartitionId};
+use driver::DeviceId;
 use executor::Turn;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// What an operation has to know of a partition with keys. It is looked up once: what was found stays so for as long as the
@@ -63,6 +64,8 @@ pub struct Catalog {
     loading: RefCell<Vec<Lsn>>,
     /// How many changes were made since the database was opened before which the sets were swept, so that no earlier call is repeated.
     pub(crate) swept_changes: Cell<u64>,
+    /// Where backups are being written, or what is left of them is being removed.
+    pub(crate) backed_up_to: RefCell<BTreeSet<DeviceId>>,
 }
 
 impl Catalog {
@@ -83,6 +86,7 @@ impl Catalog {
             loads: RefCell::default(),
             loading: RefCell::default(),
             swept_changes: Cell::new(0),
+            backed_up_to: RefCell::default(),
         }
     }
 

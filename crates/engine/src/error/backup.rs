@@ -14,6 +14,14 @@ pub enum BackupError {
         /// One of the files that it holds.
         file: String,
     },
+    /// Another backup of the same database is being written there, or what is left of one that was given up is being removed.
+    #[error(
+        "another backup is being written to '{place}', or taken back there; wait for its end, or name another directory"
+    )]
+    InUse {
+        /// The target.
+        place: String,
+    },
     /// The target has no room for more. What was written of the backup is removed.
     #[error("'{place}' has no room for the backup: {detail}; make room there, or name another place, and begin again")]
     TargetFull {
