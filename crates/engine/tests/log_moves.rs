@@ -146,6 +146,40 @@ fn a_power_cut_at_any_moment_of_a_move_loses_nothing() {
     assert!(before > 5 && after > 5, "{before} {after}");
 }
 
+/// The device that the log is to move to has no room for it. The old file is as good as gone by then.
+#[test]
+fn a_log_that_cannot_be_made_where_it_was_asked_for_is_made_where_it_is_asked_for_next() {
+    let run_short_of_room = |media: &Media, asked: Asked| {
+        let mut hardware = Hardware::ideal();
+        hardware.device_mut("flash").capacity = Some(8 << 10);
+        let open = async |executor: &Executor| {
+            let database = Database::open(executor, settings(asked), "here").await?;
+            verify(&database, 50).await;
+            put(&database, 50..60).await;
+            assert_eq!(length(executor, "flash").await, None);
+            Ok::<_, Error>(database.log().capacity())
+        };
+        run_up_to(media, hardware, None, open).expect("the machine goes on")
+    };
+    for (size, wanted) in [(None, 2 * SIZE), (Some(SIZE / 2), SIZE / 2)] {
+        let media = Media::new();
+        create(&media);
+        for attempt in 0..2 {
+            let refused = run_short_of_room(&media, to_flash(2 * SIZE)).expect_err("there is no room");
+            assert!(refused.to_string().contains("make room for the log"), "{refused}");
+            media.power_cut(&mut Random::stream(attempt, "cut"), &PowerCut::default());
+        }
+        let back = Asked { log_device: Some("disk".into()), log_size: size, ..Asked::default() };
+        assert_eq!(run_short_of_room(&media, back), Ok(wanted));
+        media.power_cut(&mut Random::stream(2, "cut"), &PowerCut::default());
+        run(&media, async |executor| {
+            let database = Database::open(executor, settings(to_flash(SIZE)), "here").await.expect("opens");
+            verify(&database, 60).await;
+            assert_eq!((length(executor, "disk").await, length(executor, "flash").await), (None, Some(64 << 10)));
+        });
+    }
+}
+
 #[test]
 fn what_cannot_be_followed_is_refused_by_its_name() {
     let media = Media::new();

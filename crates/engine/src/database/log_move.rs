@@ -8,12 +8,13 @@
 //! 3. The file is made, in place of any of its name, and the one on the device of before is removed.
 //! 4. The superblock file says that the log is in use.
 //!
-//! An opening that finds a blank log goes on with step 3.
+//! An opening that finds a blank log goes on with step 3: where the file is asked to be by then, for the device of before may have
+//! refused it.
 
 use super::{Database, Settings, log_files};
 use crate::io::device;
 use crate::log::record::{Body, Record};
-use crate::log::{Circle, LogFile, LogScan};
+use crate::log::{self, Circle, LogFile, LogScan};
 use crate::second_level;
 use crate::superblock::{LogShape, Superblock, SuperblockFile};
 use crate::{Error, Result};
@@ -75,7 +76,8 @@ pub(super) async fn follow(
 ) -> Result<Stated> {
     settings.asked.check(&superblock)?;
     if superblock.log_shape.as_ref().is_some_and(|shape| shape.is_blank) {
-        return make_blank(executor, settings, (superblock_file, superblock)).await;
+        let stated = redirect(executor, settings, (superblock_file, superblock)).await?;
+        return make_blank(executor, settings, stated).await;
     }
     let Some(wanted) = wanted(executor, settings, &superblock).await? else { return Ok((superblock_file, superblock)) };
     check_move(executor, settings, (&superblock, &wanted)).await?;
@@ -193,6 +195,34 @@ async fn end_of_unneeded(
     Ok(Ok(scan.end().max(superblock.scan_start()).max(Lsn(superblock.log_durable))))
 }
 
+/// Has a blank log, which holds nothing yet, made where it is asked to be now. Returns what the superblock file says then.
+async fn redirect(
+    executor: &Executor,
+    settings: &Settings,
+    (mut superblock_file, mut superblock): Stated,
+) -> Result<Stated> {
+    let shape = superblock.log_shape.clone().expect("a blank log has a shape");
+    let (Asked { log_device, log_size, .. }, page_size) = (&settings.asked, u64::from(superblock.log_page_size));
+    let device = log_device.clone().unwrap_or_else(|| superblock.log_device.clone());
+    let size = log_size.map_or(shape.circle.size, |size| size - size % page_size);
+    if device == superblock.log_device && size == shape.circle.size {
+        return Ok((superblock_file, superblock));
+    }
+    log::Settings { page_size: page_size as usize, ..settings.log.clone() }.check_capacity(size)?;
+    let wanted = LogDestination { device, size };
+    // What the retired device still has is the log of before.
+    if shape.retired.as_ref() != Some(&wanted.device) {
+        check_move(executor, settings, (&superblock, &wanted)).await?;
+    }
+    let retired = shape.retired.filter(|retired| *retired != wanted.device);
+    let refused = (wanted.device != superblock.log_device).then(|| superblock.log_device.clone());
+    let (circle, retired) = (Circle { size, ..shape.circle }, retired.or(refused));
+    superblock.log_device = wanted.device;
+    superblock.log_shape = Some(LogShape { circle, retired, ..shape });
+    superblock_file.write(executor, &superblock).await?;
+    Ok((superblock_file, superblock))
+}
+
 /// Makes the files of a blank log, and says that it is in use.
 async fn make_blank(
     executor: &Executor,
@@ -205,14 +235,19 @@ async fn make_blank(
     log.capacity = shape.circle.size;
     let extent = log.first_extent();
     let first = (device(executor, &superblock.log_device)?, &superblock.log_device[..]);
-    superblock.log_measured = LogFile::create(executor, first, (&log, 0), extent).await?.measured;
+    let made = LogFile::create(executor, first, (&log, 0), extent).await;
+    if made.is_err() {
+        // What there is of it would look like another's, should the log be asked for elsewhere now.
+        let _tried = executor.perform(Op::Remove { device: first.0, name: log.file_of(0) }).await;
+    }
+    superblock.log_measured = made?.measured;
     if let Some(second) = &mut superblock.second_log {
         let place = (device(executor, &second.device)?, &second.device[..]);
         second.measured = LogFile::create(executor, place, (&log, 1), extent).await?.measured;
     }
-    // A device that is not there any more keeps its file.
+    // A device that is not there any more, or has failed, keeps its file.
     if let Some(device) = shape.retired.as_ref().and_then(|retired| executor.device(retired)) {
-        executor.perform(Op::Remove { device, name: log.file_of(0) }).await.result?;
+        let _tried = executor.perform(Op::Remove { device, name: log.file_of(0) }).await;
     }
     superblock.log_shape = Some(LogShape { extent, is_blank: false, retired: None, ..shape });
     superblock_file.write(executor, &superblock).await?;
