@@ -1,5 +1,6 @@
 //! Numbers as people write and read them: sizes, durations, shares, thousands separators.
 
+use std::str::FromStr;
 use thiserror::Error;
 
 /// Why a text is not a quantity.
@@ -8,6 +9,9 @@ pub enum UnitError {
     /// The text is no size.
     #[error("'{0}' is not a size; write a number with B, KiB, MiB, GiB or TiB, such as \"64 KiB\"")]
     Size(String),
+    /// The text counts pages where it is not known how long one is.
+    #[error("'{0}' counts pages, whose size is not known here; write a number with B, KiB, MiB, GiB or TiB")]
+    Pages(String),
     /// The text is no duration.
     #[error("'{0}' is not a duration; write a number with ns, us, ms, s or min, such as \"1.4 ms\"")]
     Duration(String),
@@ -26,17 +30,70 @@ fn split(text: &str) -> Option<(f64, &str)> {
 
 /// Parses a size such as `"1 GiB"`, `"4096"` or `"0.5 MiB"` into bytes.
 ///
+/// `MiB` is 1,048,576 bytes, `MB` is 1,000,000; and so on.
+///
 /// # Errors
-/// [`UnitError::Size`] if the text is not a number with a known unit, is not whole bytes, or does not fit.
+/// [`UnitError::Size`] if the text is not a number with a known unit, is not whole bytes, or does not fit;
+/// [`UnitError::Pages`] if it counts pages.
 ///
 /// ```
 /// use entresol_base::units::{format_size, parse_size};
+///
+/// assert_eq!(parse_size("16 MB"), Ok(16_000_000));
+/// assert_eq!(parse_size("16 MiB"), Ok(16 << 20));
 ///
 /// assert_eq!(parse_size("0.5 MiB"), Ok(512 << 10));
 /// assert_eq!(format_size(512 << 10), "512 KiB");
 /// assert!(parse_size("half a MiB").is_err());
 /// ```
 pub fn parse_size(text: &str) -> Result<u64, UnitError> {
+    match text.parse()? {
+        Size::Bytes(bytes) => Ok(bytes),
+        Size::Pages(_) => Err(UnitError::Pages(text.to_owned())),
+    }
+}
+
+/// A size as people write it: in bytes with a unit, or in pages.
+///
+/// ```
+/// use entresol_base::units::Size;
+///
+/// let size: Size = "1,000 pages".parse()?;
+/// assert_eq!((size, size.bytes(8192)), (Size::Pages(1_000), Some(8_192_000)));
+/// # Ok::<(), entresol_base::units::UnitError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// So many bytes.
+    Bytes(u64),
+    /// So many pages, of a size that is said elsewhere.
+    Pages(u64),
+}
+
+impl Size {
+    /// How many bytes that is with pages of `page_size` bytes; nothing if the number does not fit.
+    pub fn bytes(self, page_size: u64) -> Option<u64> {
+        match self {
+            Size::Bytes(bytes) => Some(bytes),
+            Size::Pages(pages) => pages.checked_mul(page_size),
+        }
+    }
+}
+
+impl FromStr for Size {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Size, UnitError> {
+        match split(text) {
+            Some((number, "page" | "pages")) if number.fract() == 0.0 && number <= 9e15 => {
+                Ok(Size::Pages(number as u64))
+            }
+            _ => bytes(text).map(Size::Bytes),
+        }
+    }
+}
+
+fn bytes(text: &str) -> Result<u64, UnitError> {
     let fail = || UnitError::Size(text.to_owned());
     let (number, unit) = split(text).ok_or_else(fail)?;
     let factor = match unit.to_ascii_lowercase().as_str() {
@@ -152,11 +209,24 @@ mod tests {
         assert_eq!(parse_size("64 KiB"), Ok(65_536));
         assert_eq!(parse_size("0.5 MiB"), Ok(524_288));
         assert_eq!(parse_size("4096"), Ok(4096));
+        for (text, bytes) in
+            [("16 MB", 16_000_000), ("16 MiB", 16 << 20), ("1.5 GB", 1_500_000_000), ("2 TiB", 2 << 40)]
+        {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
         assert_eq!(parse_duration_ns("1.4 ms"), Ok(1_400_000));
         assert_eq!(parse_share("50%"), Ok(0.5));
         for bad in ["", "GiB", "-1 KiB", "3 parsecs", "0.3 B"] {
             assert!(parse_size(bad).is_err(), "{bad}");
         }
+        for (text, pages) in [("1,000 pages", 1_000), ("1 page", 1), ("64pages", 64)] {
+            assert_eq!(text.parse(), Ok(Size::Pages(pages)), "{text}");
+            assert_eq!(parse_size(text), Err(UnitError::Pages(text.to_owned())));
+        }
+        for bad in ["pages", "1.5 pages", "-3 pages", "4 KiB pages", "1e30 pages", "99999999999999999999 pages"] {
+            assert_eq!(bad.parse::<Size>(), Err(UnitError::Size(bad.to_owned())));
+        }
+        assert_eq!(Size::Pages(u64::MAX / 2).bytes(8192), None);
         assert!(parse_duration_ns("5").is_err());
         assert!(parse_share("120 %").is_err());
     }

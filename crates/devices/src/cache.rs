@@ -15,7 +15,7 @@ pub use model::CacheCounts;
 pub(crate) use model::{Answer, DiskCache};
 
 use crate::fields;
-use base::units::{format_size, grouped, parse_size};
+use base::units::{Size, format_size, grouped};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use std::fmt;
@@ -62,16 +62,10 @@ impl FromStr for CacheSize {
     type Err = String;
 
     fn from_str(text: &str) -> Result<CacheSize, String> {
-        let wrong = || format!("'{text}' is not the size of a cache; write \"1,000 pages\" or \"4 MiB\"");
-        let pages = text.trim().strip_suffix("pages").or_else(|| text.trim().strip_suffix("page"));
-        let (number, size): (&str, fn(u64) -> CacheSize) = match pages {
-            Some(number) => (number, CacheSize::Pages),
-            None => (text, CacheSize::Bytes),
-        };
-        let number = if pages.is_some() && number.trim().ends_with(char::is_alphabetic) { "" } else { number };
-        match parse_size(number).ok() {
-            Some(amount) if amount > 0 => Ok(size(amount)),
-            _ => Err(wrong()),
+        match text.parse() {
+            Ok(Size::Pages(pages)) if pages > 0 => Ok(CacheSize::Pages(pages)),
+            Ok(Size::Bytes(bytes)) if bytes > 0 => Ok(CacheSize::Bytes(bytes)),
+            _ => Err(format!("'{text}' is not the size of a cache; write \"1,000 pages\" or \"4 MiB\"")),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! under arrivals as they are (Waldspurger, Saemundson, Ahmad and Park, "Cache modeling and optimization using miniature
 //! simulations", USENIX ATC 2017). Hit ratios stay, and with them what each transaction asks of the devices.
 
-use base::units::{parse_duration_ns, parse_size};
+use base::units::{Size, parse_duration_ns};
 use toml::{Table, Value};
 
 /// What is made smaller in a workload: the keys of each kind.
@@ -87,13 +87,10 @@ fn objects(workload: &mut Table, by: u64) -> Result<(), String> {
 
 /// A size by so much smaller, of bytes or of pages; nothing of what is no size.
 fn smaller(text: &str, by: u64, least: u64) -> Option<Value> {
-    if let Ok(size) = parse_size(text) {
-        return Some(bytes(size, by, least));
-    }
-    let pages: String =
-        text.trim().strip_suffix("pages")?.chars().filter(|c| *c != ',' && !c.is_whitespace()).collect();
-    let pages: u64 = pages.parse().ok()?;
-    Some(Value::String(format!("{} pages", (pages / by).max(16))))
+    Some(match text.parse().ok()? {
+        Size::Bytes(size) => bytes(size, by, least),
+        Size::Pages(pages) => Value::String(format!("{} pages", (pages / by).max(16))),
+    })
 }
 
 /// A smaller size, in whole units of 64 KiB where it has some.

@@ -129,10 +129,10 @@ fn read(document: &Document<'_>, table: &DeTable<'_>, hardware: Option<Hardware>
         log_device: says_log_device.then(|| log.device.clone()),
         log_size: says_log_size.then_some(log.size),
     };
-    let undo = root.section("undo", |section| Undo::read(section, &context));
-    let temp = root.section("temp", |section| read_temp(section, &context));
+    let undo = root.section("undo", |section| Undo::read(section, &context, buffer.page_size));
+    let temp = root.section("temp", |section| read_temp(section, &context, buffer.page_size));
     let commit = root.section("commit", |section| Commit { update: section.choice("update").unwrap_or_default() });
-    let checkpoint = root.section("checkpoint", |section| read_checkpoint(section, log.size));
+    let checkpoint = root.section("checkpoint", |section| read_checkpoint(section, &log));
     if let Err(why) = checkpoint.sets.check(log.sets) {
         let (sets, swept) = (log.sets.word(), checkpoint.sets.word());
         let conflict = format!("sets = \"{sets}\" does not go with [checkpoint] sets = \"{swept}\": {why}");
@@ -261,6 +261,7 @@ fn read_device(
 fn read_buffer(section: &mut Section<'_>, context: &Context) -> Buffer {
     let defaults = Buffer::default();
     let page_size = context.page_size(section).unwrap_or(defaults.page_size);
+    section.set_page_size(page_size);
     let least = 16 * u64::from(page_size);
     let names: Vec<&str> = POLICIES.iter().map(|policy| policy.name()).collect();
     Buffer {
@@ -271,7 +272,8 @@ fn read_buffer(section: &mut Section<'_>, context: &Context) -> Buffer {
     }
 }
 
-fn read_temp(section: &mut Section<'_>, context: &Context) -> Temp {
+fn read_temp(section: &mut Section<'_>, context: &Context, page_size: u32) -> Temp {
+    section.set_page_size(page_size);
     let defaults = Temp::default();
     let low = if context.is_virtual { 512 } else { 4 * KIB };
     let cluster = section.power_of_two("cluster_size", low..=*engine::temp::TempSettings::CLUSTER_SIZES.end());
@@ -284,7 +286,9 @@ fn read_temp(section: &mut Section<'_>, context: &Context) -> Temp {
     }
 }
 
-fn read_checkpoint(section: &mut Section<'_>, log_size: u64) -> Checkpoint {
+fn read_checkpoint(section: &mut Section<'_>, log: &Log) -> Checkpoint {
+    let log_size = log.size;
+    section.set_page_size(log.page_size);
     let mut checkpoint = Checkpoint::for_log(log_size);
     let interval = base::time::MILLISECOND_NS..=86_400 * SECOND_NS;
     if let Some(interval_ns) =
@@ -342,6 +346,8 @@ fn read_driver(section: &mut Section<'_>) -> Driver {
 
 fn read_partition(section: &mut Section<'_>, context: &Context, buffer_page_size: u32) -> Partition {
     let record = schema::read_record(section);
+    let page_size = context.page_size(section);
+    section.set_page_size(page_size.unwrap_or(buffer_page_size));
     let partition = Partition {
         device: context.device(section),
         organization: section.choice("organization").unwrap_or_default(),
@@ -352,7 +358,7 @@ fn read_partition(section: &mut Section<'_>, context: &Context, buffer_page_size
         blocking_factor: section.number("blocking_factor", 1..=65_535).map(|n| n as u32),
         record_size: section.size("record_size", 1..=64 * KIB, "").map(|n| n as u32),
         objects: section.number("objects", 1..=1 << 48),
-        page_size: context.page_size(section),
+        page_size,
         segment_size: section.power_of_two("segment_size", 16 * KIB..=4096 * KIB).map(|n| n as u32),
         reserve_percent: section.number("reserve_percent", 0..=90).map(|n| n as u8),
         secondaries: schema::read_secondaries(section, record.as_ref()),

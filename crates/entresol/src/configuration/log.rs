@@ -101,6 +101,7 @@ impl Log {
             section.conflict("lost_after", conflict(), "lost_after beside second_device = \"NAME\"");
         }
         let page_size = section.size("page_size", page_low..=64 * KIB, page_rule).unwrap_or(defaults.page_size.into());
+        section.set_page_size(page_size);
         let low = low.max(8 * page_size);
         let size = section.size("size", low..=16 * TIB, ", and eight pages at least").unwrap_or(defaults.size);
         Log {
@@ -217,6 +218,7 @@ mod tests {
         let size = |text: &str| super::super::Configuration::parse(text).map(|found| found.log.size);
         assert_eq!(size("[log]\nsize = \"16 MB\""), Ok(3_906 * 4_096));
         assert_eq!(size("[log]\nsize = \"16 MiB\""), Ok(16 << 20));
+        assert_eq!(size("[log]\nsize = \"1_000 pages\"\npage_size = \"16 KiB\""), Ok(1_000 << 14));
         assert_eq!(size("[log]\nsize = 10_000_000\npage_size = \"64 KiB\""), Ok(152 << 16));
         let refused = size("hardware = \"ideal\"\n[log]\nsize = \"256 KiB\"\npage_size = \"64 KiB\"");
         let refused = format!("{:?}", refused.expect_err("four pages are no log"));

@@ -2,7 +2,7 @@
 
 use super::choice::Choice;
 use super::error::{ConfigurationError, Finding, Problem, nearest};
-use base::units::{format_duration_ns, format_size, parse_duration_ns, parse_size};
+use base::units::{Size, UnitError, format_duration_ns, format_size, parse_duration_ns};
 use std::cell::RefCell;
 use std::ops::{Range, RangeInclusive};
 use std::str::FromStr;
@@ -82,12 +82,26 @@ pub(super) struct Section<'a> {
     header: Range<usize>,
     table: Option<&'a DeTable<'a>>,
     asked: Vec<&'static str>,
+    /// How many bytes a page has, where sizes can be given in pages.
+    page_size: Option<u64>,
 }
 
 impl<'a> Section<'a> {
     /// The outermost table.
     pub fn root(document: &'a Document<'a>, table: &'a DeTable<'a>) -> Section<'a> {
-        Section { document, name: "the file".to_owned(), header: 0..0, table: Some(table), asked: Vec::new() }
+        Section {
+            document,
+            name: "the file".to_owned(),
+            header: 0..0,
+            table: Some(table),
+            asked: Vec::new(),
+            page_size: None,
+        }
+    }
+
+    /// From here on sizes may be given in pages of this many bytes.
+    pub fn set_page_size(&mut self, bytes: impl Into<u64>) {
+        self.page_size = Some(bytes.into());
     }
 
     fn value(&mut self, key: &'static str) -> Option<&'a Spanned<DeValue<'a>>> {
@@ -104,7 +118,8 @@ impl<'a> Section<'a> {
     pub fn section<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Section<'a>) -> T) -> T {
         let table = self.value(key).and_then(|value| self.table_of(key, value));
         let name = format!("[{key}]");
-        let mut section = Section { document: self.document, name, header: 0..0, table, asked: Vec::new() };
+        let mut section =
+            Section { document: self.document, name, header: 0..0, table, asked: Vec::new(), page_size: None };
         let result = read(&mut section);
         section.finish();
         result
@@ -135,6 +150,7 @@ impl<'a> Section<'a> {
                 header: name_at.span(),
                 table: Some(table),
                 asked: Vec::new(),
+                page_size: None,
             };
             results.push((name.to_owned(), read(name, &mut section)));
             section.finish();
@@ -245,13 +261,27 @@ impl<'a> Section<'a> {
         parsed
     }
 
-    /// A size in bytes, written as a text with a unit or as a whole number of bytes; `rule` joins the range in messages.
+    /// How many bytes the text of a size means.
+    ///
+    /// # Errors
+    /// [`UnitError::Pages`] if it counts pages of unknown size, [`UnitError::Size`].
+    pub fn bytes(&self, text: &str) -> Result<u64, UnitError> {
+        let size: Size = text.parse()?;
+        let page_size = match (size, self.page_size) {
+            (Size::Pages(_), None) => return Err(UnitError::Pages(text.to_owned())),
+            (_, known) => known.unwrap_or(1),
+        };
+        size.bytes(page_size).ok_or_else(|| UnitError::Size(text.to_owned()))
+    }
+
+    /// A size in bytes, written as a text with a unit, as a number of pages where their size is known, or as a whole number of
+    /// bytes; `rule` joins the range in messages.
     pub fn size(&mut self, key: &'static str, range: RangeInclusive<u64>, rule: &str) -> Option<u64> {
         let [low, high] = [*range.start(), *range.end()].map(format_size);
         let allowed = format!("a size from \"{low}\" to \"{high}\"{rule}");
         let value = self.value(key)?;
         let bytes = match value.get_ref() {
-            DeValue::String(text) => match parse_size(text) {
+            DeValue::String(text) => match self.bytes(text) {
                 Ok(bytes) => bytes,
                 Err(error) => {
                     let problem = Problem::NotAQuantity { key: key.to_owned(), reason: error.to_string() };

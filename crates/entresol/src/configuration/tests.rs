@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 mod described;
 mod reference;
+mod sizes;
 
 /// The message about `text`, as a user sees it.
 fn message(text: &str) -> String {

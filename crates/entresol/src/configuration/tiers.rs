@@ -86,6 +86,7 @@ impl Cache {
         let named = design.or_else(|| (!section.has("design")).then(Design::default));
         let parameters = parameters(section, named);
         let design = design.unwrap_or_default();
+        section.set_page_size(page_size);
         let wear = wear::read(section);
         let others = [&["design", "volatile"], &PARAMETERS.map(|(key, _)| key)[..], &wear::KEYS].concat();
         let (device, size) = place(section, context, &others)?;

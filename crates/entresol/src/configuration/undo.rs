@@ -44,7 +44,8 @@ impl Default for Undo {
 
 impl Undo {
     /// Reads an `[undo]`.
-    pub(super) fn read(section: &mut Section<'_>, context: &Context) -> Undo {
+    pub(super) fn read(section: &mut Section<'_>, context: &Context, page_size: u32) -> Undo {
+        section.set_page_size(page_size);
         let defaults = Undo::default();
         let low = if context.is_virtual { 512 } else { 4 * KIB };
         let cluster = section.power_of_two("cluster_size", low..=*engine::temp::TempSettings::CLUSTER_SIZES.end());

@@ -9,6 +9,7 @@ use std::str::FromStr;
 /// The keys.
 pub const KEYS: [&str; 3] = ["write_budget", "write_burst", "rated_writes"];
 
+const SIZE_MAX: u64 = 1 << 60;
 const BUDGET: &str =
     "times that the cache is written over, such as \"3 per day\", or a rate such as \"20 MiB/s\", above zero";
 
@@ -40,22 +41,11 @@ impl FromStr for Rate {
     }
 }
 
-/// A size as its text.
-struct Size(u64);
-
-impl FromStr for Size {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Size, String> {
-        parse_size(text).map(Size).map_err(|error| error.to_string())
-    }
-}
-
-/// What the keys say for a cache of `pages` pages of `page_size` bytes: the budget, and the bytes that its device is rated for.
+/// Reads the keys.
 pub fn read(section: &mut Section<'_>) -> Wear {
     let rate = section.parsed("write_budget", BUDGET);
-    let burst = section.parsed("write_burst", "a size such as \"64 MiB\"").map(|Size(bytes)| bytes);
-    let rated = section.parsed("rated_writes", "a size such as \"600 TB\"").map(|Size(bytes)| bytes);
+    let burst = section.size("write_burst", 0..=SIZE_MAX, "");
+    let rated = section.size("rated_writes", 0..=SIZE_MAX, "");
     if section.has("write_burst") && !section.has("write_budget") {
         let conflict = Problem::Conflict("'write_burst' has no effect without a budget".to_owned());
         section.conflict("write_burst", conflict, "write_burst beside write_budget");
