@@ -96,6 +96,10 @@ pub struct Partition {
     /// The partition that it is a secondary index of, if it is one.
     #[serde(skip)]
     pub index_of: Option<PartitionId>,
+    /// What its files are named after, if not after itself: files keep their names when a partition is renamed, and another
+    /// one may have that name when it is created. The superblock file says so in a place of its own.
+    #[serde(skip)]
+    pub files: Option<String>,
 }
 
 impl Partition {
@@ -135,14 +139,31 @@ impl Partition {
         Error::Field { partition: self.name.clone(), error }
     }
 
+    /// What its files are named after.
+    pub(crate) fn stem(&self) -> &str {
+        self.files.as_deref().unwrap_or(&self.name)
+    }
+
+    /// The same partition under another name, with the same files.
+    pub(crate) fn renamed(&self, name: String) -> Partition {
+        let files = (self.stem() != name).then(|| self.stem().to_owned());
+        Partition { name, files, ..self.clone() }
+    }
+
+    /// The same partition with files that are named so.
+    pub(crate) fn with_files(self, stem: String) -> Partition {
+        let files = (stem != self.name).then_some(stem);
+        Partition { files, ..self }
+    }
+
     /// The name of its file of pages.
     pub fn file_name(&self) -> String {
-        format!("{}.pages", self.name)
+        format!("{}.pages", self.stem())
     }
 
     /// The name of a set's file in this copy of the backup, 0 or 1.
     pub(crate) fn backup_file_name(&self, copy: usize) -> String {
-        format!("{}.backup-{copy}", self.name)
+        format!("{}.backup-{copy}", self.stem())
     }
 
     /// The names of all its files.

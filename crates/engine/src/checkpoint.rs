@@ -358,6 +358,24 @@ pub(crate) async fn enter_partitions(
     Ok(())
 }
 
+/// The same where they take the names of hidden ones.
+///
+/// # Errors
+/// As [`state_catalog`].
+pub(crate) async fn replace_partitions(
+    engine: &Rc<Engine>,
+    entered: Vec<Rc<Partition>>,
+    changes: Vec<CatalogChange>,
+) -> Result<()> {
+    state_catalog(engine, changes).await?;
+    for partition in entered {
+        engine.core.statistics.reserve(usize::from(partition.id) + 1);
+        engine.catalog.partitions.borrow_mut().insert_successor(partition);
+    }
+    background::start_sweeping(engine);
+    Ok(())
+}
+
 /// Writes the superblock file. Only one task does so at a time.
 async fn write_superblock(engine: &Engine, redo_start: Lsn, change: SuperblockChange) -> Result<()> {
     let mut superblock = engine.catalog.superblock.borrow().clone();

@@ -18,6 +18,7 @@ mod maintenance;
 mod open;
 mod partition;
 mod procedures;
+mod rename;
 mod sets;
 mod settings;
 mod shipped;
@@ -25,6 +26,7 @@ mod sizes;
 mod snapshots;
 mod sort;
 mod transactions;
+mod truncate;
 mod waits;
 
 pub use figures::{Figures, PartitionFigures};

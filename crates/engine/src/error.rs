@@ -222,10 +222,10 @@ pub enum Error {
     /// No partition of this name exists.
     #[error("there is no partition '{0}'; create it or correct the name")]
     NoPartition(String),
-    /// A partition cannot be dropped while transactions, snapshots or others use it that began before, nor a set while others
-    /// keep sets from being swept.
+    /// A partition cannot be dropped, truncated or renamed while transactions, snapshots, a change of its indexes or others use
+    /// it that began before, nor a set while others keep sets from being swept.
     #[error(
-        "partition '{0}' is not dropped while others use it, or keep sets from being swept; end their transactions, \
+        "partition '{0}' stays as it is while others use it, or keep sets from being swept; end their transactions, \
          snapshots and loads, then try again"
     )]
     PartitionInUse(String),

@@ -31,6 +31,7 @@
 
 mod chain;
 mod commit;
+mod emptied;
 mod entries;
 mod fences;
 mod ghosts;
@@ -65,6 +66,7 @@ pub(crate) use store::{Records, UndoLists, VersionStore};
 use crate::Error;
 use base::{Instant, Lsn, PartitionId};
 use chain::{Link, Target, Version};
+use emptied::Emptied;
 use fences::Fences;
 use ghosts::Ghosts;
 use heads::Heads;
@@ -100,6 +102,7 @@ pub(crate) struct Versions {
     ghosts: Ghosts,
     fences: Fences,
     loads: Loads,
+    emptied: Emptied,
     /// What was committed after it can be undone, as far as it is needed.
     horizon: Lsn,
     moments: Moments,

@@ -97,6 +97,49 @@ fn an_index_that_is_created_or_dropped_behind_the_copy_of_the_sets_changes_no_ca
     assert_eq!(dropped, (vec![2], Some(vec![2])));
 }
 
+#[test]
+fn a_partition_that_is_renamed_or_truncated_behind_the_copy_of_the_sets_changes_no_call() {
+    let renamed = async |database: &Database, flag| database.rename_partition(flag, "banner").await;
+    assert_eq!(noted(&set("flag"), renamed), (vec![1], Some(vec![1])));
+    let truncated = async |database: &Database, flag| database.truncate_partition(flag).await.map(drop);
+    assert_eq!(noted(&set("flag"), truncated), (vec![1], Some(vec![1])));
+}
+
+#[test]
+fn a_backup_knows_the_files_of_partitions_that_were_renamed_and_truncated() {
+    let spec = |kind: usize, name: &str| if kind == 0 { PartitionSpec::b_tree(name) } else { set(name) };
+    for kind in 0..2 {
+        on(&Media::new(), async |executor| {
+            let database = Database::create(executor, plain()).await?;
+            let put = async |id, value: &[u8]| database.transaction(async |tx| tx.put(id, b"key", value).await).await;
+            let old = database.create_partition(spec(kind, "notes")).await?;
+            put(old, b"old").await?;
+            database.rename_partition(old, "old_notes").await?;
+            let new = database.create_partition(spec(kind, "notes")).await?;
+            put(new, b"new").await?;
+            let full = database.create_partition(spec(kind, "full")).await?;
+            put(full, b"full").await?;
+            let empty = database.truncate_partition(full).await?;
+            let base = BackupSettings { target: "archive".into(), bytes_per_second: None, base: None };
+            database.backup(&base, |_| {}).await?;
+            put(empty, b"fuller").await?;
+            put(old, b"older").await?;
+            let increment = BackupSettings { target: "backup".into(), base: Some("archive".into()), ..base };
+            database.backup(&increment, |_| {}).await?;
+            database.rename_partition(old, "too_late").await?;
+            database.close().await?;
+            let (database, _) = restored(executor, &plain(), &source()).await?;
+            for (name, value) in [("old_notes", &b"older"[..]), ("notes", b"new"), ("full", b"fuller")] {
+                let id = database.partition(name)?;
+                let found = database.transaction(async |tx| tx.get(id, b"key").await).await?;
+                assert_eq!(found.as_deref(), Some(value), "{kind} {name}");
+            }
+            database.close().await
+        })
+        .unwrap_or_else(|error| panic!("{kind}: {error}"));
+    }
+}
+
 /// A backup of a small database without calls, which is closed.
 fn backed_up() -> Media {
     let media = Media::new();

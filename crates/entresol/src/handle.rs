@@ -261,6 +261,52 @@ impl Handle {
         self.with_database(async move |database| database.ensure_partition(spec).await)
     }
 
+    /// Drops a partition.
+    ///
+    /// # Errors
+    /// Those of [`Database::drop_partition`].
+    pub fn drop_partition(&self, partition: PartitionId) -> Pending<()> {
+        self.with_database(async move |database| database.drop_partition(partition).await)
+    }
+
+    /// Gives a partition another name.
+    ///
+    /// # Errors
+    /// Those of [`Database::rename_partition`].
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let directory = directory.path();
+    /// # std::fs::write(directory.join("entresol.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
+    /// use entresol::{Error, PartitionSpec};
+    ///
+    /// let thread = entresol::start(directory)?;
+    /// let handle = thread.handle();
+    /// let orders = handle.create_partition(PartitionSpec::b_tree("orders")).wait()?;
+    /// handle.put(orders, b"1", b"pens").wait()?;
+    /// handle.rename_partition(orders, "orders_2024").wait()?;
+    /// assert_eq!(handle.partition("orders_2024").wait()?, orders);
+    /// // It has another number from then on.
+    /// let empty = handle.truncate_partition(orders).wait()?;
+    /// assert_eq!(handle.get(empty, b"1").wait()?, None);
+    /// handle.drop_partition(empty).wait()?;
+    /// assert!(matches!(handle.partition("orders_2024").wait(), Err(Error::NoPartition(_))));
+    /// # thread.close()?;
+    /// # Ok::<(), entresol::OpenError>(())
+    /// ```
+    pub fn rename_partition(&self, partition: PartitionId, name: &str) -> Pending<()> {
+        let name = name.to_owned();
+        self.with_database(async move |database| database.rename_partition(partition, &name).await)
+    }
+
+    /// Takes all records out of a partition and gives their space back. Gives the number that it has from then on.
+    ///
+    /// # Errors
+    /// Those of [`Database::truncate_partition`].
+    pub fn truncate_partition(&self, partition: PartitionId) -> Pending<PartitionId> {
+        self.with_database(async move |database| database.truncate_partition(partition).await)
+    }
+
     /// How much room a partition takes, in bytes.
     ///
     /// # Errors

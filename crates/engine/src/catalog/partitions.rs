@@ -5,7 +5,7 @@ use crate::{Error, Result};
 use base::{Lsn, PartitionId};
 #[cfg(test)]
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use structures::canary::{self, Canary};
 
@@ -14,6 +14,8 @@ use structures::canary::{self, Canary};
 pub(crate) struct Partitions {
     numbered: Vec<Option<Rc<Partition>>>,
     names: BTreeMap<String, PartitionId>,
+    /// What the files of all of them are named after, of those included that are being dropped.
+    stems: BTreeSet<String>,
     /// Those that are being dropped: transactions under way may still have changes in them.
     hidden: Vec<Rc<Partition>>,
     /// Those that are shown from a position of the log on, the first one last.
@@ -65,6 +67,12 @@ impl Partitions {
         Ok(given)
     }
 
+    /// What the files of a new partition are to be named after: itself, unless another one has such files.
+    pub fn stem_for(&self, name: &str, id: u16) -> String {
+        // No partition has such a name.
+        if self.stems.contains(name) { format!("{name}~{id}") } else { name.to_owned() }
+    }
+
     /// Whether the number was given to a partition at some time.
     pub fn was_given(&self, id: PartitionId) -> bool {
         u32::from(id.0) < self.next
@@ -108,6 +116,7 @@ impl Partitions {
         }
         let named = self.names.insert(partition.name.clone(), partition.id());
         assert!(named.is_none(), "a name is that of one partition");
+        self.stems.insert(partition.stem().to_owned());
         let numbered = self.numbered[number].replace(partition);
         assert!(numbered.is_none(), "a number is that of one partition");
     }
@@ -140,6 +149,28 @@ impl Partitions {
         *place.expect("the partition is there") = partition;
     }
 
+    /// Gives a partition that is there another name.
+    ///
+    /// # Panics
+    /// If that is another's.
+    pub fn rename(&mut self, renamed: Rc<Partition>) {
+        let before = self.get(renamed.id()).expect("the partition is there").name.clone();
+        self.names.remove(&before);
+        let named = self.names.insert(renamed.name.clone(), renamed.id());
+        assert!(named.is_none(), "a name is that of one partition");
+        self.replace(renamed);
+    }
+
+    /// Adds a partition that has the name of a hidden one from now on.
+    ///
+    /// # Panics
+    /// If there is no such one.
+    pub fn insert_successor(&mut self, partition: Rc<Partition>) {
+        let before = self.names.remove(&partition.name).expect("a partition has this name");
+        assert!(self.hidden(before).is_some(), "the one that has had the name is hidden");
+        self.insert(partition);
+    }
+
     /// Adds a partition that new users do not find.
     ///
     /// # Panics
@@ -151,6 +182,7 @@ impl Partitions {
         }
         let named = self.names.insert(partition.name.clone(), partition.id());
         assert!(named.is_none(), "a name is that of one partition");
+        self.stems.insert(partition.stem().to_owned());
         self.hidden.push(partition);
     }
 
@@ -167,7 +199,10 @@ impl Partitions {
 
     /// The name of a partition that was forgotten may be given again: its files are gone.
     pub fn free_name(&mut self, partition: &Partition) {
-        self.names.remove(&partition.name);
+        self.stems.remove(partition.stem());
+        if self.names.get(&partition.name) == Some(&partition.id()) {
+            self.names.remove(&partition.name);
+        }
     }
 
     /// Greater than the number of every partition that there is or will be shown.

@@ -65,20 +65,13 @@ impl Database {
         let _turn = self.0.engine.catalog.creation.take(&self.0.engine.core.executor).await;
         self.0.engine.core.check_open()?;
         let found = self.describe_droppable(id)?;
-        let ids: Vec<PartitionId> = found.index_trees().map(|tree| tree.id).chain([id]).collect();
-        let mut dropped: Vec<Rc<Partition>> = Vec::new();
-        for id in ids {
-            dropped.push(self.0.engine.catalog.partitions.borrow_mut().hide(id)?);
-        }
-        let show = |dropped: &[Rc<Partition>]| {
-            dropped.iter().for_each(|partition| self.0.engine.catalog.partitions.borrow_mut().show(partition));
-        };
+        let dropped = self.hide_with_indexes(&found)?;
         let change = self.begin_catalog_change();
-        let prepared = self.prepare_drop(dropped.last().expect("itself is the last one")).await;
+        let prepared = self.prepare_drop(&found).await;
         let sweeping = match prepared {
             Ok(sweeping) => sweeping,
             Err(error) => {
-                show(&dropped);
+                self.show_again(&dropped);
                 return Err(error);
             }
         };
@@ -87,7 +80,7 @@ impl Database {
             // The next opening may find it dropped or not. It must not be changed before that is known.
             let changes = dropped.iter().map(|partition| CatalogChange::Enter(partition.id)).collect();
             if state_catalog(&self.0.engine, changes).await.is_ok() {
-                show(&dropped);
+                self.show_again(&dropped);
             } else {
                 change.leave_undecided();
             }
@@ -99,11 +92,27 @@ impl Database {
         Ok(())
     }
 
+    /// Keeps new users from a partition and its indexes. It is the last one of them.
+    pub(super) fn hide_with_indexes(&self, found: &Partition) -> Result<Vec<Rc<Partition>>> {
+        let mut partitions = self.0.engine.catalog.partitions.borrow_mut();
+        found.index_trees().map(|tree| tree.id).chain([found.id()]).map(|id| partitions.hide(id)).collect()
+    }
+
+    /// They are there after all.
+    pub(super) fn show_again(&self, hidden: &[Rc<Partition>]) {
+        hidden.iter().for_each(|partition| self.0.engine.catalog.partitions.borrow_mut().show(partition));
+    }
+
     /// What a partition is that may be dropped.
-    fn describe_droppable(&self, id: PartitionId) -> Result<Rc<Partition>> {
+    pub(super) fn describe_droppable(&self, id: PartitionId) -> Result<Rc<Partition>> {
+        self.describe_at_rest(id, "it is a secondary index: drop it as such")
+    }
+
+    /// What a partition is that is no index, none of whose indexes is being created or dropped.
+    pub(super) fn describe_at_rest(&self, id: PartitionId, of_index: &str) -> Result<Rc<Partition>> {
         let found = self.0.engine.catalog.describe(id)?;
         if found.index_of.is_some() {
-            return Err(found.wrong_organization("it is a secondary index: drop it as such"));
+            return Err(found.wrong_organization(of_index));
         }
         if found.index_trees().any(|tree| tree.since.is_none()) {
             return Err(Error::PartitionInUse(found.name.clone()));
@@ -139,7 +148,7 @@ impl Database {
 
     /// All that has to be true before the superblock file may forget a hidden partition. If it is a set, the turn to sweep comes with
     /// that.
-    async fn prepare_drop(&self, partition: &Rc<Partition>) -> Result<Option<SweepGuard>> {
+    pub(super) async fn prepare_drop(&self, partition: &Rc<Partition>) -> Result<Option<SweepGuard>> {
         let engine = &self.0.engine;
         if !canary::is_planted(Canary::HastyDrop) {
             self.await_earlier(partition).await?;

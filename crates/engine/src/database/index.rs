@@ -221,7 +221,7 @@ impl Database {
             && let Ok(base) = self.0.engine.catalog.describe(building.base)
         {
             let untyped = Partition { schema: None, ..(*base).clone() };
-            changes.extend([superblock::begin(&untyped), CatalogChange::Enter(base.id)]);
+            changes.extend(superblock::begin(&untyped).into_iter().chain([CatalogChange::Enter(base.id)]));
         }
         if self.state_taken_back(&building, changes).await.is_ok() {
             drop(building.change);

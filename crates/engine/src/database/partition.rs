@@ -20,7 +20,7 @@ use structures::page::{Edit, PageKind};
 use structures::set::RecordType;
 
 /// More than the record of a new partition's first pages takes, in bytes.
-const FIRST_PAGES_SIZE: u64 = 512;
+pub(super) const FIRST_PAGES_SIZE: u64 = 512;
 
 /// A partition to be created.
 ///
@@ -177,7 +177,8 @@ impl Database {
         }
         let schema = spec.schema()?;
         let PartitionSpec { name, organization, locking, device, assumed, .. } = spec;
-        let mut partition = Partition { name, id: 0, organization, locking, device, assumed, schema, index_of: None };
+        let mut partition =
+            Partition { name, id: 0, organization, locking, device, assumed, schema, index_of: None, files: None };
         partition.validate(self.0.settings.buffer.page_size)?;
         crate::io::device(&engine.core.executor, &partition.device)?;
         let pages = first_pages(&partition)?;
@@ -185,7 +186,7 @@ impl Database {
             // Before anything is made.
             wait_for_log_beside(engine, FIRST_PAGES_SIZE).await?;
         }
-        partition.id = engine.catalog.partitions.borrow_mut().give_number()?;
+        number(&mut engine.catalog.partitions.borrow_mut(), &mut partition)?;
         let mut made = vec![Rc::new(partition)];
         let built = async {
             self.begin_partition(&made[0]).await?;
@@ -222,7 +223,7 @@ impl Database {
     }
 
     /// Makes the b-trees of the indexes of a new b-tree, which is the first of those that were `made`.
-    async fn build_first_indexes(&self, made: &mut Vec<Rc<Partition>>) -> Result<()> {
+    pub(super) async fn build_first_indexes(&self, made: &mut Vec<Rc<Partition>>) -> Result<()> {
         let base = Rc::clone(&made[0]);
         let Some(schema) = base.schema.as_ref().filter(|_| base.organization == Organization::BTree) else {
             return Ok(());
@@ -253,7 +254,7 @@ impl Database {
         if partitions.is_taken(&planned.name) {
             return Err(Error::PartitionExists(planned.name));
         }
-        planned.id = partitions.give_number()?;
+        number(&mut partitions, &mut planned)?;
         Ok(Rc::new(planned))
     }
 
@@ -265,7 +266,7 @@ impl Database {
     }
 
     /// Leaves nothing of partitions that were not entered.
-    async fn take_back(&self, made: &[Rc<Partition>]) {
+    pub(super) async fn take_back(&self, made: &[Rc<Partition>]) {
         for partition in made {
             self.detach(partition).await;
             self.remove_files(partition).await;
@@ -273,17 +274,17 @@ impl Database {
     }
 
     /// States that the partition's number is given, before anything of it is made.
-    async fn begin_partition(&self, partition: &Partition) -> Result<()> {
-        let change = superblock::begin(partition);
+    pub(super) async fn begin_partition(&self, partition: &Partition) -> Result<()> {
+        let changes = superblock::begin(partition);
         if canary::is_planted(Canary::ReusedNumber) {
-            self.0.engine.catalog.note_change([change]);
+            self.0.engine.catalog.note_change(changes);
             return Ok(());
         }
-        state_catalog(&self.0.engine, vec![change]).await
+        state_catalog(&self.0.engine, changes).await
     }
 
     /// Makes a partition's files, and its first pages.
-    async fn build(&self, partition: &Partition, pages: u32) -> Result<()> {
+    pub(super) async fn build(&self, partition: &Partition, pages: u32) -> Result<()> {
         let engine = &self.0.engine;
         if let Some(settings) = partition.set_settings() {
             engine.sets.backup.attach(&engine.core.executor, partition, true).await?;
@@ -363,8 +364,16 @@ pub(super) async fn open_space(
     Ok(space)
 }
 
+/// Gives a new partition its number, and names its files.
+pub(super) fn number(partitions: &mut Partitions, partition: &mut Partition) -> Result<()> {
+    partition.id = partitions.give_number()?;
+    let stem = partitions.stem_for(&partition.name, partition.id);
+    partition.files = (stem != partition.name).then_some(stem);
+    Ok(())
+}
+
 /// How many pages a new partition has; 0 for a set.
-fn first_pages(partition: &Partition) -> Result<u32> {
+pub(super) fn first_pages(partition: &Partition) -> Result<u32> {
     let pages = match partition.organization {
         Organization::Direct { objects, blocking_factor, .. } => objects.div_ceil(u64::from(blocking_factor)),
         Organization::Append { .. } => 1,

@@ -13,7 +13,7 @@ use structures::checksum::checksum;
 /// The manifest's file: a directory that holds it is a backup.
 pub const MANIFEST_FILE: &str = "entresol.backup";
 /// The format of backups that this release writes and the newest that it reads.
-pub const BACKUP_FORMAT: u32 = 1;
+pub const BACKUP_FORMAT: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"ENTRBACK";
 const HEADER: usize = 32;
@@ -96,10 +96,25 @@ impl Manifest {
         let length = number(12).unwrap_or(0) as usize;
         let body = bytes.get(HEADER..HEADER + length.min(LENGTH_MAX));
         let body = body.filter(|body| number(16) == Some(checksum(body)));
-        body.and_then(|body| postcard::from_bytes(body).ok()).filter(Manifest::is_sound).ok_or_else(|| {
+        let read = body.and_then(|body| postcard::from_bytes(body).ok()).map(Manifest::with_file_names);
+        read.filter(Manifest::is_sound).ok_or_else(|| {
             let (file, detail) = (MANIFEST_FILE.to_owned(), "its checksum is another".to_owned());
             BackupError::Damaged { place, file, offset: 0, detail }
         })
+    }
+
+    /// The same with the names of partitions' files, which the catalog has.
+    fn with_file_names(mut self) -> Manifest {
+        for (partition, _) in &mut self.partitions {
+            let stems = self.catalog.iter().filter_map(|change| match change {
+                CatalogChange::Files(id, stem) if *id == partition.id => Some(stem),
+                _ => None,
+            });
+            if let Some(stem) = stems.last() {
+                *partition = partition.clone().with_files(stem.clone());
+            }
+        }
+        self
     }
 
     fn is_sound(&self) -> bool {
@@ -195,8 +210,8 @@ mod tests {
         for bit in (0..length * 8).filter(|bit| !(20..HEADER).contains(&(bit / 8))) {
             let mut other = bytes.clone();
             other[bit / 8] ^= 1 << (bit % 8);
-            // An older format is read as this one: there is none yet.
-            let is_older = (8..12).contains(&(bit / 8)) && u32::from_le_bytes(other[8..12].try_into().unwrap()) == 0;
+            // An older format, which lacked changes of the catalog, is read as this one.
+            let is_older = (8..12).contains(&(bit / 8)) && u32::from_le_bytes(other[8..12].try_into().unwrap()) < 2;
             assert!(is_older || Manifest::decode(&other, "there").is_err(), "bit {bit}");
         }
     }
@@ -223,8 +238,8 @@ mod tests {
     #[test]
     fn a_newer_format_is_named() {
         let mut bytes = sample().encode();
-        bytes[8] = 2;
-        let expected = BackupError::NewerFormat { place: "there".into(), found: 2, supported: 1 };
+        bytes[8] = 3;
+        let expected = BackupError::NewerFormat { place: "there".into(), found: 3, supported: 2 };
         assert_eq!(Manifest::decode(&bytes, "there"), Err(expected));
     }
 

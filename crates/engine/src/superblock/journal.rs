@@ -48,6 +48,10 @@ pub(crate) enum CatalogChange {
     Type(u16, RecordType),
     /// A b-tree is a secondary index of another one. Formats before 10 had no such change.
     Index(u16, StoredIndex),
+    /// A partition's files are named after this. Formats before 12 had no such change.
+    Files(u16, String),
+    /// A partition has this name from now on; its files keep theirs. Formats before 12 had no such change.
+    Rename(u16, String),
 }
 
 /// What the catalog says of a partition's indexes that are b-trees and have all records.
@@ -133,7 +137,7 @@ impl Journal {
         let mut journal = Journal { next: partitions.len() as u32 + 1, segments, ..Journal::default() };
         for partition in partitions {
             let id = partition.id;
-            journal.apply(begin(&partition));
+            begin(&partition).into_iter().for_each(|change| journal.apply(change));
             journal.apply(CatalogChange::Enter(id));
         }
         journal
@@ -235,13 +239,13 @@ impl Journal {
                 // Databases of earlier releases of format 10 say here what a b-tree was created with.
                 partition.schema = own_schema(&partition);
                 self.next = self.next.max(u32::from(partition.id) + 1);
-                self.bytes += encoded(&begin(&partition)).len() as u64 + 8;
                 // One whose records have lost their type again is stated anew.
-                if let Some((before, _)) =
-                    self.numbers.insert(partition.id, (Rc::new(*partition), PartitionState::Begun))
-                {
-                    self.bytes -= encoded(&begin(&before)).len() as u64 + 8;
+                if let Some((before, _)) = self.numbers.remove(&partition.id) {
+                    self.bytes -= stated_bytes(&before);
+                    partition = Box::new(partition.with_files(before.stem().to_owned()));
                 }
+                self.bytes += stated_bytes(&partition);
+                self.numbers.insert(partition.id, (Rc::new(*partition), PartitionState::Begun));
             }
             CatalogChange::Enter(id) => self.set(id, PartitionState::Live),
             CatalogChange::Drop(id) => self.set(id, PartitionState::Dropped),
@@ -249,20 +253,16 @@ impl Journal {
                 self.since.remove(&id);
                 self.indexes.remove(&id);
                 if let Some((partition, _)) = self.numbers.remove(&id) {
-                    self.bytes -= encoded(&begin(&partition)).len() as u64 + 8;
+                    self.bytes -= stated_bytes(&partition);
                 }
             }
             CatalogChange::Segments(segments) => self.segments = segments,
             CatalogChange::Next(next) => self.next = self.next.max(next),
             CatalogChange::Since(id, since) => drop(self.since.insert(id, since)),
             CatalogChange::Index(id, index) => drop(self.indexes.insert(id, index)),
-            CatalogChange::Type(id, record) => {
-                if let Some((partition, _)) = self.numbers.get_mut(&id) {
-                    self.bytes -= encoded(&begin(partition)).len() as u64;
-                    *partition = Rc::new(partition.with_indexes(&record, Vec::new()));
-                    self.bytes += encoded(&begin(partition)).len() as u64;
-                }
-            }
+            CatalogChange::Type(id, record) => self.restate(id, |found| found.with_indexes(&record, Vec::new())),
+            CatalogChange::Files(id, stem) => self.restate(id, |found| found.clone().with_files(stem)),
+            CatalogChange::Rename(id, name) => self.restate(id, |found| found.renamed(name)),
             CatalogChange::Images(images) => {
                 for (id, sum) in images {
                     match sum {
@@ -271,6 +271,15 @@ impl Journal {
                     }
                 }
             }
+        }
+    }
+
+    /// Something else is true of a partition.
+    fn restate(&mut self, id: u16, changed: impl FnOnce(&Partition) -> Partition) {
+        if let Some((partition, _)) = self.numbers.get_mut(&id) {
+            self.bytes -= stated_bytes(partition);
+            *partition = Rc::new(changed(partition));
+            self.bytes += stated_bytes(partition);
         }
     }
 
@@ -284,7 +293,7 @@ impl Journal {
     pub(super) fn image(&self) -> Vec<CatalogChange> {
         let mut image = vec![CatalogChange::Next(self.next), CatalogChange::Segments(self.segments.clone())];
         for (id, (partition, state)) in &self.numbers {
-            image.push(begin(partition));
+            image.extend(begin(partition));
             match state {
                 PartitionState::Begun => {}
                 PartitionState::Live => image.push(CatalogChange::Enter(*id)),
@@ -469,9 +478,16 @@ impl Journal {
     }
 }
 
-/// That a partition's number is given to it.
-pub(crate) fn begin(partition: &Partition) -> CatalogChange {
-    CatalogChange::Begin(Box::new(partition.clone()), own_schema(partition))
+/// That a partition's number is given to it, and what its files are named after.
+pub(crate) fn begin(partition: &Partition) -> Vec<CatalogChange> {
+    let begun = CatalogChange::Begin(Box::new(partition.clone()), own_schema(partition));
+    let files = partition.files.clone().map(|stem| CatalogChange::Files(partition.id, stem));
+    [begun].into_iter().chain(files).collect()
+}
+
+/// About how many bytes that and the partition's state take.
+fn stated_bytes(partition: &Partition) -> u64 {
+    encoded(&begin(partition)[..]).len() as u64 + 7
 }
 
 /// What a partition's records consist of, with the indexes of a set: those of a b-tree are partitions and said by themselves.

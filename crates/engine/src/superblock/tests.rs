@@ -4,6 +4,7 @@ use crate::catalog::{Locking, Organization};
 use base::Random;
 use driver::{Halt, OpKind};
 use executor::Order;
+use std::collections::BTreeMap;
 use virtual_driver::{ErrorAt, FaultPlan, Hardware, Injury, Media, Options, PowerCut, VirtualDriver};
 
 fn superblock() -> Superblock {
@@ -35,6 +36,7 @@ fn partition(id: u16) -> Partition {
         assumed: false,
         schema: None,
         index_of: None,
+        files: None,
     }
 }
 
@@ -146,12 +148,16 @@ fn the_catalog_is_what_was_written_last() {
             drop(SuperblockFile::create(executor, device, &superblock(), []).await.expect("creates"))
         });
         let (mut live, mut next, mut segments, mut images) = (Vec::<u16>::new(), 0_u16, Vec::new(), Vec::new());
+        let mut renamed = BTreeMap::new();
         for _ in 0..12 {
             run(&media, async |executor, device| {
                 let (mut superblock_file, mut superblock) =
                     SuperblockFile::open(executor, device, "here").await.expect("opens");
-                let expected: Vec<String> = live.iter().map(|id| partition(*id).name).collect();
-                assert_eq!(names(&superblock_file), expected);
+                let expected: Vec<Partition> =
+                    live.iter().map(|id| renamed.get(id).cloned().unwrap_or(partition(*id))).collect();
+                let found: Vec<Partition> =
+                    superblock_file.partitions().iter().map(|found| (**found).clone()).collect();
+                assert_eq!(found, expected);
                 assert!(live.iter().all(|id| superblock_file.since(*id) == Lsn(7 * u64::from(*id))), "seed {seed}");
                 assert_eq!(
                     u32::from(superblock_file.partitions().give_number().expect("there are many")),
@@ -160,7 +166,7 @@ fn the_catalog_is_what_was_written_last() {
                 assert_eq!(superblock.backup.as_ref().map_or(&[][..], |backup| &backup.segments), segments);
                 assert_eq!(superblock.backup.as_ref().map_or(&[][..], |backup| &backup.images), images);
                 for _ in 0..random.below(40) {
-                    match random.below(4) {
+                    match random.below(5) {
                         0 | 1 => {
                             superblock_file.change([
                                 CatalogChange::Begin(Box::new(partition(next)), None),
@@ -173,6 +179,21 @@ fn the_catalog_is_what_was_written_last() {
                         2 if !live.is_empty() => {
                             let id = live.remove(random.below(live.len() as u64) as usize);
                             superblock_file.change([CatalogChange::Drop(id), CatalogChange::Gone(id)]);
+                        }
+                        3 if !live.is_empty() => {
+                            let id = *random.choose(&live).expect("there are some");
+                            let before = renamed.get(&id).cloned().unwrap_or(partition(id));
+                            let changes = match random.below(3) {
+                                0 => vec![CatalogChange::Rename(id, format!("name-{id}-{}", random.below(3)))],
+                                1 => vec![CatalogChange::Rename(id, partition(id).name)],
+                                // As where records have lost their type again.
+                                _ => begin(&before).into_iter().chain([CatalogChange::Enter(id)]).collect(),
+                            };
+                            if let CatalogChange::Rename(_, name) = &changes[0] {
+                                let files = Some(partition(id).name).filter(|stem| stem != name);
+                                renamed.insert(id, Partition { name: name.clone(), files, ..partition(id) });
+                            }
+                            superblock_file.change(changes);
                         }
                         _ => {
                             let count = random.below(30_000);

@@ -160,7 +160,7 @@ impl Transaction {
         }
         self.mark_not_replayable()?;
         let engine = self.engine.clone();
-        let read_view = self.read_view();
+        let read_view = self.read_view_of(partition)?;
         if read_view.is_none() && found.locking != Locking::None {
             self.lock(Resource::end_gap(partition), Mode::Shared).await?;
         }

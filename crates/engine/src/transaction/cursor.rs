@@ -296,6 +296,9 @@ impl Transaction {
                 "a cursor goes with the transaction that has made it, and with no other".into(),
             ));
         }
+        if let Some(view) = cursor.view() {
+            self.engine.versions.check_emptied(cursor.partition, view.at)?;
+        }
         cursor.locks_records = found.locks_records;
         self.mark_not_replayable()?;
         if cursor.ended {

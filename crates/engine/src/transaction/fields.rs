@@ -46,7 +46,7 @@ impl Transaction {
             Some(value) => record.bytes(value, field).map(|bytes| buffer.extend_from_slice(bytes)).map(|()| true),
             None => Ok(false),
         };
-        let read_view = self.read_view();
+        let read_view = self.read_view_of(partition)?;
         if self.reference() {
             self.delayed_reference().await?;
         }

@@ -95,6 +95,19 @@ impl Transaction {
         if self.state.isolation == Isolation::Serializable { None } else { Some(self.read_view_of_past()) }
     }
 
+    /// The same for a partition.
+    ///
+    /// # Errors
+    /// [`Error::SnapshotTooOld`] if all of its records were taken away since.
+    #[inline]
+    pub(super) fn read_view_of(&self, partition: PartitionId) -> Result<Option<ReadView>> {
+        let read_view = self.read_view();
+        if let Some(read_view) = &read_view {
+            self.engine.versions.check_emptied(partition, read_view.view.at)?;
+        }
+        Ok(read_view)
+    }
+
     #[cold]
     fn read_view_of_past(&self) -> ReadView {
         let owner = self.state.owner;

@@ -34,7 +34,7 @@ impl Transaction {
             self.delayed_reference().await?;
         }
         let engine = self.engine.clone();
-        if let Some(read_view) = self.read_view() {
+        if let Some(read_view) = self.read_view_of(partition)? {
             let (place, length, _) = self.find_object(partition, number)?;
             let pace = self.pace_single().await;
             let seen = object_at(&engine, read_view.view, number, (place, length), pace).await?;

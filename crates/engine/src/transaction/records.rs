@@ -109,7 +109,7 @@ impl Transaction {
 
     async fn read(&mut self, partition: PartitionId, key: &[u8], mode: Mode) -> Result<Option<Vec<u8>>> {
         if mode == Mode::Shared
-            && let Some(read_view) = self.read_view()
+            && let Some(read_view) = self.read_view_of(partition)?
         {
             return self.read_past(read_view, partition, key).await;
         }
@@ -156,7 +156,7 @@ impl Transaction {
         key: &[u8],
         look: impl FnOnce(Option<&[u8]>) -> R,
     ) -> Result<R> {
-        if let Some(read_view) = self.read_view() {
+        if let Some(read_view) = self.read_view_of(partition)? {
             let value = self.read_past(read_view, partition, key).await?;
             return Ok(look(value.as_deref()));
         }

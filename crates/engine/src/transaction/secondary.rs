@@ -147,7 +147,7 @@ impl Transaction {
         mut look: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
         let partition = found.id();
-        if let Some(read_view) = self.read_view() {
+        if let Some(read_view) = self.read_view_of(partition)? {
             return self.range_past(read_view, partition, (secondary, span), look).await;
         }
         if found.locking != Locking::Record {

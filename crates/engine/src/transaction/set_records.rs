@@ -116,7 +116,7 @@ impl Transaction {
         }
         self.check_active()?;
         self.mark_not_replayable()?;
-        if let Some(read_view) = self.read_view() {
+        if let Some(read_view) = self.read_view_of(partition)? {
             return scan_set_at(&self.engine, read_view.view, partition, &self.state.pace, look).await;
         }
         self.state.depend_on(self.engine.versions.present());

@@ -31,6 +31,7 @@ impl Versions {
         }
         self.fences.forget_before(horizon);
         self.loads.forget_before(horizon);
+        self.emptied.forget_before(horizon);
         while self.give_up(horizon) {}
         while self.history.bytes() > self.settings.size && self.give_up(Lsn::MAX) {
             self.given_up += 1;
@@ -65,6 +66,7 @@ impl Versions {
         self.ghosts = Ghosts::default();
         self.fences = Fences::default();
         self.loads.forget_before(Lsn::MAX);
+        self.emptied.forget_before(Lsn::MAX);
         while self.history.take_oldest(Lsn::MAX).is_some() {}
     }
 }

@@ -193,7 +193,7 @@ fn entries(document: &Document, journal: &[u8], (first, block): (u64, usize)) ->
         at += end.next_multiple_of(block);
         entries += 1;
     }
-    let expected = ["begin", "enter", "drop", "gone", "segments", "images", "type", "index"];
+    let expected = ["begin", "enter", "drop", "gone", "segments", "images", "type", "index", "files", "rename"];
     same("changes in the journal", expected.iter().find(|name| !met.contains(**name)), None::<&&str>)?;
     Ok((numbers, entries))
 }
@@ -214,7 +214,7 @@ fn catalog_change(
             let number = found["id"].parse().map_err(|_| "an id is no number")?;
             numbers.insert(found["name"].clone(), number);
             let organization = match found["name"].as_str() {
-                "tree" | "passing" | "passing.by_number" => "b_tree",
+                "tree" | "passing" | "passing.by_number" | "passed" | "passed.by_number" => "b_tree",
                 "objects" => "direct",
                 "history" => "append",
                 _ => "set",
@@ -244,6 +244,7 @@ fn catalog_change(
             reader.structure("index", "", &mut found)?;
             same("the index", [&found["name"], &found["fields.0"], &found["unique"]], ["by_number", "2", "false"])?;
         }
+        "files" | "rename" => _ = (reader.varint()?, reader.string()?),
         "since" => _ = (reader.varint()?, reader.varint()?),
         other => return Err(format!("no change is called {other}")),
     }

@@ -215,6 +215,9 @@ async fn fill(database: &Database, media: &Media, files: &mut Files) -> Result<(
     let passing = database.create_partition(PartitionSpec::b_tree("passing")).await?;
     let index = IndexSpec::new("by_number", &["u32"]).record(record_type());
     database.create_index(passing, index).await?;
+    database.rename_partition(passing, "passed").await?;
+    let again = database.create_partition(PartitionSpec::b_tree("passing")).await?;
+    database.drop_partition(again).await?;
     database.drop_partition(passing).await?;
     database.checkpoint().await?;
     database.checkpoint().await

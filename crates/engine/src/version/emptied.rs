@@ -1,0 +1,43 @@
+//! Partitions whose records were all taken away, past the log and the versions. What they were before is lost.
+
+use crate::Error;
+use base::{Lsn, PartitionId};
+
+/// The moments from which on partitions are known, where there may be readers of earlier ones.
+#[derive(Debug, Default)]
+pub(super) struct Emptied(Vec<(PartitionId, Lsn)>);
+
+impl Emptied {
+    /// Forgets those that a view at `oldest` or later knows.
+    pub(super) fn forget_before(&mut self, oldest: Lsn) {
+        self.0.retain(|(_, since)| oldest < *since);
+    }
+}
+
+impl super::VersionStore {
+    /// Partitions are empty at this moment, which no commit shares; what they were before is lost.
+    pub(crate) fn note_emptied(&self, partitions: impl Iterator<Item = PartitionId>, since: Lsn) {
+        self.last_commit.set(since);
+        let (mut versions, now) = (self.versions.borrow_mut(), self.executor.now());
+        versions.latest = since;
+        if versions.keeps_all() {
+            versions.moments.note(now, since);
+        }
+        if versions.is_wanted() {
+            versions.emptied.0.extend(partitions.map(|partition| (partition, since)));
+        }
+    }
+
+    /// Whether it is known what a partition was at this moment.
+    ///
+    /// # Errors
+    /// [`Error::SnapshotTooOld`] if all of its records were taken away since.
+    #[inline]
+    pub(crate) fn check_emptied(&self, partition: PartitionId, at: Lsn) -> Result<(), Error> {
+        let emptied = &self.versions.borrow().emptied.0;
+        match emptied.iter().find(|(of, since)| *of == partition && at < *since) {
+            Some((_, since)) => Err(Error::SnapshotTooOld { oldest: *since }),
+            None => Ok(()),
+        }
+    }
+}
