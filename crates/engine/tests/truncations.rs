@@ -461,6 +461,10 @@ fn calls_that_have_asked_for_a_name_are_not_repeated_after_it_has_changed() {
         let database = Database::create(executor, calling()).await?;
         let one = database.create_partition(spec(3, "one")).await?;
         let two = database.create_partition(spec(3, "two")).await?;
+        for _ in 0..4 {
+            database.call("count", b"two").await?;
+        }
+        let two = database.truncate_partition(two).await?;
         for (name, calls) in [("one", 3), ("two", 5)] {
             for _ in 0..calls {
                 database.call("count", name.as_bytes()).await?;
@@ -468,18 +472,13 @@ fn calls_that_have_asked_for_a_name_are_not_repeated_after_it_has_changed() {
         }
         database.rename_partition(one, "three").await?;
         database.rename_partition(two, "one").await?;
-        database.call("count", b"one").await?;
-        let two = database.create_partition(spec(3, "two")).await?;
-        database.call("count", b"two").await?;
-        database.call("count", b"two").await?;
-        database.truncate_partition(two).await?;
-        database.call("count", b"two").await.map(drop)
+        database.call("count", b"one").await.map(drop)
     })
     .expect("works");
     cut(&media, 1);
     whole(&media, async |executor| {
         let database = Database::open(executor, calling(), "here").await?;
-        for (name, calls) in [("three", 3), ("one", 6), ("two", 1)] {
+        for (name, calls) in [("three", 3), ("one", 6)] {
             let id = database.partition(name)?;
             let found = database.transaction(async |tx| tx.get(id, b"n").await).await?;
             assert_eq!(found, Some(vec![calls]), "{name}");
