@@ -64,9 +64,9 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// So many bytes.
+    /// This number of bytes.
     Bytes(u64),
-    /// So many pages, of a size that is said elsewhere.
+    /// This number of pages, of a size that is said elsewhere.
     Pages(u64),
 }
 
