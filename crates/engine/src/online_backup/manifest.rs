@@ -8,6 +8,7 @@ use crate::superblock::{CatalogChange, CurrentBackup, LogShape, Superblock};
 use crate::{Error, Result};
 use base::Lsn;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use structures::checksum::checksum;
 
 /// The manifest's file: a directory that holds it is a backup.
@@ -105,13 +106,15 @@ impl Manifest {
 
     /// The same with the names of partitions' files, which the catalog has.
     fn with_file_names(mut self) -> Manifest {
-        for (partition, _) in &mut self.partitions {
-            let stems = self.catalog.iter().filter_map(|change| match change {
-                CatalogChange::Files(id, stem) if *id == partition.id => Some(stem),
+        let stems: BTreeMap<u16, &String> = (self.catalog.iter())
+            .filter_map(|change| match change {
+                CatalogChange::Files(id, stem) => Some((*id, stem)),
                 _ => None,
-            });
-            if let Some(stem) = stems.last() {
-                *partition = partition.clone().with_files(stem.clone());
+            })
+            .collect();
+        for (partition, _) in &mut self.partitions {
+            if let Some(stem) = stems.get(&partition.id) {
+                *partition = partition.clone().with_files((*stem).clone());
             }
         }
         self

@@ -242,7 +242,7 @@ impl Journal {
                 // One whose records have lost their type again is stated anew.
                 if let Some((before, _)) = self.numbers.remove(&partition.id) {
                     self.bytes -= stated_bytes(&before);
-                    partition = Box::new(partition.with_files(before.stem().to_owned()));
+                    *partition = partition.with_files(before.stem().to_owned());
                 }
                 self.bytes += stated_bytes(&partition);
                 self.numbers.insert(partition.id, (Rc::new(*partition), PartitionState::Begun));
