@@ -86,7 +86,7 @@ pub fn hole(media: &Media, configuration: &Configuration, random: &mut Random) -
     let is_suitable =
         |partition: &PartitionSpec| matches!(partition.organization, Organization::BTree | Organization::Append { .. });
     let partitions: Vec<PartitionSpec> = configuration.partitions().into_iter().filter(is_suitable).collect();
-    let file = random.choose(&partitions)?.file_name();
+    let file = format!("{}.pages", random.choose(&partitions)?.name);
     let place = stored_page(media, ("disk", &file), page_size, random)?;
     let first = place.offset / page_size as u64 * page_size as u64;
     media.punch("disk", &file, first, page_size as u64).ok()?;
@@ -134,7 +134,7 @@ fn with_page_in_place(media: &Media, configuration: &Configuration, place: Store
         let id = header::id(&bytes);
         let partitions = configuration.partitions();
         partitions.get(usize::from(id.partition.0)).is_some_and(|partition| {
-            let (file, offset) = (partition.file_name(), u64::from(id.number) * page_size as u64);
+            let (file, offset) = (format!("{}.pages", partition.name), u64::from(id.number) * page_size as u64);
             let read = media.read("disk", &file, offset, &mut bytes);
             read.is_ok() && header::verify(&bytes, id) == Ok(true)
         })
