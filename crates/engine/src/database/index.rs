@@ -26,15 +26,15 @@ use crate::checkpoint::state_catalog;
 use crate::superblock::{self, CatalogChange, stored_indexes};
 use crate::transaction::Transaction;
 use crate::{Error, Result};
-use base::PartitionId;
 use base::time::{MILLISECOND_NS, SECOND_NS};
+use base::{Lsn, PartitionId};
 use std::cell::Cell;
 use std::ops::Bound;
 use std::rc::Rc;
 use structures::set::FieldError;
 
 /// How often it is looked whether those have ended that were waited for in vain, in nanoseconds.
-const LOOK_NS: u64 = 20 * MILLISECOND_NS;
+pub(super) const LOOK_NS: u64 = 20 * MILLISECOND_NS;
 
 /// An index that is being built.
 struct Building {
@@ -194,23 +194,20 @@ impl Database {
         let (id, since) = (building.partition.id, engine.versions.present());
         engine.core.log.flush(engine.core.log.end()).await?;
         let found = engine.catalog.describe(building.base)?;
-        let schema = found.typed()?;
-        let mut secondaries = schema.secondaries.clone();
-        for index in secondaries.iter_mut().filter(|index| index.name == building.index.name) {
-            index.tree = Some(IndexTree { id: building.partition.id(), since: Some(since) });
-        }
-        let entered = Rc::new(found.with_indexes(&schema.record, secondaries));
+        let entered = readable(&found, building, since)?;
         let mut changes = vec![CatalogChange::Enter(id), CatalogChange::Since(id, building.change.since().0)];
         if !building.was_typed {
             building.states_type.set(true);
-            changes.push(CatalogChange::Type(building.base.0, schema.record.clone()));
+            changes.push(CatalogChange::Type(building.base.0, found.typed()?.record.clone()));
         }
         changes.extend(stored_indexes(&entered));
         state_catalog(engine, changes).await?;
         engine.catalog.note_swept_change();
+        // Another index may have gone meanwhile.
+        let entered = readable(&*engine.catalog.describe(building.base)?, building, since)?;
         let mut partitions = engine.catalog.partitions.borrow_mut();
         partitions.show(&building.partition);
-        partitions.replace(entered);
+        partitions.replace(Rc::new(entered));
         Ok(usize::from(id))
     }
 
@@ -358,6 +355,16 @@ impl Database {
             self.end_drop(vec![partition], None).await;
         }
     }
+}
+
+/// What a partition is whose new index can be read from this position of the log on.
+fn readable(found: &Partition, building: &Building, since: Lsn) -> Result<Partition> {
+    let schema = found.typed()?;
+    let mut secondaries = schema.secondaries.clone();
+    for index in secondaries.iter_mut().filter(|index| index.name == building.index.name) {
+        index.tree = Some(IndexTree { id: building.partition.id(), since: Some(since) });
+    }
+    Ok(found.with_indexes(&schema.record, secondaries))
 }
 
 /// What the records of a partition will be, and an index of them.
