@@ -58,8 +58,17 @@ fn many_tasks_that_want_a_partition_at_once_have_the_same_one_with_all_its_index
             found.push(task.join().await?);
         }
         assert!(found.iter().all(|id| *id == found[0]), "{found:?}");
-        let id = database.ensure_partition(users()).await?;
-        assert!(database.secondary(id, "by_name").is_ok());
+        let one = users().secondary("by_age", &["age"]);
+        let other = PartitionSpec { secondaries: Vec::new(), ..users() }.secondary("by_age", &["age"]);
+        let asked: Vec<_> = [one.clone(), other.clone(), users(), one].map(want).into_iter().collect();
+        for (task, indexes) in
+            asked.into_iter().zip([&["by_name", "by_age"][..], &["by_age"], &["by_name"], &["by_name", "by_age"]])
+        {
+            let id = task.join().await?;
+            for index in indexes {
+                assert!(database.secondary(id, index).is_ok(), "{index}");
+            }
+        }
         Ok(())
     });
 }

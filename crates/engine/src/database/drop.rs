@@ -27,7 +27,7 @@ use std::rc::Rc;
 use structures::canary::{self, Canary};
 
 /// How long a drop waits for users that had begun before, in nanoseconds.
-const PATIENCE_NS: u64 = 10 * SECOND_NS;
+pub(super) const PATIENCE_NS: u64 = 10 * SECOND_NS;
 /// How often it looks for them at first, and later, in nanoseconds.
 const LOOK_NS: [u64; 2] = [50 * MICROSECOND_NS, 5 * MILLISECOND_NS];
 

@@ -1,7 +1,10 @@
 //! Partitions that are to be there, whether or not they were before.
 
+use super::drop::PATIENCE_NS;
+use super::index::LOOK_NS;
 use super::{Database, PartitionSpec};
 use crate::catalog::{IndexSpec, Organization, Partition};
+use crate::engine::{Core, Engine};
 use crate::{Error, Result};
 use base::PartitionId;
 
@@ -45,6 +48,31 @@ impl Database {
     }
 
     async fn ensure_alike(&self, id: PartitionId, spec: &PartitionSpec) -> Result<PartitionId> {
+        if self.lacking(id, spec)?.is_none() {
+            return Ok(id);
+        }
+        let Engine { core: Core { executor, .. }, catalog, .. } = &*self.0.engine;
+        // Others that want the same find what this one has made.
+        let _turn = catalog.ensuring.take(executor).await;
+        let mut until = executor.now().plus_ns(PATIENCE_NS);
+        while let Some(index) = self.lacking(id, spec)? {
+            let found = self.describe(id)?;
+            if found.index_trees().all(|tree| tree.since.is_some()) {
+                self.create_index(id, index.clone()).await?;
+                until = executor.now().plus_ns(PATIENCE_NS);
+                continue;
+            }
+            // One is being built or dropped by its own.
+            if executor.now() >= until {
+                return Err(Error::PartitionInUse(spec.name.clone()));
+            }
+            executor.sleep_ns(LOOK_NS).await;
+        }
+        Ok(id)
+    }
+
+    /// The first index of a description that a partition does not have, or that cannot be read.
+    fn lacking<'a>(&self, id: PartitionId, spec: &'a PartitionSpec) -> Result<Option<&'a IndexSpec>> {
         let found = self.describe(id)?;
         let differs = |difference| Error::PartitionDiffers { name: spec.name.clone(), difference };
         if let Some(difference) = difference(&found, spec) {
@@ -52,13 +80,14 @@ impl Database {
         }
         for index in &spec.secondaries {
             match index_difference(&found, index) {
-                None if found.organization == Organization::BTree => drop(self.create_index(id, index.clone()).await?),
+                None if found.organization == Organization::BTree => return Ok(Some(index)),
                 None => return Err(differs(format!("it has no index '{}', and a set gets none later", index.name))),
                 Some(Some(difference)) => return Err(differs(difference)),
+                Some(None) if self.secondary(id, &index.name).is_err() => return Ok(Some(index)),
                 Some(None) => {}
             }
         }
-        Ok(id)
+        Ok(None)
     }
 }
 

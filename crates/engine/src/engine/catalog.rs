@@ -58,6 +58,8 @@ pub struct Catalog {
     pub(crate) changes: RefCell<Vec<CatalogChange>>,
     /// The turn to create a partition.
     pub(crate) creation: Turn,
+    /// The turn to give a partition indexes that it is ensured to have.
+    pub(crate) ensuring: Turn,
     /// How many bulk loads have ended, by partition: what they wrote is not in the log.
     loads: RefCell<BTreeMap<PartitionId, u64>>,
     /// Where the log was when each of the loads began that are under way.
@@ -83,6 +85,7 @@ impl Catalog {
             superblock: RefCell::new(superblock),
             changes: RefCell::default(),
             creation: Turn::new(),
+            ensuring: Turn::new(),
             loads: RefCell::default(),
             loading: RefCell::default(),
             swept_changes: Cell::new(0),
