@@ -120,7 +120,7 @@ pub trait Driver {
     fn prices(&self) -> Option<Prices>;
 
     /// 128 random bits that cannot be guessed: the operating system's on a real machine, those of a stream with the driver's seed on a
-    /// simulated one. For secrets alone; all else draws from streams named by concern.
+    /// simulated one. For secrets, and for what tells files from those of other databases; all else draws from streams named by concern.
     fn entropy(&mut self) -> u128;
 
     /// Wakes a parked driver from another thread.

@@ -6,7 +6,6 @@ mod cached;
 #[path = "ground/machine.rs"]
 mod machine;
 
-use base::time::MILLISECOND_NS;
 use cached::{change, create, read, settings};
 use driver::{Access, FaultKind, Op};
 use entresol_engine::second_level::{CacheSettings, DESIGNS, Design, WriteBudget};
@@ -34,16 +33,20 @@ async fn open(executor: &Executor, settings: Settings) -> Result<Database> {
 
 /// A database whose objects have this value, most of them in the cache.
 fn filled(media: &Media, cache: &CacheSettings, value: u8) {
-    run(media, async |executor| {
-        // The moment of its creation tells one cache from another.
-        executor.sleep_ns(u64::from(value) * MILLISECOND_NS).await;
-        let database = create(executor, settings(cache.clone()), PAGES).await;
+    // On a machine of its own, at the same moment as all others.
+    let options = Options { seed: u64::from(value), ..Options::default() };
+    let driver = VirtualDriver::new(Hardware::ideal(), options, media.clone());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let filled = executor.run(async {
+        let database = create(&executor, settings(cache.clone()), PAGES).await;
         for value in [value - 1, value] {
             change(&database, 0..PAGES, value).await;
             database.checkpoint().await.expect("succeeds");
         }
         assert_all(&database, value).await;
     });
+    executor.stop();
+    filled.expect("the machine goes on");
 }
 
 async fn assert_all(database: &Database, value: u8) {

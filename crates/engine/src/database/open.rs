@@ -25,10 +25,11 @@ use std::rc::Rc;
 use structures::canary::{self, Canary};
 use structures::set::Sets;
 
-/// Tells files made at this moment from all others.
+/// Tells files made at this moment from all others: of other openings by where the database is, of other databases by chance. The
+/// clock shows the same at the same step of each program's start.
 fn stamp(executor: &Executor, position: Lsn, epoch: u32, generation: u64) -> u64 {
     let place = position.0.rotate_left(24) ^ u64::from(epoch).rotate_left(52);
-    let mixed = executor.now().ns() ^ place ^ generation.rotate_left(40);
+    let mixed = executor.entropy() as u64 ^ executor.now().ns() ^ place ^ generation.rotate_left(40);
     mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }
 
@@ -296,6 +297,8 @@ impl Database {
         engine.versions.remove_space().await?;
         self.checkpoint().await?;
         engine.core.log.complete().await;
-        checkpoint::retire_tiers(engine).await
+        // In a task of its own, so that no write of the superblock file is abandoned.
+        let retiring = Rc::clone(engine);
+        engine.core.executor.spawn(async move { checkpoint::retire_tiers(&retiring).await }).join().await
     }
 }
