@@ -121,7 +121,7 @@ impl PageClient {
             transport: Rc::clone(&transport),
             buffer,
             protocol: RefCell::new(protocol),
-            to_server: RefCell::new(introduced.outbox),
+            to_server: RefCell::new(introduced.outbox.take_over()),
             lease: Cell::new(introduced.lease),
             heard: Cell::new(executor.now()),
             ended: Cell::new(None),

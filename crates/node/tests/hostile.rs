@@ -404,3 +404,28 @@ fn a_lease_does_not_count_from_a_moment_that_is_still_to_come() {
     });
     assert!(!has_lease, "the server has not answered what was said later");
 }
+
+#[test]
+fn a_client_hangs_up_on_a_server_that_does_not_let_it_join() {
+    for is_silent in [true, false] {
+        let mut ground = Ground::new();
+        let has_ended = Rc::new(Cell::new(false));
+        let ended = Rc::clone(&has_ended);
+        ground.play(async move |acceptor, executor| {
+            let mut line = Line::new(acceptor.accept().await.expect("it is open"), &executor);
+            line.hear().await;
+            if !is_silent {
+                line.say(&Answer::Renewed { sent: 1 }).await;
+            }
+            while line.hear().await.is_some() {}
+            ended.set(true);
+        });
+        let joined = ground.run(async move |executor, at, own| {
+            let joined = join(&executor, at, own).await.map(drop);
+            executor.sleep_ns(12 * SECOND_NS).await;
+            joined
+        });
+        joined.expect_err("it is not let in");
+        assert!(has_ended.get(), "the connection is there still, {is_silent}");
+    }
+}

@@ -35,7 +35,23 @@ pub(super) struct Introduced {
     pub keeps: bool,
     pub former: Outcome,
     pub incoming: Incoming,
-    pub outbox: Rc<Outbox>,
+    pub outbox: NewOutbox,
+}
+
+/// The queue of a connection that no node has taken over yet. If none does, it hangs up.
+pub(super) struct NewOutbox(Option<Rc<Outbox>>);
+
+impl NewOutbox {
+    /// The node hangs up from now on.
+    pub fn take_over(mut self) -> Rc<Outbox> {
+        self.0.take().expect("it is taken over once")
+    }
+}
+
+impl Drop for NewOutbox {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|outbox| outbox.close());
+    }
 }
 
 /// How long a server may take to answer an introduction, in nanoseconds.
@@ -58,6 +74,7 @@ async fn try_introduce(way: &Way<'_>, address: SocketAddr, former: Option<(Forme
     let channel = transport.connect(server).await?;
     let mut incoming = Incoming::new(&channel, executor);
     let outbox = Outbox::new(executor, channel, traffic, (settings.message_size_min, TO_SERVER_MAX));
+    let new = NewOutbox(Some(Rc::clone(&outbox)));
     let sent = executor.now();
     // The lease counts at this moment, at which the server that is spoken to runs: one before it has not given this client up.
     let former = former.map(|(mut former, lease)| {
@@ -71,7 +88,7 @@ async fn try_introduce(way: &Way<'_>, address: SocketAddr, former: Option<(Forme
         Some(Answer::Joined { session, secrets, lease_ns, keeps, former }) => {
             let mut lease = Lease::given(lease_ns).ok_or_else(|| odd_lease(server, lease_ns))?;
             lease.renew(sent, executor.now());
-            Ok(Introduced { session, secrets, lease, keeps: keeps && names_copies, former, incoming, outbox })
+            Ok(Introduced { session, secrets, lease, keeps: keeps && names_copies, former, incoming, outbox: new })
         }
         Some(Answer::Refusal { reason }) => {
             Err(Fault::new(FaultKind::Denied, format!("the server at {server} refuses: {reason}")).into())
@@ -218,7 +235,7 @@ impl ClientNode {
         self.ended.set(before.map(|before| (before, former)));
         self.lease.set(lease);
         self.heard.set(self.executor.now());
-        self.to_server.replace(outbox);
+        self.to_server.replace(outbox.take_over());
         self.tell(Told::Nothing);
         incoming
     }
