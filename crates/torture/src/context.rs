@@ -74,6 +74,19 @@ impl RunContext {
         self.over.set(true);
     }
 
+    /// What `future` returns, if that is within so many nanoseconds. Otherwise the run is over: for a reason if a device never
+    /// answers, which background tasks that try again and again would hide for ever.
+    pub async fn in_time<F: Future>(&self, ns: u64, doing: &str, future: F) -> Option<F::Output> {
+        let done = self.executor.within(ns, future).await;
+        if done.is_none() {
+            if !self.observed.is_deaf.get() {
+                self.wrong(format!("{doing} takes for ever"));
+            }
+            self.over.set(true);
+        }
+        done
+    }
+
     /// Counts something that a client has met.
     pub fn event(&self, event: ClientEvent) {
         self.observed.coverage.borrow_mut().event(event);

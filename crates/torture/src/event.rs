@@ -151,7 +151,10 @@ impl ClientEvent {
 
     /// Whether it may take thousands of seeds to meet.
     pub fn is_rare(self) -> bool {
-        let failed = matches!(self, ClientEvent::LoadFailed | ClientEvent::DropFailed | ClientEvent::UndoFull);
+        let failed = matches!(
+            self,
+            ClientEvent::LoadFailed | ClientEvent::DropFailed | ClientEvent::IndexFailed | ClientEvent::UndoFull
+        );
         failed
             || matches!(
                 self,

@@ -132,7 +132,7 @@ fn machine(world: &World, run: u64, plan: Plan, observed: &Rc<Observed>) -> Exec
 async fn use_database(context: &Rc<RunContext>, purpose: Purpose) {
     // An opening may lose a copy as well, and tells it only when it has succeeded.
     context.oracle.borrow_mut().log_copy_lost |= context.configuration.settings.log.second.is_some();
-    let Some(database) = open(context).await else { return };
+    let Some(Some(database)) = context.in_time(WORK_MAX_NS, "opening", open(context)).await else { return };
     let is_without = database.settings().log.without.is_some();
     let _copies = LogCopyWatch { context, log: Rc::clone(database.log()), is_without };
     context.observed.phase.set(Phase::Running);
@@ -141,15 +141,8 @@ async fn use_database(context: &Rc<RunContext>, purpose: Purpose) {
             && verify::contents(context, &database).await
             && partitions::contents(context, &database).await
     };
-    match context.executor.within(WORK_MAX_NS, known).await {
-        Some(true) => {}
-        Some(false) => return,
-        None => {
-            if !context.observed.is_deaf.get() {
-                context.wrong("loading and reading take for ever");
-            }
-            return;
-        }
+    if context.in_time(WORK_MAX_NS, "loading and reading", known).await != Some(true) {
+        return;
     }
     let mut random = context.random("acts");
     verify::structure(context, &database).await;
@@ -162,7 +155,7 @@ async fn use_database(context: &Rc<RunContext>, purpose: Purpose) {
     }
     verify::structure(context, &database).await;
     if random.chance(0.4)
-        && let Err(error) = database.close().await
+        && let Some(Err(error)) = context.in_time(WORK_MAX_NS, "closing", database.close()).await
     {
         context.judge(&error, "close");
     }
@@ -414,7 +407,8 @@ fn start_server(context: &RunContext, database: &Database) -> Option<Transaction
 /// A checkpoint in the middle, perhaps abandoned; a look at the tables.
 async fn checkpoint_and_verify(context: &RunContext, database: &Database, random: &mut Random) {
     let polls = if random.chance(0.5) { random.between(1, 6) } else { u64::MAX };
-    if let Some(Err(error)) = at_most(polls, database.checkpoint()).await {
+    let checkpoint = at_most(polls, database.checkpoint());
+    if let Some(Some(Err(error))) = context.in_time(WORK_MAX_NS, "a checkpoint", checkpoint).await {
         context.judge(&error, "checkpoint");
     }
     verify::tables(context, database);

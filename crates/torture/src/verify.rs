@@ -16,6 +16,9 @@ use std::ops::Bound;
 /// How long freeing the pages of deleted long values may take, in nanoseconds of the machine's time.
 const FREEING_NS_MAX: u64 = 60 * SECOND_NS;
 
+/// How long a check may take, with what it waits for, in nanoseconds of the machine's time.
+const CHECK_NS_MAX: u64 = 2 * FREEING_NS_MAX;
+
 /// Reads everything and compares it with what the clients know; false if the run is over. Must be called while no client works.
 pub async fn contents(context: &RunContext, database: &Database) -> bool {
     if context.configuration.contention.is_some() {
@@ -127,7 +130,9 @@ async fn records(context: &RunContext, database: &Database, tx: &mut Transaction
 
 /// Checks every page and every structure. Must be called while no client works.
 pub async fn structure(context: &RunContext, database: &Database) {
-    match quiet_report(context, database).await {
+    let report = context.in_time(CHECK_NS_MAX, "checking", quiet_report(context, database)).await;
+    let Some(report) = report else { return };
+    match report {
         Err(error) => {
             context.judge(&error, "checking");
         }

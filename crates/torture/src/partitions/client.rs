@@ -64,7 +64,7 @@ impl Client {
         if self.drops.chance(0.1) {
             return self.drop_partition(&name, &shape).await;
         }
-        if shape.kind == ShapeKind::TypedTree && self.drops.chance(0.25) {
+        if shape.kind == ShapeKind::TypedTree && self.drops.chance(0.4) {
             return self.change_index(&name).await;
         }
         let is_fresh = shape.kind.is_loaded() && shape.contents.is_empty();

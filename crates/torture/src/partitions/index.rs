@@ -10,9 +10,25 @@ use crate::context::After;
 use engine::Error;
 use std::pin::pin;
 
+/// How often an index is changed in a row at most.
+const CHANGES_MAX: u64 = 4;
+
 impl Client {
-    /// Drops the index if it is there, and creates it otherwise.
+    /// Changes the index once or several times.
     pub(super) async fn change_index(&mut self, name: &str) -> After {
+        for _ in 0..self.drops.between(1, CHANGES_MAX) {
+            if self.context.over.get() || self.change_index_once(name).await == After::Reopen {
+                return After::Reopen;
+            }
+            if self.avoided.contains(name) {
+                break;
+            }
+        }
+        After::Retry
+    }
+
+    /// Drops the index if it is there, and creates it otherwise.
+    async fn change_index_once(&mut self, name: &str) -> After {
         let Some(id) = self.number_of(name) else { return After::Reopen };
         // What had begun before is waited for.
         self.held = None;
