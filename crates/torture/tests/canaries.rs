@@ -185,7 +185,7 @@ fn a_lost_page_taken_for_a_new_one_is_found() {
 
 #[test]
 fn a_catalog_written_over_the_one_that_counts_is_found() {
-    let failure = first_failure_of_long_runs(Canary::CatalogInPlace, 518..519);
+    let failure = first_failure_of_long_runs(Canary::CatalogInPlace, 269..270);
     assert!(failure.wrong[0].contains("of its catalog are damaged"), "{failure}");
 }
 
@@ -204,4 +204,15 @@ fn a_rollback_that_fails_and_is_abandoned_is_found() {
 fn creations_and_loads_that_log_whatever_room_there_is_are_found() {
     let failure = first_failure_of_long_runs(Canary::UnadmittedCreation, 354..355);
     assert!(failure.wrong[0].contains("is full"), "{failure}");
+}
+
+#[test]
+fn changes_that_pass_by_an_index_that_is_being_filled_are_found() {
+    first_failure_of_long_runs(Canary::UnseenIndex, 86..90);
+}
+
+#[test]
+fn an_entry_that_a_changed_record_leaves_in_an_index_is_found() {
+    let failure = first_failure_of_long_runs(Canary::KeptEntry, 86..90);
+    assert!(failure.wrong[0].contains("entries for"), "{failure}");
 }
