@@ -40,7 +40,7 @@ use spare::Spare;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use structures::canary::{self, Canary};
-use structures::page::header;
+use structures::page::{Pages, header};
 use structures::replacement::Policy;
 use wanted::{Fetching, WantedPages};
 
@@ -535,7 +535,11 @@ impl Buffer {
     /// Makes the partition's file longer.
     async fn grow(self: &Rc<Self>, partition: PartitionId) -> Result<()> {
         let space = self.find_space(partition)?;
-        space.grow(&self.executor).await?;
+        let known = Pages::capacity(&*self.pool.borrow(), partition);
+        // It may have become so for a task that did not wait for it.
+        if known == space.capacity() {
+            space.grow(&self.executor).await?;
+        }
         self.pool.borrow_mut().set_capacity(partition, space.capacity());
         Ok(())
     }

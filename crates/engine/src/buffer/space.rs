@@ -45,6 +45,8 @@ pub struct PageSpace {
 /// The least and the most that a store grows by at once, in bytes.
 const GROWTH_MIN: u64 = 1 << 20;
 const GROWTH_MAX: u64 = 256 << 20;
+/// How long growth is waited for at the end, in nanoseconds.
+const GROWTH_NS_MAX: u64 = 60 * base::time::SECOND_NS;
 
 impl PageSpace {
     /// The pages of a partition in this store, which `is_new` if it was made just now. Pages that were never written read as zeros
@@ -255,15 +257,21 @@ impl PageSpace {
         self.store.reserve(executor, pages)
     }
 
-    /// Makes room for a quarter more, within limits, unless another task did so while this one waited for its turn.
+    /// Makes room for a quarter more, within limits, unless another task did so while this one waited for its turn. That goes on to
+    /// its end even if its caller is given up: the driver does, and others may use the room only then.
     ///
     /// # Errors
     /// The driver's, or [`Error::PartitionFull`]; the room stays as it was.
-    pub async fn grow(&self, executor: &Executor) -> Result<()> {
+    pub async fn grow(self: &Rc<Self>, executor: &Executor) -> Result<()> {
         let before = self.capacity();
         if before == u32::MAX {
             return Err(Error::PartitionFull { file: self.name().to_owned(), pages: before });
         }
+        let (this, own) = (Rc::clone(self), executor.clone());
+        executor.spawn(async move { this.grow_beyond(before, &own).await }).join().await
+    }
+
+    async fn grow_beyond(&self, before: u32, executor: &Executor) -> Result<()> {
         let _turn = self.growth.take(executor).await;
         if self.capacity() > before {
             return Ok(());
@@ -272,5 +280,10 @@ impl PageSpace {
         let step = (length / 4).clamp(GROWTH_MIN, GROWTH_MAX);
         let pages = u32::try_from((length + step).div_ceil(self.page_size() as u64)).unwrap_or(u32::MAX);
         self.reserve(executor, pages).await
+    }
+
+    /// Waits until it does not become longer, if its device answers: what ends when the file is open again might cut it.
+    pub(crate) async fn finish_growth(&self, executor: &Executor) {
+        drop(executor.within(GROWTH_NS_MAX, self.growth.take(executor)).await);
     }
 }

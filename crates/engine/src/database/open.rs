@@ -288,6 +288,9 @@ impl Database {
         engine.versions.stop();
         let closed = self.write_back().await;
         engine.core.log.finish_step().await;
+        for space in engine.core.buffer.spaces() {
+            space.finish_growth(&engine.core.executor).await;
+        }
         closed
     }
 

@@ -183,7 +183,9 @@ impl Space {
                 self.0.statistics.set(statistics);
                 return Ok(Rc::new(Extent { space: self.clone(), number }));
             }
-            self.grow().await?;
+            let (this, executor) = (self.clone(), &self.0.executor);
+            // Goes on to its end even if its caller is given up: the driver does, and would cut what others have grown.
+            executor.spawn(async move { this.grow().await }).join().await?;
         }
     }
 
