@@ -20,11 +20,11 @@ pub(crate) use sweeping::{SweepGuard, back_up_load, begin_sweeping_load, sweep_s
 use crate::Result;
 use crate::catalog::Partition;
 use crate::engine::{Catalog, Engine};
-use crate::statistics::add;
+use crate::statistics::{Event, add};
 use crate::superblock::{CatalogChange, CurrentBackup, LogShape};
 use crate::tier_file::TierRecord;
 use crate::tier_file::table::TablePosition;
-use base::Lsn;
+use base::{Instant, Lsn};
 use executor::{Executor, Group, Members};
 use std::rc::Rc;
 use structures::canary::{self, Canary};
@@ -74,7 +74,10 @@ pub(crate) async fn checkpoint_restart(engine: &Rc<Engine>) -> Result<()> {
 }
 
 /// Notes how a checkpoint of pages or a sweep has ended. Tasks waiting for the room that it was to make learn of a failure.
-fn note_end(engine: &Engine, part: usize, result: &Result<()>) {
+fn note_end(engine: &Engine, part: usize, began: Instant, result: &Result<()>) {
+    let took_ns = engine.core.executor.now().since_ns(began);
+    let error = result.as_ref().err();
+    engine.core.statistics.tell(&Event::Checkpoint { of_sets: part == SETS, took_ns, error });
     let checkpointer = &engine.checkpointer;
     checkpointer.failures[part].replace(result.clone().err());
     if result.is_err() {
@@ -103,8 +106,9 @@ enum CheckpointExtent {
 }
 
 async fn checkpoint_pages(engine: &Engine, extent: CheckpointExtent) -> Result<()> {
+    let began = engine.core.executor.now();
     let result = write_pages_back(engine, extent).await;
-    note_end(engine, PAGES, &result);
+    note_end(engine, PAGES, began, &result);
     result
 }
 
@@ -149,8 +153,9 @@ async fn write_pages_back(engine: &Engine, extent: CheckpointExtent) -> Result<(
 /// Brings the older copy of the sets' backup up to date and lets the superblock file name it. Nothing if there are no sets. If it
 /// fails, the other copy stays valid, and the next sweep writes what this one has not.
 pub(crate) async fn checkpoint_sets(engine: &Rc<Engine>) -> Result<()> {
+    let began = engine.core.executor.now();
     let result = write_backup(engine).await;
-    note_end(engine, SETS, &result);
+    note_end(engine, SETS, began, &result);
     result
 }
 

@@ -1,5 +1,10 @@
 //! What the engine counts while it runs.
 
+mod events;
+
+pub(crate) use events::Wait;
+pub use events::{Event, Listener, TransactionTime, Waits};
+
 use base::{PageId, TransactionId};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -147,6 +152,7 @@ pub struct Statistics {
     pub segment_wait_ns: Cell<u64>,
     references: RefCell<Vec<References>>,
     observer: OnceCell<Rc<dyn Observer>>,
+    listening: events::Listening,
 }
 
 /// Adds to a counter.

@@ -97,11 +97,13 @@ pub struct Transaction {
 /// [`Error::LogFailed`] if the log has failed; [`Error::LogNotRelieved`] if it is full and a checkpoint fails;
 /// [`Error::TooManyTransactions`].
 pub(crate) async fn begin(engine: &Rc<Engine>, began: Option<u64>) -> Result<Transaction> {
+    let asked = engine.core.statistics.moment(&engine.core.executor);
     if engine.transactions.active.get() >= engine.transactions.admitted_max.get() {
         admission::wait(engine).await?;
     }
     engine.transactions.active.set(engine.transactions.active.get() + 1);
-    let state = engine.transactions.registry.borrow_mut().begin(began);
+    let mut state = engine.transactions.registry.borrow_mut().begin(began);
+    state.watched = asked.map(|asked| (engine.core.statistics.begin_transaction(&engine.core.executor), asked));
     state.user.set(Some(engine.core.executor.caller()));
     let mut transaction = Transaction { engine: Rc::clone(engine), state, ended: false };
     engine.core.executor.charge(Work::BeginTransaction);

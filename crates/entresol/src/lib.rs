@@ -62,6 +62,7 @@ mod assemble;
 pub mod configuration;
 mod database_thread;
 mod error;
+mod events;
 mod handle;
 mod log_words;
 mod message_server;

@@ -1,10 +1,11 @@
 //! A database on the calling thread.
 
+mod contents;
+
 use crate::configuration::{Configuration, FILE_NAME};
+use crate::events::{Events, SLOW_NS, Silence, watch};
 use crate::{OpenError, assemble, log_words, page_words};
-use base::Instant;
-use base::time::SECOND_NS;
-use driver::{Access, Op, Output};
+use contents::{Contents, contents, create_or_nothing, stranger};
 use engine::canary::{self, Canary};
 use engine::server::TransactionServer;
 use engine::{Database, Error, Procedures};
@@ -13,7 +14,9 @@ use real_driver::{DirectoryLock, DirectoryLocks};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use virtual_driver::{Media, Port};
 
 /// A database that is about to be opened.
@@ -32,27 +35,27 @@ pub struct Opening {
     pub(crate) seed: u64,
     pub(crate) procedures: Arc<dyn Fn() -> Procedures + Send + Sync>,
     silence: Option<Silence>,
+    slow_ns: u64,
 }
-
-/// What is told of a request that a device leaves unanswered.
-type Silence = Arc<dyn Fn(&Unanswered) + Send + Sync>;
-
-/// How long a device may leave a request unanswered before that is told, and how often it is looked for, in nanoseconds.
-const SILENCE_NS: u64 = 5 * SECOND_NS;
-const LOOK_NS: u64 = SECOND_NS;
 
 impl fmt::Debug for Opening {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Opening { path, configuration, seed, procedures: _, silence: _ } = self;
+        let Opening { path, configuration, seed, procedures: _, silence: _, slow_ns } = self;
         let mut fields = formatter.debug_struct("Opening");
-        fields.field("path", path).field("configuration", configuration).field("seed", seed).finish_non_exhaustive()
+        fields
+            .field("path", path)
+            .field("configuration", configuration)
+            .field("seed", seed)
+            .field("slow_ns", slow_ns)
+            .finish_non_exhaustive()
     }
 }
 
 impl Opening {
     /// Of the directory `path`, with this configuration. On described hardware nothing is stored there.
     pub fn new(path: impl Into<PathBuf>, configuration: Configuration) -> Opening {
-        Opening { path: path.into(), configuration, seed: 1, procedures: Arc::new(Procedures::new), silence: None }
+        let procedures = Arc::new(Procedures::new);
+        Opening { path: path.into(), configuration, seed: 1, procedures, silence: None, slow_ns: SLOW_NS }
     }
 
     /// Of the directory `path`, with the configuration in its file `entresol.toml`, or the defaults if it has none.
@@ -106,6 +109,23 @@ impl Opening {
     /// any time.
     pub fn on_silence(mut self, tell: impl Fn(&Unanswered) + Send + Sync + 'static) -> Opening {
         self.silence = Some(Arc::new(tell));
+        self
+    }
+
+    /// From which time on a transaction counts as slow, a second unless this says so. If a subscriber of the `tracing` crate is
+    /// there when the database is opened, it gets an event of each slow transaction with what it has waited for, and events of
+    /// openings, recoveries, checkpoints, retries and devices that fail. Without a subscriber nothing of that is measured.
+    ///
+    /// ```
+    /// use entresol::{Opening, configuration::Configuration};
+    /// use std::time::Duration;
+    ///
+    /// let opening = Opening::new("described", Configuration::parse("hardware = \"nvme-2026\"")?);
+    /// let store = opening.slow_after(Duration::from_millis(20)).open()?;
+    /// # Ok::<(), entresol::OpenError>(())
+    /// ```
+    pub fn slow_after(mut self, limit: Duration) -> Opening {
+        self.slow_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         self
     }
 
@@ -189,7 +209,23 @@ impl Opening {
         self,
         procedures: Procedures,
         create: bool,
+        place: (Option<&Media>, Option<Port>),
+    ) -> Result<Store, OpenError> {
+        let Some(events) = Events::of(&self.path.display().to_string(), self.slow_ns) else {
+            return self.start_untold(procedures, create, place, None);
+        };
+        let opening = events.opening();
+        let _entered = opening.enter();
+        let result = self.start_untold(procedures, create, place, Some(&events));
+        result.inspect_err(|error| events.tell_failure(error))
+    }
+
+    fn start_untold(
+        self,
+        procedures: Procedures,
+        create: bool,
         (media, port): (Option<&Media>, Option<Port>),
+        events: Option<&Rc<Events>>,
     ) -> Result<Store, OpenError> {
         let path = self.path.display().to_string();
         let real = self.configuration.hardware.is_none();
@@ -203,7 +239,10 @@ impl Opening {
         let machine = Machine(Executor::new(driver, Order::FirstInFirstOut));
         let executor = &machine.0;
         if let Some(tell) = self.silence.clone().filter(|_| real) {
-            executor.spawn(watch(executor.clone(), tell));
+            executor.spawn(watch(executor.clone(), move |late| tell(late)));
+        }
+        if let Some(events) = events {
+            events.hear_devices(executor, real);
         }
         let settings = assemble::settings(&self.configuration, procedures);
         let home = settings.home_device.clone();
@@ -224,6 +263,7 @@ impl Opening {
                 }
             }
         };
+        let is_new = opened.is_none();
         let database = match opened {
             Some(database) => database,
             None => {
@@ -235,7 +275,12 @@ impl Opening {
                 created?
             }
         };
-        Ok(Store { database: Some(database), machine, configuration: self.configuration, directories })
+        if let Some(events) = events {
+            database.statistics().listen(Rc::<Events>::clone(events));
+            events.tell_opened(is_new, &database.recovery());
+        }
+        let events = events.cloned();
+        Ok(Store { database: Some(database), machine, configuration: self.configuration, directories, events })
     }
 
     /// Nothing is created beside what another program or another database left.
@@ -297,125 +342,6 @@ impl Opening {
     }
 }
 
-/// Tells of requests that are unanswered for long, each once.
-async fn watch(executor: Executor, tell: Silence) {
-    let mut told = Instant::START;
-    loop {
-        executor.sleep_ns(LOOK_NS).await;
-        for late in executor.unanswered(SILENCE_NS).iter().filter(|late| late.since > told) {
-            tell(late);
-        }
-        // Those that were submitted up to then have been looked at when they were late.
-        told = Instant::from_ns(executor.now().ns().saturating_sub(SILENCE_NS)).max(told);
-    }
-}
-
-/// What a directory holds.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Contents {
-    Nothing,
-    /// A superblock file and no more than its creation makes: without partitions, or cut off.
-    Bare,
-    Database,
-    Foreign,
-}
-
-/// Files that a directory may hold before its database is complete: those that a creation cut off may have left.
-const BEGINNINGS: [&str; 8] = [
-    engine::SUPERBLOCK_FILE,
-    "double-write",
-    "log",
-    "log-2",
-    "cache.tier",
-    "write-buffer.tier",
-    "log-buffer.tier",
-    DirectoryLock::NAME,
-];
-
-/// The files of the log, which a creation makes before the superblock file, and leaves blank.
-const LOGS: [&str; 2] = ["log", "log-2"];
-/// How much of a log's file tells whether it was ever used, in bytes.
-const LOG_FRONT: u64 = 2 << 20;
-
-/// The names of a device's files.
-async fn names(executor: &Executor, device: &str) -> Result<Vec<String>, Error> {
-    let device = executor.device(device).ok_or_else(|| Error::NoDevice(device.to_owned()))?;
-    match executor.perform(Op::List { device }).await.result? {
-        Output::Names(names) => Ok(names),
-        _ => unreachable!("listing a device answers with names"),
-    }
-}
-
-/// Creates the database, or leaves no file behind that was not there before.
-async fn create_or_nothing(
-    executor: &Executor,
-    settings: engine::Settings,
-    devices: Vec<String>,
-) -> Result<Database, Error> {
-    let mut present = BTreeSet::new();
-    for device in &devices {
-        present.extend(names(executor, device).await?.into_iter().map(|name| (device, name)));
-    }
-    let created = Database::create(executor, settings).await;
-    if created.is_err() && !canary::is_planted(Canary::KeptRemains) {
-        for device in &devices {
-            // What cannot be found or removed stays: the creation's own error says more than these would.
-            for name in names(executor, device).await.unwrap_or_default() {
-                if let (false, Some(device)) = (present.contains(&(device, name.clone())), executor.device(device)) {
-                    let _tried = executor.perform(Op::Remove { device, name }).await;
-                }
-            }
-        }
-    }
-    created
-}
-
-/// A file on a device of a database that is to be created which no creation of one has left, if there is any.
-async fn stranger(executor: &Executor, device: &str) -> Result<Option<String>, Error> {
-    let names = names(executor, device).await?;
-    let locked = names.iter().any(|name| name == DirectoryLock::NAME);
-    for name in names {
-        let is_own = name == DirectoryLock::NAME || name == FILE_NAME;
-        let may_be_left = locked && LOGS.contains(&name.as_str());
-        if is_own || (may_be_left && is_blank(executor, device, &name).await?) {
-            continue;
-        }
-        return Ok(Some(name));
-    }
-    Ok(None)
-}
-
-/// Whether nothing was ever logged in a file: a log's first record is in its second page, at 1 MiB at most, and what comes there
-/// later in its turn is log again.
-async fn is_blank(executor: &Executor, device: &str, name: &str) -> Result<bool, Error> {
-    let Some(device) = executor.device(device) else { return Ok(false) };
-    let (file, length) = executor.open(device, name, false).await?;
-    let length = length.min(LOG_FRONT) / 4096 * 4096;
-    if length == 0 {
-        return Ok(true);
-    }
-    let buffer = executor.frame(LOG_FRONT as usize)?;
-    let op = Op::Read { file, offset: 0, length: length as u32, buffer, access: Access::Asynchronous };
-    let completion = executor.perform(op).await;
-    completion.result?;
-    let front = completion.buffer.expect("a read gives its buffer back");
-    Ok(front[..length as usize].iter().all(|byte| *byte == 0))
-}
-
-async fn contents(executor: &Executor, device: &str) -> Result<Contents, Error> {
-    let names = names(executor, device).await?;
-    let has_superblock = names.iter().any(|name| name == engine::SUPERBLOCK_FILE);
-    // A creation that was cut off had locked the directory first: without the lock's file, the log belongs to another database.
-    let locked = names.iter().any(|name| name == DirectoryLock::NAME);
-    let known = |name: &String| name == FILE_NAME || (locked && BEGINNINGS.contains(&name.as_str()));
-    Ok(match (has_superblock, names.iter().all(known)) {
-        (true, true) => Contents::Bare,
-        (true, false) => Contents::Database,
-        (false, true) => Contents::Nothing,
-        (false, false) => Contents::Foreign,
-    })
-}
-
 /// A database on the calling thread. Closing it makes the next opening quick; dropping it loses nothing that was committed.
 ///
 /// ```
@@ -442,6 +368,8 @@ pub struct Store {
     configuration: Configuration,
     /// Those that are locked.
     directories: BTreeSet<PathBuf>,
+    /// What makes events of it, if they are wanted.
+    events: Option<Rc<Events>>,
 }
 
 /// Stops when it is dropped: what the driver has under way on the files ends, and then the directories' locks go, even if
@@ -581,7 +509,13 @@ impl Store {
     /// The driver's. What was committed is safe all the same.
     pub fn close(mut self) -> Result<(), OpenError> {
         let database = self.database.take().expect("a store is closed once");
-        Ok(self.machine.0.run(database.close())??)
+        let closing = self.events.as_ref().map(|events| events.closing().entered());
+        let closed = self.machine.0.run(database.close()).map_err(OpenError::from).and_then(|closed| Ok(closed?));
+        if let (Some(events), Err(error)) = (&self.events, &closed) {
+            events.tell_failure(error);
+        }
+        drop(closing);
+        closed
     }
 }
 

@@ -1,4 +1,5 @@
 pub(crate) mod cluster;
+mod faults;
 pub(crate) mod groups;
 mod machine;
 mod stop;
@@ -6,7 +7,7 @@ mod work;
 
 use crate::join::{Job, Outcome};
 use crate::mailbox::with_bell;
-use crate::operations::{Operations, Reaction, State};
+use crate::operations::{Operations, State};
 use crate::pricing::Pricing;
 use crate::tasks::{Taken, Tasks, Wake};
 use crate::timers::Timers;
@@ -85,6 +86,7 @@ pub(crate) struct Inner {
     pub(crate) operations: RefCell<Operations>,
     /// The names of devices and files.
     pub(crate) names: RefCell<Names>,
+    faults: faults::Ear,
     pricing: RefCell<Pricing>,
     priced: bool,
     /// How often each kind of work was done, indexed by `Work as usize`.
@@ -136,6 +138,7 @@ impl Executor {
             timers: RefCell::default(),
             operations: RefCell::default(),
             names: RefCell::default(),
+            faults: faults::Ear::default(),
             pricing: RefCell::new(Pricing::new(prices)),
             priced: prices.is_some(),
             work_counts: [const { Cell::new(0) }; Work::ALL.len()],
@@ -332,19 +335,6 @@ impl Executor {
             while let Some(task) = { self.0.timers.borrow_mut().pop_due(now) } {
                 self.wake(task);
             }
-        }
-    }
-
-    fn react(&self, completion: Completion) {
-        if completion.token == Token::DOORBELL {
-            self.0.bell.wake_all(self);
-            return self.wake_called();
-        }
-        let reaction = self.0.operations.borrow_mut().complete(completion);
-        match reaction {
-            Reaction::Discard(completion) => self.close_unwanted(completion),
-            Reaction::Wake(task) => self.wake(task),
-            Reaction::Run(handler, completion) => handler(completion),
         }
     }
 

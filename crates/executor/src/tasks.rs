@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 /// Names a task. The number is reused after the task's end, the generation tells the uses apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TaskId {
     pub(crate) slot: u32,
     pub(crate) generation: u32,

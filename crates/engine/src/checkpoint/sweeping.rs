@@ -60,8 +60,9 @@ pub(crate) async fn sweep_since(engine: &Rc<Engine>, begin: Lsn) -> Result<Sweep
     let sweeping = acquire_sweep(engine, false).await;
     let swept = engine.catalog.superblock.borrow().backup.as_ref().map(|backup| Lsn(backup.begin));
     if swept.is_some_and(|swept| swept < begin) {
+        let began = engine.core.executor.now();
         let result = write_backup_in_turn(engine, false).await;
-        note_end(engine, SETS, &result);
+        note_end(engine, SETS, began, &result);
         result?;
         give_up_log(engine).await?;
     }
@@ -74,9 +75,10 @@ pub(crate) async fn sweep_since(engine: &Rc<Engine>, begin: Lsn) -> Result<Sweep
 pub(crate) async fn back_up_load(engine: &Rc<Engine>) -> Result<()> {
     let checkpointer = &engine.checkpointer;
     let hurry = hurry(&engine.checkpointer);
+    let began = engine.core.executor.now();
     let result = write_backup_in_turn(engine, true).await;
     drop(hurry);
-    note_end(engine, SETS, &result);
+    note_end(engine, SETS, began, &result);
     if result.is_err() {
         let restated = engine.core.persist(async || {
             let _turn = checkpointer.turn.take(&engine.core.executor).await;

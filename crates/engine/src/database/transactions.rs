@@ -2,6 +2,7 @@
 
 use super::Database;
 use crate::engine::Isolation;
+use crate::statistics::Event;
 use crate::transaction::{self, Transaction};
 use crate::{Error, Result};
 use base::time::{MICROSECOND_NS, MILLISECOND_NS};
@@ -172,6 +173,7 @@ impl Database {
         let mut backoff_ns = BACKOFF_NS_MIN;
         // When the latest try but the first began: how long the first took does not matter for the wait behind the second.
         let mut tried = None;
+        let mut tries = 0;
         loop {
             let mut transaction = self.begin_aged(began).await?;
             if isolation != Isolation::Serializable {
@@ -183,11 +185,12 @@ impl Database {
                 // Awaited where it is made: a future of this size is copied otherwise.
                 Ok(value) => match pin!(transaction.commit()).await {
                     Ok(()) => return Ok(value),
-                    Err(error) if error.is_conflict() => {}
+                    Err(error) if error.is_conflict() => self.tell_retry(age, &mut tries, Some(&error)),
                     Err(error) => return Err(error.into()),
                 },
                 // Whatever its work says then, which the caller is not told of: the work is run again.
                 Err(_) if transaction.check_active().is_err_and(|refused| refused.is_conflict()) => {
+                    self.tell_retry(age, &mut tries, transaction.check_active().err().as_ref());
                     _ = transaction.rollback_early().await?;
                 }
                 Err(error) => {
@@ -203,5 +206,11 @@ impl Database {
             backoff_ns = (2 * backoff_ns).min(tried_ns.max(BACKOFF_NS_MAX));
             tried = Some(self.executor().now());
         }
+    }
+
+    #[cold]
+    fn tell_retry(&self, began: u64, tries: &mut u32, cause: Option<&Error>) {
+        *tries += 1;
+        self.statistics().tell(&Event::Retry { began, tries: *tries, cause });
     }
 }

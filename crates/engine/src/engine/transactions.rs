@@ -5,7 +5,7 @@ use super::registry::Registry;
 use super::{Engine, Isolation};
 use crate::Error;
 use crate::version::ReaderPace;
-use base::{Lsn, PageId, TransactionId};
+use base::{Instant, Lsn, PageId, TransactionId};
 use executor::{Caller, TaskId, Turn, WaitQueue};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::{Deref, DerefMut};
@@ -129,6 +129,10 @@ pub(crate) struct TransactionState {
     pub user: Rc<Cell<Option<Caller>>>,
     /// How long a call may wait for a lock, in nanoseconds, if this is said.
     pub lock_wait_ns_max: Option<u64>,
+    /// The task in which it has begun, and when, if one listens.
+    pub watched: Option<(TaskId, Instant)>,
+    /// Whether it is to be committed, and no more can be done in it.
+    pub is_decided: bool,
 }
 
 impl TransactionState {
@@ -171,6 +175,8 @@ impl TransactionState {
         self.aborted.take();
         self.user.set(None);
         self.lock_wait_ns_max = None;
+        self.watched = None;
+        self.is_decided = false;
     }
 }
 

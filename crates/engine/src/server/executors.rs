@@ -8,6 +8,7 @@
 
 use super::ServerState;
 use super::requests::Request;
+use crate::statistics::Event;
 use crate::transaction::{Committing, EarlyCommit};
 use crate::{Error, Result};
 use base::time::MICROSECOND_NS;
@@ -194,6 +195,9 @@ impl ServerState {
     fn put_back(&self, mut request: Request) {
         let executor = self.database.executor();
         request.restarts += 1;
+        if let Some(began) = request.age {
+            self.database.statistics().tell(&Event::Retry { began, tries: request.restarts, cause: None });
+        }
         self.statistics.restarted();
         // Where steps take no time, a request that were tried again at once would let none pass for what is in its way.
         let at = executor.now().plus_ns(self.settings.retry_interval_ns.max(MICROSECOND_NS));

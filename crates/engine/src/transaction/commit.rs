@@ -9,7 +9,7 @@ use super::freeing::Chains;
 use super::isolation::end_views;
 use super::set_log::append_commit;
 use crate::engine::{Active, Core, Engine, Isolation};
-use crate::statistics::add;
+use crate::statistics::{Wait, add};
 use crate::{Error, Result};
 use base::Lsn;
 use driver::Work;
@@ -128,7 +128,8 @@ impl Transaction {
     fn decide(mut self) -> Ending {
         self.give_up_loose();
         self.ended = true;
-        let state = std::mem::take(&mut self.state);
+        let mut state = std::mem::take(&mut self.state);
+        state.is_decided = true;
         let statistics = &self.engine.core.statistics;
         add(&statistics.commits, 1);
         if let Some(observer) = statistics.observer() {
@@ -256,11 +257,11 @@ impl Ending {
         }
         let began = engine.core.executor.now();
         engine.core.log.commit(lsn).await?;
-        let durable = engine.core.executor.now();
-        add(&engine.core.statistics.commit_wait_ns, durable.since_ns(began));
+        engine.core.statistics.add_wait(Wait::Log, &engine.core.executor, began);
         if engine.transactions.rules.force {
+            let durable = engine.core.executor.now();
             engine.core.buffer.force(&self.state.pages).await?;
-            add(&engine.core.statistics.write_wait_ns, engine.core.executor.now().since_ns(durable));
+            engine.core.statistics.add_wait(Wait::Write, &engine.core.executor, durable);
         }
         Ok(())
     }
@@ -324,6 +325,10 @@ pub(super) fn retire(engine: &Engine, state: Active) {
     engine.transactions.unfinished.set(engine.transactions.unfinished.get() - state.logged);
     if state.reserved > 0 {
         engine.core.log.release(state.reserved);
+    }
+    if let Some((task, began)) = state.watched {
+        let ended = (state.id, state.is_decided);
+        engine.core.statistics.end_transaction(ended, (task, began), engine.core.executor.now());
     }
     let (isolation, at) = (state.isolation, state.at);
     if isolation != Isolation::Serializable {

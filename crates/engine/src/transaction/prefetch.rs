@@ -2,7 +2,7 @@
 
 use super::Transaction;
 use crate::second_level::design::Pattern;
-use crate::statistics::add;
+use crate::statistics::Wait;
 use base::{PageId, PartitionId};
 use structures::organization::b_tree;
 use structures::{PrefetchDistance, key_hash};
@@ -65,7 +65,7 @@ impl Transaction {
             }
             b_tree::prefetch(&*core.buffer.pool().borrow(), partition, keys, &mut absent);
         }
-        add(&core.statistics.read_wait_ns, core.executor.now().since_ns(began));
+        core.statistics.add_wait(Wait::Read, &core.executor, began);
     }
 
     fn prefetch_in_set<K: AsRef<[u8]>>(&self, partition: PartitionId, keys: &[K]) {

@@ -1,0 +1,192 @@
+//! What a database tells while it is open, to one that listens: nothing is measured or kept for that unless one does.
+
+use super::{Statistics, add};
+use crate::Error;
+use base::{Instant, TransactionId};
+use executor::{Executor, TaskId};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Something that has happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event<'a> {
+    /// A checkpoint has ended, of pages or of the memory-resident sets.
+    Checkpoint {
+        /// Whether it was one of sets.
+        of_sets: bool,
+        /// How long it took, in nanoseconds.
+        took_ns: u64,
+        /// Why it failed, if it did: the one before stays valid.
+        error: Option<&'a Error>,
+    },
+    /// A transaction gave up because of others and is run again.
+    Retry {
+        /// The number of its first try, by which tries of one transaction belong together.
+        began: u64,
+        /// How many tries have failed.
+        tries: u32,
+        /// Why the last one gave up, if that is known.
+        cause: Option<&'a Error>,
+    },
+    /// A transaction has ended that took long.
+    SlowTransaction(TransactionTime),
+}
+
+/// What a transaction has spent its time with. What is left is its own: CPU time, waits for the CPU, and whatever its program
+/// waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransactionTime {
+    /// Its number.
+    pub transaction: TransactionId,
+    /// Whether it was committed.
+    pub committed: bool,
+    /// From its beginning, waits to be admitted included, to its end, in nanoseconds.
+    pub took_ns: u64,
+    /// What the task in which it began has waited for meanwhile: also for other transactions of this task.
+    pub waits: Waits,
+}
+
+/// How long a task waited for what, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// For locks.
+    pub locks_ns: u64,
+    /// For pages to be read, writing victims back included.
+    pub reads_ns: u64,
+    /// For the log, at commit. A transaction server answers later than its transaction ends, and waits for the log by itself.
+    pub log_ns: u64,
+    /// For forced pages.
+    pub writes_ns: u64,
+}
+
+/// What can be waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    Lock,
+    Read,
+    Log,
+    Write,
+}
+
+/// One that is told of events, on the engine's thread, in the midst of its work: it must not call the database.
+///
+/// ```
+/// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+/// # use ground::*;
+/// # use entresol_engine::statistics::{Event, Listener};
+/// # use std::{cell::Cell, rc::Rc};
+/// /// Counts checkpoints.
+/// #[derive(Default)]
+/// struct Checkpoints(Cell<u64>);
+///
+/// impl Listener for Checkpoints {
+///     fn slow_ns(&self) -> u64 {
+///         1_000_000_000
+///     }
+///
+///     fn hear(&self, event: &Event<'_>) {
+///         self.0.set(self.0.get() + u64::from(matches!(event, Event::Checkpoint { .. })));
+///     }
+/// }
+///
+/// # with_database(async |database| {
+/// let checkpoints = Rc::new(Checkpoints::default());
+/// database.statistics().listen(Rc::clone(&checkpoints) as Rc<dyn Listener>);
+/// database.checkpoint().await?;
+/// assert_eq!(checkpoints.0.get(), 1);
+/// # Ok(())
+/// # });
+/// ```
+pub trait Listener {
+    /// From how many nanoseconds on a transaction is slow.
+    fn slow_ns(&self) -> u64;
+
+    /// Something has happened.
+    fn hear(&self, event: &Event<'_>);
+}
+
+/// The listener, and what is kept for it.
+#[derive(Default)]
+pub(super) struct Listening {
+    listener: OnceCell<Rc<dyn Listener>>,
+    /// By task, of tasks with transactions under way.
+    waits: RefCell<BTreeMap<TaskId, Waits>>,
+}
+
+impl Statistics {
+    /// From now on `listener` is told of events.
+    ///
+    /// # Panics
+    /// If another is already.
+    pub fn listen(&self, listener: Rc<dyn Listener>) {
+        assert!(self.listening.listener.set(listener).is_ok(), "a database has one listener");
+    }
+
+    /// Tells an event.
+    pub(crate) fn tell(&self, event: &Event<'_>) {
+        if let Some(listener) = self.listening.listener.get() {
+            listener.hear(event);
+        }
+    }
+
+    /// This moment, if one listens.
+    #[inline]
+    pub(crate) fn moment(&self, executor: &Executor) -> Option<Instant> {
+        self.listening.listener.get().map(|_| executor.now())
+    }
+
+    /// From now on it is known what the current task waits for.
+    #[cold]
+    pub(crate) fn begin_transaction(&self, executor: &Executor) -> TaskId {
+        let task = executor.current();
+        self.listening.waits.borrow_mut().insert(task, Waits::default());
+        task
+    }
+
+    /// The current task has waited since `began`.
+    pub(crate) fn add_wait(&self, wait: Wait, executor: &Executor, began: Instant) {
+        let ns = executor.now().since_ns(began);
+        add(self.sum_of(wait), ns);
+        if self.listening.listener.get().is_some()
+            && let Some(waits) = self.listening.waits.borrow_mut().get_mut(&executor.current())
+        {
+            *waits.part(wait) += ns;
+        }
+    }
+
+    fn sum_of(&self, wait: Wait) -> &Cell<u64> {
+        match wait {
+            Wait::Lock => &self.lock_wait_ns,
+            Wait::Read => &self.read_wait_ns,
+            Wait::Log => &self.commit_wait_ns,
+            Wait::Write => &self.write_wait_ns,
+        }
+    }
+
+    /// A transaction has ended that was under way since `began` and has begun in this task.
+    #[cold]
+    pub(crate) fn end_transaction(
+        &self,
+        (transaction, committed): (TransactionId, bool),
+        (task, began): (TaskId, Instant),
+        now: Instant,
+    ) {
+        let waits = self.listening.waits.borrow_mut().remove(&task).unwrap_or_default();
+        let took_ns = now.since_ns(began);
+        if let Some(listener) = self.listening.listener.get().filter(|listener| took_ns >= listener.slow_ns()) {
+            listener.hear(&Event::SlowTransaction(TransactionTime { transaction, committed, took_ns, waits }));
+        }
+    }
+}
+
+impl Waits {
+    fn part(&mut self, wait: Wait) -> &mut u64 {
+        match wait {
+            Wait::Lock => &mut self.locks_ns,
+            Wait::Read => &mut self.reads_ns,
+            Wait::Log => &mut self.log_ns,
+            Wait::Write => &mut self.writes_ns,
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Events and spans for programs that have a subscriber of the [`tracing`] crate: made here from what the engine and the executor
+//! tell, so that neither knows that crate. Where there is no subscriber when a database is opened, nothing is listened to and
+//! nothing is measured.
+//!
+//! All have the target `entresol`. The span `database` has the directory's path and is around everything else.
+
+use base::Instant;
+use base::time::SECOND_NS;
+use driver::{Fault, FaultKind};
+use engine::statistics::{Event, Listener, RecoveryReport, TransactionTime};
+use executor::{Executor, Unanswered};
+use std::fmt::Display;
+use std::rc::Rc;
+use std::sync::Arc;
+use tracing::{Level, Span, debug, enabled, error, info, info_span, warn};
+
+/// What is told of a request that a device leaves unanswered.
+pub(crate) type Silence = Arc<dyn Fn(&Unanswered) + Send + Sync>;
+
+/// How long a device may leave a request unanswered before that is told, and how often it is looked for, in nanoseconds.
+const SILENCE_NS: u64 = 5 * SECOND_NS;
+const LOOK_NS: u64 = SECOND_NS;
+/// From which time on a transaction is slow, unless the program says so, in nanoseconds.
+pub(crate) const SLOW_NS: u64 = SECOND_NS;
+
+/// What makes events of one database.
+pub(crate) struct Events {
+    span: Span,
+    slow_ns: u64,
+}
+
+impl Events {
+    /// Of the database in this directory; nothing if no subscriber wants to hear of its errors.
+    pub fn of(path: &str, slow_ns: u64) -> Option<Rc<Events>> {
+        let span = || info_span!(target: "entresol", "database", path);
+        enabled!(target: "entresol", Level::ERROR).then(|| Rc::new(Events { span: span(), slow_ns }))
+    }
+
+    /// A span around the opening.
+    pub fn opening(&self) -> Span {
+        info_span!(target: "entresol", parent: &self.span, "opening")
+    }
+
+    /// A span around the closing.
+    pub fn closing(&self) -> Span {
+        info_span!(target: "entresol", parent: &self.span, "closing")
+    }
+
+    /// From now on devices that fail or are silent are told.
+    pub fn hear_devices(self: &Rc<Events>, executor: &Executor, are_real: bool) {
+        let this = Rc::clone(self);
+        executor.on_fault(move |fault| this.tell_fault(fault));
+        // A described device answers when its description says so.
+        if !are_real {
+            return;
+        }
+        let this = Rc::clone(self);
+        executor.spawn(watch(executor.clone(), move |late| {
+            warn!(target: "entresol", parent: &this.span, waited_ms = late.waited_ns / 1_000_000, "{late}");
+        }));
+    }
+
+    /// Those that are not of an operation which may fail.
+    fn tell_fault(&self, fault: &Fault) {
+        match fault.kind {
+            FaultKind::NotFound | FaultKind::Exists | FaultKind::Cancelled | FaultKind::Closed => {}
+            kind => warn!(target: "entresol", parent: &self.span, ?kind, "a device failed: {fault}"),
+        }
+    }
+
+    /// The database is open.
+    pub fn tell_opened(&self, is_new: bool, recovery: &RecoveryReport) {
+        if recovery.records > 0 || recovery.backup_bytes > 0 {
+            let RecoveryReport { records, log_bytes, unfinished, backup_bytes, load_ns, redo_ns, undo_ns } = *recovery;
+            info!(
+                target: "entresol",
+                records,
+                log_bytes,
+                unfinished,
+                backup_bytes,
+                load_us = load_ns / 1_000,
+                redo_us = redo_ns / 1_000,
+                undo_us = undo_ns / 1_000,
+                "recovered"
+            );
+        }
+        info!(target: "entresol", is_new, "opened");
+    }
+
+    /// It could not be opened or closed.
+    pub fn tell_failure(&self, error: &impl Display) {
+        error!(target: "entresol", "{error}");
+    }
+}
+
+impl Listener for Events {
+    fn slow_ns(&self) -> u64 {
+        self.slow_ns
+    }
+
+    fn hear(&self, event: &Event<'_>) {
+        let span = &self.span;
+        match event {
+            Event::Checkpoint { of_sets, took_ns, error } => {
+                let (of, took_us) = (if *of_sets { "sets" } else { "pages" }, took_ns / 1_000);
+                match error {
+                    None => info!(target: "entresol", parent: span, of, took_us, "checkpoint"),
+                    Some(error) => warn!(target: "entresol", parent: span, of, took_us, "a checkpoint failed: {error}"),
+                }
+            }
+            Event::Retry { began, tries, cause } => match cause {
+                Some(cause) => debug!(target: "entresol", parent: span, transaction = began, tries, %cause, "retry"),
+                None => debug!(target: "entresol", parent: span, transaction = began, tries, "retry"),
+            },
+            Event::SlowTransaction(TransactionTime { transaction, committed, took_ns, waits }) => warn!(
+                target: "entresol",
+                parent: span,
+                transaction = transaction.0,
+                committed,
+                took_us = took_ns / 1_000,
+                locks_us = waits.locks_ns / 1_000,
+                reads_us = waits.reads_ns / 1_000,
+                log_us = waits.log_ns / 1_000,
+                writes_us = waits.writes_ns / 1_000,
+                "slow transaction"
+            ),
+        }
+    }
+}
+
+/// Tells of requests that are unanswered for long, each once.
+pub(crate) async fn watch(executor: Executor, tell: impl Fn(&Unanswered)) {
+    let mut told = Instant::START;
+    loop {
+        executor.sleep_ns(LOOK_NS).await;
+        for late in executor.unanswered(SILENCE_NS).iter().filter(|late| late.since > told) {
+            tell(late);
+        }
+        // Those that were submitted up to then have been looked at when they were late.
+        told = Instant::from_ns(executor.now().ns().saturating_sub(SILENCE_NS)).max(told);
+    }
+}
