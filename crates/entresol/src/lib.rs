@@ -57,6 +57,11 @@
 //! store.close()?;
 //! # Ok::<(), entresol::OpenError>(())
 //! ```
+//!
+//! # Looking in from outside
+//!
+//! [`Handle::figures`] gives what was counted, as numbers or as a text for monitoring. A program that has a subscriber of the `tracing`
+//! crate when it opens a database gets events and spans of it ([`Opening::slow_after`]), all with the target `entresol`.
 
 mod assemble;
 pub mod configuration;
