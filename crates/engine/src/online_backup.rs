@@ -11,7 +11,8 @@
 //! 4. What a bulk load writes is not in the log, so a partition is copied anew if a load of it has ended meanwhile.
 //! 5. The end of the backup and its catalog are taken in one step, when every partition that there is then has been copied, and
 //!    nothing of a partition that came later is needed: the log is cut off there when the backup is restored.
-//! 6. The manifest is written last, when all else is durable.
+//! 6. The manifest is written last, when all else is durable. Before anything else a file says that a backup has begun: what one leaves
+//!    whose process is killed is told by it from files of others, and the next backup to the same place removes it.
 
 mod chunk;
 mod log_copy;
@@ -52,11 +53,14 @@ use unfinished::{ClaimedPlace, UnfinishedBackup};
 const DATA_FILE: &str = "data";
 /// The file of the log's pages.
 const LOG_FILE: &str = "log";
+/// The file that says that a backup has begun and not ended.
+const BEGUN_FILE: &str = "entresol.begun";
 
 /// How a backup is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupSettings {
-    /// Where it goes: an empty directory, by its absolute path, or a device.
+    /// Where it goes: an empty directory, by its absolute path, or a device. What a backup has left there whose process was killed
+    /// is removed.
     pub target: String,
     /// An earlier backup, full or not, that this one builds on: it holds only the pages that were changed since, and needs that one to
     /// be restored. Sets are copied in full.
@@ -100,7 +104,7 @@ pub(crate) async fn back_up(
     engine.core.check_open()?;
     let target = BackupPlace::of(&engine.core.executor, &settings.target)?;
     let claimed = ClaimedPlace::claim(engine, &target)?;
-    target.check_empty().await?;
+    unfinished::make_way(&target).await?;
     let base = find_base(engine, settings).await?;
     let pace = Pace::new(engine.core.executor.now(), settings.bytes_per_second);
     let unfinished = UnfinishedBackup::new(target, claimed);
@@ -122,6 +126,7 @@ async fn copy_all(
     let began = engine.core.executor.now();
     let hold = engine.core.log.hold();
     // Before the wait for a checkpoint, so that the place does not look empty to another database for long.
+    unfinished.target.write_file(BEGUN_FILE, unfinished::BEGUN.as_bytes()).await?;
     let run = BackupRun::begin_run(engine, unfinished.target.clone(), (pace, pages_since), progress).await?;
     unfinished.note_run(&run);
     // Behind this no page lacks a change that is before where redo begins.
@@ -146,6 +151,8 @@ async fn copy_all(
     run.sync().await?;
     taken::note(&home(engine)?, BackupTaken { id: manifest.id, end }).await?;
     run.target.write_file(MANIFEST_FILE, &manifest.encode()).await?;
+    // If it stays, the manifest says that the backup has ended after all.
+    run.target.remove(&[BEGUN_FILE]).await;
     Ok(BackupReport {
         end,
         bytes_read: run.pace.bytes_read(),

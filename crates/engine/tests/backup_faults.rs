@@ -1,12 +1,15 @@
 //! Backups and restores of which something comes in between: drops, faults, and what an earlier database has left.
 
+#[path = "ground/cut_machine.rs"]
+mod cut_machine;
 #[path = "ground/backups.rs"]
 mod ground;
 
-use base::PartitionId;
 use base::time::MILLISECOND_NS;
+use base::{PartitionId, Random};
+use cut_machine::run_up_to;
 use devices::Hardware;
-use driver::{Op, OpKind};
+use driver::{Access, Op, OpKind};
 use entresol_engine::catalog::{IndexSpec, Locking, Organization};
 use entresol_engine::checkpoint::{Strategy, SweepSettings};
 use entresol_engine::set::{FieldType, Logging, RecordType};
@@ -14,8 +17,9 @@ use entresol_engine::{
     BackupError, BackupSettings, Database, Error, PartitionSpec, Procedures, RestoreSource, Result, Settings,
     Transaction, checkpoint, log,
 };
+use executor::Executor;
 use ground::{lose, names, on, on_hardware, restored, under};
-use virtual_driver::{ErrorAt, FaultPlan, Media};
+use virtual_driver::{ErrorAt, FaultPlan, Media, PowerCut};
 
 /// Puts a record into "stock" whose value says whether there is a partition "flag", and 2 if it has an index.
 async fn note(tx: &mut Transaction, key: &[u8]) -> Result<Vec<u8>> {
@@ -308,4 +312,104 @@ fn a_backup_that_was_taken_is_whole_whatever_becomes_of_another_in_its_place() {
         database.close().await
     })
     .expect("what was taken is restored");
+}
+
+/// What there is in the backup's place.
+async fn in_place(executor: &Executor) -> Vec<String> {
+    names(executor, "backup").await
+}
+
+#[test]
+fn what_a_killed_backup_has_left_is_removed_by_the_next_one() {
+    let to_backup = BackupSettings { target: "backup".into(), bytes_per_second: None, base: None };
+    let media = Media::new();
+    on(&media, async |executor| {
+        let database = Database::create(executor, plain()).await?;
+        let tree = database.create_partition(PartitionSpec::b_tree("tree")).await?;
+        database.transaction(async |tx| tx.put(tree, b"milk", b"two litres").await).await?;
+        database.close().await
+    })
+    .expect("is made");
+    let (mut left, mut whole, mut empty) = (0, 0, 0);
+    for event in 1.. {
+        let media = media.copy();
+        let ended = run_up_to(&media, ground::hardware(), Some(event), async |executor| {
+            let database = Database::open(executor, plain(), "here").await?;
+            database.backup(&to_backup, |_| {}).await
+        });
+        // The kernel keeps what a process has written that is killed, a power cut takes some of it along.
+        let mut random = Random::stream(event, "end");
+        match event % 3 {
+            0 => media.process_end(&mut random),
+            1 => drop(media.power_cut(&mut random, &PowerCut { lost: 1.0, torn: 0.0 })),
+            _ => drop(media.power_cut(&mut random, &PowerCut { lost: 0.4, torn: 0.3 })),
+        }
+        on(&media, async |executor| {
+            let found = in_place(executor).await;
+            let database = Database::open(executor, plain(), "here").await?;
+            match database.backup(&to_backup, |_| {}).await {
+                Err(Error::Backup(BackupError::NotEmpty { .. })) => {
+                    assert!(found.contains(&"entresol.backup".to_owned()), "{event}: {found:?}");
+                    whole += 1;
+                }
+                Err(error) => panic!("{event}: {error}, {found:?}"),
+                Ok(_) if found.is_empty() => empty += 1,
+                Ok(_) => left += 1,
+            }
+            database.close().await?;
+            let (database, _) = restored(executor, &plain(), &source()).await?;
+            let tree = database.partition("tree")?;
+            let milk = database.transaction(async |tx| tx.get(tree, b"milk").await).await?;
+            assert_eq!(milk.as_deref(), Some(&b"two litres"[..]), "{event}");
+            database.close().await
+        })
+        .unwrap_or_else(|error| panic!("{event}: {error}"));
+        if ended.is_ok() {
+            break;
+        }
+    }
+    assert!(left > 10 && whole > 0 && empty > 3, "{left} {whole} {empty}");
+}
+
+#[test]
+fn a_backup_takes_nothing_away_that_is_not_what_one_has_left() {
+    let to_backup = BackupSettings { target: "backup".into(), bytes_per_second: None, base: None };
+    let begun = "a backup has begun here and not ended";
+    let media = Media::new();
+    on(&media, async |executor| {
+        let database = Database::create(executor, plain()).await?;
+        database.backup(&to_backup, |_| {}).await?;
+        assert_eq!(in_place(executor).await, ["data", "entresol.backup", "log"]);
+        let device = executor.device("backup").expect("it is there");
+        let put = async |name: &str, text: &str| {
+            let (file, _) = executor.open(device, name, true).await.expect("creates");
+            let mut buffer = executor.frame(4096).expect("memory");
+            buffer[..text.len()].copy_from_slice(text.as_bytes());
+            let (offset, length, access) = (0, 4096, Access::Asynchronous);
+            let op = Op::Write { file, offset, length, buffer, durable: true, access };
+            executor.perform(op).await.result.expect("writes");
+        };
+        let refused = async |named: &str| {
+            let before = in_place(executor).await;
+            let result = database.backup(&to_backup, |_| {}).await;
+            let (place, file) = ("backup".to_owned(), named.to_owned());
+            assert_eq!(result, Err(BackupError::NotEmpty { place, file }.into()));
+            assert_eq!(in_place(executor).await, before);
+        };
+        // A whole one, whose last step was lost.
+        put("entresol.begun", begun).await;
+        refused("data").await;
+        lose(executor, &["backup"]).await;
+        // Files of others, with or without such a line.
+        put("data", "mine").await;
+        refused("data").await;
+        put("entresol.begun", "what I have begun").await;
+        refused("data").await;
+        lose(executor, &["backup"]).await;
+        put("letters", "mine").await;
+        put("entresol.begun", begun).await;
+        refused("letters").await;
+        database.close().await
+    })
+    .expect("goes on");
 }

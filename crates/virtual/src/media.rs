@@ -294,6 +294,8 @@ impl Contents {
     }
 
     fn finish_interrupted(&mut self, random: &mut Random) {
+        // What was being written has perhaps made files longer.
+        self.count_room();
         for change in std::mem::take(&mut self.interrupted) {
             if random.chance(0.5) {
                 self.finish(change);
@@ -323,6 +325,14 @@ impl Contents {
             if directory.volatile {
                 std::mem::take(&mut directory.names).into_values().for_each(|index| files[index].remove());
             }
+        }
+        self.count_room();
+    }
+
+    /// Counts the room that files take.
+    fn count_room(&mut self) {
+        let Contents { files, devices, .. } = self;
+        for directory in devices.values_mut() {
             directory.used = directory.names.values().map(|index| files[*index].length()).sum();
         }
     }

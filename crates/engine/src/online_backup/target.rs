@@ -43,15 +43,14 @@ impl BackupPlace {
         }
     }
 
-    /// Refuses a place that holds anything.
+    /// The same but for what a driver keeps there.
     ///
     /// # Errors
-    /// [`BackupError::NotEmpty`], or the driver's.
-    pub async fn check_empty(&self) -> Result<()> {
-        match self.names().await?.into_iter().find(|name| name != LOCK_FILE) {
-            Some(file) => Err(BackupError::NotEmpty { place: self.name.clone(), file }.into()),
-            None => Ok(()),
-        }
+    /// The driver's.
+    pub async fn contents(&self) -> Result<Vec<String>> {
+        let mut names = self.names().await?;
+        names.retain(|name| name != LOCK_FILE);
+        Ok(names)
     }
 
     /// Opens a new file.

@@ -1,20 +1,66 @@
 //! What a backup has written that does not come to its end, for whatever reason: it is removed, once nothing writes to it any more.
 
-use super::manifest::MANIFEST_FILE;
+use super::manifest::{BLOCK, MANIFEST_FILE, Manifest};
 use super::run::BackupRun;
 use super::target::BackupPlace;
-use super::{DATA_FILE, LOG_FILE};
-use crate::Result;
+use super::{BEGUN_FILE, DATA_FILE, LOG_FILE};
 use crate::engine::Engine;
 use crate::error::BackupError;
+use crate::{Error, Result};
 use base::time::MILLISECOND_NS;
-use driver::DeviceId;
+use driver::{DeviceId, FaultKind, Op};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 
 /// How often it is looked whether something still writes, in nanoseconds.
 const LOOK_NS: u64 = MILLISECOND_NS;
+
+/// What a place says where a backup has begun.
+pub(super) const BEGUN: &str = "a backup has begun here and not ended; the next one to this place begins again. It makes these files: \
+                                data, log, entresol.backup\n";
+
+/// Refuses a place that holds anything but what a backup has left whose process was killed, and removes that.
+///
+/// # Errors
+/// [`BackupError::NotEmpty`], also of a whole backup, or the driver's.
+pub(super) async fn make_way(target: &BackupPlace) -> Result<()> {
+    let names = target.contents().await?;
+    let Some(first) = names.first() else { return Ok(()) };
+    let parts = [MANIFEST_FILE, DATA_FILE, LOG_FILE];
+    let stranger = names.iter().find(|name| *name != BEGUN_FILE && !parts.contains(&name.as_str()));
+    if stranger.is_some() || !has_begun(target, names.len()).await? || is_whole(target).await? {
+        let file = stranger.unwrap_or(first).clone();
+        return Err(BackupError::NotEmpty { place: target.name.clone(), file }.into());
+    }
+    // The last one says what the others are.
+    for name in parts.iter().chain([&BEGUN_FILE]).filter(|name| names.iter().any(|found| found == *name)) {
+        let op = Op::Remove { device: target.device, name: (*name).to_owned() };
+        match target.executor.perform(op).await.result {
+            Err(fault) if fault.kind != FaultKind::NotFound => return Err(fault.into()),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether a backup has begun in a place with this number of files. If there is no other file, one that says so may have been cut off.
+async fn has_begun(target: &BackupPlace, files: usize) -> Result<bool> {
+    let Some((file, length)) = target.find(BEGUN_FILE).await? else { return Ok(false) };
+    if files == 1 || length < BLOCK as u64 {
+        return Ok(files == 1);
+    }
+    Ok(target.read(file, (0, BLOCK)).await?.starts_with(BEGUN.as_bytes()))
+}
+
+/// Whether a place has a whole backup.
+async fn is_whole(target: &BackupPlace) -> Result<bool> {
+    match Manifest::read(target).await {
+        Ok(_) | Err(Error::Backup(BackupError::NewerFormat { .. })) => Ok(true),
+        Err(Error::Backup(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
 
 /// A place that no other backup of the database goes to until this is dropped.
 pub(super) struct ClaimedPlace {
@@ -81,7 +127,7 @@ impl UnfinishedBackup {
             while run.as_ref().is_some_and(|run| Rc::strong_count(run) > 1) {
                 target.executor.sleep_ns(LOOK_NS).await;
             }
-            target.remove(&[MANIFEST_FILE, DATA_FILE, LOG_FILE]).await;
+            target.remove(&[MANIFEST_FILE, DATA_FILE, LOG_FILE, BEGUN_FILE]).await;
             drop(claimed);
         }
     }

@@ -18,21 +18,17 @@ impl Executor {
     ///
     /// ```
     /// # use entresol_executor::{Executor, Order};
-    /// # use real_driver::RealDriver;
-    /// # let directory = tempfile::tempdir().unwrap();
-    /// # let devices = vec![real_driver::Device::new("disk", directory.path())];
-    /// # let driver = RealDriver::new(real_driver::Settings { devices, ..real_driver::Settings::default() }).unwrap();
+    /// # use virtual_driver::{Hardware, Media, Options, VirtualDriver};
+    /// # let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
     /// # let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
-    /// use driver::Op;
     /// use std::{cell::Cell, rc::Rc};
     ///
     /// let faults = Rc::new(Cell::new(0));
     /// let told = Rc::clone(&faults);
     /// executor.on_fault(move |_| told.set(told.get() + 1));
-    /// executor.run(async {
-    ///     let device = executor.device("disk")?;
-    ///     executor.open(device, "nothing", false).await.map(drop)
-    /// }).expect("the machine goes on").expect_err("there is no such file");
+    /// let device = executor.device("disk").expect("the ideal machine has a disk");
+    /// let opened = executor.run(async { executor.open(device, "nothing", false).await });
+    /// assert!(opened.expect("the machine goes on").is_err());
     /// assert_eq!(faults.get(), 1);
     /// ```
     pub fn on_fault(&self, tell: impl Fn(&Fault) + 'static) {

@@ -68,6 +68,24 @@ fn a_killed_program_leaves_what_it_wrote_and_a_later_power_cut_may_take_it() {
 }
 
 #[test]
+fn a_file_that_a_killed_program_was_making_longer_can_be_removed() {
+    let media = Media::new();
+    let mut bench = Bench::new(Hardware::ideal(), tracked(0, None), &media);
+    let file = bench.open("disk", "data");
+    bench.submit(write(file, 0, 2, 8_192, false));
+    bench.driver.cut_power_after(0);
+    assert_eq!(run_down(&mut bench).0, Halt::PowerCut);
+    media.process_end(&mut Random::stream(0, "end"));
+    assert_eq!(contents(&media, 8_192), [2; 8_192]);
+    let mut bench = Bench::new(Hardware::ideal(), tracked(0, None), &media);
+    let device = bench.driver.device("disk").expect("it is there");
+    bench.submit(Op::Remove { device, name: "data".into() });
+    let mut done = Vec::new();
+    bench.driver.park(None, &mut done).expect("goes on");
+    assert!(done[0].result.is_ok() && media.length("disk", "data").is_none());
+}
+
+#[test]
 fn policies_decide() {
     for (policy, byte) in [(PowerCut { lost: 1.0, torn: 0.0 }, 1), (PowerCut { lost: 0.0, torn: 0.0 }, 2)] {
         let media = Media::new();
