@@ -2,7 +2,7 @@
 
 mod events;
 
-pub(crate) use events::Wait;
+pub(crate) use events::WaitKind;
 pub use events::{Event, Listener, TransactionTime, Waits};
 
 use base::{PageId, TransactionId};

@@ -5,7 +5,7 @@ use crate::buffer::Buffer;
 use crate::locks::Locks;
 use crate::log::Log;
 use crate::log::record::Body;
-use crate::statistics::{Statistics, Wait};
+use crate::statistics::{Statistics, WaitKind};
 use crate::{Error, Need, Result};
 use base::{Lsn, TransactionId};
 use executor::Executor;
@@ -138,7 +138,7 @@ impl Core {
         if self.is_durable() && dependency > self.log.durable() {
             let began = self.executor.now();
             self.log.wait_durable(dependency).await?;
-            self.statistics.add_wait(Wait::Log, &self.executor, began);
+            self.statistics.add_wait(WaitKind::Log, &self.executor, began);
         }
         Ok(())
     }

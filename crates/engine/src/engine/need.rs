@@ -7,7 +7,7 @@
 use super::Core;
 use crate::buffer::Pins;
 use crate::second_level::design::Pattern;
-use crate::statistics::Wait;
+use crate::statistics::WaitKind;
 use crate::{Error, Need, Result};
 use base::PartitionId;
 use base::time::MILLISECOND_NS;
@@ -114,7 +114,7 @@ impl Core {
             }
             pins.end_attempt();
         };
-        self.statistics.add_wait(Wait::Read, &self.executor, began);
+        self.statistics.add_wait(WaitKind::Read, &self.executor, began);
         result
     }
 

@@ -62,7 +62,7 @@ pub struct Waits {
 
 /// What can be waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wait {
+pub(crate) enum WaitKind {
     Lock,
     Read,
     Log,
@@ -145,7 +145,7 @@ impl Statistics {
     }
 
     /// The current task has waited since `began`.
-    pub(crate) fn add_wait(&self, wait: Wait, executor: &Executor, began: Instant) {
+    pub(crate) fn add_wait(&self, wait: WaitKind, executor: &Executor, began: Instant) {
         let ns = executor.now().since_ns(began);
         add(self.sum_of(wait), ns);
         if self.listening.listener.get().is_some()
@@ -155,12 +155,12 @@ impl Statistics {
         }
     }
 
-    fn sum_of(&self, wait: Wait) -> &Cell<u64> {
+    fn sum_of(&self, wait: WaitKind) -> &Cell<u64> {
         match wait {
-            Wait::Lock => &self.lock_wait_ns,
-            Wait::Read => &self.read_wait_ns,
-            Wait::Log => &self.commit_wait_ns,
-            Wait::Write => &self.write_wait_ns,
+            WaitKind::Lock => &self.lock_wait_ns,
+            WaitKind::Read => &self.read_wait_ns,
+            WaitKind::Log => &self.commit_wait_ns,
+            WaitKind::Write => &self.write_wait_ns,
         }
     }
 
@@ -181,12 +181,12 @@ impl Statistics {
 }
 
 impl Waits {
-    fn part(&mut self, wait: Wait) -> &mut u64 {
+    fn part(&mut self, wait: WaitKind) -> &mut u64 {
         match wait {
-            Wait::Lock => &mut self.locks_ns,
-            Wait::Read => &mut self.reads_ns,
-            Wait::Log => &mut self.log_ns,
-            Wait::Write => &mut self.writes_ns,
+            WaitKind::Lock => &mut self.locks_ns,
+            WaitKind::Read => &mut self.reads_ns,
+            WaitKind::Log => &mut self.log_ns,
+            WaitKind::Write => &mut self.writes_ns,
         }
     }
 }

@@ -9,7 +9,7 @@ use super::freeing::Chains;
 use super::isolation::end_views;
 use super::set_log::append_commit;
 use crate::engine::{Active, Core, Engine, Isolation};
-use crate::statistics::{Wait, add};
+use crate::statistics::{WaitKind, add};
 use crate::{Error, Result};
 use base::Lsn;
 use driver::Work;
@@ -257,11 +257,11 @@ impl Ending {
         }
         let began = engine.core.executor.now();
         engine.core.log.commit(lsn).await?;
-        engine.core.statistics.add_wait(Wait::Log, &engine.core.executor, began);
+        engine.core.statistics.add_wait(WaitKind::Log, &engine.core.executor, began);
         if engine.transactions.rules.force {
             let durable = engine.core.executor.now();
             engine.core.buffer.force(&self.state.pages).await?;
-            engine.core.statistics.add_wait(Wait::Write, &engine.core.executor, durable);
+            engine.core.statistics.add_wait(WaitKind::Write, &engine.core.executor, durable);
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use super::Transaction;
 use super::stall::stalled_before;
 use crate::engine::Engine;
 use crate::locks::Ungranted;
-use crate::statistics::{Wait, add};
+use crate::statistics::{WaitKind, add};
 use crate::{Error, Result};
 use base::time::MILLISECOND_NS;
 use base::{Instant, TransactionId};
@@ -79,7 +79,7 @@ impl Transaction {
             stalled.or_else(own).or_else(over)
         };
         let granted = engine.core.locks.wait(owner, ungranted, until, hopeless).await;
-        engine.core.statistics.add_wait(Wait::Lock, executor, began);
+        engine.core.statistics.add_wait(WaitKind::Lock, executor, began);
         self.state.depend_on(engine.core.locks.dependency(resource));
         granted.map_err(|denied| self.abort_by(denied))
     }

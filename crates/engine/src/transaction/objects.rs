@@ -6,7 +6,7 @@ use super::update::update;
 use crate::catalog::{Locking, Organization};
 use crate::mvcc::object_at;
 use crate::second_level::design::Pattern;
-use crate::statistics::Wait;
+use crate::statistics::WaitKind;
 use crate::{Error, Result};
 use base::{PageId, PartitionId};
 use std::ops::Range;
@@ -112,7 +112,7 @@ impl Transaction {
         let core = &self.engine.core;
         let began = core.executor.now();
         let result = core.buffer.prefetch(pages, Pattern::Sequential).await;
-        core.statistics.add_wait(Wait::Read, &core.executor, began);
+        core.statistics.add_wait(WaitKind::Read, &core.executor, began);
         result
     }
 

@@ -2,7 +2,7 @@
 
 use super::Transaction;
 use crate::second_level::design::Pattern;
-use crate::statistics::Wait;
+use crate::statistics::WaitKind;
 use base::{PageId, PartitionId};
 use structures::organization::b_tree;
 use structures::{PrefetchDistance, key_hash};
@@ -65,7 +65,7 @@ impl Transaction {
             }
             b_tree::prefetch(&*core.buffer.pool().borrow(), partition, keys, &mut absent);
         }
-        core.statistics.add_wait(Wait::Read, &core.executor, began);
+        core.statistics.add_wait(WaitKind::Read, &core.executor, began);
     }
 
     fn prefetch_in_set<K: AsRef<[u8]>>(&self, partition: PartitionId, keys: &[K]) {

@@ -10,7 +10,7 @@ use std::cell::OnceCell;
 pub(super) struct Ear(OnceCell<Box<dyn Fn(&Fault)>>);
 
 impl Executor {
-    /// Has `tell` told of every operation that fails, before who waits for it: also of those that are expected to, such as the
+    /// Has `tell` told of every operation that fails, before its task learns of that: also of those that are expected to, such as the
     /// opening of a file that may be there.
     ///
     /// # Panics
@@ -42,7 +42,7 @@ impl Executor {
         }
     }
 
-    /// Gives a completion to who waits for it.
+    /// Gives a completion to what waits for it.
     pub(super) fn react(&self, completion: Completion) {
         if completion.token == Token::DOORBELL {
             self.0.bell.wake_all(self);
