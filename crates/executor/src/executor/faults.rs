@@ -5,9 +5,12 @@ use crate::operations::Reaction;
 use driver::{Completion, Fault, Token};
 use std::cell::OnceCell;
 
+/// What is done with a fault.
+type Tell = Box<dyn Fn(&Fault)>;
+
 /// Who is told.
 #[derive(Default)]
-pub(super) struct Ear(OnceCell<Box<dyn Fn(&Fault)>>);
+pub(super) struct Ear(OnceCell<Tell>);
 
 impl Executor {
     /// Has `tell` told of every operation that fails, before its task learns of that: also of those that are expected to, such as the
