@@ -1,5 +1,6 @@
 //! `entresol bench`: a workload, a run, a report.
 
+mod at_node;
 mod bandwidth;
 pub mod bank;
 pub mod cards;
@@ -77,6 +78,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         Workload::OnEitherClock(OnEitherClock::Synthetic(arguments)) if arguments.format => {
             print(workload::synthetic::Model::REFERENCE.trim_end())
+        }
+        Workload::OnEitherClock(OnEitherClock::DebitCredit(arguments)) if let Some(server) = arguments.join => {
+            let report = watched("debit-credit", |progress| at_node::run(server, &arguments.terms, progress))?;
+            print(&if arguments.terms.setup.json { report.to_json() } else { report.to_text() })
         }
         Workload::OnEitherClock(workload) => {
             let outcome = watched(workload.name(), |progress| workload.run(progress))?;

@@ -66,7 +66,7 @@ fn what_does_not_fit_together_is_refused_and_leaves_nothing() -> Result<()> {
             (&record, vec![(page, &later)], "is not as its log records leave it"),
             (&record, vec![(page, &bytes[..SIZE / 2])], "is none of this database"),
             (&beyond_record, vec![(beyond, &beyond_bytes)], "is none of this database"),
-            (&commit, vec![(page, &bytes)], "no update"),
+            (&commit, vec![(page, &bytes)], "changes no pages"),
         ];
         for (records, shipped, why) in refused {
             let error = database.commit_shipped(records, &shipped).await.expect_err(why);

@@ -192,6 +192,11 @@ impl Client {
         }
     }
 
+    /// Whether the transaction has asked for the page: then it has, or will have, its read lock.
+    pub fn is_used_by(&self, transaction: Transaction, page: PageId) -> bool {
+        self.uses.get(&transaction).is_some_and(|pages| pages.contains(&page))
+    }
+
     /// Whether the page was asked for and has not come.
     pub fn is_coming(&self, page: PageId) -> bool {
         self.copies.get(&page).is_some_and(|held| matches!(held.place, Place::Coming { .. }))

@@ -8,13 +8,14 @@
 mod form;
 
 use base::PageId;
+use engine::catalog::Organization;
 use form::{list, packed, raw};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use thiserror::Error;
 
 /// The version of the messages. Nodes of different versions do not talk to each other.
-pub const VERSION: u8 = 4;
+pub const VERSION: u8 = 5;
 /// The bytes before a message: its length and its version.
 pub const HEAD_SIZE: usize = 5;
 /// The longest message, in bytes: a commit of some thousands of pages.
@@ -111,6 +112,8 @@ pub enum Request {
     },
     /// It leaves, and uses no copy any more.
     Leave,
+    /// It wants to know what partitions there are.
+    Catalog,
     /// It wants a page, and the read lock that comes with the copy. Said again if the page does not come, which may have been lost on
     /// its way from another client, and if another transaction waits for it now.
     Read {
@@ -176,6 +179,19 @@ pub enum Request {
     },
 }
 
+/// A partition of the server's database, as far as clients have to know it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Described {
+    /// Its number, which no other partition of the database ever has.
+    pub id: u16,
+    /// Its name.
+    pub name: String,
+    /// How its records are found.
+    pub organization: Organization,
+    /// Whether its records have no type and it is no index: such ones may be changed by clients.
+    pub is_plain: bool,
+}
+
 /// A session that has ended with its connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Former {
@@ -208,6 +224,12 @@ pub enum Answer {
     Renewed {
         /// When the client has asked for that, by its own clock.
         sent: u64,
+    },
+    /// The partitions that there are.
+    Catalog {
+        /// All of them.
+        #[serde(with = "list")]
+        partitions: Vec<Described>,
     },
     /// The client may not join.
     Refusal {

@@ -9,10 +9,13 @@
 //! One transaction runs at a time: the protocol has more, but those of one node would need the engine's own locks among
 //! themselves, and the server would have to know which of them waits for which.
 
+mod catalog;
 mod peers;
+mod records;
 mod session;
 mod store;
 mod transaction;
+mod view;
 
 pub use transaction::PageTransaction;
 
@@ -23,6 +26,7 @@ use crate::message::{Answer, ClientId, Copy, Outcome, Request, Secret, Session, 
 use crate::outbox::{Outbox, Traffic};
 use base::time::SECOND_NS;
 use base::{Instant, PageId, PartitionId};
+use catalog::KnownCatalog;
 use driver::{Fault, FaultKind};
 use engine::buffer::{self, Buffer, PageSpace};
 use engine::page::{PageKind, header};
@@ -66,6 +70,7 @@ struct ClientNode {
     heard: Cell<Instant>,
     /// The last session that has ended, and what became of its transactions.
     ended: Cell<Option<(Session, Outcome)>>,
+    catalog: RefCell<KnownCatalog>,
     peers: Peers,
     traffic: Rc<Traffic>,
     /// Reads of pages that were asked for.
@@ -125,6 +130,7 @@ impl PageClient {
             lease: Cell::new(introduced.lease),
             heard: Cell::new(executor.now()),
             ended: Cell::new(None),
+            catalog: RefCell::default(),
             peers: Peers::new(executor, transport, &traffic, settings.message_size_min),
             traffic,
             reads: Reads::default(),
@@ -165,6 +171,14 @@ impl PageClient {
         self.0.has_lease()
     }
 
+    /// Why it is of no use any more, if its server was sought in vain or does not want it.
+    pub fn failure(&self) -> Option<String> {
+        match &*self.0.told.borrow() {
+            Told::GivenUp(cause) => Some(cause.clone()),
+            _ => None,
+        }
+    }
+
     /// Its buffer.
     pub fn buffer(&self) -> &Rc<Buffer> {
         &self.0.buffer
@@ -182,9 +196,7 @@ impl PageClient {
 
     /// Makes the pages of a partition of the server's database known here.
     pub fn attach(&self, partition: PartitionId) {
-        let store = RemoteStore::new(Rc::downgrade(&self.0), self.0.buffer.settings().page_size);
-        let space = PageSpace::new(Rc::new(store), partition, false, PageKind::Direct);
-        self.0.buffer.attach(partition, space);
+        self.0.attach(partition);
     }
 
     /// Begins a transaction, when the one before has ended.
@@ -221,6 +233,12 @@ impl Drop for ClientNode {
 }
 
 impl ClientNode {
+    fn attach(self: &Rc<Self>, partition: PartitionId) {
+        let store = RemoteStore::new(Rc::downgrade(self), self.buffer.settings().page_size);
+        let space = PageSpace::new(Rc::new(store), partition, false, PageKind::Direct);
+        self.buffer.attach(partition, space);
+    }
+
     fn say(&self, message: &ToServer) {
         self.to_server.borrow().push(message);
     }
@@ -239,6 +257,7 @@ impl ClientNode {
         self.heard.set(self.executor.now());
         match answer {
             Answer::Joined { .. } | Answer::Refusal { .. } => {}
+            Answer::Catalog { partitions } => self.take_catalog(partitions),
             Answer::Renewed { sent } => self.prolong(Instant::from_ns(sent)),
             Answer::Page { copy, bytes, returns } => self.arrive(copy, &bytes, returns),
             Answer::Failed { copy, reason } => self.fail(copy, Fault::new(FaultKind::Device, reason)),

@@ -8,8 +8,8 @@ use crate::algorithm::{Algorithm, Recency};
 use crate::channel::{Acceptor, Channel, ChannelError, Incoming, Transport, next_connection};
 use crate::lease::{LEASE_NS, Term};
 use crate::message::{
-    Answer, ClientId, Copy, Former, HELLO_MAX, Image, MessageError, Request, SIZE_MAX, Secret, Secrets, ToServer,
-    Transaction,
+    Answer, ClientId, Copy, Described, Former, HELLO_MAX, Image, MessageError, Request, SIZE_MAX, Secret, Secrets,
+    ToServer, Transaction,
 };
 use crate::outbox::{Outbox, TO_CLIENT_MAX, Traffic};
 use crate::server::{Action, CLIENTS_MAX, Counts, Found, Joined, Memory, Server};
@@ -17,9 +17,10 @@ use base::PageId;
 use base::time::SECOND_NS;
 use driver::Work;
 use engine::buffer::{Buffer, Pins, Presence};
+use engine::catalog::{Organization, Partition};
 use engine::page::header;
 use engine::second_level::design::Pattern;
-use engine::{CommitFailure, Database, Need};
+use engine::{CommitFailure, Database, Error, Need};
 use executor::{Executor, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -366,6 +367,16 @@ impl ServerNode {
                     });
                 }
             }
+            Action::SendCatalog(to) => {
+                let described = |found: Rc<Partition>| Described {
+                    id: found.id,
+                    name: found.name.clone(),
+                    organization: found.organization,
+                    is_plain: found.schema.is_none() && found.index_of.is_none(),
+                };
+                let partitions = self.database.partitions().into_iter().map(described).collect();
+                self.send(to, &Answer::Catalog { partitions });
+            }
             Action::Touch(page) => {
                 let pool = self.database.buffer().pool().borrow();
                 if let Some(frame) = pool.frame_of(page) {
@@ -413,18 +424,28 @@ impl ServerNode {
     async fn fetch_and_send(&self, (to, copy): (ClientId, Copy), returns: bool, recency: Recency) {
         let buffer = self.database.buffer();
         let mut pins = Pins::new(buffer);
-        // The page may have no partition any more, or never had one.
-        let fetched = match self.database.describe(copy.page.partition) {
-            Ok(_) => buffer.resolve(Need::Page(copy.page), Pattern::Random, &mut pins).await,
-            Err(error) => Err(error),
-        };
-        match fetched {
+        match self.fetch(copy.page, &mut pins).await {
             Ok(_) => assert!(self.send_page(to, copy, returns, recency), "a pinned page is here"),
             Err(error) => {
                 let reason = error.to_string();
                 self.step(|server, memory, actions| server.failed(to, copy, reason, memory, actions));
             }
         }
+    }
+
+    /// Has a page in the buffer. A client that adds a page to a partition asks for the one behind the last: there is room for it then.
+    async fn fetch(&self, page: PageId, pins: &mut Pins) -> engine::Result<()> {
+        let buffer = self.database.buffer();
+        // It may have no partition any more, or never had one.
+        let found = self.database.describe(page.partition)?;
+        if !buffer.is_attached(page.partition) {
+            return Err(Error::NoPartition(format!("'{}' of pages: it is in memory", found.name)));
+        }
+        let allocates = matches!(found.organization, Organization::BTree | Organization::Append { .. });
+        if allocates && page.number == buffer.space(page.partition).capacity() {
+            buffer.resolve(Need::Space(page.partition), Pattern::Random, pins).await?;
+        }
+        buffer.resolve(Need::Page(page), Pattern::Random, pins).await.map(drop)
     }
 
     async fn commit(&self, owner: (ClientId, Transaction), records: Vec<u8>, pages: Vec<Image>) {

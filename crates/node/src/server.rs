@@ -189,6 +189,10 @@ impl Server {
                 actions.push(Action::Send(client, Answer::Renewed { sent }));
                 Ok(())
             }
+            Request::Catalog => {
+                actions.push(Action::SendCatalog(client));
+                Ok(())
+            }
             Request::Leave => {
                 self.lose(client, memory, actions);
                 Ok(())

@@ -1,11 +1,13 @@
 //! Debit-Credit, also known as TPC-A and TPC-B (Anon et al. 1985; TPC Benchmark B, 1990): a teller of a branch changes an
 //! account; account, teller and branch balances change by the same amount and the history grows by one record.
 
+mod at_node;
 mod load;
 mod procedure;
 mod transaction;
 mod verify;
 
+pub use at_node::{MeasuredAtNode, run as run_at_node};
 pub use load::load;
 pub use procedure::{PROCEDURE, register};
 pub use transaction::{Parameters, Tables};

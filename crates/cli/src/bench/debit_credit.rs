@@ -8,6 +8,7 @@ use crate::progress::Progress;
 use crate::report::RunReport;
 use crate::trace::Recording;
 use clap::Args;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use workload::debit_credit::{DebitCredit, Tables};
 
@@ -18,7 +19,8 @@ use workload::debit_credit::{DebitCredit, Tables};
     entresol bench debit-credit --threads --clients 16\n  \
     entresol bench debit-credit --server --full\n  \
     entresol bench debit-credit --hardware rahm-1991 --rate 500\n  \
-    entresol bench debit-credit --config entresol.toml --json")]
+    entresol bench debit-credit --config entresol.toml --json\n  \
+    entresol bench debit-credit --join 127.0.0.1:7171 --seconds 30")]
 pub struct Arguments {
     /// Directory of the database, created if missing
     #[arg(long, value_name = "DIR", default_value = "debit-credit.data")]
@@ -31,6 +33,11 @@ pub struct Arguments {
     /// Clients are threads that call the engine, not tasks within its thread
     #[arg(long, conflicts_with_all = ["hardware", "rate", "full", "course"])]
     pub threads: bool,
+    /// Joins the server of a database ('node --serve') and runs on copies of its pages
+    #[arg(long, value_name = "ADDRESS", value_parser = crate::node::loopback, conflicts_with_all = [
+        "data", "scale", "clients", "rate", "server", "full", "threads", "hardware", "like", "course", "cold",
+    ])]
+    pub join: Option<SocketAddr>,
     #[command(flatten)]
     pub terms: Terms,
 }
@@ -38,6 +45,9 @@ pub struct Arguments {
 /// Loads the database if it is new, warms up, measures. What is referenced is recorded if `recording` is given.
 pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Progress) -> Result<RunReport, Failure> {
     let terms = &arguments.terms;
+    if arguments.join.is_some() {
+        return Err("only 'entresol bench' joins a server".into());
+    }
     let configuration = arguments.load.configured(terms.configuration(&arguments.data)?);
     let scale = bank::scale(&configuration, arguments.scale);
     let opening = terms.opening(&arguments.data, configuration).procedures(move || bank::procedures(&scale));

@@ -39,7 +39,15 @@ impl Process {
         self.child.try_wait().expect("it can be asked").is_none()
     }
 
+    /// It is gone from one moment to the next.
+    #[allow(dead_code, reason = "not every test does")]
+    pub fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ends");
+    }
+
     /// The memory that it has in use, in KiB.
+    #[allow(dead_code, reason = "not every test asks")]
     pub fn resident_kib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("every process has memory");

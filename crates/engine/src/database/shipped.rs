@@ -9,7 +9,7 @@ use crate::buffer::Pins;
 use crate::engine::Visit;
 use crate::log::record::{Body, Record};
 use crate::{Error, Result};
-use base::{Lsn, PageId};
+use base::{Lsn, PageId, TransactionId};
 use std::collections::BTreeMap;
 use structures::page::header;
 use thiserror::Error;
@@ -27,8 +27,8 @@ pub enum CommitFailure {
 }
 
 impl Database {
-    /// Commits a transaction of another node: its log records, one behind the other in stored form, of updates only, and the pages
-    /// that it has changed, each with its bytes, sealed. Nothing else may use these pages meanwhile. A drop of their
+    /// Commits a transaction of another node: its log records, one behind the other in stored form, of updates and of restructurings
+    /// that are never undone, and the pages that it has changed, each with its bytes, sealed. Nothing else may use these pages meanwhile. A drop of their
     /// partitions waits. When this returns, the updates survive whatever happens.
     ///
     /// # Errors
@@ -70,7 +70,9 @@ impl Database {
         while let Some(length) = length_of(rest) {
             record.clear();
             record.extend_from_slice(&rest[..length]);
-            record[8..16].copy_from_slice(&id.0.to_le_bytes());
+            let is_undone = matches!(Record::decode(&record).map(|record| record.body), Some(Body::Update(_)));
+            let owner = if is_undone { id } else { TransactionId::SYSTEM };
+            record[8..16].copy_from_slice(&owner.0.to_le_bytes());
             log.append_encoded(&record);
             rest = &rest[length..];
         }
@@ -100,15 +102,15 @@ impl Database {
         Ok(())
     }
 
-    /// Each record must be an update of pages that come with it, and the pages must be as the records leave them.
+    /// Each record must be an update or a restructuring of pages that come with it, and the pages must be as the records leave them.
     fn check_shipment(&self, records: &[u8], pages: &[(PageId, &[u8])]) -> Result<()> {
         let mut latest: BTreeMap<PageId, u64> = BTreeMap::new();
         let mut rest = records;
         while !rest.is_empty() {
             let record = length_of(rest).and_then(|length| Record::decode(rest.get(..length)?));
             let record = record.ok_or_else(|| Error::Shipment("its log records are damaged".to_owned()))?;
-            if !matches!(record.body, Body::Update(_)) {
-                return Err(Error::Shipment("it has a log record that is no update".to_owned()));
+            if !matches!(record.body, Body::Update(_) | Body::System) {
+                return Err(Error::Shipment("it has a log record that changes no pages".to_owned()));
             }
             latest.extend(record.edits().map(|(sequence, edit)| (edit.page, sequence)));
             rest = &rest[length_of(rest).expect("it was decoded")..];

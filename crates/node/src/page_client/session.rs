@@ -99,7 +99,9 @@ async fn try_introduce(way: &Way<'_>, address: SocketAddr, former: Option<(Forme
 
 /// What is said when the server cannot be understood.
 fn lost(server: SocketAddr, error: &ChannelError) -> Error {
-    Fault::new(FaultKind::Reset, format!("the server at {server} is lost: {error}")).into()
+    // What cannot be understood will not be understood better the next time.
+    let kind = if matches!(error, ChannelError::Message(_)) { FaultKind::Denied } else { FaultKind::Reset };
+    Fault::new(kind, format!("the server at {server} is lost: {error}")).into()
 }
 
 fn odd_lease(server: SocketAddr, lease_ns: u64) -> Error {

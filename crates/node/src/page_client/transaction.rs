@@ -2,11 +2,11 @@
 
 use super::{ClientNode, Told, session};
 use crate::client::{Ended, WriteLock};
-use crate::message::{Image, Transaction};
-use base::{Lsn, PageId, TransactionId};
+use crate::message::{Image, LIST_MAX, SIZE_MAX, Transaction};
+use base::PageId;
 use driver::{Fault, FaultKind, Work};
 use engine::buffer::Pins;
-use engine::log::record::{self, Body};
+use engine::log::record::Body;
 use engine::page::{Change, Edit, Pages, header};
 use engine::second_level::design::Pattern;
 use engine::undo::Undo;
@@ -16,15 +16,20 @@ use std::rc::Rc;
 
 /// A transaction that reads and writes pages. It is rolled back if it is dropped.
 pub struct PageTransaction {
-    client: Rc<ClientNode>,
-    transaction: Transaction,
+    pub(super) client: Rc<ClientNode>,
+    pub(super) transaction: Transaction,
     /// The pages that it has asked write locks of, each with the frame in which it is pinned: such pages do not leave.
-    pinned: BTreeMap<PageId, u32>,
+    pub(super) pinned: BTreeMap<PageId, u32>,
     /// Those of them that it has changed.
-    changed: BTreeSet<PageId>,
-    records: Vec<u8>,
+    pub(super) changed: BTreeSet<PageId>,
+    pub(super) records: Vec<u8>,
     stage: Stage,
 }
+
+/// The most bytes of a commit: what else its message has, is less.
+const COMMIT_MAX: usize = SIZE_MAX - (2 << 20);
+/// More than the bytes that a page has in a message beside its own.
+const PER_PAGE: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -59,29 +64,31 @@ impl PageTransaction {
     /// # Errors
     /// [`Error::Deadlock`] if the transaction is a victim and has to be rolled back; those of a page that cannot be had.
     pub async fn read<T>(&mut self, page: PageId, look: impl FnOnce(&[u8]) -> T) -> Result<(T, bool)> {
-        let was_here = self.bring(page).await?;
+        let was_here = self.bring(page, None).await?;
         let pool = self.client.buffer.pool().borrow();
         let bytes = pool.page(page).expect("it has been brought here");
         Ok((look(bytes), was_here))
     }
 
-    /// Has the page in the buffer, locked for reading. Whether it was there.
-    async fn bring(&mut self, page: PageId) -> Result<bool> {
+    /// Has the page in the buffer, locked for reading, and keeps it there as long as `pins` if they are given. Whether it was there.
+    pub(super) async fn bring(&mut self, page: PageId, mut pins: Option<&mut Pins>) -> Result<bool> {
         self.check().await?;
         let client = &self.client;
         client.executor.charge(Work::LockPair);
         let told = client.protocol.borrow_mut().enter(self.transaction, page);
         told.inspect(|told| client.say(told));
-        let mut was_here = true;
-        while client.buffer.pool().borrow().frame_of(page).is_none() {
-            was_here = false;
-            let mut pins = Pins::new(&client.buffer);
-            let fetched = client.buffer.resolve(Need::Page(page), Pattern::Random, &mut pins).await;
+        let is_here = || client.buffer.pool().borrow().frame_of(page).is_some();
+        let was_here = is_here();
+        let mut own = Pins::new(&client.buffer);
+        let mut is_kept = false;
+        while !is_here() || (pins.is_some() && !is_kept) {
+            let pins = pins.as_deref_mut().unwrap_or(&mut own);
+            let fetched = client.buffer.resolve(Need::Page(page), Pattern::Random, pins).await;
             self.check().await?;
             match fetched {
                 // An earlier transaction of this node had asked for it, and was a victim.
                 Err(Error::Input(fault)) if fault.kind == FaultKind::Cancelled => {}
-                fetched => drop(fetched?),
+                fetched => is_kept = fetched.map(|_| true)?,
             }
         }
         Ok(was_here)
@@ -93,7 +100,7 @@ impl PageTransaction {
     /// # Errors
     /// As [`PageTransaction::read`].
     pub async fn lock(&mut self, page: PageId) -> Result<()> {
-        self.bring(page).await?;
+        self.bring(page, None).await?;
         let asked = self.client.protocol.borrow_mut().write(self.transaction, page);
         self.pin(page);
         match asked {
@@ -131,18 +138,15 @@ impl PageTransaction {
     pub async fn write(&mut self, page: PageId, offset: u16, bytes: &[u8]) -> Result<()> {
         self.lock(page).await?;
         // The lock that it has now is looked up and paid for as in each use.
-        self.bring(page).await?;
-        let mut pool = self.client.buffer.pool().borrow_mut();
-        let frame = pool.frame_in_use(page);
-        let before = pool.bytes(frame);
-        let part = usize::from(offset)..usize::from(offset) + bytes.len();
-        assert!(part.start >= header::HEADER_SIZE && part.end <= before.len(), "{part:?} of a page");
-        let undo = Undo::PatchPage { page, offset, bytes: &before[part] }.stored();
-        let edit = Edit { page, change: Change::Patch { offset, bytes } };
-        let sequence = header::sequence(before) + 1;
-        record::encode(TransactionId::SYSTEM, &Body::Update(&undo), [(sequence, &edit)], &mut self.records);
-        pool.edit(frame, &edit.change, Lsn::ZERO, Lsn::ZERO);
-        self.changed.insert(page);
+        self.bring(page, None).await?;
+        let undo = {
+            let pool = self.client.buffer.pool().borrow();
+            let before = pool.bytes(pool.frame_in_use(page));
+            let part = usize::from(offset)..usize::from(offset) + bytes.len();
+            assert!(part.start >= header::HEADER_SIZE && part.end <= before.len(), "{part:?} of a page");
+            Undo::PatchPage { page, offset, bytes: &before[part] }.stored()
+        };
+        self.apply(&Body::Update(&undo), &[Edit { page, change: Change::Patch { offset, bytes } }]);
         Ok(())
     }
 
@@ -158,6 +162,15 @@ impl PageTransaction {
             let ended = self.client.protocol.borrow_mut().committed_unchanged(self.transaction);
             self.end(ended);
             return Ok(());
+        }
+        let length = self.records.len() + self.changed.len() * (self.client.settings.buffer.page_size + PER_PAGE);
+        if length > COMMIT_MAX || self.changed.len() > LIST_MAX {
+            let words = format!(
+                "a transaction has changed {} pages, and its commit would have {length} bytes: at most {COMMIT_MAX} are sent at a time; \
+                 commit more often",
+                self.changed.len()
+            );
+            return Err(Fault::new(FaultKind::NoSpace, words).into());
         }
         let pages = self.copy_out();
         let records = std::mem::take(&mut self.records);
@@ -225,7 +238,7 @@ impl PageTransaction {
     }
 
     /// It may go on. While the client has no lease, it waits.
-    async fn check(&self) -> Result<()> {
+    pub(super) async fn check(&self) -> Result<()> {
         loop {
             match &*self.client.told.borrow() {
                 Told::Nothing | Told::Committing | Told::Committed => {}

@@ -23,6 +23,8 @@ pub enum Action {
         /// Where it is, as far as was known.
         found: Found,
     },
+    /// Tell a client what partitions there are.
+    SendCatalog(ClientId),
     /// The page in the server's memory counts as used just now.
     Touch(PageId),
     /// Take a page that no client has any more into the server's memory, as used just now; then [`Server::kept`].

@@ -31,6 +31,12 @@ impl Machines {
         self.start(0, self.media.clone())
     }
 
+    /// The server's machine, which does not run, loses what its medium has not made durable.
+    #[allow(dead_code, reason = "not every test does")]
+    pub fn cut_power(&self, random: &mut base::Random) {
+        self.media.power_cut(random, &virtual_driver::PowerCut::default());
+    }
+
     pub fn client(&self, number: u32) -> Executor {
         self.start(number, Media::new())
     }

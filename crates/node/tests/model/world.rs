@@ -399,6 +399,7 @@ impl World {
     fn perform(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
+                Action::SendCatalog(client) => unreachable!("{client:?} knows the only partition"),
                 Action::Send(to, answer) => self.send(to, answer),
                 Action::SendPage { to, copy, returns, .. } => self.pending.push(Pending::Page { to, copy, returns }),
                 Action::Touch(page) => self.memory.use_page(page),

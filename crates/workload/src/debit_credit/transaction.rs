@@ -41,6 +41,17 @@ impl Parameters {
         bytes
     }
 
+    /// The record that goes to the history, of any length up to this.
+    #[inline]
+    pub(super) fn history(&self) -> [u8; 64] {
+        let mut record = [0_u8; 64];
+        let Parameters { account, teller, branch, delta } = *self;
+        for (field, value) in record.chunks_exact_mut(8).zip([account, teller, branch, delta as u64]) {
+            field.copy_from_slice(&value.to_le_bytes());
+        }
+        record
+    }
+
     /// The inverse of [`Parameters::to_bytes`]; `None` if the length is another.
     pub fn from_bytes(bytes: &[u8]) -> Option<Parameters> {
         let words: &[[u8; 8]; 4] = bytes.as_chunks().0.try_into().ok().filter(|_| bytes.len() == 32)?;
@@ -86,7 +97,7 @@ impl Access {
     }
 }
 
-fn add_to(field: &mut [u8], delta: i64) -> i64 {
+pub(super) fn add_to(field: &mut [u8], delta: i64) -> i64 {
     let balance: &mut [u8; 8] = field.first_chunk_mut().expect("a balance of eight bytes");
     let sum = i64::from_le_bytes(*balance) + delta;
     *balance = sum.to_le_bytes();
@@ -134,7 +145,7 @@ impl Tables {
     }
 
     /// Where clustered balances are: the branch's own comes first, its tellers' follow.
-    fn cluster(&self, number: u64) -> u64 {
+    pub(super) fn cluster(&self, number: u64) -> u64 {
         1 + number % self.scale.tellers_per_branch
     }
 
@@ -148,11 +159,7 @@ impl Tables {
     pub async fn run(&self, tx: &mut Transaction, parameters: &Parameters) -> Result<i64> {
         let Parameters { account, teller, branch, delta } = *parameters;
         let balance = self.account.add(tx, account, 0, delta).await?;
-        let mut record = [0_u8; 64];
-        for (field, value) in record.chunks_exact_mut(8).zip([account, teller, branch, delta as u64]) {
-            field.copy_from_slice(&value.to_le_bytes());
-        }
-        tx.append(self.history, &record[..self.scale.history_size.min(64)]).await?;
+        tx.append(self.history, &parameters.history()[..self.scale.history_size.min(64)]).await?;
         match self.teller {
             Some(table) => {
                 table.add(tx, teller, 0, delta).await?;

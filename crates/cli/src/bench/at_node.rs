@@ -1,0 +1,170 @@
+//! Debit-Credit through a node: this process joins the server of a database, and its transactions run on copies of pages.
+
+use super::meter::Meter;
+use super::terms::Terms;
+use crate::progress::Progress;
+use crate::report::Response;
+use crate::table::{fact, facts};
+use crate::{Failure, files};
+use base::time::{MILLISECOND_NS, SECOND_NS};
+use base::units::{format_duration_ns, grouped, grouped_decimal};
+use driver::FaultKind;
+use engine::buffer;
+use entresol::Error;
+use entresol::configuration::Configuration;
+use executor::{Executor, Order};
+use node::channel::Plain;
+use node::page_client::{ClientSettings, PageClient};
+use real_driver::{Options, RealDriver};
+use serde::Serialize;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use workload::Load;
+use workload::debit_credit::{MeasuredAtNode, Tables, run_at_node};
+
+/// For how long a server that is gone, or still recovers, is sought, in nanoseconds.
+const PATIENCE_NS: u64 = 60 * SECOND_NS;
+/// How long it is waited before a server is tried again, in nanoseconds.
+const PAUSE_NS: u64 = 100 * MILLISECOND_NS;
+
+/// What a run through a node measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct NodeReport {
+    workload: String,
+    server: SocketAddr,
+    seed: u64,
+    seconds: f64,
+    transactions: u64,
+    throughput_per_s: f64,
+    /// Attempts of transactions that came to nothing and were run again.
+    repeated: u64,
+    /// Transactions that may be committed: the server was gone before it had answered.
+    unknown: u64,
+    response_us: Response,
+    cpu_us_per_transaction: f64,
+    messages_per_transaction: f64,
+    bytes_per_transaction: f64,
+}
+
+/// Joins the server, and measures.
+pub fn run(server: SocketAddr, terms: &Terms, progress: &Progress) -> Result<NodeReport, Failure> {
+    let configuration = Configuration::read(terms.setup.config.as_deref(), None)?;
+    // A node writes no files; its driver has a device all the same.
+    let directory = files::Directory::new()?;
+    let driver = RealDriver::open(Options::new("disk", directory.path()))?;
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let report = executor.run(measure(&executor, server, (&configuration, terms), progress));
+    executor.stop();
+    report.map_err(|halt| format!("the node has halted: {halt:?}"))?
+}
+
+async fn measure(
+    executor: &Executor,
+    server: SocketAddr,
+    (configuration, terms): (&Configuration, &Terms),
+    progress: &Progress,
+) -> Result<NodeReport, Failure> {
+    let client = join(executor, server, configuration, progress).await?;
+    let tables = Tables::at_node(&client).await?;
+    let plan = terms.plan(Load::Closed { clients: 1 });
+    let mut meter = Meter::new(progress, &plan, false);
+    let mut cpu_ns = real_driver::thread_cpu_ns();
+    let measured =
+        run_at_node((executor, &client), &tables, (plan.warm_up, plan.measure), terms.seed, &mut meter).await?;
+    cpu_ns = real_driver::thread_cpu_ns() - cpu_ns;
+    let name = format!("debit-credit through a node, scale {}", tables.scale().branches);
+    let report = NodeReport::new(name, (server, terms.seed), &measured, (&client, cpu_ns));
+    drop(client);
+    // The server is told that this node leaves.
+    executor.sleep_ns(PAUSE_NS).await;
+    Ok(report)
+}
+
+/// Joins a server, which may not have come up yet.
+async fn join(
+    executor: &Executor,
+    server: SocketAddr,
+    configuration: &Configuration,
+    progress: &Progress,
+) -> Result<PageClient, Failure> {
+    let page_size = configuration.buffer.page_size as usize;
+    let settings = ClientSettings {
+        buffer: buffer::Settings {
+            frames: (configuration.buffer.size / page_size as u64) as usize,
+            page_size,
+            replacement: configuration.buffer.replacement,
+            cleaner: false,
+            ..buffer::Settings::default()
+        },
+        address: SocketAddr::new(server.ip(), 0),
+        message_size_min: 0,
+        patience_ns: PATIENCE_NS,
+    };
+    let end = executor.now().plus_ns(PATIENCE_NS);
+    loop {
+        let fault = match PageClient::join(executor, Rc::new(Plain(executor.clone())), server, settings).await {
+            Ok(client) => return Ok(client),
+            Err(Error::Input(fault)) => fault,
+            Err(error) => return Err(error.into()),
+        };
+        let may_come = matches!(fault.kind, FaultKind::Refused | FaultKind::Reset | FaultKind::TimedOut);
+        if !may_come || executor.now() >= end {
+            return Err(fault.into());
+        }
+        progress.say(format!("waiting for a server at {server}"));
+        executor.sleep_ns(PAUSE_NS).await;
+    }
+}
+
+impl NodeReport {
+    fn new(
+        workload: String,
+        (server, seed): (SocketAddr, u64),
+        measured: &MeasuredAtNode,
+        (client, cpu_ns): (&PageClient, u64),
+    ) -> NodeReport {
+        let count = measured.transactions.max(1) as f64;
+        let seconds = measured.elapsed_ns as f64 / 1e9;
+        NodeReport {
+            workload,
+            server,
+            seed,
+            seconds,
+            transactions: measured.transactions,
+            throughput_per_s: measured.transactions as f64 / seconds.max(1e-9),
+            repeated: measured.repeated,
+            unknown: measured.unknown,
+            response_us: Response::new(&measured.response, measured.means.interval()),
+            cpu_us_per_transaction: cpu_ns as f64 / 1e3 / count,
+            messages_per_transaction: client.traffic().messages.get() as f64 / count,
+            bytes_per_transaction: client.traffic().bytes.get() as f64 / count,
+        }
+    }
+
+    /// The report for programs.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a report is plain data")
+    }
+
+    /// The report for people.
+    pub fn to_text(&self) -> String {
+        let time = |us: f64| format_duration_ns(us * 1e3);
+        let Response { mean, p50, p95, p99, max, .. } = self.response_us;
+        let quantiles = format!("50 %: {}, 95 %: {}, 99 %: {}, max: {}", time(p50), time(p95), time(p99), time(max));
+        let rows = [
+            fact(
+                "throughput",
+                format!("{}/s", grouped_decimal(self.throughput_per_s, 1)),
+                "transactions, one at a time",
+            ),
+            fact("transactions", grouped(self.transactions), format!("in {:.2} s", self.seconds)),
+            fact("repeated", grouped(self.repeated), "deadlocks' victims, and those lost with a connection"),
+            fact("unknown", grouped(self.unknown), "were sent to a server that was gone before it answered"),
+            fact("response time", time(mean), quantiles),
+            fact("CPU", time(self.cpu_us_per_transaction), "per transaction on the node's thread"),
+            fact("messages", format!("{:.2}", self.messages_per_transaction), "sent per transaction"),
+            fact("bytes", grouped_decimal(self.bytes_per_transaction, 0), "sent per transaction"),
+        ];
+        format!("{}\nserver at {}; seed {}\n\n{}", self.workload, self.server, self.seed, facts(rows))
+    }
+}

@@ -1,0 +1,172 @@
+//! Money is transferred by nodes in processes of their own, some of which die, as the server does.
+#![allow(clippy::disallowed_methods, reason = "tests make and look into directories, and play a server")]
+
+#[path = "ground/command.rs"]
+mod command;
+#[path = "ground/processes.rs"]
+mod processes;
+
+use command::{printed, refused};
+use engine::Database;
+use entresol::Opening;
+use node::message;
+use processes::{Process, serve};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::Duration;
+use tempfile::TempDir;
+use workload::debit_credit::{self, Scale, Tables, Totals};
+
+const CONFIGURATION: &str =
+    "[log]\nsize = \"16 MiB\"\n[buffer]\nsize = \"64 MiB\"\n[driver]\nbackend = \"thread-pool\"\n";
+
+/// A directory with a bank of one branch in `bank`, in which one transaction was run.
+fn bank(configuration: &str) -> TempDir {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    std::fs::create_dir(directory.path().join("bank")).expect("a directory");
+    std::fs::write(directory.path().join("bank/entresol.toml"), configuration).expect("a file");
+    printed(directory.path(), "bench debit-credit --data bank --scale 1 --transactions 1 --clients 1 --json");
+    directory
+}
+
+/// The balances of a bank that no one has open. They agree.
+fn totals(directory: &Path) -> Totals {
+    let store = Opening::in_directory(directory.join("bank")).expect("it is configured").open_existing();
+    let store = store.expect("it is there");
+    let all = async |database: &Database| {
+        let tables = Tables::of(database.catalog(), &Scale::tpc_b(1))?;
+        debit_credit::totals(database, &tables).await
+    };
+    let totals = store.run(all).expect("it can be read");
+    store.close().expect("it can be closed");
+    assert!(totals.agree(), "{totals:?}");
+    totals
+}
+
+fn bench(directory: &Path, address: &str, seed: u64, transactions: u64) -> Process {
+    let line = format!("bench debit-credit --join {address} --seed {seed} --transactions {transactions} --json");
+    Process::start(directory, &line)
+}
+
+/// What a bench that has come to its end says of itself.
+fn report(process: Process) -> Value {
+    let ended = process.end();
+    assert_eq!(ended.code, Some(0), "{}", ended.error);
+    serde_json::from_str(&ended.output).expect("JSON")
+}
+
+fn number(report: &Value, field: &str) -> u64 {
+    report[field].as_u64().unwrap_or_else(|| panic!("{field} of {report}"))
+}
+
+/// Transactions that were run before those that are measured: a fifth.
+fn all(transactions: u64) -> u64 {
+    transactions + transactions / 5
+}
+
+#[test]
+fn two_nodes_transfer_money_and_the_balances_agree() {
+    let bank = bank(CONFIGURATION);
+    let (server, address) = serve(bank.path(), "127.0.0.1:0");
+    let nodes = [1, 2].map(|seed| bench(bank.path(), &address, seed, 100));
+    for report in nodes.map(report) {
+        assert_eq!((number(&report, "transactions"), number(&report, "unknown")), (100, 0), "{report}");
+    }
+    server.signal("INT");
+    let ended = server.end();
+    assert_eq!(ended.code, Some(0), "{}", ended.error);
+    assert_eq!(totals(bank.path()).transactions, 1 + 2 * all(100));
+    assert!(printed(bank.path(), "check bank").contains("every one as it should be"));
+}
+
+#[test]
+fn a_node_that_is_killed_leaves_the_others_at_work() {
+    let bank = bank(CONFIGURATION);
+    let (server, address) = serve(bank.path(), "127.0.0.1:0");
+    let victim = bench(bank.path(), &address, 1, 1_000_000);
+    let other = bench(bank.path(), &address, 2, 300);
+    std::thread::sleep(Duration::from_secs(4));
+    victim.kill();
+    assert_eq!(number(&report(other), "transactions"), 300);
+    server.signal("TERM");
+    assert_eq!(server.end().code, Some(0));
+    let totals = totals(bank.path());
+    assert!(totals.transactions > all(300), "what it has committed is there, whole: {totals:?}");
+}
+
+#[test]
+fn nodes_go_on_when_the_server_is_killed_and_started_again() {
+    let bank = bank(CONFIGURATION);
+    let (mut server, address) = serve(bank.path(), "127.0.0.1:0");
+    let nodes = [1, 2].map(|seed| bench(bank.path(), &address, seed, 400));
+    for _ in 0..2 {
+        std::thread::sleep(Duration::from_secs(4));
+        server.kill();
+        // They find it where it was.
+        (server, _) = serve(bank.path(), &address);
+    }
+    let reports = nodes.map(report);
+    let unknown: u64 = reports.iter().map(|report| number(report, "unknown")).sum();
+    for report in &reports {
+        assert_eq!(number(report, "transactions"), 400, "{report}");
+    }
+    server.signal("TERM");
+    assert_eq!(server.end().code, Some(0));
+    let found = totals(bank.path()).transactions;
+    let acknowledged = 1 + 2 * all(400);
+    assert!((acknowledged..=acknowledged + unknown).contains(&found), "{found}, {acknowledged}, {unknown}");
+}
+
+#[test]
+fn a_node_waits_for_a_server_that_comes_up_later() {
+    let bank = bank(CONFIGURATION);
+    let address = {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        listener.local_addr().expect("it has one").to_string()
+    };
+    let node = bench(bank.path(), &address, 1, 10);
+    std::thread::sleep(Duration::from_millis(700));
+    let (server, _) = serve(bank.path(), &address);
+    assert_eq!(number(&report(node), "transactions"), 10);
+    server.signal("TERM");
+    assert_eq!(server.end().code, Some(0));
+}
+
+#[test]
+fn nodes_that_do_not_suit_the_server_are_told_why() {
+    let bank = bank(CONFIGURATION);
+    let (server, address) = serve(bank.path(), "127.0.0.1:0");
+    std::fs::write(bank.path().join("other.toml"), "[buffer]\npage_size = \"4 KiB\"").expect("a file");
+    let said = refused(bank.path(), &format!("bench debit-credit --join {address} --config other.toml"));
+    assert!(said.contains("4096 bytes") && said.contains("8192") && said.contains("page_size"), "{said}");
+    server.signal("TERM");
+    assert_eq!(server.end().code, Some(0));
+}
+
+#[test]
+fn partitions_without_pages_are_named() {
+    let bank = bank(&format!("{CONFIGURATION}[partition.teller]\norganization = \"set\"\n"));
+    let (server, address) = serve(bank.path(), "127.0.0.1:0");
+    let said = refused(bank.path(), &format!("bench debit-credit --join {address}"));
+    assert!(said.contains("'teller'") && said.contains("set"), "{said}");
+    server.signal("TERM");
+    assert_eq!(server.end().code, Some(0));
+}
+
+#[test]
+fn a_server_of_an_older_release_is_named_as_one() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it has one");
+    let older = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("it comes");
+        let read = stream.read(&mut [0; 1_000]).expect("it says who it is");
+        assert!(read > 5);
+        stream.write_all(&[2, 0, 0, 0, message::VERSION - 1, 0, 0]).expect("it listens");
+    });
+    let said = refused(directory.path(), &format!("bench debit-credit --join {address}"));
+    assert!(said.contains("run the same release on both"), "{said}");
+    older.join().expect("it was asked once");
+}
