@@ -24,6 +24,7 @@ const PIECE: usize = 4 << 20;
 /// The kernel registers buffers of at most this many bytes.
 const CHUNK_MAX: usize = 1 << 30;
 const HUGE_PAGE: usize = 2 << 20;
+const PAGE: usize = 4096;
 
 /// An anonymous mapping, unmapped when its last frame is dropped.
 struct AnonymousMapping {
@@ -124,10 +125,33 @@ impl Region {
     }
 }
 
+/// A region that comes into being piece by piece.
+struct Promised {
+    memory: Weak<AnonymousMapping>,
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: as for `Region`.
+unsafe impl Send for Promised {}
+
+impl Promised {
+    /// How many of its bytes are not in memory yet; nothing if it is gone.
+    fn absent_bytes(&self) -> usize {
+        let Some(_alive) = self.memory.upgrade() else { return 0 };
+        let mut states = vec![0_u8; self.bytes.div_ceil(PAGE)];
+        // SAFETY: the range is mapped while the mapping is alive, begins at a page, and has a byte of `states` for each of its pages.
+        let result = unsafe { libc::mincore(self.start.as_ptr().cast(), self.bytes, states.as_mut_ptr().cast()) };
+        if result == 0 { states.iter().filter(|state| **state & 1 == 0).count() * PAGE } else { 0 }
+    }
+}
+
 /// The regions that a ring knows.
 #[derive(Default)]
 pub(crate) struct Regions {
     regions: Vec<Region>,
+    /// All of them that come into being piece by piece, whether a ring knows them or not.
+    promised: Vec<Promised>,
     dropped: Arc<AtomicUsize>,
     pruned: usize,
     refusal: Option<String>,
@@ -164,18 +188,27 @@ impl Regions {
         let no_memory = || fault_of(&attempt(), &io::Error::from_raw_os_error(libc::ENOMEM));
         let bytes = count.checked_mul(size).filter(|bytes| *bytes <= isize::MAX as usize).ok_or_else(no_memory)?;
         let is_pieced = bytes >= PIECED_MIN;
-        if touch && is_pieced && bytes <= REGISTERED_MAX && available_bytes().is_some_and(|available| bytes > available)
-        {
+        let is_limited = touch && is_pieced && bytes <= REGISTERED_MAX;
+        if is_limited && available_bytes().is_some_and(|available| bytes > available.saturating_sub(self.promised())) {
             return Err(no_memory());
         }
         let (mapping, start) = AnonymousMapping::new(bytes, touch && !is_pieced, Arc::clone(&self.dropped))
             .map_err(|error| fault_of(&attempt(), &error))?;
         let memory = Arc::new(mapping);
+        if is_limited {
+            self.promised.push(Promised { memory: Arc::downgrade(&memory), start, bytes });
+        }
         if let Some(table) = table {
             self.register(&memory, start, bytes, size, table);
         }
         // SAFETY: the mapping holds `bytes` zeroed bytes from `start`, lives as long as `memory` and is cut only here.
         Ok(unsafe { Frame::cut(start, count, size, memory) })
+    }
+
+    /// How many bytes earlier regions will take that are not in memory yet.
+    fn promised(&mut self) -> usize {
+        self.promised.retain(|region| region.memory.strong_count() > 0);
+        self.promised.iter().map(Promised::absent_bytes).sum()
     }
 
     fn register(
@@ -379,6 +412,19 @@ mod tests {
             let frames = Regions::default().frames(2 * available / 4096, 4096, None);
             assert_eq!(frames.expect_err("too much").kind, driver::FaultKind::NoMemory);
         }
+    }
+
+    /// None of them is in memory yet.
+    #[test]
+    fn regions_that_are_more_than_the_machine_has_together_are_refused() {
+        let mut regions = Regions::default();
+        let available = available_bytes().expect("Linux says so");
+        let each = (available / 2).min(REGISTERED_MAX) / 4096 * 3 / 4;
+        let fitting = available / (each * 4096) + 1;
+        let mapped: Vec<_> = (0..=fitting).map_while(|_| regions.frames(each, 4096, None).ok()).collect();
+        assert!(!mapped.is_empty() && mapped.len() <= fitting, "{} of {fitting}", mapped.len());
+        drop(mapped);
+        assert!(regions.frames(each, 4096, None).is_ok(), "they have gone");
     }
 
     #[test]

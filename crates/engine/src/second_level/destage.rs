@@ -201,8 +201,9 @@ impl Tiers {
 
     /// Learns which devices do not answer. The cleaner goes on with what waited for one that answers again.
     pub(super) fn look_for_silence(self: &Rc<Self>) {
-        if let Some(host) = self.host_if_there() {
-            self.slots.borrow_mut().set_silent(host.silent());
+        let Some(host) = self.host_if_there() else { return };
+        let are_others = self.slots.borrow_mut().set_silent(host.silent());
+        if are_others {
             self.clean_excess();
         }
     }

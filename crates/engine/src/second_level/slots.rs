@@ -194,9 +194,9 @@ impl Slots {
         self.dirty
     }
 
-    /// From now on the devices of these partitions count as silent, and no others do.
-    pub fn set_silent(&mut self, silent: Vec<PartitionId>) {
-        self.silent = silent;
+    /// From now on the devices of these partitions count as silent, and no others do. Whether others did so before.
+    pub fn set_silent(&mut self, silent: Vec<PartitionId>) -> bool {
+        std::mem::replace(&mut self.silent, silent) != self.silent
     }
 
     /// Whether a partition's device counts as silent.
