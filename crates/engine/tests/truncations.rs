@@ -384,7 +384,7 @@ fn names_that_are_taken_or_none_are_refused() {
         let index = PartitionId(database.secondary(users, "by_name")? as u16);
         let refused = database.rename_partition(index, "by_name").await;
         assert!(matches!(refused, Err(Error::WrongOrganization { .. })), "{refused:?}");
-        let strange = database.rename_partition(PartitionId(900), "nobodys").await;
+        let strange = database.rename_partition(PartitionId(900), "none").await;
         assert!(matches!(strange, Err(Error::NoPartition(_))), "{strange:?}");
         assert_eq!(database.partitions(), before);
         Ok::<_, Error>(())
