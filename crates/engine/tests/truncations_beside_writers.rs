@@ -92,7 +92,7 @@ fn what_was_written_beside_truncations_and_renamings_is_there_if_it_came_later()
         whole(&media, async |executor| {
             let database = Database::open(executor, tiered(), "here").await?;
             assert_eq!(strangers(&media, &database), [""; 0], "{seed}");
-            let names = deeds.names.borrow();
+            let names = deeds.names.take();
             let found: Vec<&str> =
                 ["hot", "cold"].into_iter().filter(|name| database.partition(name).is_ok()).collect();
             if found.is_empty() && deeds.writes.borrow().is_empty() {
@@ -103,7 +103,7 @@ fn what_was_written_beside_truncations_and_renamings_is_there_if_it_came_later()
             let id = database.partition(found[0])?;
             assert!(!deeds.emptied.borrow().contains(&id), "{seed}: it was emptied");
             emptied += u32::from(!deeds.emptied.borrow().is_empty());
-            let writes = deeds.writes.borrow();
+            let writes = deeds.writes.take();
             let mut shown = Vec::new();
             for key in 0..writes.len() as u64 {
                 if database.transaction(async |tx| tx.get(id, &key.to_be_bytes()).await).await?.is_some() {
