@@ -74,7 +74,7 @@ impl RunContext {
         self.over.set(true);
     }
 
-    /// What `future` returns, if that is within so many nanoseconds. Otherwise the run is over: for a reason if a device never
+    /// What `future` returns, if that is within `ns` nanoseconds. Otherwise the run is over: for a reason if a device never
     /// answers, which background tasks that try again and again would hide for ever.
     pub async fn in_time<F: Future>(&self, ns: u64, doing: &str, future: F) -> Option<F::Output> {
         let done = self.executor.within(ns, future).await;
