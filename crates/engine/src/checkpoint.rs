@@ -77,7 +77,10 @@ pub(crate) async fn checkpoint_restart(engine: &Rc<Engine>) -> Result<()> {
 fn note_end(engine: &Engine, part: usize, began: Instant, result: &Result<()>) {
     let took_ns = engine.core.executor.now().since_ns(began);
     let error = result.as_ref().err();
-    engine.core.statistics.tell(&Event::Checkpoint { of_sets: part == SETS, took_ns, error });
+    // Where there are no sets nothing was done.
+    if part == PAGES || engine.catalog.superblock.borrow().backup.is_some() {
+        engine.core.statistics.tell(&Event::Checkpoint { of_sets: part == SETS, took_ns, error });
+    }
     let checkpointer = &engine.checkpointer;
     checkpointer.failures[part].replace(result.clone().err());
     if result.is_err() {
