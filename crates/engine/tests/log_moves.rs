@@ -6,6 +6,7 @@ mod cut_machine;
 use base::Random;
 use cut_machine::run_up_to;
 use driver::{Halt, Op};
+use entresol_engine::log::{Acknowledged, Second};
 use entresol_engine::{Asked, Database, Error, PartitionSpec, Result, Settings, buffer, log};
 use executor::Executor;
 use virtual_driver::{Hardware, Media, PowerCut};
@@ -178,6 +179,65 @@ fn a_log_that_cannot_be_made_where_it_was_asked_for_is_made_where_it_is_asked_fo
             assert_eq!((length(executor, "disk").await, length(executor, "flash").await), (None, Some(64 << 10)));
         });
     }
+}
+
+/// Runs `work` on a machine of these devices whose power goes at this event, if at any.
+fn run_on<T>(
+    devices: &[&str],
+    media: &Media,
+    power_cut_at: Option<u64>,
+    work: impl AsyncFnOnce(&Executor) -> T,
+) -> Result<T, Halt> {
+    let mut hardware = Hardware::ideal();
+    hardware.devices.insert("other".into(), hardware.devices["flash"].clone());
+    hardware.devices.retain(|name, _| devices.contains(&&name[..]));
+    run_up_to(media, hardware, power_cut_at, work)
+}
+
+#[test]
+fn a_log_on_two_devices_whose_move_is_cut_off_does_without_either() {
+    let settings = |asked: Asked, without: Option<&str>| {
+        let second = Some(Second { device: "other".into(), acknowledged: Acknowledged::Both });
+        let base = settings(asked);
+        let log = log::Settings { second, without: without.map(String::from), ..base.log.clone() };
+        Settings { log_device: "flash".into(), log, ..base }
+    };
+    let all = ["disk", "flash", "other"];
+    let mut cut_off = 0;
+    for (event, lost) in (0..400).step_by(3).flat_map(|event| [(event, "flash"), (event, "other")]) {
+        let media = Media::new();
+        let created = run_on(&all, &media, None, async |executor| {
+            let database = Database::create(executor, settings(Asked::default(), None)).await.expect("creates");
+            database.create_partition(PartitionSpec::b_tree("rows")).await.expect("creates");
+            database.create_partition(PartitionSpec::set("stock")).await.expect("creates");
+            put(&database, 0..30).await;
+        });
+        created.expect("the machine goes on");
+        media.power_cut(&mut Random::stream(event, "cut"), &PowerCut { lost: 1.0, torn: 0.0 });
+        let asked = Asked { log_size: Some(2 * SIZE), ..Asked::default() };
+        let moved = run_on(&all, &media, Some(event), async |executor| {
+            Database::open(executor, settings(asked, None), "here").await.map(|_| ()).expect("opens");
+        });
+        cut_off += u64::from(moved.is_err());
+        media.power_cut(&mut Random::stream(event, "cut"), &PowerCut { lost: 1.0, torn: 0.0 });
+        let left: Vec<&str> = all.into_iter().filter(|device| *device != lost).collect();
+        let alone = run_on(&left, &media, None, async |executor| {
+            let database = Database::open(executor, settings(Asked::default(), Some(lost)), "here").await;
+            let database = database.unwrap_or_else(|error| panic!("cut at {event}, without {lost}: {error}"));
+            assert!(!database.log().is_duplexed());
+            verify(&database, 30).await;
+            put(&database, 30..40).await;
+        });
+        alone.expect("the machine goes on");
+        media.power_cut(&mut Random::stream(event, "cut"), &PowerCut { lost: 1.0, torn: 0.0 });
+        let together = run_on(&all, &media, None, async |executor| {
+            let database = Database::open(executor, settings(Asked::default(), None), "here").await.expect("opens");
+            assert!(database.log().is_duplexed());
+            verify(&database, 40).await;
+        });
+        together.expect("the machine goes on");
+    }
+    assert!(cut_off > 60, "{cut_off} of the moves were cut off");
 }
 
 #[test]

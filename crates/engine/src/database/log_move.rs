@@ -223,7 +223,7 @@ async fn redirect(
     Ok((superblock_file, superblock))
 }
 
-/// Makes the files of a blank log, and says that it is in use.
+/// Makes the files of a blank log, but for one of two devices that it is to do without, and says that it is in use.
 async fn make_blank(
     executor: &Executor,
     settings: &Settings,
@@ -234,16 +234,24 @@ async fn make_blank(
     log.page_size = superblock.log_page_size as usize;
     log.capacity = shape.circle.size;
     let extent = log.first_extent();
-    let first = (device(executor, &superblock.log_device)?, &superblock.log_device[..]);
-    let made = LogFile::create(executor, first, (&log, 0), extent).await;
-    if made.is_err() {
-        // What there is of it would look like another's, should the log be asked for elsewhere now.
-        let _tried = executor.perform(Op::Remove { device: first.0, name: log.file_of(0) }).await;
+    let second = superblock.second_log.as_ref().map(|second| second.device.clone());
+    let names = [Some(superblock.log_device.clone()), second];
+    // Nothing is in a blank log, so either device has all of it.
+    let lost = names.iter().position(|name| name.is_some() && *name == log.without).filter(|_| names[1].is_some());
+    let mut measured = [None; 2];
+    for (index, name) in names.iter().enumerate().filter(|(index, _)| lost != Some(*index)) {
+        let Some(name) = name else { continue };
+        let place = (device(executor, name)?, &name[..]);
+        let made = LogFile::create(executor, place, (&log, index), extent).await;
+        if made.is_err() && index == 0 {
+            // What there is of it would look like another's, should the log be asked for elsewhere now.
+            let _tried = executor.perform(Op::Remove { device: place.0, name: log.file_of(0) }).await;
+        }
+        measured[index] = made?.measured;
     }
-    superblock.log_measured = made?.measured;
+    superblock.log_measured = measured[0];
     if let Some(second) = &mut superblock.second_log {
-        let place = (device(executor, &second.device)?, &second.device[..]);
-        second.measured = LogFile::create(executor, place, (&log, 1), extent).await?.measured;
+        (second.measured, second.lost) = (measured[1], lost.map(|index| index as u8));
     }
     // A device that is not there any more, or has failed, keeps its file.
     if let Some(device) = shape.retired.as_ref().and_then(|retired| executor.device(retired)) {
