@@ -25,12 +25,12 @@ impl Database {
     /// ([`Database::secondary`]) neither. It is durable when this returns, and goes on to its end even if its future is dropped.
     ///
     /// Every transaction, snapshot and load that is under way is waited for, up to ten seconds, one of the caller's own among
-    /// them perhaps; those who begin to use the partition meanwhile get [`Error::NoPartition`]. For a set, all sets are swept without
-    /// rest. A snapshot of a moment before it gets [`Error::SnapshotTooOld`] from the partition. A
+    /// them perhaps; those who begin to use the partition meanwhile get [`crate::Error::NoPartition`]. For a set, all sets are swept without
+    /// rest. A snapshot of a moment before it gets [`crate::Error::SnapshotTooOld`] from the partition. A
     /// database has 65,536 numbers in its life; this takes one of them, and one for each index of a b-tree.
     ///
     /// # Errors
-    /// [`Error::NoPartition`]; [`Error::WrongOrganization`] for a secondary index; [`Error::PartitionInUse`] if an index of it is
+    /// [`crate::Error::NoPartition`]; [`crate::Error::WrongOrganization`] for a secondary index; [`crate::Error::PartitionInUse`] if an index of it is
     /// being created or dropped, others have not ended in ten seconds or keep the sweep from going on for as long; those of
     /// [`Database::create_partition`]: the partition stays as it was then, or, if the superblock file cannot be written at all, is
     /// out of reach until the next opening shows what has become of it.

@@ -27,9 +27,9 @@ pub enum Action {
     SendCatalog(ClientId),
     /// The page in the server's memory counts as used just now.
     Touch(PageId),
-    /// Take a page that no client has any more into the server's memory, as used just now; then [`Server::kept`].
+    /// Take a page that no client has any more into the server's memory, as used just now; then [`Server::kept`](super::Server::kept).
     Keep(Image),
-    /// Log a transaction and install its pages, durably; then [`Server::committed`] or [`Server::not_committed`].
+    /// Log a transaction and install its pages, durably; then [`Server::committed`](super::Server::committed) or [`Server::not_committed`](super::Server::not_committed).
     Commit {
         /// Whose transaction.
         client: ClientId,
