@@ -149,7 +149,7 @@ async fn copy_all(
     engine.core.log.make_copyable(end).await?;
     log.end(if canary::is_planted(Canary::ForgottenTail) { beginning.scan_start() } else { end }).await?;
     run.sync().await?;
-    taken::note(&home(engine)?, BackupTaken { id: manifest.id, end }).await?;
+    note_taken(engine, BackupTaken { id: manifest.id, end }).await?;
     run.target.write_file(MANIFEST_FILE, &manifest.encode()).await?;
     // If it stays, the manifest says that the backup has ended after all.
     run.target.remove(&[BEGUN_FILE]).await;
@@ -161,6 +161,17 @@ async fn copy_all(
         pages: run.pages.get(),
         elapsed_ns: engine.core.executor.now().since_ns(began),
     })
+}
+
+/// Adds a backup to the list. One at a time, in a task of its own: a list that was read before another one was written, or is
+/// written late because the backup was given up, would forget a backup.
+async fn note_taken(engine: &Rc<Engine>, new: BackupTaken) -> Result<()> {
+    let this = Rc::clone(engine);
+    let noted = async move {
+        let _turn = this.checkpointer.turn.take(&this.core.executor).await;
+        taken::note(&home(&this)?, new).await
+    };
+    engine.core.executor.spawn(noted).join().await
 }
 
 /// Where the database is at home.

@@ -5,7 +5,7 @@ mod cut_machine;
 #[path = "ground/backups.rs"]
 mod ground;
 
-use base::time::MILLISECOND_NS;
+use base::time::{MICROSECOND_NS, MILLISECOND_NS};
 use base::{PartitionId, Random};
 use cut_machine::run_up_to;
 use devices::Hardware;
@@ -312,6 +312,39 @@ fn a_backup_that_was_taken_is_whole_whatever_becomes_of_another_in_its_place() {
         database.close().await
     })
     .expect("what was taken is restored");
+}
+
+#[test]
+fn of_two_backups_that_end_together_both_may_have_increments() {
+    let to = |target: &str| BackupSettings { target: target.into(), bytes_per_second: None, base: None };
+    let device = |(name, us)| format!("[device.{name}]\nmedium.service = \"{us} us\"\n");
+    // The list, at home, is read and written for long.
+    let text: String =
+        [("disk", 2_000), ("backup", 20), ("archive", 20), ("next", 20)].into_iter().map(device).collect();
+    let hardware = Hardware::parse(&text, "test").expect("a description");
+    for apart_us in (0..60_000).step_by(500) {
+        on_hardware(hardware.clone(), FaultPlan::default(), &Media::new(), async |executor| {
+            let database = Database::create(executor, plain()).await?;
+            let tree = database.create_partition(PartitionSpec::b_tree("tree")).await?;
+            database.transaction(async |tx| tx.put(tree, b"milk", b"two litres").await).await?;
+            let first = database.clone();
+            let first = executor.spawn(async move { first.backup(&to("backup"), |_| {}).await.map(|_| ()) });
+            executor.sleep_ns(apart_us * MICROSECOND_NS).await;
+            database.backup(&to("archive"), |_| {}).await?;
+            first.join().await?;
+            for base in ["backup", "archive"] {
+                let increment = BackupSettings { base: Some(base.into()), ..to("next") };
+                let taken = database.backup(&increment, |_| {}).await;
+                taken.unwrap_or_else(|error| panic!("{apart_us} us apart, since {base}: {error}"));
+                let next = executor.device("next").expect("described");
+                for name in names(executor, "next").await {
+                    executor.perform(Op::Remove { device: next, name }).await.result?;
+                }
+            }
+            database.close().await
+        })
+        .expect("the machine goes on");
+    }
 }
 
 /// What there is in the backup's place.
