@@ -33,7 +33,7 @@ pub struct Arguments {
     /// Clients are threads that call the engine, not tasks within its thread
     #[arg(long, conflicts_with_all = ["hardware", "rate", "full", "course"])]
     pub threads: bool,
-    /// Joins the server of a database ('node --serve') and runs on copies of its pages
+    /// Joins a server ('node --serve') and runs on copies of its pages
     #[arg(long, value_name = "ADDRESS", value_parser = crate::node::loopback, conflicts_with_all = [
         "data", "scale", "clients", "rate", "server", "full", "threads", "hardware", "like", "course", "cold",
     ])]
