@@ -55,7 +55,7 @@ fn end(server: &mut Server, pending: &mut Vec<Action>, which: u8, actions: &mut 
         Action::Commit { client, transaction, .. } => {
             server.not_committed((client, transaction), ("no log".to_owned(), true), &Half, actions);
         }
-        Action::Send(..) | Action::Touch(_) => {}
+        Action::Send(..) | Action::SendCatalog(_) | Action::Touch(_) => {}
     }
 }
 
@@ -88,7 +88,9 @@ fuzz_target!(|bytes: &[u8]| {
         if !server.has_joined(*client) {
             *client = join(&mut server, &mut actions);
         }
-        pending.extend(actions.drain(..).filter(|action| !matches!(action, Action::Send(..) | Action::Touch(_))));
+        let is_begun =
+            |action: &Action| !matches!(action, Action::Send(..) | Action::SendCatalog(_) | Action::Touch(_));
+        pending.extend(actions.drain(..).filter(is_begun));
         server.check().expect("the state is right");
     }
     clients.iter().for_each(|client| server.lose(*client, &Half, &mut actions));

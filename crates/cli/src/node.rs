@@ -30,7 +30,7 @@ pub struct Arguments {
     /// Configuration file [default: DIR/entresol.toml]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// What the server does with the memories of nodes: cbl, fwd, fwd-h, fwd-s, fwd-hs
+    /// What becomes of copies: cbl, fwd, fwd-h, fwd-s, fwd-hs
     #[arg(long, value_name = "NAME", default_value = "cbl", value_parser = algorithm)]
     algorithm: String,
     /// Prints what was served as JSON
