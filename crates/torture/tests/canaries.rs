@@ -191,7 +191,7 @@ fn a_catalog_written_over_the_one_that_counts_is_found() {
 
 #[test]
 fn a_page_whose_read_a_failed_sync_has_overtaken_is_found() {
-    first_failure_of_long_runs(Canary::LateRead, 1_416..1_420);
+    first_failure_of_long_runs(Canary::LateRead, 1_621..1_625);
 }
 
 #[test]
