@@ -18,7 +18,7 @@ pub(crate) use relief::start as start_relief;
 pub(crate) use sweeping::{SweepGuard, back_up_load, begin_sweeping_load, sweep_since};
 
 use crate::Result;
-use crate::catalog::Partition;
+use crate::catalog::{Partition, Partitions};
 use crate::engine::{Catalog, Engine};
 use crate::statistics::{Event, add};
 use crate::superblock::{CatalogChange, CurrentBackup, LogShape};
@@ -357,13 +357,7 @@ pub(crate) async fn enter_partitions(
     entered: Vec<Rc<Partition>>,
     changes: Vec<CatalogChange>,
 ) -> Result<()> {
-    state_catalog(engine, changes).await?;
-    for partition in entered {
-        engine.core.statistics.reserve(usize::from(partition.id) + 1);
-        engine.catalog.partitions.borrow_mut().insert(partition);
-    }
-    background::start_sweeping(engine);
-    Ok(())
+    enter(engine, (entered, changes), Partitions::insert).await
 }
 
 /// The same where they take the names of hidden ones.
@@ -375,10 +369,18 @@ pub(crate) async fn replace_partitions(
     entered: Vec<Rc<Partition>>,
     changes: Vec<CatalogChange>,
 ) -> Result<()> {
+    enter(engine, (entered, changes), Partitions::insert_successor).await
+}
+
+async fn enter(
+    engine: &Rc<Engine>,
+    (entered, changes): (Vec<Rc<Partition>>, Vec<CatalogChange>),
+    insert: fn(&mut Partitions, Rc<Partition>),
+) -> Result<()> {
     state_catalog(engine, changes).await?;
     for partition in entered {
         engine.core.statistics.reserve(usize::from(partition.id) + 1);
-        engine.catalog.partitions.borrow_mut().insert_successor(partition);
+        insert(&mut engine.catalog.partitions.borrow_mut(), partition);
     }
     background::start_sweeping(engine);
     Ok(())
