@@ -68,21 +68,30 @@ impl PageTransaction {
         }
     }
 
-    /// Deletes a record; false if there is none with this key.
-    ///
-    /// # Errors
-    /// As [`PageTransaction::put`].
-    pub async fn delete(&mut self, partition: PartitionId, key: &[u8]) -> Result<bool> {
-        let found = self.tree(partition).await?;
-        let place = self.resolve(|pages| {
+    /// Where a record is, whose page the transaction may write from now on, and its stored value; `None` if there is none with this key.
+    async fn find_to_change(
+        &mut self,
+        partition: PartitionId,
+        key: &[u8],
+    ) -> Result<Option<(b_tree::Location, Vec<u8>)>> {
+        self.resolve(|pages| {
             let (place, leaf) = b_tree::find(pages, partition, key)?;
             if !place.exact {
                 return Ok(None);
             }
             pages.write_permission(place.page)?;
             Ok(Some((place, slotted::value(leaf, place.slot).to_vec())))
-        });
-        let Some((place, old)) = place.await? else { return Ok(false) };
+        })
+        .await
+    }
+
+    /// Deletes a record; false if there is none with this key.
+    ///
+    /// # Errors
+    /// As [`PageTransaction::put`].
+    pub async fn delete(&mut self, partition: PartitionId, key: &[u8]) -> Result<bool> {
+        let found = self.tree(partition).await?;
+        let Some((place, old)) = self.find_to_change(partition, key).await? else { return Ok(false) };
         refuse_long(&found, &old)?;
         let undo = Undo::Insert { partition, key, value: &old }.stored();
         let change = Change::RemoveSlot { slot: place.slot };
@@ -111,15 +120,9 @@ impl PageTransaction {
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R> {
         let found = self.tree(partition).await?;
-        let place = self.resolve(|pages| {
-            let (place, leaf) = b_tree::find(pages, partition, key)?;
-            if !place.exact {
-                return Ok(None);
-            }
-            pages.write_permission(place.page)?;
-            Ok(Some((place, slotted::value(leaf, place.slot).to_vec())))
-        });
-        let Some((place, old)) = place.await? else { return Err(Error::NoRecord(found.name.clone())) };
+        let Some((place, old)) = self.find_to_change(partition, key).await? else {
+            return Err(Error::NoRecord(found.name.clone()));
+        };
         refuse_long(&found, &old)?;
         let mut new = old.clone();
         let answer = change(&mut new[VERSION_SIZE..]);
