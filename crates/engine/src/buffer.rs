@@ -20,6 +20,7 @@ mod tiered;
 mod wanted;
 mod write_back;
 
+pub use arriving::ArrivingPages;
 pub use double_write::DoubleWrite;
 pub use fresh::LOADED;
 pub use pins::Pins;

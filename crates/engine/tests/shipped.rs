@@ -251,6 +251,45 @@ fn more_pages_than_there_is_memory_for_are_refused_and_nothing_is_logged() -> Re
     })
 }
 
+/// Pages that have left the buffer are not taken for new ones because a commit of them has failed, or is not waited for any more.
+#[test]
+fn pages_of_a_commit_of_which_nothing_was_logged_are_what_they_were() -> Result<()> {
+    whole(async |executor| {
+        let (database, pages) = with_pages(executor).await?;
+        let page = |number| PageId::new(pages, number);
+        for number in 0..3 * FRAMES as u32 {
+            let (records, copy) = changed(page(number), 5);
+            commit(&database, &records, &[(page(number), &copy)]).await?;
+        }
+        let (mut records, mut copies) = (Vec::new(), Vec::new());
+        for number in 0..=FRAMES as u32 {
+            let mut copy = contents(&database, page(number)).await?;
+            patch(&mut copy, 32, &[6], &mut records);
+            copies.push((page(number), copy));
+        }
+        for number in FRAMES as u32 + 1..3 * FRAMES as u32 {
+            assert_eq!(value(&database, page(number)).await?, 5);
+        }
+        let refused = database.commit_shipped(&records, &borrowed(&copies)).await;
+        assert_eq!(refused, Err(CommitFailure::NothingLogged(Error::BufferExhausted { frames: FRAMES })));
+        for number in 0..=FRAMES as u32 {
+            assert_eq!(value(&database, page(number)).await?, 5, "{number}");
+        }
+        for number in FRAMES as u32 + 1..=2 * FRAMES as u32 {
+            let (mut copy, mut records) = (contents(&database, page(number)).await?, Vec::new());
+            patch(&mut copy, 33, &[5], &mut records);
+            commit(&database, &records, &[(page(number), &copy)]).await?;
+        }
+        // It waits for frames whose pages have to be written.
+        let given_up = executor.within(1, database.commit_shipped(&records, &borrowed(&copies))).await;
+        assert_eq!(given_up, None);
+        for number in 0..FRAMES as u32 {
+            assert_eq!(value(&database, page(number)).await?, 5, "{number}");
+        }
+        Ok(())
+    })
+}
+
 /// The transactions of others may use the pages of one of which nothing was logged, and must not use those of one that may come back.
 #[test]
 fn a_commit_that_fails_says_whether_anything_was_logged() {

@@ -5,7 +5,7 @@
 
 use super::Database;
 use super::log_room::{has_log_for_shipment, wait_for_log_of_shipment};
-use crate::buffer::Pins;
+use crate::buffer::ArrivingPages;
 use crate::engine::Visit;
 use crate::log::record::{Body, Record};
 use crate::{Error, Result};
@@ -45,9 +45,9 @@ impl Database {
         let engine = &self.0.engine;
         engine.core.check_open()?;
         self.check_shipment(records, pages)?;
-        let mut pins = Pins::new(self.buffer());
+        let mut arriving = self.buffer().arriving();
         for (page, _) in pages {
-            self.buffer().make_place(*page, &mut pins).await?;
+            arriving.make_place(*page).await?;
         }
         let length = records.len() as u64 + COMMIT_SIZE;
         loop {
@@ -56,13 +56,13 @@ impl Database {
                 return Err(failure);
             }
             if has_log_for_shipment(engine, length) {
-                return Ok(self.append_shipped(records, pages));
+                return Ok(self.append_shipped(records, pages, &mut arriving));
             }
         }
     }
 
-    fn append_shipped(&self, records: &[u8], pages: &[(PageId, &[u8])]) -> Lsn {
-        let (log, mut pool) = (self.log(), self.buffer().pool().borrow_mut());
+    fn append_shipped(&self, records: &[u8], pages: &[(PageId, &[u8])], arriving: &mut ArrivingPages<'_>) -> Lsn {
+        let log = self.log();
         let start = log.end();
         let id = self.0.engine.transactions.registry.borrow_mut().number();
         let mut rest = records;
@@ -78,8 +78,7 @@ impl Database {
         }
         let end = log.append(id, &Body::Commit { chains: &[], changes: &[] }, std::iter::empty());
         for (page, bytes) in pages {
-            let frame = pool.frame_in_use(*page);
-            pool.install(frame, bytes, Some((start, end)));
+            arriving.install(*page, bytes, Some((start, end)));
         }
         end
     }
@@ -92,13 +91,9 @@ impl Database {
     pub async fn keep_shipped(&self, page: PageId, bytes: &[u8]) -> Result<()> {
         let _visit = Visit::new(&self.0.engine);
         self.check_image(page, bytes)?;
-        let mut pins = Pins::new(self.buffer());
-        self.buffer().make_place(page, &mut pins).await?;
-        let mut pool = self.buffer().pool().borrow_mut();
-        let frame = pool.frame_in_use(page);
-        if !pool.is_dirty(frame) && !pool.is_writing(frame) {
-            pool.install(frame, bytes, None);
-        }
+        let mut arriving = self.buffer().arriving();
+        arriving.make_place(page).await?;
+        arriving.install(page, bytes, None);
         Ok(())
     }
 

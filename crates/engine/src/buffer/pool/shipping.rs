@@ -28,15 +28,13 @@ impl Pool {
         }
     }
 
-    /// A page has come from another node into its frame, and counts as used just now. It is newer than on the medium if `logged` says
-    /// between which log positions its changes are described.
-    pub fn install(&mut self, frame: u32, bytes: &[u8], logged: Option<(Lsn, Lsn)>) {
+    /// A newer version of a page has come from another node into its frame, and counts as used just now. `start` and `end` are the log
+    /// positions between which its changes are described.
+    pub(in crate::buffer) fn install(&mut self, frame: u32, bytes: &[u8], (start, end): (Lsn, Lsn)) {
         let page = self.frame_bytes_mut(frame);
         page.copy_from_slice(bytes);
-        if let Some((start, end)) = logged {
-            header::set_lsn(page, end);
-            self.note_change(frame, start);
-        }
+        header::set_lsn(page, end);
+        self.note_change(frame, start);
         self.touch(frame);
     }
 
