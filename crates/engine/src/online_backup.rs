@@ -40,7 +40,7 @@ use base::{Lsn, PartitionId};
 use log_copy::LogCopy;
 use manifest::{Base, Manifest};
 use pace::Pace;
-use run::BackupRun;
+use run::{BackupRun, KnownPages};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use structures::canary::{self, Canary};
@@ -103,8 +103,8 @@ pub(crate) async fn back_up(
 ) -> Result<BackupReport> {
     engine.core.check_open()?;
     let target = BackupPlace::of(&engine.core.executor, &settings.target)?;
-    let claimed = ClaimedPlace::claim(engine, &target)?;
-    unfinished::make_way(&target).await?;
+    let claimed = Rc::new(ClaimedPlace::claim(engine, &target)?);
+    unfinished::make_way(&target, &claimed).await?;
     let base = find_base(engine, settings).await?;
     let pace = Pace::new(engine.core.executor.now(), settings.bytes_per_second);
     let unfinished = UnfinishedBackup::new(target, claimed);
@@ -118,16 +118,22 @@ pub(crate) async fn back_up(
 
 async fn copy_all(
     engine: &Rc<Engine>,
-    (unfinished, base): (&UnfinishedBackup, Option<(Base, Lsn)>),
+    (unfinished, base): (&UnfinishedBackup, Option<(Base, KnownPages)>),
     pace: Pace,
     progress: Box<dyn FnMut(BackupProgress)>,
 ) -> Result<BackupReport> {
-    let pages_since = base.as_ref().map_or(Lsn::ZERO, |(_, unchanged)| *unchanged);
+    let (base, known) = base.map_or((None, KnownPages::default()), |(base, known)| (Some(base), known));
     let began = engine.core.executor.now();
     let hold = engine.core.log.hold();
     // Before the wait for a checkpoint, so that the place does not look empty to another database for long.
-    unfinished.target.write_file(BEGUN_FILE, unfinished::BEGUN.as_bytes()).await?;
-    let run = BackupRun::begin_run(engine, unfinished.target.clone(), (pace, pages_since), progress).await?;
+    let run = {
+        let (engine, target) = (Rc::clone(engine), unfinished.target.clone());
+        let begun = async move {
+            target.write_file(BEGUN_FILE, unfinished::BEGUN.as_bytes()).await?;
+            BackupRun::begin_run(&engine, target, (pace, known), progress).await
+        };
+        unfinished.undisturbed(begun).await?
+    };
     unfinished.note_run(&run);
     // Behind this no page lacks a change that is before where redo begins.
     checkpoint(engine).await?;
@@ -145,12 +151,13 @@ async fn copy_all(
             return Err(log.end(Lsn::ZERO).await.err().unwrap_or(error));
         }
     };
-    let manifest = Manifest { base: base.map(|(base, _)| base), ..copied.manifest(&run, &beginning, (log_from, end)) };
+    let manifest = Manifest { base, ..copied.manifest(&run, &beginning, (log_from, end)) };
     engine.core.log.make_copyable(end).await?;
     log.end(if canary::is_planted(Canary::ForgottenTail) { beginning.scan_start() } else { end }).await?;
     run.sync().await?;
     note_taken(engine, BackupTaken { id: manifest.id, end }).await?;
-    run.target.write_file(MANIFEST_FILE, &manifest.encode()).await?;
+    let target = run.target.clone();
+    unfinished.undisturbed(async move { target.write_file(MANIFEST_FILE, &manifest.encode()).await }).await?;
     // If it stays, the manifest says that the backup has ended after all.
     run.target.remove(&[BEGUN_FILE]).await;
     Ok(BackupReport {
@@ -179,8 +186,8 @@ fn home(engine: &Engine) -> Result<BackupPlace> {
     BackupPlace::of(&engine.core.executor, &engine.catalog.home_device)
 }
 
-/// The backup that an increment is to build on, and up to which position of the log it has every page.
-async fn find_base(engine: &Engine, settings: &BackupSettings) -> Result<Option<(Base, Lsn)>> {
+/// The backup that an increment is to build on, and which pages that has.
+async fn find_base(engine: &Engine, settings: &BackupSettings) -> Result<Option<(Base, KnownPages)>> {
     let Some(place) = settings.base.clone() else { return Ok(None) };
     let manifest = Manifest::read(&BackupPlace::of(&engine.core.executor, &place)?).await?;
     let foreign = |detail: &str| BackupError::ForeignBase { base: place.clone(), detail: detail.to_owned() };
@@ -190,7 +197,10 @@ async fn find_base(engine: &Engine, settings: &BackupSettings) -> Result<Option<
     if manifest.end > engine.core.log.end().0 || manifest.page_size as usize != engine.core.page_size() {
         return Err(foreign("it ends behind the database's log").into());
     }
-    Ok(Some((Base { id: manifest.id, place }, Lsn(manifest.unchanged_before))))
+    // A partition that came later may have pages from before: they were made while others were waited for.
+    let partitions = manifest.partitions.iter().map(|(partition, _)| partition.id).collect();
+    let known = KnownPages { unchanged_before: Lsn(manifest.unchanged_before), partitions };
+    Ok(Some((Base { id: manifest.id, place }, known)))
 }
 
 fn check_hold(run: &BackupRun, hold: &LogHold) -> Result<()> {

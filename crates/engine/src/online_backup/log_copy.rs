@@ -28,7 +28,9 @@ pub(super) struct LogCopy {
 impl LogCopy {
     /// Begins to copy the log, from the page on that has `from`.
     pub async fn begin(run: &Rc<BackupRun>, hold: LogHold, from: Lsn) -> Result<LogCopy> {
-        let file = run.target.create(LOG_FILE).await?;
+        let this = Rc::clone(run);
+        // What is left of a backup that is given up is removed when this has come to its end.
+        let file = run.engine.core.executor.spawn(async move { this.target.create(LOG_FILE).await }).join().await?;
         let page_size = run.engine.core.log.settings().page_size as u64;
         let from = Lsn((from.0 - from.0 % page_size).max(page_size));
         hold.move_to(from);

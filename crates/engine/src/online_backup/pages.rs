@@ -46,7 +46,7 @@ struct SortedPages {
 pub(super) async fn copy_partition(run: &Rc<BackupRun>, partition: PartitionId) -> Result<()> {
     let buffer = &run.engine.core.buffer;
     let Ok(space) = buffer.find_space(partition) else { return Ok(()) };
-    if run.pages_since == Lsn::ZERO {
+    if run.pages_since(partition) == Lsn::ZERO {
         run.begin(partition).await?;
     }
     let per_piece = (PIECE / space.page_size()).clamp(1, PAGES_MAX) as u32;
@@ -97,7 +97,7 @@ async fn copy_piece(run: &Rc<BackupRun>, piece: PageRange) -> Result<()> {
     }
     let changing = changing(run, partition, (first, count));
     let raw = completion.buffer.expect("a read gives its buffer back");
-    let (out, since) = (executor.frame(BLOCK + length.next_multiple_of(BLOCK))?, run.pages_since);
+    let (out, since) = (executor.frame(BLOCK + length.next_multiple_of(BLOCK))?, run.pages_since(partition));
     let instructions = length as u64 / 64 * VERIFY_INSTRUCTIONS;
     let (skipped, shape) = (&elsewhere | &changing, (from, page_size));
     let sorted = executor.compute(instructions, move || sort(&raw, out, shape, (&skipped, since))).await?;

@@ -11,7 +11,15 @@ use crate::engine::Engine;
 use base::{Lsn, PartitionId};
 use driver::{FileId, Frame};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
+
+/// The pages that a backup need not copy: those of these partitions that were not changed since a position of the log.
+#[derive(Clone, Default)]
+pub(super) struct KnownPages {
+    pub unchanged_before: Lsn,
+    pub partitions: BTreeSet<u16>,
+}
 
 /// A backup that is being taken.
 pub(super) struct BackupRun {
@@ -21,8 +29,8 @@ pub(super) struct BackupRun {
     data: FileId,
     data_end: Cell<u64>,
     pub pace: Pace,
-    /// Only pages that were changed since then are copied.
-    pub pages_since: Lsn,
+    /// What it builds on.
+    known: KnownPages,
     /// Pages copied so far.
     pub pages: Cell<u64>,
     /// Bytes that there are to read, about.
@@ -36,7 +44,7 @@ impl BackupRun {
     pub async fn begin_run(
         engine: &Rc<Engine>,
         target: BackupPlace,
-        (pace, pages_since): (Pace, Lsn),
+        (pace, known): (Pace, KnownPages),
         progress: Box<dyn FnMut(BackupProgress)>,
     ) -> Result<Rc<BackupRun>> {
         let data = target.create(DATA_FILE).await?;
@@ -46,12 +54,18 @@ impl BackupRun {
             data,
             data_end: Cell::new(0),
             pace,
-            pages_since,
+            known,
             pages: Cell::new(0),
             total: Cell::new(0),
             is_over: Cell::new(false),
             progress: RefCell::new(progress),
         }))
+    }
+
+    /// Only those of a partition's pages are copied that were changed since then.
+    pub fn pages_since(&self, partition: PartitionId) -> Lsn {
+        let is_known = self.known.partitions.contains(&partition.0);
+        if is_known { self.known.unchanged_before } else { Lsn::ZERO }
     }
 
     /// How long the file of pages and segments is by now, in bytes.

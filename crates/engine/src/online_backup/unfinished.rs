@@ -20,11 +20,21 @@ const LOOK_NS: u64 = MILLISECOND_NS;
 pub(super) const BEGUN: &str = "a backup has begun here and not ended; the next one to this place begins again. It makes these files: \
                                 data, log, entresol.backup\n";
 
-/// Refuses a place that holds anything but what a backup has left whose process was killed, and removes that.
+/// Refuses a place that holds anything but what a backup has left whose process was killed, and removes that. If it is given up it
+/// goes on, and keeps the place: what is removed late would be the next backup's.
 ///
 /// # Errors
 /// [`BackupError::NotEmpty`], also of a whole backup, or the driver's.
-pub(super) async fn make_way(target: &BackupPlace) -> Result<()> {
+pub(super) async fn make_way(target: &BackupPlace, claimed: &Rc<ClaimedPlace>) -> Result<()> {
+    let (this, claimed) = (target.clone(), Rc::clone(claimed));
+    let making = async move {
+        let _claimed = claimed;
+        remove_remains(&this).await
+    };
+    target.executor.spawn(making).join().await
+}
+
+async fn remove_remains(target: &BackupPlace) -> Result<()> {
     let names = target.contents().await?;
     let Some(first) = names.first() else { return Ok(()) };
     let parts = [MANIFEST_FILE, DATA_FILE, LOG_FILE];
@@ -91,14 +101,25 @@ impl Drop for ClaimedPlace {
 pub(super) struct UnfinishedBackup {
     pub target: BackupPlace,
     /// Kept until nothing of it is left that could be taken for another's.
-    claimed: Rc<ClaimedPlace>,
+    claimed: RefCell<Option<Rc<ClaimedPlace>>>,
     run: RefCell<Option<Rc<BackupRun>>>,
     is_ended: Cell<bool>,
 }
 
 impl UnfinishedBackup {
-    pub fn new(target: BackupPlace, claimed: ClaimedPlace) -> UnfinishedBackup {
-        UnfinishedBackup { target, claimed: Rc::new(claimed), run: RefCell::default(), is_ended: Cell::new(false) }
+    pub fn new(target: BackupPlace, claimed: Rc<ClaimedPlace>) -> UnfinishedBackup {
+        let claimed = RefCell::new(Some(claimed));
+        UnfinishedBackup { target, claimed, run: RefCell::default(), is_ended: Cell::new(false) }
+    }
+
+    /// Does something there, which goes on to its end if the backup is given up: nothing is removed before.
+    pub async fn undisturbed<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> T {
+        let claimed = self.claimed.borrow().clone();
+        let working = async move {
+            let _claimed = claimed;
+            work.await
+        };
+        self.target.executor.spawn(working).join().await
     }
 
     /// Has what is under way come to its end before anything is removed.
@@ -119,12 +140,14 @@ impl UnfinishedBackup {
 
     /// What removes it, once that is awaited.
     fn removal(&self) -> impl Future<Output = ()> + 'static {
-        let (target, run, claimed) = (self.target.clone(), self.run.take(), Rc::clone(&self.claimed));
+        let (target, run, claimed) = (self.target.clone(), self.run.take(), self.claimed.take());
         if let Some(run) = &run {
             run.is_over.set(true);
         }
         async move {
-            while run.as_ref().is_some_and(|run| Rc::strong_count(run) > 1) {
+            let is_used = |claimed: &Rc<ClaimedPlace>| Rc::strong_count(claimed) > 1;
+            let is_running = |run: &Rc<BackupRun>| Rc::strong_count(run) > 1;
+            while claimed.as_ref().is_some_and(is_used) || run.as_ref().is_some_and(is_running) {
                 target.executor.sleep_ns(LOOK_NS).await;
             }
             target.remove(&[MANIFEST_FILE, DATA_FILE, LOG_FILE, BEGUN_FILE]).await;

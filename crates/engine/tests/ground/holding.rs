@@ -1,0 +1,112 @@
+// A machine that carries out one operation much later than those that were asked of it afterwards, as where a thread hangs in it.
+
+use base::Instant;
+use driver::{
+    Completion, DeviceId, DeviceTraits, Doorbell, Driver, Fault, Frame, Halt, Op, Prices, StationReport, Token,
+};
+use executor::{Executor, Order};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use virtual_driver::{Hardware, Media, Options, VirtualDriver};
+
+/// Which operation is held back, and until when.
+type Wanted = Option<(Box<dyn Fn(&Op) -> bool>, Instant)>;
+
+/// Has an operation held back.
+#[derive(Clone, Default)]
+pub struct Holder(Rc<RefCell<Wanted>>);
+
+impl Holder {
+    /// The first operation from now on of which this is true happens at this moment.
+    pub fn hold(&self, until: Instant, is_meant: impl Fn(&Op) -> bool + 'static) {
+        self.0.replace(Some((Box::new(is_meant), until)));
+    }
+
+    /// Whether it was asked for.
+    pub fn has_held(&self) -> bool {
+        self.0.borrow().is_none()
+    }
+}
+
+struct HoldingDriver {
+    driver: VirtualDriver,
+    wanted: Holder,
+    held: Option<(Token, Op, Instant)>,
+}
+
+impl Driver for HoldingDriver {
+    fn now(&self) -> Instant {
+        self.driver.now()
+    }
+
+    fn submit(&mut self, token: Token, op: Op) {
+        match self.wanted.0.borrow_mut().take_if(|(is_meant, _)| is_meant(&op)) {
+            Some((_, until)) => self.held = Some((token, op, until)),
+            None => self.driver.submit(token, op),
+        }
+    }
+
+    // What is on its way in a thread cannot be taken back.
+    fn cancel(&mut self, token: Token) {
+        if self.held.as_ref().is_none_or(|(held, ..)| *held != token) {
+            self.driver.cancel(token);
+        }
+    }
+
+    fn park(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> Result<(), Halt> {
+        let now = self.now();
+        if let Some((token, op, _)) = self.held.take_if(|(.., until)| now >= *until) {
+            self.driver.submit(token, op);
+        }
+        let release = self.held.as_ref().map(|(.., until)| *until);
+        self.driver.park(until.into_iter().chain(release).min(), done)
+    }
+
+    fn entropy(&mut self) -> u128 {
+        self.driver.entropy()
+    }
+
+    fn frames(&mut self, count: usize, size: usize) -> Result<Vec<Frame>, Fault> {
+        self.driver.frames(count, size)
+    }
+
+    fn device(&self, name: &str) -> Option<DeviceId> {
+        self.driver.device(name)
+    }
+
+    fn traits(&self, device: DeviceId) -> DeviceTraits {
+        self.driver.traits(device)
+    }
+
+    fn prices(&self) -> Option<Prices> {
+        self.driver.prices()
+    }
+
+    fn doorbell(&self) -> Arc<dyn Doorbell> {
+        self.driver.doorbell()
+    }
+
+    fn description(&self) -> String {
+        self.driver.description()
+    }
+
+    fn stations(&self) -> Vec<StationReport> {
+        self.driver.stations()
+    }
+
+    fn restart_statistics(&mut self) {
+        self.driver.restart_statistics();
+    }
+}
+
+/// Runs `work` on this machine, one of whose operations may be held back.
+pub fn holding<T>(hardware: Hardware, media: &Media, work: impl AsyncFnOnce(&Executor, &Holder) -> T) -> T {
+    let wanted = Holder::default();
+    let driver = VirtualDriver::new(hardware, Options::default(), media.clone());
+    let driver = HoldingDriver { driver, wanted: wanted.clone(), held: None };
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let done = executor.run(work(&executor, &wanted));
+    executor.stop();
+    done.expect("the machine goes on")
+}
