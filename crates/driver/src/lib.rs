@@ -45,6 +45,11 @@ pub trait Driver {
     /// The present moment. Never goes back.
     fn now(&self) -> Instant;
 
+    /// The time by the calendar, in nanoseconds since the beginning of 1970 UTC; it may be set back. A virtual machine begins in 1970.
+    fn unix_ns(&self) -> u64 {
+        self.now().ns()
+    }
+
     /// Starts an operation. The buffer inside it belongs to the driver until the completion gives it back.
     fn submit(&mut self, token: Token, op: Op);
 
@@ -111,6 +116,12 @@ pub trait Driver {
     fn attach(&mut self, directory: &Path) -> Result<DeviceId, Fault> {
         let message = format!("a described machine has no directory '{}'", directory.display());
         Err(Fault::new(FaultKind::NotFound, message))
+    }
+
+    /// Nothing is asked of this file any more before it is opened again: what the driver keeps for it may go, once what is under way has
+    /// completed.
+    fn forget(&mut self, file: FileId) {
+        let _ = file;
     }
 
     /// What the engine must know of a device to use it well.

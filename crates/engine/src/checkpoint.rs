@@ -19,12 +19,13 @@ pub(crate) use sweeping::{SweepGuard, back_up_load, begin_sweeping_load, sweep_s
 
 use crate::Result;
 use crate::catalog::{Partition, Partitions};
-use crate::engine::{Catalog, Engine};
+use crate::engine::{Catalog, Core, Engine};
+use crate::log::record::Body;
 use crate::statistics::{Event, add};
-use crate::superblock::{CatalogChange, CurrentBackup, LogShape};
+use crate::superblock::{self, ArchivedLog, CatalogChange, CurrentBackup, LogShape, SuperblockFile};
 use crate::tier_file::TierRecord;
 use crate::tier_file::table::TablePosition;
-use base::{Instant, Lsn};
+use base::{Instant, Lsn, TransactionId};
 use executor::{Executor, Group, Members};
 use std::rc::Rc;
 use structures::canary::{self, Canary};
@@ -395,6 +396,7 @@ async fn write_superblock(engine: &Engine, redo_start: Lsn, change: SuperblockCh
     superblock.backup = change.backup.or(superblock.backup);
     superblock.cache_table = change.cache_table.unwrap_or(superblock.cache_table);
     superblock.log_shape = Some(LogShape::of(&engine.core.log));
+    superblock.archive = engine.core.log.archive().map(ArchivedLog::of);
     if let Some(second) = &mut superblock.second_log {
         second.lost = change.lost_log.or(second.lost);
     }
@@ -406,11 +408,36 @@ async fn write_superblock(engine: &Engine, redo_start: Lsn, change: SuperblockCh
     }
     engine.checkpointer.superblock_unsure.set(true);
     let mut superblock_file = engine.catalog.superblock_file.take().expect("only one task writes the superblock file");
-    superblock_file.change(engine.catalog.changes.take());
+    superblock_file.change(engine.catalog.take_changes());
     let result = superblock_file.write(&engine.core.executor, &superblock).await;
     engine.catalog.superblock_file.replace(Some(superblock_file));
     result?;
     engine.checkpointer.superblock_unsure.set(false);
     engine.catalog.superblock.replace(superblock);
+    log_catalog(&engine.core, &engine.catalog.take_unlogged(), false);
     Ok(())
+}
+
+/// Has a log that is archived say what the superblock file says of partitions: before anything else that is true because of that.
+fn log_catalog(core: &Core, changes: &[CatalogChange], is_whole: bool) {
+    if core.log.archive().is_some() && !changes.is_empty() {
+        let changes = &superblock::stored_changes(changes);
+        core.log.append(TransactionId::SYSTEM, &Body::Catalog { is_whole, changes }, std::iter::empty());
+    }
+}
+
+/// The same of all that it says, which an opening may have changed, and the one before it may not have logged.
+pub(crate) fn log_whole_catalog(engine: &Engine) {
+    let superblock_file = engine.catalog.superblock_file.borrow();
+    let all = superblock_file.as_ref().map(SuperblockFile::catalog).unwrap_or_default();
+    log_catalog(&engine.core, &all, true);
+}
+
+/// States how far the log is archived.
+///
+/// # Errors
+/// Those of a write of the superblock file.
+pub(crate) async fn state_archive(engine: &Engine) -> Result<()> {
+    let _turn = engine.checkpointer.turn.take(&engine.core.executor).await;
+    write_superblock(engine, pages_begin(&engine.catalog), SuperblockChange::default()).await
 }

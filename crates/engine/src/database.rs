@@ -42,6 +42,7 @@ use crate::catalog::Partition;
 use crate::engine::{Catalog, Engine};
 use crate::locks::Locks;
 use crate::log::{Log, Measured, WriteBuffer};
+use crate::online_backup::Archiver;
 use crate::second_level::{CacheContents, CacheSettings};
 use crate::statistics::{RecoveryReport, Statistics};
 use crate::superblock::SecondLog;
@@ -100,6 +101,8 @@ pub(crate) struct OpenDatabase {
     /// The cache as it is.
     cache: RefCell<Option<CacheSettings>>,
     changes: CacheChanges,
+    /// What archives the log, if it is archived.
+    archiver: Option<Rc<Archiver>>,
 }
 
 impl Database {

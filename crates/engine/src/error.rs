@@ -200,6 +200,15 @@ pub enum Error {
         /// What it takes of the log, in bytes.
         needed: u64,
     },
+    /// The log is full, and what it could give up cannot be archived.
+    #[error(
+        "the log is full, and what it could give up could not be archived: {cause}; make room in the archive or mend its device: \
+         it is tried again until it succeeds, and transactions go on then"
+    )]
+    LogNotArchived {
+        /// Why it could not be archived; names the place.
+        cause: Box<Error>,
+    },
     /// The log is full, and the checkpoint that was to make room in it failed.
     #[error(
         "the log is full, and the checkpoint that was to make room in it failed: {cause}; mend that device or make room on \

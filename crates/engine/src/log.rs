@@ -14,6 +14,7 @@
 //! that has pages: those that an earlier opening left beyond the end carry a smaller number than those before them, which
 //! gives them away. An opening that logs nothing writes nothing.
 
+mod archive;
 mod batches;
 mod buffer;
 mod circle;
@@ -35,6 +36,7 @@ mod waiters;
 mod write_buffer;
 mod writer;
 
+pub use archive::LogArchive;
 pub use circle::Circle;
 pub(crate) use copying::{cut_page, first_damaged};
 pub use group_commit::GroupCommit;
@@ -108,8 +110,10 @@ pub struct Log {
     room: WaitQueue,
     /// Room that is promised.
     claims: claims::Claims,
-    /// What backups copy of it.
+    /// What backups and the archive copy of it.
     holds: holds::Holds,
+    /// How far it is archived, if it is.
+    archive: OnceCell<LogArchive>,
     /// Wakes the writer.
     bell: Rc<WaitQueue>,
 }
@@ -203,6 +207,11 @@ impl Log {
     /// What was measured of each of its devices, if anything was: now, or when they were first used.
     pub(crate) fn measured(&self) -> &[Option<Measured>] {
         &self.measured
+    }
+
+    /// The size of its pages in bytes.
+    pub(crate) fn page_size(&self) -> u64 {
+        self.settings.page_size as u64
     }
 
     /// How it is written; what was left to a measurement is decided.

@@ -14,6 +14,7 @@
 //! 6. The manifest is written last, when all else is durable. Before anything else a file says that a backup has begun: what one leaves
 //!    whose process is killed is told by it from files of others, and the next backup to the same place removes it.
 
+mod archive;
 mod chunk;
 mod log_copy;
 mod manifest;
@@ -26,6 +27,7 @@ mod taken;
 mod target;
 mod unfinished;
 
+pub(crate) use archive::{Archiver, begin_archive, start_archiving};
 pub use manifest::MANIFEST_FILE;
 pub(crate) use restore::restore;
 pub use restore::{RestoreReport, RestoreSource};
@@ -36,6 +38,7 @@ use crate::error::BackupError;
 use crate::log::LogHold;
 use crate::superblock::{CatalogChange, CurrentBackup, Superblock};
 use crate::{Error, Result};
+use base::time::MILLISECOND_NS;
 use base::{Lsn, PartitionId};
 use log_copy::LogCopy;
 use manifest::{Base, Manifest};
@@ -53,6 +56,8 @@ use unfinished::{ClaimedPlace, UnfinishedBackup};
 const DATA_FILE: &str = "data";
 /// The file of the log's pages.
 const LOG_FILE: &str = "log";
+/// How often it is looked for what the end of a backup waits for, in nanoseconds.
+const LOOK_NS: u64 = MILLISECOND_NS;
 /// The file that says that a backup has begun and not ended.
 const BEGUN_FILE: &str = "entresol.begun";
 
@@ -249,8 +254,12 @@ impl Copied {
                 copied.sets = sets::copy_sets(run).await?;
             } else {
                 // The superblock file's catalog is at rest.
-                let _turn = engine.checkpointer.turn.take(&engine.core.executor).await;
-                if copied.missing(engine).is_none() && !copied.lacks_sets(engine) {
+                let turn = engine.checkpointer.turn.take(&engine.core.executor).await;
+                if engine.catalog.ending_loads.get() > 0 {
+                    // It needs the turn.
+                    drop(turn);
+                    engine.core.executor.sleep_ns(LOOK_NS).await;
+                } else if copied.missing(engine).is_none() && !copied.lacks_sets(engine) {
                     return Ok((copied, engine.core.log.end()));
                 }
             }

@@ -171,7 +171,7 @@ impl Remainder {
     fn note(&mut self, start: Lsn, record: &Record<'_>) {
         let id = record.transaction;
         match record.body {
-            Body::System => {}
+            Body::System | Body::Time { .. } | Body::Catalog { .. } | Body::Loaded { .. } => {}
             Body::Update(undo) => self.transactions.entry(id).or_default().undo.push_stored(undo),
             Body::Compensation { remaining } => {
                 self.transactions.entry(id).or_default().undo.truncate(remaining as usize);

@@ -27,10 +27,10 @@ mod encoding;
 mod journal;
 mod mirror;
 
-pub(crate) use journal::{CatalogChange, begin, stored_indexes};
+pub(crate) use journal::{CatalogChange, begin, stored_changes, stored_indexes};
 
 use crate::catalog::{Partition, Partitions};
-use crate::log::{Circle, Log, Measured};
+use crate::log::{Circle, Log, LogArchive, Measured};
 use crate::tier_file::TierRecord;
 use crate::tier_file::table::TablePosition;
 use crate::{Error, Result};
@@ -43,7 +43,7 @@ use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
 /// The format that this release writes and the newest that it reads.
-pub const FORMAT: u32 = 12;
+pub const FORMAT: u32 = 13;
 /// The superblock file's name: a directory that holds it is a database.
 pub const SUPERBLOCK_FILE: &str = "entresol.home";
 
@@ -76,6 +76,25 @@ pub struct Superblock {
     pub cache_table: Option<TablePosition>,
     /// The log's file, or both files. Formats before 11 did not say it: then all of the file is there, from position zero on.
     pub log_shape: Option<LogShape>,
+    /// How far the log is archived, if it is.
+    pub archive: Option<ArchivedLog>,
+}
+
+/// What the superblock file says of the log's archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArchivedLog {
+    /// Tells the segments of this log from those of every other one: also of one that lacks some of its end, or has not been archived for
+    /// a while.
+    pub history: u64,
+    /// The archive has everything before this. What is behind it the log's file has.
+    pub end: u64,
+}
+
+impl ArchivedLog {
+    /// Of a log in use.
+    pub(crate) fn of(archive: &LogArchive) -> ArchivedLog {
+        ArchivedLog { history: archive.history(), end: archive.end().0 }
+    }
 }
 
 /// What the superblock file says of the log's file, or of both.

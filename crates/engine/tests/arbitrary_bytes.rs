@@ -44,6 +44,9 @@ fn sample_record(random: &mut Random) -> Vec<u8> {
         Body::Commit { chains: &[1; 16], changes: b"redo" },
         Body::ChainStep { chain: 1, next: 5 },
         Body::RolledBack,
+        Body::Time { unix_ns: 5 },
+        Body::Catalog { is_whole: true, changes: b"changes" },
+        Body::Loaded { partition: PartitionId(3) },
     ];
     let changes = [
         Change::Format { kind: PageKind::Node, level: 2, count: 3, image: value },

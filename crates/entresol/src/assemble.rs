@@ -87,6 +87,7 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
             }),
             silence_ns_max: configuration.log.lost_after_ns,
             without: configuration.log.without.clone(),
+            archive: configuration.log.archive.clone(),
             writes_in_flight_max: configuration.log.writes_in_flight.map(|writes| writes as usize),
             ..log::Settings::default()
         },

@@ -124,6 +124,19 @@ impl Listener for Events {
                 writes_us = waits.writes_ns / 1_000,
                 "slow transaction"
             ),
+            Event::Archiving { end, error } => match error {
+                None => info!(target: "entresol", parent: span, end = end.0, "the log is archived again"),
+                Some(error) => {
+                    error!(target: "entresol", parent: span, end = end.0, "the log cannot be archived: {error}");
+                }
+            },
+            Event::ArchiveGap { from, to } => warn!(
+                target: "entresol",
+                parent: span,
+                from = from.0,
+                to = to.0,
+                "the archive of the log has a gap: take a backup, from which a restore can go on behind that"
+            ),
         }
     }
 }

@@ -167,6 +167,11 @@ impl Executor {
         self.0.driver.borrow().now()
     }
 
+    /// The time by the calendar, in nanoseconds; see [`Driver::unix_ns`].
+    pub fn unix_ns(&self) -> u64 {
+        self.0.driver.borrow().unix_ns()
+    }
+
     /// The present moment, to the precision of a round: a reading of the clock that the tasks which run one after another,
     /// before the driver is asked again, share. Exact under a virtual clock, which stands still meanwhile; at most some ten
     /// microseconds ago on a real one.
@@ -544,6 +549,11 @@ impl Executor {
     /// 128 random bits that cannot be guessed; see [`Driver::entropy`].
     pub fn entropy(&self) -> u128 {
         self.0.driver.borrow_mut().entropy()
+    }
+
+    /// Lets a file go that was opened; see [`Driver::forget`].
+    pub fn forget(&self, file: FileId) {
+        self.0.driver.borrow_mut().forget(file);
     }
 
     /// Memory for I/O; see [`Driver::frames`].

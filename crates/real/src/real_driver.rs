@@ -18,7 +18,7 @@ use crate::options::Options;
 use crate::request::{Call, Request};
 use crate::sockets::SocketTable;
 use crate::station::Station;
-use crate::usage::{entropy, wall_ns};
+use crate::usage::{entropy, unix_ns, wall_ns};
 use crate::workers::Workers;
 use base::Instant;
 use driver::{
@@ -381,6 +381,10 @@ impl Driver for RealDriver {
         Instant::from_ns(wall_ns() - self.start_ns)
     }
 
+    fn unix_ns(&self) -> u64 {
+        unix_ns()
+    }
+
     fn entropy(&mut self) -> u128 {
         entropy()
     }
@@ -477,6 +481,12 @@ impl Driver for RealDriver {
         let (directory, station) = (directory.to_owned(), Station::new(self.now()));
         self.devices.push(Device { name, directory, medium, station, mapped: None, model: None });
         Ok(DeviceId(id))
+    }
+
+    fn forget(&mut self, file: FileId) {
+        if let Some(open) = self.files.mark_removed(file) {
+            self.close(open, file);
+        }
     }
 
     fn device(&self, name: &str) -> Option<DeviceId> {

@@ -18,6 +18,11 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// The time by the calendar, in nanoseconds since the beginning of 1970 UTC.
+pub(crate) fn unix_ns() -> u64 {
+    clock_ns(libc::CLOCK_REALTIME)
+}
+
 /// Wall time in nanoseconds since an arbitrary moment of this machine. It goes on while the machine sleeps: what has a lease from
 /// another machine must find it over when it wakes.
 #[inline]

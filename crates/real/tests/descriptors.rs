@@ -67,6 +67,17 @@ fn child() {
                 files.iter().enumerate().for_each(|(number, file)| transfer(&mut driver, *file, number, write));
             }
         }
+        "forgotten" => {
+            limit(64, 64);
+            let mut driver = RealDriver::open(options).expect("opens");
+            for write in [true, false] {
+                for number in 0..FILES {
+                    let file = open(&mut driver, number).expect("opens");
+                    transfer(&mut driver, file, number, write);
+                    driver.forget(file);
+                }
+            }
+        }
         "few" => {
             limit(64, 64);
             let mut driver = RealDriver::open(options).expect("opens");
@@ -120,6 +131,11 @@ fn the_limit_of_open_files_is_raised_as_far_as_it_may_be() {
         return println!("skipped: this process may have {} files open at most", limit.rlim_max);
     }
     in_child("many");
+}
+
+#[test]
+fn files_that_are_forgotten_leave_their_places_to_others() {
+    in_child("forgotten");
 }
 
 #[test]

@@ -18,7 +18,7 @@ macro_rules! canaries {
 
 impl Canary {
     /// Whether torture cannot find it: it is in the opening of directories, in counts of runs, in what devices without room refuse,
-    /// or in the protocol between nodes, which is run against a model (`crates/node/tests/model`).
+    /// in the archive of the log, or in the protocol between nodes, which is run against a model (`crates/node/tests/model`).
     pub fn is_beyond_torture(self) -> bool {
         self as usize >= Canary::RunningMachine as usize
     }
@@ -147,6 +147,10 @@ canaries! {
     Overrun,
     /// A page stays in an exclusive cache when it is read, and takes the place of another one.
     HeldTwice,
+    /// A segment of the log's archive says that it is whole before its pages are there.
+    EarlySegmentHead,
+    /// An opening gives up what the log has behind the end of its archive.
+    UnkeptForArchive,
     /// A page server grants write locks and does not call back the copies of others.
     UncalledCopies,
     /// A page server takes a late message about an earlier copy for one about the present copy.

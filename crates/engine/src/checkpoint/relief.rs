@@ -14,10 +14,11 @@ pub(super) fn note_stall(log: &Log, relief: &Relief) {
     }
 }
 
-/// Whether the log begins with what an unfinished transaction needs: then no checkpoint makes room, and each would take some
-/// pages of it, perhaps while that transaction takes itself back.
+/// Whether the log begins with what an unfinished transaction needs, or what cannot be archived: then no checkpoint makes room, and each
+/// would take some pages of it, perhaps while that transaction takes itself back.
 pub(super) fn is_log_held(log: &Log, transactions: &Transactions) -> bool {
-    transactions.registry.borrow().first_lsn().is_some_and(|first| log.is_kept_for(first))
+    let is_kept = transactions.registry.borrow().first_lsn().is_some_and(|first| log.is_kept_for(first));
+    is_kept || log.archive_failure().is_some()
 }
 
 /// Notes that no sweep begins before the end of a load. Tasks waiting for a sweep give up.

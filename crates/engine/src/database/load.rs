@@ -4,7 +4,7 @@
 //! Only the root and the allocator page are logged, last.
 
 use super::Database;
-use super::log_room::{complete_logged, length_of};
+use super::log_room::{LOADED_SIZE, complete_logged, length_of};
 use crate::buffer::{LOADED, PageSpace};
 use crate::catalog::Organization;
 use crate::checkpoint::state_cache_table;
@@ -111,11 +111,12 @@ impl Database {
         let top: Vec<Edit<'_>> = top.iter().map(OwnedEdit::as_edit).collect();
         let log = || {
             self.check_empty_tree(partition)?;
+            self.0.engine.core.log.note_load(partition);
             self.0.engine.core.change(&top)?;
             self.0.engine.catalog.note_load(partition);
             Ok(())
         };
-        complete_logged(&self.0.engine, length_of(&top), log).await?;
+        complete_logged(&self.0.engine, length_of(&top) + LOADED_SIZE, log).await?;
         drop(loading);
         self.0.engine.core.log.flush(self.0.engine.core.log.end()).await
     }

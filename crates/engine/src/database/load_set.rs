@@ -8,7 +8,7 @@ use super::Database;
 use super::log_room::{has_log_beside, wait_for_log_beside};
 use crate::catalog::{Organization, Partition};
 use crate::checkpoint::{SweepGuard, back_up_load, begin_sweeping_load, give_up_log};
-use crate::engine::Visit;
+use crate::engine::{Catalog, Engine, Visit};
 use crate::mvcc::LoadInProgress;
 use crate::transaction::Transaction;
 use crate::{Error, Result};
@@ -65,13 +65,38 @@ impl SetLoad {
     async fn end(mut self) -> Result<()> {
         self.transaction.commit_unlogged();
         let database = self.database.clone();
-        back_up_load(&database.0.engine).await?;
-        database.0.engine.catalog.note_load(self.partition);
+        let engine = &database.0.engine;
+        let ending = EndingLoad::new(engine, self.partition).await?;
+        back_up_load(engine).await?;
+        engine.catalog.note_load(self.partition);
+        drop(ending);
         self.is_durable = true;
         drop(self);
         // The set is full whatever becomes of the log before it; later checkpoints give that up.
         let _later = give_up_log(&database.0.engine).await;
         Ok(())
+    }
+}
+
+/// From the moment on at which the log says that a load has ended, if it says so, up to its end: meanwhile no backup ends, which would lack
+/// the load and not what the log says of it.
+struct EndingLoad<'a>(&'a Catalog);
+
+impl<'a> EndingLoad<'a> {
+    async fn new(engine: &'a Engine, partition: PartitionId) -> Result<EndingLoad<'a>> {
+        let ending = &engine.catalog.ending_loads;
+        ending.set(ending.get() + 1);
+        let this = EndingLoad(&engine.catalog);
+        if engine.core.log.note_load(partition) {
+            engine.core.log.flush(engine.core.log.end()).await?;
+        }
+        Ok(this)
+    }
+}
+
+impl Drop for EndingLoad<'_> {
+    fn drop(&mut self) {
+        self.0.ending_loads.set(self.0.ending_loads.get() - 1);
     }
 }
 

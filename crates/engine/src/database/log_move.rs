@@ -96,6 +96,10 @@ pub(super) async fn follow(
     })?;
     let page_size = u64::from(superblock.log_page_size);
     let circle = Circle { origin: end.0.next_multiple_of(page_size), size: wanted.size };
+    if superblock.archive.is_some_and(|archive| archive.end < circle.origin) {
+        let why = "its end is not in its archive, which cannot be written; make room there or mend that device first";
+        return Err(Error::Setting(format!("the log cannot move or change its size: {why}")));
+    }
     let first = circle.first(page_size);
     let retired = (wanted.device != superblock.log_device).then(|| superblock.log_device.clone());
     superblock.log_device = wanted.device;
@@ -186,13 +190,17 @@ async fn end_of_unneeded(
     scan = scan.since_opening(superblock.log_epoch);
     while let Some(entry) = scan.next().await? {
         let record = Record::decode(entry.bytes);
-        let is_empty =
-            record.is_some_and(|record| matches!(record.body, Body::System) && record.edits().next().is_none());
+        let is_empty = record.is_some_and(|record| says_nothing(&record.body) && record.edits().next().is_none());
         if !is_empty {
             return Ok(Err(entry.start));
         }
     }
     Ok(Ok(scan.end().max(superblock.scan_start()).max(Lsn(superblock.log_durable))))
+}
+
+/// Whether a restart does without records of this kind.
+fn says_nothing(body: &Body<'_>) -> bool {
+    matches!(body, Body::System | Body::Time { .. } | Body::Catalog { .. } | Body::Loaded { .. })
 }
 
 /// Has a blank log, which holds nothing yet, made where it is asked to be now. Returns what the superblock file says then.

@@ -11,10 +11,10 @@ use crate::io::device;
 use crate::locks::Locks;
 use crate::log::{Log, LogScan, WriteBuffer};
 use crate::mvcc::keep_moments;
-use crate::online_backup::forget_beyond;
+use crate::online_backup::{Archiver, begin_archive, forget_beyond, start_archiving};
 use crate::recovery::{self, OpenedTiers, StatedTiers, reconcile};
 use crate::statistics::{RecoveryReport, Statistics};
-use crate::superblock::{LogShape, Superblock, SuperblockFile};
+use crate::superblock::{ArchivedLog, LogShape, Superblock, SuperblockFile};
 use crate::version::VersionStore;
 use crate::{Result, temp};
 use base::Lsn;
@@ -113,6 +113,7 @@ impl Database {
         device(executor, &settings.log_device)?;
         settings.clear_spaces(executor).await?;
         let log = Log::create(executor, &settings.log_device, &settings.log).await?;
+        let archiver = begin_archive(&settings.log, None, (executor, &log)).await?;
         let double_write = DoubleWrite::open(executor, home_device, &settings.buffer).await?;
         let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;
         buffer.set_log(Rc::clone(&log));
@@ -146,6 +147,7 @@ impl Database {
             second_log: log_files::second_log(&settings, log.measured().get(1).copied().flatten()),
             cache_table: opened.table,
             log_shape: Some(LogShape::of(&log)),
+            archive: log.archive().map(ArchivedLog::of),
         };
         let superblock_file = SuperblockFile::create(executor, home_device, &superblock, []).await?;
         let memory = (RefCell::default(), Backup::default());
@@ -155,7 +157,7 @@ impl Database {
         checkpoint::start_relief(&engine);
         checkpoint::start(&engine);
         keep_moments(&engine);
-        Ok(Database::of(engine, settings, RecoveryReport::default()))
+        Ok(Database::of(engine, settings, (RecoveryReport::default(), archiver)))
     }
 
     /// Opens a database and recovers it. `path` names it in errors.
@@ -241,6 +243,7 @@ impl Database {
             superblock.limit_backup(scan.end());
         }
         let log = scan.finish();
+        let archiver = begin_archive(&settings.log, superblock.archive, (executor, &log)).await?;
         forget_beyond(executor, &settings.home_device, log.end()).await?;
         // Nothing was acknowledged yet that only some of the log's files have.
         superblock_file.note_second_log(executor, &mut superblock, files.second).await?;
@@ -259,20 +262,30 @@ impl Database {
         log_files::watch(&engine);
         checkpoint::start_relief(&engine);
         let report = recovery::finish(&engine, unfinished).await?;
+        checkpoint::log_whole_catalog(&engine);
         engine.core.buffer.bring_residents().await?;
         checkpoint::start(&engine);
         keep_moments(&engine);
         let is_cache_missing = without_cache.is_some();
-        let database = Database::of(engine, settings, RecoveryReport { backup_bytes, load_ns, ..report });
+        let report = RecoveryReport { backup_bytes, load_ns, ..report };
+        let database = Database::of(engine, settings, (report, archiver));
         if is_cache_missing {
             database.replace_missing_cache().await?;
         }
         Ok(database)
     }
 
-    fn of(engine: Rc<Engine>, settings: Settings, recovery: RecoveryReport) -> Database {
+    fn of(
+        engine: Rc<Engine>,
+        settings: Settings,
+        (recovery, archiver): (RecoveryReport, Option<Rc<Archiver>>),
+    ) -> Database {
+        if let Some(archiver) = &archiver {
+            start_archiving(&engine, archiver);
+        }
         let cache = RefCell::new(settings.hierarchy.cache.clone());
-        Database(Rc::new(OpenDatabase { engine, settings, recovery, cache, changes: CacheChanges::default() }))
+        let changes = CacheChanges::default();
+        Database(Rc::new(OpenDatabase { engine, settings, recovery, cache, changes, archiver }))
     }
 
     /// Takes a full checkpoint, so that the next opening has nothing to redo, and ends the background tasks.
@@ -287,11 +300,25 @@ impl Database {
         engine.core.closing.set(true);
         engine.versions.stop();
         let closed = self.write_back().await;
+        let archived = if closed.is_ok() { self.end_archive().await } else { Ok(()) };
         engine.core.log.finish_step().await;
         for space in engine.core.buffer.spaces() {
             space.finish_growth(&engine.core.executor).await;
         }
-        closed
+        closed.and(archived)
+    }
+
+    /// Has the archive get what it lacks, if it can be written: otherwise the next opening goes on with that.
+    async fn end_archive(&self) -> Result<()> {
+        let Some(archiver) = self.0.archiver.clone() else { return Ok(()) };
+        let engine = Rc::clone(&self.0.engine);
+        // In a task of its own, so that no write of the superblock file is abandoned.
+        let ending = async move {
+            engine.core.log.make_copyable(engine.core.log.end()).await?;
+            let _told_and_tried_again = archiver.archive(&engine).await;
+            checkpoint::state_archive(&engine).await
+        };
+        self.0.engine.core.executor.spawn(ending).join().await
     }
 
     async fn write_back(&self) -> Result<()> {

@@ -76,6 +76,7 @@ impl Database {
             log.append_encoded(&record);
             rest = &rest[length..];
         }
+        log.note_time();
         let end = log.append(id, &Body::Commit { chains: &[], changes: &[] }, std::iter::empty());
         for (page, bytes) in pages {
             arriving.install(*page, bytes, Some((start, end)));

@@ -56,6 +56,8 @@ pub struct Catalog {
     pub(crate) superblock: RefCell<Superblock>,
     /// What the next write of the superblock says of partitions.
     pub(crate) changes: RefCell<Vec<CatalogChange>>,
+    /// What the log is to say of them, once the superblock says it.
+    unlogged: RefCell<Vec<CatalogChange>>,
     /// The turn to create a partition.
     pub(crate) creation: Turn,
     /// The turn to give a partition indexes that it is ensured to have.
@@ -64,6 +66,8 @@ pub struct Catalog {
     loads: RefCell<BTreeMap<PartitionId, u64>>,
     /// Where the log was when each of the loads began that are under way.
     loading: RefCell<Vec<Lsn>>,
+    /// How many of them the log says to have ended, which is not so yet.
+    pub(crate) ending_loads: Cell<u32>,
     /// How many changes were made since the database was opened before which the sets were swept, so that no earlier call is repeated.
     pub(crate) swept_changes: Cell<u64>,
     /// Where backups are being written, or what is left of them is being removed.
@@ -84,10 +88,12 @@ impl Catalog {
             superblock_file: RefCell::new(superblock_file),
             superblock: RefCell::new(superblock),
             changes: RefCell::default(),
+            unlogged: RefCell::default(),
             creation: Turn::new(),
             ensuring: Turn::new(),
             loads: RefCell::default(),
             loading: RefCell::default(),
+            ending_loads: Cell::new(0),
             swept_changes: Cell::new(0),
             backed_up_to: RefCell::default(),
         }
@@ -192,5 +198,17 @@ impl Catalog {
     /// The next write of the superblock states what becomes of partitions.
     pub(crate) fn note_change(&self, changes: impl IntoIterator<Item = CatalogChange>) {
         self.changes.borrow_mut().extend(changes);
+    }
+
+    /// What becomes of partitions, for a write of the superblock that states it.
+    pub(crate) fn take_changes(&self) -> Vec<CatalogChange> {
+        let changes = self.changes.take();
+        self.unlogged.borrow_mut().extend(changes.iter().cloned());
+        changes
+    }
+
+    /// What the superblock says of partitions by now that the log does not.
+    pub(crate) fn take_unlogged(&self) -> Vec<CatalogChange> {
+        self.unlogged.take()
     }
 }

@@ -30,6 +30,16 @@ pub enum BackupError {
         /// What did not fit.
         detail: String,
     },
+    /// The archive has no room for more of the log, which is kept meanwhile.
+    #[error(
+        "'{place}' has no room for the archive of the log: {detail}; make room there: the log is archived then by itself"
+    )]
+    ArchiveFull {
+        /// The archive.
+        place: String,
+        /// What did not fit.
+        detail: String,
+    },
     /// The place holds nothing that was a whole backup once: another file, nothing, or one that was cut off.
     #[error("'{place}' holds no whole backup: {detail}; name the directory of a backup that has ended")]
     NotABackup {

@@ -1,6 +1,6 @@
-//! What backups need of the log, which they copy before its space is given up.
+//! What backups and the archive need of the log, which they copy before its space is given up.
 //!
-//! A hold keeps the log from its position on. It is broken when transactions have waited for a second for what it holds, moving or not,
+//! A hold keeps the log from its position on. That of a backup is broken when transactions have waited for a second for what it holds, moving or not,
 //! and its owner learns of that. What they have waited is forgiven at a tenth of the time in which they do not.
 
 use super::Log;
@@ -26,6 +26,8 @@ pub(super) struct Holds {
 
 struct HeldLog {
     from: Lsn,
+    /// Whether it is kept however long transactions wait.
+    is_firm: bool,
     /// For how long it has been in the way of transactions, less what is forgiven, in nanoseconds.
     waited_ns: u64,
     /// Up to when that is known, and whether it has been in the way from then on.
@@ -34,7 +36,7 @@ struct HeldLog {
 
 impl HeldLog {
     fn new(from: Lsn, now: Instant) -> HeldLog {
-        HeldLog { from, waited_ns: 0, known: (now, false) }
+        HeldLog { from, is_firm: false, waited_ns: 0, known: (now, false) }
     }
 
     /// It is in the way from `now` on, or is not.
@@ -54,6 +56,11 @@ impl Holds {
         self.asked.set(self.asked.get().max(before));
     }
 
+    /// Whether what a hold keeps from this position on could be given up but for holds.
+    pub(super) fn are_in_the_way_from(&self, position: Lsn) -> bool {
+        position < self.asked.get()
+    }
+
     /// Notes whether transactions wait for room in the log from now on.
     pub(super) fn note(&self, is_short: bool, now: impl Fn() -> Instant) {
         let asked = self.asked.get();
@@ -67,7 +74,7 @@ impl Holds {
     pub(super) fn oldest(&self, is_short: bool, now: impl Fn() -> Instant) -> Lsn {
         self.note(is_short, now);
         let mut held = self.held.borrow_mut();
-        held.retain(|_, hold| !hold.known.1 || hold.waited_ns < PATIENCE_NS);
+        held.retain(|_, hold| hold.is_firm || !hold.known.1 || hold.waited_ns < PATIENCE_NS);
         held.values().map(|hold| hold.from).min().unwrap_or(Lsn::MAX)
     }
 }
@@ -103,9 +110,18 @@ impl Drop for LogHold {
 impl Log {
     /// Keeps everything that the log has now.
     pub(crate) fn hold(self: &Rc<Self>) -> LogHold {
+        self.hold_as(false)
+    }
+
+    /// The same, however long transactions wait for it.
+    pub(crate) fn hold_firmly(self: &Rc<Self>) -> LogHold {
+        self.hold_as(true)
+    }
+
+    fn hold_as(self: &Rc<Self>, is_firm: bool) -> LogHold {
         let number = self.holds.next.get();
         self.holds.next.set(number + 1);
-        let held = HeldLog::new(self.oldest(), self.executor.now());
+        let held = HeldLog { is_firm, ..HeldLog::new(self.oldest(), self.executor.now()) };
         self.holds.held.borrow_mut().insert(number, held);
         LogHold { log: Rc::clone(self), number }
     }
@@ -134,6 +150,17 @@ mod tests {
         assert_eq!(held(10), Lsn::MAX);
         assert_eq!(held(3), Lsn::MAX, "they have waited for three seconds, now and then");
         assert_eq!(held(0), Lsn(101));
+    }
+
+    #[test]
+    fn a_firm_hold_is_kept_however_long_transactions_wait() {
+        let holds = Holds::default();
+        holds.held.borrow_mut().insert(0, HeldLog { is_firm: true, ..HeldLog::new(Lsn(7), Instant::START) });
+        holds.note_asked(Lsn(1_000));
+        for second in 0..9 {
+            assert_eq!(holds.oldest(true, || Instant::from_ns(second * SECOND_NS)), Lsn(7));
+        }
+        assert!(holds.are_in_the_way_from(Lsn(7)) && !holds.are_in_the_way_from(Lsn(1_000)));
     }
 
     #[test]

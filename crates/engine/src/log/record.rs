@@ -8,7 +8,7 @@
 //! 16 body (by kind), then each edit: page u64, sequence after the edit u64, change
 //! ```
 
-use base::{Lsn, PageId, TransactionId};
+use base::{Lsn, PageId, PartitionId, TransactionId};
 use structures::page::change::{put_bytes, take_bytes, take_u8, take_u16, take_u32, take_u64};
 use structures::page::{Change, Edit};
 use structures::undo::decode_undo;
@@ -63,6 +63,24 @@ pub enum Body<'a> {
     },
     /// The rollback is complete.
     RolledBack,
+    /// The commits that follow come at this time by the calendar, or within a millisecond after it. Only a log that is archived has
+    /// this and what follows.
+    Time {
+        /// Nanoseconds since the beginning of 1970 UTC.
+        unix_ns: u64,
+    },
+    /// The superblock file says this of partitions by now.
+    Catalog {
+        /// Whether it is all that it says; otherwise it is added to what it said before.
+        is_whole: bool,
+        /// What it says, as its journal stores it.
+        changes: &'a [u8],
+    },
+    /// A bulk load of a partition ends here, or will have before any commit that comes after: what it has written is not in the log.
+    Loaded {
+        /// The partition.
+        partition: PartitionId,
+    },
 }
 
 /// The longest record in bytes: a restart, which reads several megabytes together, counts their bytes in 32 bits.
@@ -123,6 +141,19 @@ pub fn encode<'a>(
             5
         }
         Body::RolledBack => 6,
+        Body::Time { unix_ns } => {
+            out.extend_from_slice(&unix_ns.to_le_bytes());
+            11
+        }
+        Body::Catalog { is_whole, changes } => {
+            out.push(u8::from(*is_whole));
+            put_bytes(out, changes);
+            12
+        }
+        Body::Loaded { partition } => {
+            out.extend_from_slice(&partition.0.to_le_bytes());
+            13
+        }
     };
     let mut count = 0_usize;
     for (sequence, edit) in edits {
@@ -184,6 +215,12 @@ impl<'a> Record<'a> {
             },
             9 => Body::Call { sweep: None, call: take_bytes(&mut input)? },
             10 => Body::Call { sweep: Some(Lsn(take_u64(&mut input)?)), call: take_bytes(&mut input)? },
+            11 => Body::Time { unix_ns: take_u64(&mut input)? },
+            12 => {
+                let is_whole = take_u8(&mut input).filter(|word| *word < 2)? == 1;
+                Body::Catalog { is_whole, changes: take_bytes(&mut input)? }
+            }
+            13 => Body::Loaded { partition: PartitionId(take_u16(&mut input)?) },
             _ => return None,
         };
         let record = Record { transaction, body, edits, rest: input };
@@ -219,7 +256,6 @@ impl<'a> Iterator for Edits<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::PartitionId;
     use structures::page::PageKind;
     use structures::undo::Undo;
 
@@ -252,6 +288,10 @@ mod tests {
             Body::Call { sweep: Some(Lsn(1 << 40)), call: b"" },
             Body::ChainStep { chain: 1, next: 5 },
             Body::RolledBack,
+            Body::Time { unix_ns: 1 << 60 },
+            Body::Catalog { is_whole: true, changes: b"changes" },
+            Body::Catalog { is_whole: false, changes: b"" },
+            Body::Loaded { partition },
         ]);
         let changes = [
             Change::Format { kind: PageKind::Node, level: 2, count: 3, image: b"image" },

@@ -73,6 +73,8 @@ pub struct Settings {
     pub buffer_size_max: u64,
     /// The share of the capacity, 0 to 1, that new work leaves free for rollbacks and for the checkpointer.
     pub reserve: f64,
+    /// Where it is archived before its space is given up: a directory, by its absolute path, or a device. Nowhere if this is absent.
+    pub archive: Option<String>,
 }
 
 impl Default for Settings {
@@ -93,6 +95,7 @@ impl Default for Settings {
             silence_ns_max: 30 * base::time::SECOND_NS,
             buffer_size_max: 16 << 20,
             reserve: 0.25,
+            archive: None,
         }
     }
 }

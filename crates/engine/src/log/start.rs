@@ -108,6 +108,7 @@ impl Log {
             room: WaitQueue::new(),
             claims: Default::default(),
             holds: Default::default(),
+            archive: OnceCell::new(),
             bell: Rc::new(WaitQueue::new()),
         });
         log.note_extents();

@@ -173,6 +173,7 @@ impl Manifest {
             second_log: None,
             cache_table: None,
             log_shape: Some(log_shape),
+            archive: None,
         }
     }
 }

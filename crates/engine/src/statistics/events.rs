@@ -2,7 +2,7 @@
 
 use super::{Statistics, add};
 use crate::Error;
-use base::{Instant, TransactionId};
+use base::{Instant, Lsn, TransactionId};
 use executor::{Executor, TaskId};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -31,6 +31,20 @@ pub enum Event<'a> {
     },
     /// A transaction has ended that took long.
     SlowTransaction(TransactionTime),
+    /// The log cannot be archived any more, or can again.
+    Archiving {
+        /// How far the archive has it.
+        end: Lsn,
+        /// Why it cannot. The log is kept, and it is tried again until it succeeds.
+        error: Option<&'a Error>,
+    },
+    /// The archive lacks a part of the log, or has what the log has lost: a restore to a time behind that needs a backup that is taken from now on.
+    ArchiveGap {
+        /// Where the archive ended.
+        from: Lsn,
+        /// Where it goes on.
+        to: Lsn,
+    },
 }
 
 /// What a transaction has spent its time with. What is left is its own: CPU time, waits for the CPU, and whatever its program

@@ -2,7 +2,7 @@
 
 use super::journal::Span;
 use super::mirror::{BLOCK, REGION};
-use super::{CurrentBackup, FORMAT, LogShape, SUPERBLOCK_FILE, SecondLog, Superblock};
+use super::{ArchivedLog, CurrentBackup, FORMAT, LogShape, SUPERBLOCK_FILE, SecondLog, Superblock};
 use crate::catalog::{Partition, Schema};
 use crate::log::Measured;
 use crate::tier_file::TierRecord;
@@ -35,6 +35,7 @@ struct StoredSuperblock {
     catalog: Span,
     cache_table: Option<TablePosition>,
     log_shape: Option<LogShape>,
+    archive: Option<ArchivedLog>,
 }
 
 /// The same up to format 6, which had the partitions in it.
@@ -86,6 +87,7 @@ pub(super) fn encode(generation: u64, superblock: &Superblock, catalog: Span) ->
         catalog,
         cache_table: superblock.cache_table,
         log_shape: superblock.log_shape.clone(),
+        archive: superblock.archive,
     };
     let body = postcard::to_stdvec(&stored).expect("plain contents can always be stored");
     if body.len() > REGION as usize - CONTENTS {
@@ -153,6 +155,7 @@ fn present(format: u32, body: &[u8]) -> Option<Decoded> {
         second_log: found.second_log,
         cache_table: found.cache_table,
         log_shape: found.log_shape,
+        archive: found.archive,
     };
     is_sound(&superblock).then_some(Decoded::Present(superblock, found.catalog))
 }
@@ -182,6 +185,7 @@ fn earlier(format: u32, body: &[u8]) -> Option<Decoded> {
         second_log: found.second_log,
         cache_table: None,
         log_shape: None,
+        archive: None,
     };
     (is_numbered && is_sound(&superblock)).then_some(Decoded::Earlier(superblock, partitions))
 }

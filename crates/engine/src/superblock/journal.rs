@@ -499,6 +499,13 @@ fn own_schema(partition: &Partition) -> Option<Schema> {
     schema
 }
 
+/// What the journal, and a log that is archived, store of changes; of how far the sets' backup is the log says nothing.
+pub(crate) fn stored_changes(changes: &[CatalogChange]) -> Vec<u8> {
+    let is_of_backup =
+        |change: &&CatalogChange| matches!(change, CatalogChange::Segments(_) | CatalogChange::Images(_));
+    encoded(&changes.iter().filter(|change| !is_of_backup(change)).collect::<Vec<_>>())
+}
+
 fn encoded<T: Serialize + ?Sized>(what: &T) -> Vec<u8> {
     postcard::to_stdvec(what).expect("plain contents can always be stored")
 }

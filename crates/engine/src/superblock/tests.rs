@@ -22,6 +22,7 @@ fn superblock() -> Superblock {
         second_log: None,
         cache_table: None,
         log_shape: None,
+        archive: None,
     }
 }
 

@@ -24,8 +24,8 @@ const ROUNDS_MAX: u64 = 16;
 /// promised it may last, and checkpoints by size count only what is logged.
 ///
 /// # Errors
-/// [`Error::LogNotRelieved`] if a checkpoint fails meanwhile and leaves the log full, [`Error::LogNotGrown`],
-/// [`Error::LogFailed`].
+/// [`Error::LogNotRelieved`] if a checkpoint fails meanwhile and leaves the log full, [`Error::LogNotArchived`],
+/// [`Error::LogNotGrown`], [`Error::LogFailed`].
 #[cold]
 pub(super) async fn wait_for_log(engine: &Engine) -> Result<()> {
     let (log, checkpointer) = (&engine.core.log, &engine.checkpointer);
@@ -106,6 +106,9 @@ pub(crate) async fn relieve(engine: &Engine, fits: impl Fn() -> bool) -> Result<
 
 fn check_failure(engine: &Engine, before: u64) -> Result<()> {
     let checkpointer = &engine.checkpointer;
+    if let Some(cause) = engine.core.log.archive_failure() {
+        return Err(Error::LogNotArchived { cause: Box::new(cause) });
+    }
     let stalled = engine.transactions.registry.borrow().oldest_stalled();
     if let Some((first, cause)) = stalled
         && engine.core.log.is_kept_for(first)

@@ -20,7 +20,7 @@ use crate::statistics::add;
 use crate::{Error, Need, Result};
 use structures::canary::{self, Canary};
 
-/// More than a commit record takes beside its lists and a long value that was built in vain.
+/// What a commit record takes at most beside its lists, with the time before it.
 pub(super) const COMMIT_SIZE: u64 = 64;
 
 impl Transaction {

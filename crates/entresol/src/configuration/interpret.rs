@@ -88,6 +88,23 @@ impl Context {
         }
         Some(name.to_owned())
     }
+
+    /// The device or, on this machine, the path from `directory` of the directory that this key names, if it is there.
+    pub(super) fn place_at(&self, section: &mut Section<'_>, key: &'static str, directory: &Path) -> Option<String> {
+        if self.is_virtual {
+            return self.device_at(section, key);
+        }
+        let name = section.text(key, "the name of a device or the path of a directory")?;
+        if name.is_empty() {
+            let conflict = Problem::Conflict("the path is empty".to_owned());
+            section.conflict(key, conflict, "the name of a device or the path of a directory");
+        }
+        if self.devices.iter().any(|device| device == name) {
+            return Some(name.to_owned());
+        }
+        let path = directory.join(name);
+        Some(std::path::absolute(&path).unwrap_or(path).display().to_string())
+    }
 }
 
 fn read(document: &Document<'_>, table: &DeTable<'_>, hardware: Option<Hardware>, directory: &Path) -> Configuration {
@@ -119,7 +136,7 @@ fn read(document: &Document<'_>, table: &DeTable<'_>, hardware: Option<Hardware>
     let cache = root.section("cache", |section| Cache::read(section, &context, buffer.page_size));
     let write_buffer = root.section("write_buffer", |section| WriteBuffer::read(section, &context, buffer.page_size));
     let (log, log_of_sets, said) = root.section("log", |section| {
-        let log = Log::read(section, &context, write_buffer.is_some());
+        let log = Log::read(section, (&context, directory), write_buffer.is_some());
         (log, section.span("sets"), ["page_size", "device", "size"].map(|key| section.has(key)))
     });
     let [says_log_page_size, says_log_device, says_log_size] = said;

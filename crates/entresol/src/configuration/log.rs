@@ -7,6 +7,7 @@ use super::section::Section;
 use super::{Acknowledged, DEFAULT_DEVICE, GroupCommit, LockHold, SyncMethod};
 use base::time::MILLISECOND_NS;
 use engine::set::Logging;
+use std::path::Path;
 
 /// `[log]`: the write-ahead log.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +23,9 @@ pub struct Log {
     pub lost_after_ns: u64,
     /// `without`: one of the two devices that was lost and is to be done without; `None` for none.
     pub without: Option<String>,
+    /// `archive`: where the log is copied before its space is given up: a device, or a directory by its path from that of the database;
+    /// `None` for nowhere.
+    pub archive: Option<String>,
     /// `page_size`: bytes per page of the log, of which each write is a multiple; 4 KiB (virtually 128 B) to 64 KiB, a multiple
     /// of the alignment of its device.
     pub page_size: u32,
@@ -56,6 +60,7 @@ impl Default for Log {
             acknowledged: Acknowledged::Both,
             lost_after_ns: 30 * SECOND_NS,
             without: None,
+            archive: None,
             page_size: 4096,
             write_buffer: false,
             size: 1 << 30,
@@ -72,7 +77,11 @@ impl Default for Log {
 
 impl Log {
     /// Reads a `[log]`.
-    pub(super) fn read(section: &mut Section<'_>, context: &Context, has_write_buffer: bool) -> Log {
+    pub(super) fn read(
+        section: &mut Section<'_>,
+        (context, directory): (&Context, &Path),
+        has_write_buffer: bool,
+    ) -> Log {
         let defaults = Log::default();
         let low = if context.is_virtual { 64 * KIB } else { KIB * KIB };
         let write_buffer = section.flag("write_buffer").unwrap_or(defaults.write_buffer);
@@ -110,6 +119,7 @@ impl Log {
             acknowledged: acknowledged.unwrap_or_default(),
             lost_after_ns: lost_after_ns.unwrap_or(defaults.lost_after_ns),
             without: context.device_at(section, "without"),
+            archive: context.place_at(section, "archive", directory),
             page_size: page_size as u32,
             write_buffer,
             size: size / page_size * page_size,
@@ -211,6 +221,20 @@ mod tests {
             assert!(error.contains("measured"), "{error}");
         }
         assert!(Configuration::parse("[log]\ngroup_commit = \"delay\"\ngroup_delay = \"1 min\"").is_err());
+    }
+
+    #[test]
+    fn an_archive_is_a_device_or_a_directory() {
+        let archive = |text: &str| Configuration::parse(text).map(|found| found.log.archive);
+        assert_eq!(archive("[log]\narchive = \"/mnt/archive\""), Ok(Some("/mnt/archive".into())));
+        assert_eq!(archive("[device.tape]\npath = \"t\"\n[log]\narchive = \"tape\""), Ok(Some("tape".into())));
+        let beside = archive("[log]\narchive = \"archive\"").expect("a path").expect("it is said");
+        assert!(beside.ends_with("/archive"), "{beside}");
+        for refused in
+            ["[log]\narchive = \"\"", "[log]\narchive = 5", "hardware = \"ideal\"\n[log]\narchive = \"/mnt\""]
+        {
+            assert!(archive(refused).is_err(), "{refused}");
+        }
     }
 
     #[test]

@@ -31,6 +31,7 @@ pub fn all(document: &Document, files: &Files) -> Outcome {
     sets(document, files, &partitions)?;
     temporary(document, files.get("disk", "temp.space (open)"))?;
     versions(document, files.get("disk", "undo.space (open)"))?;
+    super::archive::compare(document, files)?;
     super::trace::compare(document)
 }
 
@@ -117,6 +118,9 @@ fn encodings(document: &Document) -> Outcome {
         ("swept_commit", Body::SweptCommit { chains: &[2; 8], changes, sweep: Lsn(77), included: &[5] }),
         ("call", Body::Call { sweep: None, call: b"call" }),
         ("swept_call", Body::Call { sweep: Some(Lsn(1 << 40)), call: b"call" }),
+        ("time", Body::Time { unix_ns: 1 << 60 }),
+        ("catalog", Body::Catalog { is_whole: true, changes: b"changes" }),
+        ("loaded", Body::Loaded { partition: PartitionId(3) }),
     ];
     for (name, body) in bodies {
         let mut bytes = Vec::new();

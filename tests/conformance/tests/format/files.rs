@@ -35,8 +35,15 @@ impl Files {
         let plain = self.0.keys().map(|(_, name)| name.split(' ').next().unwrap_or_default());
         plain.map(|name| match name.split_once('.') {
             Some((_, kind)) if kind == "pages" || kind.starts_with("backup-") => format!("NAME.{kind}"),
+            Some((_, "log")) => "HISTORY-POSITION.log".to_owned(),
             _ => name.to_owned(),
         })
+    }
+
+    /// The segments of the archive, by name.
+    pub fn segments(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        let archived = self.0.iter().filter_map(|((_, name), bytes)| Some((name.strip_suffix(" (archived)")?, bytes)));
+        archived.filter(|(name, _)| name.ends_with(".log")).map(|(name, bytes)| (name, &bytes[..]))
     }
 
     fn take(&mut self, media: &Media, suffix: &str) {
@@ -49,7 +56,7 @@ impl Files {
         }
     }
 
-    /// Two databases: one with a log on two devices and a cache, one with write buffers.
+    /// Three databases: one with a log on two devices and a cache, one with write buffers, one with an archive of the log.
     pub fn write() -> Files {
         let mut files = Files(BTreeMap::new());
         let media = Media::new();
@@ -67,6 +74,14 @@ impl Files {
             database.close().await
         });
         files.take(&media, " (buffered)");
+        let media = Media::new();
+        on(&media, async |executor| {
+            let database = Database::create(executor, archived()).await?;
+            let tree = database.create_partition(PartitionSpec::b_tree("tree")).await?;
+            database.transaction(async |tx| tx.put(tree, b"key", b"value").await).await?;
+            database.close().await
+        });
+        files.take(&media, " (archived)");
         files
     }
 }
@@ -109,6 +124,12 @@ fn buffered() -> Settings {
         log: log::Settings { page_size: LOG_PAGE, capacity: 2 << 20, ..log::Settings::default() },
         ..settings_without_tiers()
     }
+}
+
+fn archived() -> Settings {
+    let archive = Some("flash".to_owned());
+    let log = log::Settings { page_size: LOG_PAGE, capacity: 2 << 20, archive, ..log::Settings::default() };
+    Settings { log, ..settings_without_tiers() }
 }
 
 fn settings_without_tiers() -> Settings {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "the house's own files are looked at")]
 
+mod archive;
 mod compare;
 mod document;
 mod files;

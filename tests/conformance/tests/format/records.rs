@@ -161,6 +161,12 @@ pub fn record<'a>(document: &'a Document, bytes: &[u8], met: &mut Met) -> Result
             }
             input.bytes()?;
         }
+        "time" => _ = input.take(8)?,
+        "catalog" => {
+            input.take(1)?;
+            input.bytes()?;
+        }
+        "loaded" => _ = input.take(2)?,
         other => return Err(format!("no record is called {other}")),
     }
     let mut edits = Vec::new();

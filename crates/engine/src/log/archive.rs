@@ -1,0 +1,185 @@
+//! What the log knows of its archive: how far that has it, and when commits were made.
+//!
+//! Positions say nothing of the calendar, so a log that is archived has its time now and then (`Body::Time`): before the first commit of
+//! each millisecond.
+
+use super::record::Body;
+use super::{Log, page};
+use crate::{Error, Result};
+use base::time::MILLISECOND_NS;
+use base::{Lsn, PartitionId, TransactionId};
+use std::cell::{Cell, RefCell};
+
+/// Commits nearer to each other in time count as one, in nanoseconds.
+const RESOLUTION_NS: u64 = MILLISECOND_NS;
+/// After this number of attempts that have failed one after the other transactions do not wait for the next one.
+const ATTEMPTS: u64 = 4;
+
+/// How far a log is archived, and what that has taken since the database was opened.
+#[derive(Debug)]
+pub struct LogArchive {
+    history: Cell<u64>,
+    end: Cell<Lsn>,
+    segments: Cell<u64>,
+    bytes: Cell<u64>,
+    failures: Cell<u64>,
+    /// How many of them since the last success.
+    in_a_row: Cell<u64>,
+    failure: RefCell<Option<Error>>,
+    /// What the log has said last of the time, in nanoseconds since 1970.
+    said_ns: Cell<u64>,
+}
+
+impl LogArchive {
+    /// Tells the segments of this log from those of others.
+    pub fn history(&self) -> u64 {
+        self.history.get()
+    }
+
+    /// The archive has everything before this.
+    pub fn end(&self) -> Lsn {
+        self.end.get()
+    }
+
+    /// Segments written.
+    pub fn segments(&self) -> u64 {
+        self.segments.get()
+    }
+
+    /// Bytes of log in them.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.get()
+    }
+
+    /// How many attempts have failed.
+    pub fn failures(&self) -> u64 {
+        self.failures.get()
+    }
+
+    /// Why the latest attempt has failed, if it has: it is repeated until one succeeds.
+    pub fn failure(&self) -> Option<Error> {
+        self.failure.borrow().clone()
+    }
+
+    /// The archive has a segment more, up to here.
+    pub(crate) fn note_segment(&self, end: Lsn) {
+        self.segments.set(self.segments.get() + 1);
+        self.bytes.set(self.bytes.get() + end.0.saturating_sub(self.end.get().0));
+        self.end.set(end);
+    }
+
+    /// What the archive has ends here, as was found.
+    pub(crate) fn note_found(&self, history: u64, end: Lsn) {
+        self.history.set(history);
+        self.end.set(end);
+    }
+
+    /// The latest attempt has ended like this. Returns whether that is new.
+    pub(crate) fn note_attempt(&self, failure: Option<Error>) -> bool {
+        self.failures.set(self.failures.get() + u64::from(failure.is_some()));
+        let is_failure = failure.is_some();
+        self.in_a_row.set(if is_failure { self.in_a_row.get() + 1 } else { 0 });
+        self.failure.replace(failure).is_some() != is_failure
+    }
+}
+
+impl Log {
+    /// From now on the log says when commits are made, and it is known how far the archive has it: up to `end` in any case.
+    pub(crate) fn begin_archive(&self, history: u64, end: Lsn) {
+        let archive = LogArchive {
+            history: Cell::new(history),
+            end: Cell::new(end),
+            segments: Cell::new(0),
+            bytes: Cell::new(0),
+            failures: Cell::new(0),
+            in_a_row: Cell::new(0),
+            failure: RefCell::new(None),
+            said_ns: Cell::new(0),
+        };
+        assert!(self.archive.set(archive).is_ok(), "a log has one archive");
+    }
+
+    /// How far it is archived; nothing if it is not.
+    pub fn archive(&self) -> Option<&LogArchive> {
+        self.archive.get()
+    }
+
+    /// Says when the commit is made that is logged next.
+    #[inline]
+    pub(crate) fn note_time(&self) {
+        if let Some(archive) = self.archive.get() {
+            self.say_time(archive);
+        }
+    }
+
+    /// Says that a load ends, if the log is archived. Returns whether it is.
+    pub(crate) fn note_load(&self, partition: PartitionId) -> bool {
+        let is_archived = self.archive.get().is_some();
+        if is_archived {
+            self.append(TransactionId::SYSTEM, &Body::Loaded { partition }, std::iter::empty());
+        }
+        is_archived
+    }
+
+    #[cold]
+    fn say_time(&self, archive: &LogArchive) {
+        let unix_ns = self.executor.unix_ns();
+        let said_ns = archive.said_ns.get();
+        // The clock may have been set back.
+        if unix_ns >= said_ns.saturating_add(RESOLUTION_NS) || unix_ns < said_ns {
+            archive.said_ns.set(unix_ns);
+            self.append(TransactionId::SYSTEM, &Body::Time { unix_ns }, std::iter::empty());
+        }
+    }
+
+    /// Why the log that could be given up cannot be archived, if it is that which keeps it, and several attempts have failed.
+    pub(crate) fn archive_failure(&self) -> Option<Error> {
+        let archive = self.archive.get().filter(|archive| archive.in_a_row.get() >= ATTEMPTS)?;
+        let failure = archive.failure.borrow();
+        failure.clone().filter(|_| self.holds.are_in_the_way_from(archive.end()))
+    }
+
+    /// Keeps again what was given up from `from` on, as far as the file still has it. Nothing was written yet by this opening.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub(crate) async fn keep_since(&self, from: Lsn) -> Result<()> {
+        let page_size = self.settings.page_size as u64;
+        let first = from.0 - from.0 % page_size;
+        let fits = self.end().0.saturating_sub(self.circle.size).next_multiple_of(page_size);
+        // It was overwritten from its front on.
+        let (mut low, mut high) = (first.max(fits).max(self.circle.first(page_size)), self.oldest().0);
+        while low < high {
+            let middle = (low / page_size).midpoint(high / page_size) * page_size;
+            if self.has_page(Lsn(middle)).await? {
+                high = middle;
+            } else {
+                low = middle + page_size;
+            }
+        }
+        self.oldest.set(Lsn(high).min(self.oldest()));
+        Ok(())
+    }
+
+    /// Whether the file has the page at this position.
+    async fn has_page(&self, position: Lsn) -> Result<bool> {
+        let page_size = self.settings.page_size;
+        let frame = self.executor.frame(page_size)?;
+        match self.read_pages((position, Lsn(position.0 + page_size as u64)), frame).await {
+            Ok(_) => Ok(true),
+            Err(Error::DamagedLog { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A page that says nothing, for the position before the first one of a file that was made anew, which no page has: of the opening
+    /// that `next` is of, the page behind it.
+    pub(crate) fn empty_page(&self, position: Lsn, next: &[u8]) -> Option<Vec<u8>> {
+        let header = page::verify(next, position.0 + next.len() as u64).ok()?;
+        let mut made = vec![0; next.len()];
+        page::begin(&mut made, position.0, header.epoch);
+        page::close(&mut made, page::HEADER_SIZE);
+        page::seal(&mut made, position);
+        Some(made)
+    }
+}

@@ -1,0 +1,270 @@
+//! Writing the archive while the database is open.
+
+use super::super::manifest::BLOCK;
+use super::super::target::BackupPlace;
+use super::segment::{PageSums, SegmentHead, parse_name, segment_name};
+use crate::checkpoint::state_archive;
+use crate::engine::Engine;
+use crate::error::BackupError;
+use crate::log::{Log, LogHold, Settings};
+use crate::statistics::Event;
+use crate::superblock::ArchivedLog;
+use crate::{Error, Result};
+use base::time::{MILLISECOND_NS, SECOND_NS};
+use base::{Instant, Lsn};
+use driver::FileId;
+use executor::{Executor, Turn};
+use std::cell::Cell;
+use std::rc::Rc;
+use structures::canary::{self, Canary};
+
+/// How often it is looked whether there is something to archive, in nanoseconds.
+const LOOK_NS: u64 = 20 * MILLISECOND_NS;
+/// After this time at most what was logged is in the archive, if that can be written, in nanoseconds.
+const EVERY_NS: u64 = 10 * SECOND_NS;
+/// At most how long it rests after attempts that have failed one after the other, in nanoseconds.
+const REST_NS_MAX: u64 = SECOND_NS;
+/// A segment has no more bytes of log than this.
+const SEGMENT_MAX: u64 = 16 << 20;
+/// The share of the log that is archived at once is one to this.
+const SHARE: u64 = 8;
+/// Bytes copied at once.
+const PIECE: usize = 1 << 20;
+
+/// What archives a log.
+pub(crate) struct Archiver {
+    place: String,
+    hold: LogHold,
+    /// Where the next segment begins, once the archive was looked through.
+    next: Cell<Option<Lsn>>,
+    /// Since when something is there that is not archived.
+    since: Cell<Option<Instant>>,
+    turn: Turn,
+}
+
+/// A number that tells a log from all others.
+fn new_history(executor: &Executor) -> u64 {
+    executor.entropy() as u64
+}
+
+/// Has the log kept that is to be archived and is not yet; nothing if it is not to be. The superblock file says `stated` of it.
+///
+/// # Errors
+/// The driver's, of reading the log.
+pub(crate) async fn begin_archive(
+    settings: &Settings,
+    stated: Option<ArchivedLog>,
+    (executor, log): (&Executor, &Rc<Log>),
+) -> Result<Option<Rc<Archiver>>> {
+    let Some(place) = settings.archive.clone() else { return Ok(None) };
+    let (history, end) = match stated {
+        Some(ArchivedLog { history, end }) => {
+            if !canary::is_planted(Canary::UnkeptForArchive) {
+                log.keep_since(Lsn(end)).await?;
+            }
+            (history, Lsn(end))
+        }
+        None => (new_history(executor), log.opened_at()),
+    };
+    log.begin_archive(history, end);
+    let (next, since, turn) = (Cell::new(None), Cell::new(None), Turn::new());
+    Ok(Some(Rc::new(Archiver { place, hold: log.hold_firmly(), next, since, turn })))
+}
+
+/// Archives the log from now on, until the database is closed.
+pub(crate) fn start_archiving(engine: &Rc<Engine>, archiver: &Rc<Archiver>) {
+    let (engine, archiver, executor) = (Rc::downgrade(engine), Rc::downgrade(archiver), engine.core.executor.clone());
+    executor.clone().spawn(async move {
+        let mut rest_ns = LOOK_NS;
+        loop {
+            executor.sleep_ns(rest_ns).await;
+            let (Some(engine), Some(archiver)) = (engine.upgrade(), archiver.upgrade()) else { return };
+            if engine.core.closing.get() || engine.core.log.failure().is_some() {
+                return;
+            }
+            if archiver.is_due(&engine) {
+                let is_done = archiver.archive(&engine).await.is_ok();
+                rest_ns = if is_done { LOOK_NS } else { (2 * rest_ns).min(REST_NS_MAX) };
+            }
+        }
+    });
+}
+
+impl Archiver {
+    /// Whether enough is there that is not archived, or has been for long, or it is in the way of transactions.
+    fn is_due(&self, engine: &Engine) -> bool {
+        let log = &engine.core.log;
+        let Some(archive) = log.archive() else { return false };
+        let Some(next) = self.next.get() else { return true };
+        let waiting = log.copyable().0.saturating_sub(next.0);
+        if waiting == 0 {
+            self.since.set(None);
+            return false;
+        }
+        let now = engine.core.executor.now();
+        let since = self.since.get().unwrap_or(now);
+        self.since.set(Some(since));
+        let is_old = now.since_ns(since) >= EVERY_NS || archive.failure().is_some();
+        waiting >= SEGMENT_MAX.min(log.capacity() / SHARE) || is_old || log.is_scarce()
+    }
+
+    /// Archives everything that the log's file has, and notes how that has ended.
+    ///
+    /// # Errors
+    /// [`BackupError::ArchiveFull`], [`Error::NoDevice`], or the driver's. The log is kept.
+    pub async fn archive(&self, engine: &Engine) -> Result<()> {
+        let result = {
+            let _turn = self.turn.take(&engine.core.executor).await;
+            self.archive_all(engine).await.map_err(of_archive)
+        };
+        let (log, error) = (&engine.core.log, result.as_ref().err());
+        let Some(archive) = log.archive() else { return result };
+        if archive.note_attempt(error.cloned()) {
+            engine.core.statistics.tell(&Event::Archiving { end: archive.end(), error });
+        }
+        if result.is_err() {
+            log.wake_for_room();
+        }
+        result
+    }
+
+    async fn archive_all(&self, engine: &Engine) -> Result<()> {
+        let (executor, log) = (&engine.core.executor, &engine.core.log);
+        let place = BackupPlace::of(executor, &self.place)?;
+        let mut next = match self.next.get() {
+            Some(next) => next,
+            None => self.find_end(engine, &place).await?,
+        };
+        self.next.set(Some(next));
+        loop {
+            self.hold.move_to(next);
+            let to = log.copyable().0.min(next.0 + SEGMENT_MAX / log.page_size() * log.page_size());
+            if to <= next.0 {
+                self.since.set(None);
+                return Ok(());
+            }
+            self.write_segment(engine, &place, (next, Lsn(to))).await?;
+            next = Lsn(to);
+            self.next.set(Some(next));
+            engine.core.log.archive().inspect(|archive| archive.note_segment(next));
+        }
+    }
+
+    /// Where the next segment begins: where the archive ends, as far as it can go on from there.
+    async fn find_end(&self, engine: &Engine, place: &BackupPlace) -> Result<Lsn> {
+        let log = &engine.core.log;
+        let Some(archive) = log.archive() else { return Ok(log.oldest()) };
+        let found = last_end(place, archive.history()).await?;
+        let known = found.unwrap_or(Lsn::ZERO).max(archive.end());
+        if known > log.opened_at() {
+            // Commits did not wait until they were durable, and the log has lost what the archive has.
+            let opened_at = log.opened_at();
+            archive.note_found(new_history(&engine.core.executor), opened_at);
+            state_archive(engine).await?;
+            engine.core.statistics.tell(&Event::ArchiveGap { from: known, to: opened_at });
+            return Ok(opened_at);
+        }
+        let end = found.unwrap_or(archive.end());
+        // A log that was made anew begins a page behind its file's front.
+        let is_made_anew = end.0 == log.circle().origin && log.oldest().0 == log.circle().first(log.page_size());
+        let next = if is_made_anew && end > Lsn::ZERO { end } else { end.max(log.oldest()) };
+        if next > end {
+            engine.core.statistics.tell(&Event::ArchiveGap { from: end, to: next });
+        }
+        archive.note_found(archive.history(), next);
+        Ok(next)
+    }
+
+    /// Writes the pages between these positions, then what says that they are there.
+    async fn write_segment(&self, engine: &Engine, place: &BackupPlace, (first, end): (Lsn, Lsn)) -> Result<()> {
+        let log = &engine.core.log;
+        let history = log.archive().map_or(0, |archive| archive.history());
+        let name = segment_name(history, first);
+        // What a failed attempt, or one that was cut off, has left.
+        place.remove(&[&name]).await;
+        let file = place.create(&name).await?;
+        let head = SegmentHead { history, first, end, page_size: log.page_size() as u32, pages: 0 };
+        if canary::is_planted(Canary::EarlySegmentHead) {
+            self.write_head(place, file, &head).await?;
+        }
+        let pages = self.write_pages(engine, (place, file), (first, end)).await?;
+        place.sync(file).await?;
+        self.write_head(place, file, &SegmentHead { pages, ..head }).await?;
+        // There will be any number of them.
+        engine.core.executor.forget(file);
+        Ok(())
+    }
+
+    /// Returns the checksum over the pages' checksums.
+    async fn write_pages(
+        &self,
+        engine: &Engine,
+        (place, file): (&BackupPlace, FileId),
+        (first, end): (Lsn, Lsn),
+    ) -> Result<u32> {
+        let (executor, log) = (&engine.core.executor, &engine.core.log);
+        let page_size = log.page_size();
+        let mut sums = PageSums::default();
+        let mut frame = executor.frame(PIECE.max(page_size as usize))?;
+        let mut at = first;
+        if at.0 == log.circle().origin && at < log.oldest() {
+            let next = Lsn(at.0 + page_size);
+            let (read, length) = log.read_pages((next, Lsn(next.0 + page_size)), frame).await?;
+            frame = read;
+            let empty = log.empty_page(at, &frame[..length]).expect("it was verified");
+            frame[..length].copy_from_slice(&empty);
+            sums.add(&frame[..length], length);
+            frame = place.write(file, (BLOCK as u64, length), frame).await?;
+            at = next;
+        }
+        while at < end {
+            let (read, length) = log.read_pages((at, end), frame).await?;
+            sums.add(&read[..length], page_size as usize);
+            frame = place.write(file, (BLOCK as u64 + at.0 - first.0, length), read).await?;
+            at = Lsn(at.0 + length as u64);
+        }
+        Ok(sums.sum())
+    }
+
+    async fn write_head(&self, place: &BackupPlace, file: FileId, head: &SegmentHead) -> Result<()> {
+        let mut frame = place.executor.frame(BLOCK)?;
+        frame[..BLOCK].copy_from_slice(&head.encode());
+        place.write(file, (0, BLOCK), frame).await?;
+        place.sync(file).await
+    }
+}
+
+/// Where the last whole segment of a history ends; nothing if there is none.
+async fn last_end(place: &BackupPlace, history: u64) -> Result<Option<Lsn>> {
+    let names = place.names().await?;
+    let mut firsts: Vec<Lsn> = names
+        .iter()
+        .filter_map(|name| parse_name(name))
+        .filter(|(of, _)| *of == history)
+        .map(|(_, first)| first)
+        .collect();
+    firsts.sort_unstable();
+    for first in firsts.into_iter().rev() {
+        let Some((file, length)) = place.find(&segment_name(history, first)).await? else { continue };
+        if length < BLOCK as u64 {
+            continue;
+        }
+        let block = place.read(file, (0, BLOCK)).await?;
+        place.executor.forget(file);
+        match SegmentHead::decode(&block[..BLOCK]) {
+            Ok(head) if (head.history, head.first) == (history, first) && head.length() <= length => {
+                return Ok(Some(head.end));
+            }
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
+/// Says of an archive what is said of a backup's place.
+fn of_archive(error: Error) -> Error {
+    match error {
+        Error::Backup(BackupError::TargetFull { place, detail }) => BackupError::ArchiveFull { place, detail }.into(),
+        other => other,
+    }
+}

@@ -1,0 +1,293 @@
+//! The archive of the log: everything that was acknowledged is in it, once and without a gap, whatever comes in between.
+
+#[path = "ground/archived.rs"]
+mod ground;
+
+use base::Random;
+use base::time::{MILLISECOND_NS, SECOND_NS};
+use driver::OpKind;
+use entresol_engine::checkpoint::Policy;
+use entresol_engine::{Asked, Database, Error, PartitionSpec, Result, Settings, log};
+use executor::{Executor, Order};
+use ground::{added_keys, hardware, histories, on, under};
+use std::cell::RefCell;
+use virtual_driver::{ErrorAt, FaultPlan, Injury, Media, Options, PowerCut, VirtualDriver};
+
+const PAGE: usize = 4096;
+
+fn settings() -> Settings {
+    Settings {
+        log: log::Settings { capacity: 256 << 10, archive: Some("archive".into()), ..log::Settings::default() },
+        checkpoint: Policy { log_bytes: Some(32 << 10), interval_ns: None },
+        ..Settings::default()
+    }
+}
+
+/// Keys that were acknowledged.
+type Acknowledged = RefCell<Vec<Vec<u8>>>;
+
+async fn open_or_create(executor: &Executor, settings: Settings) -> Result<Database> {
+    match Database::open(executor, settings.clone(), "here").await {
+        Err(Error::NotADatabase { .. } | Error::Unfinished { .. }) => Database::create(executor, settings).await,
+        opened => opened,
+    }
+}
+
+/// Adds `count` records, one a transaction.
+async fn add(database: &Database, count: usize, acknowledged: &Acknowledged) -> Result<()> {
+    let rows = match database.partition("rows") {
+        Ok(rows) => rows,
+        Err(_) => database.create_partition(PartitionSpec::b_tree("rows")).await?,
+    };
+    for _ in 0..count {
+        let key = (acknowledged.borrow().len() as u64).to_be_bytes();
+        database.transaction(async |tx| tx.put(rows, &key, &[7; 200]).await).await?;
+        acknowledged.borrow_mut().push(key.to_vec());
+        database.executor().sleep_ns(MILLISECOND_NS).await;
+    }
+    Ok(())
+}
+
+/// The archive has one history, with every acknowledged key, in order.
+///
+/// # Errors
+/// What is wrong.
+fn check(media: &Media, acknowledged: &Acknowledged) -> Result<(), String> {
+    let found = histories(media, PAGE)?;
+    let [history] = &found.values().collect::<Vec<_>>()[..] else {
+        return Err(format!("there are {} histories", found.len()));
+    };
+    let keys = added_keys(history, PAGE);
+    if !keys.is_sorted() {
+        return Err("the log's records are not in their order".into());
+    }
+    let lacked = acknowledged.borrow().iter().find(|key| keys.binary_search(key).is_err()).cloned();
+    lacked.map_or(Ok(()), |key| Err(format!("key {key:?} of {} is not there", acknowledged.borrow().len())))
+}
+
+#[test]
+fn the_archive_has_the_log_of_several_laps_and_openings() {
+    let (media, acknowledged) = (Media::new(), Acknowledged::default());
+    for opening in 0..3 {
+        on(&media, async |executor| {
+            let database = open_or_create(executor, settings()).await?;
+            add(&database, 1_500, &acknowledged).await?;
+            let archive = database.log().archive().expect("it is archived");
+            assert!(archive.segments() > 3 && archive.failures() == 0 && archive.failure().is_none());
+            database.close().await
+        })
+        .unwrap_or_else(|error| panic!("{opening}: {error}"));
+        assert_eq!(check(&media, &acknowledged), Ok(()), "{opening}");
+    }
+}
+
+#[test]
+fn what_was_logged_is_in_the_archive_after_a_while() {
+    let (media, acknowledged) = (Media::new(), Acknowledged::default());
+    on(&media, async |executor| {
+        let database = open_or_create(executor, settings()).await?;
+        add(&database, 3, &acknowledged).await?;
+        executor.sleep_ns(11 * SECOND_NS).await;
+        Ok::<(), Error>(())
+    })
+    .expect("works");
+    assert_eq!(check(&media, &acknowledged), Ok(()));
+}
+
+#[test]
+fn a_log_that_gets_another_size_goes_on_in_the_archive() {
+    let (media, acknowledged) = (Media::new(), Acknowledged::default());
+    let sized = |size| {
+        let asked = Asked { log_size: Some(size), ..Asked::default() };
+        Settings { asked, ..settings() }
+    };
+    for settings in [settings(), sized(1 << 20), sized(128 << 10), sized(128 << 10)] {
+        on(&media, async |executor| {
+            let database = open_or_create(executor, settings).await?;
+            add(&database, 200, &acknowledged).await?;
+            database.close().await
+        })
+        .expect("works");
+        assert_eq!(check(&media, &acknowledged), Ok(()));
+    }
+    let errors = (1..100).map(|nth| ErrorAt { kind: OpKind::Write, device: Some("archive".into()), nth }).collect();
+    let refused = under(FaultPlan { errors, ..FaultPlan::default() }, &media, async |executor| {
+        Database::open(executor, sized(1 << 20), "here").await.map(drop)
+    });
+    assert!(
+        matches!(&refused, Err(Error::Setting(why)) if why.contains("its end is not in its archive")),
+        "{refused:?}"
+    );
+    on(&media, async |executor| {
+        let database = open_or_create(executor, sized(1 << 20)).await?;
+        add(&database, 50, &acknowledged).await?;
+        database.close().await
+    })
+    .expect("works");
+    assert_eq!(check(&media, &acknowledged), Ok(()));
+}
+
+/// Adds records beside an archive that cannot be written for a while, until one is refused; then more.
+fn beside_failures(plan: FaultPlan, is_expected: impl Fn(&Error) -> bool) {
+    let (media, acknowledged) = (Media::new(), Acknowledged::default());
+    under(plan, &media, async |executor| {
+        let database = open_or_create(executor, settings()).await?;
+        let refused = add(&database, 10_000, &acknowledged).await.expect_err("the log is full");
+        let Error::LogNotArchived { cause } = &refused else { panic!("{refused}") };
+        assert!(is_expected(cause), "{cause}");
+        assert!(database.log().used() > 128 << 10, "only a full log refuses them");
+        let archive = database.log().archive().expect("it is archived");
+        assert!(archive.failures() > 0 && archive.failure().as_ref() == Some(cause));
+        executor.sleep_ns(200 * SECOND_NS).await;
+        assert_eq!(archive.failure(), None);
+        add(&database, 1_000, &acknowledged).await?;
+        database.close().await
+    })
+    .expect("it recovers");
+    assert_eq!(check(&media, &acknowledged), Ok(()));
+}
+
+#[test]
+fn a_full_archive_keeps_the_log_and_it_goes_on_when_there_is_room() {
+    let at = |nth| ErrorAt { kind: OpKind::Write, device: Some("archive".into()), nth };
+    let injuries = (3..100).map(|nth| (at(nth), Injury::NoSpace)).collect();
+    beside_failures(FaultPlan { injuries, ..FaultPlan::default() }, |error| {
+        error.to_string().contains("'archive' has no room for the archive of the log")
+    });
+}
+
+#[test]
+fn an_archive_that_fails_keeps_the_log_and_it_goes_on_when_it_works_again() {
+    for kind in [OpKind::Write, OpKind::Sync] {
+        let errors = (3..100).map(|nth| ErrorAt { kind, device: Some("archive".into()), nth }).collect();
+        beside_failures(FaultPlan { errors, ..FaultPlan::default() }, |error| matches!(error, Error::Input(_)));
+    }
+}
+
+#[test]
+fn a_failure_at_any_operation_on_the_archive_leaves_nothing_out() {
+    for kind in [OpKind::Open, OpKind::Write, OpKind::Sync, OpKind::Remove, OpKind::List, OpKind::Read] {
+        for nth in 1..8 {
+            let (media, acknowledged) = (Media::new(), Acknowledged::default());
+            let errors = vec![ErrorAt { kind, device: Some("archive".into()), nth }];
+            under(FaultPlan { errors, ..FaultPlan::default() }, &media, async |executor| {
+                let database = open_or_create(executor, settings()).await?;
+                add(&database, 600, &acknowledged).await?;
+                executor.sleep_ns(2 * SECOND_NS).await;
+                database.close().await
+            })
+            .unwrap_or_else(|error| panic!("{kind:?} {nth}: {error}"));
+            assert_eq!(check(&media, &acknowledged), Ok(()), "{kind:?} {nth}");
+        }
+    }
+}
+
+/// Cuts the power at this event of a run, opens the database again, and returns what is wrong with the archive; `None` if the run ended before.
+fn cut_at(event: u64, policy: &PowerCut) -> Option<Result<(), String>> {
+    let (media, acknowledged) = (Media::new(), Acknowledged::default());
+    let faults = Some(FaultPlan { power_cut_at: Some(event), ..FaultPlan::default() });
+    let driver = VirtualDriver::new(hardware(), Options { faults, ..Options::default() }, media.clone());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let ended = executor.run(async {
+        let database = open_or_create(&executor, settings()).await?;
+        add(&database, 700, &acknowledged).await?;
+        database.close().await
+    });
+    executor.stop();
+    if ended.is_ok() {
+        return None;
+    }
+    media.power_cut(&mut Random::stream(event, "cut"), policy);
+    let before = acknowledged.borrow().len();
+    let reopened = on(&media, async |executor| {
+        let database = open_or_create(executor, settings()).await?;
+        // The transaction that was cut off may be there.
+        let rows = database.partition("rows");
+        if let Ok(rows) = rows {
+            let key = (before as u64).to_be_bytes();
+            let is_there = database.transaction(async |tx| tx.get(rows, &key).await).await?;
+            is_there.iter().for_each(|_| acknowledged.borrow_mut().push(key.to_vec()));
+        }
+        add(&database, 50, &acknowledged).await?;
+        database.close().await
+    });
+    Some(reopened.map_err(|error| error.to_string()).and_then(|()| check(&media, &acknowledged)))
+}
+
+/// What is wrong after cuts at events of a run, the first of them.
+fn cut_everywhere(step: usize, policies: &[PowerCut]) -> Result<(), String> {
+    for (event, policy) in (50..).step_by(step).zip(policies.iter().cycle()) {
+        match cut_at(event, policy) {
+            None => return Ok(()),
+            Some(found) => found.map_err(|what| format!("at event {event}: {what}"))?,
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_cut_at_any_event_leaves_an_archive_that_goes_on_without_a_gap() {
+    let policies = [PowerCut { lost: 0.5, torn: 0.0 }, PowerCut { lost: 0.5, torn: 1.0 }];
+    assert_eq!(cut_everywhere(61, &policies), Ok(()));
+}
+
+#[test]
+fn an_opening_without_the_archive_begins_another_history() {
+    let (media, acknowledged) = (Media::new(), Acknowledged::default());
+    let without = || Settings { log: log::Settings { archive: None, ..settings().log }, ..settings() };
+    for settings in [settings(), without(), settings(), settings()] {
+        on(&media, async |executor| {
+            let database = open_or_create(executor, settings).await?;
+            add(&database, 300, &acknowledged).await?;
+            database.close().await
+        })
+        .expect("works");
+    }
+    let found = histories(&media, PAGE).expect("each of them is whole");
+    let mut counts: Vec<usize> = found.values().map(|history| added_keys(history, PAGE).len()).collect();
+    counts.sort_unstable();
+    assert_eq!(counts.len(), 2);
+    assert_eq!(counts[0], 300, "nothing of the opening without an archive is in the first one");
+}
+
+#[test]
+fn an_archive_that_has_more_than_a_log_which_lost_its_end_begins_another_history() {
+    let lazy = || Settings { log: log::Settings { durable: false, ..settings().log }, ..settings() };
+    let media = Media::new();
+    let acknowledged = Acknowledged::default();
+    on(&media, async |executor| {
+        let database = open_or_create(executor, lazy()).await?;
+        add(&database, 100, &acknowledged).await?;
+        database.checkpoint().await?;
+        executor.sleep_ns(30 * SECOND_NS).await;
+        add(&database, 20, &acknowledged).await?;
+        executor.sleep_ns(30 * SECOND_NS).await;
+        Ok::<(), Error>(())
+    })
+    .expect("works");
+    let acknowledged = Acknowledged::default();
+    on(&media, async |executor| {
+        let database = open_or_create(executor, lazy()).await?;
+        add(&database, 400, &acknowledged).await?;
+        database.close().await
+    })
+    .expect("works");
+    let found = histories(&media, PAGE).expect("each of them is whole");
+    assert_eq!(found.len(), 2, "what the power cut took away is in the first");
+}
+
+#[cfg(feature = "canary")]
+mod canaries {
+    use super::*;
+    use entresol_engine::canary::{Canary, plant};
+
+    #[test]
+    fn cuts_find_segments_that_are_named_too_early_and_log_that_is_not_kept() {
+        for canary in [Canary::EarlySegmentHead, Canary::UnkeptForArchive] {
+            plant(Some(canary));
+            let found = cut_everywhere(5, &[PowerCut { lost: 0.0, torn: 1.0 }]);
+            plant(None);
+            assert!(found.is_err(), "nothing notices {canary:?}");
+        }
+    }
+}
