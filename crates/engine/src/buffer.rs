@@ -8,6 +8,7 @@ mod arriving;
 mod cleaner;
 mod detach;
 mod double_write;
+mod ending;
 mod fresh;
 mod loading;
 mod overwriting;

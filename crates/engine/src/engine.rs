@@ -31,7 +31,7 @@ pub use isolation::Isolation;
 pub(crate) use relief::Relief;
 pub(crate) use sets::{BlackWhiteSweep, SetStore, resolve_refusal, segments_returned};
 pub use sweep_settings::{Strategy, SweepSettings};
-pub(crate) use transactions::{Active, Chain, Rules, TransactionState, Transactions, Visit};
+pub(crate) use transactions::{Active, Chain, EndingTask, Rules, TransactionState, Transactions, Visit};
 
 use crate::Error;
 use crate::temp;

@@ -1,13 +1,23 @@
-//! Closings that are not waited for to their end.
+//! Closings that are not waited for to their end, and what has ended when one has.
 
+#[path = "ground/flash_cache.rs"]
+mod flash_cache;
+#[path = "ground/holding.rs"]
+mod holding;
 #[path = "ground/machine.rs"]
 mod machine;
 
-use base::time::MICROSECOND_NS;
-use entresol_engine::second_level::{self, CacheSettings};
-use entresol_engine::{Database, PartitionSpec, Settings};
+use base::Instant;
+use base::time::{MICROSECOND_NS, SECOND_NS};
+use driver::Op;
+use entresol_engine::catalog::{Locking, Organization};
+use entresol_engine::page::header;
+use entresol_engine::second_level::{self, CacheSettings, Parameters};
+use entresol_engine::{Database, Error, PartitionSpec, Settings, Transaction, log};
+use flash_cache::{PAGE_SIZE, cache};
+use holding::holding;
 use machine::run;
-use virtual_driver::Media;
+use virtual_driver::{Hardware, Media};
 
 fn settings() -> Settings {
     let hierarchy = second_level::Settings { cache: Some(CacheSettings::new("flash", 100)), ..Default::default() };
@@ -41,4 +51,70 @@ fn a_closing_that_was_given_up_is_ended_by_the_next_one() {
         }
     }
     assert!(given_up > 5, "{given_up}");
+}
+
+const PAGES: u64 = 400;
+
+/// A cache a quarter of which may be dirty, also behind a checkpoint, on a device that is faster than that of the pages.
+fn hardly_dirty() -> Settings {
+    let parameters = Parameters { dirty_max_percent: 25, group_pages: 1, ..Parameters::default() };
+    let cache = CacheSettings { parameters, silence_ns_max: 0, ..cache("frequency", 480) };
+    let log = log::Settings { capacity: 64 << 20, ..log::Settings::default() };
+    Settings { log_device: "flash".into(), log, ..flash_cache::settings(Some(cache)) }
+}
+
+async fn change(database: &Database, value: u8) {
+    let objects = database.partition("objects").expect("is there");
+    for number in 0..PAGES {
+        let change = async |tx: &mut Transaction| tx.modify_object(objects, number, |bytes| bytes[0] = value).await;
+        database.transaction(change).await.expect("works");
+    }
+}
+
+#[test]
+fn a_transaction_that_was_dropped_has_been_taken_back_when_its_database_is_closed() {
+    run(&Media::new(), async |executor| {
+        let settings = Settings { hierarchy: second_level::Settings::default(), ..hardly_dirty() };
+        let database = Database::create(executor, settings.clone()).await.expect("creates");
+        let objects = Organization::Direct { objects: PAGES, blocking_factor: 1, record_size: 4000 };
+        let objects = PartitionSpec::new("objects", objects, Locking::Page);
+        let objects = database.create_partition(objects).await.expect("creates");
+        let mut tx = database.begin().await.expect("begins");
+        for number in 0..PAGES {
+            tx.modify_object(objects, number, |bytes| bytes[0] = 1).await.expect("works");
+        }
+        drop(tx);
+        database.close().await.expect("closes");
+        let database = Database::open(executor, settings, "here").await.expect("opens");
+        let recovery = database.recovery();
+        assert_eq!((recovery.records, recovery.unfinished), (0, 0), "it has nothing to do");
+    });
+}
+
+/// Whether a page is written to its own place.
+fn is_of_page_in_place(op: &Op) -> bool {
+    let Op::Write { offset, length, buffer, .. } = op else { return false };
+    let Some(page) = buffer.get(..PAGE_SIZE).filter(|_| *length as usize >= PAGE_SIZE) else { return false };
+    let id = header::id(page);
+    header::verify(page, id) == Ok(true) && *offset == u64::from(id.number) * PAGE_SIZE as u64
+}
+
+/// What came late would be over what was written there when the database was open again.
+#[test]
+fn nothing_leaves_a_cache_for_its_own_place_when_its_database_is_closed() {
+    let text =
+        "[device.disk]\nmedium = { servers = 1, service = \"2 ms\" }\n[device.flash]\nmedium.service = \"10 us\"\n";
+    let hardware = Hardware::parse(text, "test").expect("a description");
+    holding(hardware, &Media::new(), async |executor, holder| {
+        let database = Database::create(executor, hardly_dirty()).await?;
+        let objects = Organization::Direct { objects: PAGES, blocking_factor: 1, record_size: 4000 };
+        database.create_partition(PartitionSpec::new("objects", objects, Locking::Page)).await?;
+        change(&database, 1).await;
+        database.close().await?;
+        holder.hold(Instant::NEVER, is_of_page_in_place);
+        executor.sleep_ns(SECOND_NS).await;
+        assert!(!holder.has_held(), "the cleaner goes on");
+        Ok::<_, Error>(())
+    })
+    .expect("works");
 }

@@ -147,6 +147,21 @@ fn a_power_cut_at_any_moment_of_a_move_loses_nothing() {
     assert!(before > 5 && after > 5, "{before} {after}");
 }
 
+#[test]
+fn a_log_does_not_move_to_its_second_device() {
+    let media = Media::new();
+    create(&media);
+    run(&media, async |executor| {
+        let mut both = settings(to_flash(SIZE));
+        both.log.second = Some(Second { device: "flash".into(), acknowledged: Acknowledged::Both });
+        let refused = Database::open(executor, both, "here").await.map(drop);
+        assert!(matches!(&refused, Err(Error::Setting(why)) if why.contains("its first one, too")), "{refused:?}");
+        assert_eq!(length(executor, "flash").await, None, "it is where it was");
+        let database = Database::open(executor, settings(Asked::default()), "here").await.expect("opens");
+        verify(&database, 50).await;
+    });
+}
+
 /// The device that the log is to move to has no room for it. The old file is as good as gone by then.
 #[test]
 fn a_log_that_cannot_be_made_where_it_was_asked_for_is_made_where_it_is_asked_for_next() {

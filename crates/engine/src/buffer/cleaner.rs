@@ -40,6 +40,8 @@ pub(super) struct Cleaner {
     pages: Cell<usize>,
     /// When the last of them ended, or the first began.
     latest: Cell<Instant>,
+    /// Whether none begins any more.
+    has_ended: Cell<bool>,
     woken: WaitQueue,
 }
 
@@ -56,6 +58,7 @@ impl Cleaner {
             batches: Cell::new(0),
             pages: Cell::new(0),
             latest: Cell::default(),
+            has_ended: Cell::new(false),
             woken: WaitQueue::new(),
         }
     }
@@ -63,6 +66,11 @@ impl Cleaner {
     /// Whether pages are being cleaned, so that a frame is going to be clean.
     pub fn is_at_work(&self, now: Instant) -> bool {
         self.batches.get() > 0 && !self.failed.get() && now.since_ns(self.latest.get()) < SILENCE_NS
+    }
+
+    /// It begins nothing any more.
+    pub fn end(&self) {
+        self.has_ended.set(true);
     }
 
     /// A write of a miss's own victim succeeded.
@@ -78,7 +86,7 @@ impl Cleaner {
         self.pages.set(self.pages.get() + pages);
     }
 
-    fn end(&self, pages: usize, now: Instant) {
+    fn end_batch(&self, pages: usize, now: Instant) {
         self.latest.set(now);
         self.batches.set(self.batches.get() - 1);
         self.pages.set(self.pages.get() - pages);
@@ -115,7 +123,7 @@ impl Buffer {
     fn clean_batch(self: &Rc<Self>) -> bool {
         let cleaner = &self.cleaner;
         let room = cleaner.ahead.saturating_sub(cleaner.pages.get()).min(self.settings.batch);
-        if room == 0 || cleaner.failed.get() || cleaner.batches.get() >= BATCHES_MAX {
+        if room == 0 || cleaner.has_ended.get() || cleaner.failed.get() || cleaner.batches.get() >= BATCHES_MAX {
             return false;
         }
         let silent = self.silence.silent(self.executor.now());
@@ -132,7 +140,7 @@ impl Buffer {
         let this = Rc::clone(self);
         self.executor.spawn(async move {
             let result = Rc::clone(&this).write_runs(runs, Reason::Background).await;
-            this.cleaner.end(cold.len(), this.executor.now());
+            this.cleaner.end_batch(cold.len(), this.executor.now());
             if result.is_ok() {
                 this.cleaner.woken.wake_one(&this.executor);
             } else {

@@ -80,6 +80,7 @@ pub(super) async fn follow(
         return make_blank(executor, settings, stated).await;
     }
     let Some(wanted) = wanted(executor, settings, &superblock).await? else { return Ok((superblock_file, superblock)) };
+    check_second(settings, &wanted)?;
     check_move(executor, settings, (&superblock, &wanted)).await?;
     drop(superblock_file);
     let (mut superblock_file, mut superblock) = close_as_it_is(executor, settings, path, &settings.hierarchy).await?;
@@ -123,6 +124,11 @@ async fn close_as_it_is(
     let as_it_is = Settings { asked: Asked::default(), hierarchy: hierarchy.clone(), ..settings.clone() };
     Box::pin(Database::open(executor, as_it_is, path)).await?.close().await?;
     SuperblockFile::open(executor, device(executor, &settings.home_device)?, path).await
+}
+
+/// Refuses a device that the settings want the log on a second time: the opening would refuse it when the log is there.
+fn check_second(settings: &Settings, wanted: &LogDestination) -> Result<()> {
+    Settings { log_device: wanted.device.clone(), ..settings.clone() }.check_second_log()
 }
 
 /// Refuses a move that would leave the log worse than it is, or overwrite what is not its own.
@@ -218,6 +224,7 @@ async fn redirect(
     }
     log::Settings { page_size: page_size as usize, ..settings.log.clone() }.check_capacity(size)?;
     let wanted = LogDestination { device, size };
+    check_second(settings, &wanted)?;
     // What the retired device still has is the log of before.
     if shape.retired.as_ref() != Some(&wanted.device) {
         check_move(executor, settings, (&superblock, &wanted)).await?;

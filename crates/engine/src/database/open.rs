@@ -25,6 +25,10 @@ use std::rc::Rc;
 use structures::canary::{self, Canary};
 use structures::set::Sets;
 
+/// How long the ends of transactions are waited for when a database is closed, and how often they are looked at, in nanoseconds.
+const ENDINGS_NS_MAX: u64 = 10 * base::time::SECOND_NS;
+const LOOK_NS: u64 = base::time::MILLISECOND_NS / 2;
+
 /// Tells files made at this moment from all others: of other openings by where the database is, of other databases by chance. The
 /// clock shows the same at the same step of each program's start.
 fn stamp(executor: &Executor, position: Lsn, epoch: u32, generation: u64) -> u64 {
@@ -299,12 +303,15 @@ impl Database {
         let _creation = engine.catalog.creation.take(self.executor()).await;
         engine.core.closing.set(true);
         engine.versions.stop();
+        self.finish_endings().await;
         let closed = self.write_back().await;
         let archived = if closed.is_ok() { self.end_archive().await } else { Ok(()) };
         engine.core.log.finish_step().await;
         for space in engine.core.buffer.spaces() {
             space.finish_growth(&engine.core.executor).await;
         }
+        engine.core.buffer.end_transfers().await;
+        engine.core.log.finish_writes().await;
         closed.and(archived)
     }
 
@@ -319,6 +326,15 @@ impl Database {
             checkpoint::state_archive(&engine).await
         };
         self.0.engine.core.executor.spawn(ending).join().await
+    }
+
+    /// Waits until transactions have ended whose ends go on by themselves, if devices answer.
+    async fn finish_endings(&self) {
+        let (endings, executor) = (&self.0.engine.transactions.endings, self.executor());
+        let until = executor.now().plus_ns(ENDINGS_NS_MAX);
+        while endings.get() > 0 && executor.now() < until {
+            executor.sleep_ns(LOOK_NS).await;
+        }
     }
 
     async fn write_back(&self) -> Result<()> {

@@ -42,6 +42,8 @@ pub(crate) struct Transactions {
     pub admitted_max: Cell<usize>,
     /// Log bytes of updates by transactions that have not ended: about what rolling them all back would log.
     pub unfinished: Cell<u64>,
+    /// How many ends of transactions go on by themselves: rollbacks, and the freeing of what was deleted.
+    pub endings: Cell<u32>,
     /// The turn to be promised room in the log.
     pub log_claims: Turn,
     /// Which calls of procedures are logged as such.
@@ -61,6 +63,7 @@ impl Transactions {
             active: Cell::new(0),
             admitted_max: Cell::new(rules.multiprogramming_level),
             unfinished: Cell::new(0),
+            endings: Cell::new(0),
             log_claims: Turn::new(),
             call_barrier: CallBarrier::default(),
             may_have_calls: Cell::new(rules.logging == Logging::Procedures),
@@ -71,6 +74,25 @@ impl Transactions {
     #[inline]
     pub fn logs_call(&self, state: &TransactionState) -> bool {
         state.has_call() && state.id >= self.call_barrier.first.get()
+    }
+}
+
+/// The end of a transaction that goes on by itself, until this is dropped.
+pub(crate) struct EndingTask(Rc<Engine>);
+
+impl EndingTask {
+    /// One begins.
+    pub fn new(engine: &Rc<Engine>) -> EndingTask {
+        let endings = &engine.transactions.endings;
+        endings.set(endings.get() + 1);
+        EndingTask(Rc::clone(engine))
+    }
+}
+
+impl Drop for EndingTask {
+    fn drop(&mut self) {
+        let endings = &self.0.transactions.endings;
+        endings.set(endings.get() - 1);
     }
 }
 

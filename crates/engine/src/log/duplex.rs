@@ -105,6 +105,11 @@ impl Duplex {
         self.sides.borrow().iter().filter(|side| !side.lost).map(|side| side.place.file).collect()
     }
 
+    /// Whether something is on its way to a device that is not lost.
+    pub fn is_writing(&self) -> bool {
+        self.sides.borrow().iter().any(|side| !side.lost && side.waits_since().is_some())
+    }
+
     /// Before this everything is on each device that is not lost.
     fn complete(&self) -> u64 {
         let sides = self.sides.borrow();

@@ -25,6 +25,9 @@ const REST_NS: u64 = base::time::SECOND_NS;
 /// How long a device of two may take for a step at least, in nanoseconds, before it is lost.
 const PATIENCE_NS: u64 = 60 * base::time::SECOND_NS;
 
+/// How often it is looked whether writes have ended, in nanoseconds.
+const LOOK_NS: u64 = base::time::MILLISECOND_NS / 2;
+
 /// How much of a file is there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogExtent {
@@ -176,6 +179,19 @@ impl Log {
     pub(crate) async fn finish_step(&self) {
         while self.growth.running.get() {
             self.room.wait(&self.executor).await;
+        }
+    }
+
+    /// Waits until nothing is on its way to a device, if it answers: what came late would be over what the next opening has written.
+    pub(crate) async fn finish_writes(&self) {
+        let is_writing = || {
+            let in_flight = self.inner.borrow().batches.in_flight() > 0;
+            let is_duplex_writing = self.duplex.as_ref().is_some_and(|duplex| duplex.is_writing());
+            in_flight || self.syncing.get() || is_duplex_writing
+        };
+        let until = self.executor.now().plus_ns(PATIENCE_NS);
+        while is_writing() && self.failed.borrow().is_none() && self.executor.now() < until {
+            self.executor.sleep_ns(LOOK_NS).await;
         }
     }
 

@@ -18,7 +18,7 @@ impl Tiers {
     /// Starts the cleaner if more pages are dirty than the design wants, unless it is at work.
     pub(super) fn clean_excess(self: &Rc<Self>) {
         let is_excess = self.dirty_max.get().is_some_and(|max| self.slots.borrow().dirty_count() > max.above as usize);
-        if !is_excess || self.is_lost() || self.is_cleaning.replace(true) {
+        if !is_excess || self.has_ended.get() || self.is_lost() || self.is_cleaning.replace(true) {
             return;
         }
         let this = Rc::clone(self);
@@ -29,7 +29,7 @@ impl Tiers {
     }
 
     async fn clean_down(self: &Rc<Self>) {
-        loop {
+        while !self.has_ended.get() {
             self.look_for_silence();
             if self.pages_being_cleaned() >= CLEANED_AT_ONCE {
                 // Once their device counts as silent they are not waited for.
@@ -40,6 +40,12 @@ impl Tiers {
             let (Some(host), Some(group)) = (self.host.upgrade(), self.next_group()) else { return };
             self.clean_group(host, group);
         }
+    }
+
+    /// The database ends: the cleaner begins nothing any more, and nothing enters.
+    pub fn end(&self) {
+        self.has_ended.set(true);
+        self.is_closed.set(true);
     }
 
     async fn await_fewer(&self) {

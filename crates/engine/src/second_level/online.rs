@@ -91,6 +91,11 @@ impl Tiers {
         self.pending_count() == 0 || canary::is_planted(Canary::UndrainedCache)
     }
 
+    /// Whether anything is on its way to a slot, from one, or to the table.
+    pub fn is_under_way(&self) -> bool {
+        self.is_busy() || self.table.borrow().as_ref().is_some_and(|table| table.is_writing())
+    }
+
     fn is_busy(&self) -> bool {
         let files = self.cache.iter().chain(&self.write_buffer);
         let under_way: u32 = files.map(TierFile::under_way).sum();

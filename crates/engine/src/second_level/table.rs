@@ -36,6 +36,11 @@ impl StatedTable {
         StatedTable { table, turn: Turn::new(), is_writing: Cell::new(false), is_failed: Cell::new(false), group }
     }
 
+    /// Whether a write has begun that nothing waits for.
+    pub(super) fn is_writing(&self) -> bool {
+        self.is_writing.get()
+    }
+
     /// What the file says is not to be relied on.
     pub(super) fn fail(&self) {
         self.is_failed.set(true);

@@ -59,6 +59,8 @@ pub struct Tiers {
     pub(super) being_cleaned: RefCell<BTreeMap<PartitionId, usize>>,
     /// Whether the cleaner is at work.
     pub(super) is_cleaning: Cell<bool>,
+    /// Whether it cleans nothing any more.
+    pub(super) has_ended: Cell<bool>,
     /// Memory for the copies of such groups.
     pub(super) group_copies: RefCell<Vec<Frame>>,
     /// The most pages that are written to slots by one operation, and those that are on their way there.
@@ -120,6 +122,7 @@ impl Tiers {
             group_pages: Cell::new(1),
             being_cleaned: RefCell::default(),
             is_cleaning: Cell::new(false),
+            has_ended: Cell::new(false),
             group_copies: RefCell::default(),
             write_group: Cell::new(1),
             groups: GroupWriter::default(),

@@ -8,7 +8,7 @@ use super::Transaction;
 use super::freeing::Chains;
 use super::isolation::end_views;
 use super::set_log::append_commit;
-use crate::engine::{Active, Core, Engine, Isolation};
+use crate::engine::{Active, Core, EndingTask, Engine, Isolation};
 use crate::statistics::{WaitKind, add};
 use crate::{Error, Result};
 use base::Lsn;
@@ -226,8 +226,9 @@ impl Ending {
 
     /// The rest of a commit that has pages to free. They are freed also when its caller has gone, and when a forced write fails.
     async fn finish_and_free(mut self, lsn: Lsn) -> Result<()> {
-        let executor = self.engine.core.executor.clone();
+        let (executor, ending) = (self.engine.core.executor.clone(), EndingTask::new(&self.engine));
         let committed = async move {
+            let _ending = ending;
             let committed = self.finish_update(lsn).await;
             if self.engine.core.log.failure().is_none() {
                 self.free().await;

@@ -11,7 +11,7 @@ use super::log_room::COMMIT_SIZE;
 use super::stall;
 use super::stall::{leave_active, report_stall};
 use crate::engine::relief::ReliefOutcome;
-use crate::engine::{Engine, TransactionState};
+use crate::engine::{EndingTask, Engine, TransactionState};
 use crate::log::record::Body;
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, TransactionId};
@@ -97,10 +97,12 @@ impl Ending {
         leave_active(&engine.core.executor, &engine.transactions);
         self.is_beside = true;
         self.note_failure(cause);
-        let executor = engine.core.executor.clone();
+        let (executor, ending) = (engine.core.executor.clone(), EndingTask::new(&engine));
         executor.clone().spawn(async move {
+            let _ending = ending;
             let mut rest_ns = stall::REST_NS_MIN;
-            loop {
+            // The next opening does the rest.
+            while !engine.core.closing.get() {
                 let has_room = !self.is_stalled && self.wait_for_room().await;
                 if !has_room {
                     self.rest(rest_ns).await;
@@ -182,10 +184,13 @@ pub(crate) async fn free_after_restart(
     Ok(())
 }
 
-/// Frees page after page, and says whether all are free: they are not if the log lacks room. Called again, it goes on
+/// Frees page after page, and says whether all are free: they are not if the log lacks room, or the database is closed. Called again, it goes on
 /// where it stopped or failed.
 async fn free_chains(engine: &Engine, state: &TransactionState, chains: &mut Chains) -> Result<bool> {
     while let Some((number, page)) = chains.first() {
+        if engine.core.closing.get() {
+            return Ok(false);
+        }
         if engine.core.log.is_behind() {
             engine.core.log.catch_up().await?;
         }

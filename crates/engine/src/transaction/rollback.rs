@@ -5,7 +5,7 @@ use super::commit::retire;
 use super::records::{make_room, merge};
 use super::stall::stall;
 use super::{Savepoint, Transaction};
-use crate::engine::{Active, Core, Engine, TransactionState};
+use crate::engine::{Active, Core, EndingTask, Engine, TransactionState};
 use crate::log::record::Body;
 use crate::statistics::add;
 use crate::{Error, Need, Result};
@@ -67,7 +67,11 @@ impl Transaction {
         self.ended = true;
         let (engine, state) = (self.engine.clone(), std::mem::take(&mut self.state));
         let executor = engine.core.executor.clone();
-        executor.spawn(async move { roll_back(&engine, state).await })
+        let ending = EndingTask::new(&engine);
+        executor.spawn(async move {
+            let _ending = ending;
+            roll_back(&engine, state).await
+        })
     }
 
     /// Takes back what was done since `savepoint`. Locks are kept. It does not help a transaction that has to give up: what

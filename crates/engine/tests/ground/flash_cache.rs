@@ -6,7 +6,7 @@ use entresol_engine::second_level::{self, CacheSettings, Design, Parameters};
 use entresol_engine::{Settings, buffer, checkpoint, log};
 
 /// More than the device writes atomically.
-const PAGE_SIZE: usize = 8192;
+pub const PAGE_SIZE: usize = 8192;
 
 /// A cache of `pages` pages that outlives a power cut and may be dirty as a whole.
 pub fn cache(design: &str, pages: u32) -> CacheSettings {

@@ -1,0 +1,25 @@
+//! The end of a buffer: what was begun beside everything else comes to its end.
+
+use super::Buffer;
+use base::time::{MILLISECOND_NS, SECOND_NS};
+use std::rc::Rc;
+
+/// How long transfers are waited for, and how often they are looked at, in nanoseconds.
+const PATIENCE_NS: u64 = 60 * SECOND_NS;
+const LOOK_NS: u64 = MILLISECOND_NS / 2;
+
+impl Buffer {
+    /// Writes nothing back any more that nothing waits for, and returns when no page is on its way to or from main memory or the tiers,
+    /// if their devices answer: what ends when the files are open again might be older than what is there by then.
+    pub(crate) async fn end_transfers(self: &Rc<Self>) {
+        self.cleaner.end();
+        if let Some(tiers) = self.tiers() {
+            tiers.end();
+        }
+        let until = self.executor.now().plus_ns(PATIENCE_NS);
+        let is_busy = || self.in_flight.get() > 0 || self.tiers().is_some_and(|tiers| tiers.is_under_way());
+        while is_busy() && self.executor.now() < until {
+            self.executor.sleep_ns(LOOK_NS).await;
+        }
+    }
+}
