@@ -21,6 +21,7 @@ mod procedures;
 mod rename;
 mod sets;
 mod settings;
+mod shipment;
 mod shipped;
 mod sizes;
 mod snapshots;

@@ -140,7 +140,7 @@ fn redo_edit(buffer: &Rc<Buffer>, sequence: u64, edit: &Edit<'_>, start: Lsn, en
 }
 
 /// Whether nothing of what was on the page before the edit is needed: it was never logged.
-fn begins_page(sequence: u64, edit: &Edit<'_>) -> bool {
+pub(crate) fn begins_page(sequence: u64, edit: &Edit<'_>) -> bool {
     sequence == 1 || sequence == LOADED + 1 && edit.change.is_format()
 }
 

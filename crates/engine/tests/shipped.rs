@@ -8,7 +8,8 @@ use base::time::MICROSECOND_NS;
 use base::{PageId, PartitionId, Random, TransactionId};
 use driver::OpKind;
 use entresol_engine::log::record::{self, Body};
-use entresol_engine::page::header;
+use entresol_engine::page::{Change, Edit, PageKind, header};
+use entresol_engine::undo::Undo;
 use entresol_engine::{CommitFailure, Database, Error, Result};
 use shipments::*;
 use std::cell::RefCell;
@@ -81,6 +82,73 @@ fn what_does_not_fit_together_is_refused_and_leaves_nothing() -> Result<()> {
         assert!(database.keep_shipped(strange, &bytes).await.is_err());
         Ok(())
     })
+}
+
+/// A node that is ill, or has kept a page that others have changed since, overwrites nothing, and leaves no log that cannot be redone.
+#[test]
+fn what_does_not_follow_from_the_page_that_is_here_is_refused() {
+    let media = Media::new();
+    let done = run(&media, FaultPlan::default(), async |executor| {
+        let (database, pages) = with_pages(executor).await?;
+        let (page, other) = (PageId::new(pages, 3), PageId::new(pages, 4));
+        let (records, present) = changed(page, 5);
+        commit(&database, &records, &[(page, &present)]).await?;
+        let patched = |at: u16, bytes: &[u8]| {
+            let (mut copy, mut records) = (present.clone(), Vec::new());
+            patch(&mut copy, at, bytes, &mut records);
+            (records, copy)
+        };
+        let edited = |undo: Undo<'_>, change: Change<'_>| {
+            let (mut copy, mut records) = (present.clone(), Vec::new());
+            add_record(&undo.stored(), &[(2, Edit { page, change })], &mut records);
+            header::set_sequence(&mut copy, 2);
+            header::seal(&mut copy);
+            (records, copy)
+        };
+        let stale = changed(page, 9);
+        let ahead = {
+            let (mut copy, mut records) = (present.clone(), Vec::new());
+            header::set_sequence(&mut copy, 7);
+            patch(&mut copy, 32, &[9], &mut records);
+            (records, copy)
+        };
+        let another = (patched(32, &[8]).0, patched(32, &[9]).1);
+        let own = Undo::PatchPage { page, offset: 32, bytes: &[5] };
+        let strange = Undo::PatchPage { page: other, offset: 32, bytes: &[5] };
+        let beyond = Change::Patch { offset: SIZE as u16 - 1, bytes: &[9; 2] };
+        let in_header = Change::Patch { offset: 8, bytes: &[9; 2] };
+        let image = [9; SIZE];
+        let larger = Change::Format { kind: PageKind::Direct, level: 0, count: 0, image: &image };
+        let patch_32 = Change::Patch { offset: 32, bytes: &[5] };
+        let refused = [
+            (stale, "has seen 1 changes"),
+            (ahead, "has seen 1 changes"),
+            (another, "is not as its log records leave it"),
+            (edited(own, beyond), "does not fit"),
+            (edited(own, in_header), "does not fit"),
+            (edited(own, larger), "does not fit"),
+            (edited(own, Change::RemoveSlot { slot: 0 }), "does not fit"),
+            (edited(own, Change::InsertSlot { slot: 0, key: b"k", value: b"v" }), "does not fit"),
+            (edited(strange, patch_32), "would take back what it has not changed"),
+            (edited(Undo::PatchPage { page, offset: SIZE as u16, bytes: &[5] }, patch_32), "would take back"),
+            (edited(Undo::Remove { partition: PartitionId(77), key: b"k" }, patch_32), "would take back"),
+        ];
+        for ((records, copy), why) in refused {
+            let error = database.commit_shipped(&records, &[(page, &copy)]).await.expect_err(why);
+            let is_refusal = matches!(error, CommitFailure::NothingLogged(Error::Shipment(_)));
+            assert!(is_refusal && error.to_string().contains(why), "{error}: {why}");
+            assert_eq!(contents(&database, page).await?[32..], present[32..], "{why}");
+        }
+        let (records, copy) = patched(32, &[6]);
+        commit(&database, &records, &[(page, &copy)]).await?;
+        Ok::<_, Error>(page)
+    });
+    let page = done.expect("the machine goes on").expect("works");
+    let read = run(&media, FaultPlan::default(), async |executor| {
+        let database = Database::open(executor, settings(), "here").await?;
+        value(&database, page).await
+    });
+    assert_eq!(read, Ok(Ok(6)));
 }
 
 #[test]

@@ -448,9 +448,26 @@ impl ServerNode {
         buffer.resolve(Need::Page(page), Pattern::Random, pins).await.map(drop)
     }
 
+    /// Commits what follows from the pages as they are here. On described networks, on which no strangers are, pages that are not in the
+    /// buffer are not read for that.
+    async fn commit_checked(
+        &self,
+        records: &[u8],
+        pages: &[(PageId, &[u8])],
+        pins: &mut Pins,
+    ) -> Result<(), CommitFailure> {
+        if self.settings.has_leases {
+            for (page, _) in pages {
+                self.fetch(*page, pins).await.map_err(CommitFailure::NothingLogged)?;
+            }
+        }
+        self.database.commit_shipped(records, pages).await
+    }
+
     async fn commit(&self, owner: (ClientId, Transaction), records: Vec<u8>, pages: Vec<Image>) {
         let shipped: Vec<(PageId, &[u8])> = pages.iter().map(|image| (image.page, &image.bytes[..])).collect();
-        match self.database.commit_shipped(&records, &shipped).await {
+        let mut pins = Pins::new(self.database.buffer());
+        match self.commit_checked(&records, &shipped, &mut pins).await {
             Ok(()) => self.step(|server, memory, actions| server.committed(owner, memory, actions)),
             Err(error) => {
                 let is_harmless = matches!(error, CommitFailure::NothingLogged(_));

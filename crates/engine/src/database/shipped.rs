@@ -5,13 +5,12 @@
 
 use super::Database;
 use super::log_room::{has_log_for_shipment, wait_for_log_of_shipment};
+use super::shipment::length_of;
 use crate::buffer::ArrivingPages;
 use crate::engine::Visit;
 use crate::log::record::{Body, Record};
 use crate::{Error, Result};
 use base::{Lsn, PageId, TransactionId};
-use std::collections::BTreeMap;
-use structures::page::header;
 use thiserror::Error;
 
 /// Why a transaction of another node is not committed.
@@ -31,6 +30,9 @@ impl Database {
     /// that are never undone, and the pages that it has changed, each with its bytes, sealed. Nothing else may use these pages meanwhile. A drop of their
     /// partitions waits. When this returns, the updates survive whatever happens.
     ///
+    /// What is sent of pages that are in the buffer has to follow from them, so a caller that does not trust the other node brings them
+    /// there before.
+    ///
     /// # Errors
     /// Whether anything was logged, and why it failed: [`Error::Shipment`] if records and pages do not fit together,
     /// [`Error::NoPartition`], otherwise as a transaction's commit.
@@ -49,6 +51,7 @@ impl Database {
         for (page, _) in pages {
             arriving.make_place(*page).await?;
         }
+        self.check_against_present(records, pages)?;
         let length = records.len() as u64 + COMMIT_SIZE;
         loop {
             wait_for_log_of_shipment(engine, length).await?;
@@ -97,58 +100,7 @@ impl Database {
         arriving.install(page, bytes, None);
         Ok(())
     }
-
-    /// Each record must be an update or a restructuring of pages that come with it, and the pages must be as the records leave them.
-    fn check_shipment(&self, records: &[u8], pages: &[(PageId, &[u8])]) -> Result<()> {
-        let mut latest: BTreeMap<PageId, u64> = BTreeMap::new();
-        let mut rest = records;
-        while !rest.is_empty() {
-            let record = length_of(rest).and_then(|length| Record::decode(rest.get(..length)?));
-            let record = record.ok_or_else(|| Error::Shipment("its log records are damaged".to_owned()))?;
-            if !matches!(record.body, Body::Update(_) | Body::System) {
-                return Err(Error::Shipment("it has a log record that changes no pages".to_owned()));
-            }
-            latest.extend(record.edits().map(|(sequence, edit)| (edit.page, sequence)));
-            rest = &rest[length_of(rest).expect("it was decoded")..];
-        }
-        for (page, bytes) in pages {
-            self.check_image(*page, bytes)?;
-            let found = self.0.engine.catalog.describe(page.partition)?;
-            if found.index_of.is_some() || found.schema.is_some() {
-                let why = format!("partition '{}' has records with a type, or is a secondary index", found.name);
-                return Err(Error::Shipment(why));
-            }
-            if latest.remove(page) != Some(header::sequence(bytes)) {
-                return Err(Error::Shipment(format!("{page} is not as its log records leave it")));
-            }
-        }
-        match latest.first_key_value() {
-            Some((page, _)) => {
-                Err(Error::Shipment(format!("{page} is changed by a log record and does not come with it")))
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn check_image(&self, page: PageId, bytes: &[u8]) -> Result<()> {
-        self.0.engine.catalog.describe(page.partition)?;
-        let space = self.buffer().find_space(page.partition)?;
-        if bytes.len() != space.page_size() || page.number >= space.capacity() {
-            return Err(Error::Shipment(format!("{page} with {} bytes is none of this database", bytes.len())));
-        }
-        match header::verify(bytes, page) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Error::Shipment(format!("{page} was never written"))),
-            Err(detail) => Err(Error::Shipment(format!("{page} is damaged: {detail}"))),
-        }
-    }
 }
 
 /// The bytes of the commit record of such a transaction, and more.
 const COMMIT_SIZE: u64 = 64;
-
-/// The length of the record at the front, if its bytes are there.
-fn length_of(records: &[u8]) -> Option<usize> {
-    let length = u32::from_le_bytes(*records.first_chunk()?) as usize;
-    (Record::FIXED_SIZE..=records.len()).contains(&length).then_some(length)
-}

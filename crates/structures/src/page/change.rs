@@ -79,6 +79,34 @@ impl Change<'_> {
     pub fn is_format(&self) -> bool {
         matches!(self, Change::Format { .. } | Change::FormatEnds { .. })
     }
+
+    /// Whether it is one of a record of a slotted page, whose slots and heap stay in order.
+    pub fn is_of_slot(&self) -> bool {
+        !self.is_format() && !matches!(self, Change::Patch { .. })
+    }
+
+    /// Whether it can be made on this page. One of a slot only if slots and heap are in order ([`slotted::inspect`]); that keys
+    /// stay in order is not looked at.
+    pub fn fits(&self, page: &[u8]) -> bool {
+        let room = page.len() - HEADER_SIZE;
+        let has = |slot: u16| slot < slotted::count(page);
+        match *self {
+            Change::Format { image, .. } => image.len() <= room,
+            Change::FormatEnds { front, back, .. } => front.len() + back.len() <= room,
+            Change::Patch { offset, bytes } => {
+                usize::from(offset) >= HEADER_SIZE && usize::from(offset) + bytes.len() <= page.len()
+            }
+            Change::InsertSlot { slot, key, value } => {
+                let is_within = slot <= slotted::count(page) && key.len() >= slotted::prefix_len(page);
+                is_within && slotted::fits(page, key.len(), value.len())
+            }
+            Change::RemoveSlot { slot } => has(slot),
+            Change::ReplaceValue { slot, value } => has(slot) && slotted::fits_replacing(page, slot, value.len()),
+            Change::PatchValue { slot, offset, bytes } => {
+                has(slot) && usize::from(offset) + bytes.len() <= slotted::value(page, slot).len()
+            }
+        }
+    }
 }
 
 /// A change with the page it is for and that page's sequence number after it.
