@@ -2,25 +2,25 @@
 
 #[path = "ground/flash_cache.rs"]
 mod flash_cache;
+#[path = "ground/holding.rs"]
+mod holding;
 #[path = "ground/machine.rs"]
 mod machine;
 
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{Instant, Random};
-use driver::{
-    Completion, DeviceId, DeviceTraits, Doorbell, Driver, Fault, Frame, Halt, Op, Prices, StationReport, Token,
-};
+use driver::Op;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{CacheSettings, WriteBudget};
 use entresol_engine::{Database, Error, PartitionSpec, Result, Settings};
 use executor::{Executor, Order};
 use flash_cache::{cache, settings};
+use holding::holding;
 use machine::run;
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::Poll;
 use virtual_driver::{FaultPlan, Hardware, Media, Options, PowerCut, Slow, VirtualDriver};
 
@@ -241,106 +241,22 @@ fn a_power_cut_at_any_instant_that_loses_what_was_not_durable() {
     }
 }
 
-/// A driver whose first removal of a cache's file, once this is armed, happens only much later, as where a thread hangs in it.
-struct LateRemoval {
-    driver: VirtualDriver,
-    is_armed: Rc<Cell<bool>>,
-    held: Option<(Token, Op)>,
-    until: Instant,
-}
-
-impl Driver for LateRemoval {
-    fn now(&self) -> Instant {
-        self.driver.now()
-    }
-
-    fn submit(&mut self, token: Token, op: Op) {
-        let is_removal = matches!(&op, Op::Remove { name, .. } if name == "cache.tier");
-        if is_removal && self.is_armed.take() {
-            self.held = Some((token, op));
-        } else {
-            self.driver.submit(token, op);
-        }
-    }
-
-    // What is on its way in a thread cannot be taken back.
-    fn cancel(&mut self, token: Token) {
-        if self.held.as_ref().is_none_or(|(held, _)| *held != token) {
-            self.driver.cancel(token);
-        }
-    }
-
-    fn park(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> std::result::Result<(), Halt> {
-        if self.now() >= self.until
-            && let Some((token, op)) = self.held.take()
-        {
-            self.driver.submit(token, op);
-        }
-        let release = self.held.as_ref().map(|_| self.until);
-        self.driver.park(until.into_iter().chain(release).min(), done)
-    }
-
-    fn entropy(&mut self) -> u128 {
-        self.driver.entropy()
-    }
-
-    fn frames(&mut self, count: usize, size: usize) -> std::result::Result<Vec<Frame>, Fault> {
-        self.driver.frames(count, size)
-    }
-
-    fn device(&self, name: &str) -> Option<DeviceId> {
-        self.driver.device(name)
-    }
-
-    fn traits(&self, device: DeviceId) -> DeviceTraits {
-        self.driver.traits(device)
-    }
-
-    fn prices(&self) -> Option<Prices> {
-        self.driver.prices()
-    }
-
-    fn doorbell(&self) -> Arc<dyn Doorbell> {
-        self.driver.doorbell()
-    }
-
-    fn description(&self) -> String {
-        self.driver.description()
-    }
-
-    fn stations(&self) -> Vec<StationReport> {
-        self.driver.stations()
-    }
-
-    fn restart_statistics(&mut self) {
-        self.driver.restart_statistics();
-    }
-}
-
 /// It goes on in the driver, and its removal of the file of that name may hit the file of a later cache, which is in use.
 #[test]
 fn the_creation_of_a_cache_that_was_given_up_ends_before_another_begins() {
-    let is_armed = Rc::new(Cell::new(false));
-    let driver = LateRemoval {
-        driver: VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new()),
-        is_armed: Rc::clone(&is_armed),
-        held: None,
-        until: Instant::from_ns(5 * SECOND_NS),
-    };
-    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
-    let done = executor.run(async {
-        let database = create(&executor, settings(None)).await;
+    holding(Hardware::ideal(), &Media::new(), async |executor, holder| {
+        let database = create(executor, settings(None)).await;
         change(&database, 1).await.expect("works");
-        is_armed.set(true);
+        let is_removal = |op: &Op| matches!(op, Op::Remove { name, .. } if name == "cache.tier");
+        holder.hold(Instant::from_ns(5 * SECOND_NS), is_removal);
         database.set_cache(Some(cache("lazy-cleaning", 40))).await.expect_err("the device does not answer");
+        assert!(holder.has_held());
         let again = database.set_cache(Some(cache("lazy-cleaning", 40))).await.expect_err("that has not ended");
         assert!(again.to_string().contains("still being created"), "{again}");
-        sleep_until(&executor, 6 * SECOND_NS).await;
+        sleep_until(executor, 6 * SECOND_NS).await;
         database.set_cache(Some(cache("lazy-cleaning", 40))).await.expect("it has ended");
         change(&database, 2).await.expect("works");
         executor.sleep_ns(6 * SECOND_NS).await;
         assert_eq!(values(&database).await, all(2));
     });
-    executor.stop();
-    done.expect("the machine goes on");
 }
