@@ -120,6 +120,22 @@ impl Partition {
         })
     }
 
+    /// How many pages it has when it is new; 0 for a set.
+    ///
+    /// # Errors
+    /// [`Error::Setting`].
+    pub(crate) fn first_pages(&self) -> Result<u32> {
+        let pages = match self.organization {
+            Organization::Direct { objects, blocking_factor, .. } => objects.div_ceil(u64::from(blocking_factor)),
+            Organization::Append { .. } => 1,
+            Organization::BTree => 2,
+            Organization::Set { .. } => 0,
+        };
+        u32::try_from(pages).map_err(|_| {
+            Error::Setting(format!("partition '{}' would have {pages} pages, over 4,294,967,295", self.name))
+        })
+    }
+
     /// The schema of its records.
     ///
     /// # Errors

@@ -422,6 +422,7 @@ async fn write_superblock(engine: &Engine, redo_start: Lsn, change: SuperblockCh
 fn log_catalog(core: &Core, changes: &[CatalogChange], is_whole: bool) {
     if core.log.archive().is_some() && !changes.is_empty() {
         let changes = &superblock::stored_changes(changes);
+        core.log.note_time();
         core.log.append(TransactionId::SYSTEM, &Body::Catalog { is_whole, changes }, std::iter::empty());
     }
 }

@@ -34,7 +34,10 @@ pub use database::{
 pub use engine::{Catalog, Isolation};
 pub use error::{BackupError, Error, Need, Result};
 pub use locks::Locks;
-pub use online_backup::{BackupProgress, BackupReport, BackupSettings, MANIFEST_FILE, RestoreReport, RestoreSource};
+pub use online_backup::{
+    BackupProgress, BackupReport, BackupSettings, MANIFEST_FILE, RestoreArchive, RestoreReport, RestoreSource,
+    RestoreTarget,
+};
 pub use procedure::{Prefetcher, Procedures, Registered};
 pub use structures::{PrefetchDistance, canary, checksum, lock, organization, page, replacement, set, undo};
 pub use superblock::{FORMAT, SUPERBLOCK_FILE};

@@ -15,6 +15,7 @@
 //!    whose process is killed is told by it from files of others, and the next backup to the same place removes it.
 
 mod archive;
+mod archived;
 mod chunk;
 mod log_copy;
 mod manifest;
@@ -27,15 +28,16 @@ mod taken;
 mod target;
 mod unfinished;
 
+pub use archive::RestoreTarget;
 pub(crate) use archive::{Archiver, begin_archive, start_archiving};
 pub use manifest::MANIFEST_FILE;
 pub(crate) use restore::restore;
-pub use restore::{RestoreReport, RestoreSource};
+pub use restore::{RestoreArchive, RestoreReport, RestoreSource};
 
 use crate::checkpoint::checkpoint;
 use crate::engine::Engine;
 use crate::error::BackupError;
-use crate::log::LogHold;
+use crate::log::{LogArchive, LogHold};
 use crate::superblock::{CatalogChange, CurrentBackup, Superblock};
 use crate::{Error, Result};
 use base::time::MILLISECOND_NS;
@@ -140,6 +142,7 @@ async fn copy_all(
         unfinished.undisturbed(begun).await?
     };
     unfinished.note_run(&run);
+    await_archive(engine).await;
     // Behind this no page lacks a change that is before where redo begins.
     checkpoint(engine).await?;
     let beginning = engine.catalog.superblock.borrow().clone();
@@ -173,6 +176,16 @@ async fn copy_all(
         pages: run.pages.get(),
         elapsed_ns: engine.core.executor.now().since_ns(began),
     })
+}
+
+/// Waits until it is known which history the archive of the log has, unless that fails.
+async fn await_archive(engine: &Engine) {
+    while let Some(archive) = engine.core.log.archive() {
+        if archive.is_found() || archive.failure().is_some() || engine.core.check_open().is_err() {
+            return;
+        }
+        engine.core.executor.sleep_ns(LOOK_NS).await;
+    }
 }
 
 /// Adds a backup to the list. One at a time, in a task of its own: a list that was read before another one was written, or is
@@ -324,6 +337,8 @@ impl Copied {
             partitions: kept.iter().map(|found| ((**found).clone(), pages(found.id()))).collect(),
             catalog,
             data_bytes: run.data_bytes(),
+            history: log.archive().filter(|archive| archive.is_found()).map(LogArchive::history),
+            ended_unix_ns: engine.core.executor.unix_ns(),
         }
     }
 }

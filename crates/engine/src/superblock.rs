@@ -27,7 +27,7 @@ mod encoding;
 mod journal;
 mod mirror;
 
-pub(crate) use journal::{CatalogChange, begin, stored_changes, stored_indexes};
+pub(crate) use journal::{CatalogChange, begin, followed, read_changes, stored_changes, stored_indexes};
 
 use crate::catalog::{Partition, Partitions};
 use crate::log::{Circle, Log, LogArchive, Measured};

@@ -49,7 +49,7 @@ fn set(name: &str) -> PartitionSpec {
 }
 
 fn source() -> RestoreSource {
-    RestoreSource { backup: "backup".into() }
+    RestoreSource { backup: "backup".into(), ..RestoreSource::default() }
 }
 
 /// Restores a backup during whose copy of the sets a procedure is called and the catalog is changed; what the call has noted then.
@@ -263,7 +263,7 @@ fn a_restore_writes_over_nothing_that_an_earlier_attempt_has_not_made() {
     })
     .expect("backs up");
     let restore = async |executor: &_, from: &str| {
-        let source = RestoreSource { backup: from.into() };
+        let source = RestoreSource { backup: from.into(), ..RestoreSource::default() };
         Database::restore(executor, &plain(), &source, |_| {}).await
     };
     let errors = vec![ErrorAt { kind: OpKind::Resize, device: Some("disk".into()), nth: 1 }];

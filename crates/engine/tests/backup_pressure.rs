@@ -92,7 +92,7 @@ fn a_set_is_loaded_while_a_sweep_waits_for_a_backup() {
         assert_eq!(done, Some(Ok(())));
         backup.join().await?;
         database.close().await?;
-        let source = entresol_engine::RestoreSource { backup: "backup".into() };
+        let source = entresol_engine::RestoreSource { backup: "backup".into(), archive: None };
         let (database, _) = restored(executor, &settings(), &source).await?;
         let last = database.transaction(async |tx| tx.get(loaded, &1_999_u32.to_be_bytes()).await).await?;
         assert_eq!(last, Some(vec![7; 200]));

@@ -45,7 +45,7 @@ fn since(base: &str, target: &str, bytes_per_second: u64) -> BackupSettings {
 }
 
 fn from(backup: &str) -> RestoreSource {
-    RestoreSource { backup: backup.into() }
+    RestoreSource { backup: backup.into(), ..RestoreSource::default() }
 }
 
 /// What writers have done: for each key the values that it got, each with positions of the log before and after its commit.

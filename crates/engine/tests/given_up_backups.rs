@@ -56,7 +56,7 @@ fn a_backup_that_is_given_up_while_it_makes_way_keeps_the_place() {
     })
     .expect("is taken");
     on(&media, async |executor| {
-        let source = RestoreSource { backup: "backup".into() };
+        let source = RestoreSource { backup: "backup".into(), ..RestoreSource::default() };
         let (database, _) = restored(executor, &Settings::default(), &source).await?;
         let tree = database.partition("tree")?;
         let milk = database.transaction(async |tx| tx.get(tree, b"milk").await).await?;
@@ -84,7 +84,7 @@ fn an_increment_has_all_of_a_partition_that_its_base_does_not_have() -> Result<(
         database.transaction(async |tx| tx.put(tree, b"bread", b"one").await).await?;
         database.backup(&to("next", Some("backup")), |_| {}).await?;
         database.close().await?;
-        let source = RestoreSource { backup: "next".into() };
+        let source = RestoreSource { backup: "next".into(), ..RestoreSource::default() };
         let (database, _) = restored(executor, &Settings::default(), &source).await?;
         let found = database.transaction(async |tx| tx.get(tree, b"bread").await).await?;
         assert_eq!(found.as_deref(), Some(&b"one"[..]));

@@ -89,7 +89,10 @@ pub use driver::Fault;
 /// Sorts and joins.
 pub use engine::temp::{JoinKind, JoinMethod, JoinReport, JoinSettings, Joined, Row, Rows, Sorted};
 /// Backups, and databases that are made from them.
-pub use engine::{BackupError, BackupProgress, BackupReport, BackupSettings, RestoreReport, RestoreSource};
+pub use engine::{
+    BackupError, BackupProgress, BackupReport, BackupSettings, RestoreArchive, RestoreReport, RestoreSource,
+    RestoreTarget,
+};
 /// Registered procedures.
 pub use engine::{Catalog, PrefetchDistance, Prefetcher, Procedures, Registered};
 /// Databases, and what transactions do.

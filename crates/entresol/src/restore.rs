@@ -30,7 +30,7 @@ impl Opening {
     /// })?;
     /// store.close()?;
     ///
-    /// let source = RestoreSource { backup: backup.display().to_string() };
+    /// let source = RestoreSource { backup: backup.display().to_string(), ..RestoreSource::default() };
     /// Opening::in_directory(&second)?.restore(&source, |_| {})?;
     /// let store = entresol::open(&second)?;
     /// let milk = store.run(async |database| database.transaction(async |tx| tx.get(notes, b"milk").await).await)?;

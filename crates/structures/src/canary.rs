@@ -151,6 +151,8 @@ canaries! {
     EarlySegmentHead,
     /// An opening gives up what the log has behind the end of its archive.
     UnkeptForArchive,
+    /// A restore goes on past a bulk load that the log does not have.
+    UnnoticedLoad,
     /// A page server grants write locks and does not call back the copies of others.
     UncalledCopies,
     /// A page server takes a late message about an earlier copy for one about the present copy.

@@ -29,7 +29,7 @@ impl Database {
     ///
     /// // The disk is lost.
     /// # ground::lose(executor, &["disk"]).await;
-    /// let source = RestoreSource { backup: "backup".into() };
+    /// let source = RestoreSource { backup: "backup".into(), ..RestoreSource::default() };
     /// Database::restore(executor, &Settings::default(), &source, |_| {}).await?;
     /// let database = Database::open(executor, Settings::default(), "notes").await?;
     /// let milk = database.transaction(async |tx| tx.get(notes, b"milk").await).await?;

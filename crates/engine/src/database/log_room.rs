@@ -17,8 +17,8 @@ const PATIENCE_NS: u64 = 10 * SECOND_NS;
 /// How often they are looked for, in nanoseconds.
 const LOOK_NS: u64 = 5 * MILLISECOND_NS;
 
-/// How many bytes the record has that says that a load has ended.
-pub(super) const LOADED_SIZE: u64 = 18;
+/// How many bytes the record has that says that a load has ended, and when.
+pub(super) const LOADED_SIZE: u64 = 18 + 24;
 
 /// How many bytes the record of such a change has.
 pub(super) fn length_of(edits: &[Edit<'_>]) -> u64 {

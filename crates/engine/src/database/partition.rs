@@ -181,7 +181,7 @@ impl Database {
             Partition { name, id: 0, organization, locking, device, assumed, schema, index_of: None, files: None };
         partition.validate(self.0.settings.buffer.page_size)?;
         crate::io::device(&engine.core.executor, &partition.device)?;
-        let pages = first_pages(&partition)?;
+        let pages = partition.first_pages()?;
         if matches!(organization, Organization::Append { .. } | Organization::BTree) {
             // Before anything is made.
             wait_for_log_beside(engine, FIRST_PAGES_SIZE).await?;
@@ -233,7 +233,7 @@ impl Database {
             let partition = self.plan_index(&base, &index.name)?;
             made.push(Rc::clone(&partition));
             self.begin_partition(&partition).await?;
-            self.build(&partition, first_pages(&partition)?).await?;
+            self.build(&partition, partition.first_pages()?).await?;
             index.tree = Some(IndexTree { id: partition.id(), since: Some(Lsn::ZERO) });
         }
         made[0] = Rc::new(base.with_indexes(&schema.record, secondaries));
@@ -262,7 +262,7 @@ impl Database {
     pub(super) async fn build_index(&self, partition: &Partition) -> Result<()> {
         wait_for_log_beside(&self.0.engine, FIRST_PAGES_SIZE).await?;
         self.begin_partition(partition).await?;
-        self.build(partition, first_pages(partition)?).await
+        self.build(partition, partition.first_pages()?).await
     }
 
     /// Leaves nothing of partitions that were not entered.
@@ -370,19 +370,6 @@ pub(super) fn number(partitions: &mut Partitions, partition: &mut Partition) -> 
     let stem = partitions.stem_for(&partition.name, partition.id);
     partition.files = (stem != partition.name).then_some(stem);
     Ok(())
-}
-
-/// How many pages a new partition has; 0 for a set.
-pub(super) fn first_pages(partition: &Partition) -> Result<u32> {
-    let pages = match partition.organization {
-        Organization::Direct { objects, blocking_factor, .. } => objects.div_ceil(u64::from(blocking_factor)),
-        Organization::Append { .. } => 1,
-        Organization::BTree => 2,
-        Organization::Set { .. } => 0,
-    };
-    u32::try_from(pages).map_err(|_| {
-        Error::Setting(format!("partition '{}' would have {pages} pages, over 4,294,967,295", partition.name))
-    })
 }
 
 /// Removes a partition's files but for those that `is_other` claims.

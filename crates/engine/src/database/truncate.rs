@@ -11,7 +11,7 @@
 
 use super::Database;
 use super::log_room::{complete_logged, length_of, wait_for_log_beside};
-use super::partition::{FIRST_PAGES_SIZE, first_pages, number};
+use super::partition::{FIRST_PAGES_SIZE, number};
 use crate::Result;
 use crate::catalog::{IndexTree, Partition};
 use crate::checkpoint::{replace_partitions, state_catalog};
@@ -128,7 +128,7 @@ impl Database {
 
     async fn build_successor(&self, found: &Partition, made: &mut Vec<Rc<Partition>>) -> Result<Rc<Partition>> {
         let engine = &self.0.engine;
-        let pages = first_pages(found)?;
+        let pages = found.first_pages()?;
         // Before anything is made.
         wait_for_log_beside(engine, FIRST_PAGES_SIZE).await?;
         let mut successor = found.clone();

@@ -81,6 +81,106 @@ pub enum BackupError {
         /// What was copied up to.
         position: Lsn,
     },
+    /// A backup is to be restored with an archive of the log, and its log was not archived.
+    #[error(
+        "the backup in '{place}' was taken while its log was not archived: restore it without an archive, or use a backup \
+         that was taken since the log is"
+    )]
+    NotArchived {
+        /// The backup.
+        place: String,
+    },
+    /// An archive has nothing of the log that a backup is of.
+    #[error(
+        "'{archive}' has no log that goes on from the backup in '{place}': {detail}; name the archive of that database"
+    )]
+    ForeignArchive {
+        /// The archive.
+        archive: String,
+        /// The backup.
+        place: String,
+        /// What it has.
+        detail: String,
+    },
+    /// A segment is missing that a restore needs.
+    #[error(
+        "the archive '{archive}' lacks the log from {position} on: there is no segment '{file}'; put it back there, restore to a \
+         position before that, or use a backup that was taken behind it"
+    )]
+    ArchiveGap {
+        /// The archive.
+        archive: String,
+        /// The segment that would go on.
+        file: String,
+        /// Up to where the archive has the log.
+        position: Lsn,
+    },
+    /// A segment is not what was written.
+    #[error(
+        "segment '{file}' of the archive '{archive}' is damaged at byte {offset}: {detail}; put a sound copy of it there, restore \
+         to a position before {position}, or use a backup that was taken behind it"
+    )]
+    DamagedSegment {
+        /// The archive.
+        archive: String,
+        /// The segment.
+        file: String,
+        /// Where the damage begins, in bytes.
+        offset: u64,
+        /// Which position of the log that is.
+        position: Lsn,
+        /// What is wrong.
+        detail: String,
+    },
+    /// A restore is to end before the backup does.
+    #[error("the backup in '{place}' ends at {end}, {time}, which is after {target}; use an earlier backup")]
+    TargetBeforeBackup {
+        /// The backup.
+        place: String,
+        /// Where it ends.
+        end: Lsn,
+        /// When that was.
+        time: String,
+        /// Where the restore was to end.
+        target: String,
+    },
+    /// A restore is to end behind the archive.
+    #[error(
+        "the archive '{archive}' has the log up to {end}, {time}, which is before {target}; name a target up to there, or none \
+         for all that it has"
+    )]
+    TargetBehindArchive {
+        /// The archive.
+        archive: String,
+        /// Where it ends.
+        end: Lsn,
+        /// When its last commit was made.
+        time: String,
+        /// Where the restore was to end.
+        target: String,
+    },
+    /// The log behind a backup lacks what a bulk load has written.
+    #[error(
+        "partition '{partition}' was bulk-loaded at {position}, which the log does not have: take a backup after the load, and \
+         use one of those; or restore to a position before it"
+    )]
+    LoadNotLogged {
+        /// The partition.
+        partition: String,
+        /// Where the load has ended.
+        position: Lsn,
+    },
+    /// A procedure that was called behind a backup would be run again with another catalog than it had.
+    #[error(
+        "a procedure was called at {call}, and a partition or index was dropped, renamed or indexed at {position}, after which \
+         the call cannot be repeated: use a backup that was taken after that, or restore to a position before it"
+    )]
+    CallBeforeChange {
+        /// Where it was called.
+        call: Lsn,
+        /// Where the catalog changed.
+        position: Lsn,
+    },
     /// What an increment builds on is not where it was, or is another backup.
     #[error("the backup in '{place}' is an increment of one that is not in '{base}': {detail}; put that back there")]
     BaseMissing {

@@ -1,7 +1,7 @@
 //! What the log knows of its archive: how far that has it, and when commits were made.
 //!
-//! Positions say nothing of the calendar, so a log that is archived has its time now and then (`Body::Time`): before the first commit of
-//! each millisecond.
+//! Positions say nothing of the calendar, so a log that is archived has its time now and then (`Body::Time`): before the first commit, or
+//! change of a partition as such, of each millisecond.
 
 use super::record::Body;
 use super::{Log, page};
@@ -20,6 +20,8 @@ const ATTEMPTS: u64 = 4;
 pub struct LogArchive {
     history: Cell<u64>,
     end: Cell<Lsn>,
+    /// Whether the archive was looked through: up to then the history may turn out to be another one.
+    is_found: Cell<bool>,
     segments: Cell<u64>,
     bytes: Cell<u64>,
     failures: Cell<u64>,
@@ -72,6 +74,18 @@ impl LogArchive {
     pub(crate) fn note_found(&self, history: u64, end: Lsn) {
         self.history.set(history);
         self.end.set(end);
+        self.is_found.set(true);
+    }
+
+    /// The log begins another history here, which the superblock file does not say yet.
+    pub(crate) fn renew(&self, history: u64, begin: Lsn) {
+        self.history.set(history);
+        self.end.set(begin);
+    }
+
+    /// Whether it was looked what the archive has.
+    pub(crate) fn is_found(&self) -> bool {
+        self.is_found.get()
     }
 
     /// The latest attempt has ended like this. Returns whether that is new.
@@ -89,6 +103,7 @@ impl Log {
         let archive = LogArchive {
             history: Cell::new(history),
             end: Cell::new(end),
+            is_found: Cell::new(false),
             segments: Cell::new(0),
             bytes: Cell::new(0),
             failures: Cell::new(0),
@@ -104,7 +119,7 @@ impl Log {
         self.archive.get()
     }
 
-    /// Says when the commit is made that is logged next.
+    /// Says when the commit is made, or the partition changed, that is logged next.
     #[inline]
     pub(crate) fn note_time(&self) {
         if let Some(archive) = self.archive.get() {
@@ -116,6 +131,7 @@ impl Log {
     pub(crate) fn note_load(&self, partition: PartitionId) -> bool {
         let is_archived = self.archive.get().is_some();
         if is_archived {
+            self.note_time();
             self.append(TransactionId::SYSTEM, &Body::Loaded { partition }, std::iter::empty());
         }
         is_archived

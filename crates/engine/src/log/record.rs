@@ -63,7 +63,7 @@ pub enum Body<'a> {
     },
     /// The rollback is complete.
     RolledBack,
-    /// The commits that follow come at this time by the calendar, or within a millisecond after it. Only a log that is archived has
+    /// The commits and changes of partitions that follow come at this time by the calendar, or within a millisecond after it. Only a log that is archived has
     /// this and what follows.
     Time {
         /// Nanoseconds since the beginning of 1970 UTC.

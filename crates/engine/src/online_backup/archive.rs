@@ -1,4 +1,4 @@
-//! Archiving the log before its space is given up.
+//! Archiving the log before its space is given up, and reading the archive.
 //!
 //! The archive is a directory of segments: pages of the log as they are in its file, each segment named by the history that it is of and
 //! the position of its first page. It is made so that a cut at any write leaves every segment whole or recognizable:
@@ -15,7 +15,12 @@
 //! archive, or where the log lacks pages that the archive has, because commits did not wait for their durability: what follows is
 //! another log then, at the same positions.
 
+mod reader;
 mod segment;
+mod survey;
 mod writer;
 
+pub(super) use reader::ArchiveReader;
+pub use survey::RestoreTarget;
+pub(super) use survey::{CatalogSaid, LogSurvey, SurveyFlaw};
 pub(crate) use writer::{Archiver, begin_archive, start_archiving};

@@ -14,7 +14,9 @@ use structures::checksum::checksum;
 /// The manifest's file: a directory that holds it is a backup.
 pub const MANIFEST_FILE: &str = "entresol.backup";
 /// The format of backups that this release writes and the newest that it reads.
-pub const BACKUP_FORMAT: u32 = 2;
+pub const BACKUP_FORMAT: u32 = 3;
+/// The first format that says what archive goes on from the backup.
+const ARCHIVED: u32 = 3;
 
 const MAGIC: &[u8; 8] = b"ENTRBACK";
 const HEADER: usize = 32;
@@ -55,6 +57,10 @@ pub(crate) struct Manifest {
     pub catalog: Vec<CatalogChange>,
     /// How long the file of pages and segments is, in bytes.
     pub data_bytes: u64,
+    /// The history that the segments have with which the log goes on, if it was archived.
+    pub history: Option<u64>,
+    /// When the backup ended, in nanoseconds since 1970. Formats before 3 did not say it.
+    pub ended_unix_ns: u64,
 }
 
 /// The backup that an increment builds on.
@@ -97,7 +103,9 @@ impl Manifest {
         let length = number(12).unwrap_or(0) as usize;
         let body = bytes.get(HEADER..HEADER + length.min(LENGTH_MAX));
         let body = body.filter(|body| number(16) == Some(checksum(body)));
-        let read = body.and_then(|body| postcard::from_bytes(body).ok()).map(Manifest::with_file_names);
+        let later: &[u8] = if found < ARCHIVED { &[0, 0] } else { &[] };
+        let read = body.and_then(|body| postcard::from_bytes(&[body, later].concat()).ok());
+        let read = read.map(Manifest::with_file_names);
         read.filter(Manifest::is_sound).ok_or_else(|| {
             let (file, detail) = (MANIFEST_FILE.to_owned(), "its checksum is another".to_owned());
             BackupError::Damaged { place, file, offset: 0, detail }
@@ -147,11 +155,15 @@ impl Manifest {
         Manifest::decode(&frame[..length], &place.name).map_err(Error::from)
     }
 
-    /// The log's file of a database that goes on from the backup: it begins with the backup's log, up to `end`, and has `more`
-    /// bytes behind that.
+    /// The log's file of a database that goes on from the backup: it begins with the backup's log, or an archive's behind that, up to
+    /// `end`, and has `more` bytes behind that.
     pub fn log_shape(&self, end: Lsn, more: u64) -> LogShape {
         let page = u64::from(self.log_page_size);
-        let circle = Circle { origin: self.log_from - page, size: self.log_capacity };
+        // What an archive has the log never had at once: rollbacks are to have as much room beside it as they had then.
+        let used = end.0 - self.log_from + page;
+        let beside = if 2 * used > self.log_capacity { used.next_multiple_of(page) } else { 0 };
+        let size = if end.0 > self.end { self.log_capacity + beside } else { self.log_capacity };
+        let circle = Circle { origin: self.log_from - page, size };
         let extent = (end.0 - circle.origin).saturating_add(more).min(circle.size).next_multiple_of(page);
         LogShape { circle, extent, is_blank: false, retired: None }
     }
@@ -203,6 +215,8 @@ mod tests {
             partitions: Vec::new(),
             catalog: vec![CatalogChange::Next(3)],
             data_bytes: 0,
+            history: Some(77),
+            ended_unix_ns: 5,
         }
     }
 
@@ -215,7 +229,7 @@ mod tests {
             let mut other = bytes.clone();
             other[bit / 8] ^= 1 << (bit % 8);
             // An older format, which lacked changes of the catalog, is read as this one.
-            let is_older = (8..12).contains(&(bit / 8)) && u32::from_le_bytes(other[8..12].try_into().unwrap()) < 2;
+            let is_older = (8..12).contains(&(bit / 8)) && u32::from_le_bytes(other[8..12].try_into().unwrap()) < 3;
             assert!(is_older || Manifest::decode(&other, "there").is_err(), "bit {bit}");
         }
     }
@@ -242,9 +256,22 @@ mod tests {
     #[test]
     fn a_newer_format_is_named() {
         let mut bytes = sample().encode();
-        bytes[8] = 3;
-        let expected = BackupError::NewerFormat { place: "there".into(), found: 3, supported: 2 };
+        bytes[8] = 4;
+        let expected = BackupError::NewerFormat { place: "there".into(), found: 4, supported: 3 };
         assert_eq!(Manifest::decode(&bytes, "there"), Err(expected));
+    }
+
+    #[test]
+    fn a_backup_of_an_earlier_format_has_no_archive() {
+        let earlier = Manifest { history: None, ended_unix_ns: 0, ..sample() };
+        let mut bytes = earlier.encode();
+        bytes[8] = 2;
+        // Two bytes less, which are zeros.
+        let length = postcard::to_stdvec(&earlier).unwrap().len() - 2;
+        bytes[12..16].copy_from_slice(&(length as u32).to_le_bytes());
+        let sum = checksum(&bytes[HEADER..HEADER + length]);
+        bytes[16..20].copy_from_slice(&sum.to_le_bytes());
+        assert_eq!(Manifest::decode(&bytes, "there"), Ok(earlier));
     }
 
     proptest! {

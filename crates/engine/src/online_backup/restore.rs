@@ -4,6 +4,8 @@
 //! The superblock file is written last, so a restore that is cut off leaves no database. A file beside it says that one has
 //! begun, and which files it makes, which tells what it has left from files of others: those are never written over.
 
+use super::archive::{ArchiveReader, RestoreTarget};
+use super::archived;
 use super::chunk::{self, PieceHead, PieceKind};
 use super::manifest::{BLOCK, Manifest};
 use super::taken::{self, BackupTaken, TAKEN_FILE};
@@ -32,6 +34,17 @@ const WINDOW: usize = (1 << 20) + BLOCK;
 pub struct RestoreSource {
     /// The directory that holds the backup, by its absolute path, or a device.
     pub backup: String,
+    /// The log that goes on from the backup, if there is to be more than that has.
+    pub archive: Option<RestoreArchive>,
+}
+
+/// The log that goes on from a backup.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RestoreArchive {
+    /// The directory that holds the archive of the log, by its absolute path, or a device.
+    pub archive: String,
+    /// Up to where it is restored.
+    pub target: RestoreTarget,
 }
 
 /// What a restore has done.
@@ -45,6 +58,9 @@ pub struct RestoreReport {
     pub bytes: u64,
     /// Bytes of log that the opening replays at most.
     pub log_bytes: u64,
+    /// When the last commit was made that the log of an archive has added, to a millisecond, in nanoseconds since the beginning of 1970
+    /// UTC.
+    pub committed_unix_ns: Option<u64>,
 }
 
 /// A database in the making.
@@ -56,6 +72,8 @@ struct Restore<'a> {
     manifest: Manifest,
     /// What it builds on, the latest first.
     bases: Vec<(BackupPlace, Manifest)>,
+    /// Where the log goes on behind the backup's.
+    archive: Option<ArchiveReader>,
     files: BTreeMap<PartitionId, RestoredFile>,
     report: RestoreReport,
     total: u64,
@@ -82,14 +100,23 @@ pub(crate) async fn restore(
     source: &RestoreSource,
     progress: &mut dyn FnMut(BackupProgress),
 ) -> Result<RestoreReport> {
-    let (home, source) = (BackupPlace::of(executor, home)?, BackupPlace::of(executor, &source.backup)?);
-    let manifest = Manifest::read(&source).await?;
-    let bases = find_bases(executor, (&source, &manifest)).await?;
+    let (home, backup) = (BackupPlace::of(executor, home)?, BackupPlace::of(executor, &source.backup)?);
+    let mut manifest = Manifest::read(&backup).await?;
+    let bases = find_bases(executor, (&backup, &manifest)).await?;
     let settings = &log::Settings { page_size: manifest.log_page_size as usize, ..settings.clone() };
+    let mut report = RestoreReport { end: Lsn(manifest.end), ..RestoreReport::default() };
+    let mut archive = None;
+    if let Some(wanted) = &source.archive {
+        let archived = archived::go_on(&mut manifest, &backup, wanted).await?;
+        (report.end, report.committed_unix_ns) = (archived.end, archived.committed_ns);
+        archive = Some(archived.reader);
+    }
     let data: u64 = bases.iter().map(|(_, base)| base.data_bytes).sum();
-    let total = data + manifest.data_bytes + manifest.end - manifest.log_from;
-    let (files, report) = (BTreeMap::new(), RestoreReport { end: Lsn(manifest.end), ..RestoreReport::default() });
-    Restore { executor, settings, home, source, manifest, bases, files, report, total, done: 0, progress }.run().await
+    let total = data + manifest.data_bytes + report.end.0 - manifest.log_from;
+    let (files, source, done) = (BTreeMap::new(), backup, 0);
+    let restore =
+        Restore { executor, settings, home, source, manifest, bases, archive, files, report, total, done, progress };
+    restore.run().await
 }
 
 impl Restore<'_> {
@@ -117,7 +144,7 @@ impl Restore<'_> {
         let superblock = self.manifest.superblock(self.report.end, shape, measured);
         // Another attempt may have begun with another backup.
         self.home.remove(&[TAKEN_FILE]).await;
-        taken::note(&self.home, BackupTaken { id: self.manifest.id, end: self.report.end }).await?;
+        taken::note(&self.home, BackupTaken { id: self.manifest.id, end: Lsn(self.manifest.end) }).await?;
         SuperblockFile::create(self.executor, self.home.device, &superblock, self.manifest.catalog.clone()).await?;
         let op = Op::Remove { device: self.home.device, name: RESTORE_FILE.to_owned() };
         self.executor.perform(op).await.result?;
@@ -272,42 +299,64 @@ impl Restore<'_> {
         Ok(())
     }
 
-    /// Writes the log up to where the backup ends. Returns what its file is like, and what was measured of its device.
+    /// Writes the log up to where the database is to end. Returns what its file is like, and what was measured of its device.
     async fn restore_log(&mut self) -> Result<(LogShape, Option<log::Measured>)> {
         let (manifest, page_size) = (&self.manifest, self.settings.page_size);
         let device = BackupPlace::of(self.executor, &manifest.log_device)?;
         let place = (device.device, &manifest.log_device[..]);
+        let (from, end) = (Lsn(manifest.log_from), self.report.end);
         // What was not committed is taken back in as much, which no growth is to be needed for.
-        let more = self.settings.first_extent.max(2 * (manifest.end - manifest.log_from));
-        let shape = manifest.log_shape(self.report.end, more);
+        let more = self.settings.first_extent.max(2 * (end.0 - from.0).min(manifest.log_capacity));
+        let shape = manifest.log_shape(end, more);
         let circle = shape.circle;
         let made = LogFile::create(self.executor, place, (self.settings, 0), shape.extent).await?;
-        let (from, end) = (Lsn(manifest.log_from), self.report.end);
-        let to = end.0.next_multiple_of(page_size as u64);
+        let [of_backup, to] = [manifest.end, end.0].map(|end| end.next_multiple_of(page_size as u64));
+        let of_backup = of_backup.min(to);
         let Some((file, found)) = self.source.find(LOG_FILE).await? else {
             return Err(damaged(&self.source, LOG_FILE, 0, "it is not there"));
         };
-        if found < to - from.0 {
-            let detail = format!("it ends here and should have {} bytes", to - from.0);
+        if found < of_backup - from.0 {
+            let detail = format!("it ends here and should have {} bytes", of_backup - from.0);
             return Err(damaged(&self.source, LOG_FILE, found, &detail));
         }
         let per_read = (WINDOW / page_size).max(1) * page_size;
         let mut at = from.0;
         while at < to {
-            let length = (to - at).min(per_read as u64).min(circle.left_from(at)) as usize;
-            let mut frame = self.source.read(file, (at - from.0, length)).await?;
-            if let Some(lsn) = first_damaged(&frame[..length], Lsn(at), page_size) {
-                return Err(damaged(&self.source, LOG_FILE, lsn.0 - from.0, "it is no page of this log"));
-            }
+            let rest = if at < of_backup { of_backup - at } else { to - at };
+            let mut length = rest.min(per_read as u64).min(circle.left_from(at)) as usize;
+            let mut frame = match &mut self.archive {
+                Some(archive) if at >= of_backup => {
+                    let (frame, read) = archive.read(Lsn(at), length).await?;
+                    length = read;
+                    frame
+                }
+                _ => read_log(&self.source, file, (from, Lsn(at), length), page_size).await?,
+            };
             if at + length as u64 == to {
                 cut_page(&mut frame[length - page_size..length], to - page_size as u64, end);
             }
             write_frame(self.executor, made.file, (circle.offset(at), length), frame).await?;
             at += length as u64;
+            self.done += length as u64;
+            (self.progress)(BackupProgress { done: self.done, total: self.total });
         }
         self.executor.perform(Op::Sync { file: made.file }).await.result?;
         self.report.log_bytes = to - from.0;
         Ok((shape, made.measured.or(self.manifest.log_measured)))
+    }
+}
+
+/// Reads pages of a backup's log, which begins at `from`, and verifies them.
+pub(super) async fn read_log(
+    source: &BackupPlace,
+    file: FileId,
+    (from, at, length): (Lsn, Lsn, usize),
+    page_size: usize,
+) -> Result<Frame> {
+    let frame = source.read(file, (at.0 - from.0, length)).await?;
+    match first_damaged(&frame[..length], at, page_size) {
+        Some(lsn) => Err(damaged(source, LOG_FILE, lsn.0 - from.0, "it is no page of this log")),
+        None => Ok(frame),
     }
 }
 
@@ -341,7 +390,7 @@ async fn read_mark(home: &BackupPlace) -> Result<FileNames> {
     Ok(files.map(|(device, name)| (device.to_owned(), name.to_owned())).collect())
 }
 
-fn damaged(place: &BackupPlace, file: &str, offset: u64, detail: &str) -> Error {
+pub(super) fn damaged(place: &BackupPlace, file: &str, offset: u64, detail: &str) -> Error {
     let (place, file, detail) = (place.name.clone(), file.to_owned(), detail.to_owned());
     BackupError::Damaged { place, file, offset, detail }.into()
 }

@@ -499,6 +499,29 @@ fn own_schema(partition: &Partition) -> Option<Schema> {
     schema
 }
 
+/// What the catalog says that `first` lead to after what an archived log has said behind that: all of it anew, but for how far the sets'
+/// backup is, or more. Returns the partitions, and all that it says, in changes.
+pub(crate) fn followed(
+    first: &[CatalogChange],
+    then: impl IntoIterator<Item = (bool, Vec<CatalogChange>)>,
+) -> (Vec<Rc<Partition>>, Vec<CatalogChange>) {
+    let mut journal = Journal::default();
+    first.iter().for_each(|change| journal.apply(change.clone()));
+    for (is_whole, changes) in then {
+        if is_whole {
+            let Journal { segments, images, .. } = journal;
+            journal = Journal { segments, images, ..Journal::default() };
+        }
+        changes.into_iter().for_each(|change| journal.apply(change));
+    }
+    (journal.live().collect(), journal.image())
+}
+
+/// What an archived log has stored of changes; nothing if they make no sense.
+pub(crate) fn read_changes(stored: &[u8]) -> Option<Vec<CatalogChange>> {
+    postcard::from_bytes(stored).ok()
+}
+
 /// What the journal, and a log that is archived, store of changes; of how far the sets' backup is the log says nothing.
 pub(crate) fn stored_changes(changes: &[CatalogChange]) -> Vec<u8> {
     let is_of_backup =

@@ -17,7 +17,7 @@ pub fn compare(document: &Document, files: &Files) -> Outcome {
     for (name, file) in files.segments() {
         let view = document.view("log-segment", file)?;
         same("log-segment.format", view.number("format")?, document.constant("segment_format"))?;
-        let covered = &file[view.offset("history")..view.offset("zeros")];
+        let covered = &file[view.offset("format")..view.offset("zeros")];
         same("log-segment.checksum", view.number("checksum")?, u64::from(checksum(covered)))?;
         same("log-segment.history", view.number("history")?, history)?;
         same("log-segment.page_size", view.number("page_size")?, LOG_PAGE as u64)?;

@@ -8,7 +8,7 @@ const MAGIC: &[u8; 8] = b"ENTRLOGS";
 /// The format of segments that this release writes and the newest that it reads.
 pub(super) const SEGMENT_FORMAT: u32 = 1;
 /// Where what the checksum covers begins.
-const COVERED: usize = 16;
+const COVERED: usize = 12;
 /// Where that ends.
 const END: usize = 48;
 /// How the names of segments end.
@@ -34,14 +34,14 @@ impl SegmentHead {
     pub fn encode(&self) -> Vec<u8> {
         let mut block = vec![0; BLOCK];
         block[..8].copy_from_slice(MAGIC);
-        block[8..12].copy_from_slice(&SEGMENT_FORMAT.to_le_bytes());
+        block[12..16].copy_from_slice(&SEGMENT_FORMAT.to_le_bytes());
         block[16..24].copy_from_slice(&self.history.to_le_bytes());
         block[24..32].copy_from_slice(&self.first.0.to_le_bytes());
         block[32..40].copy_from_slice(&self.end.0.to_le_bytes());
         block[40..44].copy_from_slice(&self.page_size.to_le_bytes());
         block[44..END].copy_from_slice(&self.pages.to_le_bytes());
         let sum = checksum(&block[COVERED..END]);
-        block[12..16].copy_from_slice(&sum.to_le_bytes());
+        block[8..12].copy_from_slice(&sum.to_le_bytes());
         block
     }
 
@@ -56,11 +56,11 @@ impl SegmentHead {
         if block.len() < END || &block[..8] != MAGIC {
             return flaw("its first block says nothing: it was not written to its end");
         }
-        if word(8) > SEGMENT_FORMAT {
-            return Err(HeadFlaw::Newer(word(8)));
-        }
-        if word(12) != checksum(&block[COVERED..END]) {
+        if word(8) != checksum(&block[COVERED..END]) {
             return flaw("the checksum of its first block is another");
+        }
+        if word(12) > SEGMENT_FORMAT {
+            return Err(HeadFlaw::Newer(word(12)));
         }
         let head = SegmentHead {
             history: long(16),
@@ -129,12 +129,12 @@ mod tests {
         assert_eq!((SegmentHead::decode(&block), head.length()), (Ok(head), 4096 + 8192));
         for bit in 0..END * 8 {
             block[bit / 8] ^= 1 << (bit % 8);
-            // An older format is read as this one.
-            let is_older = (8..12).contains(&(bit / 8)) && block[8..12] < SEGMENT_FORMAT.to_le_bytes()[..];
-            assert!(is_older || SegmentHead::decode(&block).is_err(), "bit {bit}");
+            assert!(SegmentHead::decode(&block).is_err(), "bit {bit}");
             block[bit / 8] ^= 1 << (bit % 8);
         }
-        block[8] = 2;
+        block[12] = 2;
+        let sum = checksum(&block[COVERED..END]);
+        block[8..12].copy_from_slice(&sum.to_le_bytes());
         assert_eq!(SegmentHead::decode(&block), Err(HeadFlaw::Newer(2)));
     }
 
@@ -153,9 +153,9 @@ mod tests {
         fn any_block_is_read_or_refused(mut front in prop::collection::vec(any::<u8>(), END), known in any::<bool>()) {
             if known {
                 front[..8].copy_from_slice(MAGIC);
-                front[8..12].copy_from_slice(&SEGMENT_FORMAT.to_le_bytes());
+                front[12..16].copy_from_slice(&SEGMENT_FORMAT.to_le_bytes());
                 let sum = checksum(&front[COVERED..END]);
-                front[12..16].copy_from_slice(&sum.to_le_bytes());
+                front[8..12].copy_from_slice(&sum.to_le_bytes());
             }
             front.resize(BLOCK, 0);
             if let Ok(head) = SegmentHead::decode(&front) {

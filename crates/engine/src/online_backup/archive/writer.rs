@@ -159,8 +159,9 @@ impl Archiver {
         if known > log.opened_at() {
             // Commits did not wait until they were durable, and the log has lost what the archive has.
             let opened_at = log.opened_at();
-            archive.note_found(new_history(&engine.core.executor), opened_at);
+            archive.renew(new_history(&engine.core.executor), opened_at);
             state_archive(engine).await?;
+            archive.note_found(archive.history(), opened_at);
             engine.core.statistics.tell(&Event::ArchiveGap { from: known, to: opened_at });
             return Ok(opened_at);
         }
