@@ -164,7 +164,8 @@ impl Database {
         Ok(Database::of(engine, settings, (RecoveryReport::default(), archiver)))
     }
 
-    /// Opens a database and recovers it. `path` names it in errors.
+    /// Opens a database and recovers it. `path` names it in errors. An opening that is given up is followed by no other one on the same
+    /// executor: what it has begun to write may come after what that has written. [`Executor::stop`] waits for it.
     ///
     /// # Errors
     /// [`Setting`](crate::Error::Setting), [`NotADatabase`](crate::Error::NotADatabase),
