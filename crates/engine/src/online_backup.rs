@@ -40,7 +40,7 @@ use crate::error::BackupError;
 use crate::log::{LogArchive, LogHold};
 use crate::superblock::{CatalogChange, CurrentBackup, Superblock};
 use crate::{Error, Result};
-use base::time::MILLISECOND_NS;
+use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{Lsn, PartitionId};
 use log_copy::LogCopy;
 use manifest::{Base, Manifest};
@@ -60,6 +60,8 @@ const DATA_FILE: &str = "data";
 const LOG_FILE: &str = "log";
 /// How often it is looked for what the end of a backup waits for, in nanoseconds.
 const LOOK_NS: u64 = MILLISECOND_NS;
+/// How long a backup waits until it was seen what the archive of the log has, in nanoseconds.
+const ARCHIVE_NS: u64 = 10 * SECOND_NS;
 /// The file that says that a backup has begun and not ended.
 const BEGUN_FILE: &str = "entresol.begun";
 
@@ -178,9 +180,10 @@ async fn copy_all(
     })
 }
 
-/// Waits until it is known which history the archive of the log has, unless that fails.
+/// Waits until it is known which history the archive of the log has, unless that fails or takes long.
 async fn await_archive(engine: &Engine) {
-    while let Some(archive) = engine.core.log.archive() {
+    let until = engine.core.executor.now().plus_ns(ARCHIVE_NS);
+    while let Some(archive) = engine.core.log.archive().filter(|_| engine.core.executor.now() < until) {
         if archive.is_found() || archive.failure().is_some() || engine.core.check_open().is_err() {
             return;
         }

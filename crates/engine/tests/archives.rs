@@ -3,15 +3,15 @@
 #[path = "ground/archived.rs"]
 mod ground;
 
-use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
+use base::{Instant, Random};
 use driver::OpKind;
 use entresol_engine::checkpoint::Policy;
 use entresol_engine::{Asked, Database, Error, PartitionSpec, Result, Settings, log};
 use executor::{Executor, Order};
 use ground::{added_keys, hardware, histories, on, under};
 use std::cell::RefCell;
-use virtual_driver::{ErrorAt, FaultPlan, Injury, Media, Options, PowerCut, VirtualDriver};
+use virtual_driver::{ErrorAt, FaultPlan, Injury, Media, Options, PowerCut, Slow, VirtualDriver};
 
 const PAGE: usize = 4096;
 
@@ -162,6 +162,31 @@ fn an_archive_that_fails_keeps_the_log_and_it_goes_on_when_it_works_again() {
         let errors = (3..100).map(|nth| ErrorAt { kind, device: Some("archive".into()), nth }).collect();
         beside_failures(FaultPlan { errors, ..FaultPlan::default() }, |error| matches!(error, Error::Input(_)));
     }
+}
+
+#[test]
+fn an_archive_that_does_not_answer_keeps_no_transaction_and_no_closing_for_ever() {
+    let (media, acknowledged) = (Media::new(), Acknowledged::default());
+    let [from, until] = [1, 1_000].map(|second| Instant::from_ns(second * SECOND_NS));
+    let slow = vec![Slow { device: "archive".into(), from, until, factor: Slow::HUNG }];
+    under(FaultPlan { slow, ..FaultPlan::default() }, &media, async |executor| {
+        let database = open_or_create(executor, settings()).await?;
+        executor.sleep_ns(SECOND_NS).await;
+        let refused = add(&database, 10_000, &acknowledged).await.expect_err("the log is full");
+        let is_named = refused.to_string().contains("the archive 'archive' has not answered for");
+        assert!(matches!(refused, Error::LogNotArchived { .. }) && is_named, "{refused}");
+        assert!(executor.now() < Instant::from_ns(400 * SECOND_NS), "{:?}", executor.now());
+        let began = executor.now();
+        database.close().await?;
+        assert!(executor.now().since_ns(began) < 30 * SECOND_NS);
+        let database = open_or_create(executor, settings()).await?;
+        executor.sleep_ns(1_000 * SECOND_NS).await;
+        assert_eq!(database.log().archive().and_then(|archive| archive.failure()), None);
+        add(&database, 100, &acknowledged).await?;
+        database.close().await
+    })
+    .expect("it recovers");
+    assert_eq!(check(&media, &acknowledged), Ok(()));
 }
 
 #[test]

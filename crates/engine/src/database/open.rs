@@ -323,7 +323,7 @@ impl Database {
         // In a task of its own, so that no write of the superblock file is abandoned.
         let ending = async move {
             engine.core.log.make_copyable(engine.core.log.end()).await?;
-            let _told_and_tried_again = archiver.archive(&engine).await;
+            archiver.end(&engine).await;
             checkpoint::state_archive(&engine).await
         };
         self.0.engine.core.executor.spawn(ending).join().await

@@ -11,10 +11,12 @@ use crate::statistics::Event;
 use crate::superblock::ArchivedLog;
 use crate::{Error, Result};
 use base::time::{MILLISECOND_NS, SECOND_NS};
+use base::units::format_duration_ns;
 use base::{Instant, Lsn};
-use driver::FileId;
+use driver::{Fault, FaultKind, FileId};
 use executor::{Executor, Turn};
 use std::cell::Cell;
+use std::future::Future;
 use std::rc::Rc;
 use structures::canary::{self, Canary};
 
@@ -24,6 +26,10 @@ const LOOK_NS: u64 = 20 * MILLISECOND_NS;
 const EVERY_NS: u64 = 10 * SECOND_NS;
 /// At most how long it rests after attempts that have failed one after the other, in nanoseconds.
 const REST_NS_MAX: u64 = SECOND_NS;
+/// How long the archive may leave a step unanswered, in nanoseconds: looking through it, or writing a segment.
+const SILENCE_NS: u64 = 60 * SECOND_NS;
+/// How long a closing waits for the archive, in nanoseconds.
+const CLOSING_NS: u64 = 10 * SECOND_NS;
 /// A segment has no more bytes of log than this.
 const SEGMENT_MAX: u64 = 16 << 20;
 /// The share of the log that is archived at once is one to this.
@@ -133,7 +139,7 @@ impl Archiver {
         let place = BackupPlace::of(executor, &self.place)?;
         let mut next = match self.next.get() {
             Some(next) => next,
-            None => self.find_end(engine, &place).await?,
+            None => self.answered(executor, self.find_end(engine, &place)).await?,
         };
         self.next.set(Some(next));
         loop {
@@ -143,11 +149,25 @@ impl Archiver {
                 self.since.set(None);
                 return Ok(());
             }
-            self.write_segment(engine, &place, (next, Lsn(to))).await?;
+            self.answered(executor, self.write_segment(engine, &place, (next, Lsn(to)))).await?;
             next = Lsn(to);
             self.next.set(Some(next));
             engine.core.log.archive().inspect(|archive| archive.note_segment(next));
         }
+    }
+
+    /// What a step gives, or that the archive does not answer.
+    async fn answered<T>(&self, executor: &Executor, step: impl Future<Output = Result<T>>) -> Result<T> {
+        executor.within(SILENCE_NS, step).await.unwrap_or_else(|| {
+            let patience = format_duration_ns(SILENCE_NS as f64);
+            let message = format!("the archive '{}' has not answered for {patience}", self.place);
+            Err(Fault::new(FaultKind::Device, message).into())
+        })
+    }
+
+    /// Archives what there is before the database is closed, unless that fails or takes long: then the next opening goes on with it.
+    pub async fn end(&self, engine: &Engine) {
+        let _told_and_tried_again = engine.core.executor.within(CLOSING_NS, self.archive(engine)).await;
     }
 
     /// Where the next segment begins: where the archive ends, as far as it can go on from there.
