@@ -135,7 +135,7 @@ mod tests {
     fn a_time_is_read_as_it_was_written() {
         let mut random = Random::stream(1, "times");
         for _ in 0..20_000 {
-            let ns = random.below(253_402_300_800_000) * 1_000_000;
+            let ns = random.below(18_000_000_000_000) * 1_000_000;
             let text = format_unix_ns(ns);
             assert_eq!(parse_unix_ns(&text), Some(ns), "{text}");
             // Whatever becomes of one of its characters, it is read or refused.
