@@ -180,6 +180,21 @@ fn a_load_that_meets_a_bad_record_brings_nothing() {
     }
 }
 
+/// Its transaction may not have ended by then.
+#[test]
+fn a_load_right_after_one_that_failed_meets_no_versions_of_that() {
+    on(&Media::new(), FaultPlan::default(), async |executor| {
+        let (database, stock) = create(executor).await;
+        let earlier = database.snapshot().await.expect("begins");
+        let refused = database.load_set(stock, records(40).chain(records(1)), |_| {}).await;
+        assert!(matches!(refused, Err(Error::Duplicate(_))), "{refused:?}");
+        database.load_set(stock, records(LOADED), |_| {}).await.expect("loads");
+        assert_eq!(count(&database, 0).await, LOADED);
+        drop(earlier);
+    })
+    .expect("the machine goes on");
+}
+
 fn records_of_others() -> impl Iterator<Item = (Vec<u8>, [u8; 8])> {
     (0..2_000).map(|number| (vec![7; if number == 1_999 { 60_000 } else { 4 + number }], value(1)))
 }

@@ -35,7 +35,10 @@ impl Drop for SetLoad {
     fn drop(&mut self) {
         let engine = &self.database.0.engine;
         if !self.is_durable && !canary::is_planted(Canary::HalfLoad) {
-            engine.sets.sets.borrow_mut().unload(self.transaction.owner(), self.partition);
+            let owner = self.transaction.owner();
+            engine.sets.sets.borrow_mut().unload(owner, self.partition);
+            // The next load may begin before the transaction has ended, and would meet its versions.
+            engine.versions.forget(owner, 0, 0);
         }
     }
 }
