@@ -85,7 +85,9 @@ pub struct Log {
     /// How much of the file is there.
     growth: growth::LogGrowth,
     /// Bytes of the file that new work may use.
-    limit: u64,
+    limit: Cell<u64>,
+    /// At least so much of the file is left beside what was promised, in bytes.
+    margin_min: Cell<u64>,
     /// Whether a write holds the CPU.
     synchronous: bool,
     write_buffer: OnceCell<WriteBuffer>,
@@ -452,18 +454,18 @@ impl Log {
     /// Whether only the reserve is left of the log's file.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.used() > self.limit
+        self.used() > self.limit.get()
     }
 
     /// Whether so little of the log's file is free that pages should be filled before they are written.
     pub(crate) fn is_scarce(&self) -> bool {
-        2 * self.used() > self.limit
+        2 * self.used() > self.limit.get()
     }
 
     /// Bytes that can be logged before only the reserve is left.
     #[inline]
     pub(crate) fn room(&self) -> u64 {
-        self.limit.saturating_sub(self.used())
+        self.limit.get().saturating_sub(self.used())
     }
 
     /// Whether too much of the log waits in memory to be written.

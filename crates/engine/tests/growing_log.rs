@@ -5,9 +5,13 @@
 mod cut_machine;
 
 use base::Random;
+use base::time::SECOND_NS;
 use cut_machine::run_up_to;
 use driver::{Access, Halt, Op, OpKind};
-use entresol_engine::{Database, Error, PartitionSpec, Result, SUPERBLOCK_FILE, Settings, buffer, checkpoint, log};
+use entresol_engine::catalog::{Locking, Organization};
+use entresol_engine::{
+    Database, Error, PartitionSpec, Result, SUPERBLOCK_FILE, Settings, Transaction, buffer, checkpoint, log,
+};
 use executor::{Executor, Order};
 use std::cell::Cell;
 use virtual_driver::{ErrorAt, FaultPlan, Hardware, Media, Options, PowerCut, VirtualDriver};
@@ -100,6 +104,38 @@ fn the_file_grows_as_it_is_filled_and_then_goes_round() {
 }
 
 /// One life up to event `cut`, and the next opening.
+/// Not as a deadlock's victims, which begin again, for ever.
+#[test]
+fn transactions_for_which_only_the_margin_is_left_are_refused_by_name() {
+    for (size, reserve) in [(4 * FIRST, 0.25), (FIRST, 0.0)] {
+        let mut hardware = Hardware::ideal();
+        hardware.device_mut("flash").capacity = Some(FIRST);
+        let done = run_up_to(&Media::new(), hardware, None, async |executor| {
+            let log = log::Settings { capacity: size, first_extent: FIRST, reserve, ..log::Settings::default() };
+            let buffer = buffer::Settings { frames: 64, page_size: 16 << 10, ..buffer::Settings::default() };
+            let (log_device, checkpoint) = ("flash".to_owned(), checkpoint::Policy::OFF);
+            let database =
+                Database::create(executor, Settings { log, log_device, buffer, checkpoint, ..settings() }).await?;
+            let organization = Organization::Direct { objects: 100, blocking_factor: 1, record_size: 100 };
+            let rows = database.create_partition(PartitionSpec::new("rows", organization, Locking::Page)).await?;
+            let mut refused = 0;
+            for number in 0..300_u32 {
+                let change =
+                    async |tx: &mut Transaction| tx.modify_object(rows, 0, |bytes| bytes[0] = number as u8).await;
+                let changed = executor.within(60 * SECOND_NS, database.transaction(change)).await;
+                match changed.unwrap_or_else(|| panic!("number {number} waits for ever")) {
+                    Err(Error::LogNotGrown { .. }) => refused += 1,
+                    changed => changed?,
+                }
+            }
+            database.close().await?;
+            Ok::<_, Error>(refused)
+        });
+        let refused = done.expect("the machine goes on").expect("nothing else fails");
+        assert_eq!(refused > 0, size > FIRST, "where the file is all there, a checkpoint makes room: {refused}");
+    }
+}
+
 fn live_and_look(cut: u64, seed: u64) -> bool {
     let (media, put, is_created) = (Media::new(), Cell::new(0), Cell::new(false));
     let lived = run_with(&media, (Some(cut), None), async |executor| {

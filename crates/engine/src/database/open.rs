@@ -82,6 +82,7 @@ fn assemble(
         lock_wait_ns_max: settings.lock_wait_ns_max,
     };
     let (undo_device, _) = settings.undo_place();
+    log.keep_margin(margin_min(&log, settings.buffer.page_size));
     Rc::new(Engine {
         transactions: Transactions::new(rules, superblock.next_transaction),
         versions: VersionStore::new(executor, settings.undo.clone(), undo_device, log.durable()),
@@ -90,7 +91,6 @@ fn assemble(
         checkpointer: Checkpointer::new(settings.checkpoint, settings.sweep),
         temp: temp::Space::new(executor, temp::FILE, settings.temp_place()),
         core: Core {
-            log_margin_min: margin_min(&log, settings.buffer.page_size),
             executor: executor.clone(),
             log,
             buffer,

@@ -28,8 +28,6 @@ pub(crate) struct Core {
     pub closing: Cell<bool>,
     /// Whether a change is being logged and made: if a panic has ended that, pages and log may contradict each other.
     pub is_changing: Cell<bool>,
-    /// At least so much of the log is left beside what was promised to rollbacks, in bytes ([`margin_min`]).
-    pub log_margin_min: u64,
 }
 
 /// How many bytes of a log are left at least beside what was promised to rollbacks, where data pages have `page_size` bytes.
@@ -68,18 +66,12 @@ impl Core {
     /// that follow them are not; and some for the checkpointer.
     #[inline]
     pub fn rollback_room(&self, logged: u64) -> u64 {
-        self.rollback_room_of(logged, self.log.extent())
+        2 * logged + self.log.margin(self.log.extent())
     }
 
     /// The same once the log's file is all there.
     pub fn rollback_room_when_grown(&self, logged: u64) -> u64 {
-        self.rollback_room_of(logged, self.log.capacity())
-    }
-
-    #[inline]
-    fn rollback_room_of(&self, logged: u64, extent: u64) -> u64 {
-        // Half of a log of very few pages has to do.
-        2 * logged + (extent / 16).max(self.log_margin_min).min(extent / 2)
+        2 * logged + self.log.margin(self.log.capacity())
     }
 
     /// Asks for the permission to write the pages that a plan edits, all of which were seen.

@@ -26,6 +26,26 @@ impl Drop for Claim<'_> {
 }
 
 impl Log {
+    /// From now on leaves at least `bytes` bytes beside what it has promised. Work that has not begun waits where less than that
+    /// is left: its first change would be refused, however often it were tried again.
+    pub(crate) fn keep_margin(&self, bytes: u64) {
+        self.margin_min.set(bytes);
+        self.limit.set(self.circle.size - self.kept_of(self.circle.size));
+        self.note_extents();
+    }
+
+    /// What is left of a file of `extent` bytes beside what was promised to rollbacks, some of it for checkpoints, in bytes.
+    #[inline]
+    pub(crate) fn margin(&self, extent: u64) -> u64 {
+        // Half of a log of very few pages has to do.
+        (extent / 16).max(self.margin_min.get()).min(extent / 2)
+    }
+
+    /// What work that has not begun leaves of a file of `extent` bytes, in bytes.
+    pub(super) fn kept_of(&self, extent: u64) -> u64 {
+        ((extent as f64 * self.settings.reserve) as u64).max(self.margin(extent))
+    }
+
     /// At most what a record of `length` bytes takes in the log, with the page that it begins on and the rest of the last one.
     pub(crate) fn bytes_for(&self, length: u64) -> u64 {
         let page_size = self.settings.page_size as u64;
@@ -41,13 +61,15 @@ impl Log {
     /// Whether new work has to wait for others that were refused room before, or have been promised it.
     #[inline]
     pub(crate) fn is_claimed(&self) -> bool {
-        self.claims.waiting.get() > 0 || self.used() + self.reserved() > self.limit && self.reserved() > 0
+        self.claims.waiting.get() > 0 || self.used() + self.reserved() > self.limit.get() && self.reserved() > 0
     }
 
     /// Whether new work waits for promised room that a checkpoint could make. Beside promises of nearly all of the log none can.
     pub(crate) fn is_short_of_promised(&self) -> bool {
         let reserved = self.reserved();
-        reserved > 0 && self.used() + reserved > self.limit && reserved + self.circle.size / 16 <= self.limit
+        reserved > 0
+            && self.used() + reserved > self.limit.get()
+            && reserved + self.circle.size / 16 <= self.limit.get()
     }
 
     /// Bytes that are promised.

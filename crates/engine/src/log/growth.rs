@@ -113,8 +113,7 @@ impl Log {
         self.growth.present.set(present);
         let end = self.circle.end_of(present).filter(|_| !canary::is_planted(Canary::UnpreparedLog));
         self.growth.end.set(end.unwrap_or(Lsn::MAX));
-        let reserve = (present as f64 * self.settings.reserve) as u64;
-        self.growth.ease.set(end.map_or(u64::MAX, |end| end.0.saturating_sub(reserve)));
+        self.growth.ease.set(end.map_or(u64::MAX, |end| end.0.saturating_sub(self.kept_of(present))));
     }
 
     /// One of two files is written no more.

@@ -85,7 +85,8 @@ impl Log {
             opened_at: Lsn(position),
             circle,
             growth,
-            limit: (circle.size as f64 * (1.0 - settings.reserve)) as u64,
+            limit: Cell::new(0),
+            margin_min: Cell::new(0),
             synchronous,
             write_buffer: OnceCell::new(),
             duplex,
@@ -111,7 +112,7 @@ impl Log {
             archive: OnceCell::new(),
             bell: Rc::new(WaitQueue::new()),
         });
-        log.note_extents();
+        log.keep_margin(0);
         log
     }
 }
