@@ -102,8 +102,10 @@ impl Damage {
 
     fn explains_finding(&self, finding: &Finding) -> bool {
         let is_log = self.is_of_log() && self.kind.is_silent();
-        !self.is_redundant
-            && (self.file == format!("{}.pages", finding.partition) || self.serves_torn_pages() || is_log)
+        let is_own = self.file == format!("{}.pages", finding.partition);
+        // A page whose latest changes are in a cache alone.
+        let is_of_cache = self.step == Step::TierWrite && finding.what.contains(&format!("'{}'", self.file));
+        !self.is_redundant && (is_own || is_of_cache || self.serves_torn_pages() || is_log)
     }
 }
 

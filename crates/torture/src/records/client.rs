@@ -107,15 +107,7 @@ impl Client {
     /// Looks whether a commit whose answer never came was made.
     async fn resolve(&mut self) -> After {
         for _ in 0..50 {
-            let mut tx = match self.database.begin().await {
-                Ok(tx) => tx,
-                Err(error) => return self.context.judge(&error, "begin"),
-            };
-            let found = match self.read_own(&mut tx, (Bound::Unbounded, Bound::Unbounded), Direction::Forward).await {
-                Ok(found) => tx.commit().await.map(|()| found),
-                Err(error) => Err(error),
-            };
-            match found {
+            match self.read_committed().await {
                 Ok(found) => {
                     let reconciled = self.context.oracle.borrow_mut().owners[self.number].reconcile(&found);
                     if let Err(what) = reconciled {
@@ -131,6 +123,14 @@ impl Client {
         // The next restart tells.
         self.context.over.set(true);
         After::Reopen
+    }
+
+    /// The client's own records, by a transaction that reads nothing else.
+    async fn read_committed(&self) -> Result<RecordsByKey> {
+        let mut tx = self.database.begin().await?;
+        let found = self.read_own(&mut tx, (Bound::Unbounded, Bound::Unbounded), Direction::Forward).await?;
+        tx.commit().await?;
+        Ok(found)
     }
 
     fn any_key(&mut self) -> Vec<u8> {
