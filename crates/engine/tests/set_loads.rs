@@ -27,17 +27,26 @@ fn settings() -> Settings {
     }
 }
 
-fn machine(media: &Media, faults: FaultPlan) -> Executor {
+fn hardware() -> Hardware {
     let device = |name: &str| format!("[device.{name}]\nmedium.service = \"20 us\"\n");
     let text: String = ["disk", "log", "data"].into_iter().map(device).collect();
-    let hardware = Hardware::parse(&text, "test").expect("a description");
-    let options = Options { faults: Some(faults), ..Options::default() };
-    Executor::new(Box::new(VirtualDriver::new(hardware, options, media.clone())), Order::FirstInFirstOut)
+    Hardware::parse(&text, "test").expect("a description")
+}
+
+fn on<T>(media: &Media, faults: FaultPlan, work: impl AsyncFnOnce(&Executor) -> T) -> Option<T> {
+    on_hardware(hardware(), media, faults, work)
 }
 
 /// Runs `work` until it ends or the power goes; says whether it came to its end.
-fn on<T>(media: &Media, faults: FaultPlan, work: impl AsyncFnOnce(&Executor) -> T) -> Option<T> {
-    let executor = machine(media, faults);
+fn on_hardware<T>(
+    hardware: Hardware,
+    media: &Media,
+    faults: FaultPlan,
+    work: impl AsyncFnOnce(&Executor) -> T,
+) -> Option<T> {
+    let options = Options { faults: Some(faults), ..Options::default() };
+    let driver = VirtualDriver::new(hardware, options, media.clone());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
     let result = executor.run(work(&executor));
     assert!(result.is_ok() || result.as_ref().err() == Some(&Halt::PowerCut), "{:?}", result.err());
     executor.stop();
@@ -188,6 +197,32 @@ fn a_load_right_after_one_that_failed_meets_no_versions_of_that() {
         let earlier = database.snapshot().await.expect("begins");
         let refused = database.load_set(stock, records(40).chain(records(1)), |_| {}).await;
         assert!(matches!(refused, Err(Error::Duplicate(_))), "{refused:?}");
+        database.load_set(stock, records(LOADED), |_| {}).await.expect("loads");
+        assert_eq!(count(&database, 0).await, LOADED);
+        drop(earlier);
+    })
+    .expect("the machine goes on");
+}
+
+/// It ends only when what it costs is paid, and the set is empty before.
+#[test]
+fn a_load_beside_a_rollback_meets_no_versions_of_that() {
+    // Each lock takes a millisecond to release.
+    let text = "[cpu]\ncount = 4\nmips = 1\n[cpu.instructions]\nbegin_transaction = 0\nobject_reference = 0\n\
+                end_transaction = 0\ninput_output = 0\nnvem_access = 0\nlock_pair = 1000\n";
+    let priced = Hardware::parse(text, "test").expect("a description");
+    let hardware = Hardware { cpu: priced.cpu, ..hardware() };
+    on_hardware(hardware, &Media::new(), FaultPlan::default(), async |executor| {
+        let (database, stock) = create(executor).await;
+        let earlier = database.snapshot().await.expect("begins");
+        let mut given_up = database.begin().await.expect("begins");
+        for number in 0..100 {
+            given_up.insert(stock, &u32::to_be_bytes(number), &value(number)).await.expect("inserts");
+        }
+        drop(given_up);
+        while database.set_records(stock) != Some(0) {
+            executor.yield_now().await;
+        }
         database.load_set(stock, records(LOADED), |_| {}).await.expect("loads");
         assert_eq!(count(&database, 0).await, LOADED);
         drop(earlier);

@@ -132,6 +132,8 @@ impl Drop for Transaction {
 
 async fn roll_back(engine: &Rc<Engine>, mut state: Active) -> Result<()> {
     engine.sets.sets.borrow_mut().roll_back(state.owner);
+    // A load of a set, which takes no locks, may begin before all the rest is taken back.
+    engine.versions.forget(state.owner, state.updates(), 0);
     // It asks for no room any more, and may last for as long as its device is away.
     if state.reserved > 0 {
         engine.core.log.release(std::mem::take(&mut state.reserved));
