@@ -230,6 +230,13 @@ impl Adversary {
             self.forgetting = Some((token, file));
         }
         self.fail_reads(token, step, flight);
+        if let Some((target, ns)) = self.plan.late
+            && self.meant(target, step)
+        {
+            self.driver.delay(token, ns);
+            self.observed.is_hung.set(true);
+            self.hit(FaultKind::Late, step);
+        }
         if let Some(CutPoint::Target(target, events)) = self.plan.cut
             && self.meant(target, step)
         {

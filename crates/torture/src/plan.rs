@@ -86,6 +86,8 @@ pub struct Plan {
     pub slow: Vec<Slow>,
     /// A device that hangs.
     pub hang: Option<Hang>,
+    /// An operation that happens late, by this many nanoseconds.
+    pub late: Option<(Target, u64)>,
     /// A file whose reads fail for a while.
     pub outage: Option<Outage>,
     /// Whether reads of a file's pages wait for a sync of it that is under way and forgets.
@@ -188,6 +190,18 @@ impl Plan {
             4 => self.injuries.push((target, Injury::NoSpace)),
             _ => {}
         }
+        self
+    }
+
+    /// The same with an operation now and then that hangs in the thread which has taken it, while tasks go on that do not wait for
+    /// it, and happens in the end.
+    pub fn with_late(mut self, random: &mut Random) -> Plan {
+        self.late = random.chance(0.2).then(|| {
+            let step =
+                *random.choose(&[Step::Resize, Step::Resize, Step::LogGrowth, Step::Open]).expect("four of them");
+            let nth = 1 + random.exponential(if step == Step::LogGrowth { 0.7 } else { 4.0 }) as u64;
+            (Target { step, nth }, 1_000 + random.exponential(200e6) as u64)
+        });
         self
     }
 

@@ -197,6 +197,7 @@ impl Scenario {
             plan = plan.with_slow_device(&mut random("slow cache, run"), CACHE_DEVICE, 1_000);
         }
         plan = plan.with_growing_log(&mut random("growing log, run"));
+        plan = plan.with_late(&mut random("late, run"));
         plan = plan.with_full_device(&mut random("full device, life"), kind);
         if self.more {
             plan = plan.with_failing_reads(&mut random("failing reads, life"));

@@ -20,6 +20,8 @@ pub enum FaultKind {
     Slow,
     /// A device answers nothing for a while, or ever.
     Hung,
+    /// An operation happens late, as one whose thread hangs, and cannot be given up.
+    Late,
     /// The clock jumps ahead.
     Jump,
     /// A bit flips as it is written.
@@ -42,7 +44,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// The kinds that interrupt the engine or refuse it something.
-    pub const DISTURBANCES: [FaultKind; 8] = [
+    pub const DISTURBANCES: [FaultKind; 9] = [
         FaultKind::PowerCut,
         FaultKind::Kill,
         FaultKind::Error,
@@ -50,6 +52,7 @@ impl FaultKind {
         FaultKind::LostSync,
         FaultKind::Slow,
         FaultKind::Hung,
+        FaultKind::Late,
         FaultKind::Jump,
     ];
     /// The kinds after which a medium holds or returns something other than what was written.
@@ -79,6 +82,7 @@ impl FaultKind {
             FaultKind::LostSync => "lost sync",
             FaultKind::Slow => "slow",
             FaultKind::Hung => "hung",
+            FaultKind::Late => "late",
             FaultKind::Jump => "clock jump",
             FaultKind::Flip => "flip",
             FaultKind::Unreadable => "unreadable",
@@ -325,6 +329,8 @@ impl Step {
             FaultKind::NoSpace => self.takes_room(),
             FaultKind::LostSync => self.syncs(),
             FaultKind::Hung => self.hangs(),
+            // What a pool of threads does.
+            FaultKind::Late => matches!(self, Step::Open | Step::Resize | Step::LogGrowth),
             FaultKind::Jump => matches!(self, Step::LogWrite | Step::LogScan | Step::PageRead | Step::PageWrite),
             FaultKind::Flip => self.flips(),
             FaultKind::Unreadable => self.flips(),

@@ -180,6 +180,16 @@ impl VirtualDriver {
         }
     }
 
+    /// Has an operation under way on a device happen only after `ns` nanoseconds, whether it is cancelled or not, as one whose
+    /// thread hangs.
+    pub fn delay(&mut self, token: Token, ns: u64) {
+        let mut flights = self.flights.iter_mut().filter(|flight| flight.as_ref().is_some_and(|f| f.token == token));
+        let Some(flight) = flights.next().and_then(Option::take) else { return };
+        self.in_flight -= 1;
+        let job = self.machine.delay(ns);
+        self.board(job, Flight { slow: false, ..flight });
+    }
+
     /// Cuts the power after `events` more events, instead of when the fault plan says.
     ///
     /// # Panics

@@ -32,7 +32,6 @@ impl Holder {
 struct HoldingDriver {
     driver: VirtualDriver,
     wanted: Holder,
-    held: Option<(Token, Op, Instant)>,
 }
 
 impl Driver for HoldingDriver {
@@ -41,26 +40,19 @@ impl Driver for HoldingDriver {
     }
 
     fn submit(&mut self, token: Token, op: Op) {
-        match self.wanted.0.borrow_mut().take_if(|(is_meant, _)| is_meant(&op)) {
-            Some((_, until)) => self.held = Some((token, op, until)),
-            None => self.driver.submit(token, op),
+        let meant = self.wanted.0.borrow_mut().take_if(|(is_meant, _)| is_meant(&op));
+        self.driver.submit(token, op);
+        if let Some((_, until)) = meant {
+            self.driver.delay(token, until.since_ns(self.now()));
         }
     }
 
-    // What is on its way in a thread cannot be taken back.
     fn cancel(&mut self, token: Token) {
-        if self.held.as_ref().is_none_or(|(held, ..)| *held != token) {
-            self.driver.cancel(token);
-        }
+        self.driver.cancel(token);
     }
 
     fn park(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> Result<(), Halt> {
-        let now = self.now();
-        if let Some((token, op, _)) = self.held.take_if(|(.., until)| now >= *until) {
-            self.driver.submit(token, op);
-        }
-        let release = self.held.as_ref().map(|(.., until)| *until);
-        self.driver.park(until.into_iter().chain(release).min(), done)
+        self.driver.park(until, done)
     }
 
     fn entropy(&mut self) -> u128 {
@@ -104,7 +96,7 @@ impl Driver for HoldingDriver {
 pub fn holding<T>(hardware: Hardware, media: &Media, work: impl AsyncFnOnce(&Executor, &Holder) -> T) -> T {
     let wanted = Holder::default();
     let driver = VirtualDriver::new(hardware, Options::default(), media.clone());
-    let driver = HoldingDriver { driver, wanted: wanted.clone(), held: None };
+    let driver = HoldingDriver { driver, wanted: wanted.clone() };
     let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
     let done = executor.run(work(&executor, &wanted));
     executor.stop();

@@ -52,6 +52,23 @@ fn an_operation_under_way_can_be_condemned() {
 }
 
 #[test]
+fn a_late_operation_happens_after_later_ones_cancelled_or_not() {
+    let mut bench = Bench::new(Hardware::ideal(), planned(0, FaultPlan::default()), &Media::new());
+    let file = bench.open("disk", "data");
+    let late = bench.submit(Op::Resize { file, length: 1_024, prewrite: true });
+    bench.driver.delay(late, 1 << 30);
+    bench.driver.cancel(late);
+    let mut done = Vec::new();
+    bench.submit(Op::Resize { file, length: 4_096, prewrite: true });
+    bench.driver.park(None, &mut done).expect("two operations are under way");
+    assert!(done.len() == 1 && done[0].token != late && bench.driver.now().ns() < 1 << 30);
+    assert!(bench.read(file, 0, 4_096).is_ok());
+    bench.driver.park(None, &mut done).expect("one operation is under way");
+    assert!(done.len() == 2 && done[1].token == late && done[1].result.is_ok());
+    assert!(bench.driver.now().ns() >= 1 << 30 && bench.read(file, 0, 4_096).is_err(), "it has cut the file");
+}
+
+#[test]
 fn a_failed_write_lands_in_part_unless_it_is_atomic() {
     let (mut mixed, mut whole) = (0, 0);
     for seed in 0..40 {
