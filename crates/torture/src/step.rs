@@ -83,7 +83,7 @@ impl FaultKind {
             FaultKind::Slow => "slow",
             FaultKind::Hung => "hung",
             FaultKind::Late => "late",
-            FaultKind::Jump => "clock jump",
+            FaultKind::Jump => "jump",
             FaultKind::Flip => "flip",
             FaultKind::Unreadable => "unreadable",
             FaultKind::LostWrite => "lost write",
