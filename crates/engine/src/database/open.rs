@@ -307,6 +307,7 @@ impl Database {
         self.finish_endings().await;
         let closed = self.write_back().await;
         let archived = if closed.is_ok() { self.end_archive().await } else { Ok(()) };
+        self.0.archiver.iter().for_each(|archiver| archiver.stop());
         engine.core.log.finish_step().await;
         for space in engine.core.buffer.spaces() {
             space.finish_growth(&engine.core.executor).await;

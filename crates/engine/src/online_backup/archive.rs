@@ -6,14 +6,14 @@
 //! 1. The log is held firmly from where the archive ends, over openings: the superblock file says how far that is at least, and an
 //!    opening keeps again what the log's file still has behind it.
 //! 2. The pages of a segment are written and synced, then its first block, which says what it has: a file without that is half
-//!    written, and the next attempt replaces it. No whole segment is written again.
+//!    written, and the next attempt goes over it. No whole segment is written again.
 //! 3. Then the log may be given up, up to the segment's end.
 //!
 //! What fails is tried again until it succeeds. Meanwhile the log fills up, and transactions that find no room in it learn why.
 //!
 //! A *history* is a number that the superblock file has for as long as the log is archived. It begins anew where an opening did without the
-//! archive, or where the log lacks pages that the archive has, because commits did not wait for their durability: what follows is
-//! another log then, at the same positions.
+//! archive, or where the log lacks pages that the archive has, because commits did not wait for their durability, or has others in their
+//! places by now: what follows is another log then, at the same positions.
 
 mod reader;
 mod segment;

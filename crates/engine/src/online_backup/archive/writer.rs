@@ -43,6 +43,12 @@ pub(crate) struct Archiver {
     hold: LogHold,
     /// Where the next segment begins, once the archive was looked through.
     next: Cell<Option<Lsn>>,
+    /// The segment that was begun last. Another attempt writes the same: what the one before has under way may happen late.
+    begun: Cell<(Lsn, Lsn)>,
+    /// Its file, which is open also after an attempt that has failed or was given up.
+    open: Cell<Option<FileId>>,
+    /// Whether the database was closed: what goes on nevertheless leaves the archive to the next opening.
+    is_over: Cell<bool>,
     /// Since when something is there that is not archived.
     since: Cell<Option<Instant>>,
     turn: Turn,
@@ -66,15 +72,25 @@ pub(crate) async fn begin_archive(
     let (history, end) = match stated {
         Some(ArchivedLog { history, end }) => {
             if !canary::is_planted(Canary::UnkeptForArchive) {
-                log.keep_since(Lsn(end)).await?;
+                // The last page that it has tells whether the log has another one there by now.
+                let compared = if settings.durable { 0 } else { log.page_size() };
+                log.keep_since(Lsn(end.saturating_sub(compared))).await?;
             }
             (history, Lsn(end))
         }
         None => (new_history(executor), log.opened_at()),
     };
     log.begin_archive(history, end);
-    let (next, since, turn) = (Cell::new(None), Cell::new(None), Turn::new());
-    Ok(Some(Rc::new(Archiver { place, hold: log.hold_firmly(), next, since, turn })))
+    Ok(Some(Rc::new(Archiver {
+        place,
+        hold: log.hold_firmly(),
+        next: Cell::new(None),
+        begun: Cell::default(),
+        open: Cell::new(None),
+        is_over: Cell::new(false),
+        since: Cell::new(None),
+        turn: Turn::new(),
+    })))
 }
 
 /// Archives the log from now on, until the database is closed.
@@ -118,7 +134,7 @@ impl Archiver {
     ///
     /// # Errors
     /// [`BackupError::ArchiveFull`], [`Error::NoDevice`], or the driver's. The log is kept.
-    pub async fn archive(&self, engine: &Engine) -> Result<()> {
+    pub async fn archive(&self, engine: &Rc<Engine>) -> Result<()> {
         let result = {
             let _turn = self.turn.take(&engine.core.executor).await;
             self.archive_all(engine).await.map_err(of_archive)
@@ -134,7 +150,7 @@ impl Archiver {
         result
     }
 
-    async fn archive_all(&self, engine: &Engine) -> Result<()> {
+    async fn archive_all(&self, engine: &Rc<Engine>) -> Result<()> {
         let (executor, log) = (&engine.core.executor, &engine.core.log);
         let place = BackupPlace::of(executor, &self.place)?;
         let mut next = match self.next.get() {
@@ -143,14 +159,19 @@ impl Archiver {
         };
         self.next.set(Some(next));
         loop {
+            self.check_open()?;
             self.hold.move_to(next);
-            let to = log.copyable().0.min(next.0 + SEGMENT_MAX / log.page_size() * log.page_size());
-            if to <= next.0 {
+            let (begun, mut to) = self.begun.get();
+            if begun != next || to <= next {
+                to = log.copyable().min(Lsn(next.0 + SEGMENT_MAX / log.page_size() * log.page_size()));
+            }
+            if to <= next {
                 self.since.set(None);
                 return Ok(());
             }
-            self.answered(executor, self.write_segment(engine, &place, (next, Lsn(to)))).await?;
-            next = Lsn(to);
+            self.begun.set((next, to));
+            self.answered(executor, self.write_segment(engine, &place, (next, to))).await?;
+            next = to;
             self.next.set(Some(next));
             engine.core.log.archive().inspect(|archive| archive.note_segment(next));
         }
@@ -166,21 +187,35 @@ impl Archiver {
     }
 
     /// Archives what there is before the database is closed, unless that fails or takes long: then the next opening goes on with it.
-    pub async fn end(&self, engine: &Engine) {
+    pub async fn end(&self, engine: &Rc<Engine>) {
         let _told_and_tried_again = engine.core.executor.within(CLOSING_NS, self.archive(engine)).await;
     }
 
+    /// Begins nothing more there.
+    pub fn stop(&self) {
+        self.is_over.set(true);
+    }
+
+    fn check_open(&self) -> Result<()> {
+        if self.is_over.get() { Err(Error::Closed) } else { Ok(()) }
+    }
+
     /// Where the next segment begins: where the archive ends, as far as it can go on from there.
-    async fn find_end(&self, engine: &Engine, place: &BackupPlace) -> Result<Lsn> {
+    async fn find_end(&self, engine: &Rc<Engine>, place: &BackupPlace) -> Result<Lsn> {
         let log = &engine.core.log;
         let Some(archive) = log.archive() else { return Ok(log.oldest()) };
-        let found = last_end(place, archive.history()).await?;
+        let last = last_segment(place, archive.history()).await?;
+        let found = last.map(|head| head.end);
         let known = found.unwrap_or(Lsn::ZERO).max(archive.end());
-        if known > log.opened_at() {
+        let is_another = known > log.opened_at() || self.is_rewritten(engine, place, last).await?;
+        self.check_open()?;
+        if is_another {
             // Commits did not wait until they were durable, and the log has lost what the archive has.
             let opened_at = log.opened_at();
             archive.renew(new_history(&engine.core.executor), opened_at);
-            state_archive(engine).await?;
+            // In a task of its own, so that no write of the superblock file is abandoned.
+            let this = Rc::clone(engine);
+            engine.core.executor.spawn(async move { state_archive(&this).await }).join().await?;
             archive.note_found(archive.history(), opened_at);
             engine.core.statistics.tell(&Event::ArchiveGap { from: known, to: opened_at });
             return Ok(opened_at);
@@ -196,24 +231,46 @@ impl Archiver {
         Ok(next)
     }
 
+    /// Whether the log has another page where a segment's last one is: an earlier opening, which could not reach the archive, has written
+    /// it anew.
+    async fn is_rewritten(&self, engine: &Engine, place: &BackupPlace, last: Option<SegmentHead>) -> Result<bool> {
+        let log = &engine.core.log;
+        let page_size = log.page_size();
+        let Some(head) = last.filter(|head| head.end.0 - page_size >= log.oldest().0) else { return Ok(false) };
+        let name = segment_name(head.history, head.first);
+        let Some((file, _)) = place.find(&name).await? else { return Ok(false) };
+        let archived = place.read(file, (head.length() - page_size, page_size as usize)).await?;
+        engine.core.executor.forget(file);
+        let frame = engine.core.executor.frame(page_size as usize)?;
+        let (present, length) = log.read_pages((Lsn(head.end.0 - page_size), head.end), frame).await?;
+        Ok(archived[..length] != present[..length])
+    }
+
     /// Writes the pages between these positions, then what says that they are there.
     async fn write_segment(&self, engine: &Engine, place: &BackupPlace, (first, end): (Lsn, Lsn)) -> Result<()> {
         let log = &engine.core.log;
         let history = log.archive().map_or(0, |archive| archive.history());
         let name = segment_name(history, first);
-        // What a failed attempt, or one that was cut off, has left.
-        place.remove(&[&name]).await;
+        self.close_segment(engine);
+        // It goes over what a failed attempt, or one that was cut off, has left. A removal of that could come late, and take the whole
+        // segment away.
         let file = place.create(&name).await?;
+        self.open.set(Some(file));
         let head = SegmentHead { history, first, end, page_size: log.page_size() as u32, pages: 0 };
         if canary::is_planted(Canary::EarlySegmentHead) {
             self.write_head(place, file, &head).await?;
         }
         let pages = self.write_pages(engine, (place, file), (first, end)).await?;
         place.sync(file).await?;
+        self.check_open()?;
         self.write_head(place, file, &SegmentHead { pages, ..head }).await?;
-        // There will be any number of them.
-        engine.core.executor.forget(file);
+        self.close_segment(engine);
         Ok(())
+    }
+
+    /// There will be any number of segments, and of attempts to write one.
+    fn close_segment(&self, engine: &Engine) {
+        self.open.take().into_iter().for_each(|file| engine.core.executor.forget(file));
     }
 
     /// Returns the checksum over the pages' checksums.
@@ -255,8 +312,8 @@ impl Archiver {
     }
 }
 
-/// Where the last whole segment of a history ends; nothing if there is none.
-async fn last_end(place: &BackupPlace, history: u64) -> Result<Option<Lsn>> {
+/// The last whole segment of a history; nothing if there is none.
+async fn last_segment(place: &BackupPlace, history: u64) -> Result<Option<SegmentHead>> {
     let names = place.names().await?;
     let mut firsts: Vec<Lsn> = names
         .iter()
@@ -274,7 +331,7 @@ async fn last_end(place: &BackupPlace, history: u64) -> Result<Option<Lsn>> {
         place.executor.forget(file);
         match SegmentHead::decode(&block[..BLOCK]) {
             Ok(head) if (head.history, head.first) == (history, first) && head.length() <= length => {
-                return Ok(Some(head.end));
+                return Ok(Some(head));
             }
             _ => {}
         }
