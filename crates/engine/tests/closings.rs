@@ -118,3 +118,40 @@ fn nothing_leaves_a_cache_for_its_own_place_when_its_database_is_closed() {
     })
     .expect("works");
 }
+
+/// What it writes late would be where the next opening writes.
+#[test]
+fn a_transaction_that_outlives_a_closing_takes_nothing_from_the_next_opening() {
+    [false, true].into_iter().for_each(outlive);
+}
+
+/// The transaction has changed something before its database is closed, or changes it behind that.
+fn outlive(has_changed: bool) {
+    let media = Media::new();
+    let committed = run(&media, async |executor| {
+        let database = Database::create(executor, Settings::default()).await.expect("creates");
+        let notes = database.create_partition(PartitionSpec::b_tree("notes")).await.expect("creates");
+        let mut late = database.begin().await.expect("begins");
+        if has_changed {
+            late.put(notes, b"late", b"one").await.expect("works");
+        }
+        database.close().await.expect("closes");
+        let database = Database::open(executor, Settings::default(), "here").await.expect("opens");
+        database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await.expect("commits");
+        if !has_changed {
+            late.put(notes, b"late", b"one").await.expect("works");
+        }
+        late.commit().await
+    });
+    run(&media, async |executor| {
+        let database = Database::open(executor, Settings::default(), "here").await.expect("opens");
+        let notes = database.partition("notes").expect("is there");
+        let (milk, late) = database
+            .transaction(async |tx| Ok::<_, Error>((tx.get(notes, b"milk").await?, tx.get(notes, b"late").await?)))
+            .await
+            .expect("reads");
+        assert!(milk.is_some(), "it was acknowledged, {has_changed}");
+        assert!(late.is_none(), "it was not");
+    });
+    assert!(committed.is_err(), "its database was closed");
+}

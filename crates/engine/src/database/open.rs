@@ -293,7 +293,8 @@ impl Database {
         Database(Rc::new(OpenDatabase { engine, settings, recovery, cache, changes, archiver }))
     }
 
-    /// Takes a full checkpoint, so that the next opening has nothing to redo, and ends the background tasks.
+    /// Takes a full checkpoint, so that the next opening has nothing to redo, and ends the background tasks. A transaction that has not
+    /// ended by then cannot be committed any more: the next opening takes it back.
     ///
     /// # Errors
     /// Those of [`Database::checkpoint`].
@@ -314,6 +315,9 @@ impl Database {
         }
         engine.core.buffer.end_transfers().await;
         engine.core.log.finish_writes().await;
+        if closed.is_ok() {
+            engine.core.log.end_writes();
+        }
         closed.and(archived)
     }
 

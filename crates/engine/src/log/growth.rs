@@ -194,6 +194,11 @@ impl Log {
         }
     }
 
+    /// Writes nothing any more: from here on the file is another opening's.
+    pub(crate) fn end_writes(&self) {
+        self.fail("the database was closed");
+    }
+
     pub(super) fn begin_step(&self) {
         if self.is_grown() || self.growth.running.replace(true) {
             return;
