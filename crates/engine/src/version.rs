@@ -255,7 +255,9 @@ impl Versions {
         let own = self.own.of(owner);
         while own.versions.last().is_some_and(|last| last.record.is_none()) {
             let last = own.versions.pop().expect("there is one");
-            own.bytes.truncate(last.start);
+            if !own.is_moved || own.versions.is_empty() {
+                own.bytes.truncate(last.start);
+            }
         }
     }
 
@@ -291,6 +293,7 @@ impl Versions {
         Version { before: Before::Value(value), ..version }.encode(&mut bytes);
         own.bytes.extend_from_slice(&bytes);
         own.versions[number].start = start;
+        own.is_moved = true;
     }
 
     /// A transaction has undone its changes from these numbers on, of pages and of sets.

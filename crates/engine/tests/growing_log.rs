@@ -336,7 +336,7 @@ fn a_file_that_was_cut_is_named() {
     });
 }
 
-/// The superblock file as an earlier format with `cache_table` had it: the same without its last entry.
+/// The superblock file as an earlier format with `cache_table` had it: the same without its last two entries.
 async fn make_earlier(executor: &Executor, format: u32) {
     const CONTENTS: usize = 32;
     let device = executor.device("disk").expect("described");
@@ -346,8 +346,8 @@ async fn make_earlier(executor: &Executor, format: u32) {
         let op = Op::Read { file, offset, length: 4096, buffer, access: Access::Asynchronous };
         let mut block = executor.perform(op).await.buffer.expect("comes back");
         let length = u32::from_le_bytes(block[12..16].try_into().expect("four bytes"));
-        // Some, the origin 0, two sizes of three bytes and one, false and none.
-        let shape = [&[1_u8, 0][..], &varint(SIZE), &varint(SIZE), &[0, 0]].concat();
+        // Some, the origin 0, two sizes of three bytes and one, false and none; no archive.
+        let shape = [&[1_u8, 0][..], &varint(SIZE), &varint(SIZE), &[0, 0, 0]].concat();
         let end = CONTENTS + length as usize;
         assert_eq!(block[end - shape.len()..end], shape);
         let length = length - shape.len() as u32;

@@ -275,6 +275,34 @@ mod tests {
         assert_eq!(done, Ok(()));
     }
 
+    /// Its commit had copied a long value for a reader of the past, behind the versions of what it did later.
+    #[test]
+    fn a_refused_commit_that_has_copied_a_long_value_is_taken_back() {
+        let log = log::Settings { capacity: 1 << 20, ..log::Settings::default() };
+        let done = on_a_machine(async |executor| {
+            let database = Database::create(executor, Settings { log, ..Settings::default() }).await?;
+            let rows = database.create_partition(PartitionSpec::b_tree("rows")).await?;
+            let stock = database.create_partition(PartitionSpec::set("stock")).await?;
+            database.transaction(async |tx| tx.put(rows, b"long", &[1; 30_000]).await).await?;
+            let earlier = database.snapshot().await?;
+            let mut tx = database.begin().await?;
+            assert!(tx.delete(rows, b"long").await?);
+            tx.put(rows, b"key", b"value").await?;
+            tx.put(stock, b"key", b"value").await?;
+            let promised = database.log().free() - (8 << 10);
+            database.log().reserve(promised);
+            let refused = tx.commit().await;
+            assert!(matches!(refused, Err(Error::LogCrowded { .. })), "{refused:?}");
+            database.log().release(promised);
+            let mut tx = database.begin().await?;
+            assert_eq!(tx.get(rows, b"long").await?, Some(vec![1; 30_000]));
+            assert_eq!((tx.get(rows, b"key").await?, tx.get(stock, b"key").await?), (None, None));
+            drop(earlier);
+            tx.commit().await
+        });
+        assert_eq!(done, Ok(()));
+    }
+
     /// Pages that a cache alone has keep the log back, however little of it they need.
     #[test]
     fn a_claim_of_nearly_all_of_the_log_is_granted_with_every_cache() {

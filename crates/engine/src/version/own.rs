@@ -33,6 +33,8 @@ pub(super) struct Private {
 pub(super) struct Own {
     pub(super) versions: Vec<Private>,
     pub(super) bytes: Vec<u8>,
+    /// Whether the stored form of one stands behind those of later ones.
+    pub(super) is_moved: bool,
     /// Changes of sets that versions have been kept of, or that need none.
     pub(super) of_sets: usize,
     /// The first update that no view needed a version of when it was made, and for which none was asked since.
