@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 ///
 /// The directory is empty but for a file entresol.toml, if the database needs one: its
 /// devices have the names that they had when the backup was taken. With the archive of the
-/// log ([log] archive) it has also what was committed behind the backup: as far as the
+/// log (log.archive) it has also what was committed behind the backup: as far as the
 /// archive goes, or up to a time or a position of the log.
 #[derive(Args)]
 #[command(
