@@ -6,22 +6,11 @@ mod ground;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{Instant, Random};
 use driver::OpKind;
-use entresol_engine::checkpoint::Policy;
 use entresol_engine::{Asked, Database, Error, PartitionSpec, Result, Settings, log};
 use executor::{Executor, Order};
-use ground::{added_keys, hardware, histories, on, under};
+use ground::{PAGE, added_keys, hardware, histories, on, settings, under};
 use std::cell::RefCell;
 use virtual_driver::{ErrorAt, FaultPlan, Injury, Media, Options, PowerCut, Slow, VirtualDriver};
-
-const PAGE: usize = 4096;
-
-fn settings() -> Settings {
-    Settings {
-        log: log::Settings { capacity: 256 << 10, archive: Some("archive".into()), ..log::Settings::default() },
-        checkpoint: Policy { log_bytes: Some(32 << 10), interval_ns: None },
-        ..Settings::default()
-    }
-}
 
 /// Keys that were acknowledged.
 type Acknowledged = RefCell<Vec<Vec<u8>>>;

@@ -8,23 +8,12 @@ mod holding;
 use base::Instant;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use driver::Op;
-use entresol_engine::checkpoint::Policy;
 use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, log};
 use executor::Executor;
-use ground::{added_keys, hardware, histories, on};
+use ground::{PAGE, added_keys, hardware, histories, on, settings};
 use holding::{Holder, holding};
 use std::cell::{Cell, RefCell};
 use virtual_driver::Media;
-
-const PAGE: usize = 4096;
-
-fn settings() -> Settings {
-    Settings {
-        log: log::Settings { capacity: 256 << 10, archive: Some("archive".into()), ..log::Settings::default() },
-        checkpoint: Policy { log_bytes: Some(32 << 10), interval_ns: None },
-        ..Settings::default()
-    }
-}
 
 /// Where commits do not wait until they are durable.
 fn lazy() -> Settings {

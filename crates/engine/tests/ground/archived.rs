@@ -2,12 +2,26 @@
 
 use base::Random;
 use devices::Hardware;
+use entresol_engine::checkpoint::Policy;
 use entresol_engine::log::page::{self, HEADER_SIZE};
 use entresol_engine::log::record::{Body, Record};
 use entresol_engine::undo::{Undo, decode_undo};
+use entresol_engine::{Settings, log};
 use executor::{Executor, Order};
 use std::collections::BTreeMap;
 use virtual_driver::{FaultPlan, Media, Options, PowerCut, VirtualDriver};
+
+/// The size of the log's pages, in bytes.
+pub const PAGE: usize = 4096;
+
+/// A small log with an archive.
+pub fn settings() -> Settings {
+    Settings {
+        log: log::Settings { capacity: 256 << 10, archive: Some("archive".into()), ..log::Settings::default() },
+        checkpoint: Policy { log_bytes: Some(32 << 10), interval_ns: None },
+        ..Settings::default()
+    }
+}
 
 /// The machine.
 pub fn hardware() -> Hardware {
