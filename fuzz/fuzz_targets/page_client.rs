@@ -130,7 +130,7 @@ fn likely(bytes: &[u8; 4]) -> Option<Answer> {
     let (transaction, returns) = (Transaction(u64::from(transaction % 16)), page > 127);
     Some(match kind % 8 {
         0 | 1 => Answer::Page { copy, bytes: Vec::new(), returns },
-        2 => Answer::Failed { copy, reason: String::new() },
+        2 => Answer::Failed { copy, is_denied: returns, reason: String::new() },
         3 => Answer::Granted { copy, transaction },
         4 => Answer::CallBack { copy },
         5 => Answer::Withdrawn { copy },

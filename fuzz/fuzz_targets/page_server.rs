@@ -18,7 +18,7 @@ impl Memory for Half {
 }
 
 fn join(server: &mut Server, actions: &mut Vec<Action>) -> ClientId {
-    let address = "10.0.0.1:7000".parse().expect("an address");
+    let address: std::net::SocketAddr = "10.0.0.1:7000".parse().expect("an address");
     server.join(address, (None, Secrets::default()), &Half, actions).session.client
 }
 

@@ -7,7 +7,7 @@
 use crate::message::{MessageError, SIZE_MAX, decode, frame_size};
 use base::time::MILLISECOND_NS;
 use driver::{Fault, FaultKind};
-use engine::page_store::Future;
+pub use engine::page_store::Future;
 use executor::{Connection, Executor, Listener};
 use serde::de::DeserializeOwned;
 use std::net::SocketAddr;
@@ -24,6 +24,16 @@ pub trait Channel {
 
     /// Appends what has come to `into`, waiting for that if nothing has. Returns how many bytes it is: none at the end.
     fn receive<'a>(&'a self, into: &'a mut Vec<u8>) -> Future<'a, Result<usize, Fault>>;
+
+    /// Where the peer is, if that is known.
+    fn peer_address(&self) -> Option<SocketAddr> {
+        None
+    }
+
+    /// The name that the peer has proven to have. None where nothing is proven.
+    fn peer_name(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// Accepts connections of other nodes.
@@ -40,8 +50,9 @@ pub trait Transport {
     /// Listens at an address.
     fn listen(&self, address: SocketAddr) -> Future<'_, Result<Rc<dyn Acceptor>, Fault>>;
 
-    /// Connects to a node that listens there.
-    fn connect(&self, address: SocketAddr) -> Future<'_, Result<Rc<dyn Channel>, Fault>>;
+    /// Connects to a node that listens there: to the one of this name, or to the server. A transport that authenticates makes sure that it
+    /// is.
+    fn connect<'a>(&'a self, address: SocketAddr, name: Option<&'a str>) -> Future<'a, Result<Rc<dyn Channel>, Fault>>;
 }
 
 /// Bytes as they are: for simulated networks, and for the loopback of one machine.
@@ -52,7 +63,11 @@ impl Transport for Plain {
         Box::pin(async move { Ok(Rc::new(self.0.listen(address).await?) as Rc<dyn Acceptor>) })
     }
 
-    fn connect(&self, address: SocketAddr) -> Future<'_, Result<Rc<dyn Channel>, Fault>> {
+    fn connect<'a>(
+        &'a self,
+        address: SocketAddr,
+        _name: Option<&'a str>,
+    ) -> Future<'a, Result<Rc<dyn Channel>, Fault>> {
         Box::pin(async move { Ok(Rc::new(self.0.connect(address).await?) as Rc<dyn Channel>) })
     }
 }
@@ -79,6 +94,10 @@ impl Channel for Connection {
     fn receive<'a>(&'a self, into: &'a mut Vec<u8>) -> Future<'a, Result<usize, Fault>> {
         Box::pin(Connection::receive(self, into))
     }
+
+    fn peer_address(&self) -> Option<SocketAddr> {
+        Some(self.peer())
+    }
 }
 
 /// How long it is waited after a connection that could not be accepted, in nanoseconds: sockets may be free again then.
@@ -86,7 +105,7 @@ const REST_NS: u64 = 10 * MILLISECOND_NS;
 
 /// The next connection; `None` once the acceptor is closed. One that cannot be had, for the peer is gone already or there are too many
 /// sockets, is no reason to accept no others.
-pub(crate) async fn next_connection(acceptor: &dyn Acceptor, executor: &Executor) -> Option<Rc<dyn Channel>> {
+pub async fn next_connection(acceptor: &dyn Acceptor, executor: &Executor) -> Option<Rc<dyn Channel>> {
     loop {
         match acceptor.accept().await {
             Ok(channel) => return Some(channel),

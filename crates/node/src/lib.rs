@@ -17,6 +17,7 @@
 pub mod algorithm;
 pub mod channel;
 pub mod client;
+pub mod grants;
 pub mod lease;
 pub mod message;
 mod outbox;

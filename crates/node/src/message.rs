@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use thiserror::Error;
 
 /// The version of the messages. Nodes of different versions do not talk to each other.
-pub const VERSION: u8 = 5;
+pub const VERSION: u8 = 6;
 /// The bytes before a message: its length and its version.
 pub const HEAD_SIZE: usize = 5;
 /// The longest message, in bytes: a commit of some thousands of pages.
@@ -251,6 +251,15 @@ pub enum Answer {
     Failed {
         /// Which copy it would have been.
         copy: Copy,
+        /// Whether it is that the client has no grant to read it.
+        is_denied: bool,
+        /// Why, in words.
+        reason: String,
+    },
+    /// A transaction does not get the write lock that it asked for, since its client has no grant for that.
+    Denied {
+        /// Which.
+        transaction: Transaction,
         /// Why, in words.
         reason: String,
     },
@@ -281,6 +290,8 @@ pub enum Answer {
         to: ClientId,
         /// Where that accepts connections.
         address: SocketAddr,
+        /// The name that it has to prove.
+        name: Option<String>,
         /// What to show it.
         secret: Secret,
         /// Whether it is to return the copy that leaves its memory.
@@ -350,6 +361,9 @@ pub enum MessageError {
         /// How many it may have.
         limit: usize,
     },
+    /// A record of TLS (RFC 8446, section 5.1).
+    #[error("the peer speaks TLS, and this node does not: give it a certificate, a key and an authority")]
+    Sealed,
     /// Not the form of one.
     #[error("bytes of the peer are no message: {0}")]
     Malformed(String),
@@ -377,9 +391,13 @@ pub fn encode<M: Serialize>(message: &M, size_min: usize, out: &mut Vec<u8>) {
 /// it may have up to `limit` bytes.
 ///
 /// # Errors
-/// [`MessageError::Version`], [`MessageError::TooLong`].
+/// [`MessageError::Version`], [`MessageError::Sealed`], [`MessageError::TooLong`].
 pub fn frame_size(bytes: &[u8], limit: usize) -> Result<Option<usize>, MessageError> {
     let Some((head, _)) = bytes.split_at_checked(HEAD_SIZE) else { return Ok(None) };
+    let is_tls = matches!(head[0], 20..=22) && head[1] == 3 && head[2] <= 4;
+    if is_tls && head[4] != VERSION {
+        return Err(MessageError::Sealed);
+    }
     if head[4] != VERSION {
         return Err(MessageError::Version(head[4]));
     }

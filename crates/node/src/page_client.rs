@@ -31,7 +31,7 @@ use driver::{Fault, FaultKind};
 use engine::buffer::{self, Buffer, PageSpace};
 use engine::page::{PageKind, header};
 use executor::{Executor, Turn, WaitQueue};
-use peers::Peers;
+use peers::{PeerPlace, Peers};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -90,6 +90,8 @@ struct ClientNode {
 enum Told {
     Nothing,
     Victim,
+    /// It may not write what it wants to.
+    Denied(String),
     /// Nothing, since the transaction is to be committed.
     Committing,
     Committed,
@@ -164,6 +166,11 @@ impl PageClient {
     /// Its session at the server.
     pub fn session(&self) -> Session {
         self.0.protocol.borrow().session().expect("it has joined")
+    }
+
+    /// How many copies of pages are in its memory.
+    pub fn copies(&self) -> usize {
+        self.0.protocol.borrow().resident().count()
     }
 
     /// Whether copies may be used at this moment.
@@ -260,7 +267,15 @@ impl ClientNode {
             Answer::Catalog { partitions } => self.take_catalog(partitions),
             Answer::Renewed { sent } => self.prolong(Instant::from_ns(sent)),
             Answer::Page { copy, bytes, returns } => self.arrive(copy, &bytes, returns),
-            Answer::Failed { copy, reason } => self.fail(copy, Fault::new(FaultKind::Device, reason)),
+            Answer::Failed { copy, is_denied, reason } => {
+                let kind = if is_denied { FaultKind::Denied } else { FaultKind::Device };
+                self.fail(copy, Fault::new(kind, reason));
+            }
+            Answer::Denied { transaction, reason } => {
+                if transaction == self.current.get() && *self.told.borrow() == Told::Nothing {
+                    self.tell(Told::Denied(reason));
+                }
+            }
             Answer::Granted { copy, transaction } => {
                 if self.protocol.borrow_mut().granted(copy, transaction) {
                     self.bell.wake_all(&self.executor);
@@ -275,8 +290,8 @@ impl ClientNode {
                 called.answer.inspect(|answer| self.say(answer));
             }
             Answer::Withdrawn { copy } => self.protocol.borrow_mut().withdrawn(copy),
-            Answer::Forward { copy, wanted, to, address, secret, returns } => {
-                self.forward((copy, wanted), (to, address, secret), returns)
+            Answer::Forward { copy, wanted, to, address, name, secret, returns } => {
+                self.forward((copy, wanted), (to, PeerPlace { address, name }, secret), returns)
             }
             Answer::Victim { transaction, withdrawn } => {
                 // One that is being committed waits for nothing, so the victim is what it waited for before.
@@ -377,7 +392,7 @@ impl ClientNode {
     fn forward(
         self: &Rc<Self>,
         (copy, wanted): (Copy, u64),
-        (to, address, secret): (ClientId, SocketAddr, Secret),
+        (to, place, secret): (ClientId, PeerPlace, Secret),
         returns: bool,
     ) {
         let theirs = Copy { page: copy.page, number: wanted };
@@ -387,7 +402,7 @@ impl ClientNode {
                 let Some(own) = self.protocol.borrow().session() else { return };
                 let addressee = Session { epoch: own.epoch, client: to };
                 let page = ToPeer::Page { to: addressee, secret, copy: theirs, bytes, returns };
-                self.peers.send(self, (to, address), page);
+                self.peers.send(self, (to, place), page);
             }
             None => self.refuse(theirs, to, returns),
         }

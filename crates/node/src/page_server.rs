@@ -6,15 +6,16 @@
 
 use crate::algorithm::{Algorithm, Recency};
 use crate::channel::{Acceptor, Channel, ChannelError, Incoming, Transport, next_connection};
+use crate::grants::{Access, Grants};
 use crate::lease::{LEASE_NS, Term};
 use crate::message::{
     Answer, ClientId, Copy, Described, Former, HELLO_MAX, Image, MessageError, Request, SIZE_MAX, Secret, Secrets,
     ToServer, Transaction,
 };
 use crate::outbox::{Outbox, TO_CLIENT_MAX, Traffic};
-use crate::server::{Action, CLIENTS_MAX, Counts, Found, Joined, Memory, Server};
-use base::PageId;
+use crate::server::{Action, CLIENTS_MAX, Counts, Found, Joined, Memory, Newcomer, Server};
 use base::time::SECOND_NS;
+use base::{PageId, PartitionId};
 use driver::Work;
 use engine::buffer::{Buffer, Pins, Presence};
 use engine::catalog::{Organization, Partition};
@@ -29,7 +30,7 @@ use std::pin::pin;
 use std::rc::{Rc, Weak};
 
 /// How a page server works.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct ServerSettings {
     /// What it does with the memories of its clients.
     pub algorithm: &'static dyn Algorithm,
@@ -38,6 +39,8 @@ pub struct ServerSettings {
     /// Whether clients have leases, so that one which is not heard is given up no sooner than it knows. All do but those on described
     /// networks, on which nothing is lost: there a client is given up with its connection.
     pub has_leases: bool,
+    /// What nodes may do, by the names that they have proven. If this is none, they are not told apart.
+    pub grants: Option<Grants>,
 }
 
 /// Is told of each page that a client gets, and where it was found. Pages that another client sends come as `None`.
@@ -51,6 +54,7 @@ struct ServerNode {
     this: Weak<ServerNode>,
     database: Database,
     settings: ServerSettings,
+    grants: RefCell<Option<Grants>>,
     protocol: RefCell<Server>,
     outboxes: RefCell<BTreeMap<ClientId, Rc<Outbox>>>,
     /// Those to peers that have not said who they are, the latest last.
@@ -78,13 +82,15 @@ impl PageServer {
     /// Serves the pages of a database at an address.
     ///
     /// # Errors
-    /// The driver's, such as that of an address in use, and those of a log that has failed.
+    /// The driver's, such as that of an address in use, and those of a log that has failed. [`Error::NoPartition`] if grants name a
+    /// partition that is not there.
     pub async fn serve(
         database: &Database,
         transport: Rc<dyn Transport>,
         address: SocketAddr,
         settings: ServerSettings,
     ) -> engine::Result<PageServer> {
+        settings.grants.as_ref().map_or(Ok(()), |grants| check_grants(database, grants))?;
         let acceptor = transport.listen(address).await?;
         let mut protocol = Server::new(settings.algorithm, begin_epoch(database, settings.has_leases).await?);
         if settings.has_leases {
@@ -93,6 +99,7 @@ impl PageServer {
         let inner = Rc::new_cyclic(|this| ServerNode {
             this: this.clone(),
             database: database.clone(),
+            grants: RefCell::new(settings.grants.clone()),
             settings,
             protocol: RefCell::new(protocol),
             outboxes: RefCell::default(),
@@ -106,10 +113,26 @@ impl PageServer {
         });
         let executor = database.executor();
         executor.spawn(accept(Rc::downgrade(&inner), acceptor, executor.clone()));
-        if settings.has_leases {
+        if inner.settings.has_leases {
             executor.spawn(watch_terms(Rc::downgrade(&inner), executor.clone()));
         }
         Ok(PageServer(inner))
+    }
+
+    /// From now on nodes may do this. One that may do other things than before is given up, and has to join again.
+    ///
+    /// # Errors
+    /// [`Error::NoPartition`] if a partition is named that is not there: then all is as before.
+    pub fn grant(&self, grants: Grants) -> engine::Result<()> {
+        check_grants(&self.0.database, &grants)?;
+        self.0.grants.replace(Some(grants));
+        let is_other = |(client, name): (ClientId, Option<&str>)| {
+            let changed = self.0.protocol.borrow().access(client) != Some(&self.0.access(name));
+            changed.then_some(client)
+        };
+        let other: Vec<ClientId> = self.0.protocol.borrow().names().filter_map(is_other).collect();
+        other.into_iter().for_each(|client| self.0.give_up(client));
+        Ok(())
     }
 
     /// Where it listens.
@@ -160,6 +183,16 @@ impl PageServer {
     }
 }
 
+/// Grants name partitions that there are.
+fn check_grants(database: &Database, grants: &Grants) -> engine::Result<()> {
+    let partitions = database.partitions();
+    let names: Vec<&str> = partitions.iter().map(|partition| partition.name.as_str()).collect();
+    match grants.unknown(&names) {
+        None => Ok(()),
+        Some((node, name)) => Err(Error::NoPartition(format!("'{name}', which is granted to node '{node}'"))),
+    }
+}
+
 /// An epoch greater than all before it: the log's end behind a record that is durable.
 async fn begin_epoch(database: &Database, has_leases: bool) -> engine::Result<u64> {
     if !has_leases {
@@ -207,14 +240,24 @@ impl ServerNode {
         self.database.executor()
     }
 
+    /// What the node of this name may do.
+    fn access(&self, name: Option<&str>) -> Access {
+        let grants = self.grants.borrow();
+        let Some(grants) = &*grants else { return Access::All };
+        let partitions = self.database.partitions();
+        let named = partitions.iter().map(|partition| (PartitionId(partition.id), partition.name.as_str()));
+        grants.access(name.unwrap_or_default(), named)
+    }
+
     /// Hears a client until its connection ends.
     async fn attend(&self, channel: Rc<dyn Channel>) {
+        let name = channel.peer_name().map(str::to_owned);
         let mut incoming = Incoming::new(&channel, self.executor());
         incoming.limit(HELLO_MAX);
         let outbox =
             Outbox::new(self.executor(), channel, &self.traffic, (self.settings.message_size_min, TO_CLIENT_MAX));
         self.receive_stranger(&outbox);
-        let introduced = self.executor().within(INTRODUCTION_NS, self.admit(&mut incoming, &outbox));
+        let introduced = self.executor().within(INTRODUCTION_NS, self.admit(name, &mut incoming, &outbox));
         let admitted = Outbox::unless_ended(&mut pin!(outbox.ended()), introduced).await.flatten();
         self.strangers.borrow_mut().retain(|other| !Rc::ptr_eq(other, &outbox));
         match admitted {
@@ -225,7 +268,7 @@ impl ServerNode {
                     self.give_up(client);
                 }
             }
-            Some(Err(ChannelError::Message(error @ MessageError::Version(_)))) => {
+            Some(Err(ChannelError::Message(error @ (MessageError::Version(_) | MessageError::Sealed)))) => {
                 outbox.push(&Answer::Refusal { reason: error.to_string() });
             }
             Some(Ok(None) | Err(_)) | None => {}
@@ -250,7 +293,12 @@ impl ServerNode {
     }
 
     /// The first message says who the client is. `None` if it may not join.
-    async fn admit(&self, incoming: &mut Incoming, outbox: &Rc<Outbox>) -> Result<Option<ClientId>, ChannelError> {
+    async fn admit(
+        &self,
+        name: Option<String>,
+        incoming: &mut Incoming,
+        outbox: &Rc<Outbox>,
+    ) -> Result<Option<ClientId>, ChannelError> {
         let own = self.database.settings().buffer.page_size;
         let (page_size, address, former) = match incoming.next().await? {
             Some(ToServer { body: Request::Hello { page_size, address, former }, .. }) => (page_size, address, former),
@@ -262,7 +310,7 @@ impl ServerNode {
             outbox.push(&Answer::Refusal { reason });
             return Ok(None);
         }
-        if !self.protocol.borrow().has_room_for(former.as_ref()) {
+        if !self.protocol.borrow().has_room_for(former.as_ref(), name.as_deref()) {
             let reason = format!("{CLIENTS_MAX} nodes have joined, and there is room for no more");
             outbox.push(&Answer::Refusal { reason });
             return Ok(None);
@@ -270,7 +318,8 @@ impl ServerNode {
         if let Some(former) = &former {
             self.await_commits(former).await;
         }
-        Ok(Some(self.join((address, former), outbox)))
+        let access = self.access(name.as_deref());
+        Ok(Some(self.join((Newcomer { address, name, access }, former), outbox)))
     }
 
     /// A commit of the former session that is under way comes to its end, or the log has failed.
@@ -281,10 +330,10 @@ impl ServerNode {
         }
     }
 
-    fn join(&self, (address, former): (SocketAddr, Option<Former>), outbox: &Rc<Outbox>) -> ClientId {
+    fn join(&self, (newcomer, former): (Newcomer, Option<Former>), outbox: &Rc<Outbox>) -> ClientId {
         let (mut actions, memory) = (Vec::new(), InBuffer(self.database.buffer()));
         let secrets = self.draw_secrets();
-        let joined = self.protocol.borrow_mut().join(address, (former.as_ref(), secrets), &memory, &mut actions);
+        let joined = self.protocol.borrow_mut().join(newcomer, (former.as_ref(), secrets), &memory, &mut actions);
         let client = joined.session.client;
         self.outboxes.borrow_mut().insert(client, Rc::clone(outbox));
         let lease_ns = if self.settings.has_leases { LEASE_NS } else { 0 };

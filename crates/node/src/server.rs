@@ -25,8 +25,10 @@ mod deadlock;
 mod directory;
 mod ending;
 mod joining;
+mod rights;
 
 use crate::algorithm::{Algorithm, Fate, Source};
+use crate::grants::{Access, Right};
 use crate::message::{Answer, ClientId, Copy, Image, Request, Secrets, ToServer, Transaction};
 use action::misbehaved;
 pub use action::{Action, Counts, Found, Misbehaviour};
@@ -34,6 +36,7 @@ use base::PageId;
 use directory::{Directory, Kind, Waiting};
 use engine::canary::{self, Canary};
 pub use joining::Joined;
+pub use rights::Newcomer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
@@ -71,6 +74,9 @@ pub struct Server {
 
 struct JoinedClient {
     address: SocketAddr,
+    /// The name that it has proven.
+    name: Option<String>,
+    access: Access,
     secrets: Secrets,
     waiting: usize,
     /// Greater than the numbers of all copies that it has asked for.
@@ -234,6 +240,9 @@ impl Server {
         if leaving.is_some_and(|leaving| leaving.page == copy.page) {
             return Err(misbehaved(client, "named as leaving, while it asks for it,", copy.page));
         }
+        if self.denies(client, (copy, None), actions) {
+            return Ok(());
+        }
         match self.directory.get(copy.page).and_then(|entry| entry.copies.get(&client)) {
             // The client that was to send the page is silent, or the page was there and has left: others must not send it again.
             Some(held) if held.number == copy.number => {
@@ -255,7 +264,7 @@ impl Server {
         joined.next_copy = copy.number.saturating_add(1);
         if self.directory.held_by(client) >= COPIES_MAX {
             let reason = format!("its node has {COPIES_MAX} pages already, and no more may be used at a time");
-            actions.push(Action::Send(client, Answer::Failed { copy, reason }));
+            actions.push(Action::Send(client, Answer::Failed { copy, is_denied: false, reason }));
             return Ok(());
         }
         self.enqueue(Waiting { client, transaction, copy, kind: Kind::Read { leaving }, since: 0 }, memory, actions)
@@ -270,6 +279,9 @@ impl Server {
     ) -> Result<(), Misbehaviour> {
         if self.directory.get(copy.page).and_then(|entry| entry.copies.get(&client)?.is(copy)).is_none() {
             return Err(misbehaved(client, "asked for a write lock and has no copy of", copy.page));
+        }
+        if self.denies(client, (copy, Some(transaction)), actions) {
+            return Ok(());
         }
         let entry = self.directory.entry(copy.page);
         let held = entry.copies.get_mut(&client).expect("it has one");
@@ -387,7 +399,8 @@ impl Server {
             self.counts.hits += 1;
             return actions.push(self.page_to(client, copy, returns, Found::Memory));
         }
-        let holders = self.directory.entry(copy.page).senders(client);
+        let mut holders = self.directory.entry(copy.page).senders(client);
+        holders.retain(|holder| self.may(*holder, copy.page, Right::Write));
         self.turn += 1;
         match self.algorithm.source(&holders, self.turn) {
             Source::Disk => actions.push(self.page_to(client, copy, returns, Found::Disk)),
@@ -396,9 +409,9 @@ impl Server {
                 let entry = self.directory.entry(copy.page);
                 let own = Copy { page: copy.page, number: entry.copies[&holder].number };
                 entry.copies.get_mut(&client).expect("it was entered").sender = Some((holder, returns));
-                let JoinedClient { address, secrets, .. } = self.clients[&client];
-                let (wanted, secret) = (copy.number, secrets.pages);
-                let forward = Answer::Forward { copy: own, wanted, to: client, address, secret, returns };
+                let JoinedClient { address, name, secrets, .. } = &self.clients[&client];
+                let (wanted, secret, address, name) = (copy.number, secrets.pages, *address, name.clone());
+                let forward = Answer::Forward { copy: own, wanted, to: client, address, name, secret, returns };
                 actions.push(Action::Send(holder, forward));
             }
         }
@@ -435,7 +448,7 @@ impl Server {
             return false;
         }
         self.counts.leaving += 1;
-        if self.directory.entry(copy.page).copies.len() == 1 {
+        if self.directory.entry(copy.page).copies.len() == 1 && self.may(client, copy.page, Right::Write) {
             match self.algorithm.on_last_copy(memory.has(copy.page)) {
                 Fate::Returned => {
                     self.counts.returned += 1;
@@ -503,6 +516,9 @@ impl Server {
     /// The first that does not hold, in words.
     pub fn check(&self) -> Result<(), String> {
         self.directory.check()?;
+        if let Some((client, page)) = self.copy_without_grant() {
+            return Err(format!("{client:?} has a copy of {page}, which it may not read"));
+        }
         for (owner, writer) in &self.writers {
             let lacking = writer.pages.iter().find(|page| self.writer(**page) != Some(*owner));
             if let Some(page) = lacking {

@@ -160,7 +160,7 @@ type History = Rc<RefCell<Vec<Entry>>>;
 
 async fn serve_again(executor: Executor, address: SocketAddr, algorithm: &'static dyn Algorithm) -> PageServer {
     let database = Database::open(&executor, settings(), "counters").await.expect("it is recovered");
-    let settings = ServerSettings { algorithm, message_size_min: 0, has_leases: true };
+    let settings = ServerSettings { algorithm, message_size_min: 0, has_leases: true, grants: None };
     let transport = Rc::new(Plain(executor));
     PageServer::serve(&database, transport, address, settings).await.expect("the port is free")
 }

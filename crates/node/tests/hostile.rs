@@ -148,7 +148,7 @@ impl Ground {
             }
             executor.sleep_ns(after_ns).await;
             let copy = asked.borrow().expect("it is there");
-            let line = Line::new(Plain(executor.clone()).connect(to).await.expect("it listens"), &executor);
+            let line = Line::new(Plain(executor.clone()).connect(to, None).await.expect("it listens"), &executor);
             line.say(&ToPeer::Page { to: session(0), secret, copy, bytes, returns: false }).await;
             executor.sleep_ns(SECOND_NS).await;
         });
@@ -218,7 +218,7 @@ fn what_a_peer_sends_that_is_no_page_is_asked_for_again() {
 }
 
 fn forward(copy: Copy, wanted: u64, address: SocketAddr) -> Answer {
-    Answer::Forward { copy, wanted, to: ClientId(7), address, secret: Secret(3), returns: false }
+    Answer::Forward { copy, wanted, to: ClientId(7), address, name: None, secret: Secret(3), returns: false }
 }
 
 #[test]

@@ -33,7 +33,7 @@ impl Script {
     }
 
     async fn join(executor: &Executor, at: SocketAddr, own: SocketAddr) -> Script {
-        let channel = Plain(executor.clone()).connect(at).await.expect("it listens");
+        let channel = Plain(executor.clone()).connect(at, None).await.expect("it listens");
         let mut script = Script { incoming: Incoming::new(&channel, executor), channel };
         let hello = Request::Hello { page_size: PAGE_SIZE as u32, address: own, former: None };
         assert!(matches!(script.ask(hello).await, Answer::Joined { .. }));

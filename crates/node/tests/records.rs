@@ -37,8 +37,12 @@ async fn serve(executor: Executor, address: SocketAddr, number: usize) -> PageSe
     database.create_partition(PartitionSpec::append("history")).await.expect("there is room");
     let counter = async |tx: &mut engine::Transaction| tx.put(tree, COUNTER, &[0; 8]).await;
     database.transaction(counter).await.expect("there is room");
-    let settings =
-        ServerSettings { algorithm: ALGORITHMS[number % ALGORITHMS.len()], message_size_min: 0, has_leases: true };
+    let settings = ServerSettings {
+        algorithm: ALGORITHMS[number % ALGORITHMS.len()],
+        message_size_min: 0,
+        has_leases: true,
+        grants: None,
+    };
     PageServer::serve(&database, Rc::new(Plain(executor)), address, settings).await.expect("the port is free")
 }
 

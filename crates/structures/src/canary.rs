@@ -183,6 +183,8 @@ canaries! {
     ForgottenCopy,
     /// A page server takes a page back that its client was allowed to write after it had been asked back.
     StaleReturn,
+    /// A page server takes copies over from an earlier session of a client that has no grant for them.
+    UngrantedCopies,
 }
 
 #[cfg(feature = "canary")]

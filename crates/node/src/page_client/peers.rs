@@ -18,7 +18,14 @@ pub(super) struct Peers {
     transport: Rc<dyn Transport>,
     traffic: Rc<Traffic>,
     size_min: usize,
-    outboxes: RefCell<BTreeMap<SocketAddr, Peer>>,
+    outboxes: RefCell<BTreeMap<PeerPlace, Peer>>,
+}
+
+/// Where another client is, and the name that it has to prove there.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct PeerPlace {
+    pub address: SocketAddr,
+    pub name: Option<String>,
 }
 
 enum Peer {
@@ -41,15 +48,15 @@ impl Peers {
     }
 
     /// Sends a page to another client, connecting to it first if need be. If that cannot be, the server is told so.
-    pub fn send(&self, client: &Rc<ClientNode>, (to, address): (ClientId, SocketAddr), message: ToPeer) {
+    pub fn send(&self, client: &Rc<ClientNode>, (to, place): (ClientId, PeerPlace), message: ToPeer) {
         let mut outboxes = self.outboxes.borrow_mut();
-        match outboxes.get_mut(&address) {
+        match outboxes.get_mut(&place) {
             Some(Peer::Connected(outbox)) if !outbox.is_closed() => outbox.push(&message),
             Some(Peer::Connecting(waiting)) if waiting.len() < PAGES_MAX => waiting.push((to, message)),
             Some(Peer::Connecting(_)) => self.refuse(client, to, &message),
             Some(Peer::Connected(_)) | None => {
-                outboxes.insert(address, Peer::Connecting(vec![(to, message)]));
-                self.executor.spawn(connect(Rc::downgrade(client), address));
+                outboxes.insert(place.clone(), Peer::Connecting(vec![(to, message)]));
+                self.executor.spawn(connect(Rc::downgrade(client), place));
             }
         }
     }
@@ -73,44 +80,44 @@ impl Peers {
         }
     }
 
-    fn connected(&self, client: &Rc<ClientNode>, address: SocketAddr, channel: Rc<dyn Channel>) {
+    fn connected(&self, client: &Rc<ClientNode>, place: PeerPlace, channel: Rc<dyn Channel>) {
         let outbox = Outbox::new(&self.executor, Rc::clone(&channel), &self.traffic, (self.size_min, TO_PEER_MAX));
-        let before = self.outboxes.borrow_mut().insert(address, Peer::Connected(Rc::clone(&outbox)));
+        let before = self.outboxes.borrow_mut().insert(place.clone(), Peer::Connected(Rc::clone(&outbox)));
         if let Some(Peer::Connecting(waiting)) = before {
             waiting.iter().for_each(|(_, message)| outbox.push(message));
         }
-        self.executor.spawn(watch(Rc::downgrade(client), (address, outbox), channel));
+        self.executor.spawn(watch(Rc::downgrade(client), (place, outbox), channel));
     }
 
-    fn forget(&self, address: SocketAddr, gone: &Rc<Outbox>) {
+    fn forget(&self, place: &PeerPlace, gone: &Rc<Outbox>) {
         let mut outboxes = self.outboxes.borrow_mut();
-        if matches!(outboxes.get(&address), Some(Peer::Connected(outbox)) if Rc::ptr_eq(outbox, gone)) {
-            outboxes.remove(&address);
+        if matches!(outboxes.get(place), Some(Peer::Connected(outbox)) if Rc::ptr_eq(outbox, gone)) {
+            outboxes.remove(place);
         }
     }
 }
 
 /// Waits for the end of a connection. Nothing is said on it to this side, so whatever comes is that.
-async fn watch(client: Weak<ClientNode>, (address, outbox): (SocketAddr, Rc<Outbox>), channel: Rc<dyn Channel>) {
+async fn watch(client: Weak<ClientNode>, (place, outbox): (PeerPlace, Rc<Outbox>), channel: Rc<dyn Channel>) {
     let mut ended = pin!(outbox.ended());
     let mut nothing = Vec::new();
     let _end = Outbox::unless_ended(&mut ended, channel.receive(&mut nothing)).await;
     outbox.close();
     if let Some(client) = client.upgrade() {
-        client.peers.forget(address, &outbox);
+        client.peers.forget(&place, &outbox);
     }
 }
 
-async fn connect(client: Weak<ClientNode>, address: SocketAddr) {
+async fn connect(client: Weak<ClientNode>, place: PeerPlace) {
     let Some(inner) = client.upgrade() else { return };
     let (transport, executor) = (Rc::clone(&inner.peers.transport), inner.executor.clone());
     drop(inner);
-    let connected = executor.within(CONNECTING_NS, transport.connect(address)).await;
+    let connected = executor.within(CONNECTING_NS, transport.connect(place.address, place.name.as_deref())).await;
     let Some(inner) = client.upgrade() else { return };
     match connected {
-        Some(Ok(channel)) => inner.peers.connected(&inner, address, channel),
+        Some(Ok(channel)) => inner.peers.connected(&inner, place, channel),
         Some(Err(_)) | None => {
-            let before = inner.peers.outboxes.borrow_mut().remove(&address);
+            let before = inner.peers.outboxes.borrow_mut().remove(&place);
             let Some(Peer::Connecting(waiting)) = before else { return };
             waiting.iter().for_each(|(to, page)| inner.peers.refuse(&inner, *to, page));
         }

@@ -71,7 +71,7 @@ pub(super) async fn introduce(
 
 async fn try_introduce(way: &Way<'_>, address: SocketAddr, former: Option<(Former, Lease)>) -> Result<Introduced> {
     let Way { executor, transport, server, traffic, settings } = *way;
-    let channel = transport.connect(server).await?;
+    let channel = transport.connect(server, None).await?;
     let mut incoming = Incoming::new(&channel, executor);
     let outbox = Outbox::new(executor, channel, traffic, (settings.message_size_min, TO_SERVER_MAX));
     let new = NewOutbox(Some(Rc::clone(&outbox)));
@@ -100,7 +100,11 @@ async fn try_introduce(way: &Way<'_>, address: SocketAddr, former: Option<(Forme
 /// What is said when the server cannot be understood.
 fn lost(server: SocketAddr, error: &ChannelError) -> Error {
     // What cannot be understood will not be understood better the next time.
-    let kind = if matches!(error, ChannelError::Message(_)) { FaultKind::Denied } else { FaultKind::Reset };
+    let kind = match error {
+        ChannelError::Message(_) => FaultKind::Denied,
+        ChannelError::Fault(fault) if fault.kind == FaultKind::Denied => FaultKind::Denied,
+        ChannelError::Fault(_) => FaultKind::Reset,
+    };
     Fault::new(kind, format!("the server at {server} is lost: {error}")).into()
 }
 

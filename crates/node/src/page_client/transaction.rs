@@ -203,7 +203,9 @@ impl PageTransaction {
                 self.end(ended);
                 Ok(())
             }
-            Told::Nothing | Told::Victim | Told::Committing => unreachable!("the server's word ends a commit"),
+            Told::Nothing | Told::Victim | Told::Denied(_) | Told::Committing => {
+                unreachable!("the server's word ends a commit")
+            }
         }
     }
 
@@ -243,6 +245,7 @@ impl PageTransaction {
             match &*self.client.told.borrow() {
                 Told::Nothing | Told::Committing | Told::Committed => {}
                 Told::Victim => return Err(Error::Deadlock),
+                Told::Denied(reason) => return Err(Fault::new(FaultKind::Denied, reason.clone()).into()),
                 Told::Refused(cause) | Told::Lost(cause) | Told::GivenUp(cause) => {
                     return Err(Fault::new(FaultKind::Reset, cause.clone()).into());
                 }

@@ -84,6 +84,8 @@ pub struct Counts {
     pub callbacks: u64,
     /// Transactions that were a deadlock's victims.
     pub victims: u64,
+    /// Requests of clients that have no grant for them.
+    pub denials: u64,
     /// Copies that left a client's memory as it asked for a page.
     pub leaving: u64,
     /// Those of them that were asked back.

@@ -123,6 +123,11 @@ impl PageEntry {
 }
 
 impl Directory {
+    /// All copies.
+    pub fn holders(&self) -> impl Iterator<Item = (ClientId, PageId)> {
+        self.pages.iter().flat_map(|(page, entry)| entry.copies.keys().map(|client| (*client, *page)))
+    }
+
     pub fn get(&self, page: PageId) -> Option<&PageEntry> {
         self.pages.get(&page)
     }

@@ -77,7 +77,7 @@ impl Server {
         actions: &mut Vec<Action>,
     ) {
         if self.directory.holds(client, copy) {
-            actions.push(Action::Send(client, Answer::Failed { copy, reason }));
+            actions.push(Action::Send(client, Answer::Failed { copy, is_denied: false, reason }));
             if canary::is_planted(Canary::ForgottenCopy) {
                 self.directory.remove(client, copy);
                 self.advance(copy.page, memory, actions);

@@ -5,11 +5,11 @@
 //! a client with a lease was true when the server before ended, and nothing was changed since then.
 
 use super::directory::RegisteredCopy;
-use super::{Action, CLIENTS_MAX, JoinedClient, Memory, Server};
-use crate::message::{ClientId, Copy, Former, Outcome, Secret, Secrets, Session};
+use super::{Action, CLIENTS_MAX, JoinedClient, Memory, Newcomer, Server};
+use crate::grants::Right;
+use crate::message::{ClientId, Copy, Former, Outcome, Secrets, Session};
 use engine::canary::{self, Canary};
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 
 /// What a client is told that has joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,11 +25,11 @@ pub struct Joined {
 }
 
 impl Server {
-    /// A client joins that accepts connections at this address, and gets these secrets. If it had a session, of which it knows the
-    /// secret, it gives up of it all but the copies that it names. A commit of that session that is under way has to end before: see [`Server::is_committing`].
+    /// A client joins, and gets these secrets. If it had a session under the same name, of which it knows the secret, it gives up of
+    /// it all but the copies that it names. A commit of that session that is under way has to end before: see [`Server::is_committing`].
     pub fn join(
         &mut self,
-        address: SocketAddr,
+        newcomer: impl Into<Newcomer>,
         (former, secrets): (Option<&Former>, Secrets),
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
@@ -37,16 +37,18 @@ impl Server {
         let client = ClientId(self.next_client);
         self.next_client += 1;
         self.counts.joined += 1;
+        let Newcomer { address, name, access } = newcomer.into();
+        let known = former.and_then(|former| self.known(former, name.as_deref()));
+        let (waiting, next_copy, committing) = (0, 0, 0);
         let mut joined =
-            JoinedClient { address, secrets, waiting: 0, next_copy: 0, last_committed: None, committing: 0 };
+            JoinedClient { address, name, access, secrets, waiting, next_copy, last_committed: None, committing };
         let session = Session { epoch: self.epoch, client };
         let mut told = Joined { session, keeps: false, former: Outcome::Unknown, replaces: None };
-        let Some(Former { session: before, secret, copies }) = former else {
+        let Some(Former { session: before, copies, .. }) = former else {
             self.clients.insert(client, joined);
             return told;
         };
         joined.next_copy = copies.iter().map(|copy| copy.number.saturating_add(1)).max().unwrap_or(0);
-        let known = self.known(before, *secret);
         if let Some(known) = known {
             joined.next_copy = joined.next_copy.max(known.next_copy);
             told.former = Outcome::Committed(known.last_committed);
@@ -59,6 +61,8 @@ impl Server {
             // What becomes of that is not known before the next start.
             (told.former, told.keeps) = (Outcome::Unknown, false);
         }
+        let are_granted = copies.iter().all(|copy| joined.access.allows(copy.page.partition, Right::Read));
+        told.keeps &= are_granted || canary::is_planted(Canary::UngrantedCopies);
         told.replaces = known.map(|_| before.client);
         self.clients.insert(client, joined);
         if told.keeps {
@@ -74,15 +78,17 @@ impl Server {
         told
     }
 
-    /// The client that had this session and has its secret, if it was not given up.
-    fn known(&self, session: &Session, secret: Secret) -> Option<&JoinedClient> {
-        let is_it = |known: &&JoinedClient| session.epoch == self.epoch && known.secrets.own == secret;
+    /// The client that had this session and has its secret and its name, if it was not given up.
+    fn known(&self, Former { session, secret, .. }: &Former, name: Option<&str>) -> Option<&JoinedClient> {
+        let is_it = |known: &&JoinedClient| {
+            session.epoch == self.epoch && known.secrets.own == *secret && known.name.as_deref() == name
+        };
         self.clients.get(&session.client).filter(is_it)
     }
 
     /// Whether a client may join, which takes the place of its former session if that is known.
-    pub fn has_room_for(&self, former: Option<&Former>) -> bool {
-        let is_known = former.is_some_and(|former| self.known(&former.session, former.secret).is_some());
+    pub fn has_room_for(&self, former: Option<&Former>, name: Option<&str>) -> bool {
+        let is_known = former.is_some_and(|former| self.known(former, name).is_some());
         is_known || self.clients.len() < CLIENTS_MAX
     }
 

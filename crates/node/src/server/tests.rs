@@ -1,6 +1,7 @@
 //! What unlucky, dishonest and vanished clients leave behind at the server.
 
 mod bounds;
+mod rights;
 
 use super::*;
 use crate::algorithm;
@@ -44,13 +45,13 @@ impl Ground {
     }
 
     fn join(&mut self) -> ClientId {
-        let address = "10.0.0.1:7000".parse().expect("an address");
+        let address: SocketAddr = "10.0.0.1:7000".parse().expect("an address");
         self.server.join(address, (None, secrets(9)), &self.memory, &mut Vec::new()).session.client
     }
 
     /// A client of a former session joins.
     fn join_again(&mut self, former: &Former) -> Joined {
-        let address = "10.0.0.1:7000".parse().expect("an address");
+        let address: SocketAddr = "10.0.0.1:7000".parse().expect("an address");
         let joined = self.server.join(address, (Some(former), secrets(10)), &self.memory, &mut Vec::new());
         self.server.check().expect("the state is right");
         joined

@@ -29,7 +29,7 @@ pub async fn serve(
     let spec = PartitionSpec::new("counters", organization, Locking::None);
     let counters = database.create_partition(spec).await.expect("there is room");
     let transport = Rc::new(Plain(executor));
-    let settings = page_server::ServerSettings { algorithm, message_size_min: 0, has_leases: true };
+    let settings = page_server::ServerSettings { algorithm, message_size_min: 0, has_leases: true, grants: None };
     (PageServer::serve(&database, transport, address, settings).await.expect("the port is free"), counters)
 }
 

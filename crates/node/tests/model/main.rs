@@ -9,11 +9,13 @@ use base::{Instant, PageId};
 use engine::canary::{self, Canary};
 use entresol_node::algorithm::ALGORITHMS;
 use entresol_node::client::Client;
+use entresol_node::grants::Access;
 use entresol_node::lease::Lease;
 use entresol_node::message::{
     Answer, ClientId, Copy, Former, Image, Request, Secret, Secrets, Session, ToServer, Transaction,
 };
-use entresol_node::server::{Action, Memory, Server};
+use entresol_node::server::{Action, Memory, Newcomer, Server};
+use std::collections::BTreeMap;
 use world::{Faults, Plan, World};
 
 /// Runs seeds until one fails; that one's failure.
@@ -100,7 +102,8 @@ impl Memory for Nothing {
 
 /// A client whose connection broke keeps a copy that is in the way of a write: it is called back again, for it may not have heard that.
 fn lost_callback() -> Option<String> {
-    let (page, address) = (node::page(0), "10.0.0.1:1".parse().expect("an address"));
+    let page = node::page(0);
+    let address: std::net::SocketAddr = "10.0.0.1:1".parse().expect("an address");
     let (mut server, mut actions) = (Server::new(ALGORITHMS[0], 1), Vec::new());
     let copy = Copy { page, number: 0 };
     let transaction = Transaction(0);
@@ -128,7 +131,7 @@ fn stale_return() -> Option<String> {
     let transaction = Transaction(0);
     let sending = ALGORITHMS.iter().find(|algorithm| algorithm.name() == "fwd-s").expect("it is one of them");
     let (mut server, mut actions) = (Server::new(*sending, 1), Vec::new());
-    let address = "10.0.0.1:1".parse().expect("an address");
+    let address: std::net::SocketAddr = "10.0.0.1:1".parse().expect("an address");
     let client = server.join(address, (None, Secrets::default()), &Nothing, &mut actions).session.client;
     let pages = vec![Image { page: copy.page, bytes: vec![2] }];
     let said = [
@@ -152,6 +155,19 @@ fn stale_return() -> Option<String> {
     (!actions.is_empty()).then(|| format!("what is older than the commit is taken: {actions:?}"))
 }
 
+/// A node without grants says that it had a copy before the server was started again.
+fn ungranted_copy() -> Option<String> {
+    let (mut server, mut actions) = (Server::new(ALGORITHMS[0], 2), Vec::new());
+    server.gather(true);
+    let (session, copies) = (Session { epoch: 1, client: ClientId(0) }, vec![Copy { page: node::page(0), number: 0 }]);
+    let former = Former { session, secret: Secret::default(), copies };
+    let access = Access::Granted(BTreeMap::new());
+    let address = "10.0.0.1:1".parse().expect("an address");
+    let newcomer = Newcomer { address, name: Some("stranger".to_owned()), access };
+    server.join(newcomer, (Some(&former), Secrets::default()), &Nothing, &mut actions);
+    server.check().err()
+}
+
 fn overlong_lease() -> Option<String> {
     let (mut lease, at) = (Lease::new(800), Instant::from_ns);
     lease.renew(at(100), at(400));
@@ -161,7 +177,8 @@ fn overlong_lease() -> Option<String> {
 
 #[test]
 fn what_is_late_or_lost_does_no_harm() {
-    assert_eq!([late_arrival(), overlong_lease(), lost_callback(), stale_return()], [None, None, None, None]);
+    let found = [late_arrival(), overlong_lease(), lost_callback(), stale_return(), ungranted_copy()];
+    assert_eq!(found, [const { None }; 5]);
 }
 
 #[test]
@@ -186,6 +203,7 @@ fn what_is_planted_is_found() {
         (Canary::ForgottenCallback, lost_callback),
         (Canary::ForgottenCopy, clients),
         (Canary::StaleReturn, stale_return),
+        (Canary::UngrantedCopies, ungranted_copy),
     ];
     let is_missed = |(canary, search): &(Canary, Search)| {
         canary::plant(Some(*canary));

@@ -335,7 +335,8 @@ impl Node {
                 Ok(Vec::new())
             }
             Answer::Failed { copy, .. } => Ok(self.fail(copy)),
-            Answer::Forward { copy, wanted, to, address, secret, returns } => {
+            Answer::Denied { .. } => Err("everything is granted here".to_owned()),
+            Answer::Forward { copy, wanted, to, address, secret, returns, .. } => {
                 Ok(vec![self.forward((copy, wanted), (to, address.port(), secret), returns)])
             }
             Answer::Victim { transaction, withdrawn } => {

@@ -95,7 +95,8 @@ fn start(
 ) -> Result<Running> {
     let executor = machines.database.executor().clone();
     let address = SocketAddr::new(machines.addresses[0], PORT);
-    let settings = page_server::ServerSettings { algorithm, message_size_min: CONTROL_MESSAGE, has_leases: false };
+    let settings =
+        page_server::ServerSettings { algorithm, message_size_min: CONTROL_MESSAGE, has_leases: false, grants: None };
     let serving: JoinHandle<_> = {
         let database = machines.database.clone();
         let transport = Rc::new(Plain(executor.clone()));

@@ -95,13 +95,13 @@ fn commits_that_are_under_way_have_no_more_bytes_than_one_message() {
 fn no_more_clients_join_than_the_limit() {
     let mut ground = Ground::new("cbl");
     for _ in 0..CLIENTS_MAX {
-        assert!(ground.server.has_room_for(None));
+        assert!(ground.server.has_room_for(None, None));
         ground.join();
     }
-    assert!(!ground.server.has_room_for(None));
+    assert!(!ground.server.has_room_for(None, None));
     let session = Session { epoch: 1, client: ClientId(3) };
     let known = Former { session, secret: secrets(9).own, copies: Vec::new() };
-    assert!(ground.server.has_room_for(Some(&known)), "it takes the place that it has");
+    assert!(ground.server.has_room_for(Some(&known), None), "it takes the place that it has");
     let unknown = Former { secret: Secret(1), ..known };
-    assert!(!ground.server.has_room_for(Some(&unknown)));
+    assert!(!ground.server.has_room_for(Some(&unknown), None));
 }

@@ -1,0 +1,113 @@
+//! What clients get that lack a grant.
+
+use super::*;
+use crate::grants::{Access, Grants, Right};
+use std::collections::BTreeMap;
+
+/// A client joins that may do this with the partition of [`page`], and nothing else.
+fn join(ground: &mut Ground, name: &str, right: Option<Right>, former: Option<&Former>) -> Joined {
+    let rights: BTreeMap<_, _> = right.map(|right| (PartitionId(1), right)).into_iter().collect();
+    let address = "10.0.0.1:7000".parse().expect("an address");
+    let newcomer = Newcomer { address, name: Some(name.to_owned()), access: Access::Granted(rights) };
+    let joined = ground.server.join(newcomer, (former, secrets(11)), &ground.memory, &mut Vec::new());
+    ground.server.check().expect("the state is right");
+    joined
+}
+
+fn is_denied(actions: &[Action], client: ClientId) -> bool {
+    matches!(actions, [Action::Send(to, Answer::Failed { is_denied: true, .. })] if *to == client)
+}
+
+#[test]
+fn a_node_without_a_grant_gets_no_copy_and_one_that_may_only_read_no_write_lock() {
+    let mut ground = Ground::new("cbl");
+    ground.memory = Having(vec![page(0)]);
+    let stranger = join(&mut ground, "stranger", None, None).session.client;
+    let auditor = join(&mut ground, "auditor", Some(Right::Read), None).session.client;
+    let teller = join(&mut ground, "teller", Some(Right::Write), None).session.client;
+    let refused = ground.say(stranger, read(copy(0, 0), 0, None)).expect("to ask is no misdeed");
+    assert!(is_denied(&refused, stranger), "{refused:?}");
+    assert_eq!(ground.server.registered(), 0);
+    for client in [auditor, teller] {
+        let sent = ground.say(client, read(copy(0, 0), 0, None)).expect("it may");
+        assert!(matches!(sent[..], [Action::SendPage { to, .. }] if to == client), "{sent:?}");
+    }
+    let refused = ground.say(auditor, write(copy(0, 0), 0)).expect("to ask is no misdeed");
+    let [Action::Send(to, Answer::Denied { transaction, reason })] = &refused[..] else { panic!("{refused:?}") };
+    assert_eq!((*to, *transaction), (auditor, Transaction(0)));
+    assert!(reason.contains("'auditor'") && reason.contains("write"), "{reason}");
+    assert_eq!(ground.server.counts().denials, 2);
+    // What it was not granted is in no one's way.
+    ground.say(auditor, Request::Abort { transaction: Transaction(0) }).expect("it is honest");
+    ground.say(auditor, Request::CalledBack { copy: copy(0, 0) }).expect("it is honest");
+    let asked = ground.say(teller, write(copy(0, 0), 0)).expect("it may");
+    assert!(granted(&asked, teller), "{asked:?}");
+}
+
+#[test]
+fn copies_that_a_node_may_not_read_are_not_taken_over_from_an_earlier_session() {
+    for right in [None, Some(Right::Read)] {
+        let mut ground = Ground::new("cbl");
+        ground.server.gather(true);
+        let session = Session { epoch: 0, client: ClientId(3) };
+        let former = Former { session, secret: Secret(9), copies: vec![copy(0, 0)] };
+        let joined = join(&mut ground, "node", right, Some(&former));
+        assert_eq!(joined.keeps, right.is_some(), "{joined:?}");
+        assert_eq!(ground.server.registered(), usize::from(right.is_some()));
+        // As if it were a page that has left its memory.
+        let again = ground.say(joined.session.client, read(copy(0, 0), 0, None)).expect("to ask is no misdeed");
+        assert_eq!(is_denied(&again, joined.session.client), right.is_none(), "{again:?}");
+    }
+}
+
+#[test]
+fn a_session_is_not_taken_over_under_another_name() {
+    let mut ground = Ground::new("cbl");
+    let first = join(&mut ground, "one", Some(Right::Write), None);
+    ground.say(first.session.client, read(copy(0, 0), 0, None)).expect("it may");
+    let former = Former { session: first.session, secret: secrets(11).own, copies: vec![copy(0, 0)] };
+    let joined = join(&mut ground, "two", Some(Right::Write), Some(&former));
+    assert!(!joined.keeps && joined.replaces.is_none(), "{joined:?}");
+    let joined = join(&mut ground, "one", Some(Right::Write), Some(&former));
+    assert!(joined.keeps && joined.replaces == Some(first.session.client), "{joined:?}");
+}
+
+#[test]
+fn no_bytes_are_believed_of_a_node_that_may_only_read() {
+    let mut ground = Ground::new("fwd-s");
+    let reader = join(&mut ground, "reader", Some(Right::Read), None).session.client;
+    let other = join(&mut ground, "other", Some(Right::Read), None).session.client;
+    ground.say(reader, read(copy(0, 0), 0, None)).expect("it may");
+    // It is not asked to send the page to another.
+    let sent = ground.say(other, read(copy(0, 0), 0, None)).expect("it may");
+    assert!(matches!(sent[..], [Action::SendPage { found: Found::Disk, .. }]), "{sent:?}");
+    // Nor to send back the last copy.
+    ground.say(other, read(copy(1, 1), 0, None)).expect("it may");
+    let sent = ground.say(other, read(copy(2, 2), 0, Some(copy(1, 1)))).expect("it may");
+    assert!(matches!(sent[..], [Action::SendPage { returns: false, .. }]), "{sent:?}");
+    // A node that may write is.
+    let writer = join(&mut ground, "writer", Some(Right::Write), None).session.client;
+    ground.say(writer, read(copy(5, 0), 0, None)).expect("it may");
+    let forwarded = ground.say(other, read(copy(5, 5), 0, None)).expect("it may");
+    let [Action::Send(to, Answer::Forward { name, .. })] = &forwarded[..] else { panic!("{forwarded:?}") };
+    assert_eq!((*to, name.as_deref()), (writer, Some("other")), "it sends the page to no other node");
+}
+
+#[test]
+fn a_table_of_grants_says_what_it_does_not_know() {
+    let text = r#"{"node": {"Teller": {"write": ["account"], "read": ["branch"]}, "all": {"read": ["*"]}}}"#;
+    let grants: Grants = serde_json::from_str(text).expect("a table");
+    assert_eq!(grants.unknown(&["account", "branch"]), None);
+    assert_eq!(grants.unknown(&["account"]), Some(("Teller", "branch")));
+    let partitions = [(PartitionId(1), "account"), (PartitionId(2), "branch"), (PartitionId(3), "salary")];
+    let rights = |name| {
+        let access = grants.access(name, partitions);
+        partitions.map(|(id, _)| (access.allows(id, Right::Read), access.allows(id, Right::Write)))
+    };
+    assert_eq!(rights("teller"), [(true, true), (true, false), (false, false)]);
+    assert_eq!(rights("all"), [(true, false); 3]);
+    assert_eq!(rights("other"), [(false, false); 3]);
+    for wrong in [r#"{"nodes": {}}"#, r#"{"node": {"one": {"reads": []}}}"#] {
+        assert!(serde_json::from_str::<Grants>(wrong).is_err(), "{wrong}");
+    }
+}
