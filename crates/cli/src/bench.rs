@@ -80,7 +80,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             print(workload::synthetic::Model::REFERENCE.trim_end())
         }
         Workload::OnEitherClock(OnEitherClock::DebitCredit(arguments)) if let Some(server) = arguments.join => {
-            let report = watched("debit-credit", |progress| at_node::run(server, &arguments.terms, progress))?;
+            let report = watched("debit-credit", |progress| {
+                at_node::run(server, &arguments.joining, &arguments.terms, progress)
+            })?;
             print(&if arguments.terms.setup.json { report.to_json() } else { report.to_text() })
         }
         Workload::OnEitherClock(workload) => {

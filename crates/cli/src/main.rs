@@ -66,10 +66,13 @@ enum Command {
 fn main() -> ExitCode {
     match run(Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("error: {failure}");
-            ExitCode::FAILURE
-        }
+        Err(failure) => match failure.downcast::<clap::Error>() {
+            Ok(usage) => usage.exit(),
+            Err(failure) => {
+                eprintln!("error: {failure}");
+                ExitCode::FAILURE
+            }
+        },
     }
 }
 

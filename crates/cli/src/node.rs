@@ -1,51 +1,82 @@
 //! `entresol node`: one database, many nodes. The server has the disks and the log, the others run transactions on copies of pages.
 
+mod join;
+pub mod joining;
+pub mod protection;
 mod serve;
 
 use crate::Failure;
-use clap::Args;
+use clap::{ArgGroup, Args, ValueEnum};
+use joining::Joining;
+use protection::address;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Serves the pages of a database to other nodes, until it is interrupted
+/// Serves the pages of a database to other nodes, or is such a node, until it is interrupted
 ///
 /// The server has the disks and the log. Nodes that join it keep copies of pages in their own
-/// memories, run transactions on them and send what these have changed. `bench debit-credit
-/// --join ADDRESS` is such a node. While a database is served, no other process has it open.
+/// memories, run transactions on them and send what these have changed. While a database is
+/// served, no other process has it open. `bench debit-credit --join ADDRESS` measures a node.
 ///
-/// It ends in order at SIGINT or SIGTERM: nodes are told, and everything is written back.
-/// Nodes go on when it is started again: nothing that was acknowledged is lost.
+/// Both end in order at SIGINT or SIGTERM: nodes are told, and everything is written back.
+/// Nodes go on when the server is started again: nothing that was acknowledged is lost.
+///
+/// Off loopback each node needs a certificate of an authority that has issued none to others.
+/// A node is known by the one DNS name in it, and may do what a file of grants says:
+///
+///   [node.teller-1]
+///   write = ["account", "teller", "branch", "history"]
+///   [node.auditor]
+///   read = ["*"]
+///
+/// Changed files are read again: a node that has lost a grant has to join anew.
 #[derive(Args)]
 #[command(
     verbatim_doc_comment,
-    after_help = "Example:\n  entresol node --serve 127.0.0.1:7171 --data debit-credit.data"
+    group = ArgGroup::new("part").args(["serve", "join"]).required(true),
+    after_help = "Examples:\n  \
+    entresol node --serve 127.0.0.1:7171 --data debit-credit.data\n  \
+    entresol node --join 127.0.0.1:7171 --load debit-credit\n  \
+    entresol node --serve 10.0.0.1:7171 --data debit-credit.data --grants grants.toml \\\n    \
+    --tls-certificate server.pem --tls-key server.key --tls-authority nodes.pem"
 )]
 pub struct Arguments {
-    /// Serves at this address of the loopback; port 0 is any free one
-    #[arg(long, value_name = "ADDRESS", value_parser = loopback)]
-    serve: SocketAddr,
-    /// Directory of the database
+    /// Serves at this address; port 0 is any free one
+    #[arg(long, value_name = "ADDRESS", value_parser = address, requires = "data")]
+    serve: Option<SocketAddr>,
+    /// Joins the server at this address
+    #[arg(long, value_name = "ADDRESS", value_parser = address, conflicts_with_all = ["data", "algorithm", "grants"])]
+    join: Option<SocketAddr>,
+    /// Directory of the database that is served
     #[arg(long, value_name = "DIR")]
-    data: PathBuf,
+    data: Option<PathBuf>,
     /// Configuration file [default: DIR/entresol.toml]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// What becomes of copies: cbl, fwd, fwd-h, fwd-s, fwd-hs
     #[arg(long, value_name = "NAME", default_value = "cbl", value_parser = algorithm)]
     algorithm: String,
-    /// Prints what was served as JSON
+    /// What nodes may do (TOML), by the names in their certificates
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    grants: Option<PathBuf>,
+    /// What a node that joins runs: nothing of its own if this is left out
+    #[arg(long, value_enum, requires = "join")]
+    load: Option<NodeLoad>,
+    /// Seeds the load
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    joining: Joining,
+    /// Prints what was done as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// An address that may be served without protection of what is sent.
-pub fn loopback(text: &str) -> Result<SocketAddr, String> {
-    let address: SocketAddr = text.parse().map_err(|_| "no address like 127.0.0.1:7171 or [::1]:7171".to_owned())?;
-    if address.ip().is_loopback() {
-        return Ok(address);
-    }
-    let why = "off loopback nothing is served without TLS and mutual authentication, which this release";
-    Err(format!("{why} does not have: use an address such as 127.0.0.1:{}", address.port()))
+/// What a node runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum NodeLoad {
+    /// Debit-Credit (TPC-B), one transaction at a time
+    DebitCredit,
 }
 
 fn algorithm(text: &str) -> Result<String, String> {
@@ -59,26 +90,16 @@ fn algorithm(text: &str) -> Result<String, String> {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    serve::run(arguments)
+    match (arguments.serve, &arguments.data, arguments.join) {
+        (Some(address), Some(data), None) => serve::run(arguments, address, data),
+        (None, None, Some(server)) => join::run(arguments, server),
+        _ => unreachable!("the arguments are of one part"),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nothing_is_served_off_the_loopback() {
-        for text in ["127.0.0.1:7171", "127.8.0.1:0", "[::1]:7171"] {
-            assert!(loopback(text).is_ok(), "{text}");
-        }
-        for text in ["0.0.0.0:7171", "192.168.0.1:7171", "[::]:7171", "[2001:db8::1]:7171"] {
-            let refused = loopback(text).expect_err(text);
-            assert!(refused.contains("TLS and mutual authentication"), "{refused}");
-        }
-        for text in ["127.0.0.1", "localhost:7171", "7171", ""] {
-            assert!(loopback(text).expect_err(text).contains("no address"), "{text}");
-        }
-    }
 
     #[test]
     fn algorithms_have_names() {

@@ -29,7 +29,7 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
-    Record(record::Arguments),
+    Record(Box<record::Arguments>),
     Generate(make::Generate),
     Import(make::Import),
     Show(Show),

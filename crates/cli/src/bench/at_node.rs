@@ -2,30 +2,19 @@
 
 use super::meter::Meter;
 use super::terms::Terms;
+use crate::Failure;
+use crate::node::joining::{Joining, PAUSE_NS, on_a_machine};
 use crate::progress::Progress;
 use crate::report::Response;
 use crate::table::{fact, facts};
-use crate::{Failure, files};
-use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::units::{format_duration_ns, grouped, grouped_decimal};
-use driver::FaultKind;
-use engine::buffer;
-use entresol::Error;
 use entresol::configuration::Configuration;
-use executor::{Executor, Order};
-use node::channel::Plain;
-use node::page_client::{ClientSettings, PageClient};
-use real_driver::{Options, RealDriver};
+use executor::Executor;
+use node::page_client::PageClient;
 use serde::Serialize;
 use std::net::SocketAddr;
-use std::rc::Rc;
 use workload::Load;
 use workload::debit_credit::{MeasuredAtNode, Tables, run_at_node};
-
-/// For how long a server that is gone, or still recovers, is sought, in nanoseconds.
-const PATIENCE_NS: u64 = 60 * SECOND_NS;
-/// How long it is waited before a server is tried again, in nanoseconds.
-const PAUSE_NS: u64 = 100 * MILLISECOND_NS;
 
 /// What a run through a node measured.
 #[derive(Clone, Debug, Serialize)]
@@ -47,24 +36,20 @@ pub struct NodeReport {
 }
 
 /// Joins the server, and measures.
-pub fn run(server: SocketAddr, terms: &Terms, progress: &Progress) -> Result<NodeReport, Failure> {
+pub fn run(server: SocketAddr, joining: &Joining, terms: &Terms, progress: &Progress) -> Result<NodeReport, Failure> {
     let configuration = Configuration::read(terms.setup.config.as_deref(), None)?;
-    // A node writes no files; its driver has a device all the same.
-    let directory = files::Directory::new()?;
-    let driver = RealDriver::open(Options::new("disk", directory.path()))?;
-    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
-    let report = executor.run(measure(&executor, server, (&configuration, terms), progress));
-    executor.stop();
-    report.map_err(|halt| format!("the node has halted: {halt:?}"))?
+    on_a_machine(async |executor| {
+        let client = joining.join(executor, server, &configuration, progress).await?;
+        measure(executor, server, client, (terms, progress)).await
+    })
 }
 
 async fn measure(
     executor: &Executor,
     server: SocketAddr,
-    (configuration, terms): (&Configuration, &Terms),
-    progress: &Progress,
+    client: PageClient,
+    (terms, progress): (&Terms, &Progress),
 ) -> Result<NodeReport, Failure> {
-    let client = join(executor, server, configuration, progress).await?;
     let tables = Tables::at_node(&client).await?;
     let plan = terms.plan(Load::Closed { clients: 1 });
     let mut meter = Meter::new(progress, &plan, false);
@@ -78,42 +63,6 @@ async fn measure(
     // The server is told that this node leaves.
     executor.sleep_ns(PAUSE_NS).await;
     Ok(report)
-}
-
-/// Joins a server, which may not have come up yet.
-async fn join(
-    executor: &Executor,
-    server: SocketAddr,
-    configuration: &Configuration,
-    progress: &Progress,
-) -> Result<PageClient, Failure> {
-    let page_size = configuration.buffer.page_size as usize;
-    let settings = ClientSettings {
-        buffer: buffer::Settings {
-            frames: (configuration.buffer.size / page_size as u64) as usize,
-            page_size,
-            replacement: configuration.buffer.replacement,
-            cleaner: false,
-            ..buffer::Settings::default()
-        },
-        address: SocketAddr::new(server.ip(), 0),
-        message_size_min: 0,
-        patience_ns: PATIENCE_NS,
-    };
-    let end = executor.now().plus_ns(PATIENCE_NS);
-    loop {
-        let fault = match PageClient::join(executor, Rc::new(Plain(executor.clone())), server, settings).await {
-            Ok(client) => return Ok(client),
-            Err(Error::Input(fault)) => fault,
-            Err(error) => return Err(error.into()),
-        };
-        let may_come = matches!(fault.kind, FaultKind::Refused | FaultKind::Reset | FaultKind::TimedOut);
-        if !may_come || executor.now() >= end {
-            return Err(fault.into());
-        }
-        progress.say(format!("waiting for a server at {server}"));
-        executor.sleep_ns(PAUSE_NS).await;
-    }
 }
 
 impl NodeReport {

@@ -4,6 +4,7 @@ use super::session::{self, Run};
 use super::terms::{ServedLoad, Terms};
 use super::{bank, threads};
 use crate::Failure;
+use crate::node::protection::usage;
 use crate::progress::Progress;
 use crate::report::RunReport;
 use crate::trace::Recording;
@@ -34,10 +35,12 @@ pub struct Arguments {
     #[arg(long, conflicts_with_all = ["hardware", "rate", "full", "course"])]
     pub threads: bool,
     /// Joins a server ('node --serve') and runs on copies of its pages
-    #[arg(long, value_name = "ADDRESS", value_parser = crate::node::loopback, conflicts_with_all = [
+    #[arg(long, value_name = "ADDRESS", value_parser = crate::node::protection::address, conflicts_with_all = [
         "data", "scale", "clients", "rate", "server", "full", "threads", "hardware", "like", "course", "cold",
     ])]
     pub join: Option<SocketAddr>,
+    #[command(flatten)]
+    pub joining: Box<crate::node::joining::Joining>,
     #[command(flatten)]
     pub terms: Terms,
 }
@@ -47,6 +50,9 @@ pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Prog
     let terms = &arguments.terms;
     if arguments.join.is_some() {
         return Err("only 'entresol bench' joins a server".into());
+    }
+    if arguments.joining.protection.is_given() {
+        return Err(usage("TLS is for a server that is joined: give --join ADDRESS".to_owned()));
     }
     let configuration = arguments.load.configured(terms.configuration(&arguments.data)?);
     let scale = bank::scale(&configuration, arguments.scale);

@@ -11,6 +11,7 @@ use engine::catalog::Organization;
 use engine::{Error, Result};
 use executor::Executor;
 use node::page_client::{PageClient, PageTransaction};
+use std::cell::RefCell;
 use std::ops::Bound;
 
 /// What a run through a node measured.
@@ -130,13 +131,47 @@ pub async fn run(
     seed: u64,
     watch: &mut impl Watch,
 ) -> Result<MeasuredAtNode> {
-    let mut source =
-        TransactionSource { executor, client, tables, random: Random::stream(seed, "debit-credit at a node") };
-    let unknown = source.run(warm_up, |_, _| {}).await?.unknown;
+    let mut source = TransactionSource::new((executor, client), tables, seed);
+    let unknown = source.run_for(warm_up, |_, _| {}).await?.unknown;
     client.traffic().restart();
-    let mut measured = source.run(measure, |transactions, elapsed_ns| watch.progress(transactions, elapsed_ns)).await?;
+    let progress = |transactions, elapsed_ns| watch.progress(transactions, elapsed_ns);
+    let mut measured = source.run_for(measure, progress).await?;
     measured.unknown += unknown;
     Ok(measured)
+}
+
+/// Runs transactions through a node until `is_over` says that this is enough. What was done by then is in `figures` at any time.
+///
+/// # Errors
+/// As [`run`].
+pub async fn stay(
+    (executor, client): (&Executor, &PageClient),
+    tables: &Tables,
+    seed: u64,
+    figures: &RefCell<MeasuredAtNode>,
+    is_over: impl Fn() -> bool,
+) -> Result<()> {
+    TransactionSource::new((executor, client), tables, seed).run(figures, |_, _| is_over()).await
+}
+
+impl MeasuredAtNode {
+    /// Nothing is done.
+    pub fn new() -> MeasuredAtNode {
+        MeasuredAtNode {
+            transactions: 0,
+            repeated: 0,
+            unknown: 0,
+            elapsed_ns: 0,
+            response: Histogram::new(),
+            means: BatchMeans::new(),
+        }
+    }
+}
+
+impl Default for MeasuredAtNode {
+    fn default() -> MeasuredAtNode {
+        MeasuredAtNode::new()
+    }
 }
 
 struct TransactionSource<'a> {
@@ -146,46 +181,61 @@ struct TransactionSource<'a> {
     random: Random,
 }
 
-impl TransactionSource<'_> {
-    async fn run(&mut self, length: Length, mut progress: impl FnMut(u64, u64)) -> Result<MeasuredAtNode> {
-        let began = self.executor.now();
-        let mut measured = MeasuredAtNode {
-            transactions: 0,
-            repeated: 0,
-            unknown: 0,
-            elapsed_ns: 0,
-            response: Histogram::new(),
-            means: BatchMeans::new(),
-        };
-        loop {
-            measured.elapsed_ns = self.executor.now().since_ns(began);
+impl<'a> TransactionSource<'a> {
+    fn new((executor, client): (&'a Executor, &'a PageClient), tables: &'a Tables, seed: u64) -> TransactionSource<'a> {
+        TransactionSource { executor, client, tables, random: Random::stream(seed, "debit-credit at a node") }
+    }
+
+    async fn run_for(&mut self, length: Length, mut progress: impl FnMut(u64, u64)) -> Result<MeasuredAtNode> {
+        let figures = RefCell::new(MeasuredAtNode::new());
+        let is_over = |transactions, elapsed_ns| {
             let is_over = match length {
-                Length::Transactions(count) => measured.transactions >= count,
-                Length::Time(ns) => measured.elapsed_ns >= ns,
+                Length::Transactions(count) => transactions >= count,
+                Length::Time(ns) => elapsed_ns >= ns,
             };
-            if is_over {
-                return Ok(measured);
+            if !is_over {
+                progress(transactions, elapsed_ns);
             }
-            progress(measured.transactions, measured.elapsed_ns);
+            is_over
+        };
+        self.run(&figures, is_over).await?;
+        Ok(figures.into_inner())
+    }
+
+    /// Runs transactions until `is_over`, which is told how many have been committed, and how long that took in nanoseconds.
+    async fn run(
+        &mut self,
+        figures: &RefCell<MeasuredAtNode>,
+        mut is_over: impl FnMut(u64, u64) -> bool,
+    ) -> Result<()> {
+        let began = self.executor.now();
+        loop {
+            let elapsed_ns = self.executor.now().since_ns(began);
+            figures.borrow_mut().elapsed_ns = elapsed_ns;
+            let transactions = figures.borrow().transactions;
+            if is_over(transactions, elapsed_ns) {
+                return Ok(());
+            }
             let start = self.executor.now();
-            if self.commit_one(&mut measured).await? {
+            if self.commit_one(figures).await? {
                 let response_ns = self.executor.now().since_ns(start);
-                measured.transactions += 1;
-                measured.response.record(response_ns);
-                measured.means.record(response_ns as f64);
+                let mut figures = figures.borrow_mut();
+                figures.transactions += 1;
+                figures.response.record(response_ns);
+                figures.means.record(response_ns as f64);
             }
         }
     }
 
     /// Runs a transaction until it is committed; false if that is not known.
-    async fn commit_one(&mut self, measured: &mut MeasuredAtNode) -> Result<bool> {
+    async fn commit_one(&mut self, figures: &RefCell<MeasuredAtNode>) -> Result<bool> {
         let parameters = Parameters::draw(self.tables.scale(), &mut self.random);
         let mut tries = 0;
         loop {
             let error = match self.attempt(&parameters).await {
                 Attempt::Committed => return Ok(true),
                 Attempt::Unknown(_) if self.client.failure().is_none() => {
-                    measured.unknown += 1;
+                    figures.borrow_mut().unknown += 1;
                     return Ok(false);
                 }
                 Attempt::Nothing(error) | Attempt::Unknown(error) => error,
@@ -193,7 +243,7 @@ impl TransactionSource<'_> {
             if !passes(&error) || self.client.failure().is_some() {
                 return Err(error);
             }
-            measured.repeated += 1;
+            figures.borrow_mut().repeated += 1;
             // One that is run again at once meets those that it was given up for.
             tries = (tries + 1).min(6);
             self.executor.sleep_ns(self.random.below((MILLISECOND_NS / 16) << tries)).await;
