@@ -69,6 +69,7 @@ impl Channel for Wire {
 }
 
 /// A plain wire with a tap.
+#[allow(dead_code, reason = "not every test is below TLS")]
 pub fn tapped(executor: &executor::Executor) -> (Rc<dyn Transport>, Rc<Tap>) {
     let tap = Rc::<Tap>::default();
     (Rc::new(Tapped(Plain(executor.clone()), Rc::clone(&tap))), tap)
