@@ -71,7 +71,7 @@ pub enum Locking {
     None,
     /// Whole pages (direct and append only: b-tree records move between pages).
     Page,
-    /// Records, and the gaps between them where ranges are read.
+    /// Records, and the ranges of keys that are read.
     Record,
 }
 

@@ -429,7 +429,7 @@ pub enum Error {
         base::units::format_duration_ns(*.waited_ns as f64), named(.holders)
     )]
     LockTimeout {
-        /// What was waited for: a record, a gap between records, a page or all of a partition.
+        /// What was waited for: a record, a range that was read, a page or all of a partition.
         resource: String,
         /// The transactions in its way.
         holders: Vec<base::TransactionId>,

@@ -6,22 +6,29 @@
 //!
 //! The table itself, which never waits, is [`structures::lock`].
 
+mod ranges;
 mod waiters;
 
 use crate::{Error, Result};
 use base::{Instant, Lsn};
 use executor::{Executor, Relay};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
-use structures::lock::{Attempt, LockStatistics, LockTable, Mode, Outcome, Owner, Resource, VictimPolicy, Violation};
+use structures::lock::{
+    Attempt, KeyRanges, LockStatistics, LockTable, Mode, Outcome, Owner, Resource, VictimPolicy, Violation,
+};
 use waiters::LockWaiters;
 
 /// All locks of a database, and the tasks that wait for them.
 pub struct Locks {
     executor: Executor,
     table: RefCell<LockTable>,
+    ranges: RefCell<KeyRanges>,
+    /// Whether an owner has a range, and whether one has marked a key.
+    are_ranges_held: Cell<bool>,
+    are_keys_marked: Cell<bool>,
     /// The waiting tasks.
     waiters: Rc<LockWaiters>,
     /// Owners that must give up: few, and none most of the time.
@@ -59,6 +66,9 @@ impl Locks {
         Locks {
             executor: executor.clone(),
             table: RefCell::new(LockTable::new(policy)),
+            ranges: RefCell::default(),
+            are_ranges_held: Cell::new(false),
+            are_keys_marked: Cell::new(false),
             waiters: Rc::new(LockWaiters::new(executor)),
             victims: RefCell::default(),
         }
@@ -147,6 +157,7 @@ impl Locks {
     /// that.
     #[inline]
     pub(crate) fn release_all(&self, owner: Owner, commit: Option<Lsn>) {
+        self.release_ranges(owner, commit);
         let mut granted = Vec::new();
         {
             let mut table = self.table.borrow_mut();
@@ -248,6 +259,7 @@ impl Locks {
     /// # Errors
     /// The first invariant that does not hold.
     pub fn check(&self) -> Result<(), Violation> {
+        self.ranges.borrow().is_sound().then_some(()).ok_or(Violation::Ranges)?;
         self.table.borrow().check()
     }
 
@@ -378,7 +390,7 @@ mod tests {
     fn a_lock_of_instant_duration_stays_only_if_it_was_held() {
         let done = on_a_machine(async |executor| {
             let locks = Locks::new(executor, VictimPolicy::Requester);
-            let (gap, mode) = (Resource::gap(PartitionId(1), 7), Mode::InsertIntention);
+            let (gap, mode) = (Resource::secondary_gap(PartitionId(1), 0, 7), Mode::InsertIntention);
             assert_eq!(locks.pass(Owner(0), gap, mode), Some(None));
             assert_eq!(locks.held(Owner(0)), 0);
             assert_eq!(locks.try_acquire(Owner(1), gap, Mode::Shared), Some(Lsn::ZERO));

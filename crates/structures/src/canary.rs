@@ -70,6 +70,8 @@ canaries! {
     SkippedCall,
     /// A range read locks its records and not the gaps between them.
     UnlockedGap,
+    /// The range that a range read locks lacks the last record that was read.
+    ShortRange,
     /// A record is read by its key without a lock.
     UnlockedRead,
     /// A transaction at snapshot level changes what others have changed since its moment.

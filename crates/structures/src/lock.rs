@@ -13,12 +13,13 @@
 //! is blocked by holders alone: the waiters wait for the upgrading holder anyway.
 //!
 //! Resources form no hierarchy: a lock on a partition says nothing about its records unless all owners that lock records also
-//! lock the partition.
+//! lock the partition. Ranges of keys are beside the table, in [`KeyRanges`]: who has to wait for one waits for a resource here.
 
 mod check;
 mod deadlock;
 mod mode;
 mod queue;
+mod ranges;
 mod request;
 mod resource;
 mod stamps;
@@ -32,5 +33,6 @@ mod tests;
 pub use check::Violation;
 pub use deadlock::VictimPolicy;
 pub use mode::Mode;
+pub use ranges::{KeyRanges, KeySpan, Mark};
 pub use resource::Resource;
 pub use table::{Attempt, LockStatistics, LockTable, Outcome, Owner};

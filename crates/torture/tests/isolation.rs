@@ -57,6 +57,22 @@ fn a_gap_that_a_range_read_leaves_unlocked_is_found() {
 }
 
 #[test]
+fn a_range_that_is_locked_without_its_last_record_is_found() {
+    let suits = |drawn: &Contention| drawn.levels == [Level::Serializable] && drawn.stores.contains(&Store::Tree);
+    let failure = first_failure(Canary::ShortRange, 60, suits);
+    assert!(failure.wrong[0].starts_with('G') || failure.wrong[0].starts_with("lost update"), "{failure}");
+}
+
+/// The same, in what `entresol torture --isolation --seeds 0..400` runs.
+#[test]
+fn a_short_range_is_found_in_the_range_that_is_always_run() {
+    plant(Some(Canary::ShortRange));
+    let found = (0..400).find_map(|seed| run_seed(seed, Options::FULL.of(SeedKind::Isolation)).failure);
+    plant(None);
+    assert!(found.is_some(), "it is found");
+}
+
+#[test]
 fn a_read_without_a_lock_is_found() {
     let failure = first_failure(Canary::UnlockedRead, 100, |drawn| drawn.levels == [Level::Serializable]);
     assert!(failure.wrong[0].starts_with('G') || failure.wrong[0].starts_with("lost update"), "{failure}");

@@ -10,7 +10,7 @@ use structures::lock::Mode;
 pub struct LockWait {
     /// The transaction that waits.
     pub transaction: TransactionId,
-    /// For what: a record, which is told by the hash of its key, a gap between records, a page or all of a partition.
+    /// For what: a record, which is told by the hash of its key, a range that was read, a page or all of a partition.
     pub resource: String,
     /// In which mode it would hold that.
     pub mode: Mode,

@@ -41,8 +41,8 @@ impl Transaction {
                 if self.reference() {
                     self.delayed_reference().await?;
                 }
-                if let Some(ungranted) = self.enter_found(found, partition, hash, Mode::Exclusive)? {
-                    self.wait_to_enter(ungranted, partition, Mode::Exclusive).await?;
+                if let Some(ungranted) = self.enter_found(found, partition, (key, hash), Mode::Exclusive)? {
+                    self.wait_to_enter(ungranted, (found, partition), (key, hash), Mode::Exclusive).await?;
                 }
                 loop {
                     match self.add_in_set(partition, (key, hash), part.clone(), amount) {

@@ -1,4 +1,4 @@
-//! Range reads of b-trees, both ways. A cursor locks what it shows, and the gaps between, so that a repeated read shows the same.
+//! Range reads of b-trees, both ways. A cursor locks the range that it has gone through, so that a repeated read shows the same.
 //! It reads a share of the range at a time: first a few records, since it may not be asked for more, then ever more of a leaf.
 
 use super::Transaction;
@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::rc::Rc;
 use structures::canary::{self, Canary};
-use structures::key_hash;
 use structures::lock::{Mode, Resource};
 use structures::organization::b_tree;
 use structures::organization::b_tree::stored::{self, Stored};
@@ -76,6 +75,11 @@ struct Share {
 }
 
 impl Share {
+    /// The key of the record that was read last.
+    fn last(&self) -> Option<&[u8]> {
+        self.records.back().map(|(key, _)| key.as_slice())
+    }
+
     /// Whether it has this number of records. Then it goes on behind the last one of them.
     fn is_full(&mut self, records_max: usize) -> bool {
         self.is_within_leaf = self.records.len() >= records_max;
@@ -92,6 +96,19 @@ impl Cursor {
     pub fn without_locks(mut self) -> Cursor {
         self.locks = false;
         self
+    }
+
+    /// Whether it locks what it shows.
+    pub(super) fn takes_locks(&self) -> bool {
+        self.locks && self.locks_records
+    }
+
+    pub(super) fn partition(&self) -> PartitionId {
+        self.partition
+    }
+
+    pub(super) fn direction(&self) -> Direction {
+        self.direction
     }
 
     /// What it sees, if it takes no locks for that.
@@ -417,134 +434,58 @@ impl Transaction {
         let page = pool.page(position.page)?;
         let mut share = Share::default();
         let mut key = Vec::new();
+        // The next leaf begins at the fence.
+        share.from = position.fence.filter(|fence| is_before(fence, &cursor.to)).map(Bound::Included);
         for slot in position.slot..slotted::count(page) {
             if share.is_full(cursor.share_max) {
-                return Ok(LeafStep::Read(share));
+                break;
             }
             slotted::key_into(page, slot, &mut key);
-            if let Some(resource) = self.lock_seen(cursor, Some(&key))? {
-                return Ok(LeafStep::Blocked(resource));
-            }
             if !is_before(&key, &cursor.to) {
-                if self.may_vanish(cursor.partition, &key) {
-                    continue;
-                }
-                return Ok(LeafStep::Read(share));
+                share.from = None;
+                break;
+            }
+            if let Some(record) = self.meet_record(cursor, &key) {
+                let before = self.lock_seen(cursor, (from, Bound::Excluded(&key)), share.last());
+                return Ok(LeafStep::Blocked(before.unwrap_or(record)));
             }
             share.records.push_back((key.clone(), Reconstruction::present(slotted::value(page, slot))));
         }
-        match position.fence {
-            // The records up to the fence are done; the next leaf begins there, even if it is beyond the range. The gap that
-            // reaches over the fence is locked before another transaction can insert below the fence.
-            Some(fence) => {
-                if position.slot == slotted::count(page)
-                    && let Bound::Included(lower) | Bound::Excluded(lower) = from
-                {
-                    key.extend_from_slice(lower);
-                }
-                if let Some(resource) = self.lock_above(cursor, Bound::Included(&key))? {
-                    return Ok(LeafStep::Blocked(resource));
-                }
-                share.from = Some(Bound::Included(fence));
-            }
-            None => {
-                if let Some(resource) = self.lock_seen(cursor, None)? {
-                    return Ok(LeafStep::Blocked(resource));
-                }
-            }
-        }
-        Ok(LeafStep::Read(share))
+        let upper = share.from.as_ref().map_or(as_slice(&cursor.to), before);
+        let blocked = self.lock_seen(cursor, (from, upper), share.last());
+        Ok(blocked.map_or_else(|| LeafStep::Read(share), LeafStep::Blocked))
     }
 
     fn read_backward(&mut self, cursor: &Cursor, from: Bound<&[u8]>) -> Result<LeafStep, Need> {
         let engine = self.engine.clone();
-        // The gap above the range's greatest record is part of what was seen.
-        if let Some(resource) = self.lock_above(cursor, from)? {
-            return Ok(LeafStep::Blocked(resource));
-        }
         let pool = engine.core.buffer.pool().borrow();
         let position = b_tree::backward(&*pool, cursor.partition, from)?;
         let page = pool.page(position.page)?;
         let mut share = Share::default();
         let mut key = Vec::new();
-        for slot in (0..position.slot).rev() {
-            if share.is_full(cursor.share_max) {
-                return Ok(LeafStep::Read(share));
-            }
-            slotted::key_into(page, slot, &mut key);
-            if !is_after(&key, &cursor.to) {
-                return Ok(LeafStep::Read(share));
-            }
-            if let Some(resource) = self.lock_seen(cursor, Some(&key))? {
-                return Ok(LeafStep::Blocked(resource));
-            }
-            share.records.push_back((key.clone(), Reconstruction::present(slotted::value(page, slot))));
-        }
         let goes_on = |fence: &Vec<u8>| match &cursor.to {
             Bound::Included(to) | Bound::Excluded(to) => fence > to,
             Bound::Unbounded => true,
         };
         share.from = position.fence.filter(goes_on).map(Bound::Excluded);
-        Ok(LeafStep::Read(share))
-    }
-
-    /// Locks the gap in which a range that is read backward begins. One that excludes a present record begins in the gap
-    /// below that.
-    fn lock_above(&mut self, cursor: &Cursor, from: Bound<&[u8]>) -> Result<Option<Resource>, Need> {
-        let mut key = match from {
-            Bound::Included(key) | Bound::Excluded(key) => key.to_vec(),
-            Bound::Unbounded => return self.lock_seen(cursor, None),
-        };
-        let mut above = Vec::new();
-        let engine = self.engine.clone();
-        if let Bound::Excluded(key) = from {
-            let present = b_tree::seek(&*engine.core.buffer.pool().borrow(), cursor.partition, key)?.exact;
-            if present {
-                let blocked = self.lock_seen(cursor, Some(key))?;
-                if blocked.is_some() || !self.may_vanish(cursor.partition, key) {
-                    return Ok(blocked);
-                }
+        for slot in (0..position.slot).rev() {
+            if share.is_full(cursor.share_max) {
+                break;
             }
-        }
-        loop {
-            if !b_tree::successor(&*engine.core.buffer.pool().borrow(), cursor.partition, &key, &mut above)? {
-                return self.lock_seen(cursor, None);
+            slotted::key_into(page, slot, &mut key);
+            if !is_after(&key, &cursor.to) {
+                share.from = None;
+                break;
             }
-            if let Some(blocked) = self.lock_seen(cursor, Some(&above))? {
-                return Ok(Some(blocked));
+            if let Some(record) = self.meet_record(cursor, &key) {
+                let above = self.lock_seen(cursor, (Bound::Excluded(&key), from), share.last());
+                return Ok(LeafStep::Blocked(above.unwrap_or(record)));
             }
-            if !self.may_vanish(cursor.partition, &above) {
-                return Ok(None);
-            }
-            std::mem::swap(&mut key, &mut above);
+            share.records.push_back((key.clone(), Reconstruction::present(slotted::value(page, slot))));
         }
-    }
-
-    /// Locks the gap below `key` (`None`: the end of the partition) and the record, even if that is outside the range: if
-    /// another transaction has inserted it and takes it back, the gap goes with it. Returns what has to be waited for.
-    fn lock_seen(&mut self, cursor: &Cursor, key: Option<&[u8]>) -> Result<Option<Resource>, Need> {
-        let partition = cursor.partition;
-        let gap = match key {
-            Some(key) => Resource::gap(partition, key_hash(key)),
-            None => Resource::end_gap(partition),
-        };
-        if !canary::is_planted(Canary::UnlockedGap)
-            && let Some(blocked) = self.lock_gap(cursor, gap)?
-        {
-            return Ok(Some(blocked));
-        }
-        match key {
-            Some(key) => self.lock_gap(cursor, Resource::record(partition, key_hash(key))),
-            None => Ok(None),
-        }
-    }
-
-    /// Locks one resource for reading, if the partition is locked by record and it can be had at once.
-    fn lock_gap(&mut self, cursor: &Cursor, resource: Resource) -> Result<Option<Resource>, Need> {
-        if !cursor.locks || !cursor.locks_records {
-            return Ok(None);
-        }
-        Ok(if self.try_lock(resource, Mode::Shared) { None } else { Some(resource) })
+        let lower = share.from.as_ref().map_or(as_slice(&cursor.to), before);
+        let blocked = self.lock_seen(cursor, (lower, from), share.last());
+        Ok(blocked.map_or_else(|| LeafStep::Read(share), LeafStep::Blocked))
     }
 }
 

@@ -78,7 +78,7 @@ impl Transaction {
         let Schema { record, .. } = found.typed()?;
         record.check_value(field, &value).map_err(|error| found.field_error(error))?;
         let hash = key_hash(key);
-        self.lock_record_exclusively(&found, hash).await?;
+        self.lock_record_exclusively(&found, (key, hash)).await?;
         let part = record.part(field).ok();
         if let Some(part) = part.clone().filter(|part| !self.is_replaced(&found, part)) {
             let write = |sets: &mut Sets, owner| {
@@ -115,7 +115,7 @@ impl Transaction {
         let (kind, part) = integer(&found, field)?;
         let overflow = || FieldError::Overflow { field: record.fields()[field].name.clone(), kind };
         let hash = key_hash(key);
-        self.lock_record_exclusively(&found, hash).await?;
+        self.lock_record_exclusively(&found, (key, hash)).await?;
         if self.is_replaced(&found, &part) {
             let mut answer = None;
             let added = |old: &[u8]| {
@@ -144,7 +144,7 @@ impl Transaction {
         let found = self.engine.catalog.describe(partition)?;
         let mut value = Vec::new();
         found.typed()?.record.encode(values, &mut value).map_err(|error| found.field_error(error))?;
-        self.lock_record_exclusively(&found, key_hash(key)).await?;
+        self.lock_record_exclusively(&found, (key, key_hash(key))).await?;
         let is_new = self.write_any_typed(&found, key, Some(&value), false).await?;
         if is_new { Ok(()) } else { Err(Error::Duplicate(found.name.clone())) }
     }

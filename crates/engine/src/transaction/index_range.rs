@@ -1,6 +1,7 @@
 //! Range reads of b-trees by a secondary index: an entry, then its record, both as of the same moment.
 
 use super::indexed::lacks_entry;
+use super::records::Entered;
 use super::secondary::EntryRange;
 use super::{Direction, Transaction};
 use crate::catalog::Partition;
@@ -50,9 +51,10 @@ impl Transaction {
         if self.reference() {
             self.delayed_reference().await?;
         }
-        let ungranted = self.enter(found.id(), key_hash(key), Mode::Shared)?.ungranted;
+        let hash = key_hash(key);
+        let Entered { found: keyed, ungranted } = self.enter(found.id(), (key, hash), Mode::Shared)?;
         if let Some(ungranted) = ungranted {
-            self.wait_to_enter(ungranted, found.id(), Mode::Shared).await?;
+            self.wait_to_enter(ungranted, (keyed, found.id()), (key, hash), Mode::Shared).await?;
         }
         let value = self.read_in_tree(found.id(), key).await?;
         self.trace_key_access(found.id(), key, false);

@@ -1,7 +1,7 @@
 //! Records of b-trees with a type, and their entries in secondary indexes.
 //!
 //! An index is a b-tree of its own, so what the engine does for records it does for entries: they are logged, taken back, redone, kept for
-//! readers of earlier moments, and locked with the gaps between them. What is left to do here is that a record and its entries change
+//! readers of earlier moments, and locked one by one and in ranges. What is left to do here is that a record and its entries change
 //! together: in one transaction, wholly or not at all, under the exclusive lock of the record. An entry is changed only under the lock of
 //! its record.
 
@@ -153,6 +153,7 @@ impl Transaction {
         if self.reference() {
             self.delayed_reference().await?;
         }
+        self.pass_readers(tree, entry).await?;
         self.lock(Resource::record(tree, key_hash(entry)), Mode::Exclusive).await
     }
 }

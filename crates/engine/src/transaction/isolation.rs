@@ -1,10 +1,10 @@
 //! What a transaction sees of others.
 //!
 //! A transaction that changes a record locks it exclusively until its end, at every level; the levels differ in what reading
-//! takes. Serializable transactions are strictly two-phase: they lock what they read, gaps of ranges included, so that the
+//! takes. Serializable transactions are strictly two-phase: they lock what they read, ranges as a whole, so that the
 //! order of their commits is a serial one. The others read versions and take no locks for that. One at snapshot level that
 //! would change what was changed after its moment gives up (first updater wins), so that no update is lost; a serializable one
-//! beside it sees it as a writer like any other, because its changes lock and pass gaps as all do.
+//! beside it sees it as a writer like any other, because its changes take locks and wait for readers of ranges as all do.
 
 use super::Transaction;
 use super::commit::retire;

@@ -99,8 +99,8 @@ impl Transaction {
         if self.reference() {
             self.delayed_reference().await?;
         }
-        if let Some(ungranted) = self.enter_found(found, partition, hash, Mode::Exclusive)? {
-            self.wait_to_enter(ungranted, partition, Mode::Exclusive).await?;
+        if let Some(ungranted) = self.enter_found(found, partition, (key, hash), Mode::Exclusive)? {
+            self.wait_to_enter(ungranted, (found, partition), (key, hash), Mode::Exclusive).await?;
         }
         match keyed {
             Keyed::TypedBTree(typed) => {
@@ -138,7 +138,7 @@ impl Transaction {
         if self.reference() {
             return Ok(AtOnce::AwaitReference);
         }
-        if let Some((resource, ungranted)) = self.enter_found(found, partition, hash, Mode::Exclusive)? {
+        if let Some((resource, ungranted)) = self.enter_found(found, partition, (key, hash), Mode::Exclusive)? {
             return Ok(AtOnce::AwaitLock(resource, ungranted));
         }
         self.mark_not_replayable()?;
@@ -166,13 +166,13 @@ impl Transaction {
             Ok(AtOnce::Done(answer)) => return Ok(answer),
             Err(need) => Some(need),
             Ok(AtOnce::AwaitLock(resource, ungranted)) => {
-                self.wait_to_enter((resource, ungranted), partition, Mode::Exclusive).await?;
+                self.wait_to_enter((resource, ungranted), (found, partition), (key, hash), Mode::Exclusive).await?;
                 None
             }
             Ok(AtOnce::AwaitReference) => {
                 self.delayed_reference().await?;
-                if let Some(ungranted) = self.enter_found(found, partition, hash, Mode::Exclusive)? {
-                    self.wait_to_enter(ungranted, partition, Mode::Exclusive).await?;
+                if let Some(ungranted) = self.enter_found(found, partition, (key, hash), Mode::Exclusive)? {
+                    self.wait_to_enter(ungranted, (found, partition), (key, hash), Mode::Exclusive).await?;
                 }
                 None
             }

@@ -1,9 +1,10 @@
 //! B-tree records: reading, inserting, deleting one by key; changing one in place is in `modify.rs`.
 //!
-//! Locks are named by key, so they are taken before the tree is searched. Phantoms are kept out in `gaps.rs`.
+//! Locks are named by key, so they are taken before the tree is searched. Phantoms are kept out in `read_ranges.rs`.
 
 use super::Transaction;
 use super::log_room::admit_change;
+use super::read_ranges::BeforeLock;
 use super::update::update;
 use crate::catalog::Partition;
 use crate::engine::{Core, Keyed, KeyedPartition};
@@ -37,7 +38,7 @@ enum Shown<R> {
 
 /// What an operation found that has asked for a record's lock.
 pub(super) struct Entered {
-    pub is_set: bool,
+    pub found: KeyedPartition,
     /// The lock, if it was not granted at once.
     pub ungranted: Option<(Resource, Ungranted)>,
 }
@@ -117,11 +118,11 @@ impl Transaction {
         if self.reference() {
             self.delayed_reference().await?;
         }
-        let Entered { is_set, ungranted } = self.enter(partition, hash, mode)?;
+        let Entered { found, ungranted } = self.enter(partition, (key, hash), mode)?;
         if let Some(ungranted) = ungranted {
-            self.wait_to_enter(ungranted, partition, mode).await?;
+            self.wait_to_enter(ungranted, (found, partition), (key, hash), mode).await?;
         }
-        if is_set {
+        if found.is_set {
             return self.get_in_set_with(partition, (key, hash), |value| value.map(<[u8]>::to_vec)).await;
         }
         self.mark_not_replayable()?;
@@ -177,8 +178,8 @@ impl Transaction {
         look: impl FnOnce(Option<&[u8]>) -> R,
     ) -> Result<R> {
         let hash = key_hash(key);
-        if let Some(ungranted) = self.enter_found(found, partition, hash, Mode::Shared)? {
-            self.wait_to_enter(ungranted, partition, Mode::Shared).await?;
+        if let Some(ungranted) = self.enter_found(found, partition, (key, hash), Mode::Shared)? {
+            self.wait_to_enter(ungranted, (found, partition), (key, hash), Mode::Shared).await?;
         }
         if found.is_set {
             return self.get_in_set_with(partition, (key, hash), look).await;
@@ -252,8 +253,8 @@ impl Transaction {
             self.delayed_reference().await?;
         }
         let (found, keyed) = self.engine.catalog.find_keyed_to_change(partition)?;
-        if let Some(ungranted) = self.enter_found(found, partition, hash, Mode::Exclusive)? {
-            self.wait_to_enter(ungranted, partition, Mode::Exclusive).await?;
+        if let Some(ungranted) = self.enter_found(found, partition, (key, hash), Mode::Exclusive)? {
+            self.wait_to_enter(ungranted, (found, partition), (key, hash), Mode::Exclusive).await?;
         }
         match keyed {
             Keyed::BTree => self.mark_not_replayable()?,
@@ -298,7 +299,7 @@ impl Transaction {
     }
 
     /// Writes a stored value that is within the limits; false if there is one already and it must not be replaced. One descent
-    /// finds the place, the value that is there, whether the leaf has room, and the gap.
+    /// finds the place, the value that is there, and whether the leaf has room.
     fn try_write(
         &mut self,
         (partition, locks_records): (PartitionId, bool),
@@ -325,7 +326,7 @@ impl Transaction {
         }
         engine.core.buffer.pool().borrow().write_permission(place.page)?;
         let Some(old) = old else {
-            if locks_records && let Some((resource, mode)) = self.pass_gap(place, key)? {
+            if locks_records && let Some((resource, mode)) = self.meet_readers(partition, key) {
                 return Ok(LockStep::Wait(resource, mode));
             }
             let change = Change::InsertSlot { slot: place.slot, key, value: stored };
@@ -371,8 +372,8 @@ impl Transaction {
             self.delayed_reference().await?;
         }
         let (found, keyed) = self.engine.catalog.find_keyed_to_change(partition)?;
-        if let Some(ungranted) = self.enter_found(found, partition, hash, Mode::Exclusive)? {
-            self.wait_to_enter(ungranted, partition, Mode::Exclusive).await?;
+        if let Some(ungranted) = self.enter_found(found, partition, (key, hash), Mode::Exclusive)? {
+            self.wait_to_enter(ungranted, (found, partition), (key, hash), Mode::Exclusive).await?;
         }
         match keyed {
             Keyed::BTree => self.mark_not_replayable()?,
@@ -393,13 +394,8 @@ impl Transaction {
         key: &[u8],
     ) -> Result<bool> {
         let engine = self.engine.clone();
-        let deleted = loop {
-            let delete = || self.try_delete((partition, locks_records), key);
-            match engine.core.resolve_access(partition, delete).await? {
-                LockStep::Done(deleted) => break deleted,
-                LockStep::Wait(resource, mode) => self.lock(resource, mode).await?,
-            }
-        };
+        let delete = || self.try_delete((partition, locks_records), key);
+        let deleted = engine.core.resolve_access(partition, delete).await?;
         self.trace_key_access(partition, key, deleted.is_some());
         if let Some(Deleted { is_underfull: true }) = deleted {
             engine.core.complete(|| merge(&engine.core, partition, key)).await?;
@@ -412,20 +408,20 @@ impl Transaction {
         &mut self,
         (partition, locks_records): (PartitionId, bool),
         key: &[u8],
-    ) -> Result<LockStep<Option<Deleted>>, Need> {
+    ) -> Result<Option<Deleted>, Need> {
         let engine = self.engine.clone();
         admit_change(&engine, &self.state)?;
         let (place, old, has_underfull_parent) = {
             let pool = engine.core.buffer.pool().borrow();
             let (place, leaf, has_underfull_parent) = b_tree::find_to_remove(&*pool, partition, key)?;
             if !place.exact {
-                return Ok(LockStep::Done(None));
+                return Ok(None);
             }
             pool.write_permission(place.page)?;
             (place, slotted::value(leaf, place.slot).to_vec(), has_underfull_parent)
         };
-        if locks_records && let Some((resource, mode)) = self.lock_joined_gaps(place, key)? {
-            return Ok(LockStep::Wait(resource, mode));
+        if locks_records {
+            engine.core.locks.note_deleted(self.state.owner, partition, key);
         }
         self.give_up_chain(partition, &old);
         let undo = Undo::Insert { partition, key, value: &old };
@@ -435,7 +431,7 @@ impl Transaction {
         let pool = engine.core.buffer.pool().borrow();
         let leaf = pool.peek(place.page).expect("it was just changed");
         let is_underfull = has_underfull_parent || b_tree::is_underfull(leaf, place.page.number == b_tree::ROOT);
-        Ok(LockStep::Done(Some(Deleted { is_underfull })))
+        Ok(Some(Deleted { is_underfull }))
     }
 
     /// The value of `key` in a b-tree, whose lock is held.
@@ -448,16 +444,16 @@ impl Transaction {
         }
     }
 
-    /// Looks the partition up and asks for the lock of the record whose key has this hash, as the partition's locking asks. The
-    /// reference comes before.
+    /// Looks the partition up and asks for the lock of a record, as the partition's locking asks. The reference comes before.
     #[inline]
-    pub(super) fn enter(&mut self, partition: PartitionId, hash: u64, mode: Mode) -> Result<Entered> {
+    pub(super) fn enter(&mut self, partition: PartitionId, (key, hash): (&[u8], u64), mode: Mode) -> Result<Entered> {
         let found = self.engine.catalog.find_keyed(partition)?;
-        let ungranted = self.enter_found(found, partition, hash, mode)?;
-        Ok(Entered { is_set: found.is_set, ungranted })
+        let ungranted = self.enter_found(found, partition, (key, hash), mode)?;
+        Ok(Entered { found, ungranted })
     }
 
-    /// As [`Transaction::enter`], in a partition that was looked up. Returns the lock if it is not granted at once.
+    /// As [`Transaction::enter`], in a partition that was looked up. Returns the lock that is not granted at once: the record's, or
+    /// one that comes before.
     ///
     /// Part of its callers: a sixth of what a free lock costs would be the call.
     #[inline(always)]
@@ -465,7 +461,7 @@ impl Transaction {
         &mut self,
         found: KeyedPartition,
         partition: PartitionId,
-        hash: u64,
+        (key, hash): (&[u8], u64),
         mode: Mode,
     ) -> Result<Option<(Resource, Ungranted)>> {
         if !found.locks_records || mode == Mode::Shared && canary::is_planted(Canary::UnlockedRead) {
@@ -473,6 +469,12 @@ impl Transaction {
         }
         if found.is_set {
             self.engine.sets.sets.borrow().prefetch(partition, hash, PrefetchDistance::Far);
+        } else if self.engine.core.locks.are_ranges_held() {
+            match self.before_lock(partition, key, mode) {
+                BeforeLock::Nothing => {}
+                BeforeLock::Covered => return Ok(None),
+                BeforeLock::Blocked(resource, ungranted) => return Ok(Some((resource, ungranted))),
+            }
         }
         let resource = Resource::record(partition, hash);
         if self.engine.versions.is_kept() {
@@ -489,22 +491,36 @@ impl Transaction {
     #[cold]
     pub(super) async fn wait_to_enter(
         &mut self,
-        (resource, ungranted): (Resource, Ungranted),
-        partition: PartitionId,
+        (mut resource, mut ungranted): (Resource, Ungranted),
+        (found, partition): (KeyedPartition, PartitionId),
+        (key, hash): (&[u8], u64),
         mode: Mode,
     ) -> Result<()> {
-        self.wait_for_lock(resource, ungranted).await?;
-        self.check_conflict(partition, resource, mode)
+        loop {
+            self.wait_for_lock(resource, ungranted).await?;
+            if resource == Resource::record(partition, hash) {
+                return self.check_conflict(partition, resource, mode);
+            }
+            match self.enter_found(found, partition, (key, hash), mode)? {
+                None => return Ok(()),
+                Some(next) => (resource, ungranted) = next,
+            }
+        }
     }
 
-    /// Refers to the record of the key with this hash and locks it to change it.
-    pub(super) async fn lock_record_exclusively(&mut self, found: &Rc<Partition>, hash: u64) -> Result<()> {
+    /// Refers to a record and locks it to change it.
+    pub(super) async fn lock_record_exclusively(
+        &mut self,
+        found: &Rc<Partition>,
+        (key, hash): (&[u8], u64),
+    ) -> Result<()> {
         if self.reference() {
             self.delayed_reference().await?;
         }
         let partition = found.id();
-        match self.enter_found(KeyedPartition::of(found)?, partition, hash, Mode::Exclusive)? {
-            Some(ungranted) => self.wait_to_enter(ungranted, partition, Mode::Exclusive).await,
+        let keyed = KeyedPartition::of(found)?;
+        match self.enter_found(keyed, partition, (key, hash), Mode::Exclusive)? {
+            Some(ungranted) => self.wait_to_enter(ungranted, (keyed, partition), (key, hash), Mode::Exclusive).await,
             None => Ok(()),
         }
     }

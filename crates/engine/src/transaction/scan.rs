@@ -109,8 +109,8 @@ impl<F: FnMut(&[u8], &[u8]) -> (Vec<u8>, Vec<u8>)> Rows for Made<'_, '_, F> {
 }
 
 impl Transaction {
-    /// The records of a range of a b-tree, beginning at the end that `direction` comes from. At serializable level it locks what it
-    /// shows and the gaps between, so that a repeated scan shows the same.
+    /// The records of a range of a b-tree, beginning at the end that `direction` comes from. At serializable level it locks the
+    /// range that it has gone through, so that a repeated scan shows the same: one lock, however many records there are.
     pub fn scan(&mut self, partition: PartitionId, range: impl KeyRange, direction: Direction) -> Scan<'_> {
         let (lower, upper) = range.into_bounds();
         let cursor = self.cursor(partition, as_slice(&lower), as_slice(&upper), direction);

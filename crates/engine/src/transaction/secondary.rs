@@ -1,8 +1,8 @@
 //! Secondary indexes: range reads, in sets, and changes of a set's records that are in them.
 //!
-//! Phantoms are kept out of a range as in b-trees (`gaps.rs`), with an index's entries, pairs of secondary key and key, in
-//! place of keys: adding an entry passes the gap that it falls into, removing one holds both gaps that it joins, a range read
-//! holds the gaps it has seen and the records of the entries that bound them. A change of a record is a removal of its old
+//! Phantoms are kept out of a range by locks on the gaps between an index's entries, pairs of secondary key and key (next-key
+//! locking after Mohan, ARIES/KVL, VLDB 1990): adding an entry passes the gap that it falls into, removing one holds both gaps that
+//! it joins, a range read holds the gaps it has seen and the records of the entries that bound them. A change of a record is a removal of its old
 //! entries and an addition of its new ones. All locks that it needs are taken before it is made, in the step that makes it.
 
 use super::records::LockStep;
@@ -390,8 +390,8 @@ impl Transaction {
         Locked::Continue(())
     }
 
-    /// Locks both gaps that the removal of an entry joins, and the record of the entry above; see
-    /// [`Transaction::lock_joined_gaps`].
+    /// Locks both gaps that the removal of an entry joins, and the record of the entry above, which could otherwise be taken back
+    /// together with its gap.
     fn lock_joined_entries(
         &mut self,
         sets: &Sets,
@@ -413,7 +413,8 @@ impl Transaction {
         }
     }
 
-    /// Lets a new entry pass the gap that it falls into; see [`Transaction::pass_gap`].
+    /// Lets a new entry pass the gap that it falls into. If the transaction holds that, having read it, it holds both parts from now
+    /// on.
     fn pass_entry_gap(
         &mut self,
         sets: &Sets,

@@ -11,4 +11,5 @@ mod lost_updates;
 mod moments;
 mod own_errors;
 mod panics;
+mod ranges;
 mod waits;

@@ -22,6 +22,8 @@ pub enum Violation {
     Owner(Owner),
     /// Requests, resources or hash chains were lost.
     Count,
+    /// Ranges of keys overlap or contradict each other.
+    Ranges,
 }
 
 impl fmt::Display for Violation {
@@ -34,6 +36,7 @@ impl fmt::Display for Violation {
             Violation::Resource(resource) => write!(f, "{resource}: its lists are inconsistent"),
             Violation::Owner(owner) => write!(f, "owner {}: its lists are inconsistent", owner.0),
             Violation::Count => write!(f, "requests were lost"),
+            Violation::Ranges => write!(f, "ranges of keys are inconsistent"),
         }
     }
 }

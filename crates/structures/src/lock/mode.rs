@@ -26,7 +26,7 @@ pub enum Mode {
     Update,
     /// For writing.
     Exclusive,
-    /// For inserting into a gap: inserters of different keys admit each other, but exclude owners that have read the gap.
+    /// For changing something within a gap or a range: those who do that admit each other, but exclude owners that have read it.
     InsertIntention,
 }
 

@@ -118,6 +118,11 @@ impl Slab {
         self.free = index;
     }
 
+    /// How much memory it takes, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.requests.capacity() * size_of::<Request>()
+    }
+
     /// The number of requests in use, counted.
     pub(super) fn count(&self) -> usize {
         let mut free = 0;

@@ -7,13 +7,14 @@ use std::hash::BuildHasher;
 
 const PAGE: u64 = 0;
 const RECORD: u64 = 1;
-const GAP: u64 = 2;
+const INTENT: u64 = 2;
 const END_GAP: u64 = 3;
 const PARTITION: u64 = 4;
 const SECONDARY_GAP: u64 = 5;
 const SECONDARY_END_GAP: u64 = 6;
+const RANGES: u64 = 7;
 
-/// Something that can be locked: a page, a record, a gap between keys, or a whole partition.
+/// Something that can be locked: a page, a record, ranges of keys, a gap between entries, or a whole partition.
 ///
 /// Records and gaps are named by 64 bits, an object number or a hash of the key. Two keys with one hash share a lock, which
 /// costs concurrency but never isolation.
@@ -40,12 +41,18 @@ impl Resource {
         Resource::new(RECORD, partition, number)
     }
 
-    /// The open interval between the key with this object number or hash and the key before it.
-    pub const fn gap(partition: PartitionId, number: u64) -> Resource {
-        Resource::new(GAP, partition, number)
+    /// That the record of `partition` with this key hash is going to be changed. Held by an owner that waits for ranges of
+    /// others, and met by those that would read a range around the key meanwhile.
+    pub const fn intent(partition: PartitionId, number: u64) -> Resource {
+        Resource::new(INTENT, partition, number)
     }
 
-    /// The open interval above the greatest key of `partition`.
+    /// All ranges of keys of `partition` that the owner has read which [`KeyRanges`](super::KeyRanges) knows by this number.
+    pub const fn ranges(partition: PartitionId, number: u64) -> Resource {
+        Resource::new(RANGES, partition, number)
+    }
+
+    /// What is added at the end of `partition`.
     pub const fn end_gap(partition: PartitionId) -> Resource {
         Resource::new(END_GAP, partition, 0)
     }
@@ -78,8 +85,9 @@ impl Resource {
         match self.space >> 16 & 0xffff {
             PAGE => format!("page {number} of '{partition}'"),
             RECORD => format!("record {number:#x} of '{partition}'"),
-            GAP => format!("the gap below record {number:#x} of '{partition}'"),
-            END_GAP => format!("the gap at the end of '{partition}'"),
+            INTENT => format!("a change of record {number:#x} of '{partition}'"),
+            RANGES => format!("a range that was read of '{partition}'"),
+            END_GAP => format!("the end of '{partition}'"),
             SECONDARY_GAP => format!("a gap of an index of '{partition}'"),
             SECONDARY_END_GAP => format!("the gap at the end of an index of '{partition}'"),
             _ => format!("partition '{partition}'"),
@@ -108,8 +116,9 @@ impl fmt::Display for Resource {
         match self.space >> 16 & 0xffff {
             PAGE => write!(f, "page {number} of partition {partition}"),
             RECORD => write!(f, "record {number:#x} of partition {partition}"),
-            GAP => write!(f, "gap below record {number:#x} of partition {partition}"),
-            END_GAP => write!(f, "gap at the end of partition {partition}"),
+            INTENT => write!(f, "change of record {number:#x} of partition {partition}"),
+            RANGES => write!(f, "ranges {number} of partition {partition}"),
+            END_GAP => write!(f, "end of partition {partition}"),
             SECONDARY_GAP => write!(f, "gap below entry {number:#x} of index {secondary} of partition {partition}"),
             SECONDARY_END_GAP => write!(f, "gap at the end of index {secondary} of partition {partition}"),
             _ => write!(f, "partition {partition}"),
@@ -130,7 +139,9 @@ mod tests {
             Resource::page(PageId::new(two, 0)),
             Resource::record(one, 0),
             Resource::record(one, u64::MAX),
-            Resource::gap(one, 0),
+            Resource::intent(one, 0),
+            Resource::ranges(one, 0),
+            Resource::ranges(one, 1),
             Resource::end_gap(one),
             Resource::partition(one),
             Resource::partition(two),

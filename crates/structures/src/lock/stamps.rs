@@ -3,7 +3,7 @@
 use base::Lsn;
 
 /// Slots; a power of two.
-const SLOTS: usize = 4096;
+pub(super) const SLOTS: usize = 4096;
 
 /// The greatest commit LSN under which a written resource was released, in a fixed number of slots by hash.
 ///

@@ -4,7 +4,7 @@ use super::deadlock::{Search, VictimPolicy};
 use super::mode::Mode;
 use super::request::{Header, NONE, Request, Slab};
 use super::resource::Resource;
-use super::stamps::Stamps;
+use super::stamps::{self, Stamps};
 use base::Lsn;
 
 /// Buckets of a new table; a power of two.
@@ -148,6 +148,22 @@ impl LockTable {
         }
     }
 
+    /// Whether [`LockTable::try_request`] would be granted; nothing changes.
+    #[inline]
+    pub fn would_grant(&self, owner: Owner, resource: Resource, mode: Mode) -> bool {
+        let head = self.head(resource, resource.hash_bits());
+        if head == NONE {
+            return true;
+        }
+        let held = self.holding_under(head, owner);
+        if held != NONE {
+            let (present, target) = (self.requests[held].mode, self.requests[held].mode.supremum(mode));
+            return target == present || self.admits_upgrade(head, target);
+        }
+        let first = &self.requests[head];
+        first.header.first_waiter == NONE && first.group.admits(mode)
+    }
+
     /// Releases one lock before the others, if it is held, and appends the owners that are granted theirs to `woken`. For locks
     /// of instant duration: ask [`LockTable::holds`] first, so that a lock which is held for longer is not lost.
     ///
@@ -227,6 +243,14 @@ impl LockTable {
         found.sort_by_key(|owner| owner.0);
         found.dedup();
         found
+    }
+
+    /// How much memory the table takes, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.buckets.capacity() * size_of::<u32>()
+            + self.requests.bytes()
+            + self.owners.capacity() * size_of::<Holdings>()
+            + size_of::<[Lsn; stamps::SLOTS]>()
     }
 
     /// How many resources the owner holds.

@@ -112,7 +112,7 @@ fn an_update_upgrade_overtakes_the_exclusive_upgrade_that_it_blocks_anyway() {
 fn inserters_share_a_gap_but_not_with_its_readers() {
     let mut table = LockTable::new(VictimPolicy::Requester);
     let mut woken = Vec::new();
-    let gap = Resource::gap(PartitionId(1), 9);
+    let gap = Resource::ranges(PartitionId(1), 9);
     let end = Resource::end_gap(PartitionId(1));
     assert_eq!(table.request(Owner(0), gap, I, 0), Outcome::Granted);
     assert_eq!(table.request(Owner(1), gap, I, 1), Outcome::Granted);
@@ -301,7 +301,11 @@ fn part(seed: u64, policy: VictimPolicy, flaw: Flaw, steps: usize) -> Option<usi
                 }
                 alike
             }
-            14 if idle => table.try_request(owner, resource, mode) == model.try_request(owner, resource, mode),
+            14 if idle => {
+                let would_grant = table.would_grant(owner, resource, mode);
+                let attempt = table.try_request(owner, resource, mode);
+                would_grant == (attempt == Attempt::Granted) && attempt == model.try_request(owner, resource, mode)
+            }
             15 if table.waiting(owner) != Some(resource) => {
                 table.release(owner, resource, &mut woken[0]);
                 model.release(owner, resource, &mut woken[1]);

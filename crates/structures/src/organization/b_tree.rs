@@ -27,7 +27,7 @@ pub use check::{Child, Expected, check_node};
 pub use load::BulkLoader;
 pub use merge::{find_to_remove, is_underfull, merge};
 pub use prefetch::prefetch;
-pub use scan::{LeafRange, backward, forward, successor, successor_of};
+pub use scan::{LeafRange, backward, forward};
 pub use split::{has_room, make_room};
 
 use super::allocator::{self, damaged};

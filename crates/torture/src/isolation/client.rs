@@ -289,10 +289,22 @@ impl Client<'_> {
             16 => actor.roll_back(self.random.word()).await,
             _ if store.is_ordered() => {
                 let direction = if self.random.chance(0.5) { Direction::Forward } else { Direction::Backward };
-                actor.scan(store, self.span(store), direction).await
+                let span = self.span(store);
+                actor.scan(store, span, direction).await?;
+                if self.afterwards.chance(0.4) {
+                    return self.scan_again(actor, store, span).await;
+                }
+                Ok(())
             }
             _ => actor.read(store, number, look).await,
         }
+    }
+
+    /// Scans the same once more, after a while in which others may have changed something that should be locked.
+    async fn scan_again(&mut self, actor: &mut Actor, store: Store, span: Span) -> Result<()> {
+        self.context.executor.sleep_ns(self.afterwards.below(2 * self.contention.rest_ns_max)).await;
+        let direction = if self.afterwards.chance(0.5) { Direction::Forward } else { Direction::Backward };
+        actor.scan(store, span, direction).await
     }
 
     fn new_value(&mut self, store: Store, number: u64) -> New {

@@ -1,7 +1,7 @@
 //! Scans in both directions. A scan visits one leaf at a time: it learns where it begins in the leaf and the fence from which
 //! it goes on, by a new descent, when the leaf is done. So it stays right whatever happened to the tree in between.
 
-use super::{Location, descend_to_leaf, not_in_tree, seek, slot_for};
+use super::{descend_to_leaf, not_in_tree, slot_for};
 use crate::Need;
 use crate::page::Pages;
 use crate::page::slotted;
@@ -23,7 +23,7 @@ pub struct LeafRange {
 /// The leaf with which an ascending scan begins, and its first record there (the leaf may have none).
 ///
 /// # Errors
-/// Those of [`seek`].
+/// Those of [`super::seek`].
 pub fn forward(pages: &impl Pages, partition: PartitionId, from: Bound<&[u8]>) -> Result<LeafRange, Need> {
     let key = match from {
         Bound::Included(key) | Bound::Excluded(key) => key,
@@ -41,7 +41,7 @@ pub fn forward(pages: &impl Pages, partition: PartitionId, from: Bound<&[u8]>) -
 /// The leaf with which a descending scan begins, and the slot behind its first record there (the leaf may have none).
 ///
 /// # Errors
-/// Those of [`seek`].
+/// Those of [`super::seek`].
 pub fn backward(pages: &impl Pages, partition: PartitionId, from: Bound<&[u8]>) -> Result<LeafRange, Need> {
     let (id, page) = descend_to_leaf(pages, partition, |page| match from {
         Bound::Included(key) => slot_for(page, key),
@@ -85,34 +85,4 @@ fn entries_below(page: &[u8], key: &[u8]) -> u16 {
 
 fn fence(bytes: &[u8]) -> Option<Vec<u8>> {
     if bytes.is_empty() { None } else { Some(bytes.to_vec()) }
-}
-
-/// Puts the smallest key above `key` into `found`; false, with `found` untouched, if there is none.
-///
-/// # Errors
-/// Those of [`seek`].
-pub fn successor(pages: &impl Pages, partition: PartitionId, key: &[u8], found: &mut Vec<u8>) -> Result<bool, Need> {
-    successor_of(pages, seek(pages, partition, key)?, found)
-}
-
-/// As [`successor`], from the key's place, which was found since the tree was last changed: without a descent if the smallest
-/// key above is in the same leaf.
-///
-/// # Errors
-/// Those of [`seek`].
-pub fn successor_of(pages: &impl Pages, place: Location, found: &mut Vec<u8>) -> Result<bool, Need> {
-    let Location { page: mut id, slot, exact } = place;
-    let mut slot = slot + u16::from(exact);
-    loop {
-        let page = pages.page(id)?;
-        if slot < slotted::count(page) {
-            slotted::key_into(page, slot, found);
-            return Ok(true);
-        }
-        if slotted::upper(page).is_empty() {
-            return Ok(false);
-        }
-        Location { page: id, slot, .. } = seek(pages, id.partition, slotted::upper(page))?;
-        check_above(id, pages.page(id)?, slotted::upper(page))?;
-    }
 }

@@ -1,0 +1,106 @@
+//! Ranges of keys: what a scan holds instead of a lock on each record, and what those who change records look for.
+
+use super::Locks;
+use base::{Lsn, PartitionId};
+use std::ops::Bound;
+use structures::key_hash;
+use structures::lock::{Attempt, KeySpan, Mark, Mode, Owner, Resource};
+
+impl Locks {
+    /// Whether there are ranges that a change of another owner could meet.
+    #[inline]
+    pub(crate) fn are_ranges_held(&self) -> bool {
+        self.are_ranges_held.get()
+    }
+
+    /// Locks a range of keys for reading, whose records the owner was admitted to ([`Locks::admits`]) since the present step began.
+    /// Returns the LSN that must be durable before anything may be told that the range shows.
+    ///
+    /// # Errors
+    /// What has to be waited for first, in shared mode: another owner deletes a record within, or waits to change one. The range is
+    /// locked up to there from its lower end, or down to there from its upper one if it is `backward`.
+    pub(crate) fn lock_range(
+        &self,
+        (owner, began): (Owner, u64),
+        partition: PartitionId,
+        (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
+        backward: bool,
+    ) -> Result<Lsn, Resource> {
+        let mut ranges = self.ranges.borrow_mut();
+        let span = KeySpan::new(lower, upper);
+        let obstacle = ranges.obstacle(owner, partition, &span, backward);
+        let span = match &obstacle {
+            None => span,
+            Some((key, _)) if backward => span.above(key),
+            Some((key, _)) => span.below(key),
+        };
+        if let Some(number) = ranges.hold(owner, partition, span) {
+            self.are_ranges_held.set(true);
+            let _granted =
+                self.table.borrow_mut().request(owner, Resource::ranges(partition, number), Mode::Shared, began);
+        }
+        match obstacle {
+            None => Ok(ranges.dependency(partition)),
+            Some((key, Mark::Deleted)) => Err(Resource::record(partition, key_hash(&key))),
+            Some((key, Mark::Intended)) => Err(Resource::intent(partition, key_hash(&key))),
+        }
+    }
+
+    /// Whether the owner could have the resource at once, or has it. Returns the LSN that must be durable before anything may be
+    /// told that is read under its lock.
+    #[inline]
+    pub(crate) fn admits(&self, owner: Owner, resource: Resource, mode: Mode) -> Option<Lsn> {
+        let table = self.table.borrow();
+        table.would_grant(owner, resource, mode).then(|| table.dependency(resource))
+    }
+
+    /// Whether the key is in a range that the owner has read.
+    pub(crate) fn has_read(&self, owner: Owner, partition: PartitionId, key: &[u8]) -> bool {
+        self.ranges.borrow().holds(owner, partition, key)
+    }
+
+    /// What a change of a key has to wait for, and in which mode: another owner has read a range around it. Who reads a range
+    /// from now on waits for this owner.
+    pub(crate) fn await_readers(&self, owner: Owner, partition: PartitionId, key: &[u8]) -> Option<(Resource, Mode)> {
+        let mut ranges = self.ranges.borrow_mut();
+        let number = ranges.reader_around(owner, partition, key)?;
+        let intent = Resource::intent(partition, key_hash(key));
+        if self.table.borrow_mut().try_request(owner, intent, Mode::Exclusive) == Attempt::Denied {
+            return Some((intent, Mode::Exclusive));
+        }
+        ranges.mark(owner, partition, key, Mark::Intended);
+        Some((Resource::ranges(partition, number), Mode::InsertIntention))
+    }
+
+    /// The owner, which holds the record's lock exclusively, deletes it: who reads a range around it will wait.
+    pub(crate) fn note_deleted(&self, owner: Owner, partition: PartitionId, key: &[u8]) {
+        self.ranges.borrow_mut().mark(owner, partition, key, Mark::Deleted);
+        self.are_keys_marked.set(true);
+    }
+
+    /// Gives back the ranges and marks of an owner.
+    #[inline]
+    pub(super) fn release_ranges(&self, owner: Owner, commit: Option<Lsn>) {
+        if self.are_ranges_held.get() || self.are_keys_marked.get() {
+            self.end_ranges(owner, commit);
+        }
+    }
+
+    #[cold]
+    fn end_ranges(&self, owner: Owner, commit: Option<Lsn>) {
+        let mut ranges = self.ranges.borrow_mut();
+        ranges.end(owner, commit);
+        self.are_ranges_held.set(ranges.has_readers());
+        self.are_keys_marked.set(ranges.has_marks());
+    }
+
+    /// How many ranges an owner has read in a partition.
+    pub fn ranges(&self, owner: Owner, partition: PartitionId) -> usize {
+        self.ranges.borrow().ranges(owner, partition)
+    }
+
+    /// How much memory locks take, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.table.borrow().bytes() + self.ranges.borrow().bytes()
+    }
+}

@@ -1,0 +1,491 @@
+//! Ranges of keys that are locked for reading, in the order of the keys: a scan holds one range, however many records it shows.
+//!
+//! A range is bounded by keys, whether there are such records or not (key-range locking as in Lomet, Key Range Locking
+//! Strategies for Improved Concurrency, VLDB 1993), so no insert into it and no removal beside it moves its ends. What an owner
+//! reads of one partition is kept as disjoint ranges that do not touch; neighbours become one.
+//!
+//! Nothing waits here. What another owner has to wait for is a [`Resource`](super::Resource) of the lock table: that of all the
+//! ranges of one owner in one partition, which are given back together, or that of a *mark*. A mark stands on a key that an owner
+//! has deleted, which a scan would not find in the tree, or that it is going to change as soon as others give back the ranges
+//! which they have read, so that no later scan goes before it.
+
+use super::Owner;
+use base::{Lsn, PartitionId};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::rc::Rc;
+
+/// Why a key is marked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// The owner, which holds its record's lock, has deleted it.
+    Deleted,
+    /// The owner waits for the ranges of others around it.
+    Intended,
+}
+
+/// Keys from the first on, up to but without the second (`None`: all that follow).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeySpan {
+    from: Vec<u8>,
+    to: Option<Vec<u8>>,
+}
+
+impl KeySpan {
+    /// The keys between two bounds. The least key above `key` is `key` with a zero behind it.
+    pub fn new(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> KeySpan {
+        let from = match lower {
+            Bound::Included(key) => key.to_vec(),
+            Bound::Excluded(key) => above(key),
+            Bound::Unbounded => Vec::new(),
+        };
+        let to = match upper {
+            Bound::Included(key) => Some(above(key)),
+            Bound::Excluded(key) => Some(key.to_vec()),
+            Bound::Unbounded => None,
+        };
+        KeySpan { from, to }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.to.as_ref().is_some_and(|to| *to <= self.from)
+    }
+
+    /// What of it is below `key`.
+    pub fn below(self, key: &[u8]) -> KeySpan {
+        KeySpan { from: self.from, to: Some(key.to_vec()) }
+    }
+
+    /// What of it is above `key`.
+    pub fn above(self, key: &[u8]) -> KeySpan {
+        KeySpan { from: above(key), to: self.to }
+    }
+}
+
+fn above(key: &[u8]) -> Vec<u8> {
+    let mut above = Vec::with_capacity(key.len() + 1);
+    above.extend_from_slice(key);
+    above.push(0);
+    above
+}
+
+/// Disjoint ranges that do not touch: where each begins, and where it ends.
+#[derive(Debug, Default)]
+struct Spans(BTreeMap<Vec<u8>, Option<Vec<u8>>>);
+
+impl Spans {
+    fn contains(&self, key: &[u8]) -> bool {
+        let before = self.0.range::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back();
+        before.is_some_and(|(_, to)| to.as_ref().is_none_or(|to| key < to.as_slice()))
+    }
+
+    fn add(&mut self, span: KeySpan) {
+        let KeySpan { from, mut to } = span;
+        let before = self.0.range_mut::<[u8], _>((Bound::Unbounded, Bound::Included(&from[..]))).next_back();
+        let touched = before.filter(|(_, end)| end.as_ref().is_none_or(|end| *end >= from));
+        let from = match touched {
+            Some((_, end)) if reaches(end, &to) => return,
+            Some((begin, _)) => begin.clone(),
+            None => from,
+        };
+        let behind = (Bound::Excluded(&from[..]), to.as_deref().map_or(Bound::Unbounded, Bound::Included));
+        let swallowed: Vec<Vec<u8>> = self.0.range::<[u8], _>(behind).map(|(begin, _)| begin.clone()).collect();
+        for begin in swallowed {
+            let end = self.0.remove(&begin).expect("it was just found");
+            if !reaches(&to, &end) {
+                to = end;
+            }
+        }
+        self.0.insert(from, to);
+    }
+
+    fn bytes(&self) -> usize {
+        let entry = size_of::<(Vec<u8>, Option<Vec<u8>>)>();
+        self.0.iter().map(|(from, to)| entry + from.capacity() + to.as_ref().map_or(0, Vec::capacity)).sum()
+    }
+
+    fn is_sound(&self) -> bool {
+        let spans: Vec<_> = self.0.iter().collect();
+        let is_parted =
+            |(left, right): (&(_, &Option<Vec<u8>>), &(&Vec<u8>, _))| left.1.as_ref().is_some_and(|end| end < right.0);
+        spans.iter().all(|(from, to)| to.as_ref().is_none_or(|to| *from < to))
+            && spans.iter().zip(spans.iter().skip(1)).all(is_parted)
+    }
+}
+
+/// Whether a range with the first end has all that one with the second end has, if they begin together.
+fn reaches(end: &Option<Vec<u8>>, other: &Option<Vec<u8>>) -> bool {
+    match (end, other) {
+        (None, _) => true,
+        (Some(_), None) => false,
+        (Some(end), Some(other)) => end >= other,
+    }
+}
+
+/// What an owner has read of one partition.
+#[derive(Debug)]
+struct Reader {
+    owner: Owner,
+    /// The number by which the lock table knows its ranges.
+    number: u64,
+    spans: Spans,
+}
+
+#[derive(Debug, Default)]
+struct OfPartition {
+    /// Few: transactions that read ranges at the same time.
+    readers: Vec<Reader>,
+    marks: BTreeMap<Rc<[u8]>, Vec<(Owner, Mark)>>,
+    /// The latest commit of one that had marks.
+    stamp: Lsn,
+}
+
+impl OfPartition {
+    fn reader(&self, owner: Owner) -> Option<&Reader> {
+        self.readers.iter().find(|reader| reader.owner == owner)
+    }
+}
+
+/// A key of a partition.
+type MarkedKey = (PartitionId, Rc<[u8]>);
+
+/// All ranges and marks of an engine.
+#[derive(Debug, Default)]
+pub struct KeyRanges {
+    partitions: BTreeMap<PartitionId, OfPartition>,
+    /// Of each owner the partitions that it has ranges in, and its marks.
+    read: BTreeMap<Owner, Vec<PartitionId>>,
+    marked: BTreeMap<Owner, Vec<MarkedKey>>,
+    /// The number for the next reader of a partition: none comes twice.
+    next: u64,
+}
+
+impl KeyRanges {
+    /// Whether an owner has a range.
+    pub fn has_readers(&self) -> bool {
+        !self.read.is_empty()
+    }
+
+    /// Whether a key is marked.
+    pub fn has_marks(&self) -> bool {
+        !self.marked.is_empty()
+    }
+
+    /// Gives an owner a range. If it is its first one in the partition, returns the number that the lock table is to know all of
+    /// them by. The caller has asked for [`KeyRanges::obstacle`].
+    pub fn hold(&mut self, owner: Owner, partition: PartitionId, span: KeySpan) -> Option<u64> {
+        if span.is_empty() {
+            return None;
+        }
+        let of_partition = self.partitions.entry(partition).or_default();
+        if let Some(reader) = of_partition.readers.iter_mut().find(|reader| reader.owner == owner) {
+            reader.spans.add(span);
+            return None;
+        }
+        let number = self.next;
+        self.next += 1;
+        let mut spans = Spans::default();
+        spans.add(span);
+        of_partition.readers.push(Reader { owner, number, spans });
+        self.read.entry(owner).or_default().push(partition);
+        Some(number)
+    }
+
+    /// The mark of another owner that is in the way of a range: the first in the order of keys, or the last. What the owner holds
+    /// already nothing is in the way of.
+    pub fn obstacle(
+        &self,
+        owner: Owner,
+        partition: PartitionId,
+        span: &KeySpan,
+        wants_last: bool,
+    ) -> Option<(Rc<[u8]>, Mark)> {
+        let of_partition = self.partitions.get(&partition).filter(|found| !found.marks.is_empty())?;
+        if span.is_empty() {
+            return None;
+        }
+        let own = of_partition.reader(owner);
+        let to = span.to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let mut marks = of_partition.marks.range::<[u8], _>((Bound::Included(&span.from[..]), to));
+        let others = |(key, marks): (&Rc<[u8]>, &Vec<(Owner, Mark)>)| {
+            let (_, mark) = marks.iter().find(|(other, _)| *other != owner)?;
+            let is_held = own.is_some_and(|own| own.spans.contains(key));
+            (!is_held).then(|| (Rc::clone(key), *mark))
+        };
+        if wants_last { marks.rev().find_map(others) } else { marks.find_map(others) }
+    }
+
+    /// The number of the ranges of another owner that has read a range with this key; of several the first that came.
+    pub fn reader_around(&self, owner: Owner, partition: PartitionId, key: &[u8]) -> Option<u64> {
+        let readers = &self.partitions.get(&partition)?.readers;
+        let reader = readers.iter().find(|reader| reader.owner != owner && reader.spans.contains(key))?;
+        Some(reader.number)
+    }
+
+    /// Whether the key is in a range of the owner.
+    pub fn holds(&self, owner: Owner, partition: PartitionId, key: &[u8]) -> bool {
+        let reader = self.partitions.get(&partition).and_then(|found| found.reader(owner));
+        reader.is_some_and(|reader| reader.spans.contains(key))
+    }
+
+    /// Marks a key for an owner, until that ends. The first mark of a key stays.
+    pub fn mark(&mut self, owner: Owner, partition: PartitionId, key: &[u8], mark: Mark) {
+        let marks = &mut self.partitions.entry(partition).or_default().marks;
+        let key = match marks.get_key_value(key) {
+            Some((_, present)) if present.iter().any(|(other, _)| *other == owner) => return,
+            Some((key, _)) => Rc::clone(key),
+            None => Rc::from(key),
+        };
+        marks.entry(Rc::clone(&key)).or_default().push((owner, mark));
+        self.marked.entry(owner).or_default().push((partition, key));
+    }
+
+    /// Forgets what an owner has read and marked. If it has committed, who reads a range of a partition in which it had marks
+    /// depends on its commit.
+    pub fn end(&mut self, owner: Owner, commit: Option<Lsn>) {
+        for partition in self.read.remove(&owner).into_iter().flatten() {
+            let readers = &mut self.partitions.get_mut(&partition).expect("it has a reader").readers;
+            readers.retain(|reader| reader.owner != owner);
+        }
+        for (partition, key) in self.marked.remove(&owner).into_iter().flatten() {
+            let of_partition = self.partitions.get_mut(&partition).expect("it has a mark");
+            of_partition.stamp = of_partition.stamp.max(commit.unwrap_or(Lsn::ZERO));
+            let marks = of_partition.marks.get_mut(&key).expect("it is marked");
+            marks.retain(|(other, _)| *other != owner);
+            if marks.is_empty() {
+                of_partition.marks.remove(&key);
+            }
+        }
+    }
+
+    /// The LSN that must be durable before anything may be told that a range of this partition shows: of records that are not
+    /// there any more. It may be later than necessary, never earlier.
+    #[inline]
+    pub fn dependency(&self, partition: PartitionId) -> Lsn {
+        self.partitions.get(&partition).map_or(Lsn::ZERO, |found| found.stamp)
+    }
+
+    /// About how much memory ranges and marks take, in bytes.
+    pub fn bytes(&self) -> usize {
+        let marks = |found: &OfPartition| found.marks.keys().map(|key| key.len() + MARK_BYTES).sum::<usize>();
+        let readers = |found: &OfPartition| {
+            found.readers.iter().map(|reader| size_of::<Reader>() + reader.spans.bytes()).sum::<usize>()
+        };
+        self.partitions.values().map(|found| size_of::<OfPartition>() + readers(found) + marks(found)).sum()
+    }
+
+    /// How many ranges an owner has in a partition.
+    pub fn ranges(&self, owner: Owner, partition: PartitionId) -> usize {
+        let reader = self.partitions.get(&partition).and_then(|found| found.reader(owner));
+        reader.map_or(0, |reader| reader.spans.0.len())
+    }
+
+    /// Whether ranges are disjoint and do not touch, what belongs to owners agrees with what is in partitions, and no key is
+    /// deleted within a range of another owner. For tests: it looks at everything.
+    pub fn is_sound(&self) -> bool {
+        let is_read = |partition: &PartitionId, reader: &Reader| {
+            self.read.get(&reader.owner).is_some_and(|read| read.contains(partition))
+        };
+        let is_marked = |partition: &PartitionId, key: &Rc<[u8]>, owner: &Owner| {
+            self.marked.get(owner).is_some_and(|marked| marked.contains(&(*partition, Rc::clone(key))))
+        };
+        let is_free = |found: &OfPartition, key: &[u8], (owner, mark): &(Owner, Mark)| {
+            *mark == Mark::Intended
+                || found.readers.iter().all(|reader| reader.owner == *owner || !reader.spans.contains(key))
+        };
+        let (mut readers, mut marks) = (0, 0);
+        let is_sound = self.partitions.iter().all(|(partition, found)| {
+            readers += found.readers.len();
+            marks += found.marks.values().map(Vec::len).sum::<usize>();
+            found.readers.iter().all(|reader| reader.spans.is_sound() && is_read(partition, reader))
+                && found.marks.iter().all(|(key, of_key)| {
+                    of_key.iter().all(|mark| is_marked(partition, key, &mark.0) && is_free(found, key, mark))
+                })
+        });
+        let (read, marked) = (self.read.values().map(Vec::len).sum(), self.marked.values().map(Vec::len).sum());
+        is_sound && (readers, marks) == (read, marked)
+    }
+}
+
+/// What a mark takes beside its key: its two places in tables.
+const MARK_BYTES: usize =
+    2 * size_of::<Rc<[u8]>>() + size_of::<Vec<(Owner, Mark)>>() + size_of::<(Owner, Mark)>() + 2 * size_of::<usize>();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Random;
+    use std::collections::BTreeSet;
+
+    const PARTITION: PartitionId = PartitionId(3);
+
+    /// Every key of up to three bytes out of three.
+    fn universe() -> Vec<Vec<u8>> {
+        let mut keys = vec![Vec::new()];
+        for length in 0..3 {
+            let longer = keys.iter().filter(|key: &&Vec<u8>| key.len() == length).cloned().collect::<Vec<_>>();
+            let extended = |key: Vec<u8>| [0, 1, 255].map(|byte| [&key[..], &[byte]].concat());
+            keys.extend(longer.into_iter().flat_map(extended));
+        }
+        keys.sort();
+        keys
+    }
+
+    fn random_bound<'a>(random: &mut Random, keys: &'a [Vec<u8>]) -> Bound<&'a [u8]> {
+        let key = random.choose(keys).expect("there are some");
+        match random.below(7) {
+            0 => Bound::Unbounded,
+            1..=3 => Bound::Included(key),
+            _ => Bound::Excluded(key),
+        }
+    }
+
+    fn lies_within(key: &[u8], (lower, upper): (Bound<&[u8]>, Bound<&[u8]>)) -> bool {
+        let is_above = match lower {
+            Bound::Included(lower) => key >= lower,
+            Bound::Excluded(lower) => key > lower,
+            Bound::Unbounded => true,
+        };
+        let is_below = match upper {
+            Bound::Included(upper) => key <= upper,
+            Bound::Excluded(upper) => key < upper,
+            Bound::Unbounded => true,
+        };
+        is_above && is_below
+    }
+
+    /// What owners have read and marked, key by key.
+    #[derive(Default)]
+    struct Model {
+        read: BTreeSet<(u32, Vec<u8>)>,
+        marked: BTreeMap<(u32, Vec<u8>), Mark>,
+    }
+
+    impl Model {
+        fn obstacles(&self, owner: u32, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> BTreeSet<Vec<u8>> {
+            let in_the_way = |(other, key): &&(u32, Vec<u8>)| {
+                *other != owner && lies_within(key, bounds) && !self.read.contains(&(owner, key.clone()))
+            };
+            self.marked.keys().filter(in_the_way).map(|(_, key)| key.clone()).collect()
+        }
+
+        fn has_reader(&self, but: u32, key: &[u8]) -> bool {
+            self.read.iter().any(|(owner, read)| *owner != but && read == key)
+        }
+    }
+
+    /// Gives an owner what is free of a range, as a scan does, or checks what is in its way.
+    fn read(
+        ranges: &mut KeyRanges,
+        model: &mut Model,
+        owner: u32,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+        wants_last: bool,
+    ) {
+        let span = KeySpan::new(bounds.0, bounds.1);
+        let obstacles = model.obstacles(owner, bounds);
+        let expected = if wants_last { obstacles.last() } else { obstacles.first() };
+        let found = ranges.obstacle(Owner(owner), PARTITION, &span, wants_last);
+        assert_eq!(found.as_ref().map(|(key, _)| key.to_vec()), expected.cloned(), "{bounds:?}");
+        let (span, bounds) = match &found {
+            Some((key, _)) if wants_last => (span.above(key), (Bound::Excluded(&key[..]), bounds.1)),
+            Some((key, _)) => (span.below(key), (bounds.0, Bound::Excluded(&key[..]))),
+            None => (span, bounds),
+        };
+        let had_any = model.read.iter().any(|(other, _)| *other == owner);
+        let number = ranges.hold(Owner(owner), PARTITION, span);
+        assert!(number.is_none() || !had_any, "an owner has one number in a partition");
+        model.read.extend(universe().into_iter().filter(|key| lies_within(key, bounds)).map(|key| (owner, key)));
+    }
+
+    #[test]
+    fn ranges_and_marks_are_as_a_model_of_single_keys_has_them() {
+        let keys = universe();
+        let (mut blocked, mut merged) = (0, 0);
+        for seed in 0..300 {
+            let mut random = Random::stream(seed, "key ranges");
+            let (mut ranges, mut model) = (KeyRanges::default(), Model::default());
+            for step in 0..60 {
+                let owner = random.below(3) as u32;
+                match random.below(10) {
+                    0..=4 => {
+                        let bounds = (random_bound(&mut random, &keys), random_bound(&mut random, &keys));
+                        blocked += usize::from(!model.obstacles(owner, bounds).is_empty());
+                        read(&mut ranges, &mut model, owner, bounds, random.chance(0.5));
+                        merged += usize::from(ranges.ranges(Owner(owner), PARTITION) == 1);
+                    }
+                    5..=7 => {
+                        let key = random.choose(&keys).expect("there are some");
+                        let mark = if model.has_reader(owner, key) { Mark::Intended } else { Mark::Deleted };
+                        ranges.mark(Owner(owner), PARTITION, key, mark);
+                        model.marked.entry((owner, key.clone())).or_insert(mark);
+                    }
+                    8 => {
+                        let before = ranges.dependency(PARTITION);
+                        let had_marks = model.marked.keys().any(|(other, _)| *other == owner);
+                        ranges.end(Owner(owner), Some(Lsn(step)));
+                        model.read.retain(|(other, _)| *other != owner);
+                        model.marked.retain(|(other, _), _| *other != owner);
+                        let expected = if had_marks { Lsn(step) } else { before };
+                        assert_eq!(ranges.dependency(PARTITION), expected);
+                    }
+                    _ => ranges.end(Owner(9), None),
+                }
+                assert!(ranges.is_sound(), "seed {seed}");
+                for key in &keys {
+                    let read = |owner: u32| model.read.contains(&(owner, key.clone()));
+                    for owner in 0..3 {
+                        assert_eq!(ranges.holds(Owner(owner), PARTITION, key), read(owner), "seed {seed}, {key:?}");
+                        let around = ranges.reader_around(Owner(owner), PARTITION, key);
+                        assert_eq!(around.is_some(), model.has_reader(owner, key), "seed {seed}, {key:?}");
+                    }
+                }
+            }
+        }
+        assert!(blocked > 500 && merged > 500, "{blocked} {merged}");
+    }
+
+    #[test]
+    fn a_scan_in_shares_is_one_range_in_either_direction() {
+        let mut ranges = KeyRanges::default();
+        let key = |number: u32| number.to_be_bytes();
+        for share in 0..100 {
+            let (from, to) = (key(4 * share), key(4 * share + 3));
+            let lower = if share == 0 { Bound::Unbounded } else { Bound::Excluded(&from[..]) };
+            ranges.hold(Owner(0), PARTITION, KeySpan::new(lower, Bound::Included(&to)));
+            let next = key(4 * share + 4);
+            ranges.hold(Owner(0), PARTITION, KeySpan::new(Bound::Excluded(&to), Bound::Included(&next)));
+            let (from, to) = (key(1000 - 4 * share), key(1000 - 4 * share - 4));
+            ranges.hold(Owner(1), PARTITION, KeySpan::new(Bound::Included(&to), Bound::Excluded(&from)));
+        }
+        for owner in [Owner(0), Owner(1)] {
+            assert_eq!(ranges.ranges(owner, PARTITION), 1);
+        }
+        assert!(ranges.bytes() < 1_000, "{}", ranges.bytes());
+        ranges.end(Owner(0), None);
+        ranges.end(Owner(1), None);
+        assert!(!ranges.has_readers());
+    }
+
+    #[test]
+    fn what_is_unsound_is_noticed() {
+        let sound = || {
+            let mut ranges = KeyRanges::default();
+            ranges.hold(Owner(0), PARTITION, KeySpan::new(Bound::Included(b"b"), Bound::Excluded(b"d")));
+            ranges.mark(Owner(1), PARTITION, b"e", Mark::Deleted);
+            assert!(ranges.is_sound());
+            ranges
+        };
+        let corruptions: [fn(&mut OfPartition); 4] = [
+            |found| found.readers[0].spans.0.insert(b"d".to_vec(), None).map_or((), |_| ()),
+            |found| found.readers[0].spans.0.insert(b"b".to_vec(), None).map_or((), |_| ()),
+            |found| found.readers.clear(),
+            |found| found.marks.clear(),
+        ];
+        for corrupt in corruptions {
+            let mut ranges = sound();
+            corrupt(ranges.partitions.get_mut(&PARTITION).expect("it is there"));
+            assert!(!ranges.is_sound());
+        }
+    }
+}
