@@ -1,14 +1,15 @@
 //! Money is transferred by nodes in processes of their own, some of which die, as the server does.
 #![allow(clippy::disallowed_methods, reason = "tests make and look into directories, and play a server")]
 
+#[path = "ground/bank.rs"]
+mod bank;
 #[path = "ground/command.rs"]
 mod command;
 #[path = "ground/processes.rs"]
 mod processes;
 
+use bank::{CONFIGURATION, bank, totals};
 use command::{printed, refused};
-use engine::Database;
-use entresol::Opening;
 use node::message;
 use processes::{Process, serve};
 use serde_json::Value;
@@ -16,34 +17,6 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
-use tempfile::TempDir;
-use workload::debit_credit::{self, Scale, Tables, Totals};
-
-const CONFIGURATION: &str =
-    "[log]\nsize = \"16 MiB\"\n[buffer]\nsize = \"64 MiB\"\n[driver]\nbackend = \"thread-pool\"\n";
-
-/// A directory with a bank of one branch in `bank`, in which one transaction was run.
-fn bank(configuration: &str) -> TempDir {
-    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    std::fs::create_dir(directory.path().join("bank")).expect("a directory");
-    std::fs::write(directory.path().join("bank/entresol.toml"), configuration).expect("a file");
-    printed(directory.path(), "bench debit-credit --data bank --scale 1 --transactions 1 --clients 1 --json");
-    directory
-}
-
-/// The balances of a bank that no one has open. They agree.
-fn totals(directory: &Path) -> Totals {
-    let store = Opening::in_directory(directory.join("bank")).expect("it is configured").open_existing();
-    let store = store.expect("it is there");
-    let all = async |database: &Database| {
-        let tables = Tables::of(database.catalog(), &Scale::tpc_b(1))?;
-        debit_credit::totals(database, &tables).await
-    };
-    let totals = store.run(all).expect("it can be read");
-    store.close().expect("it can be closed");
-    assert!(totals.agree(), "{totals:?}");
-    totals
-}
 
 fn bench(directory: &Path, address: &str, seed: u64, transactions: u64) -> Process {
     let line = format!("bench debit-credit --join {address} --seed {seed} --transactions {transactions} --json");

@@ -17,6 +17,7 @@ pub fn printed(directory: &Path, line: &str) -> String {
 }
 
 /// What a command that must fail says.
+#[allow(dead_code, reason = "not every test refuses")]
 pub fn refused(directory: &Path, line: &str) -> String {
     let output = entresol(directory, line);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
