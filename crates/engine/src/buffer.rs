@@ -60,12 +60,21 @@ pub struct Settings {
     pub cleaner: bool,
     /// How many pages the cleaner writes together, and one write of the double-write area stages, at most.
     pub batch: usize,
+    /// The least by which a partition's file becomes longer, in bytes: large ones become longer by a quarter.
+    pub growth_step: u64,
 }
 
 impl Default for Settings {
     /// 8 MiB in pages of 8 KiB, with a cleaner.
     fn default() -> Settings {
-        Settings { frames: 1024, page_size: 8192, replacement: Policy::default(), cleaner: true, batch: 64 }
+        Settings {
+            frames: 1024,
+            page_size: 8192,
+            replacement: Policy::default(),
+            cleaner: true,
+            batch: 64,
+            growth_step: 1 << 20,
+        }
     }
 }
 
@@ -96,6 +105,8 @@ pub struct Buffer {
     failures: RefCell<Vec<(PageId, Error)>>,
     /// The error of a failed sync: what the medium holds is unknown since.
     broken: RefCell<Option<Error>>,
+    /// Whether the database was closed.
+    is_ended: Cell<bool>,
     /// Reads and writes of pages in flight.
     in_flight: Cell<usize>,
     /// Which pages tasks look for frames for.
@@ -140,6 +151,7 @@ impl Buffer {
             run_copies: RefCell::default(),
             failures: RefCell::default(),
             broken: RefCell::new(None),
+            is_ended: Cell::new(false),
             in_flight: Cell::new(0),
             wanted: WantedPages::default(),
             freed: WaitQueue::new(),
@@ -534,13 +546,16 @@ impl Buffer {
         }
     }
 
-    /// Makes the partition's file longer.
+    /// Makes the partition's file longer, unless its length may be another opening's by now.
     async fn grow(self: &Rc<Self>, partition: PartitionId) -> Result<()> {
+        if self.is_ended.get() {
+            return Err(Error::Closed);
+        }
         let space = self.find_space(partition)?;
         let known = Pages::capacity(&*self.pool.borrow(), partition);
         // It may have become so for a task that did not wait for it.
         if known == space.capacity() {
-            space.grow(&self.executor).await?;
+            space.grow(&self.executor, self.settings.growth_step).await?;
         }
         self.pool.borrow_mut().set_capacity(partition, space.capacity());
         Ok(())

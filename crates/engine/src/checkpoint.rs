@@ -387,8 +387,12 @@ async fn enter(
     Ok(())
 }
 
-/// Writes the superblock file. Only one task does so at a time.
+/// Writes the superblock file. Only one task does so at a time, and none behind the end of the log: the file may be another opening's
+/// by then.
 async fn write_superblock(engine: &Engine, redo_start: Lsn, change: SuperblockChange) -> Result<()> {
+    if let Some(failure) = engine.core.log.failure() {
+        return Err(failure);
+    }
     let mut superblock = engine.catalog.superblock.borrow().clone();
     superblock.redo_start = redo_start.0;
     superblock.log_durable = if engine.core.is_durable() { engine.core.log.durable().0 } else { redo_start.0 };

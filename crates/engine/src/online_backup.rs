@@ -284,13 +284,13 @@ impl Copied {
 
     /// A partition of pages that was not copied, or was loaded since.
     fn missing(&self, engine: &Engine) -> Option<PartitionId> {
-        let partitions = engine.catalog.partitions.borrow();
         let is_missing = |id: PartitionId| match self.partitions.get(&id) {
             Some(loads) => engine.catalog.loads(id) > *loads && !canary::is_planted(Canary::UncopiedLoad),
             None => true,
         };
-        let kept = partitions.kept();
-        kept.iter().filter(|found| found.set_settings().is_none()).map(|found| found.id()).find(|id| is_missing(*id))
+        // Also one that is being made: what says that it is there may stand in the log behind the backup, and what it began with before.
+        let spaces = engine.core.buffer.spaces();
+        spaces.iter().map(|space| space.partition()).find(|id| is_missing(*id))
     }
 
     /// Whether the sets were not copied, or one was loaded since, or calls that the log has from there on have found another

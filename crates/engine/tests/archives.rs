@@ -6,6 +6,7 @@ mod ground;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{Instant, Random};
 use driver::OpKind;
+use entresol_engine::checkpoint::Policy;
 use entresol_engine::{Asked, Database, Error, PartitionSpec, Result, Settings, log};
 use executor::{Executor, Order};
 use ground::{PAGE, added_keys, hardware, histories, on, settings, under};
@@ -303,5 +304,70 @@ mod canaries {
             plant(None);
             assert!(found.is_err(), "nothing notices {canary:?}");
         }
+    }
+}
+
+/// The superblock file says that less is archived than is, and what has been given up since was used again.
+#[test]
+fn an_opening_does_not_keep_again_what_rollbacks_need_the_room_of() {
+    let (media, acknowledged) = (Media::new(), Acknowledged::default());
+    let quiet = || Settings { checkpoint: Policy::OFF, ..settings() };
+    let errors = (1..8).map(|nth| ErrorAt { kind: OpKind::Write, device: Some("archive".into()), nth }).collect();
+    under(FaultPlan { errors, ..FaultPlan::default() }, &media, async |executor| {
+        let database = open_or_create(executor, quiet()).await?;
+        let late = database.create_partition(PartitionSpec::b_tree("late")).await?;
+        while database.log().used() < 150 << 10 {
+            add(&database, 1, &acknowledged).await?;
+        }
+        // It states that nothing is archived yet; soon all is.
+        database.checkpoint().await?;
+        executor.sleep_ns(20 * SECOND_NS).await;
+        assert!(database.log().used() < 64 << 10);
+        let mut tx = database.begin().await?;
+        for number in 0..8_u8 {
+            tx.put(late, &[number], &[1; 2000]).await?;
+        }
+        while database.log().end().0 < (256 + 16) << 10 {
+            add(&database, 1, &acknowledged).await?;
+        }
+        std::mem::forget(tx);
+        Ok::<(), Error>(())
+    })
+    .expect("works");
+    let opened = on(&media, async |executor| Database::open(executor, quiet(), "here").await.map(drop));
+    assert_eq!(opened.err(), None);
+}
+
+#[test]
+fn an_archive_that_fails_refuses_nothing_while_the_logs_file_can_grow() {
+    let errors = (1..1_000).map(|nth| ErrorAt { kind: OpKind::Write, device: Some("archive".into()), nth }).collect();
+    let large = Settings { log: log::Settings { capacity: 64 << 20, ..settings().log }, ..settings() };
+    under(FaultPlan { errors, ..FaultPlan::default() }, &Media::new(), async |executor| {
+        let database = Database::create(executor, large).await?;
+        let stock = database.create_partition(PartitionSpec::set("stock")).await?;
+        database.transaction(async |tx| tx.put(stock, b"one", b"value").await).await?;
+        database.checkpoint().await?;
+        executor.sleep_ns(30 * SECOND_NS).await;
+        let mut tx = database.begin().await?;
+        for key in 0..5_000_u32 {
+            tx.put(stock, &key.to_be_bytes(), &[7; 1000]).await?;
+        }
+        tx.commit().await
+    })
+    .expect("the log is nearly empty");
+}
+
+#[test]
+fn a_log_that_has_moved_and_rests_is_not_called_damaged() {
+    let media = Media::new();
+    let asked = Asked { log_size: Some(1 << 20), ..Asked::default() };
+    for settings in [settings(), Settings { asked, ..settings() }] {
+        on(&media, async |executor| {
+            let database = open_or_create(executor, settings).await?;
+            executor.sleep_ns(5 * SECOND_NS).await;
+            assert_eq!(database.log().archive().and_then(|archive| archive.failure()), None);
+            database.close().await
+        })
+        .expect("works");
     }
 }

@@ -155,3 +155,91 @@ fn outlive(has_changed: bool) {
     });
     assert!(committed.is_err(), "its database was closed");
 }
+
+/// What a clone that outlives a closing writes would go into files which are another opening's.
+#[test]
+fn a_checkpoint_behind_a_closing_takes_nothing_from_the_next_opening() {
+    let media = Media::new();
+    run(&media, async |executor| {
+        let database = Database::create(executor, Settings::default()).await.expect("creates");
+        let closed = database.clone();
+        database.close().await.expect("closes");
+        let database = Database::open(executor, Settings::default(), "here").await.expect("opens");
+        database.create_partition(PartitionSpec::b_tree("notes")).await.expect("creates");
+        assert_eq!(closed.checkpoint().await, Err(Error::Closed));
+        assert_eq!(closed.check(|_| {}).await.err(), Some(Error::Closed));
+    });
+    run(&media, async |executor| {
+        let database = Database::open(executor, Settings::default(), "here").await.expect("opens");
+        assert!(database.partition("notes").is_ok(), "its creation was acknowledged");
+    });
+}
+
+#[test]
+fn a_file_does_not_grow_for_a_transaction_that_outlives_a_closing() {
+    let media = Media::new();
+    run(&media, async |executor| {
+        let database = Database::create(executor, Settings::default()).await.expect("creates");
+        let notes = database.create_partition(PartitionSpec::b_tree("notes")).await.expect("creates");
+        let mut late = database.begin().await.expect("begins");
+        database.close().await.expect("closes");
+        let database = Database::open(executor, Settings::default(), "here").await.expect("opens");
+        for key in 0..1_000_u32 {
+            let put = async |tx: &mut Transaction| tx.put(notes, &key.to_be_bytes(), &[1; 3000]).await;
+            database.transaction(put).await.expect("commits");
+        }
+        database.checkpoint().await.expect("works");
+        // It has 1 MiB of room, which is more than the file had when its database was closed.
+        let mut number = 0_u32;
+        let refused = loop {
+            number += 1;
+            if let Err(error) = late.put(notes, &(1_000_000 + number).to_be_bytes(), &[2; 3000]).await {
+                break error;
+            }
+        };
+        assert_eq!(refused, Error::Closed);
+    });
+    run(&media, async |executor| {
+        let database = Database::open(executor, Settings::default(), "here").await.expect("opens");
+        let notes = database.partition("notes").expect("is there");
+        for key in 0..1_000_u32 {
+            let found = database.transaction(async |tx| tx.get(notes, &key.to_be_bytes()).await).await;
+            assert!(found.expect("reads").is_some(), "{key}");
+        }
+    });
+}
+
+/// A load writes past the buffer, and the pages that it writes to are the next opening's.
+#[test]
+fn a_load_ends_with_the_database() {
+    let media = Media::new();
+    holding(Hardware::ideal(), &media, async |executor, holder| {
+        let database = Database::create(executor, Settings::default()).await.expect("creates");
+        let notes = database.create_partition(PartitionSpec::b_tree("notes")).await.expect("creates");
+        // Longer than a closing waits for its checkpoint.
+        let is_of_load = |op: &Op| matches!(op, Op::Write { length, .. } if *length > 100 << 10);
+        holder.hold(Instant::from_ns(2 * SECOND_NS), is_of_load);
+        let load = {
+            let (database, mut number) = (database.clone(), 0_u64);
+            let records = std::iter::from_fn(move || {
+                number += 1;
+                (number <= 20_000).then(|| (number.to_be_bytes(), [3; 1000]))
+            });
+            executor.spawn(async move { database.load_b_tree(notes, records, |_| {}).await.map(drop) })
+        };
+        executor.sleep_ns(SECOND_NS).await;
+        assert!(holder.has_held() && !load.is_finished());
+        database.close().await.expect("closes");
+        let database = Database::open(executor, Settings::default(), "here").await.expect("opens");
+        let notes = database.partition("notes").expect("is there");
+        for key in 0..2_000_u32 {
+            let put = async |tx: &mut Transaction| tx.put(notes, &key.to_be_bytes(), &[1; 3000]).await;
+            database.transaction(put).await.expect("commits");
+        }
+        assert_eq!(load.join().await, Err(Error::Closed));
+        database.close().await.expect("closes");
+        let database = Database::open(executor, Settings::default(), "here").await.expect("opens");
+        let report = database.check(|_| {}).await.expect("reads");
+        assert!(report.is_clean(), "{:?}", report.findings);
+    });
+}

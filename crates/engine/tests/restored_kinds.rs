@@ -5,6 +5,7 @@ mod ground;
 #[path = "ground/restoring.rs"]
 mod restoring;
 
+use base::time::{MICROSECOND_NS, SECOND_NS};
 use entresol_engine::catalog::{IndexSpec, Locking, Organization};
 use entresol_engine::checkpoint::{Strategy, SweepSettings};
 use entresol_engine::set::{FieldType, FieldValue, Logging, RecordType};
@@ -107,6 +108,41 @@ fn calls_behind_the_backup_are_repeated_unless_the_catalog_has_changed_since() {
         let refused = restored(executor, &restored_settings, &to(RestoreTarget::End)).await.map(drop);
         assert!(matches!(refused, Err(Error::Backup(BackupError::CallBeforeChange { .. }))), "{refused:?}");
         Ok::<(), Error>(())
+    })
+    .expect("works");
+}
+
+#[test]
+fn an_index_that_is_entered_behind_a_backup_that_has_its_pages_is_restored() {
+    on(&Media::new(), async |executor| {
+        let database = Database::create(executor, settings()).await?;
+        let record = RecordType::new([("group", FieldType::U32)]).expect("sound");
+        let old = database.create_partition(PartitionSpec::b_tree("old").record(record)).await?;
+        let other = database.create_partition(PartitionSpec::b_tree("other")).await?;
+        for number in 0..1_000_u32 {
+            database.transaction(async |tx| tx.put(old, &number.to_be_bytes(), &number.to_le_bytes()).await).await?;
+        }
+        let this = database.clone();
+        let indexing =
+            executor.spawn(async move { this.create_index(old, IndexSpec::new("by_group", &["group"])).await });
+        while database.describe(old)?.schema.as_ref().is_none_or(|schema| schema.secondaries.is_empty()) {
+            executor.sleep_ns(10 * MICROSECOND_NS).await;
+        }
+        // The index does not wait for this one any more; the drop does, and has the turn to change the catalog.
+        let reader = database.begin().await?;
+        let this = database.clone();
+        let dropping = executor.spawn(async move { this.drop_partition(other).await });
+        executor.sleep_ns(SECOND_NS).await;
+        assert!(!indexing.is_finished());
+        database.backup(&backup(), |_| {}).await?;
+        reader.rollback().await?;
+        dropping.join().await?;
+        indexing.join().await?;
+        database.close().await?;
+        let (database, _) = restored(executor, &plain(), &to(RestoreTarget::End)).await?;
+        assert!(database.secondary(database.partition("old")?, "by_group").is_ok());
+        assert!(database.check(|_| {}).await?.is_clean());
+        database.close().await
     })
     .expect("works");
 }

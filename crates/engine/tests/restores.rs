@@ -518,3 +518,26 @@ mod canaries {
         assert!(found.is_err(), "nothing notices it");
     }
 }
+
+/// Its pages are written before the backup, and what says that it is there stands in the log behind it.
+#[test]
+fn a_truncation_that_waits_while_a_backup_is_taken_is_restored() {
+    on(&Media::new(), async |executor| {
+        let database = Database::create(executor, settings()).await.expect("creates");
+        let first = database.create_partition(PartitionSpec::b_tree("first")).await.expect("creates");
+        let reader = database.begin().await.expect("begins");
+        let truncating = {
+            let database = database.clone();
+            executor.spawn(async move { database.truncate_partition(first).await })
+        };
+        executor.sleep_ns(100 * MILLISECOND_NS).await;
+        database.backup(&backup(), |_| {}).await.expect("backs up");
+        reader.rollback().await.expect("ends");
+        let first = truncating.join().await.expect("truncates");
+        let put = database.transaction(async |tx| tx.put(first, &1_u64.to_be_bytes(), b"later").await).await;
+        put.expect("commits");
+        database.close().await.expect("closes");
+        let records = BTreeMap::from([(1, Value(b"later".to_vec()))]);
+        assert_eq!(restored_to(executor, RestoreTarget::End).await, Ok(Model::from([("first".to_owned(), records)])));
+    });
+}

@@ -66,6 +66,7 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
             page_size,
             replacement: configuration.buffer.replacement,
             cleaner: configuration.buffer.cleaner,
+            growth_step: configuration.buffer.growth_step,
             ..buffer::Settings::default()
         },
         log: log::Settings {

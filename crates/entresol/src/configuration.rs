@@ -167,11 +167,19 @@ pub struct Buffer {
     pub replacement: Policy,
     /// `cleaner`: whether changed pages are written in the background before their frames are needed.
     pub cleaner: bool,
+    /// `growth_step`: the least by which a partition's file becomes longer, in bytes; a page to 1 GiB.
+    pub growth_step: u64,
 }
 
 impl Default for Buffer {
     fn default() -> Buffer {
-        Buffer { size: 256 << 20, page_size: 8 << 10, replacement: Policy::default(), cleaner: true }
+        Buffer {
+            size: 256 << 20,
+            page_size: 8 << 10,
+            replacement: Policy::default(),
+            cleaner: true,
+            growth_step: 1 << 20,
+        }
     }
 }
 

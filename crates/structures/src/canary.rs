@@ -139,6 +139,8 @@ canaries! {
     UncopiedLoad,
     /// Sweeps write over the copy of the sets' backup that a backup reads, and it does not learn of that.
     UnpinnedCopy,
+    /// A file goes on to become longer for a task that does not wait for it any more, and others use it meanwhile.
+    AbandonedGrowth,
     /// A database that goes leaves its machine running, with what is under way on its files.
     RunningMachine,
     /// The log is written behind the end of what is there of its file, whether there is room for that or not.

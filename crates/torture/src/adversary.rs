@@ -169,6 +169,7 @@ impl Adversary {
         let name = if name == "log-2" { "log" } else { name };
         Some(match (name, kind) {
             ("log", OpKind::Resize) => Step::LogGrowth,
+            (_, OpKind::Resize) if phase == Phase::Running && name.ends_with(".pages") => Step::DataGrowth,
             (_, OpKind::Resize) => Step::Resize,
             ("entresol.home", OpKind::Write) if is_of_catalog(op) => Step::CatalogAnew,
             ("entresol.home", OpKind::Write) => Step::SuperblockWrite,

@@ -161,6 +161,7 @@ impl Configuration {
                     replacement: replacement(seed),
                     cleaner: random.chance(0.6),
                     batch: one_of(&mut Random::stream(seed, "batch"), &[2, 8, 64]),
+                    growth_step: one_of(&mut Random::stream(seed, "growth step"), &[4 << 10, 32 << 10, 1 << 20]),
                 },
                 log: log::Settings {
                     second,

@@ -197,9 +197,10 @@ impl Plan {
     /// it, and happens in the end.
     pub fn with_late(mut self, random: &mut Random) -> Plan {
         self.late = random.chance(0.2).then(|| {
-            let step =
-                *random.choose(&[Step::Resize, Step::Resize, Step::LogGrowth, Step::Open]).expect("four of them");
-            let nth = 1 + random.exponential(if step == Step::LogGrowth { 0.7 } else { 4.0 }) as u64;
+            let steps = [Step::Resize, Step::DataGrowth, Step::DataGrowth, Step::LogGrowth, Step::Open];
+            let step = *random.choose(&steps).expect("five of them");
+            let mean = if matches!(step, Step::Resize | Step::Open) { 4.0 } else { 0.7 };
+            let nth = 1 + random.exponential(mean) as u64;
             (Target { step, nth }, 1_000 + random.exponential(200e6) as u64)
         });
         self

@@ -158,8 +158,10 @@ pub enum Step {
     TempRead,
     /// Pages are made durable.
     DataSync,
-    /// A file grows.
+    /// A file gets its length, or a shorter one.
     Resize,
+    /// A partition's file becomes longer while transactions run.
+    DataGrowth,
     /// The log's file grows, or is made anew.
     LogGrowth,
     /// Old versions are read back from the undo space.
@@ -172,7 +174,7 @@ pub enum Step {
 
 impl Step {
     /// Every step.
-    pub const ALL: [Step; 32] = [
+    pub const ALL: [Step; 33] = [
         Step::Create,
         Step::Open,
         Step::SuperblockRead,
@@ -201,6 +203,7 @@ impl Step {
         Step::TempRead,
         Step::DataSync,
         Step::Resize,
+        Step::DataGrowth,
         Step::LogGrowth,
         Step::UndoSpaceRead,
         Step::UndoSpaceWrite,
@@ -238,6 +241,7 @@ impl Step {
             Step::TempRead => "temp read",
             Step::DataSync => "data sync",
             Step::Resize => "resize",
+            Step::DataGrowth => "data growth",
             Step::LogGrowth => "log growth",
             Step::UndoSpaceRead => "undo space read",
             Step::UndoSpaceWrite => "undo space write",
@@ -266,7 +270,7 @@ impl Step {
 
     /// Whether the step reads, writes or syncs, and so can be slow.
     pub fn transfers(self) -> bool {
-        !matches!(self, Step::Open | Step::Resize | Step::LogGrowth | Step::Memory)
+        !matches!(self, Step::Open | Step::Resize | Step::DataGrowth | Step::LogGrowth | Step::Memory)
     }
 
     /// Whether the step writes pages to their own places or to a tier.
@@ -309,7 +313,7 @@ impl Step {
 
     /// Whether the step may find no room.
     fn takes_room(self) -> bool {
-        let names = matches!(self, Step::Create | Step::Open | Step::Resize | Step::LogGrowth);
+        let names = matches!(self, Step::Create | Step::Open | Step::Resize | Step::DataGrowth | Step::LogGrowth);
         names || matches!(self, Step::LogWrite | Step::PageWrite | Step::SegmentWrite | Step::SuperblockWrite)
     }
 
@@ -330,7 +334,7 @@ impl Step {
             FaultKind::LostSync => self.syncs(),
             FaultKind::Hung => self.hangs(),
             // What a pool of threads does.
-            FaultKind::Late => matches!(self, Step::Open | Step::Resize | Step::LogGrowth),
+            FaultKind::Late => matches!(self, Step::Open | Step::Resize | Step::DataGrowth | Step::LogGrowth),
             FaultKind::Jump => matches!(self, Step::LogWrite | Step::LogScan | Step::PageRead | Step::PageWrite),
             FaultKind::Flip => self.flips(),
             FaultKind::Unreadable => self.flips(),

@@ -216,3 +216,8 @@ fn an_entry_that_a_changed_record_leaves_in_an_index_is_found() {
     let failure = first_failure_of_long_runs(Canary::KeptEntry, 145..146);
     assert!(failure.wrong[0].contains("entries for"), "{failure}");
 }
+
+#[test]
+fn growth_of_a_file_that_comes_late_is_found() {
+    first_failure_among(Canary::AbandonedGrowth, 302..303);
+}

@@ -12,12 +12,15 @@ impl Buffer {
     /// Writes nothing back any more that nothing waits for, and returns when no page is on its way to or from main memory or the tiers,
     /// if their devices answer: what ends when the files are open again might be older than what is there by then.
     pub(crate) async fn end_transfers(self: &Rc<Self>) {
+        self.is_ended.set(true);
         self.cleaner.end();
         if let Some(tiers) = self.tiers() {
             tiers.end();
         }
         let until = self.executor.now().plus_ns(PATIENCE_NS);
-        let is_busy = || self.in_flight.get() > 0 || self.tiers().is_some_and(|tiers| tiers.is_under_way());
+        let are_tiers_busy = || self.tiers().is_some_and(|tiers| tiers.is_under_way());
+        let is_any_overwritten = || self.spaces().iter().any(|space| space.overwriting.is_under_way());
+        let is_busy = || self.in_flight.get() > 0 || are_tiers_busy() || is_any_overwritten();
         while is_busy() && self.executor.now() < until {
             self.executor.sleep_ns(LOOK_NS).await;
         }

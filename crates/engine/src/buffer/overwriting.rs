@@ -23,6 +23,11 @@ impl Overwriting {
         self.pages.get().is_some_and(|(from, to)| (from..to).contains(&number))
     }
 
+    /// Whether any is.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.pages.get().is_some()
+    }
+
     /// Waits for the end of what is under way.
     pub(super) async fn end(&self, executor: &Executor) {
         while self.pages.get().is_some() {

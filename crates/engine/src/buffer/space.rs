@@ -42,8 +42,7 @@ pub struct PageSpace {
     is_dropped: Cell<bool>,
 }
 
-/// The least and the most that a store grows by at once, in bytes.
-const GROWTH_MIN: u64 = 1 << 20;
+/// The most that a store grows by at once, in bytes, unless it is asked for more.
 const GROWTH_MAX: u64 = 256 << 20;
 /// How long growth is waited for at the end, in nanoseconds.
 const GROWTH_NS_MAX: u64 = 60 * base::time::SECOND_NS;
@@ -257,27 +256,30 @@ impl PageSpace {
         self.store.reserve(executor, pages)
     }
 
-    /// Makes room for a quarter more, within limits, unless another task did so while this one waited for its turn. That goes on to
-    /// its end even if its caller is given up: the driver does, and others may use the room only then.
+    /// Makes room for a quarter more, `step_min` bytes at least, unless another task did so while this one waited for its turn. That
+    /// goes on to its end even if its caller is given up: the driver does, and others may use the room only then.
     ///
     /// # Errors
     /// The driver's, or [`Error::PartitionFull`]; the room stays as it was.
-    pub async fn grow(self: &Rc<Self>, executor: &Executor) -> Result<()> {
+    pub async fn grow(self: &Rc<Self>, executor: &Executor, step_min: u64) -> Result<()> {
         let before = self.capacity();
         if before == u32::MAX {
             return Err(Error::PartitionFull { file: self.name().to_owned(), pages: before });
         }
+        if canary::is_planted(Canary::AbandonedGrowth) {
+            return self.grow_beyond(before, executor, step_min).await;
+        }
         let (this, own) = (Rc::clone(self), executor.clone());
-        executor.spawn(async move { this.grow_beyond(before, &own).await }).join().await
+        executor.spawn(async move { this.grow_beyond(before, &own, step_min).await }).join().await
     }
 
-    async fn grow_beyond(&self, before: u32, executor: &Executor) -> Result<()> {
+    async fn grow_beyond(&self, before: u32, executor: &Executor, step_min: u64) -> Result<()> {
         let _turn = self.growth.take(executor).await;
         if self.capacity() > before {
             return Ok(());
         }
         let length = u64::from(before) * self.page_size() as u64;
-        let step = (length / 4).clamp(GROWTH_MIN, GROWTH_MAX);
+        let step = (length / 4).min(GROWTH_MAX).max(step_min);
         let pages = u32::try_from((length + step).div_ceil(self.page_size() as u64)).unwrap_or(u32::MAX);
         self.reserve(executor, pages).await
     }

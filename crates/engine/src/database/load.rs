@@ -199,8 +199,9 @@ impl Database {
         }
         let page_size = self.0.settings.buffer.page_size;
         let last = PageId { number: run.first + run.count as u32 - 1, ..PageId::new(space.partition(), 0) };
+        self.0.engine.core.check_open()?;
         while space.capacity() <= last.number {
-            space.grow(&self.0.engine.core.executor).await?;
+            space.grow(&self.0.engine.core.executor, self.0.settings.buffer.growth_step).await?;
         }
         self.0.engine.core.buffer.pool().borrow_mut().set_capacity(space.partition(), space.capacity());
         let numbers = run.first..last.number + 1;
@@ -212,6 +213,7 @@ impl Database {
             }
             // Something is reading or writing one of them: that ends.
             self.0.engine.core.executor.sleep_ns(MAKE_WAY_NS).await;
+            self.0.engine.core.check_open()?;
         }
         let buffer = run.frame.take().expect("a run with pages has its frame");
         let source = (buffer, run.count * page_size);

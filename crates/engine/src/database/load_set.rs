@@ -69,6 +69,7 @@ impl SetLoad {
         self.transaction.commit_unlogged();
         let database = self.database.clone();
         let engine = &database.0.engine;
+        engine.core.check_open()?;
         let ending = EndingLoad::new(engine, self.partition).await?;
         back_up_load(engine).await?;
         engine.catalog.note_load(self.partition);

@@ -1,6 +1,8 @@
 //! Looking after a database: checkpoints, and looking for damage.
 
 use super::Database;
+#[cfg(doc)]
+use crate::Error;
 use crate::Result;
 use crate::check::{self, CheckReport, Progress};
 use crate::checkpoint;
@@ -9,7 +11,7 @@ impl Database {
     /// Takes a checkpoint that writes back every page changed before this call.
     ///
     /// # Errors
-    /// The driver's or the log's. The checkpoint before stays valid.
+    /// The driver's or the log's, and [`Error::Closed`]. The checkpoint before stays valid.
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
@@ -24,6 +26,7 @@ impl Database {
     /// # });
     /// ```
     pub async fn checkpoint(&self) -> Result<()> {
+        self.0.engine.core.check_open()?;
         checkpoint::checkpoint(&self.0.engine).await
     }
 

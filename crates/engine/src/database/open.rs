@@ -99,6 +99,7 @@ fn assemble(
             append_ends: RefCell::default(),
             scratch: RefCell::default(),
             closing: Cell::new(false),
+            is_closed: Cell::new(false),
             is_changing: Cell::new(false),
         },
     })
@@ -303,6 +304,9 @@ impl Database {
         // Changes of the cache and of the catalog that are under way end before; those that wait for their turn find it closed.
         let _change = self.0.changes.turn.take(self.executor()).await;
         let _creation = engine.catalog.creation.take(self.executor()).await;
+        if engine.core.is_closed.get() {
+            return Ok(());
+        }
         engine.core.closing.set(true);
         engine.versions.stop();
         self.finish_endings().await;
@@ -315,8 +319,11 @@ impl Database {
         }
         engine.core.buffer.end_transfers().await;
         engine.core.log.finish_writes().await;
+        let superblock_turn = engine.checkpointer.turn.take(&engine.core.executor);
+        let _turn = engine.core.executor.within(ENDINGS_NS_MAX, superblock_turn).await;
         if closed.is_ok() {
             engine.core.log.end_writes();
+            engine.core.is_closed.set(true);
         }
         closed.and(archived)
     }
@@ -347,7 +354,7 @@ impl Database {
         let engine = &self.0.engine;
         engine.temp.remove().await?;
         engine.versions.remove_space().await?;
-        self.checkpoint().await?;
+        checkpoint::checkpoint(&self.0.engine).await?;
         engine.core.log.complete().await;
         // In a task of its own, so that no write of the superblock file is abandoned.
         let retiring = Rc::clone(engine);

@@ -26,6 +26,8 @@ pub(crate) struct Core {
     /// Reusable memory for a record or the part of it that changes, before and after the change.
     pub scratch: RefCell<(Vec<u8>, Vec<u8>)>,
     pub closing: Cell<bool>,
+    /// Whether that has come to its end: the files are another opening's.
+    pub is_closed: Cell<bool>,
     /// Whether a change is being logged and made: if a panic has ended that, pages and log may contradict each other.
     pub is_changing: Cell<bool>,
 }

@@ -94,6 +94,16 @@ impl LogHold {
         self.log.truncate(self.log.holds.asked.get());
     }
 
+    /// From where the log is kept.
+    pub(crate) fn from(&self) -> Lsn {
+        self.log.holds.held.borrow().get(&self.number).map_or(Lsn::MAX, |held| held.from)
+    }
+
+    /// Whether what is kept could be given up but for holds.
+    pub(crate) fn is_in_the_way(&self) -> bool {
+        self.log.holds.are_in_the_way_from(self.from())
+    }
+
     /// Whether the log was given up nevertheless, because transactions waited for it.
     pub(crate) fn is_broken(&self) -> bool {
         !self.log.holds.held.borrow().contains_key(&self.number)

@@ -71,6 +71,8 @@ struct Restore<'a> {
     source: BackupPlace,
     manifest: Manifest,
     /// What it builds on, the latest first.
+    /// The partitions of which the backup says how many pages they have.
+    counted: BTreeSet<u16>,
     bases: Vec<(BackupPlace, Manifest)>,
     /// Where the log goes on behind the backup's.
     archive: Option<ArchiveReader>,
@@ -91,6 +93,8 @@ struct RestoredFile {
     unit: usize,
     is_set: bool,
     is_written: bool,
+    /// Whether the backup does not say how long it is: the partition was being made while the backup was taken.
+    may_grow: bool,
 }
 
 /// Makes the files of a database from a backup. Opening it recovers it.
@@ -105,6 +109,7 @@ pub(crate) async fn restore(
     let bases = find_bases(executor, (&backup, &manifest)).await?;
     let settings = &log::Settings { page_size: manifest.log_page_size as usize, ..settings.clone() };
     let mut report = RestoreReport { end: Lsn(manifest.end), ..RestoreReport::default() };
+    let counted = manifest.partitions.iter().map(|(partition, _)| partition.id).collect();
     let mut archive = None;
     if let Some(wanted) = &source.archive {
         let archived = archived::go_on(&mut manifest, &backup, wanted).await?;
@@ -114,8 +119,21 @@ pub(crate) async fn restore(
     let data: u64 = bases.iter().map(|(_, base)| base.data_bytes).sum();
     let total = data + manifest.data_bytes + report.end.0 - manifest.log_from;
     let (files, source, done) = (BTreeMap::new(), backup, 0);
-    let restore =
-        Restore { executor, settings, home, source, manifest, bases, archive, files, report, total, done, progress };
+    let restore = Restore {
+        executor,
+        settings,
+        home,
+        source,
+        manifest,
+        counted,
+        bases,
+        archive,
+        files,
+        report,
+        total,
+        done,
+        progress,
+    };
     restore.run().await
 }
 
@@ -199,8 +217,8 @@ impl Restore<'_> {
         };
         let length = u64::from(count) * unit as u64;
         let file = self.blank(&place, &name, length).await?;
-        self.files
-            .insert(partition.id(), RestoredFile { file, length, unit, is_set: set.is_some(), is_written: false });
+        let (is_set, may_grow) = (set.is_some(), set.is_none() && !self.counted.contains(&partition.id));
+        self.files.insert(partition.id(), RestoredFile { file, length, unit, is_set, is_written: false, may_grow });
         Ok(())
     }
 
@@ -286,7 +304,13 @@ impl Restore<'_> {
             PieceKind::Pages(numbers) => &numbers[..],
         };
         restored.is_written = true;
-        if head.length != numbers.len() * unit || numbers.iter().any(|at| (u64::from(*at) + 1) * unit as u64 > length) {
+        let needed = numbers.iter().map(|at| (u64::from(*at) + 1) * unit as u64).max().unwrap_or(0);
+        if needed > length && restored.may_grow {
+            let op = Op::Resize { file, length: needed, prewrite: false };
+            self.executor.perform(op).await.result.map_err(Error::from)?;
+            restored.length = needed;
+        }
+        if head.length != numbers.len() * unit || needed > restored.length {
             return Err(None);
         }
         self.report.pages += numbers.len() as u64;

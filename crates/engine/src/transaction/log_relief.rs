@@ -57,11 +57,11 @@ pub(super) async fn wait_for_claim(engine: &Engine, fits: impl Fn() -> bool) -> 
     let _claim = log.claim();
     let _waiting = RoomWait::new(&engine.checkpointer.relief);
     while !fits() {
-        check_failure(engine, failed)?;
         if !log.is_grown() {
             log.grow().await?;
             continue;
         }
+        check_failure(engine, failed)?;
         engine.checkpointer.relief.ask(&engine.core.executor);
         log.wait_for_room().await?;
     }
@@ -83,12 +83,12 @@ pub(crate) async fn relieve(engine: &Engine, fits: impl Fn() -> bool) -> Result<
         if fits() {
             return Ok(ReliefOutcome::Room);
         }
-        check_failure(engine, failed)?;
         if !log.is_grown() {
             // In its first lap no checkpoint makes room.
             log.grow().await?;
             continue;
         }
+        check_failure(engine, failed)?;
         if state.stalls.get() > stalls || state.has_paged.get() && checkpointer.is_loading.get() {
             return Ok(ReliefOutcome::Stalled);
         }

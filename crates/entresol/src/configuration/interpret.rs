@@ -280,12 +280,14 @@ fn read_buffer(section: &mut Section<'_>, context: &Context) -> Buffer {
     let page_size = context.page_size(section).unwrap_or(defaults.page_size);
     section.set_page_size(page_size);
     let least = 16 * u64::from(page_size);
+    let steps = u64::from(page_size)..=1 << 30;
     let names: Vec<&str> = POLICIES.iter().map(|policy| policy.name()).collect();
     Buffer {
         size: section.size("size", least..=16 * TIB, ": 16 pages or more").unwrap_or(defaults.size),
         page_size,
         replacement: section.word("replacement", &names).and_then(Policy::named).unwrap_or_default(),
         cleaner: section.flag("cleaner").unwrap_or(defaults.cleaner),
+        growth_step: section.size("growth_step", steps, ": a page to 1 GiB").unwrap_or(defaults.growth_step),
     }
 }
 

@@ -112,7 +112,13 @@ fn every_section_is_read() {
                 },
             ),
         ]),
-        buffer: Buffer { size: 1 << 30, page_size: 16384, replacement: Policy::default(), cleaner: false },
+        buffer: Buffer {
+            size: 1 << 30,
+            page_size: 16384,
+            replacement: Policy::default(),
+            cleaner: false,
+            ..Buffer::default()
+        },
         cache: Some(Cache {
             device: "flash".to_owned(),
             pages: 4096,
@@ -333,7 +339,7 @@ fn messages_show_the_line_and_what_is_allowed() {
         (
             "[buffer]\nsise = \"1 GiB\"\n",
             "house.toml:2:1: unknown key 'sise' in [buffer]\n  |\n2 | sise = \"1 GiB\"\n  | ^^^^\n  \
-             = allowed: page_size, size, replacement, cleaner\n  = did you mean 'size'?",
+             = allowed: page_size, size, replacement, cleaner, growth_step\n  = did you mean 'size'?",
         ),
         (
             "# redo needs no place\n\n[redo]\ndevice = \"flash\"",

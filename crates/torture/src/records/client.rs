@@ -2,6 +2,7 @@ use super::owner::{RecordsByKey, difference, key, owner_of, tag, value, version_
 use crate::abandon::at_most;
 use crate::context::{After, RunContext};
 use crate::debit_credit::roll_back;
+use base::time::MILLISECOND_NS;
 use base::{PartitionId, Random};
 use engine::organization::b_tree;
 use engine::{Database, Direction, Error, Result, Savepoint, Transaction};
@@ -16,6 +17,8 @@ struct Client {
     partition: PartitionId,
     number: usize,
     random: Random,
+    /// How long it waits for a change of a record, in nanoseconds; for ever if this is absent.
+    patience_ns: Option<u64>,
 }
 
 /// A transaction and what it has done.
@@ -33,13 +36,19 @@ struct RecordWork {
 pub async fn client(context: Rc<RunContext>, database: Database, number: usize) {
     let Some(partition) = context.partition(&database, "records") else { return };
     let random = context.random(&format!("records {number}"));
-    let mut client = Client { context, database, partition, number, random };
+    let patience_ns = patience_ns(&mut context.random(&format!("patience {number}")));
+    let mut client = Client { context, database, partition, number, random, patience_ns };
     for _ in 0..client.context.configuration.transactions {
         client.context.pause(&mut client.random).await;
         if client.context.over.get() || client.run().await == After::Reopen {
             return;
         }
     }
+}
+
+/// Every other client gives up calls whose operations take much longer than they should.
+fn patience_ns(random: &mut Random) -> Option<u64> {
+    random.chance(0.5).then(|| random.between(1, 20) * MILLISECOND_NS)
 }
 
 impl Client {
@@ -169,9 +178,20 @@ impl Client {
     async fn put(&mut self, work: &mut RecordWork) -> Result<()> {
         let (key, length) = (self.any_key(), self.any_length());
         let value = value(self.number, work.version, length, &mut self.random);
-        work.tx.put(self.partition, &key, &value).await?;
+        match self.in_time(work.tx.put(self.partition, &key, &value)).await {
+            Some(result) => result?,
+            None => return self.look(work, key, Some(value)).await,
+        }
         work.contents.insert(key, value);
         Ok(())
+    }
+
+    /// What a call comes to while the client has the patience.
+    async fn in_time<T>(&self, call: impl Future<Output = T>) -> Option<T> {
+        match self.patience_ns {
+            Some(ns) => self.context.executor.within(ns, call).await,
+            None => Some(call.await),
+        }
     }
 
     async fn insert(&mut self, work: &mut RecordWork) -> Result<()> {
@@ -189,7 +209,10 @@ impl Client {
 
     async fn delete(&mut self, work: &mut RecordWork) -> Result<()> {
         let key = self.any_key();
-        let deleted = work.tx.delete(self.partition, &key).await?;
+        let deleted = match self.in_time(work.tx.delete(self.partition, &key)).await {
+            Some(result) => result?,
+            None => return self.look(work, key, None).await,
+        };
         if deleted != work.contents.remove(&key).is_some() {
             self.context.differs(format!("a delete says {deleted}"));
         }
@@ -243,9 +266,13 @@ impl Client {
             at_most(polls, work.tx.put(self.partition, &key, &value)).await
         };
         ended.unwrap_or(Ok(()))?;
+        self.look(work, key, (!deletes).then_some(value)).await
+    }
+
+    /// Looks whether a call whose answer never came has made this of a record.
+    async fn look(&self, work: &mut RecordWork, key: Vec<u8>, new: Option<Rc<[u8]>>) -> Result<()> {
         let found = work.tx.get(self.partition, &key).await?;
-        let new = (!deletes).then_some(&value[..]);
-        if found.as_deref() != new && found.as_deref() != work.contents.get(&key).map(|value| &value[..]) {
+        if found.as_deref() != new.as_deref() && found.as_deref() != work.contents.get(&key).map(|value| &value[..]) {
             self.context.differs(format!("client {} finds neither the old nor the new value of {key:?}", self.number));
         }
         match found {

@@ -40,6 +40,8 @@ const PIECE: usize = 1 << 20;
 /// What archives a log.
 pub(crate) struct Archiver {
     place: String,
+    /// Up to where the superblock file says that the archive has the log: an opening keeps everything from there on again, and needs the
+    /// room that was left.
     hold: LogHold,
     /// Where the next segment begins, once the archive was looked through.
     next: Cell<Option<Lsn>>,
@@ -72,9 +74,7 @@ pub(crate) async fn begin_archive(
     let (history, end) = match stated {
         Some(ArchivedLog { history, end }) => {
             if !canary::is_planted(Canary::UnkeptForArchive) {
-                // The last page that it has tells whether the log has another one there by now.
-                let compared = if settings.durable { 0 } else { log.page_size() };
-                log.keep_since(Lsn(end.saturating_sub(compared))).await?;
+                log.keep_since(kept_from(settings, Lsn(end))).await?;
             }
             (history, Lsn(end))
         }
@@ -121,13 +121,13 @@ impl Archiver {
         let waiting = log.copyable().0.saturating_sub(next.0);
         if waiting == 0 {
             self.since.set(None);
-            return false;
+            return self.is_in_the_way(engine);
         }
         let now = engine.core.executor.now();
         let since = self.since.get().unwrap_or(now);
         self.since.set(Some(since));
         let is_old = now.since_ns(since) >= EVERY_NS || archive.failure().is_some();
-        waiting >= SEGMENT_MAX.min(log.capacity() / SHARE) || is_old || log.is_scarce()
+        waiting >= SEGMENT_MAX.min(log.capacity() / SHARE) || is_old || log.is_scarce() || self.is_in_the_way(engine)
     }
 
     /// Archives everything that the log's file has, and notes how that has ended.
@@ -160,12 +160,13 @@ impl Archiver {
         self.next.set(Some(next));
         loop {
             self.check_open()?;
-            self.hold.move_to(next);
+            self.release(engine).await?;
             let (begun, mut to) = self.begun.get();
             if begun != next || to <= next {
                 to = log.copyable().min(Lsn(next.0 + SEGMENT_MAX / log.page_size() * log.page_size()));
             }
-            if to <= next {
+            let has_only_made_up = next.0 == log.circle().origin && to <= log.oldest();
+            if to <= next || has_only_made_up {
                 self.since.set(None);
                 return Ok(());
             }
@@ -175,6 +176,25 @@ impl Archiver {
             self.next.set(Some(next));
             engine.core.log.archive().inspect(|archive| archive.note_segment(next));
         }
+    }
+
+    /// Gives up the log that the archive has and nothing else needs.
+    async fn release(&self, engine: &Rc<Engine>) -> Result<()> {
+        let archived = engine.core.log.archive().map_or(Lsn::ZERO, |archive| archive.end());
+        if self.is_in_the_way(engine) && stated_end(engine) < archived {
+            // In a task of its own, so that no write of the superblock file is abandoned.
+            let this = Rc::clone(engine);
+            engine.core.executor.spawn(async move { state_archive(&this).await }).join().await?;
+        }
+        self.hold.move_to(kept_from(engine.core.log.settings(), stated_end(engine)));
+        Ok(())
+    }
+
+    /// Whether log is kept for the archive alone that has it by now.
+    fn is_in_the_way(&self, engine: &Engine) -> bool {
+        let log = &engine.core.log;
+        let is_archived = |end| kept_from(log.settings(), end) > self.hold.from();
+        log.archive().is_some_and(|archive| is_archived(archive.end())) && self.hold.is_in_the_way()
     }
 
     /// What a step gives, or that the archive does not answer.
@@ -310,6 +330,18 @@ impl Archiver {
         place.write(file, (0, BLOCK), frame).await?;
         place.sync(file).await
     }
+}
+
+/// Up to where the superblock file says that the archive has the log.
+fn stated_end(engine: &Engine) -> Lsn {
+    Lsn(engine.catalog.superblock.borrow().archive.map_or(0, |archive| archive.end))
+}
+
+/// From where the log is kept of which the archive has everything before `end`.
+fn kept_from(settings: &Settings, end: Lsn) -> Lsn {
+    // The last page that the archive has tells whether the log has another one there by now.
+    let compared = if settings.durable { 0 } else { settings.page_size as u64 };
+    Lsn(end.0.saturating_sub(compared))
 }
 
 /// The last whole segment of a history; nothing if there is none.
