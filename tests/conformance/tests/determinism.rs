@@ -102,6 +102,7 @@ fn settings(device: &str) -> Settings {
             replacement: Policy::default(),
             cleaner: true,
             batch: 64,
+            growth_step: 1 << 20,
         },
         log: log::Settings {
             capacity: 2 << 20,

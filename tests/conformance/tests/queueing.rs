@@ -61,6 +61,7 @@ fn settings() -> Settings {
             replacement: Policy::default(),
             cleaner: false,
             batch: 64,
+            growth_step: 1 << 20,
         },
         log: log::Settings { capacity: 1 << 40, group_commit: log::GroupCommit::None, ..log::Settings::default() },
         home_device: "home".into(),
