@@ -1,7 +1,6 @@
 //! Planted bugs: torture that does not find them would find nothing.
 
 use engine::canary::{Canary, plant};
-use engine::checkpoint::Strategy;
 use engine::log::Acknowledged;
 use engine::set::Logging;
 use entresol_torture::{Configuration, Failure, Options, Rows, run_seed};
