@@ -20,6 +20,14 @@ pub enum ClientEvent {
     DropRefused,
     /// A drop failed.
     DropFailed,
+    /// A partition was given another name.
+    Renamed,
+    /// A rename failed, or was refused.
+    RenameFailed,
+    /// All records were taken out of a partition.
+    Truncated,
+    /// A truncation failed, or was refused.
+    TruncationFailed,
     /// A secondary index of a b-tree was created while others changed records.
     IndexCreated,
     /// A secondary index of a b-tree was dropped.
@@ -64,7 +72,7 @@ pub enum ClientEvent {
 
 impl ClientEvent {
     /// Every event.
-    pub const ALL: [ClientEvent; 28] = [
+    pub const ALL: [ClientEvent; 32] = [
         ClientEvent::Created,
         ClientEvent::CreationFailed,
         ClientEvent::CreatedAnew,
@@ -73,6 +81,10 @@ impl ClientEvent {
         ClientEvent::Dropped,
         ClientEvent::DropRefused,
         ClientEvent::DropFailed,
+        ClientEvent::Renamed,
+        ClientEvent::RenameFailed,
+        ClientEvent::Truncated,
+        ClientEvent::TruncationFailed,
         ClientEvent::IndexCreated,
         ClientEvent::IndexDropped,
         ClientEvent::IndexFailed,
@@ -106,6 +118,10 @@ impl ClientEvent {
             ClientEvent::Dropped => "partition dropped",
             ClientEvent::DropRefused => "drop refused",
             ClientEvent::DropFailed => "drop failed",
+            ClientEvent::Renamed => "partition renamed",
+            ClientEvent::RenameFailed => "rename failed",
+            ClientEvent::Truncated => "partition truncated",
+            ClientEvent::TruncationFailed => "truncation failed",
             ClientEvent::IndexCreated => "index created",
             ClientEvent::IndexDropped => "index dropped",
             ClientEvent::IndexFailed => "index failed",
@@ -153,7 +169,12 @@ impl ClientEvent {
     pub fn is_rare(self) -> bool {
         let failed = matches!(
             self,
-            ClientEvent::LoadFailed | ClientEvent::DropFailed | ClientEvent::IndexFailed | ClientEvent::UndoFull
+            ClientEvent::LoadFailed
+                | ClientEvent::DropFailed
+                | ClientEvent::RenameFailed
+                | ClientEvent::TruncationFailed
+                | ClientEvent::IndexFailed
+                | ClientEvent::UndoFull
         );
         failed
             || matches!(

@@ -23,6 +23,8 @@ pub struct Oracle {
     pub owners: Vec<Owner>,
     /// The partitions that clients create themselves, by name.
     pub own: BTreeMap<String, Known>,
+    /// Their renames that were not answered, or refused: the next restart shows which name each has.
+    pub renames: Vec<(String, String)>,
     /// What clients that meet on few records were shown.
     pub history: History,
     /// Transactions acknowledged, of all kinds.

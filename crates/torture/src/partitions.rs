@@ -1,6 +1,7 @@
 //! Clients that create, load, use and drop partitions of every organization beside the others, each client its own. An
 //! operation on a partition that was not answered leaves several states that the partition may be in: each run compares.
 
+mod care;
 mod client;
 mod crowd;
 mod drop;

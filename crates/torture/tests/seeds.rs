@@ -1,6 +1,6 @@
 //! Many quick seeds, and that each replays exactly.
 
-use entresol_torture::{Options, run_range, run_seed};
+use entresol_torture::{ClientEvent, Configuration, Options, run_range, run_seed};
 
 #[test]
 fn nothing_acknowledged_is_lost_and_nothing_else_is_there() {
@@ -9,6 +9,19 @@ fn nothing_acknowledged_is_lost_and_nothing_else_is_there() {
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
     assert_eq!(summary.seeds, 120);
     assert!(summary.runs > 300 && summary.transactions > 2_000, "{summary:?}");
+}
+
+#[test]
+fn partitions_are_renamed_and_truncated() {
+    let has_clients = |seed: &u64| Configuration::draw(*seed, Options::QUICK).partition_clients > 0;
+    let (mut renamed, mut truncated) = (0, 0);
+    for seed in (1_000..).filter(has_clients).take(40) {
+        let outcome = run_seed(seed, Options::QUICK);
+        assert_eq!(outcome.failure, None);
+        renamed += outcome.coverage.events(ClientEvent::Renamed);
+        truncated += outcome.coverage.events(ClientEvent::Truncated);
+    }
+    assert!(renamed > 0 && truncated > 0, "{renamed} {truncated}");
 }
 
 #[test]

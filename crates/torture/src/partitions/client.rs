@@ -24,6 +24,8 @@ pub struct Client {
     pub random: Random,
     /// The random numbers that choose which partitions are dropped.
     pub(super) drops: Random,
+    /// Those that choose which are renamed and truncated.
+    pub(super) care: Random,
     pub held: Option<Held>,
     number: usize,
     /// Names with an abandoned operation that may still be under way: they are left alone for the rest of this run.
@@ -45,7 +47,8 @@ impl Client {
     pub(super) fn new(context: Rc<RunContext>, database: Database, number: usize) -> Client {
         let random = context.random(&format!("partitions {number}"));
         let drops = context.random(&format!("drops {number}"));
-        Client { context, database, random, drops, held: None, number, avoided: BTreeSet::new() }
+        let care = context.random(&format!("care {number}"));
+        Client { context, database, random, drops, care, held: None, number, avoided: BTreeSet::new() }
     }
 
     /// The names at which nothing is under way.
@@ -66,6 +69,11 @@ impl Client {
         }
         if shape.kind == ShapeKind::TypedTree && self.drops.chance(0.4) {
             return self.change_index(&name).await;
+        }
+        match self.care.below(20) {
+            0 | 1 => return self.rename(&name, &shape).await,
+            2 | 3 => return self.truncate(&name, &shape).await,
+            _ => {}
         }
         let is_fresh = shape.kind.is_loaded() && shape.contents.is_empty();
         match self.random.below(12) {

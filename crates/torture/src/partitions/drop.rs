@@ -8,7 +8,7 @@ use crate::abandon::at_most;
 use crate::context::After;
 use base::PartitionId;
 use base::time::MILLISECOND_NS;
-use engine::{Error, Result};
+use engine::{Database, Error, Result};
 use std::pin::pin;
 use std::rc::Rc;
 
@@ -27,7 +27,10 @@ impl Client {
         }
         with_known(&self.context, name, |known| known.may_become(None));
         let dropped = match self.random.below(8) {
-            0 | 1 => self.drop_beside_a_transaction(name, id, shape).await,
+            0 | 1 => {
+                let work = async |database: &Database| database.drop_partition(id).await;
+                self.beside_a_transaction((name, id), shape, work).await
+            }
             2 => {
                 let polls = self.random.between(1, 8);
                 match at_most(polls, self.database.drop_partition(id)).await {
@@ -61,28 +64,33 @@ impl Client {
         }
     }
 
-    /// Drops a partition that a transaction under way has changed: it is there until that has ended.
-    async fn drop_beside_a_transaction(&mut self, name: &str, id: PartitionId, shape: &Rc<Shape>) -> Result<()> {
+    /// Drops or truncates a partition that a transaction under way has changed: it is there until that has ended.
+    pub(super) async fn beside_a_transaction<T>(
+        &mut self,
+        (name, id): (&str, PartitionId),
+        shape: &Rc<Shape>,
+        work: impl AsyncFn(&Database) -> Result<T>,
+    ) -> Result<T> {
         let mut tx = self.database.begin().await?;
         if let Err(error) = self.touch(&mut tx, (name, id), shape).await {
             return match self.context.judge(&error, "changing a partition") {
                 After::Retry => {
                     drop(tx);
-                    self.database.drop_partition(id).await
+                    work(&self.database).await
                 }
                 After::Reopen => Err(error),
             };
         }
         let database = self.database.clone();
-        let mut dropping = pin!(database.drop_partition(id));
+        let mut dropping = pin!(work(&database));
         // Of what has ended already nothing more may be asked.
         let mut dropped = at_most(1, dropping.as_mut()).await;
         if dropped.is_none() {
             self.context.executor.sleep_ns(self.random.below(REST_NS_MAX)).await;
             dropped = at_most(1, dropping.as_mut()).await;
         }
-        if dropped == Some(Ok(())) {
-            self.context.wrong(format!("'{name}' is dropped while a transaction has changed it"));
+        if matches!(dropped, Some(Ok(_))) {
+            self.context.wrong(format!("'{name}' is dropped or truncated while a transaction has changed it"));
         }
         let ended = tx.rollback().await;
         let dropped = match dropped {
@@ -130,7 +138,7 @@ impl Client {
     }
 
     /// Whether a client may use partitions for longer than a drop waits: it holds a snapshot, or a device does not answer.
-    fn is_used_by_a_client(&self) -> bool {
+    pub(super) fn is_used_by_a_client(&self) -> bool {
         let (context, observed) = (&self.context, &self.context.observed);
         let is_slow = observed.is_hung.get() || observed.jumped_ns.get() > 0 || context.is_crippled(&self.database);
         let others = context.configuration.partition_clients + usize::from(context.configuration.crowd > 0);

@@ -26,6 +26,17 @@ impl Held {
     pub(super) fn shows(&self, id: PartitionId) -> bool {
         self.then.iter().any(|then| then.present.as_ref().is_some_and(|(present, _)| *present == id))
     }
+
+    /// Names are those of the present: it shows what it has shown of a partition under its new one.
+    pub(super) fn rename(&mut self, name: &str, other: &str) {
+        self.forget(other);
+        self.then.iter_mut().filter(|then| then.name == name).for_each(|then| then.name = other.to_owned());
+    }
+
+    /// Looks at this name no more.
+    pub(super) fn forget(&mut self, name: &str) {
+        self.then.retain(|then| then.name != name);
+    }
 }
 
 impl Client {

@@ -1,5 +1,6 @@
 //! Reading all of a partition, and comparing it with what is known.
 
+use super::care::misnamed;
 use super::known::Known;
 use super::shape::{RecordsByNumber, arrival, group, stored_key};
 use crate::context::RunContext;
@@ -181,6 +182,10 @@ async fn compare_all(context: &RunContext, database: &Database) -> Result<()> {
         if let Err(what) = reconciled {
             context.differs(format!("partition '{name}': {what}"));
         }
+    }
+    let renames = std::mem::take(&mut context.oracle.borrow_mut().renames);
+    if let Some(what) = misnamed(&renames, |name| find(database, name).is_some()) {
+        context.differs(what);
     }
     tx.commit().await
 }

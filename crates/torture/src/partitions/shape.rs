@@ -122,6 +122,11 @@ impl Shape {
         Shape { contents, ..self.clone() }
     }
 
+    /// The same under another name.
+    pub fn renamed(&self, name: &str) -> Shape {
+        Shape { spec: PartitionSpec { name: name.to_owned(), ..self.spec.clone() }, ..self.clone() }
+    }
+
     /// How many objects it has, if they are found by number.
     pub fn objects(&self) -> u64 {
         match self.spec.organization {
