@@ -399,7 +399,8 @@ async fn write_superblock(engine: &Engine, redo_start: Lsn, change: SuperblockCh
     superblock.next_transaction = engine.transactions.registry.borrow().next();
     superblock.backup = change.backup.or(superblock.backup);
     superblock.cache_table = change.cache_table.unwrap_or(superblock.cache_table);
-    superblock.log_shape = Some(LogShape::of(&engine.core.log));
+    let retired = superblock.log_shape.and_then(|shape| shape.retired);
+    superblock.log_shape = Some(LogShape { retired, ..LogShape::of(&engine.core.log) });
     superblock.archive = engine.core.log.archive().map(ArchivedLog::of);
     if let Some(second) = &mut superblock.second_log {
         second.lost = change.lost_log.or(second.lost);

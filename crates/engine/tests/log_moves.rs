@@ -4,12 +4,12 @@
 mod cut_machine;
 
 use base::Random;
-use cut_machine::run_up_to;
-use driver::{Halt, Op};
+use cut_machine::{run_under, run_up_to};
+use driver::{Halt, Op, OpKind};
 use entresol_engine::log::{Acknowledged, Second};
 use entresol_engine::{Asked, Database, Error, PartitionSpec, Result, Settings, buffer, log};
 use executor::Executor;
-use virtual_driver::{Hardware, Media, PowerCut};
+use virtual_driver::{ErrorAt, FaultPlan, Hardware, Media, PowerCut};
 
 const SIZE: u64 = 256 << 10;
 
@@ -194,6 +194,38 @@ fn a_log_that_cannot_be_made_where_it_was_asked_for_is_made_where_it_is_asked_fo
             assert_eq!((length(executor, "disk").await, length(executor, "flash").await), (None, Some(64 << 10)));
         });
     }
+}
+
+/// What the device of before refuses to remove is removed later, and is not taken for another's where the log moves back.
+#[test]
+fn a_log_moves_back_to_a_device_that_did_not_remove_it() {
+    let back = Asked { log_device: Some("disk".into()), ..Asked::default() };
+    let mut left = 0;
+    for nth in 1..10 {
+        let media = Media::new();
+        create(&media);
+        let errors = vec![ErrorAt { kind: OpKind::Remove, device: Some("disk".into()), nth }];
+        let faults = FaultPlan { errors, ..FaultPlan::default() };
+        let is_left = run_under(&media, Hardware::ideal(), faults, async |executor| {
+            let database = Database::open(executor, settings(to_flash(SIZE)), "here").await.ok()?;
+            database.checkpoint().await.expect("takes one");
+            Some(length(executor, "disk").await.is_some())
+        });
+        let Some(is_left) = is_left.expect("the machine goes on") else { continue };
+        left += u32::from(is_left);
+        for asked in [back.clone(), to_flash(SIZE)] {
+            media.power_cut(&mut Random::stream(nth, "cut"), &PowerCut::default());
+            run(&media, async |executor| {
+                let device = asked.log_device.clone();
+                let opened = Database::open(executor, settings(asked), "here").await;
+                let database = opened.unwrap_or_else(|error| panic!("{nth}: {error}"));
+                verify(&database, 50).await;
+                let other = if device.as_deref() == Some("disk") { "flash" } else { "disk" };
+                assert_eq!(length(executor, other).await, None);
+            });
+        }
+    }
+    assert_eq!(left, 1, "one of the files is that of the log");
 }
 
 /// Runs `work` on a machine of these devices whose power goes at this event, if at any.

@@ -75,6 +75,10 @@ pub(super) async fn follow(
     (superblock_file, superblock): Stated,
 ) -> Result<Stated> {
     settings.asked.check(&superblock)?;
+    let mut superblock = superblock;
+    if let Some(shape) = superblock.log_shape.as_mut().filter(|shape| !shape.is_blank) {
+        shape.retired = remove_retired(executor, settings, shape.retired.take()).await;
+    }
     if superblock.log_shape.as_ref().is_some_and(|shape| shape.is_blank) {
         let stated = redirect(executor, settings, (superblock_file, superblock)).await?;
         return make_blank(executor, settings, stated).await;
@@ -102,7 +106,11 @@ pub(super) async fn follow(
         return Err(Error::Setting(format!("the log cannot move or change its size: {why}")));
     }
     let first = circle.first(page_size);
-    let retired = (wanted.device != superblock.log_device).then(|| superblock.log_device.clone());
+    let before = superblock.log_shape.as_ref().and_then(|shape| shape.retired.clone());
+    let retired = match wanted.device == superblock.log_device {
+        true => before,
+        false => Some(superblock.log_device.clone()),
+    };
     superblock.log_device = wanted.device;
     superblock.log_measured = None;
     superblock.log_shape = Some(LogShape { circle, extent: 0, is_blank: true, retired });
@@ -146,7 +154,9 @@ async fn check_move(
         Some(second) if second.device == wanted.device => return fail("its second device has that name"),
         _ => {}
     }
-    if wanted.device == superblock.log_device {
+    // What a retired device still has is the log of before.
+    let retired = superblock.log_shape.as_ref().and_then(|shape| shape.retired.as_ref());
+    if wanted.device == superblock.log_device || retired == Some(&wanted.device) {
         return Ok(());
     }
     match executor.open(target, &settings.log.file, false).await {
@@ -225,10 +235,7 @@ async fn redirect(
     log::Settings { page_size: page_size as usize, ..settings.log.clone() }.check_capacity(size)?;
     let wanted = LogDestination { device, size };
     check_second(settings, &wanted)?;
-    // What the retired device still has is the log of before.
-    if shape.retired.as_ref() != Some(&wanted.device) {
-        check_move(executor, settings, (&superblock, &wanted)).await?;
-    }
+    check_move(executor, settings, (&superblock, &wanted)).await?;
     let retired = shape.retired.filter(|retired| *retired != wanted.device);
     let refused = (wanted.device != superblock.log_device).then(|| superblock.log_device.clone());
     let (circle, retired) = (Circle { size, ..shape.circle }, retired.or(refused));
@@ -236,6 +243,15 @@ async fn redirect(
     superblock.log_shape = Some(LogShape { circle, retired, ..shape });
     superblock_file.write(executor, &superblock).await?;
     Ok((superblock_file, superblock))
+}
+
+/// Removes what a device has that the log has left. Returns the device if it failed: the next opening tries again, and what is there is
+/// still known to be no other database's.
+async fn remove_retired(executor: &Executor, settings: &Settings, retired: Option<String>) -> Option<String> {
+    let name = settings.log.file_of(0);
+    let device = executor.device(retired.as_ref()?)?;
+    let removed = executor.perform(Op::Remove { device, name }).await.result;
+    retired.filter(|_| removed.is_err())
 }
 
 /// Makes the files of a blank log, but for one of two devices that it is to do without, and says that it is in use.
@@ -268,11 +284,8 @@ async fn make_blank(
     if let Some(second) = &mut superblock.second_log {
         (second.measured, second.lost) = (measured[1], lost.map(|index| index as u8));
     }
-    // A device that is not there any more, or has failed, keeps its file.
-    if let Some(device) = shape.retired.as_ref().and_then(|retired| executor.device(retired)) {
-        let _tried = executor.perform(Op::Remove { device, name: log.file_of(0) }).await;
-    }
-    superblock.log_shape = Some(LogShape { extent, is_blank: false, retired: None, ..shape });
+    let retired = remove_retired(executor, settings, shape.retired.clone()).await;
+    superblock.log_shape = Some(LogShape { extent, is_blank: false, retired, ..shape });
     superblock_file.write(executor, &superblock).await?;
     Ok((superblock_file, superblock))
 }

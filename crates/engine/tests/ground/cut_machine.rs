@@ -11,8 +11,17 @@ pub fn run_up_to<T>(
     power_cut_at: Option<u64>,
     work: impl AsyncFnOnce(&Executor) -> T,
 ) -> Result<T, Halt> {
-    let faults = Some(FaultPlan { power_cut_at, ..FaultPlan::default() });
-    let driver = VirtualDriver::new(hardware, Options { faults, ..Options::default() }, media.clone());
+    run_under(media, hardware, FaultPlan { power_cut_at, ..FaultPlan::default() }, work)
+}
+
+/// The same with these faults.
+pub fn run_under<T>(
+    media: &Media,
+    hardware: Hardware,
+    faults: FaultPlan,
+    work: impl AsyncFnOnce(&Executor) -> T,
+) -> Result<T, Halt> {
+    let driver = VirtualDriver::new(hardware, Options { faults: Some(faults), ..Options::default() }, media.clone());
     let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
     let result = executor.run(work(&executor));
     executor.stop();
