@@ -12,7 +12,7 @@ use protection::address;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Serves the pages of a database to other nodes, or is such a node, until it is interrupted
+/// Serves the pages of a database to other nodes, or is such a node, until interrupted
 ///
 /// The server has the disks and the log. Nodes that join it keep copies of pages in their own
 /// memories, run transactions on them and send what these have changed. While a database is
