@@ -28,7 +28,11 @@ impl Locks {
     ) -> Result<Lsn, Resource> {
         let mut ranges = self.ranges.borrow_mut();
         let span = KeySpan::new(lower, upper);
-        let obstacle = ranges.obstacle(owner, partition, &span, backward);
+        let is_locked = |key: &[u8]| {
+            let record = Resource::record(partition, key_hash(key));
+            self.table.borrow().holds(owner, record).is_some()
+        };
+        let obstacle = ranges.obstacle(owner, partition, &span, backward, is_locked);
         let span = match &obstacle {
             None => span,
             Some((key, _)) if backward => span.above(key),
@@ -63,13 +67,15 @@ impl Locks {
     /// from now on waits for this owner.
     pub(crate) fn await_readers(&self, owner: Owner, partition: PartitionId, key: &[u8]) -> Option<(Resource, Mode)> {
         let mut ranges = self.ranges.borrow_mut();
-        let number = ranges.reader_around(owner, partition, key)?;
+        let readers = Resource::ranges(partition, ranges.reader_around(owner, partition, key)?);
         let intent = Resource::intent(partition, key_hash(key));
         if self.table.borrow_mut().try_request(owner, intent, Mode::Exclusive) == Attempt::Denied {
-            return Some((intent, Mode::Exclusive));
+            // The one that has it waits for this one, if that has read the key, too.
+            let is_reader = ranges.holds(owner, partition, key);
+            return Some(if is_reader { (readers, Mode::InsertIntention) } else { (intent, Mode::Exclusive) });
         }
         ranges.mark(owner, partition, key, Mark::Intended);
-        Some((Resource::ranges(partition, number), Mode::InsertIntention))
+        Some((readers, Mode::InsertIntention))
     }
 
     /// The owner, which holds the record's lock exclusively, deletes it: who reads a range around it will wait.

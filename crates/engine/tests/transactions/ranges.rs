@@ -298,3 +298,50 @@ fn a_record_put_back_at_a_savepoint_and_one_taken_back_are_as_before() {
         Ok(())
     });
 }
+
+/// A change that waits for a range stands before a scan that comes later, unless it has to wait for that one, too.
+#[test]
+fn a_scan_passes_a_waiting_change_of_a_record_that_it_has_read() {
+    with_tree(20, async |database, tree| {
+        let mut first = database.begin().await?;
+        scan(&mut first, tree, (Bound::Included(8), Bound::Included(16)), Direction::Forward).await?;
+        first.modify(tree, &key(12), |value| value[0] = 7).await?;
+        let writer = change(database, tree, 12, Change::Modify);
+        pause(database).await;
+        let reading = async move |tx: &mut Transaction| scan(tx, tree, ALL, Direction::Forward).await;
+        let reader = {
+            let database = database.clone();
+            database.executor().clone().spawn(async move { database.transaction(reading).await })
+        };
+        pause(database).await;
+        first.commit().await?;
+        writer.join().await?;
+        assert_eq!(reader.join().await?.len(), 20);
+        assert_eq!(database.statistics().deadlocks.get(), 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_reader_goes_before_a_change_that_waits_for_it_also_where_another_has_read() {
+    for is_first in [true, false] {
+        with_tree(20, async |database, tree| {
+            let (mut one, mut two) = (database.begin().await?, database.begin().await?);
+            if is_first {
+                scan(&mut one, tree, ALL, Direction::Forward).await?;
+            }
+            scan(&mut two, tree, ALL, Direction::Forward).await?;
+            scan(&mut one, tree, ALL, Direction::Forward).await?;
+            let writer = change(database, tree, 4, Change::Modify);
+            pause(database).await;
+            let upgrade = database.executor().spawn(async move {
+                one.modify(tree, &key(4), |value| value[0] = 9).await?;
+                one.commit().await
+            });
+            pause(database).await;
+            two.commit().await?;
+            upgrade.join().await?;
+            writer.join().await
+        });
+    }
+}

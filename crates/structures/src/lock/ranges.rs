@@ -11,7 +11,7 @@
 
 use super::Owner;
 use base::{Lsn, PartitionId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::rc::Rc;
 
@@ -138,9 +138,16 @@ struct OfPartition {
     marks: BTreeMap<Rc<[u8]>, Vec<(Owner, Mark)>>,
     /// The latest commit of one that had marks.
     stamp: Lsn,
+    /// Who has marks.
+    markers: BTreeSet<Owner>,
 }
 
 impl OfPartition {
+    /// Who alone has marks has a span searched in vain, however many there are.
+    fn is_marked_by_others(&self, owner: Owner) -> bool {
+        self.markers.len() > usize::from(self.markers.contains(&owner))
+    }
+
     fn reader(&self, owner: Owner) -> Option<&Reader> {
         self.readers.iter().find(|reader| reader.owner == owner)
     }
@@ -192,15 +199,16 @@ impl KeyRanges {
     }
 
     /// The mark of another owner that is in the way of a range: the first in the order of keys, or the last. What the owner holds
-    /// already nothing is in the way of.
+    /// already nothing is in the way of, nor is a change in the way that has to wait for the owner: of a record that `is_locked` by it.
     pub fn obstacle(
         &self,
         owner: Owner,
         partition: PartitionId,
         span: &KeySpan,
         wants_last: bool,
+        is_locked: impl Fn(&[u8]) -> bool,
     ) -> Option<(Rc<[u8]>, Mark)> {
-        let of_partition = self.partitions.get(&partition).filter(|found| !found.marks.is_empty())?;
+        let of_partition = self.partitions.get(&partition).filter(|found| found.is_marked_by_others(owner))?;
         if span.is_empty() {
             return None;
         }
@@ -208,7 +216,8 @@ impl KeyRanges {
         let to = span.to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let mut marks = of_partition.marks.range::<[u8], _>((Bound::Included(&span.from[..]), to));
         let others = |(key, marks): (&Rc<[u8]>, &Vec<(Owner, Mark)>)| {
-            let (_, mark) = marks.iter().find(|(other, _)| *other != owner)?;
+            let is_in_the_way = |mark: Mark| mark == Mark::Deleted || !is_locked(key);
+            let (_, mark) = marks.iter().find(|(other, mark)| *other != owner && is_in_the_way(*mark))?;
             let is_held = own.is_some_and(|own| own.spans.contains(key));
             (!is_held).then(|| (Rc::clone(key), *mark))
         };
@@ -230,13 +239,14 @@ impl KeyRanges {
 
     /// Marks a key for an owner, until that ends. The first mark of a key stays.
     pub fn mark(&mut self, owner: Owner, partition: PartitionId, key: &[u8], mark: Mark) {
-        let marks = &mut self.partitions.entry(partition).or_default().marks;
-        let key = match marks.get_key_value(key) {
+        let of_partition = self.partitions.entry(partition).or_default();
+        let key = match of_partition.marks.get_key_value(key) {
             Some((_, present)) if present.iter().any(|(other, _)| *other == owner) => return,
             Some((key, _)) => Rc::clone(key),
             None => Rc::from(key),
         };
-        marks.entry(Rc::clone(&key)).or_default().push((owner, mark));
+        of_partition.marks.entry(Rc::clone(&key)).or_default().push((owner, mark));
+        of_partition.markers.insert(owner);
         self.marked.entry(owner).or_default().push((partition, key));
     }
 
@@ -250,6 +260,7 @@ impl KeyRanges {
         for (partition, key) in self.marked.remove(&owner).into_iter().flatten() {
             let of_partition = self.partitions.get_mut(&partition).expect("it has a mark");
             of_partition.stamp = of_partition.stamp.max(commit.unwrap_or(Lsn::ZERO));
+            of_partition.markers.remove(&owner);
             let marks = of_partition.marks.get_mut(&key).expect("it is marked");
             marks.retain(|(other, _)| *other != owner);
             if marks.is_empty() {
@@ -385,7 +396,7 @@ mod tests {
         let span = KeySpan::new(bounds.0, bounds.1);
         let obstacles = model.obstacles(owner, bounds);
         let expected = if wants_last { obstacles.last() } else { obstacles.first() };
-        let found = ranges.obstacle(Owner(owner), PARTITION, &span, wants_last);
+        let found = ranges.obstacle(Owner(owner), PARTITION, &span, wants_last, |_| false);
         assert_eq!(found.as_ref().map(|(key, _)| key.to_vec()), expected.cloned(), "{bounds:?}");
         let (span, bounds) = match &found {
             Some((key, _)) if wants_last => (span.above(key), (Bound::Excluded(&key[..]), bounds.1)),
