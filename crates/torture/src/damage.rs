@@ -102,9 +102,11 @@ impl Damage {
 
     fn explains_finding(&self, finding: &Finding) -> bool {
         let is_log = self.is_of_log() && self.kind.is_silent();
-        let is_own = self.file == format!("{}.pages", finding.partition);
+        let is_named = finding.what.contains(&format!("'{}'", self.file));
+        // A partition that was truncated has a file with a number, one that was renamed a file of its first name.
+        let is_own = self.file == format!("{}.pages", finding.partition) || self.file.ends_with(".pages") && is_named;
         // A page whose latest changes are in a cache alone.
-        let is_of_cache = self.step == Step::TierWrite && finding.what.contains(&format!("'{}'", self.file));
+        let is_of_cache = self.step == Step::TierWrite && is_named;
         !self.is_redundant && (is_own || is_of_cache || self.serves_torn_pages() || is_log)
     }
 }

@@ -53,6 +53,12 @@ fn clients_wait_for_one_drop_after_the_other_that_snapshots_keep_from_being_done
 }
 
 #[test]
+fn a_truncation_does_not_wait_for_room_in_the_log_while_it_keeps_sweeps_from_making_some() {
+    // Its set is swept first, and what it logs needs room.
+    assert_eq!(run_seed(2_268, Options::FULL).failure, None);
+}
+
+#[test]
 fn two_that_free_long_values_in_a_full_log_do_not_wait_for_each_other() {
     // Each kept the room that the rollback of the other would have taken, which was committed.
     assert_eq!(run_seed(15_006, Options::FULL).failure, None);

@@ -149,10 +149,19 @@ impl Database {
     /// All that has to be true before the superblock file may forget a hidden partition. If it is a set, the turn to sweep comes with
     /// that.
     pub(super) async fn prepare_drop(&self, partition: &Rc<Partition>) -> Result<Option<SweepGuard>> {
+        self.await_users(partition).await?;
+        self.sweep_dropped(partition).await
+    }
+
+    /// Waits until no transaction can use a hidden partition any more.
+    pub(super) async fn await_users(&self, partition: &Partition) -> Result<()> {
+        if canary::is_planted(Canary::HastyDrop) { Ok(()) } else { self.await_earlier(partition).await }
+    }
+
+    /// What is left to be done then, and the turn to sweep of a set. Who has that must not wait for room in the log: it may take a sweep
+    /// to make some.
+    pub(super) async fn sweep_dropped(&self, partition: &Rc<Partition>) -> Result<Option<SweepGuard>> {
         let engine = &self.0.engine;
-        if !canary::is_planted(Canary::HastyDrop) {
-            self.await_earlier(partition).await?;
-        }
         engine.core.log.flush(engine.core.log.end()).await?;
         let is_set = partition.set_settings().is_some();
         if !is_set && !engine.transactions.may_have_calls.get() {

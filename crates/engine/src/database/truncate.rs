@@ -66,10 +66,11 @@ impl Database {
         let hidden = self.hide_with_indexes(&found)?;
         let change = self.begin_catalog_change();
         let prepared = async {
-            let sweeping = self.prepare_drop(&found).await?;
+            self.await_users(&found).await?;
             // No commit shares the moment from which on it is empty.
             complete_logged(engine, length_of(&[]), || engine.core.change(&[])).await?;
-            Ok((sweeping, engine.core.log.end()))
+            let since = engine.core.log.end();
+            Ok((self.sweep_dropped(&found).await?, since))
         };
         let (sweeping, since) = match prepared.await {
             Ok(prepared) => prepared,
