@@ -547,7 +547,7 @@ impl Buffer {
     }
 
     /// Makes the partition's file longer, unless its length may be another opening's by now.
-    async fn grow(self: &Rc<Self>, partition: PartitionId) -> Result<()> {
+    pub(crate) async fn grow(self: &Rc<Self>, partition: PartitionId) -> Result<()> {
         if self.is_ended.get() {
             return Err(Error::Closed);
         }

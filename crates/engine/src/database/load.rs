@@ -200,10 +200,10 @@ impl Database {
         let page_size = self.0.settings.buffer.page_size;
         let last = PageId { number: run.first + run.count as u32 - 1, ..PageId::new(space.partition(), 0) };
         self.0.engine.core.check_open()?;
-        while space.capacity() <= last.number {
-            space.grow(&self.0.engine.core.executor, self.0.settings.buffer.growth_step).await?;
+        let buffer = &self.0.engine.core.buffer;
+        while Pages::capacity(&*buffer.pool().borrow(), space.partition()) <= last.number {
+            buffer.grow(space.partition()).await?;
         }
-        self.0.engine.core.buffer.pool().borrow_mut().set_capacity(space.partition(), space.capacity());
         let numbers = run.first..last.number + 1;
         loop {
             // These pages stay unused until another transaction puts records into the tree.

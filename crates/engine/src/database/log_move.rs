@@ -72,10 +72,9 @@ pub(super) async fn follow(
     executor: &Executor,
     settings: &Settings,
     path: &str,
-    (superblock_file, superblock): Stated,
+    (superblock_file, mut superblock): Stated,
 ) -> Result<Stated> {
     settings.asked.check(&superblock)?;
-    let mut superblock = superblock;
     if let Some(shape) = superblock.log_shape.as_mut().filter(|shape| !shape.is_blank) {
         shape.retired = remove_retired(executor, settings, shape.retired.take()).await;
     }

@@ -70,9 +70,9 @@ struct Restore<'a> {
     home: BackupPlace,
     source: BackupPlace,
     manifest: Manifest,
-    /// What it builds on, the latest first.
     /// The partitions of which the backup says how many pages they have.
     counted: BTreeSet<u16>,
+    /// What it builds on, the latest first.
     bases: Vec<(BackupPlace, Manifest)>,
     /// Where the log goes on behind the backup's.
     archive: Option<ArchiveReader>,
