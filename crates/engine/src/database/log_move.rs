@@ -72,12 +72,9 @@ pub(super) async fn follow(
     executor: &Executor,
     settings: &Settings,
     path: &str,
-    (superblock_file, mut superblock): Stated,
+    (superblock_file, superblock): Stated,
 ) -> Result<Stated> {
     settings.asked.check(&superblock)?;
-    if let Some(shape) = superblock.log_shape.as_mut().filter(|shape| !shape.is_blank) {
-        shape.retired = remove_retired(executor, settings, shape.retired.take()).await;
-    }
     if superblock.log_shape.as_ref().is_some_and(|shape| shape.is_blank) {
         let stated = redirect(executor, settings, (superblock_file, superblock)).await?;
         return make_blank(executor, settings, stated).await;
@@ -244,8 +241,8 @@ async fn redirect(
     Ok((superblock_file, superblock))
 }
 
-/// Removes what a device has that the log has left. Returns the device if it failed: the next opening tries again, and what is there is
-/// still known to be no other database's.
+/// Removes what a device has that the log has left. Returns the device if it failed: a move back there replaces it. No later opening
+/// removes it unasked, for by then it may be another database's.
 async fn remove_retired(executor: &Executor, settings: &Settings, retired: Option<String>) -> Option<String> {
     let name = settings.log.file_of(0);
     let device = executor.device(retired.as_ref()?)?;
