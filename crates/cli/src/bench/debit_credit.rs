@@ -15,7 +15,7 @@ use workload::debit_credit::{DebitCredit, Tables};
 
 /// Debit-Credit (TPC-B): account, teller and branch change, the history grows
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Examples:\n  \
+#[command(next_line_help = true, after_help = "Examples:\n  \
     entresol bench debit-credit --scale 50 --clients 64 --seconds 30\n  \
     entresol bench debit-credit --threads --clients 16\n  \
     entresol bench debit-credit --server --full\n  \
