@@ -33,6 +33,7 @@ use std::path::PathBuf;
 #[derive(Args)]
 #[command(
     verbatim_doc_comment,
+    next_line_help = true,
     group = ArgGroup::new("part").args(["serve", "join"]).required(true),
     after_help = "Examples:\n  \
     entresol node --serve 127.0.0.1:7171 --data debit-credit.data\n  \
@@ -59,7 +60,7 @@ pub struct Arguments {
     /// What nodes may do (TOML), by the names in their certificates
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     grants: Option<PathBuf>,
-    /// What a node that joins runs: nothing of its own if this is left out
+    /// What a node that joins runs: nothing if left out
     #[arg(long, value_enum, requires = "join")]
     load: Option<NodeLoad>,
     /// Seeds the load
