@@ -18,6 +18,7 @@ use base::time::SECOND_NS;
 use base::{PageId, PartitionId};
 use driver::Work;
 use engine::buffer::{Buffer, Pins, Presence};
+use engine::canary::{self, Canary};
 use engine::catalog::{Organization, Partition};
 use engine::page::header;
 use engine::second_level::design::Pattern;
@@ -119,7 +120,8 @@ impl PageServer {
         Ok(PageServer(inner))
     }
 
-    /// From now on nodes may do this. One that may do other things than before is given up, and has to join again.
+    /// From now on nodes may do this. One that may do other things than before is heard no more, and has to join again. Until it
+    /// does, or its lease is over, it may still use the copies that it has, and no other node writes their pages.
     ///
     /// # Errors
     /// [`Error::NoPartition`] if a partition is named that is not there: then all is as before.
@@ -131,7 +133,7 @@ impl PageServer {
             changed.then_some(client)
         };
         let other: Vec<ClientId> = self.0.protocol.borrow().names().filter_map(is_other).collect();
-        other.into_iter().for_each(|client| self.0.give_up(client));
+        other.into_iter().for_each(|client| self.0.revoke(client));
         Ok(())
     }
 
@@ -290,6 +292,17 @@ impl ServerNode {
             outbox.close();
         }
         self.step(|server, memory, actions| server.lose(client, memory, actions));
+    }
+
+    /// A client may do other things than before. Its lease ends as it would without that.
+    fn revoke(&self, client: ClientId) {
+        if !self.settings.has_leases || canary::is_planted(Canary::HastyRevocation) {
+            return self.give_up(client);
+        }
+        if let Some(outbox) = self.outboxes.borrow_mut().remove(&client) {
+            outbox.close();
+        }
+        self.step(|server, memory, actions| server.revoke(client, memory, actions));
     }
 
     /// The first message says who the client is. `None` if it may not join.

@@ -78,6 +78,8 @@ struct JoinedClient {
     name: Option<String>,
     access: Access,
     secrets: Secrets,
+    /// Whether it is one only until its lease is over ([`Server::revoke`]).
+    is_revoked: bool,
     waiting: usize,
     /// Greater than the numbers of all copies that it has asked for.
     next_copy: u64,
@@ -181,7 +183,8 @@ impl Server {
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
     ) -> Result<(), Misbehaviour> {
-        if !self.clients.contains_key(&client) && !canary::is_planted(Canary::HeededGhost) {
+        let is_heard = self.clients.get(&client).is_some_and(|joined| !joined.is_revoked);
+        if !is_heard && !canary::is_planted(Canary::HeededGhost) {
             return Err(misbehaved(client, "been given up, and cannot ask for", PageId::default()));
         }
         for copy in message.drops {
@@ -400,7 +403,7 @@ impl Server {
             return actions.push(self.page_to(client, copy, returns, Found::Memory));
         }
         let mut holders = self.directory.entry(copy.page).senders(client);
-        holders.retain(|holder| self.may(*holder, copy.page, Right::Write));
+        holders.retain(|holder| self.may(*holder, copy.page, Right::Write) && !self.clients[holder].is_revoked);
         self.turn += 1;
         match self.algorithm.source(&holders, self.turn) {
             Source::Disk => actions.push(self.page_to(client, copy, returns, Found::Disk)),

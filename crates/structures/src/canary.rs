@@ -189,6 +189,8 @@ canaries! {
     StaleReturn,
     /// A page server takes copies over from an earlier session of a client that has no grant for them.
     UngrantedCopies,
+    /// A page server gives a client up whose grants have changed, though it has a lease.
+    HastyRevocation,
 }
 
 #[cfg(feature = "canary")]

@@ -15,13 +15,16 @@ use workload::debit_credit::{DebitCredit, Tables};
 
 /// Debit-Credit (TPC-B): account, teller and branch change, the history grows
 #[derive(Args, Clone, Debug)]
-#[command(next_line_help = true, after_help = "Examples:\n  \
+#[command(
+    next_line_help = true,
+    after_help = "Examples:\n  \
     entresol bench debit-credit --scale 50 --clients 64 --seconds 30\n  \
     entresol bench debit-credit --threads --clients 16\n  \
     entresol bench debit-credit --server --full\n  \
     entresol bench debit-credit --hardware rahm-1991 --rate 500\n  \
     entresol bench debit-credit --config entresol.toml --json\n  \
-    entresol bench debit-credit --join 127.0.0.1:7171 --seconds 30")]
+    entresol bench debit-credit --join 127.0.0.1:7171 --seconds 30"
+)]
 pub struct Arguments {
     /// Directory of the database, created if missing
     #[arg(long, value_name = "DIR", default_value = "debit-credit.data")]

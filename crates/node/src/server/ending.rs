@@ -194,12 +194,35 @@ impl Server {
     }
 
     /// A client is gone: its copies, its requests and what it has not committed. Commits that have begun go on to their end.
-    /// Pages that it was to send to others come from here; those who have got them already pass them over.
     pub fn lose(&mut self, client: ClientId, memory: &dyn Memory, actions: &mut Vec<Action>) {
         if self.clients.remove(&client).is_none() {
             return;
         }
         // Nothing is granted before all of it is gone, so that nothing is granted to it, nor asked of it.
+        let mut pages = self.silence(client, actions);
+        let owned = self.writers.iter().filter(|((writer, _), state)| *writer == client && !state.is_committing);
+        let owned: Vec<_> = owned.map(|(owner, _)| *owner).collect();
+        owned.into_iter().for_each(|owner| pages.extend(self.end_writer(owner)));
+        for copy in self.directory.copies_of(client) {
+            self.directory.strike_out(client, copy.page);
+            pages.insert(copy.page);
+        }
+        pages.into_iter().for_each(|page| self.advance(page, memory, actions));
+    }
+
+    /// A client is heard no more, and nothing is sent to it. What it has stays in others' way until its lease is over: it may use its
+    /// copies until then, and a server that is started again believes that they are the latest.
+    pub fn revoke(&mut self, client: ClientId, memory: &dyn Memory, actions: &mut Vec<Action>) {
+        let Some(joined) = self.clients.get_mut(&client) else { return };
+        joined.is_revoked = true;
+        for page in self.silence(client, actions) {
+            self.advance(page, memory, actions);
+        }
+    }
+
+    /// Takes back what a client asks for, and what is asked of it: pages that it was to send to others come from here, and those who
+    /// have got them already pass them over. Returns the pages that it has waited for.
+    fn silence(&mut self, client: ClientId, actions: &mut Vec<Action>) -> BTreeSet<PageId> {
         let mut pages = BTreeSet::new();
         for owner in self.directory.waiting_transactions(client) {
             for page in self.directory.waits_of(owner) {
@@ -207,16 +230,9 @@ impl Server {
                 pages.insert(page);
             }
         }
-        let owned = self.writers.iter().filter(|((writer, _), state)| *writer == client && !state.is_committing);
-        let owned: Vec<_> = owned.map(|(owner, _)| *owner).collect();
-        owned.into_iter().for_each(|owner| pages.extend(self.end_writer(owner)));
         for (to, copy, returns) in self.directory.sent_by(client) {
             actions.push(self.page_to(to, copy, returns, Found::Refused));
         }
-        for copy in self.directory.copies_of(client) {
-            self.directory.strike_out(client, copy.page);
-            pages.insert(copy.page);
-        }
-        pages.into_iter().for_each(|page| self.advance(page, memory, actions));
+        pages
     }
 }

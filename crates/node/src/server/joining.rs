@@ -40,8 +40,17 @@ impl Server {
         let Newcomer { address, name, access } = newcomer.into();
         let known = former.and_then(|former| self.known(former, name.as_deref()));
         let (waiting, next_copy, committing) = (0, 0, 0);
-        let mut joined =
-            JoinedClient { address, name, access, secrets, waiting, next_copy, last_committed: None, committing };
+        let mut joined = JoinedClient {
+            address,
+            name,
+            access,
+            secrets,
+            is_revoked: false,
+            waiting,
+            next_copy,
+            last_committed: None,
+            committing,
+        };
         let session = Session { epoch: self.epoch, client };
         let mut told = Joined { session, keeps: false, former: Outcome::Unknown, replaces: None };
         let Some(Former { session: before, copies, .. }) = former else {
@@ -63,7 +72,12 @@ impl Server {
         }
         let are_granted = copies.iter().all(|copy| joined.access.allows(copy.page.partition, Right::Read));
         told.keeps &= are_granted || canary::is_planted(Canary::UngrantedCopies);
-        told.replaces = known.map(|_| before.client);
+        if are_granted {
+            told.replaces = known.map(|_| before.client);
+        } else if known.is_some() {
+            // Until it hears that it keeps none it may name them once more, to a server that is started again meanwhile.
+            self.revoke(before.client, memory, actions);
+        }
         self.clients.insert(client, joined);
         if told.keeps {
             copies.iter().for_each(|copy| self.hand_over(*copy, told.replaces, client));
@@ -88,8 +102,8 @@ impl Server {
 
     /// Whether a client may join, which takes the place of its former session if that is known.
     pub fn has_room_for(&self, former: Option<&Former>, name: Option<&str>) -> bool {
-        let is_known = former.is_some_and(|former| self.known(former, name).is_some());
-        is_known || self.clients.len() < CLIENTS_MAX
+        let is_replaced = |known: &JoinedClient| !known.is_revoked;
+        former.and_then(|former| self.known(former, name)).is_some_and(is_replaced) || self.clients.len() < CLIENTS_MAX
     }
 
     /// A copy is another session's from now on. That it was called back may not have been heard, so it is as if it had not been.

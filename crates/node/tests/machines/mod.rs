@@ -11,6 +11,7 @@ pub struct Machines {
 }
 
 impl Machines {
+    #[allow(dead_code, reason = "not every network is without faults")]
     pub fn new(seed: u64) -> Machines {
         Machines::with(seed, NetworkFaults::default())
     }
