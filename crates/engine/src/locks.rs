@@ -84,7 +84,8 @@ impl Locks {
         }
     }
 
-    /// Waits until the owner's lock is granted. The request is withdrawn if this fails or is abandoned. `hopeless` says why the
+    /// Waits until the owner's lock is granted. If this fails or is abandoned, the request is withdrawn, and
+    /// so is the change for which the owner may have waited for readers. `hopeless` says why the
     /// lock will not come, if it knows; it is asked whenever [`Locks::wake_waiters`] was called, and at the moment `until`.
     ///
     /// # Errors
@@ -105,9 +106,9 @@ impl Locks {
             self.wake([victim]);
         }
         self.waiters.enter(owner, until);
-        let _waiting = QueuedRequest { locks: self, owner };
+        let mut waiting = QueuedRequest { locks: self, owner, is_granted: false };
         let mut relay = Relay::default();
-        poll_fn(|context| {
+        let waited = poll_fn(|context| {
             if self.is_victim(owner) {
                 return Poll::Ready(Err(Error::Deadlock));
             }
@@ -120,7 +121,9 @@ impl Locks {
             self.waiters.set_task(owner, self.executor.waiter(context, &mut relay));
             Poll::Pending
         })
-        .await
+        .await;
+        waiting.is_granted = waited.is_ok();
+        waited
     }
 
     /// Asks for a lock that the owner can do without for now. Returns the LSN of [`Grant::Granted`], or `None` if it is not
@@ -270,10 +273,11 @@ impl Locks {
     }
 }
 
-/// A request that waits. Withdrawn when dropped, unless it was granted.
+/// A request that waits. Withdrawn when dropped, unless it was granted, with the change that the owner was about to make.
 struct QueuedRequest<'a> {
     locks: &'a Locks,
     owner: Owner,
+    is_granted: bool,
 }
 
 impl Drop for QueuedRequest<'_> {
@@ -282,6 +286,9 @@ impl Drop for QueuedRequest<'_> {
         self.locks.table.borrow_mut().cancel(self.owner, &mut granted);
         self.locks.waiters.leave(self.owner);
         self.locks.wake(granted);
+        if !self.is_granted {
+            self.locks.withdraw_change(self.owner);
+        }
     }
 }
 

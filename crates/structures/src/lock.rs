@@ -33,6 +33,6 @@ mod tests;
 pub use check::Violation;
 pub use deadlock::VictimPolicy;
 pub use mode::Mode;
-pub use ranges::{KeyRanges, KeySpan, Mark};
+pub use ranges::{KeyRanges, KeySpan, Mark, MarkedKey};
 pub use resource::Resource;
 pub use table::{Attempt, LockStatistics, LockTable, Outcome, Owner};

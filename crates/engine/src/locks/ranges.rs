@@ -84,6 +84,17 @@ impl Locks {
         self.are_keys_marked.set(true);
     }
 
+    /// The owner does not make the change for which it may have waited for readers: others read on.
+    #[cold]
+    pub(super) fn withdraw_change(&self, owner: Owner) {
+        let withdrawn = self.ranges.borrow_mut().withdraw(owner);
+        let mut granted = Vec::new();
+        for (partition, key) in withdrawn {
+            self.table.borrow_mut().release(owner, Resource::intent(partition, key_hash(&key)), &mut granted);
+        }
+        self.wake(granted);
+    }
+
     /// Gives back the ranges and marks of an owner.
     #[inline]
     pub(super) fn release_ranges(&self, owner: Owner, commit: Option<Lsn>) {

@@ -5,7 +5,11 @@ use base::PartitionId;
 use base::time::MILLISECOND_NS;
 use entresol_engine::{Database, Direction, Error, PartitionSpec, Result, Settings, Transaction, buffer};
 use executor::JoinHandle;
+use std::future::{Future, poll_fn};
 use std::ops::Bound;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
 use virtual_driver::Media;
 
 fn key(number: u32) -> [u8; 4] {
@@ -344,4 +348,111 @@ fn a_reader_goes_before_a_change_that_waits_for_it_also_where_another_has_read()
             writer.join().await
         });
     }
+}
+
+/// A scan of everything, which must not have to wait for any other transaction.
+async fn scan_at_once(database: &Database, tree: PartitionId) -> Vec<u32> {
+    let mut tx = database.begin().await.expect("begins");
+    tx.wait_at_most(Some(Duration::ZERO));
+    let found = scan(&mut tx, tree, ALL, Direction::Forward).await.expect("nothing is in its way");
+    tx.commit().await.expect("commits");
+    found
+}
+
+/// Polls a future once, which then waits.
+async fn begin_waiting(future: impl Future) {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        assert!(future.as_mut().poll(context).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+}
+
+const BETWEEN: (Bound<u32>, Bound<u32>) = (Bound::Included(8), Bound::Included(16));
+
+#[test]
+fn no_scan_waits_for_a_change_that_was_given_up() {
+    with_tree(20, async |database, tree| {
+        for (number, is_dropped) in [(10, false), (11, false), (10, true), (11, true)] {
+            let (mut reader, mut writer) = (database.begin().await?, database.begin().await?);
+            scan(&mut reader, tree, BETWEEN, Direction::Forward).await?;
+            writer.put(tree, &key(30), &[2]).await?;
+            writer.wait_at_most(Some(Duration::from_millis(5)));
+            if is_dropped {
+                begin_waiting(writer.put(tree, &key(number), &[2])).await;
+            } else {
+                let refused = writer.put(tree, &key(number), &[2]).await;
+                assert!(matches!(refused, Err(Error::LockTimeout { .. })), "{refused:?}");
+            }
+            let mut other = database.begin().await?;
+            other.wait_at_most(Some(Duration::ZERO));
+            assert_eq!(scan(&mut other, tree, BETWEEN, Direction::Backward).await?, [16, 14, 12, 10, 8]);
+            other.commit().await?;
+            reader.commit().await?;
+            // It may make it later on.
+            writer.put(tree, &key(number), &[2]).await?;
+            writer.rollback().await?;
+            assert_eq!(scan_at_once(database, tree).await.len(), 20);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn no_scan_waits_for_a_change_that_has_passed_readers_and_was_given_up_then() {
+    with_tree(20, async |database, tree| {
+        let (mut reader, mut holder) = (database.begin().await?, database.begin().await?);
+        let mut writer = database.begin().await?;
+        scan(&mut reader, tree, BETWEEN, Direction::Forward).await?;
+        assert!(holder.get(tree, &key(10)).await?.is_some());
+        writer.wait_at_most(Some(Duration::from_millis(20)));
+        let writing = database.executor().spawn(async move {
+            let refused = writer.put(tree, &key(10), &[2]).await;
+            (writer, refused)
+        });
+        pause(database).await;
+        reader.commit().await?;
+        let (writer, refused) = writing.join().await;
+        assert!(matches!(refused, Err(Error::LockTimeout { .. })), "{refused:?}");
+        assert_eq!(scan_at_once(database, tree).await.len(), 20);
+        writer.commit().await?;
+        holder.commit().await
+    });
+}
+
+/// What it has done is not withdrawn with what it could not do.
+#[test]
+fn a_scan_waits_for_a_deletion_whose_transaction_has_given_up_something_else() {
+    with_tree(20, async |database, tree| {
+        let (mut reader, mut writer) = (database.begin().await?, database.begin().await?);
+        scan(&mut reader, tree, BETWEEN, Direction::Forward).await?;
+        let deleting = database.executor().spawn(async move {
+            assert!(writer.delete(tree, &key(10)).await.expect("deletes"));
+            writer.put(tree, &key(13), &[2]).await.expect("inserts");
+            writer
+        });
+        pause(database).await;
+        assert!(!deleting.is_finished());
+        reader.commit().await?;
+        let mut writer = deleting.join().await;
+        let mut holder = database.begin().await?;
+        scan(&mut holder, tree, (Bound::Included(30), Bound::Included(34)), Direction::Forward).await?;
+        writer.wait_at_most(Some(Duration::from_millis(5)));
+        for number in [32, 33] {
+            let refused = writer.put(tree, &key(number), &[2]).await;
+            assert!(matches!(refused, Err(Error::LockTimeout { .. })), "{refused:?}");
+        }
+        for bounds in [(Bound::Included(9), Bound::Included(11)), (Bound::Included(13), Bound::Included(13))] {
+            let mut tx = database.begin().await?;
+            tx.wait_at_most(Some(Duration::from_millis(5)));
+            let refused = scan(&mut tx, tree, bounds, Direction::Forward).await;
+            assert!(matches!(refused, Err(Error::LockTimeout { .. })), "{refused:?}");
+            tx.rollback().await?;
+        }
+        writer.rollback().await?;
+        holder.commit().await?;
+        assert_eq!(scan_at_once(database, tree).await.len(), 20);
+        Ok(())
+    });
 }

@@ -148,13 +148,25 @@ impl OfPartition {
         self.markers.len() > usize::from(self.markers.contains(&owner))
     }
 
+    fn has_mark(&self, key: &[u8], mark: (Owner, Mark)) -> bool {
+        self.marks.get(key).is_some_and(|marks| marks.contains(&mark))
+    }
+
+    fn unmark(&mut self, owner: Owner, key: &[u8]) {
+        let marks = self.marks.get_mut(key).expect("it is marked");
+        marks.retain(|(other, _)| *other != owner);
+        if marks.is_empty() {
+            self.marks.remove(key);
+        }
+    }
+
     fn reader(&self, owner: Owner) -> Option<&Reader> {
         self.readers.iter().find(|reader| reader.owner == owner)
     }
 }
 
 /// A key of a partition.
-type MarkedKey = (PartitionId, Rc<[u8]>);
+pub type MarkedKey = (PartitionId, Rc<[u8]>);
 
 /// All ranges and marks of an engine.
 #[derive(Debug, Default)]
@@ -237,17 +249,41 @@ impl KeyRanges {
         reader.is_some_and(|reader| reader.spans.contains(key))
     }
 
-    /// Marks a key for an owner, until that ends. The first mark of a key stays.
+    /// Marks a key for an owner, until that ends: for what it intends, until that is withdrawn. A deletion takes the place of the
+    /// intention.
     pub fn mark(&mut self, owner: Owner, partition: PartitionId, key: &[u8], mark: Mark) {
         let of_partition = self.partitions.entry(partition).or_default();
-        let key = match of_partition.marks.get_key_value(key) {
-            Some((_, present)) if present.iter().any(|(other, _)| *other == owner) => return,
-            Some((key, _)) => Rc::clone(key),
-            None => Rc::from(key),
-        };
+        let own = of_partition.marks.get_mut(key).and_then(|marks| marks.iter_mut().find(|(other, _)| *other == owner));
+        if let Some((_, present)) = own {
+            if mark == Mark::Deleted {
+                *present = mark;
+            }
+            return;
+        }
+        let key = of_partition.marks.get_key_value(key).map_or_else(|| Rc::from(key), |(key, _)| Rc::clone(key));
         of_partition.marks.entry(Rc::clone(&key)).or_default().push((owner, mark));
         of_partition.markers.insert(owner);
         self.marked.entry(owner).or_default().push((partition, key));
+    }
+
+    /// Takes back the marks for what the owner intends. What it has changed has a lock of its own. Returns their keys.
+    pub fn withdraw(&mut self, owner: Owner) -> Vec<MarkedKey> {
+        let marked = self.marked.remove(&owner).unwrap_or_default();
+        let is_intended = |(partition, key): &MarkedKey| {
+            self.partitions.get(partition).is_some_and(|found| found.has_mark(key, (owner, Mark::Intended)))
+        };
+        let (withdrawn, kept): (Vec<_>, Vec<_>) = marked.into_iter().partition(is_intended);
+        for (partition, key) in &withdrawn {
+            let of_partition = self.partitions.get_mut(partition).expect("it has a mark");
+            of_partition.unmark(owner, key);
+            if kept.iter().all(|(of, _)| of != partition) {
+                of_partition.markers.remove(&owner);
+            }
+        }
+        if !kept.is_empty() {
+            self.marked.insert(owner, kept);
+        }
+        withdrawn
     }
 
     /// Forgets what an owner has read and marked. If it has committed, who reads a range of a partition in which it had marks
@@ -261,11 +297,7 @@ impl KeyRanges {
             let of_partition = self.partitions.get_mut(&partition).expect("it has a mark");
             of_partition.stamp = of_partition.stamp.max(commit.unwrap_or(Lsn::ZERO));
             of_partition.markers.remove(&owner);
-            let marks = of_partition.marks.get_mut(&key).expect("it is marked");
-            marks.retain(|(other, _)| *other != owner);
-            if marks.is_empty() {
-                of_partition.marks.remove(&key);
-            }
+            of_partition.unmark(owner, &key);
         }
     }
 
@@ -412,13 +444,13 @@ mod tests {
     #[test]
     fn ranges_and_marks_are_as_a_model_of_single_keys_has_them() {
         let keys = universe();
-        let (mut blocked, mut merged) = (0, 0);
+        let (mut blocked, mut merged, mut withdrawn, mut upgraded) = (0, 0, 0, 0);
         for seed in 0..300 {
             let mut random = Random::stream(seed, "key ranges");
             let (mut ranges, mut model) = (KeyRanges::default(), Model::default());
             for step in 0..60 {
                 let owner = random.below(3) as u32;
-                match random.below(10) {
+                match random.below(11) {
                     0..=4 => {
                         let bounds = (random_bound(&mut random, &keys), random_bound(&mut random, &keys));
                         blocked += usize::from(!model.obstacles(owner, bounds).is_empty());
@@ -429,7 +461,9 @@ mod tests {
                         let key = random.choose(&keys).expect("there are some");
                         let mark = if model.has_reader(owner, key) { Mark::Intended } else { Mark::Deleted };
                         ranges.mark(Owner(owner), PARTITION, key, mark);
-                        model.marked.entry((owner, key.clone())).or_insert(mark);
+                        let present = model.marked.entry((owner, key.clone())).or_insert(mark);
+                        upgraded += usize::from(*present != mark && mark == Mark::Deleted);
+                        *present = if mark == Mark::Deleted { mark } else { *present };
                     }
                     8 => {
                         let before = ranges.dependency(PARTITION);
@@ -440,8 +474,21 @@ mod tests {
                         let expected = if had_marks { Lsn(step) } else { before };
                         assert_eq!(ranges.dependency(PARTITION), expected);
                     }
+                    9 => {
+                        let taken = ranges.withdraw(Owner(owner));
+                        withdrawn += taken.len();
+                        for (_, key) in taken {
+                            assert_eq!(
+                                model.marked.remove(&(owner, key.to_vec())),
+                                Some(Mark::Intended),
+                                "seed {seed}"
+                            );
+                        }
+                        assert!(model.marked.iter().all(|((of, _), mark)| *of != owner || *mark == Mark::Deleted));
+                    }
                     _ => ranges.end(Owner(9), None),
                 }
+                assert_eq!(ranges.has_marks(), !model.marked.is_empty(), "seed {seed}");
                 assert!(ranges.is_sound(), "seed {seed}");
                 for key in &keys {
                     let read = |owner: u32| model.read.contains(&(owner, key.clone()));
@@ -454,6 +501,7 @@ mod tests {
             }
         }
         assert!(blocked > 500 && merged > 500, "{blocked} {merged}");
+        assert!(withdrawn > 500 && upgraded > 10, "{withdrawn} {upgraded}");
     }
 
     #[test]
