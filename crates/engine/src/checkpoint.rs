@@ -432,11 +432,29 @@ fn log_catalog(core: &Core, changes: &[CatalogChange], is_whole: bool) {
     }
 }
 
-/// The same of all that it says, which an opening may have changed, and the one before it may not have logged.
+/// The same of all that it says, which an opening may have changed, and the one before it may not have logged. The caller has seen to
+/// room for [`whole_catalog_length`].
 pub(crate) fn log_whole_catalog(engine: &Engine) {
+    log_catalog(&engine.core, &whole_catalog(engine), true);
+}
+
+/// How many bytes of records that is, at most: nothing where the log is not archived.
+pub(crate) fn whole_catalog_length(engine: &Engine) -> u64 {
+    let all = engine.core.log.archive().map(|_| whole_catalog(engine)).unwrap_or_default();
+    catalog_length(&all)
+}
+
+/// The same for these changes.
+pub(crate) fn catalog_length(changes: &[CatalogChange]) -> u64 {
+    if changes.is_empty() { 0 } else { CATALOG_SIZE + superblock::stored_changes(changes).len() as u64 }
+}
+
+/// What the record of a catalog takes at most beside what that says, with the time before it.
+const CATALOG_SIZE: u64 = 64;
+
+fn whole_catalog(engine: &Engine) -> Vec<CatalogChange> {
     let superblock_file = engine.catalog.superblock_file.borrow();
-    let all = superblock_file.as_ref().map(SuperblockFile::catalog).unwrap_or_default();
-    log_catalog(&engine.core, &all, true);
+    superblock_file.as_ref().map(SuperblockFile::catalog).unwrap_or_default()
 }
 
 /// States how far the log is archived.

@@ -12,6 +12,7 @@
 //! refused it.
 
 use super::{Database, Settings, log_files};
+use crate::checkpoint::catalog_length;
 use crate::io::device;
 use crate::log::record::{Body, Record};
 use crate::log::{self, Circle, LogFile, LogScan};
@@ -82,6 +83,10 @@ pub(super) async fn follow(
     let Some(wanted) = wanted(executor, settings, &superblock).await? else { return Ok((superblock_file, superblock)) };
     check_second(settings, &wanted)?;
     check_move(executor, settings, (&superblock, &wanted)).await?;
+    if settings.log.archive.is_some() {
+        let present = log::Settings { page_size: superblock.log_page_size as usize, ..settings.log.clone() };
+        present.check_catalog(catalog_length(&superblock_file.catalog()), wanted.size)?;
+    }
     drop(superblock_file);
     let (mut superblock_file, mut superblock) = close_as_it_is(executor, settings, path, &settings.hierarchy).await?;
     let mut end = end_of_unneeded(executor, settings, &superblock).await?;
@@ -212,7 +217,10 @@ async fn end_of_unneeded(
 
 /// Whether a restart does without records of this kind.
 fn says_nothing(body: &Body<'_>) -> bool {
-    matches!(body, Body::System | Body::Time { .. } | Body::Catalog { .. } | Body::Loaded { .. })
+    matches!(
+        body,
+        Body::System | Body::Time { .. } | Body::Catalog { .. } | Body::Loaded { .. } | Body::LoadUndone { .. }
+    )
 }
 
 /// Has a blank log, which holds nothing yet, made where it is asked to be now. Returns what the superblock file says then.

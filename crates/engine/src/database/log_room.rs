@@ -14,6 +14,8 @@ use structures::page::Edit;
 
 /// How long transactions that hold the log are waited for, in nanoseconds: one of them may be the caller's own.
 const PATIENCE_NS: u64 = 10 * SECOND_NS;
+/// How long an opening waits for an archive that does not answer, in nanoseconds: longer than that takes to be noticed, several times.
+const ARCHIVE_PATIENCE_NS: u64 = 600 * SECOND_NS;
 /// How often they are looked for, in nanoseconds.
 const LOOK_NS: u64 = 5 * MILLISECOND_NS;
 
@@ -54,6 +56,27 @@ pub(super) async fn complete_logged(
 /// [`Error::LogCrowded`] if they have not ended by then; those of [`relieve`].
 pub(super) async fn wait_for_log_beside(engine: &Engine, length: u64) -> Result<()> {
     wait_for_room(engine, length, || has_log_beside(engine, length)).await
+}
+
+/// Waits until a log that an opening has found has room for records of `length` bytes: no transaction holds it, so what is in the way
+/// is to be checkpointed or archived, for as long as that neither succeeds nor fails.
+///
+/// # Errors
+/// [`Error::Setting`] if the log could never hold that; those of [`relieve`], [`Error::LogNotArchived`] among them. Nothing has changed
+/// then, and a later opening may succeed.
+pub(super) async fn wait_for_log_at_opening(engine: &Engine, length: u64) -> Result<()> {
+    if length == 0 {
+        return Ok(());
+    }
+    let executor = &engine.core.executor;
+    engine.core.log.settings().check_catalog(length, engine.core.log.capacity())?;
+    let until = executor.now().plus_ns(ARCHIVE_PATIENCE_NS);
+    loop {
+        match wait_for_log_beside(engine, length).await {
+            Err(Error::LogCrowded { .. }) if executor.now() < until => {}
+            waited => return waited,
+        }
+    }
 }
 
 /// The same for `length` bytes of records of another node's transaction. A crash may cut them off in their midst, and the next opening

@@ -1,6 +1,7 @@
 //! Creating, opening and closing a database.
 
 use super::cache::CacheChanges;
+use super::log_room::wait_for_log_at_opening;
 use super::{Database, OpenDatabase, Settings, log_files, log_move, partition};
 use crate::backup::Backup;
 use crate::buffer::{Buffer, DoubleWrite};
@@ -162,6 +163,7 @@ impl Database {
         checkpoint::start_relief(&engine);
         checkpoint::start(&engine);
         keep_moments(&engine);
+        archiver.iter().for_each(|archiver| start_archiving(&engine, archiver));
         Ok(Database::of(engine, settings, (RecoveryReport::default(), archiver)))
     }
 
@@ -173,7 +175,8 @@ impl Database {
     /// [`Unfinished`](crate::Error::Unfinished), [`NewerFormat`](crate::Error::NewerFormat),
     /// [`DamagedLog`](crate::Error::DamagedLog), [`LogCopyMissing`](crate::Error::LogCopyMissing),
     /// [`DamagedPage`](crate::Error::DamagedPage), [`NotRepeated`](crate::Error::NotRepeated),
-    /// [`TierMissing`](crate::Error::TierMissing), or the driver's.
+    /// [`TierMissing`](crate::Error::TierMissing), [`LogNotArchived`](crate::Error::LogNotArchived) if a full log has no room for what
+    /// its archive has to be told of many partitions, or the driver's.
     pub async fn open(executor: &Executor, mut settings: Settings, path: &str) -> Result<Database> {
         settings.check()?;
         let home_device = device(executor, &settings.home_device)?;
@@ -268,6 +271,9 @@ impl Database {
         log_files::watch(&engine);
         checkpoint::start_relief(&engine);
         let report = recovery::finish(&engine, unfinished).await?;
+        // What is in the log yet may have to be archived before all that the catalog says has room in it.
+        archiver.iter().for_each(|archiver| start_archiving(&engine, archiver));
+        wait_for_log_at_opening(&engine, checkpoint::whole_catalog_length(&engine)).await?;
         checkpoint::log_whole_catalog(&engine);
         engine.core.buffer.bring_residents().await?;
         checkpoint::start(&engine);
@@ -286,9 +292,6 @@ impl Database {
         settings: Settings,
         (recovery, archiver): (RecoveryReport, Option<Rc<Archiver>>),
     ) -> Database {
-        if let Some(archiver) = &archiver {
-            start_archiving(&engine, archiver);
-        }
         let cache = RefCell::new(settings.hierarchy.cache.clone());
         let changes = CacheChanges::default();
         Database(Rc::new(OpenDatabase { engine, settings, recovery, cache, changes, archiver }))

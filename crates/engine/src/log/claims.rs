@@ -1,6 +1,6 @@
 //! Room in the log that is promised: to a transaction that is run again because it had none at its commit.
 
-use super::{Log, page};
+use super::Log;
 use std::cell::Cell;
 
 /// Promises of room.
@@ -48,8 +48,7 @@ impl Log {
 
     /// At most what a record of `length` bytes takes in the log, with the page that it begins on and the rest of the last one.
     pub(crate) fn bytes_for(&self, length: u64) -> u64 {
-        let page_size = self.settings.page_size as u64;
-        (length.div_ceil(page_size - page::HEADER_SIZE as u64) + 1) * page_size
+        self.settings.bytes_for(length)
     }
 
     /// Has new work wait.

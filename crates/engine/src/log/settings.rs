@@ -1,8 +1,9 @@
 use super::duplex::WATCHES;
 use super::group_commit::GroupCommit;
 use super::measured::Measured;
-use super::page::{PAGE_SIZE_MAX, PAGE_SIZE_MIN};
+use super::page::{HEADER_SIZE, PAGE_SIZE_MAX, PAGE_SIZE_MIN};
 use crate::{Error, Result};
+use base::units::format_size;
 
 /// How log writes become durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,6 +182,26 @@ impl Settings {
     pub(crate) fn first_extent(&self) -> u64 {
         let page = self.page_size as u64;
         self.first_extent.next_multiple_of(page).max(16 * page).min(self.capacity)
+    }
+
+    /// At most what a record of `length` bytes takes in the log, with the page that it begins on and the rest of the last one.
+    pub(crate) fn bytes_for(&self, length: u64) -> u64 {
+        let page_size = self.page_size as u64;
+        (length.div_ceil(page_size - HEADER_SIZE as u64) + 1) * page_size
+    }
+
+    /// Refuses a circular file of this size in which records of `length` bytes would never find room beside others.
+    pub(crate) fn check_catalog(&self, length: u64, capacity: u64) -> Result<()> {
+        let needed = self.bytes_for(length) + self.bytes_for(0);
+        if length == 0 || needed <= capacity {
+            return Ok(());
+        }
+        Err(Error::Setting(format!(
+            "a log of {} has no room for what its archive has to be told of all partitions, which takes {} of it; ask for a larger log, \
+             and leave the archive out of the opening that makes it larger",
+            format_size(capacity),
+            format_size(needed)
+        )))
     }
 
     /// Checks the size of the circular file.
