@@ -48,6 +48,10 @@ struct Unfinished {
 pub struct Remainder {
     transactions: BTreeMap<TransactionId, Unfinished>,
     last: TransactionId,
+    /// Bulk loads that the log says to have ended, and the LSN of the record which says so.
+    loads: Vec<(PartitionId, Lsn)>,
+    /// The LSN of the last record.
+    end: Lsn,
     /// What the scan did.
     report: RecoveryReport,
 }
@@ -157,9 +161,10 @@ impl Remainder {
     /// Notes what a batch says of transactions.
     fn note_all(&mut self, decoded: &DecodedBatch) -> Result<()> {
         for &number in &decoded.noted {
-            let (start, _, record) = decoded.batch.record(number)?;
-            self.note(start, &record);
+            let (start, end, record) = decoded.batch.record(number)?;
+            self.note((start, end), &record);
         }
+        self.end = decoded.batch.end().unwrap_or(self.end);
         self.report.records += decoded.batch.records() as u64;
         self.last = self.last.max(decoded.last);
         if !self.transactions.is_empty() {
@@ -168,10 +173,12 @@ impl Remainder {
         Ok(())
     }
 
-    fn note(&mut self, start: Lsn, record: &Record<'_>) {
+    fn note(&mut self, (start, end): (Lsn, Lsn), record: &Record<'_>) {
         let id = record.transaction;
         match record.body {
-            Body::System | Body::Time { .. } | Body::Catalog { .. } | Body::Loaded { .. } => {}
+            Body::System | Body::Time { .. } | Body::Catalog { .. } => {}
+            Body::Loaded { partition } => self.loads.push((partition, end)),
+            Body::LoadUndone { partition, loaded } => self.loads.retain(|load| *load != (partition, loaded)),
             Body::Update(undo) => self.transactions.entry(id).or_default().undo.push_stored(undo),
             Body::Compensation { remaining } => {
                 self.transactions.entry(id).or_default().undo.truncate(remaining as usize);
@@ -195,6 +202,22 @@ impl Remainder {
     }
 }
 
+/// Has a log that is archived say which of these loads were cut off, so that restores do without them: those of sets that no backup
+/// of the sets has, and that of a tree whose last pages the log does not have.
+fn say_undone_loads(engine: &Engine, loads: Vec<(PartitionId, Lsn)>, end: Lsn) {
+    let swept = engine.catalog.superblock.borrow().backup.as_ref().map(|backup| Lsn(backup.begin));
+    for (id, loaded) in loads {
+        let Ok(partition) = engine.catalog.describe(id) else { continue };
+        let is_undone = match partition.set_settings() {
+            Some(_) => swept.is_some_and(|swept| loaded > swept),
+            None => loaded == end,
+        };
+        if is_undone {
+            engine.core.log.note_undone_load(id, loaded);
+        }
+    }
+}
+
 /// Undoes what was not committed, completes what was, and takes a checkpoint.
 ///
 /// # Errors
@@ -203,6 +226,7 @@ pub async fn finish(engine: &Rc<Engine>, remainder: Remainder) -> Result<Recover
     let began = engine.core.executor.now();
     let unfinished = remainder.transactions.len() as u64;
     engine.transactions.registry.borrow_mut().skip(remainder.last);
+    say_undone_loads(engine, remainder.loads, remainder.end);
     let mut freeing = Vec::new();
     for (id, unfinished) in remainder.transactions {
         match unfinished.chains {

@@ -47,6 +47,7 @@ fn sample_record(random: &mut Random) -> Vec<u8> {
         Body::Time { unix_ns: 5 },
         Body::Catalog { is_whole: true, changes: b"changes" },
         Body::Loaded { partition: PartitionId(3) },
+        Body::LoadUndone { partition: PartitionId(3), loaded: Lsn(77) },
     ];
     let changes = [
         Change::Format { kind: PageKind::Node, level: 2, count: 3, image: value },

@@ -157,6 +157,8 @@ canaries! {
     UnkeptForArchive,
     /// A restore goes on past a bulk load that the log does not have.
     UnnoticedLoad,
+    /// A bulk load comes to nothing, and the log goes on saying that it has ended.
+    UnsaidUndoing,
     /// A page server grants write locks and does not call back the copies of others.
     UncalledCopies,
     /// A page server takes a late message about an earlier copy for one about the present copy.

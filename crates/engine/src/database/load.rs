@@ -111,6 +111,8 @@ impl Database {
         let top: Vec<Edit<'_>> = top.iter().map(OwnedEdit::as_edit).collect();
         let log = || {
             self.check_empty_tree(partition)?;
+            // The change has to follow what is said of it: a restart takes what is said last of all for a load that was cut off.
+            self.0.engine.core.permit(&top)?;
             self.0.engine.core.log.note_load(partition);
             self.0.engine.core.change(&top)?;
             self.0.engine.catalog.note_load(partition);

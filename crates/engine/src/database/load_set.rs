@@ -8,11 +8,11 @@ use super::Database;
 use super::log_room::{has_log_beside, wait_for_log_beside};
 use crate::catalog::{Organization, Partition};
 use crate::checkpoint::{SweepGuard, back_up_load, begin_sweeping_load, give_up_log};
-use crate::engine::{Catalog, Engine, Visit};
+use crate::engine::{Engine, Visit};
 use crate::mvcc::LoadInProgress;
 use crate::transaction::Transaction;
 use crate::{Error, Result};
-use base::PartitionId;
+use base::{Lsn, PartitionId};
 use std::rc::Rc;
 use structures::canary::{self, Canary};
 use structures::key_hash;
@@ -73,7 +73,7 @@ impl SetLoad {
         let ending = EndingLoad::new(engine, self.partition).await?;
         back_up_load(engine).await?;
         engine.catalog.note_load(self.partition);
-        drop(ending);
+        ending.succeed();
         self.is_durable = true;
         drop(self);
         // The set is full whatever becomes of the log before it; later checkpoints give that up.
@@ -83,24 +83,39 @@ impl SetLoad {
 }
 
 /// From the moment on at which the log says that a load has ended, if it says so, up to its end: meanwhile no backup ends, which would lack
-/// the load and not what the log says of it.
-struct EndingLoad<'a>(&'a Catalog);
+/// the load and not what the log says of it. Dropped before it has succeeded it has the log say that it came to nothing.
+struct EndingLoad<'a> {
+    engine: &'a Engine,
+    partition: PartitionId,
+    /// The LSN of the record that says so.
+    said: Option<Lsn>,
+}
 
 impl<'a> EndingLoad<'a> {
     async fn new(engine: &'a Engine, partition: PartitionId) -> Result<EndingLoad<'a>> {
         let ending = &engine.catalog.ending_loads;
         ending.set(ending.get() + 1);
-        let this = EndingLoad(&engine.catalog);
-        if engine.core.log.note_load(partition) {
-            engine.core.log.flush(engine.core.log.end()).await?;
+        let said = engine.core.log.note_load(partition);
+        let this = EndingLoad { engine, partition, said };
+        if let Some(said) = said {
+            engine.core.log.flush(said).await?;
         }
         Ok(this)
+    }
+
+    /// The superblock file names what was loaded.
+    fn succeed(mut self) {
+        self.said = None;
     }
 }
 
 impl Drop for EndingLoad<'_> {
     fn drop(&mut self) {
-        self.0.ending_loads.set(self.0.ending_loads.get() - 1);
+        if let Some(said) = self.said {
+            self.engine.core.log.note_undone_load(self.partition, said);
+        }
+        let ending = &self.engine.catalog.ending_loads;
+        ending.set(ending.get() - 1);
     }
 }
 

@@ -9,6 +9,7 @@ use crate::{Error, Result};
 use base::time::MILLISECOND_NS;
 use base::{Lsn, PartitionId, TransactionId};
 use std::cell::{Cell, RefCell};
+use structures::canary::{self, Canary};
 
 /// Commits nearer to each other in time count as one, in nanoseconds.
 const RESOLUTION_NS: u64 = MILLISECOND_NS;
@@ -127,14 +128,18 @@ impl Log {
         }
     }
 
-    /// Says that a load ends, if the log is archived. Returns whether it is.
-    pub(crate) fn note_load(&self, partition: PartitionId) -> bool {
-        let is_archived = self.archive.get().is_some();
-        if is_archived {
-            self.note_time();
-            self.append(TransactionId::SYSTEM, &Body::Loaded { partition }, std::iter::empty());
+    /// Says that a load ends, if the log is archived. Returns the record's LSN.
+    pub(crate) fn note_load(&self, partition: PartitionId) -> Option<Lsn> {
+        self.archive.get()?;
+        self.note_time();
+        Some(self.append(TransactionId::SYSTEM, &Body::Loaded { partition }, std::iter::empty()))
+    }
+
+    /// Says that the load came to nothing whose end the record of the LSN `loaded` has announced, if the log is archived.
+    pub(crate) fn note_undone_load(&self, partition: PartitionId, loaded: Lsn) {
+        if self.archive.get().is_some() && !canary::is_planted(Canary::UnsaidUndoing) {
+            self.append(TransactionId::SYSTEM, &Body::LoadUndone { partition, loaded }, std::iter::empty());
         }
-        is_archived
     }
 
     #[cold]

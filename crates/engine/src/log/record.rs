@@ -81,6 +81,13 @@ pub enum Body<'a> {
         /// The partition.
         partition: PartitionId,
     },
+    /// A bulk load whose [`Body::Loaded`] ends at `loaded` came to nothing: the partition is as empty as it was before.
+    LoadUndone {
+        /// The partition.
+        partition: PartitionId,
+        /// The LSN of the record that has announced its end.
+        loaded: Lsn,
+    },
 }
 
 /// The longest record in bytes: a restart, which reads several megabytes together, counts their bytes in 32 bits.
@@ -154,6 +161,11 @@ pub fn encode<'a>(
             out.extend_from_slice(&partition.0.to_le_bytes());
             13
         }
+        Body::LoadUndone { partition, loaded } => {
+            out.extend_from_slice(&partition.0.to_le_bytes());
+            out.extend_from_slice(&loaded.0.to_le_bytes());
+            14
+        }
     };
     let mut count = 0_usize;
     for (sequence, edit) in edits {
@@ -221,6 +233,9 @@ impl<'a> Record<'a> {
                 Body::Catalog { is_whole, changes: take_bytes(&mut input)? }
             }
             13 => Body::Loaded { partition: PartitionId(take_u16(&mut input)?) },
+            14 => {
+                Body::LoadUndone { partition: PartitionId(take_u16(&mut input)?), loaded: Lsn(take_u64(&mut input)?) }
+            }
             _ => return None,
         };
         let record = Record { transaction, body, edits, rest: input };
@@ -292,6 +307,7 @@ mod tests {
             Body::Catalog { is_whole: true, changes: b"changes" },
             Body::Catalog { is_whole: false, changes: b"" },
             Body::Loaded { partition },
+            Body::LoadUndone { partition, loaded: Lsn(77) },
         ]);
         let changes = [
             Change::Format { kind: PageKind::Node, level: 2, count: 3, image: b"image" },

@@ -150,7 +150,7 @@ fn follow(manifest: &mut Manifest, survey: LogSurvey, reader: &ArchiveReader) ->
     }
     let (partitions, catalog) = superblock::followed(&manifest.catalog, said);
     let named = |id: PartitionId| partitions.iter().find(|partition| partition.id() == id);
-    let lost = survey.loads.iter().find_map(|(at, id)| Some((*at, named(*id)?)));
+    let lost = survey.loads.iter().find_map(|(at, _, id)| Some((*at, named(*id)?)));
     if let Some((position, partition)) = lost.filter(|_| !canary::is_planted(Canary::UnnoticedLoad)) {
         return Err(BackupError::LoadNotLogged { partition: partition.name.clone(), position }.into());
     }

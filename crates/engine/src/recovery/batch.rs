@@ -92,6 +92,11 @@ impl LogBatch {
         self.records.len()
     }
 
+    /// The LSN of its last record.
+    pub(super) fn end(&self) -> Option<Lsn> {
+        self.records.last().map(|(_, end, _)| *end)
+    }
+
     /// All records' bytes.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes

@@ -138,7 +138,7 @@ pub(super) fn decode(copy: &[u8], path: &str) -> Result<(u64, Decoded)> {
 
 fn present(format: u32, body: &[u8]) -> Option<Decoded> {
     let mut body = body.to_vec();
-    // What a later format than the file's has added is nothing.
+    // What a later format than the file's has added is nothing. Not each has added something; what is too much is not read.
     body.extend((format..FORMAT).map(|_| 0));
     let found: StoredSuperblock = postcard::from_bytes(&body).ok()?;
     let superblock = Superblock {

@@ -121,6 +121,7 @@ fn encodings(document: &Document) -> Outcome {
         ("time", Body::Time { unix_ns: 1 << 60 }),
         ("catalog", Body::Catalog { is_whole: true, changes: b"changes" }),
         ("loaded", Body::Loaded { partition: PartitionId(3) }),
+        ("load_undone", Body::LoadUndone { partition: PartitionId(3), loaded: Lsn(5) }),
     ];
     for (name, body) in bodies {
         let mut bytes = Vec::new();

@@ -167,6 +167,7 @@ pub fn record<'a>(document: &'a Document, bytes: &[u8], met: &mut Met) -> Result
             input.bytes()?;
         }
         "loaded" => _ = input.take(2)?,
+        "load_undone" => _ = input.take(10)?,
         other => return Err(format!("no record is called {other}")),
     }
     let mut edits = Vec::new();

@@ -53,8 +53,8 @@ pub(in super::super) struct LogSurvey {
     pub committed_ns: Option<u64>,
     /// What was said of the catalog behind the backup.
     pub catalog: Vec<CatalogSaid>,
-    /// The loads that have ended behind the backup.
-    pub loads: Vec<(Lsn, PartitionId)>,
+    /// The loads that have ended behind the backup: where that is said, up to where, and of which partition.
+    pub loads: Vec<(Lsn, Lsn, PartitionId)>,
     /// How many pages of each partition are changed behind the backup, at least.
     pub pages: BTreeMap<PartitionId, u32>,
 }
@@ -178,7 +178,10 @@ impl LogSurvey {
                     call: self.first_call,
                 });
             }
-            Body::Loaded { partition } => self.loads.push((start, partition)),
+            Body::Loaded { partition } => self.loads.push((start, end, partition)),
+            Body::LoadUndone { partition, loaded } => {
+                self.loads.retain(|(_, end, of)| (*end, *of) != (loaded, partition));
+            }
             Body::Commit { .. } | Body::SweptCommit { .. } | Body::Call { .. } => self.committed_ns = self.said_ns,
             _ => {}
         }
