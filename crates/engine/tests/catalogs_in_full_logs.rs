@@ -13,7 +13,7 @@ use ground::{PAGE, added_keys, histories, on, under};
 use std::cell::Cell;
 use virtual_driver::{ErrorAt, FaultPlan, Media, Slow};
 
-/// What the catalog says of so many partitions is longer than the log's reserve.
+/// What the catalog says of this number of partitions is longer than the log's reserve.
 const PARTITIONS: usize = 400;
 
 fn settings() -> Settings {
