@@ -31,7 +31,7 @@ mod unsynced;
 
 pub use faults::{BitFlip, ErrorAt, FaultPlan, Injected, Injury, Slow};
 pub use media::{Media, PowerCut, Survival};
-pub use network::{Network, NetworkFaults, NetworkInjected, NetworkOptions, Partition, Port};
+pub use network::{Network, NetworkFaults, NetworkInjected, NetworkOptions, OneWay, Partition, Port};
 pub use simulation::{Options, VirtualDriver};
 
 pub use devices::Hardware;

@@ -14,7 +14,7 @@ mod host;
 mod link;
 mod operations;
 
-pub use faults::{NetworkFaults, NetworkInjected, Partition};
+pub use faults::{NetworkFaults, NetworkInjected, OneWay, Partition};
 
 use base::Instant;
 use cable::Event;
@@ -124,6 +124,39 @@ impl Network {
         self.0.borrow_mut().chance.partition(partition);
     }
 
+    /// The same for what one machine sends another one.
+    pub fn disturb(&self, one_way: OneWay) {
+        self.0.borrow_mut().chance.disturb(one_way);
+    }
+
+    /// Breaks the connections between two machines; the ends learn of it one after the other. Returns how many there were.
+    pub fn break_connections(&self, one: u32, other: u32) -> usize {
+        self.change(|net| net.break_between(one, other))
+    }
+
+    /// From now on the connections that there are between two machines carry nothing that `sender` sends, and neither end is told.
+    /// Returns how many there are.
+    pub fn hang_connections(&self, sender: u32, receiver: u32) -> usize {
+        self.change(|net| net.hang_between(sender, receiver))
+    }
+
+    /// From now on nothing goes wrong: neither what was planned nor what was to happen by chance. What hangs goes on to hang.
+    pub fn heal(&self) {
+        self.0.borrow_mut().chance.heal();
+    }
+
+    /// The power of a machine goes: its peers are told nothing. Its driver is dropped next.
+    pub fn cut_power(&self, machine: u32) {
+        self.change(|net| net.darken(machine));
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Net) -> T) -> T {
+        let net = &mut *self.0.borrow_mut();
+        let changed = change(net);
+        net.tidy();
+        changed
+    }
+
     /// What has gone wrong so far.
     pub fn injected(&self) -> NetworkInjected {
         self.0.borrow().chance.injected
@@ -212,7 +245,7 @@ impl Port {
 impl Drop for Port {
     fn drop(&mut self) {
         let net = &mut *self.network.0.borrow_mut();
-        if self.is_cut {
+        if self.is_cut || net.hosts[self.machine as usize].state == State::Dark {
             net.darken(self.machine)
         } else {
             net.end_program(self.machine)

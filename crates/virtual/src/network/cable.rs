@@ -3,7 +3,7 @@
 use super::Net;
 use super::faults::Fate;
 use super::host::State;
-use super::link::{CLIENT, Content, EndState, SERVER, reset};
+use super::link::{CLIENT, Content, EndState, Link, SERVER, reset};
 use base::time::SECOND_NS;
 use devices::PacketId;
 use driver::{Fault, FaultKind, OpKind, Output};
@@ -81,6 +81,7 @@ impl Net {
     fn post_after(&mut self, ns: u64, link: u64, to: usize, what: What) {
         self.link(link).parcels += 1;
         let parcel = Parcel { link, to, what };
+        let ns = ns + self.chance.lateness_ns(self.now, self.route(&parcel));
         if ns == 0 {
             return self.depart(parcel);
         }
@@ -119,12 +120,41 @@ impl Net {
             Fate::Carried => self.post(id, 1 - side, part),
             Fate::Late(ns) => self.post_after(ns, id, 1 - side, part),
             Fate::Hung => self.link(id).flows[side].is_hung = true,
-            Fate::Reset => {
-                let (ns, first) = self.chance.rift();
-                self.fail_end(id, first);
-                self.post_after(ns, id, 1 - first, What::Reset);
-            }
+            Fate::Reset => self.break_link(id),
         }
+    }
+
+    /// A connection breaks: its ends learn of it one after the other.
+    fn break_link(&mut self, id: u64) {
+        let (ns, first) = self.chance.rift();
+        self.fail_end(id, first);
+        self.post_after(ns, id, 1 - first, What::Reset);
+    }
+
+    /// The connections between two machines.
+    fn links_between(&self, one: u32, other: u32) -> Vec<u64> {
+        let is_between = |link: &Link| link.hosts == [one, other] || link.hosts == [other, one];
+        self.links.iter().filter(|(_, link)| is_between(link)).map(|(id, _)| *id).collect()
+    }
+
+    pub(crate) fn break_between(&mut self, one: u32, other: u32) -> usize {
+        let links = self.links_between(one, other);
+        let open = |id: &u64| self.links[id].ends.iter().all(|end| matches!(end.state, EndState::Open));
+        let links: Vec<u64> = links.into_iter().filter(open).collect();
+        links.iter().for_each(|id| self.break_link(*id));
+        self.chance.injected.resets += links.len() as u64;
+        links.len()
+    }
+
+    pub(crate) fn hang_between(&mut self, sender: u32, receiver: u32) -> usize {
+        let links = self.links_between(sender, receiver);
+        for id in &links {
+            let link = self.link(*id);
+            let side = usize::from(link.hosts[CLIENT] != sender);
+            link.flows[side].is_hung = true;
+        }
+        self.chance.injected.hung += links.len() as u64;
+        links.len()
     }
 
     fn arrive(&mut self, parcel: Parcel) {

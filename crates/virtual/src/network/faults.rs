@@ -7,6 +7,8 @@ use base::{Instant, Random};
 pub struct NetworkFaults {
     /// Machines that others cannot reach for a while.
     pub partitions: Vec<Partition>,
+    /// What goes wrong with what one machine sends another one, for a while.
+    pub one_way: Vec<OneWay>,
     /// The probability that a parcel is late.
     pub late: f64,
     /// By how much, in the mean, in nanoseconds (exponential). Parcels behind it on the same connection wait for it; those of
@@ -28,6 +30,25 @@ pub struct Partition {
     pub from: Instant,
     /// up to here.
     pub until: Instant,
+}
+
+/// What goes wrong with what one machine sends another one, for a while. What the other one sends is carried as before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OneWay {
+    /// The machine that sends, and the one that it sends to.
+    pub machines: (u32, u32),
+    /// From here on,
+    pub from: Instant,
+    /// up to here.
+    pub until: Instant,
+    /// By how much all of it is late, in nanoseconds. If this is absent, it waits for the end.
+    pub late_ns: Option<u64>,
+}
+
+impl OneWay {
+    fn concerns(&self, now: Instant, machines: (u32, u32)) -> bool {
+        self.machines == machines && self.from <= now && now < self.until
+    }
 }
 
 /// How often something went wrong on a network.
@@ -74,6 +95,10 @@ impl Chance {
         self.faults.partitions.push(partition);
     }
 
+    pub(crate) fn disturb(&mut self, one_way: OneWay) {
+        self.faults.one_way.push(one_way);
+    }
+
     /// What becomes of a parcel of a connection between two machines.
     pub(crate) fn fate(&mut self) -> Fate {
         let NetworkFaults { late, late_ns, reset, hang, .. } = self.faults;
@@ -98,9 +123,25 @@ impl Chance {
             let is_inside = |machine| partition.machines.contains(&machine);
             partition.from <= now && now < partition.until && is_inside(from) != is_inside(to)
         };
-        let until = self.faults.partitions.iter().filter(parts).map(|partition| partition.until).max()?;
+        let partitions = self.faults.partitions.iter().filter(parts).map(|partition| partition.until);
+        let cuts = self.faults.one_way.iter().filter(|one_way| one_way.late_ns.is_none());
+        let cuts = cuts.filter(|cut| cut.concerns(now, (from, to))).map(|cut| cut.until);
+        let until = partitions.chain(cuts).max()?;
         self.injected.held += 1;
         Some(self.retransmission(until))
+    }
+
+    /// How late a parcel leaves, whatever else becomes of it.
+    pub(crate) fn lateness_ns(&mut self, now: Instant, machines: (u32, u32)) -> u64 {
+        let late = self.faults.one_way.iter().filter(|one_way| one_way.concerns(now, machines));
+        let ns = late.filter_map(|one_way| one_way.late_ns).max().unwrap_or(0);
+        self.injected.late += u64::from(ns > 0);
+        ns
+    }
+
+    /// Nothing goes wrong from now on.
+    pub(crate) fn heal(&mut self) {
+        self.faults = NetworkFaults::default();
     }
 
     /// When something is sent again that could have arrived from `now` on.

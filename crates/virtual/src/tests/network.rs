@@ -1,7 +1,7 @@
 //! Machines on a network that cuts, delays and breaks.
 
 use super::frame;
-use crate::{FaultPlan, Media, Network, NetworkFaults, NetworkOptions, Options, Partition, VirtualDriver};
+use crate::{FaultPlan, Media, Network, NetworkFaults, NetworkOptions, OneWay, Options, Partition, VirtualDriver};
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{Instant, Random};
 use devices::Hardware;
@@ -168,6 +168,76 @@ fn a_partition_holds_what_is_sent_until_it_heals() {
     assert_eq!(received(world.end(waits)), Ok(b"over".to_vec()));
     assert!(world.now > at_ms(500) && world.now <= at_ms(700), "{}", world.now);
     assert_eq!(world.network.injected().held, 1);
+}
+
+#[test]
+fn one_direction_is_cut_or_slow_and_the_other_goes_on() {
+    let mut world = World::calm(2);
+    let listener = world.listen(0);
+    let (client, server) = world.connect(1, listener);
+    let held = OneWay { machines: (1, 0), from: world.now, until: at_ms(300), late_ns: None };
+    world.network.disturb(held.clone());
+    let (there, back) = (world.receive(0, server), world.receive(1, client));
+    world.send(1, client, b"there");
+    world.send(0, server, b"back");
+    assert_eq!(received(world.end(back)), Ok(b"back".to_vec()));
+    assert!(world.now < at_ms(1));
+    assert_eq!(received(world.end(there)), Ok(b"there".to_vec()));
+    assert!(world.now >= at_ms(300) && world.now <= at_ms(500), "{}", world.now);
+    let (from, late_ns) = (world.now, 70 * MILLISECOND_NS);
+    world.network.disturb(OneWay { machines: (0, 1), from, until: at_ms(9_000), late_ns: Some(late_ns) });
+    let (there, back) = (world.receive(0, server), world.receive(1, client));
+    world.send(1, client, b"there");
+    world.send(0, server, b"back");
+    assert_eq!(received(world.end(there)), Ok(b"there".to_vec()));
+    assert_eq!(world.now, from);
+    assert_eq!(received(world.end(back)), Ok(b"back".to_vec()));
+    assert_eq!(world.now, from.plus_ns(late_ns));
+    world.network.disturb(OneWay { until: at_ms(9_000), ..held });
+    world.network.heal();
+    let there = world.receive(0, server);
+    world.send(1, client, b"there");
+    let healed = world.now;
+    assert_eq!(received(world.end(there)), Ok(b"there".to_vec()));
+    assert_eq!(world.now, healed);
+}
+
+#[test]
+fn connections_are_broken_and_hang_on_demand() {
+    let mut world = World::calm(3);
+    let listener = world.listen(0);
+    let ((client, server), (other, others)) = (world.connect(1, listener), world.connect(2, listener));
+    assert_eq!(world.network.break_connections(1, 0), 1);
+    for (machine, socket) in [(0, server), (1, client)] {
+        let wait = world.receive(machine, socket);
+        assert_eq!(received(world.end(wait)), Err(FaultKind::Reset));
+    }
+    assert_eq!(world.network.break_connections(1, 0), 0, "they are broken");
+    assert_eq!(world.network.hang_connections(0, 2), 1);
+    let (there, back) = (world.receive(0, others), world.receive(2, other));
+    world.send(2, other, b"there");
+    world.send(0, others, b"back");
+    assert_eq!(received(world.end(there)), Ok(b"there".to_vec()));
+    world.run_ns(SECOND_NS);
+    assert!(world.ended(back).is_none(), "it is not told");
+    let (again, _) = world.connect(2, listener);
+    assert!(world.send(2, again, b"new").result.is_ok(), "another connection does not hang");
+}
+
+/// A machine whose power is cut tells its peers nothing; once it runs again, it knows their connections no more.
+#[test]
+fn a_machine_without_power_says_nothing() {
+    let mut world = World::calm(2);
+    let listener = world.listen(0);
+    let (client, _) = world.connect(1, listener);
+    let wait = world.receive(1, client);
+    world.network.cut_power(0);
+    world.drivers[0] = None;
+    world.run_ns(SECOND_NS);
+    assert!(world.ended(wait).is_none());
+    world.drivers[0] = Some(driver(&world.network, 0, 1));
+    assert!(world.send(1, client, b"are you there").result.is_ok());
+    assert_eq!(received(world.end(wait)), Err(FaultKind::Reset));
 }
 
 /// A connect waits as a kernel does, and then says that it was not answered.
@@ -338,7 +408,8 @@ fn hostile_run(seed: u64) -> (u64, [u64; 4]) {
         Partition { machines: vec![random.below(3) as u32], from: at_ms(from), until: at_ms(from + random.below(300)) }
     });
     let partitions = partitions.collect();
-    let faults = NetworkFaults { partitions, late: 0.2, late_ns: 2 * MILLISECOND_NS, reset: 0.01, hang: 0.005 };
+    let one_way = vec![];
+    let faults = NetworkFaults { partitions, one_way, late: 0.2, late_ns: 2 * MILLISECOND_NS, reset: 0.01, hang: 0.005 };
     let mut world = World::new(3, faults, seed);
     let listener = world.listen(0);
     let mut ends = Vec::new();
