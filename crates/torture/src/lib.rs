@@ -29,6 +29,7 @@ mod abandon;
 mod adversary;
 mod cache_change;
 mod cache_files;
+pub mod cluster;
 mod configuration;
 mod context;
 mod coverage;

@@ -111,7 +111,7 @@ pub fn run(world: &World, run: u64, plan: Plan, purpose: Purpose) -> RunOutcome 
     RunOutcome { wrong, detected: detected.get(), observed }
 }
 
-fn message(panic: &(dyn std::any::Any + Send)) -> String {
+pub(crate) fn message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
     text.unwrap_or("of unknown cause").to_owned()
 }

@@ -409,7 +409,8 @@ fn hostile_run(seed: u64) -> (u64, [u64; 4]) {
     });
     let partitions = partitions.collect();
     let one_way = vec![];
-    let faults = NetworkFaults { partitions, one_way, late: 0.2, late_ns: 2 * MILLISECOND_NS, reset: 0.01, hang: 0.005 };
+    let faults =
+        NetworkFaults { partitions, one_way, late: 0.2, late_ns: 2 * MILLISECOND_NS, reset: 0.01, hang: 0.005 };
     let mut world = World::new(3, faults, seed);
     let listener = world.listen(0);
     let mut ends = Vec::new();

@@ -1,0 +1,250 @@
+//! What goes wrong with a cluster, what its machines are doing then, and what else may come of it.
+
+use serde::Serialize;
+
+/// Something that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum ClusterFault {
+    /// A node and its server do not reach each other.
+    Cut,
+    /// What a node sends its server waits.
+    CutOut,
+    /// What a server sends one node waits.
+    CutIn,
+    /// What a node sends its server is late.
+    SlowOut,
+    /// What a server sends one node is late.
+    SlowIn,
+    /// The connections of a node and its server break.
+    Broken,
+    /// The connections of a node and its server carry nothing any more, in one direction, and no end is told.
+    Hung,
+    /// A node and another one do not reach each other.
+    PeerCut,
+    /// What a node sends another one is late.
+    PeerSlow,
+    /// The connections of a node and another one break.
+    PeerBroken,
+    /// A program is killed: its kernel closes what it had open.
+    Kill,
+    /// A machine loses its power, and says nothing to its peers.
+    PowerCut,
+    /// A node may do other things than before.
+    Grant,
+}
+
+impl ClusterFault {
+    /// Every one.
+    pub const ALL: [ClusterFault; 13] = [
+        ClusterFault::Cut,
+        ClusterFault::CutOut,
+        ClusterFault::CutIn,
+        ClusterFault::SlowOut,
+        ClusterFault::SlowIn,
+        ClusterFault::Broken,
+        ClusterFault::Hung,
+        ClusterFault::PeerCut,
+        ClusterFault::PeerSlow,
+        ClusterFault::PeerBroken,
+        ClusterFault::Kill,
+        ClusterFault::PowerCut,
+        ClusterFault::Grant,
+    ];
+
+    /// It in a few words.
+    pub fn name(self) -> &'static str {
+        match self {
+            ClusterFault::Cut => "cut",
+            ClusterFault::CutOut => "cut out",
+            ClusterFault::CutIn => "cut in",
+            ClusterFault::SlowOut => "slow out",
+            ClusterFault::SlowIn => "slow in",
+            ClusterFault::Broken => "broken",
+            ClusterFault::Hung => "hung",
+            ClusterFault::PeerCut => "peer cut",
+            ClusterFault::PeerSlow => "peer slow",
+            ClusterFault::PeerBroken => "peer broken",
+            ClusterFault::Kill => "kill",
+            ClusterFault::PowerCut => "power cut",
+            ClusterFault::Grant => "grant",
+        }
+    }
+
+    /// Whether it is one of what is between two nodes.
+    pub fn is_of_peers(self) -> bool {
+        matches!(self, ClusterFault::PeerCut | ClusterFault::PeerSlow | ClusterFault::PeerBroken)
+    }
+}
+
+/// What a machine is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum ClusterStep {
+    /// A node joins for the first time since it was started.
+    Join,
+    /// A node waits until it may begin a transaction: it joins again, or an abandoned commit has to end.
+    Begin,
+    /// No transaction waits at a node.
+    Rest,
+    /// A transaction reads.
+    Read,
+    /// A transaction writes.
+    Write,
+    /// A transaction commits.
+    Commit,
+    /// A node has no lease.
+    Leaseless,
+    /// The server opens its database.
+    Recovery,
+    /// The server waits for the end of leases that an earlier one has given.
+    Gathering,
+    /// The server commits for a node.
+    ServerCommit,
+    /// The server does none of these.
+    Serving,
+}
+
+impl ClusterStep {
+    /// Every one.
+    pub const ALL: [ClusterStep; 11] = [
+        ClusterStep::Join,
+        ClusterStep::Begin,
+        ClusterStep::Rest,
+        ClusterStep::Read,
+        ClusterStep::Write,
+        ClusterStep::Commit,
+        ClusterStep::Leaseless,
+        ClusterStep::Recovery,
+        ClusterStep::Gathering,
+        ClusterStep::ServerCommit,
+        ClusterStep::Serving,
+    ];
+
+    /// It in a few words.
+    pub fn name(self) -> &'static str {
+        match self {
+            ClusterStep::Join => "node joins",
+            ClusterStep::Begin => "begins",
+            ClusterStep::Rest => "rests",
+            ClusterStep::Read => "reads",
+            ClusterStep::Write => "writes",
+            ClusterStep::Commit => "commits",
+            ClusterStep::Leaseless => "has no lease",
+            ClusterStep::Recovery => "server recovers",
+            ClusterStep::Gathering => "gathers",
+            ClusterStep::ServerCommit => "commits for a node",
+            ClusterStep::Serving => "serves",
+        }
+    }
+
+    /// Whether it is one of the server's, not of a node's.
+    pub fn is_of_server(self) -> bool {
+        use ClusterStep::{Gathering, Recovery, ServerCommit, Serving};
+        matches!(self, Recovery | Gathering | ServerCommit | Serving)
+    }
+
+    /// Whether this can hit it.
+    pub fn admits(self, fault: ClusterFault) -> bool {
+        match fault {
+            ClusterFault::Kill | ClusterFault::PowerCut => true,
+            _ if self.is_of_server() => false,
+            // Seldom is there a connection at such a moment.
+            ClusterFault::Broken | ClusterFault::Hung | ClusterFault::PeerBroken => {
+                !matches!(self, ClusterStep::Join | ClusterStep::Begin | ClusterStep::Leaseless)
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Something that a cluster has met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum ClusterEvent {
+    /// A transaction that had written was committed.
+    Committed,
+    /// One that had only read was.
+    CommittedReading,
+    /// One was rolled back as it was planned.
+    RolledBack,
+    /// One was a deadlock's victim.
+    Victim,
+    /// One failed because the server was lost.
+    Lost,
+    /// One failed because its node may not do this.
+    Denied,
+    /// A read or a write was not waited for any longer.
+    Abandoned,
+    /// A commit was not waited for any longer.
+    AbandonedCommit,
+    /// It is not known whether a transaction was committed.
+    Unknown,
+    /// It was found out, in another session, that a transaction was not committed.
+    NotCommitted,
+    /// A node was of no use any more, and another one took its place in the same program.
+    GivenUp,
+    /// A client joined the server, again or for the first time.
+    Joined,
+    /// A page was to come from another node.
+    Forwarded,
+    /// The other node could not send it.
+    Refused,
+    /// A copy was called back.
+    CalledBack,
+    /// A copy was asked back as it left a node.
+    Returned,
+    /// A node was started again.
+    NodeStarted,
+    /// The server was started again.
+    ServerStarted,
+    /// The server was stopped again before all nodes had come back.
+    ServerStoppedAgain,
+}
+
+impl ClusterEvent {
+    /// Every one.
+    pub const ALL: [ClusterEvent; 19] = [
+        ClusterEvent::Committed,
+        ClusterEvent::CommittedReading,
+        ClusterEvent::RolledBack,
+        ClusterEvent::Victim,
+        ClusterEvent::Lost,
+        ClusterEvent::Denied,
+        ClusterEvent::Abandoned,
+        ClusterEvent::AbandonedCommit,
+        ClusterEvent::Unknown,
+        ClusterEvent::NotCommitted,
+        ClusterEvent::GivenUp,
+        ClusterEvent::Joined,
+        ClusterEvent::Forwarded,
+        ClusterEvent::Refused,
+        ClusterEvent::CalledBack,
+        ClusterEvent::Returned,
+        ClusterEvent::NodeStarted,
+        ClusterEvent::ServerStarted,
+        ClusterEvent::ServerStoppedAgain,
+    ];
+
+    /// It in a few words.
+    pub fn name(self) -> &'static str {
+        match self {
+            ClusterEvent::Committed => "committed",
+            ClusterEvent::CommittedReading => "committed, only read",
+            ClusterEvent::RolledBack => "rolled back",
+            ClusterEvent::Victim => "victim",
+            ClusterEvent::Lost => "server lost",
+            ClusterEvent::Denied => "denied",
+            ClusterEvent::Abandoned => "abandoned",
+            ClusterEvent::AbandonedCommit => "commit abandoned",
+            ClusterEvent::Unknown => "outcome unknown",
+            ClusterEvent::NotCommitted => "found not committed",
+            ClusterEvent::GivenUp => "given up",
+            ClusterEvent::Joined => "joined",
+            ClusterEvent::Forwarded => "page forwarded",
+            ClusterEvent::Refused => "forward refused",
+            ClusterEvent::CalledBack => "copy called back",
+            ClusterEvent::Returned => "copy returned",
+            ClusterEvent::NodeStarted => "node started",
+            ClusterEvent::ServerStarted => "server started",
+            ClusterEvent::ServerStoppedAgain => "server stopped again",
+        }
+    }
+}

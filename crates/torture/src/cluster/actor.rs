@@ -1,0 +1,244 @@
+//! A transaction of a node that writes down what it is shown.
+
+use super::course::Course;
+use super::{ClusterEvent, ClusterStep};
+use crate::history::{History, Key, Span, Version};
+use base::{PageId, PartitionId};
+use driver::FaultKind;
+use engine::page::HEADER_SIZE;
+use engine::{Error, Result};
+use executor::Executor;
+use node::page_client::PageTransaction;
+use std::cell::RefMut;
+use std::ops::Bound;
+use std::rc::Rc;
+
+/// Where the partitions are.
+#[derive(Clone, Copy)]
+pub(super) struct Tables {
+    pub pages: PartitionId,
+    pub tree: PartitionId,
+    pub log: PartitionId,
+}
+
+/// A record's key in the tree.
+pub(super) fn tree_key(number: u64) -> [u8; 8] {
+    number.to_be_bytes()
+}
+
+pub(super) fn tree_number(key: &[u8]) -> u64 {
+    u64::from_be_bytes(key.try_into().expect("keys have eight bytes"))
+}
+
+/// The version that stands at the beginning of a value.
+pub(super) fn version(value: &[u8]) -> Version {
+    Version(u64::from_le_bytes(value[..8].try_into().expect("values have eight bytes at least")))
+}
+
+pub(super) fn page_key(number: u64) -> Key {
+    Key { store: super::shape::PAGES, number }
+}
+
+pub(super) fn record_key(number: u64) -> Key {
+    Key { store: super::shape::TREE, number }
+}
+
+pub(super) fn log_key(version: Version) -> Key {
+    Key { store: super::shape::LOG, number: version.0 }
+}
+
+/// A transaction under way.
+pub(super) struct NodeActor {
+    pub executor: Executor,
+    pub course: Rc<Course>,
+    pub node: u32,
+    pub tables: Tables,
+    pub tx: PageTransaction,
+    /// Its number in the history.
+    pub number: usize,
+    pub has_written: bool,
+    /// Whether all was mended when it was begun.
+    pub is_mended: bool,
+}
+
+impl NodeActor {
+    fn history(&self) -> RefMut<'_, History> {
+        self.course.history.borrow_mut()
+    }
+
+    fn enter(&self, step: ClusterStep) {
+        self.course.enter(self.node, step);
+    }
+
+    fn note_write(&mut self, version: Version, place: Option<u64>) {
+        self.has_written = true;
+        self.history().wrote(self.number, version, place);
+    }
+
+    pub async fn read_page(&mut self, number: u64) -> Result<()> {
+        self.enter(ClusterStep::Read);
+        let page = PageId::new(self.tables.pages, number as u32);
+        let (found, _) = self.tx.read(page, |bytes| version(&bytes[HEADER_SIZE..])).await?;
+        self.history().read(self.number, page_key(number), Some(found));
+        Ok(())
+    }
+
+    pub async fn lock_page(&mut self, number: u64) -> Result<()> {
+        self.enter(ClusterStep::Write);
+        self.tx.lock(PageId::new(self.tables.pages, number as u32)).await
+    }
+
+    pub async fn write_page(&mut self, number: u64) -> Result<()> {
+        self.enter(ClusterStep::Write);
+        let page = PageId::new(self.tables.pages, number as u32);
+        let version = self.history().new_version(self.number, page_key(number));
+        self.tx.write(page, HEADER_SIZE as u16, &version.0.to_le_bytes()).await?;
+        self.note_write(version, Some(number));
+        Ok(())
+    }
+
+    pub async fn modify_object(&mut self, number: u64) -> Result<()> {
+        self.enter(ClusterStep::Write);
+        let new = self.history().new_version(self.number, page_key(number));
+        let change = |bytes: &mut [u8]| {
+            let found = version(bytes);
+            bytes.copy_from_slice(&new.0.to_le_bytes());
+            found
+        };
+        let found = self.tx.modify_object(self.tables.pages, number, change).await?;
+        self.history().read(self.number, page_key(number), Some(found));
+        self.note_write(new, Some(number));
+        Ok(())
+    }
+
+    pub async fn get(&mut self, number: u64) -> Result<()> {
+        self.enter(ClusterStep::Read);
+        let found = self.tx.get(self.tables.tree, &tree_key(number)).await?;
+        self.history().read(self.number, record_key(number), found.map(|value| version(&value)));
+        Ok(())
+    }
+
+    pub async fn put(&mut self, number: u64, length: u64) -> Result<()> {
+        self.enter(ClusterStep::Write);
+        let version = self.history().new_version(self.number, record_key(number));
+        let mut value = version.0.to_le_bytes().to_vec();
+        value.resize(8 + length as usize, number as u8);
+        self.tx.put(self.tables.tree, &tree_key(number), &value).await?;
+        self.note_write(version, Some(number));
+        Ok(())
+    }
+
+    pub async fn modify(&mut self, number: u64) -> Result<()> {
+        self.enter(ClusterStep::Write);
+        let new = self.history().new_version(self.number, record_key(number));
+        let change = |value: &mut [u8]| {
+            let found = version(value);
+            value[..8].copy_from_slice(&new.0.to_le_bytes());
+            found
+        };
+        match self.tx.modify(self.tables.tree, &tree_key(number), change).await {
+            Ok(found) => {
+                self.history().read(self.number, record_key(number), Some(found));
+                self.note_write(new, Some(number));
+                Ok(())
+            }
+            Err(Error::NoRecord(_)) => {
+                self.history().read(self.number, record_key(number), None);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub async fn delete(&mut self, number: u64) -> Result<()> {
+        self.enter(ClusterStep::Write);
+        let version = self.history().new_version(self.number, record_key(number));
+        if self.tx.delete(self.tables.tree, &tree_key(number)).await? {
+            self.note_write(version, None);
+        } else {
+            self.history().read(self.number, record_key(number), None);
+        }
+        Ok(())
+    }
+
+    pub async fn scan(&mut self, span: Span) -> Result<()> {
+        self.enter(ClusterStep::Read);
+        let mut found = Vec::new();
+        let first = tree_key(span.first);
+        let look = |key: &[u8], value: &[u8]| {
+            let number = tree_number(key);
+            let is_inside = number <= span.last;
+            if is_inside {
+                found.push((record_key(number), version(value)));
+            }
+            is_inside
+        };
+        self.tx.scan(self.tables.tree, Bound::Included(&first[..]), look).await?;
+        self.history().scanned(self.number, super::shape::TREE, span, found);
+        Ok(())
+    }
+
+    pub async fn append(&mut self) -> Result<()> {
+        self.enter(ClusterStep::Write);
+        let version = self.history().new_record(self.number, super::shape::LOG);
+        self.tx.append(self.tables.log, &version.0.to_le_bytes()).await?;
+        self.note_write(version, Some(version.0));
+        Ok(())
+    }
+
+    pub async fn scan_appended(&mut self) -> Result<()> {
+        self.enter(ClusterStep::Read);
+        let mut found = Vec::new();
+        let look = |_, record: &[u8]| {
+            let version = version(record);
+            found.push((log_key(version), version));
+            true
+        };
+        self.tx.scan_appended(self.tables.log, look).await?;
+        self.history().scanned(self.number, super::shape::LOG, Span::ALL, found);
+        Ok(())
+    }
+
+    /// Rolls back.
+    pub fn abort(self) {
+        self.history().aborted(self.number);
+    }
+
+    /// Commits, and waits for that no longer than this.
+    pub async fn commit(self, patience_ns: Option<u64>) {
+        self.enter(ClusterStep::Commit);
+        let NodeActor { executor, course, node, tx, number, has_written, is_mended, .. } = self;
+        course.history.borrow_mut().asks(number);
+        let committing = tx.commit();
+        let ended = match patience_ns {
+            Some(ns) => executor.within(ns, committing).await,
+            None => Some(committing.await),
+        };
+        let history = || course.history.borrow_mut();
+        match ended {
+            Some(Ok(())) => {
+                history().committed(number);
+                course.acknowledge(node, is_mended, executor.now());
+                course.event(if has_written { ClusterEvent::Committed } else { ClusterEvent::CommittedReading });
+            }
+            Some(Err(Error::Deadlock)) => {
+                history().aborted(number);
+                course.event(ClusterEvent::Victim);
+            }
+            Some(Err(Error::Input(fault))) if fault.kind == FaultKind::Cancelled => {
+                history().aborted(number);
+                course.event(ClusterEvent::NotCommitted);
+            }
+            // What it was shown must be explained all the same.
+            Some(Err(error)) if !has_written => {
+                history().aborted(number);
+                course.judge(&error, "commit");
+            }
+            Some(Err(error)) => {
+                course.judge(&error, "commit");
+                course.event(ClusterEvent::Unknown);
+            }
+            None => course.event(ClusterEvent::AbandonedCommit),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The end of a scenario: a last reader opens the database, and all that was shown to transactions has to be explained.
+
+use super::actor::{log_key, page_key, record_key, tree_key, tree_number, version};
+use super::course::Course;
+use super::machines::Machines;
+use super::serving;
+use super::shape::{LOG, PAGES, TREE};
+use crate::history::{Level, Span};
+use engine::{Direction, Result};
+use executor::Executor;
+use std::ops::Bound;
+
+/// How many anomalies are told.
+const ANOMALIES_MAX: usize = 3;
+
+/// Looks at what is on the media, and at the history. The server's machine does not run.
+pub(super) fn judge(course: &Course, machines: &Machines) {
+    let executor = machines.start(0);
+    match executor.run(read_last(&executor, course)) {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => course.wrong(format!("the last opening: {error}")),
+        Err(halt) => course.wrong(format!("the last opening: {halt:?}")),
+    }
+    executor.stop();
+    let anomalies = course.history.borrow().anomalies();
+    anomalies.iter().take(ANOMALIES_MAX).for_each(|anomaly| course.wrong(anomaly.to_string()));
+}
+
+async fn read_last(executor: &Executor, course: &Course) -> Result<()> {
+    let database = serving::open(executor, &course.shape).await?;
+    let report = database.check(|_| {}).await?;
+    if !report.is_clean() {
+        course.wrong(format!("the database is not sound: {:?}", report.findings));
+    }
+    let history = || course.history.borrow_mut();
+    let reader = history().begin(Level::Serializable);
+    let mut tx = database.begin().await?;
+    history().started(reader);
+    let pages = database.partition(PAGES)?;
+    for number in 0..course.shape.pages {
+        let found = tx.read_object(pages, number, version).await?;
+        history().read(reader, page_key(number), Some(found));
+    }
+    let tree = database.partition(TREE)?;
+    let mut found = Vec::new();
+    let mut cursor = tx.cursor(tree, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+    while let Some((key, value)) = tx.next(&mut cursor).await? {
+        found.push((record_key(tree_number(&key)), version(&value)));
+    }
+    history().scanned(reader, TREE, Span::ALL, found);
+    // Each record once more, by its key.
+    for number in 0..course.shape.keys {
+        let found = tx.get(tree, &tree_key(number)).await?;
+        history().read(reader, record_key(number), found.map(|value| version(&value)));
+    }
+    let mut found = Vec::new();
+    let look = |_, record: &[u8]| {
+        found.push((log_key(version(record)), version(record)));
+        true
+    };
+    tx.scan_appended(database.partition(LOG)?, look).await?;
+    history().scanned(reader, LOG, Span::ALL, found);
+    history().asks(reader);
+    tx.commit().await?;
+    history().committed(reader);
+    database.close().await
+}

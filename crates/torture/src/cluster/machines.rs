@@ -1,0 +1,63 @@
+//! The machines of a cluster: the server's has the number 0 and media that stay.
+
+use super::ClusterShape;
+use base::Random;
+use base::time::MICROSECOND_NS;
+use devices::{Law, Network as Wiring};
+use executor::{Executor, Order};
+use std::cell::Cell;
+use std::net::SocketAddr;
+use virtual_driver::{
+    FaultPlan, Hardware, Media, Network, NetworkFaults, NetworkOptions, Options, PowerCut, VirtualDriver,
+};
+
+/// The port that all listen at.
+const PORT: u16 = 7000;
+/// How long a parcel is on its way in the mean.
+const LATENCY_NS: u64 = 200 * MICROSECOND_NS;
+
+pub(super) struct Machines {
+    pub network: Network,
+    media: Media,
+    seed: u64,
+    starts: Cell<u64>,
+}
+
+impl Machines {
+    pub fn new(seed: u64, shape: &ClusterShape) -> Machines {
+        let faults = NetworkFaults {
+            late: shape.late,
+            late_ns: 20_000 * MICROSECOND_NS,
+            reset: shape.reset,
+            hang: shape.hang,
+            ..NetworkFaults::default()
+        };
+        let description = Wiring { latency: Law::Exponential(LATENCY_NS), ..Wiring::no_delay() };
+        let options = NetworkOptions { seed, description, faults, ..NetworkOptions::default() };
+        Machines { network: Network::new(options), media: Media::new(), seed, starts: Cell::new(0) }
+    }
+
+    pub fn start(&self, number: u32) -> Executor {
+        self.starts.set(self.starts.get() + 1);
+        let seed = Random::stream(self.seed, &format!("machine {number}, start {}", self.starts.get())).word();
+        let media = if number == 0 { self.media.clone() } else { Media::new() };
+        let options = Options { seed, faults: Some(FaultPlan::default()), jitter: true, discard: Vec::new() };
+        let driver = VirtualDriver::on_network(Hardware::ideal(), options, media, self.network.attach(number));
+        Executor::new(Box::new(driver), Order::Seeded(seed))
+    }
+
+    pub fn address(&self, number: u32) -> SocketAddr {
+        (self.network.address(number), PORT).into()
+    }
+
+    /// The server's machine, which does not run, has lost its power, or only its program.
+    pub fn treat_media(&self, random: &mut Random, power_is_gone: bool) {
+        if power_is_gone {
+            let policies = [PowerCut::default(), PowerCut { lost: 0.0, torn: 1.0 }, PowerCut { lost: 1.0, torn: 0.0 }];
+            let policy = random.choose(&policies).expect("there are some");
+            self.media.power_cut(random, policy);
+        } else {
+            self.media.process_end(random);
+        }
+    }
+}

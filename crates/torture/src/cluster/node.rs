@@ -1,0 +1,168 @@
+//! The program of a node: it joins the server, and runs transactions as long as it can.
+
+use super::actor::{NodeActor, Tables};
+use super::course::Course;
+use super::named::Named;
+use super::shape::{LOG, PAGES, TREE};
+use super::{ClusterEvent, ClusterStep};
+use crate::history::{Level, Span};
+use base::Random;
+use base::time::MILLISECOND_NS;
+use engine::Result;
+use executor::Executor;
+use node::page_client::{ClientSettings, PageClient};
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+pub(super) struct NodeProgram {
+    pub executor: Executor,
+    pub course: Rc<Course>,
+    pub number: u32,
+    pub server: SocketAddr,
+    pub own: SocketAddr,
+    pub random: Random,
+}
+
+/// How long a node that cannot join waits before it tries again.
+const PAUSE_NS: u64 = 50 * MILLISECOND_NS;
+
+impl NodeProgram {
+    pub async fn run(mut self) {
+        while !self.course.over.get() {
+            let Some((client, tables)) = self.join().await else { continue };
+            self.course.set_client(self.number, Some(client.clone()));
+            self.work(&client, tables).await;
+            self.course.set_client(self.number, None);
+        }
+        self.course.enter(self.number, ClusterStep::Rest);
+    }
+
+    async fn join(&mut self) -> Option<(PageClient, Tables)> {
+        self.course.enter(self.number, ClusterStep::Join);
+        match self.try_join().await {
+            Ok(joined) => Some(joined),
+            Err(error) => {
+                self.course.judge(&error, "joining");
+                self.executor.sleep_ns(PAUSE_NS).await;
+                None
+            }
+        }
+    }
+
+    async fn try_join(&mut self) -> Result<(PageClient, Tables)> {
+        let shape = &self.course.shape;
+        let settings = ClientSettings {
+            buffer: shape.buffer(shape.frames.0),
+            address: self.own,
+            message_size_min: 0,
+            patience_ns: shape.patience_ns,
+        };
+        let transport = Rc::new(Named(self.executor.clone()));
+        let client = PageClient::join(&self.executor, transport, self.server, settings).await?;
+        // Another one in this program may find that its place is still held.
+        self.own.set_port(0);
+        let number = async |name| client.partition(name).await.map(|found| found.id());
+        let tables = Tables { pages: number(PAGES).await?, tree: number(TREE).await?, log: number(LOG).await? };
+        Ok((client, tables))
+    }
+
+    /// Runs transactions until the node is of no use any more, or all is over.
+    async fn work(&mut self, client: &PageClient, tables: Tables) {
+        let only_reads = self.course.shape.only_reads(self.number);
+        while !self.course.over.get() {
+            self.course.enter(self.number, ClusterStep::Rest);
+            let rest_ns_max = self.course.shape.rest_ns_max;
+            let rest_ns = self.random.below(if only_reads { rest_ns_max / 4 } else { rest_ns_max });
+            self.executor.sleep_ns(rest_ns).await;
+            if client.failure().is_some() {
+                self.course.event(ClusterEvent::GivenUp);
+                return;
+            }
+            self.transact(client, tables, only_reads).await;
+        }
+    }
+
+    async fn transact(&mut self, client: &PageClient, tables: Tables, only_reads: bool) {
+        let course = Rc::clone(&self.course);
+        course.enter(self.number, ClusterStep::Begin);
+        let number = course.history.borrow_mut().begin(Level::Serializable);
+        let is_mended = course.healed.get();
+        let tx = client.begin().await;
+        course.history.borrow_mut().started(number);
+        let executor = self.executor.clone();
+        let (node, has_written) = (self.number, false);
+        let mut actor = NodeActor { executor, course, node, tables, tx, number, has_written, is_mended };
+        let patience_ns = if only_reads || self.random.chance(0.3) {
+            Some(self.random.between(5, 150) * MILLISECOND_NS)
+        } else {
+            None
+        };
+        for _ in 0..self.random.between(1, self.course.shape.operations_max) {
+            if self.random.chance(0.3) {
+                self.executor.sleep_ns(self.random.below(4 * MILLISECOND_NS)).await;
+            }
+            match self.operate(&mut actor, only_reads, patience_ns).await {
+                Ok(true) => {}
+                Ok(false) => return actor.abort(),
+                Err(error) => {
+                    self.course.judge(&error, "transaction");
+                    return actor.abort();
+                }
+            }
+        }
+        if self.random.chance(0.06) {
+            self.course.event(ClusterEvent::RolledBack);
+            return actor.abort();
+        }
+        let is_hasty = !only_reads && self.random.chance(0.05);
+        let patience_ns = is_hasty.then(|| self.random.below(3 * MILLISECOND_NS));
+        actor.commit(patience_ns).await;
+    }
+
+    /// One operation. False if the transaction has to be rolled back.
+    async fn operate(&mut self, actor: &mut NodeActor, only_reads: bool, patience_ns: Option<u64>) -> Result<bool> {
+        let shape = &self.course.shape;
+        let is_of_records = !only_reads && self.random.chance(shape.records);
+        let writes = !only_reads && self.random.chance(shape.writes);
+        let numbers = if is_of_records { shape.keys } else { shape.pages };
+        // Some are wanted more often than others.
+        let wanted = if self.random.chance(0.5) { numbers } else { numbers.div_ceil(8) };
+        let number = self.random.below(wanted);
+        let (choice, length, last) = (self.random.below(100), self.random.below(120), self.random.below(shape.keys));
+        let operation = async {
+            match (is_of_records, writes) {
+                (false, false) => actor.read_page(number).await,
+                (false, true) => match choice {
+                    0..5 => actor.lock_page(number).await,
+                    5..25 => actor.modify_object(number).await,
+                    25..50 => actor.write_page(number).await,
+                    _ => {
+                        actor.read_page(number).await?;
+                        actor.write_page(number).await
+                    }
+                },
+                (true, false) => match choice {
+                    0..4 => actor.scan_appended().await,
+                    4..30 => actor.scan(Span { first: number.min(last), last: number.max(last) }).await,
+                    _ => actor.get(number).await,
+                },
+                (true, true) => match choice {
+                    0..8 => actor.append().await,
+                    8..25 => actor.delete(number).await,
+                    25..45 => actor.modify(number).await,
+                    _ => actor.put(number, length).await,
+                },
+            }
+        };
+        let done = match patience_ns {
+            Some(ns) => self.executor.within(ns, operation).await,
+            None => Some(operation.await),
+        };
+        if let Some(done) = done {
+            return done.map(|()| true);
+        }
+        self.course.event(ClusterEvent::Abandoned);
+        // What was not waited for may be done in part with records; with a page it is not done at all.
+        Ok(!is_of_records && self.random.chance(0.5))
+    }
+}

@@ -1,0 +1,423 @@
+//! A scenario from its beginning to its end: what its schedule says is done to the cluster, all is mended, and it is judged.
+
+use super::course::Course;
+use super::machines::Machines;
+use super::node::NodeProgram;
+use super::schedule::{Act, Planned, Rights};
+use super::serving::{self, AllRights};
+use super::{
+    ClusterEvent, ClusterFailure, ClusterFault, ClusterOptions, ClusterOutcome, ClusterShape, ClusterStep, Schedule,
+    judge,
+};
+use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
+use base::{Instant, Random};
+use executor::{Cluster, Executor, JoinHandle, Stop};
+use node::page_server::PageServer;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use virtual_driver::OneWay;
+
+/// When trouble begins: then all nodes have joined for the first time.
+const TROUBLE_FROM_NS: u64 = 500 * MILLISECOND_NS;
+/// How long it is waited for a step, and how often it is looked for.
+const STEP_PATIENCE_NS: u64 = 400 * MILLISECOND_NS;
+const STEP_LOOK_NS: u64 = 100 * MICROSECOND_NS;
+/// How long a node may take to commit when all is mended: it may still wait for a server that does not answer an introduction, then for
+/// leases, then for a page that another node was to send.
+const MENDED_MAX_NS: u64 = 60 * SECOND_NS;
+/// How many transactions each node has to have committed then.
+const MENDED_DONE: u64 = 3;
+/// How often it is looked whether it has.
+const MENDED_LOOK_NS: u64 = 50 * MILLISECOND_NS;
+/// In this time the last messages arrive.
+const QUIET_NS: u64 = 3 * SECOND_NS;
+
+/// Why a scenario does not go on.
+type Played = Result<(), Stop>;
+
+pub(super) fn play(seed: u64, options: ClusterOptions) -> ClusterOutcome {
+    let shape = ClusterShape::draw(seed, options);
+    let schedule = Schedule::draw(seed, &shape, options);
+    let course = Rc::new(Course::new(shape.clone()));
+    course.coverage.borrow_mut().algorithm(shape.algorithm.name());
+    let played = catch_unwind(AssertUnwindSafe(|| {
+        let machines = Machines::new(seed, &shape);
+        let mut scenario = Scenario::new(seed, &course, &machines);
+        match scenario.play(&schedule) {
+            Ok(()) => {}
+            Err(stop) => course.wrong(format!("machine {:?} stops: {:?}", stop.machine, stop.halt)),
+        }
+        scenario.stop();
+        if course.wrong.borrow().is_empty() {
+            judge::judge(&course, &machines);
+        }
+        course.fold(machines.network.injected().late);
+    }));
+    if let Err(panic) = played {
+        course.wrong(format!("panic: {}", crate::run::message(&*panic)));
+    }
+    let wrong = course.wrong.take();
+    course.fold(course.history.borrow().len() as u64);
+    course.fold(wrong.len() as u64);
+    let (schedule, shape_words) = (format!("{schedule:?}"), format!("{shape:?}"));
+    ClusterOutcome {
+        seed,
+        hash: course.hash(),
+        transactions: course.acknowledged.get(),
+        algorithm: shape.algorithm.name(),
+        coverage: course.coverage.take(),
+        failure: (!wrong.is_empty()).then_some(ClusterFailure { seed, wrong, schedule, shape: shape_words }),
+    }
+}
+
+/// What runs on a machine.
+struct Scenario<'a> {
+    course: &'a Rc<Course>,
+    machines: &'a Machines,
+    seed: u64,
+    random: Random,
+    cluster: Cluster,
+    /// By number; the server's is the first.
+    executors: Vec<Executor>,
+    programs: BTreeMap<u32, JoinHandle<()>>,
+    server: Rc<RefCell<Option<PageServer>>>,
+    server_runs: bool,
+    rights: Rc<RefCell<AllRights>>,
+    /// What has to be done, in the order of time.
+    due: BTreeMap<(Instant, u64), Planned>,
+    planned: u64,
+}
+
+impl<'a> Scenario<'a> {
+    fn new(seed: u64, course: &'a Rc<Course>, machines: &'a Machines) -> Scenario<'a> {
+        let executors: Vec<Executor> = (0..=course.shape.nodes).map(|number| machines.start(number)).collect();
+        Scenario {
+            course,
+            machines,
+            seed,
+            random: Random::stream(seed, "cluster media"),
+            cluster: Cluster::new(executors.iter().cloned()),
+            executors,
+            programs: BTreeMap::new(),
+            server: Rc::default(),
+            server_runs: false,
+            rights: Rc::new(RefCell::new((1..=course.shape.nodes).map(|node| (node, Rights::all())).collect())),
+            due: BTreeMap::new(),
+            planned: 0,
+        }
+    }
+
+    fn play(&mut self, schedule: &Schedule) -> Played {
+        let creating = self.executors[0].spawn(serving::create(self.executors[0].clone(), self.course.shape.clone()));
+        if let Err(error) = self.cluster.run(creating)? {
+            self.course.wrong(format!("creating the database: {error}"));
+            return Ok(());
+        }
+        self.spawn_server();
+        (1..=self.course.shape.nodes).for_each(|node| self.spawn_node(node));
+        let from = self.cluster.now().plus_ns(TROUBLE_FROM_NS);
+        for planned in &schedule.planned {
+            self.plan(from.plus_ns(planned.at_ns), planned.clone());
+        }
+        let end = from.plus_ns(self.course.shape.trouble_ns);
+        while let Some(entry) = self.due.first_entry() {
+            let at = entry.key().0;
+            if at >= end {
+                break;
+            }
+            let planned = entry.remove();
+            self.cluster.run_until(at.max(self.cluster.now()))?;
+            self.await_step(&planned)?;
+            self.perform(planned.act);
+        }
+        self.cluster.run_until(end.max(self.cluster.now()))?;
+        self.mend();
+        self.await_commits()?;
+        self.finish()
+    }
+
+    fn plan(&mut self, at: Instant, planned: Planned) {
+        self.planned += 1;
+        self.due.insert((at, self.planned), planned);
+    }
+
+    fn plan_after(&mut self, ns: u64, act: Act) {
+        self.plan(self.cluster.now().plus_ns(ns), Planned { at_ns: 0, at_step: None, act });
+    }
+
+    /// Goes on until the machine that something is planned for does what it is to do then, or has not come to that in time.
+    fn await_step(&mut self, planned: &Planned) -> Played {
+        let Some(step) = planned.at_step else { return Ok(()) };
+        let end = self.cluster.now().plus_ns(STEP_PATIENCE_NS);
+        while self.cluster.now() < end && self.step_of(&planned.act) != Some(step) {
+            self.cluster.run_until(self.cluster.now().plus_ns(STEP_LOOK_NS))?;
+        }
+        Ok(())
+    }
+
+    /// What the machine is doing that this is done to.
+    fn step_of(&self, act: &Act) -> Option<ClusterStep> {
+        match act {
+            Act::Link { node, .. } | Act::EndNode { node, .. } | Act::Grant { node, .. } => self.course.step(*node),
+            Act::Peers { nodes, .. } => self.course.step(nodes.0),
+            Act::EndServer { .. } => self.server_step(),
+            Act::StartNode { .. } | Act::StartServer { .. } | Act::GrantAll { .. } => None,
+        }
+    }
+
+    fn server_step(&self) -> Option<ClusterStep> {
+        match &*self.server.borrow() {
+            None => self.server_runs.then_some(ClusterStep::Recovery),
+            Some(server) if server.protocol().is_gathering() => Some(ClusterStep::Gathering),
+            Some(_) if self.course.commits() => Some(ClusterStep::ServerCommit),
+            Some(_) => Some(ClusterStep::Serving),
+        }
+    }
+
+    fn hit(&self, fault: ClusterFault, step: Option<ClusterStep>) {
+        step.inspect(|step| self.course.coverage.borrow_mut().hit(fault, *step));
+    }
+
+    fn perform(&mut self, act: Act) {
+        let step = self.step_of(&act);
+        match act {
+            Act::Link { fault, node, ns, late_ns } => {
+                if self.disturb(fault, (node, 0), ns, late_ns) {
+                    self.hit(fault, step);
+                }
+            }
+            Act::Peers { fault, nodes, ns, late_ns } => {
+                if self.disturb(fault, nodes, ns, late_ns) {
+                    self.hit(fault, step);
+                }
+            }
+            Act::EndNode { fault, node, down_ns } => {
+                if step.is_some() {
+                    self.hit(fault, step);
+                    self.end_node(node, fault);
+                    self.plan_after(down_ns, Act::StartNode { node });
+                }
+            }
+            Act::StartNode { node } => self.start_node(node),
+            Act::EndServer { fault, down_ns, again_ns } => {
+                if self.server_runs {
+                    self.hit(fault, step);
+                    if matches!(step, Some(ClusterStep::Recovery | ClusterStep::Gathering)) {
+                        self.course.event(ClusterEvent::ServerStoppedAgain);
+                    }
+                    self.end_server(fault);
+                    self.plan_after(down_ns, Act::StartServer { again_ns });
+                }
+            }
+            Act::StartServer { again_ns } => {
+                self.start_server();
+                if let Some(ns) = again_ns {
+                    let (fault, down_ns) = (ClusterFault::PowerCut, 0);
+                    self.plan_after(ns, Act::EndServer { fault, down_ns, again_ns: None });
+                }
+            }
+            Act::Grant { node, rights, ns } => {
+                self.hit(ClusterFault::Grant, step);
+                self.grant(node, rights);
+                self.plan_after(ns, Act::GrantAll { node });
+            }
+            Act::GrantAll { node } => self.grant(node, Rights::all()),
+        }
+    }
+
+    /// Disturbs what is between two machines. Whether there was something.
+    fn disturb(&mut self, fault: ClusterFault, (one, other): (u32, u32), ns: u64, late_ns: u64) -> bool {
+        use ClusterFault::{Broken, Cut, CutIn, CutOut, Hung, PeerBroken, PeerCut, PeerSlow, SlowIn, SlowOut};
+        let network = &self.machines.network;
+        let from = self.cluster.now();
+        let one_way = |machines, late_ns| {
+            network.disturb(OneWay { machines, from, until: from.plus_ns(ns), late_ns });
+        };
+        match fault {
+            Cut | PeerCut => [(one, other), (other, one)].into_iter().for_each(|machines| one_way(machines, None)),
+            CutOut => one_way((one, other), None),
+            CutIn => one_way((other, one), None),
+            SlowOut | PeerSlow => one_way((one, other), Some(late_ns)),
+            SlowIn => one_way((other, one), Some(late_ns)),
+            Broken | PeerBroken => return network.break_connections(one, other) > 0,
+            Hung => {
+                let (sender, receiver) = if self.random.chance(0.5) { (one, other) } else { (other, one) };
+                return network.hang_connections(sender, receiver) > 0;
+            }
+            ClusterFault::Kill | ClusterFault::PowerCut | ClusterFault::Grant => unreachable!("of no connection"),
+        }
+        true
+    }
+
+    fn end_machine(&mut self, number: u32, fault: ClusterFault) {
+        if fault == ClusterFault::PowerCut {
+            self.machines.network.cut_power(number);
+        }
+        self.executors[number as usize].stop();
+    }
+
+    fn start_machine(&mut self, number: u32) {
+        let executor = self.machines.start(number);
+        self.cluster.replace(number as usize, executor.clone());
+        self.executors[number as usize] = executor;
+    }
+
+    fn end_node(&mut self, node: u32, fault: ClusterFault) {
+        self.end_machine(node, fault);
+        self.programs.remove(&node);
+        self.course.end(node);
+    }
+
+    fn start_node(&mut self, node: u32) {
+        if self.programs.contains_key(&node) {
+            return;
+        }
+        self.start_machine(node);
+        self.spawn_node(node);
+        self.course.event(ClusterEvent::NodeStarted);
+    }
+
+    fn spawn_node(&mut self, node: u32) {
+        let executor = self.executors[node as usize].clone();
+        let life = self.planned;
+        let program = NodeProgram {
+            executor: executor.clone(),
+            course: Rc::clone(self.course),
+            number: node,
+            server: self.machines.address(0),
+            own: self.machines.address(node),
+            random: Random::stream(self.seed, &format!("node {node} from {life}")),
+        };
+        self.course.enter(node, ClusterStep::Join);
+        self.programs.insert(node, executor.spawn(program.run()));
+    }
+
+    fn end_server(&mut self, fault: ClusterFault) {
+        self.count();
+        self.end_machine(0, fault);
+        self.server.take();
+        self.server_runs = false;
+        self.machines.treat_media(&mut self.random, fault == ClusterFault::PowerCut);
+    }
+
+    fn start_server(&mut self) {
+        if !self.server_runs {
+            self.start_machine(0);
+            self.spawn_server();
+            self.course.event(ClusterEvent::ServerStarted);
+        }
+    }
+
+    fn spawn_server(&mut self) {
+        let (executor, shape) = (self.executors[0].clone(), self.course.shape.clone());
+        let (course, place) = (Rc::clone(self.course), Rc::clone(&self.server));
+        let (address, rights) = (self.machines.address(0), Rc::clone(&self.rights));
+        self.server_runs = true;
+        executor.clone().spawn(async move {
+            match serving::serve(executor, shape, address, &rights).await {
+                Ok(server) => drop(place.replace(Some(server))),
+                Err(error) => course.wrong(format!("starting the server: {error}")),
+            }
+        });
+    }
+
+    fn grant(&mut self, node: u32, rights: Rights) {
+        self.rights.borrow_mut().insert(node, rights);
+        self.tell_rights();
+    }
+
+    fn tell_rights(&self) {
+        if let Some(server) = &*self.server.borrow()
+            && let Err(error) = server.grant(serving::grants(&self.rights.borrow()))
+        {
+            self.course.wrong(format!("granting: {error}"));
+        }
+    }
+
+    /// Adds what the server has counted.
+    fn count(&self) {
+        let Some(counts) = self.server.borrow().as_ref().map(PageServer::counts) else { return };
+        let mut coverage = self.course.coverage.borrow_mut();
+        for (event, count) in [
+            (ClusterEvent::Joined, counts.joined),
+            (ClusterEvent::Forwarded, counts.forwards),
+            (ClusterEvent::Refused, counts.refusals),
+            (ClusterEvent::CalledBack, counts.callbacks),
+            (ClusterEvent::Returned, counts.returned),
+        ] {
+            coverage.event_times(event, count);
+        }
+    }
+
+    /// Nothing goes wrong from here on, and all machines run.
+    fn mend(&mut self) {
+        self.due.clear();
+        self.machines.network.heal();
+        (1..=self.course.shape.nodes).for_each(|node| self.start_node(node));
+        self.start_server();
+        self.rights.borrow_mut().values_mut().for_each(|rights| *rights = Rights::all());
+        self.tell_rights();
+        self.course.healed.set(true);
+    }
+
+    /// Every node commits again.
+    fn await_commits(&mut self) -> Played {
+        let end = self.cluster.now().plus_ns(MENDED_MAX_NS);
+        let nodes = 1..=self.course.shape.nodes;
+        let mut late: Vec<u32> = nodes.collect();
+        while self.cluster.now() < end && self.course.wrong.borrow().is_empty() {
+            self.cluster.run_until(self.cluster.now().plus_ns(MENDED_LOOK_NS))?;
+            late.retain(|node| self.course.done(*node) < MENDED_DONE);
+            if late.is_empty() {
+                return Ok(());
+            }
+        }
+        for node in late.iter().filter(|_| self.cluster.now() >= end) {
+            let (seconds, step) = (MENDED_MAX_NS / SECOND_NS, self.course.step(*node).map(ClusterStep::name));
+            let words = step.unwrap_or("does not run");
+            self.course
+                .wrong(format!("node {node} does not commit within {seconds} s after all is mended: it {words}"));
+        }
+        Ok(())
+    }
+
+    /// All transactions end, and the server's directory is sound.
+    fn finish(&mut self) -> Played {
+        self.course.over.set(true);
+        let end = self.cluster.now().plus_ns(MENDED_MAX_NS);
+        while self.programs.values().any(|program| !program.is_finished()) && self.cluster.now() < end {
+            self.cluster.run_until(self.cluster.now().plus_ns(MENDED_LOOK_NS))?;
+        }
+        for (node, program) in &self.programs {
+            if !program.is_finished() {
+                let step = self.course.step(*node).map_or("does not run", ClusterStep::name);
+                self.course.wrong(format!("node {node} never ends: it {step}"));
+            }
+        }
+        self.cluster.run_until(self.cluster.now().plus_ns(QUIET_NS))?;
+        self.course.fold(self.cluster.now().ns());
+        self.count();
+        let server = self.server.borrow();
+        let Some(server) = &*server else {
+            self.course.wrong("the server does not run".to_owned());
+            return Ok(());
+        };
+        if let Err(what) = server.protocol().check() {
+            self.course.wrong(format!("the server's directory: {what}"));
+        }
+        Ok(())
+    }
+
+    /// All machines end; the server's loses its power.
+    fn stop(&mut self) {
+        self.end_machine(0, ClusterFault::PowerCut);
+        drop(self.server.take());
+        (1..=self.course.shape.nodes).for_each(|node| {
+            self.executors[node as usize].stop();
+            self.course.end(node);
+        });
+        self.machines.treat_media(&mut self.random, true);
+    }
+}

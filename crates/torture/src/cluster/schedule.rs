@@ -1,0 +1,268 @@
+//! What goes wrong in one seed, and when.
+
+use super::shape::{LOG, PAGES, TREE};
+use super::{ClusterFault, ClusterOptions, ClusterShape, ClusterStep};
+use base::Random;
+use base::time::{MILLISECOND_NS, SECOND_NS};
+
+/// What goes wrong in one seed, in the order of time.
+#[derive(Clone, Debug, Default)]
+pub struct Schedule {
+    pub(super) planned: Vec<Planned>,
+}
+
+/// Something that goes wrong at a moment, or soon after it.
+#[derive(Clone, Debug)]
+pub(super) struct Planned {
+    /// When, in nanoseconds from the beginning of trouble.
+    pub at_ns: u64,
+    /// What its machine is to be doing, if it comes to that in time.
+    pub at_step: Option<ClusterStep>,
+    pub act: Act,
+}
+
+/// Something that is done to the cluster.
+#[derive(Clone, Debug)]
+pub(super) enum Act {
+    /// With what is between a node and its server, for so long.
+    Link {
+        fault: ClusterFault,
+        node: u32,
+        ns: u64,
+        late_ns: u64,
+    },
+    /// With what is between two nodes, for so long.
+    Peers {
+        fault: ClusterFault,
+        nodes: (u32, u32),
+        ns: u64,
+        late_ns: u64,
+    },
+    /// A node ends, and is started again after so long.
+    EndNode {
+        fault: ClusterFault,
+        node: u32,
+        down_ns: u64,
+    },
+    StartNode {
+        node: u32,
+    },
+    /// The server ends, and is started again after so long; then it ends once more after so long.
+    EndServer {
+        fault: ClusterFault,
+        down_ns: u64,
+        again_ns: Option<u64>,
+    },
+    StartServer {
+        again_ns: Option<u64>,
+    },
+    /// A node may do this, for so long.
+    Grant {
+        node: u32,
+        rights: Rights,
+        ns: u64,
+    },
+    /// It may do everything again.
+    GrantAll {
+        node: u32,
+    },
+}
+
+/// Which partitions a node may write, and which others it may read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Rights {
+    pub write: Vec<String>,
+    pub read: Vec<String>,
+}
+
+impl Rights {
+    /// Everything.
+    pub fn all() -> Rights {
+        Rights { write: vec!["*".to_owned()], read: Vec::new() }
+    }
+
+    fn draw(random: &mut Random) -> Rights {
+        let mut rights = Rights::default();
+        for name in [PAGES, TREE, LOG] {
+            match random.below(3) {
+                0 => rights.write.push(name.to_owned()),
+                1 => rights.read.push(name.to_owned()),
+                _ => {}
+            }
+        }
+        rights
+    }
+}
+
+/// The faults of what is between a node and its server.
+const LINKS: [ClusterFault; 7] = [
+    ClusterFault::Cut,
+    ClusterFault::CutOut,
+    ClusterFault::CutIn,
+    ClusterFault::SlowOut,
+    ClusterFault::SlowIn,
+    ClusterFault::Broken,
+    ClusterFault::Hung,
+];
+const PEERS: [ClusterFault; 3] = [ClusterFault::PeerCut, ClusterFault::PeerSlow, ClusterFault::PeerBroken];
+
+impl Schedule {
+    /// Draws what goes wrong with this cluster.
+    pub fn draw(seed: u64, shape: &ClusterShape, options: ClusterOptions) -> Schedule {
+        let mut drawing = Drawing { random: Random::stream(seed, "cluster schedule"), shape, planned: Vec::new() };
+        let faults = drawing.random.between(2, options.faults_max);
+        while (drawing.planned.len() as u64) < faults {
+            let at_ns = drawing.random.below(shape.trouble_ns);
+            drawing.draw(at_ns);
+        }
+        let mut planned = drawing.planned;
+        planned.sort_by_key(|planned| planned.at_ns);
+        Schedule { planned }
+    }
+}
+
+struct Drawing<'a> {
+    random: Random,
+    shape: &'a ClusterShape,
+    planned: Vec<Planned>,
+}
+
+impl Drawing<'_> {
+    fn draw(&mut self, at_ns: u64) {
+        let node = self.random.between(1, u64::from(self.shape.nodes)) as u32;
+        match self.random.below(14) {
+            0..5 => self.draw_link(at_ns, node),
+            5..7 => self.draw_peers(at_ns, node),
+            7 => self.draw_end(at_ns, node),
+            8 | 9 => self.draw_server(at_ns),
+            10 => self.draw_grant(at_ns, node),
+            11 => self.late_answers(at_ns, node),
+            12 => self.server_behind_a_cut(at_ns, node),
+            _ => self.late_pages(at_ns, node),
+        }
+    }
+
+    fn plan(&mut self, at_ns: u64, at_step: Option<ClusterStep>, act: Act) {
+        self.planned.push(Planned { at_ns, at_step, act });
+    }
+
+    /// Most of the faults wait for what a node or the server is doing.
+    fn step(&mut self, of_server: bool) -> Option<ClusterStep> {
+        let steps: Vec<_> = ClusterStep::ALL.into_iter().filter(|step| step.is_of_server() == of_server).collect();
+        let short = if of_server { ClusterStep::Recovery } else { ClusterStep::Commit };
+        match self.random.below(10) {
+            0..4 => None,
+            // Seldom met by chance.
+            4..6 => Some(short),
+            _ => self.random.choose(&steps).copied(),
+        }
+    }
+
+    /// As short as a message's way or longer than any lease.
+    fn duration_ns(&mut self) -> u64 {
+        match self.random.below(4) {
+            0 => self.random.between(1, 100) * MILLISECOND_NS,
+            1 => self.random.between(100, 2_000) * MILLISECOND_NS,
+            2 => self.random.between(2_000, 3_000) * MILLISECOND_NS,
+            _ => self.random.between(3_000, 7_000) * MILLISECOND_NS,
+        }
+    }
+
+    fn late_ns(&mut self) -> u64 {
+        let most = *self.random.choose(&[2, 50, 500, 2_500]).expect("there are some");
+        self.random.between(1, most) * MILLISECOND_NS
+    }
+
+    fn draw_link(&mut self, at_ns: u64, node: u32) {
+        let fault = *self.random.choose(&LINKS).expect("there are some");
+        let (step, ns, late_ns) = (self.step(false), self.duration_ns(), self.late_ns());
+        self.plan(at_ns, step, Act::Link { fault, node, ns, late_ns });
+    }
+
+    fn other(&mut self, node: u32) -> u32 {
+        let other = self.random.between(1, u64::from(self.shape.nodes) - 1) as u32;
+        other + u32::from(other >= node)
+    }
+
+    fn draw_peers(&mut self, at_ns: u64, node: u32) {
+        let (fault, other) = (*self.random.choose(&PEERS).expect("there are some"), self.other(node));
+        let (step, ns, late_ns) = (self.step(false), self.duration_ns(), self.late_ns());
+        self.plan(at_ns, step, Act::Peers { fault, nodes: (node, other), ns, late_ns });
+    }
+
+    fn ending(&mut self) -> ClusterFault {
+        if self.random.chance(0.5) { ClusterFault::Kill } else { ClusterFault::PowerCut }
+    }
+
+    fn draw_end(&mut self, at_ns: u64, node: u32) {
+        let (fault, step) = (self.ending(), self.step(false));
+        let down_ns = if self.random.chance(0.5) { 0 } else { self.duration_ns() };
+        self.plan(at_ns, step, Act::EndNode { fault, node, down_ns });
+    }
+
+    fn draw_server(&mut self, at_ns: u64) {
+        let (fault, step) = (self.ending(), self.step(true));
+        let down_ns = if self.random.chance(0.5) { 0 } else { self.random.below(3_000) * MILLISECOND_NS };
+        let again_ns = match self.random.below(4) {
+            // While it recovers, while nodes come back, and later.
+            0 => Some(self.random.below(3 * MILLISECOND_NS)),
+            1 => Some(self.random.below(300 * MILLISECOND_NS)),
+            2 => Some(self.random.below(3 * SECOND_NS)),
+            _ => None,
+        };
+        self.plan(at_ns, step, Act::EndServer { fault, down_ns, again_ns });
+    }
+
+    fn draw_grant(&mut self, at_ns: u64, node: u32) {
+        let (step, rights, ns) = (self.step(false), Rights::draw(&mut self.random), self.duration_ns());
+        self.plan(at_ns, step, Act::Grant { node, rights, ns });
+        if self.random.chance(0.4) {
+            let after_ns = self.random_ms(500);
+            self.server_behind_a_cut(at_ns + after_ns, node);
+        } else if self.random.chance(0.3) {
+            let ns = self.duration_ns();
+            let at_ns = at_ns.saturating_sub(self.random_ms(500));
+            self.plan(at_ns, None, Act::Link { fault: ClusterFault::Cut, node, ns, late_ns: 0 });
+        }
+    }
+
+    fn random_ms(&mut self, most: u64) -> u64 {
+        self.random.below(most) * MILLISECOND_NS
+    }
+
+    /// What the server says to a node takes a good part of a lease, and then nothing comes any more.
+    fn late_answers(&mut self, at_ns: u64, node: u32) {
+        let late_ns = self.random.between(300, 1_900) * MILLISECOND_NS;
+        let ns = self.random.between(2_000, 5_000) * MILLISECOND_NS;
+        self.plan(at_ns, None, Act::Link { fault: ClusterFault::SlowIn, node, ns, late_ns });
+        let (at_ns, ns) = (at_ns + self.random_ms(4_000), self.random.between(2_500, 5_000) * MILLISECOND_NS);
+        let fault = if self.random.chance(0.5) { ClusterFault::Cut } else { ClusterFault::CutOut };
+        self.plan(at_ns, None, Act::Link { fault, node, ns, late_ns: 0 });
+    }
+
+    /// The server is started again while a node does not reach it.
+    fn server_behind_a_cut(&mut self, at_ns: u64, node: u32) {
+        let ns = self.random.between(1_000, 6_000) * MILLISECOND_NS;
+        let fault = *self.random.choose(&LINKS[..3]).expect("there are some");
+        self.plan(at_ns, None, Act::Link { fault, node, ns, late_ns: 0 });
+        let (fault, down_ns, after_ns) = (self.ending(), self.random_ms(300), self.random_ms(1_500));
+        self.plan(at_ns + after_ns, None, Act::EndServer { fault, down_ns, again_ns: None });
+    }
+
+    /// Pages of other nodes are late at one that is started again, or whose connection breaks.
+    fn late_pages(&mut self, at_ns: u64, node: u32) {
+        let ns = self.random.between(1_000, 4_000) * MILLISECOND_NS;
+        for other in (1..=self.shape.nodes).filter(|other| *other != node) {
+            let late_ns = self.random.between(20, 2_000) * MILLISECOND_NS;
+            self.plan(at_ns, None, Act::Peers { fault: ClusterFault::PeerSlow, nodes: (other, node), ns, late_ns });
+        }
+        let after_ns = at_ns + self.random.below(ns);
+        if self.random.chance(0.5) {
+            let fault = self.ending();
+            self.plan(after_ns, Some(ClusterStep::Read), Act::EndNode { fault, node, down_ns: 0 });
+        } else {
+            let fault = ClusterFault::Broken;
+            self.plan(after_ns, Some(ClusterStep::Read), Act::Link { fault, node, ns: 0, late_ns: 0 });
+        }
+    }
+}

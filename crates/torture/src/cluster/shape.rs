@@ -1,0 +1,127 @@
+//! What one seed's cluster is.
+
+use super::ClusterOptions;
+use base::Random;
+use base::time::{MILLISECOND_NS, SECOND_NS};
+use engine::catalog::{Locking, Organization};
+use engine::{PartitionSpec, Settings, buffer, log};
+use node::algorithm::{ALGORITHMS, Algorithm};
+use std::fmt;
+
+/// A server and its nodes.
+#[derive(Clone)]
+pub struct ClusterShape {
+    /// What the server does with the memories of its nodes.
+    pub algorithm: &'static dyn Algorithm,
+    /// How many nodes there are.
+    pub nodes: u32,
+    /// Those of them, by number, that only read pages, and that as often as they can.
+    pub readers: Vec<u32>,
+    /// How many pages they share.
+    pub pages: u64,
+    /// How many records may be in the tree that they share.
+    pub keys: u64,
+    /// How many frames a node's buffer has, and how many the server's.
+    pub frames: (usize, usize),
+    /// How many operations a transaction has, at most.
+    pub operations_max: u64,
+    /// The probability that an operation is one on records, not on a page.
+    pub records: f64,
+    /// The probability that an operation writes.
+    pub writes: f64,
+    /// How long a node rests between two transactions, at most, in nanoseconds.
+    pub rest_ns_max: u64,
+    /// For how long a node seeks its server, in nanoseconds.
+    pub patience_ns: u64,
+    /// The probability that a parcel is late, that a connection breaks, and that one hangs.
+    pub late: f64,
+    /// See [`ClusterShape::late`].
+    pub reset: f64,
+    /// See [`ClusterShape::late`].
+    pub hang: f64,
+    /// Over how much virtual time faults are spread, in nanoseconds.
+    pub trouble_ns: u64,
+}
+
+impl fmt::Debug for ClusterShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterShape")
+            .field("algorithm", &self.algorithm.name())
+            .field("nodes", &self.nodes)
+            .field("readers", &self.readers)
+            .field("pages", &self.pages)
+            .field("keys", &self.keys)
+            .field("frames", &self.frames)
+            .field("operations_max", &self.operations_max)
+            .field("records", &self.records)
+            .field("writes", &self.writes)
+            .field("rest_ns_max", &self.rest_ns_max)
+            .field("patience_ns", &self.patience_ns)
+            .field("late, reset, hang", &(self.late, self.reset, self.hang))
+            .field("trouble_ns", &self.trouble_ns)
+            .finish()
+    }
+}
+
+/// The pages' size, in bytes.
+const PAGE_SIZE: usize = 1024;
+
+impl ClusterShape {
+    /// Draws the cluster of a seed.
+    pub fn draw(seed: u64, options: ClusterOptions) -> ClusterShape {
+        let mut random = Random::stream(seed, "cluster shape");
+        let algorithm = ALGORITHMS[seed as usize % ALGORITHMS.len()];
+        let nodes = random.between(2, 4) as u32;
+        let readers: Vec<u32> = (2..=nodes).filter(|_| random.chance(0.4)).collect();
+        // More of them than frames, so that they leave, or so few that nodes are always in each other's way.
+        let pages = if random.chance(0.4) { random.between(30, 80) } else { random.between(2, 8) };
+        let is_noisy = random.chance(0.3);
+        let noise = |random: &mut Random, most: f64| if is_noisy { random.unit() * most } else { 0.0 };
+        ClusterShape {
+            algorithm,
+            nodes,
+            readers,
+            pages,
+            keys: random.between(4, 16),
+            frames: (random.between(12, 24) as usize, random.between(12, 40) as usize),
+            operations_max: random.between(2, 5),
+            records: if random.chance(0.5) { random.unit() * 0.8 } else { 0.0 },
+            writes: 0.15 + random.unit() * 0.5,
+            rest_ns_max: random.between(20, 120) * MILLISECOND_NS,
+            patience_ns: if random.chance(0.35) { SECOND_NS } else { 60 * SECOND_NS },
+            late: if random.chance(0.5) { random.unit() * 0.1 } else { 0.0 },
+            reset: noise(&mut random, 0.003),
+            hang: noise(&mut random, 0.001),
+            trouble_ns: random.between(options.seconds_max / 2, options.seconds_max) * SECOND_NS,
+        }
+    }
+
+    /// Whether a node only reads.
+    pub fn only_reads(&self, node: u32) -> bool {
+        self.readers.contains(&node)
+    }
+
+    /// The server's settings.
+    pub(super) fn settings(&self) -> Settings {
+        let log = log::Settings { capacity: 4 << 20, ..log::Settings::default() };
+        Settings { buffer: self.buffer(self.frames.1), log, ..Settings::default() }
+    }
+
+    pub(super) fn buffer(&self, frames: usize) -> buffer::Settings {
+        buffer::Settings { frames, page_size: PAGE_SIZE, cleaner: false, ..buffer::Settings::default() }
+    }
+
+    /// The partitions that nodes share.
+    pub(super) fn partitions(&self) -> [PartitionSpec; 3] {
+        let organization = Organization::Direct { objects: self.pages, blocking_factor: 1, record_size: 8 };
+        let pages = PartitionSpec::new(PAGES, organization, Locking::None);
+        [pages, PartitionSpec::b_tree(TREE), PartitionSpec::append(LOG)]
+    }
+}
+
+/// The partition of pages.
+pub(super) const PAGES: &str = "page";
+/// The partition of records that have keys.
+pub(super) const TREE: &str = "tree";
+/// The partition of records that are added to its end.
+pub(super) const LOG: &str = "log";
