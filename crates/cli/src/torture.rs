@@ -1,5 +1,7 @@
 //! `entresol torture`: seeded crashes and faults under the virtual clock, and what must have survived them.
 
+mod cluster;
+
 use crate::progress::Progress;
 use crate::table::{table, wrapped};
 use crate::{Failure, print};
@@ -16,11 +18,14 @@ use torture::{ClientEvent, FaultKind, Options, SeedKind, Step, Summary, cache_de
 ///
 /// With --isolation, transactions of each seed meet on a few records, and what they were
 /// shown is searched for what their level of isolation forbids.
+///
+/// With --cluster, each seed is a server and its nodes. What is between them is cut, slow
+/// or broken, and they are killed; some order has to explain what all of them were shown.
 #[derive(Args)]
 #[command(
     verbatim_doc_comment,
     after_help = "Examples:\n  entresol torture --seeds 0..1000\n  entresol torture --seeds 17..18\n  \
-                  entresol torture --isolation --seeds 0..5000"
+                  entresol torture --isolation --seeds 0..5000\n  entresol torture --cluster --seeds 0..4000"
 )]
 pub struct Arguments {
     /// The seeds to run, the last one excluded
@@ -29,6 +34,9 @@ pub struct Arguments {
     /// Looks for anomalies of isolation
     #[arg(long)]
     pub isolation: bool,
+    /// Runs a server and several nodes
+    #[arg(long, conflicts_with = "isolation")]
+    pub cluster: bool,
     /// Prints the result as JSON
     #[arg(long)]
     pub json: bool,
@@ -51,6 +59,9 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let seeds = arguments.seeds.clone();
+    if arguments.cluster {
+        return cluster::run(seeds, arguments.json);
+    }
     let count = seeds.end - seeds.start;
     let progress = Progress::start("torture");
     progress.phase("seeds", count);
