@@ -1,5 +1,6 @@
 //! Nodes and their server while what is between them and they themselves fail: many quick seeds, and planted bugs.
 
+use engine::canary::{Canary, plant};
 use entresol_torture::cluster::{ClusterOptions, run_range, run_seed};
 
 #[test]
@@ -18,5 +19,27 @@ fn a_seed_replays_exactly() {
         assert_ne!(first.hash, 0);
         assert_eq!(first, second);
         assert_ne!(first.hash, run_seed(seed + 1, ClusterOptions::QUICK).hash);
+    }
+}
+
+/// The first seed of the range that is always run which finds each, and what it says.
+#[test]
+fn what_is_planted_between_nodes_is_found() {
+    let planted = [
+        (Canary::UncalledCopies, 0, "G-single"),
+        (Canary::EarlyRelease, 0, "does not show tree"),
+        (Canary::HastyGrant, 2, "in real time"),
+        (Canary::EndlessLease, 3, "G-single"),
+        (Canary::UnnumberedCopies, 36, "G-single"),
+        (Canary::HastyRevocation, 189, "in real time"),
+        (Canary::ForgottenCallback, 0, "does not commit within 60 s"),
+    ];
+    for (canary, seed, words) in planted {
+        plant(Some(canary));
+        let found = run_seed(seed, ClusterOptions::FULL).failure;
+        plant(None);
+        let failure = found.unwrap_or_else(|| panic!("{canary:?} is not found"));
+        assert!(failure.wrong[0].contains(words), "{canary:?}: {failure}");
+        assert_eq!(run_seed(seed, ClusterOptions::FULL).failure, None, "without {canary:?} the seed is sound");
     }
 }
