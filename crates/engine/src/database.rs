@@ -3,6 +3,7 @@
 mod backup;
 mod cache;
 mod catalog_change;
+mod compact;
 mod drop;
 mod ensure;
 mod figures;
@@ -30,6 +31,7 @@ mod transactions;
 mod truncate;
 mod waits;
 
+pub use compact::Compaction;
 pub use figures::{Figures, PartitionFigures};
 pub use log_move::Asked;
 pub use partition::PartitionSpec;

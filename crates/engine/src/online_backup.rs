@@ -35,7 +35,7 @@ pub(crate) use restore::restore;
 pub use restore::{RestoreArchive, RestoreReport, RestoreSource};
 
 use crate::checkpoint::checkpoint;
-use crate::engine::Engine;
+use crate::engine::{Counted, Engine};
 use crate::error::BackupError;
 use crate::log::{LogArchive, LogHold};
 use crate::superblock::{CatalogChange, CurrentBackup, Superblock};
@@ -112,6 +112,10 @@ pub(crate) async fn back_up(
 ) -> Result<BackupReport> {
     engine.core.check_open()?;
     let target = BackupPlace::of(&engine.core.executor, &settings.target)?;
+    while engine.catalog.shrinking.get() > 0 {
+        engine.core.executor.sleep_ns(LOOK_NS).await;
+    }
+    let _counted = Counted::new(&engine.catalog.backups);
     let claimed = Rc::new(ClaimedPlace::claim(engine, &target)?);
     unfinished::make_way(&target, &claimed).await?;
     let base = find_base(engine, settings).await?;

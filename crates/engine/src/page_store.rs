@@ -65,6 +65,18 @@ pub trait PageStore {
     /// The driver's; the room stays as it was.
     fn reserve<'a>(&'a self, executor: &'a Executor, pages: u32) -> Future<'a, Result<()>>;
 
+    /// States that there is room for `pages` pages at most from now on, and that those behind are not used. A store that always has as
+    /// much room as it has now takes no notice.
+    fn limit(&self, _pages: u32) {}
+
+    /// Gives back what is there behind the room that was stated. Nothing of it is being read or written.
+    ///
+    /// # Errors
+    /// The driver's; it may be there or not.
+    fn shorten<'a>(&'a self, _executor: &'a Executor) -> Future<'a, Result<()>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// Makes every write durable that completed before this call.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ mod tiers;
 
 pub(crate) use tiers::{NewCache, OpenedTiers, StatedTiers, TornPages, are_same_slots, create_cache, reconcile};
 
-use crate::buffer::{Buffer, LOADED, Pins, Presence};
+use crate::buffer::{Buffer, Pins, Presence};
 use crate::checkpoint::checkpoint_restart;
 use crate::engine::{Catalog, Engine, TransactionState};
 use crate::log::LogScan;
@@ -133,7 +133,7 @@ fn redo_edit(buffer: &Rc<Buffer>, sequence: u64, edit: &Edit<'_>, start: Lsn, en
     if present >= sequence {
         return Ok(());
     }
-    if present == 0 && begins_page(sequence, edit) {
+    if begins_page(sequence, edit) {
         pool.renumber(frame, sequence - 1);
     } else if present + 1 != sequence {
         let detail = format!("it has seen {present} changes, the log goes on with change {sequence}");
@@ -143,9 +143,10 @@ fn redo_edit(buffer: &Rc<Buffer>, sequence: u64, edit: &Edit<'_>, start: Lsn, en
     Ok(())
 }
 
-/// Whether nothing of what was on the page before the edit is needed: it was never logged.
+/// Whether nothing of what was on the page before the edit is needed: it was never logged, or is replaced by all that it is from now
+/// on, as on a page that is used anew after it was cut off the end.
 pub(crate) fn begins_page(sequence: u64, edit: &Edit<'_>) -> bool {
-    sequence == 1 || sequence == LOADED + 1 && edit.change.is_format()
+    sequence == 1 || edit.change.is_format()
 }
 
 /// Tells a change of a partition that is no more from damage.

@@ -7,8 +7,8 @@ use crate::requests::Requests;
 use base::{Instant, Lsn, PartitionId};
 use engine::catalog::IndexSpec;
 use engine::{
-    Database, Direction, Error, Figures, Isolation, KeyRange, PartitionSize, PartitionSpec, Result, Snapshot,
-    Transaction,
+    Compaction, Database, Direction, Error, Figures, Isolation, KeyRange, PartitionSize, PartitionSpec, Result,
+    Snapshot, Transaction,
 };
 use executor::Sender;
 use std::any::type_name;
@@ -305,6 +305,14 @@ impl Handle {
     /// Those of [`Database::truncate_partition`].
     pub fn truncate_partition(&self, partition: PartitionId) -> Pending<PartitionId> {
         self.with_database(async move |database| database.truncate_partition(partition).await)
+    }
+
+    /// Gives the room of a partition's free pages back to the file system, while others use it.
+    ///
+    /// # Errors
+    /// Those of [`Database::compact_partition`].
+    pub fn compact_partition(&self, partition: PartitionId) -> Pending<Compaction> {
+        self.with_database(async move |database| database.compact_partition(partition).await)
     }
 
     /// How much room a partition takes, in bytes.

@@ -97,8 +97,8 @@ pub use engine::{
 pub use engine::{Catalog, PrefetchDistance, Prefetcher, Procedures, Registered};
 /// Databases, and what transactions do.
 pub use engine::{
-    Cursor, Database, Direction, Error, Figures, Isolation, KeyRange, LockWait, PartitionFigures, PartitionSize,
-    PartitionSpec, Result, Savepoint, Scan, Snapshot, Transaction, prefix,
+    Compaction, Cursor, Database, Direction, Error, Figures, Isolation, KeyRange, LockWait, PartitionFigures,
+    PartitionSize, PartitionSpec, Result, Savepoint, Scan, Snapshot, Transaction, prefix,
 };
 /// How partitions are organized, the fields of records, and indexes.
 pub use engine::{

@@ -162,6 +162,10 @@ canaries! {
     UnkeptForArchive,
     /// A restore goes on past a bulk load that the log does not have.
     UnnoticedLoad,
+    /// A file becomes shorter while a restart would look for what was behind its end.
+    EarlyShortening,
+    /// Pages that were cut off the end of a file begin with their first sequence number when they are used anew.
+    ForgottenFloor,
     /// A bulk load comes to nothing, and the log goes on saying that it has ended.
     UnsaidUndoing,
     /// A page server grants write locks and does not call back the copies of others.

@@ -1,8 +1,9 @@
-//! Taking a partition out of the buffer.
+//! Taking a partition out of the buffer, or its last pages.
 
-use super::Buffer;
-use base::PartitionId;
+use super::{Buffer, PageSpace};
+use crate::Result;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS};
+use base::{PageId, PartitionId};
 use std::rc::Rc;
 
 impl Buffer {
@@ -11,7 +12,7 @@ impl Buffer {
     /// not answer. Nothing else keeps any, because the tasks that had pages pinned have ended.
     pub async fn detach(self: &Rc<Self>, partition: PartitionId) {
         let mut wait_ns = WAIT_NS[0];
-        while self.is_attached(partition) && !self.discard(partition) {
+        while self.is_attached(partition) && !self.discard(partition, 0) {
             // Another task writes or reads a page: that ends.
             self.executor.sleep_ns(wait_ns).await;
             wait_ns = (2 * wait_ns).min(WAIT_NS[1]);
@@ -23,11 +24,34 @@ impl Buffer {
         self.failures.borrow_mut().retain(|(page, _)| page.partition != partition);
     }
 
-    /// Empties the frames and slots of a partition that nothing keeps; whether all are empty.
-    fn discard(self: &Rc<Self>, partition: PartitionId) -> bool {
-        let mut is_done = self.pool.borrow_mut().discard(partition);
+    /// From now on a partition has room for this number of pages, and those behind are not used any more. The caller has the turn to
+    /// change that.
+    pub(crate) fn limit(&self, space: &PageSpace, pages: u32) {
+        space.limit(pages);
+        self.pool.borrow_mut().set_capacity(space.partition(), space.capacity());
+    }
+
+    /// Gives back what there is behind the room of a partition, whose pages here and in the tiers are forgotten. Waits for the ends of
+    /// transfers under way as [`Buffer::detach`] does.
+    ///
+    /// # Errors
+    /// The driver's: the file may be longer than it need be then.
+    pub(crate) async fn shorten(self: &Rc<Self>, space: &PageSpace) -> Result<()> {
+        let mut wait_ns = WAIT_NS[0];
+        while !self.discard(space.partition(), space.capacity()) {
+            self.executor.sleep_ns(wait_ns).await;
+            wait_ns = (2 * wait_ns).min(WAIT_NS[1]);
+        }
+        let is_behind = |page: PageId| page.partition == space.partition() && page.number >= space.capacity();
+        self.failures.borrow_mut().retain(|(page, _)| !is_behind(*page));
+        space.shorten(&self.executor).await
+    }
+
+    /// Empties the frames and slots of a partition's pages from `first` on that nothing keeps; whether all are empty.
+    fn discard(self: &Rc<Self>, partition: PartitionId, first: u32) -> bool {
+        let mut is_done = self.pool.borrow_mut().discard(partition, first);
         if let Some(tiers) = self.tiers() {
-            is_done &= tiers.discard(partition);
+            is_done &= tiers.discard(partition, first);
         }
         self.freed.wake_all(&self.executor);
         self.written.wake_all(&self.executor);

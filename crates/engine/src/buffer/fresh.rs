@@ -26,6 +26,9 @@ impl Buffer {
         }
         let mut bytes = pool.begin_load(frame, id, Pattern::Random);
         space.format(&mut bytes, id);
+        if self.log.get().is_some() {
+            header::set_sequence(&mut bytes, pool.floor(id.partition));
+        }
         let mut woken = Vec::new();
         pool.loaded(frame, bytes, &mut woken);
         debug_assert!(woken.is_empty(), "no task waits for what takes no time");
@@ -123,7 +126,7 @@ impl Buffer {
                     space.format(&mut bytes, id);
                     if this.log.get().is_some() && !space.is_direct() {
                         // Should what a load has left be read by a restart, what is logged from now on comes after it.
-                        header::set_sequence(&mut bytes, LOADED);
+                        header::set_sequence(&mut bytes, this.pool.borrow().floor(id.partition).max(LOADED));
                     }
                     if is_blank && space.is_direct() {
                         header::seal(&mut bytes);

@@ -1,6 +1,7 @@
 //! The frames and what is in them: plain synchronous bookkeeping, no I/O.
 
 mod check;
+mod floors;
 mod permissions;
 mod shipping;
 mod victim;
@@ -12,6 +13,7 @@ use crate::second_level::design::Pattern;
 use base::{Lsn, PageId, PartitionId};
 use driver::{Frame, FrameArray};
 use executor::TaskId;
+use floors::Floors;
 use permissions::Permissions;
 pub use shipping::Departure;
 use std::rc::Rc;
@@ -77,6 +79,7 @@ pub struct Pool {
     /// Tasks waiting for reads.
     loading: Loading,
     capacities: Vec<u32>,
+    floors: Floors,
     page_size: usize,
     dirty: usize,
     permissions: Permissions,
@@ -104,6 +107,7 @@ impl Pool {
             departure: None,
             loading: Loading::default(),
             capacities: Vec::new(),
+            floors: Floors::default(),
             page_size,
             dirty: 0,
             permissions: Permissions::default(),
@@ -319,6 +323,7 @@ impl Pool {
         if let Some(departure) = &self.departure {
             departure(self.page_of(frame), self.bytes(frame));
         }
+        self.note_floor(frame);
         let slot = &mut self.slots[frame as usize];
         slot.state = FrameState::Free;
         self.table.remove(slot.page);
@@ -332,12 +337,13 @@ impl Pool {
         self.permissions.forget(frame);
     }
 
-    /// Empties every frame of a partition that is not used any more, changed or not. Whether all are empty.
-    pub fn discard(&mut self, partition: PartitionId) -> bool {
+    /// Empties every frame of a partition's pages from `first` on, which are not used any more, changed or not. Whether all are empty.
+    pub fn discard(&mut self, partition: PartitionId, first: u32) -> bool {
         let mut is_done = true;
         for frame in 0..self.slots.len() as u32 {
             let slot = &mut self.slots[frame as usize];
-            if slot.state == FrameState::Free || slot.page.partition != partition {
+            let is_of = slot.page.partition == partition && slot.page.number >= first;
+            if slot.state == FrameState::Free || !is_of {
                 continue;
             }
             if slot.state == FrameState::Loading || slot.pins > 0 || slot.writing {
@@ -346,7 +352,7 @@ impl Pool {
             }
             self.empty(frame);
         }
-        if is_done {
+        if is_done && first == 0 {
             self.table.forget(partition);
         }
         is_done
@@ -364,6 +370,7 @@ impl Pool {
     }
 
     fn empty(&mut self, frame: u32) {
+        self.note_floor(frame);
         let slot = &mut self.slots[frame as usize];
         self.dirty -= usize::from(std::mem::take(&mut slot.dirty));
         slot.state = FrameState::Free;

@@ -7,7 +7,7 @@ use crate::statistics::Times;
 use crate::{Error, Result};
 use base::{PageId, PartitionId};
 use driver::{Access, Completion, Fault, FaultKind, Frame};
-use executor::{Executor, Turn};
+use executor::{Executor, Holding, Turn};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -282,6 +282,22 @@ impl PageSpace {
         let step = (length / 4).min(GROWTH_MAX).max(step_min);
         let pages = u32::try_from((length + step).div_ceil(self.page_size() as u64)).unwrap_or(u32::MAX);
         self.reserve(executor, pages).await
+    }
+
+    /// Keeps it from becoming longer for as long as this exists.
+    pub(crate) async fn keep_length<'a>(&'a self, executor: &'a Executor) -> Holding<'a> {
+        self.growth.take(executor).await
+    }
+
+    /// From now on there is room for this number of pages at most, and those behind are not used any more.
+    pub(super) fn limit(&self, pages: u32) {
+        self.store.limit(pages);
+        self.written.set(self.written.get().min(self.store.capacity()));
+    }
+
+    /// Gives back what its store has beyond its room.
+    pub(super) fn shorten<'a>(&'a self, executor: &'a Executor) -> Future<'a, Result<()>> {
+        self.store.shorten(executor)
     }
 
     /// Waits until it does not become longer, if its device answers: what ends when the file is open again might cut it.

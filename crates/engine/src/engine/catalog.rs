@@ -45,6 +45,22 @@ impl KeyedPartition {
     }
 }
 
+/// Something that goes on for as long as this exists, and is counted.
+pub(crate) struct Counted<'a>(&'a Cell<u32>);
+
+impl<'a> Counted<'a> {
+    pub fn new(count: &'a Cell<u32>) -> Counted<'a> {
+        count.set(count.get() + 1);
+        Counted(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
 /// The catalog.
 pub struct Catalog {
     /// The device that holds the superblock's file.
@@ -60,6 +76,11 @@ pub struct Catalog {
     unlogged: RefCell<Vec<CatalogChange>>,
     /// The turn to create a partition.
     pub(crate) creation: Turn,
+    /// The turn to compact a partition.
+    pub(crate) compaction: Turn,
+    /// How many backups are under way, and of how many partitions room is being given back: never some of both.
+    pub(crate) backups: Cell<u32>,
+    pub(crate) shrinking: Cell<u32>,
     /// The turn to give a partition indexes that it is ensured to have.
     pub(crate) ensuring: Turn,
     /// How many bulk loads have ended, by partition: what they wrote is not in the log.
@@ -90,6 +111,9 @@ impl Catalog {
             changes: RefCell::default(),
             unlogged: RefCell::default(),
             creation: Turn::new(),
+            compaction: Turn::new(),
+            backups: Cell::new(0),
+            shrinking: Cell::new(0),
             ensuring: Turn::new(),
             loads: RefCell::default(),
             loading: RefCell::default(),

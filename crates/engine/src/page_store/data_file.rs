@@ -97,6 +97,18 @@ impl PageStore for DataFile {
         })
     }
 
+    fn limit(&self, pages: u32) {
+        self.capacity.set(self.capacity.get().min(pages));
+    }
+
+    fn shorten<'a>(&'a self, executor: &'a Executor) -> Future<'a, Result<()>> {
+        Box::pin(async move {
+            let length = u64::from(self.capacity.get()) * self.page_size as u64;
+            executor.perform(Op::Resize { file: self.file, length, prewrite: false }).await.result?;
+            Ok(())
+        })
+    }
+
     fn sync<'a>(&'a self, executor: &'a Executor) -> Future<'a, Result<()>> {
         Box::pin(self.syncs.sync(executor, self.file))
     }

@@ -464,11 +464,11 @@ impl Slots {
         is_free
     }
 
-    /// Empties every slot of a partition that nothing is under way for.
-    pub fn discard(&mut self, partition: PartitionId) -> Discarded {
+    /// Empties every slot of a partition's pages from `first` on that nothing is under way for.
+    pub fn discard(&mut self, partition: PartitionId, first: u32) -> Discarded {
         let mut discarded = Discarded::default();
-        let is_of =
-            |slot: &Slot| slot.state != SlotState::Free && slot.page.partition == partition && slot.page != NO_PAGE;
+        let is_page = |page: PageId| page.partition == partition && page.number >= first && page != NO_PAGE;
+        let is_of = |slot: &Slot| slot.state != SlotState::Free && is_page(slot.page);
         let found: Vec<u32> = self.used().filter(|(_, slot)| is_of(slot)).map(|(number, _)| number).collect();
         for slot in found {
             let entry = &self.slots[slot as usize];

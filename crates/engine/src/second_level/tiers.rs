@@ -285,11 +285,13 @@ impl Tiers {
         self.slots.borrow().recovery_lsn()
     }
 
-    /// Empties the slots of a dropped partition that nothing is under way for. Whether all are empty.
-    pub fn discard(&self, partition: PartitionId) -> bool {
-        let Discarded { emptied, rest } = self.slots.borrow_mut().discard(partition);
+    /// Empties the slots of a partition's pages from `first` on, which are not used any more, that nothing is under way for. Whether all
+    /// are empty.
+    pub fn discard(&self, partition: PartitionId, first: u32) -> bool {
+        let Discarded { emptied, rest } = self.slots.borrow_mut().discard(partition, first);
         emptied.into_iter().for_each(|slot| self.forget_copy(slot));
-        rest == 0 && !self.entering.borrow().keys().any(|page| page.partition == partition)
+        let is_of = |page: &PageId| page.partition == partition && page.number >= first;
+        rest == 0 && !self.entering.borrow().keys().any(is_of)
     }
 
     /// Empties the slot with a copy of a page whose contents are not needed any more, if there is one that nothing is under way

@@ -17,6 +17,7 @@ pub mod load;
 pub mod merge;
 pub mod overflow;
 pub mod prefetch;
+pub mod relocate;
 pub mod scan;
 pub mod split;
 pub mod stored;
@@ -27,6 +28,7 @@ pub use check::{Child, Expected, check_node};
 pub use load::BulkLoader;
 pub use merge::{find_to_remove, is_underfull, merge};
 pub use prefetch::prefetch;
+pub use relocate::{height, node_at, relocate};
 pub use scan::{LeafRange, backward, forward};
 pub use split::{has_room, make_room};
 

@@ -362,6 +362,8 @@ fn allocator(document: &Document, pages: &Pages<'_>) -> Outcome<u64> {
         next = document.view("free", page)?.number("next")?;
     }
     same("the end of the free list", next, 0)?;
+    // None was cut off.
+    same("allocator.floor", view.number("floor")?, 0)?;
     view.number("tail")
 }
 

@@ -3,6 +3,7 @@
 mod corruption;
 mod model;
 mod prefetch;
+mod relocation;
 mod steps;
 
 use super::*;
