@@ -255,6 +255,35 @@ fn a_transaction_that_began_during_a_truncation_is_not_shown_an_empty_past() {
 }
 
 /// How many of the first ten records a snapshot of that moment or of this one shows.
+#[test]
+fn a_commit_beside_a_truncation_that_waits_for_a_sweep_is_seen_by_snapshots_behind_both() {
+    let sweep = SweepSettings { segments_in_flight: 1, segment_interval_ns: 5_000_000, ..SweepSettings::default() };
+    whole(&prepared(), async |executor| {
+        let database = Database::open(executor, Settings { sweep, ..settings() }, "here").await?;
+        let stock = database.create_partition(spec(3, "stock")).await?;
+        let old = database.create_partition(spec(3, "old")).await?;
+        let first = database.partition("first")?;
+        let records = (0..20_000_u32).map(|number| (number.to_be_bytes(), [7; 100]));
+        database.load_set(stock, records, |_| {}).await?;
+        write(&database, (3, old), 1).await?;
+        let (sweeping, truncating) = (database.clone(), database.clone());
+        let swept = executor.spawn(async move { sweeping.checkpoint().await });
+        executor.sleep_ns(1_000_000).await;
+        let truncated = executor.spawn(async move { truncating.truncate_partition(old).await });
+        executor.sleep_ns(1_000_000).await;
+        // Versions are kept for it.
+        let earlier = database.snapshot().await?;
+        write(&database, (0, first), 77).await?;
+        assert!(!swept.is_finished() && !truncated.is_finished(), "it waits for the sweep");
+        truncated.join().await?;
+        let found = database.snapshot().await?.get(first, &77_u64.to_be_bytes()).await?;
+        assert!(found.is_some(), "it was acknowledged");
+        drop(earlier);
+        Ok::<_, Error>(())
+    })
+    .expect("nothing fails");
+}
+
 async fn count_at(database: &Database, (kind, id): (usize, PartitionId), at: Option<Lsn>) -> Result<u64> {
     let mut snapshot = match at {
         Some(at) => database.as_of(at).await?,

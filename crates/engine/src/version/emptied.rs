@@ -15,13 +15,15 @@ impl Emptied {
 }
 
 impl super::VersionStore {
-    /// Partitions are empty at this moment, which no commit shares; what they were before is lost.
+    /// Partitions are empty since this moment, which no commit shares; what they were before is lost. There may have been commits
+    /// since then.
     pub(crate) fn note_emptied(&self, partitions: impl Iterator<Item = PartitionId>, since: Lsn) {
-        self.last_commit.set(since);
+        let present = self.last_commit.get().max(since);
+        self.last_commit.set(present);
         let (mut versions, now) = (self.versions.borrow_mut(), self.executor.now());
-        versions.latest = since;
+        versions.latest = versions.latest.max(since);
         if versions.keeps_all() {
-            versions.moments.note(now, since);
+            versions.moments.note(now, present);
         }
         if versions.is_wanted() {
             versions.emptied.0.extend(partitions.map(|partition| (partition, since)));
