@@ -52,6 +52,8 @@ impl Database {
         let engine = &self.0.engine;
         let _turn = engine.catalog.creation.take(&engine.core.executor).await;
         engine.core.check_open()?;
+        // A name that is taken is refused whatever is done to the partition's indexes.
+        self.check_free(&name)?;
         let found =
             self.describe_at_rest(id, "it is a secondary index, and has the name of its partition and its own")?;
         let renamed = self.plan_names(&found, name)?;
@@ -86,9 +88,14 @@ impl Database {
             planned.push(partitions.find(tree.id)?.renamed(renamed.index_name(&index.name)));
         }
         planned.push(renamed);
-        match planned.iter().find(|partition| partitions.is_taken(&partition.name)) {
-            Some(taken) => Err(Error::PartitionExists(taken.name.clone())),
-            None => Ok(planned),
+        planned.iter().try_for_each(|partition| self.check_free(&partition.name))?;
+        Ok(planned)
+    }
+
+    fn check_free(&self, name: &str) -> Result<()> {
+        match self.0.engine.catalog.partitions.borrow().is_taken(name) {
+            true => Err(Error::PartitionExists(name.to_owned())),
+            false => Ok(()),
         }
     }
 }
