@@ -80,7 +80,8 @@ impl Examiner<'_> {
             return;
         }
         match header::verify(page, self.id(number)) {
-            Err(what) => self.report(number, what),
+            // A file may have another name than its partition, which was renamed or truncated.
+            Err(what) => self.report(number, format!("{what} (file '{}')", self.partition.file_name())),
             Ok(true) => self.check_kind(number, page, kind),
             // Objects that never changed are nowhere; every other page is written before it is used.
             Ok(false) if kind == PageKind::Direct => {}
