@@ -4,6 +4,7 @@ mod backup;
 mod cache;
 mod catalog_change;
 mod compact;
+mod create;
 mod drop;
 mod ensure;
 mod figures;

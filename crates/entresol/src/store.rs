@@ -5,7 +5,7 @@ mod contents;
 use crate::configuration::{Configuration, FILE_NAME};
 use crate::events::{Events, SLOW_NS, Silence, watch};
 use crate::{OpenError, assemble, log_words, page_words};
-use contents::{Contents, contents, create_or_nothing, stranger};
+use contents::{Contents, contents, stranger};
 use engine::canary::{self, Canary};
 use engine::server::TransactionServer;
 use engine::{Database, Error, Procedures};
@@ -267,8 +267,8 @@ impl Opening {
         let database = match opened {
             Some(database) => database,
             None => {
-                let devices = others().chain([&home]).cloned().collect();
-                let created = executor.run(create_or_nothing(executor, settings, devices))?;
+                let devices: Vec<String> = others().chain([&home]).cloned().collect();
+                let created = executor.run(Database::create_or_nothing(executor, settings, &devices))?;
                 if created.is_err() {
                     locks.remove_created();
                 }
@@ -525,6 +525,3 @@ impl Opening {
         &self.path
     }
 }
-
-#[cfg(test)]
-mod tests;

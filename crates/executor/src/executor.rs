@@ -593,6 +593,17 @@ impl Executor {
             other => unreachable!("opening a file answers with the file, not {other:?}"),
         }
     }
+
+    /// The names of a device's files.
+    ///
+    /// # Errors
+    /// The driver's [`Fault`].
+    pub async fn names(&self, device: DeviceId) -> Result<Vec<String>, Fault> {
+        match self.perform(Op::List { device }).await.result? {
+            Output::Names(names) => Ok(names),
+            other => unreachable!("a listing answers with names, not {other:?}"),
+        }
+    }
 }
 
 #[cfg(test)]

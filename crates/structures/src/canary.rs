@@ -17,8 +17,8 @@ macro_rules! canaries {
 }
 
 impl Canary {
-    /// Whether torture cannot find it: it is in the opening of directories, in counts of runs, in what devices without room
-    /// refuse, or in the archive of the log.
+    /// Whether torture cannot find it: it is in the locks of directories, in what devices without room refuse, in the archive of the
+    /// log, or in compactions.
     pub fn is_beyond_torture(self) -> bool {
         self as usize >= Canary::RunningMachine as usize && !self.is_between_nodes()
     }
@@ -146,16 +146,16 @@ canaries! {
     UnpinnedCopy,
     /// A file goes on to become longer for a task that does not wait for it any more, and others use it meanwhile.
     AbandonedGrowth,
-    /// A database that goes leaves its machine running, with what is under way on its files.
-    RunningMachine,
-    /// The log is written behind the end of what is there of its file, whether there is room for that or not.
-    UnpreparedLog,
     /// A creation of a database that fails leaves behind what it has created.
     KeptRemains,
     /// A run goes on beyond its length.
     Overrun,
     /// A page stays in an exclusive cache when it is read, and takes the place of another one.
     HeldTwice,
+    /// A database that goes leaves its machine running, with what is under way on its files.
+    RunningMachine,
+    /// The log is written behind the end of what is there of its file, whether there is room for that or not.
+    UnpreparedLog,
     /// A segment of the log's archive says that it is whole before its pages are there.
     EarlySegmentHead,
     /// An opening gives up what the log has behind the end of its archive.

@@ -10,11 +10,14 @@ use engine::{Database, Error};
 use executor::Executor;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use virtual_driver::Media;
 
 /// The context of one run.
 pub struct RunContext {
     /// The executor.
     pub executor: Executor,
+    /// What the devices hold.
+    pub media: Media,
     /// The configuration drawn from the seed.
     pub configuration: Rc<Configuration>,
     /// What the clients were told about the contents.
@@ -33,6 +36,8 @@ pub struct RunContext {
     pub run: u64,
     /// The scenario's seed.
     pub seed: u64,
+    /// Whether an operation of a creation of the database is to fail, if there is one.
+    pub creation_fails: bool,
     /// After how many polls an opening is given up for another one, if one is.
     pub reopened_after: Option<u64>,
     /// For how long drops have kept clients waiting until they gave up, in nanoseconds.

@@ -4,6 +4,10 @@ use serde::Serialize;
 /// Something that a client met in a run, apart from transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum ClientEvent {
+    /// A trace was replayed.
+    Replayed,
+    /// The creation of the database failed, and left nothing.
+    NothingCreated,
     /// A partition was created.
     Created,
     /// The creation of a partition failed, and the run continued or the database was opened again.
@@ -72,7 +76,9 @@ pub enum ClientEvent {
 
 impl ClientEvent {
     /// Every event.
-    pub const ALL: [ClientEvent; 32] = [
+    pub const ALL: [ClientEvent; 34] = [
+        ClientEvent::Replayed,
+        ClientEvent::NothingCreated,
         ClientEvent::Created,
         ClientEvent::CreationFailed,
         ClientEvent::CreatedAnew,
@@ -110,6 +116,8 @@ impl ClientEvent {
     /// The event in a few words.
     pub fn name(self) -> &'static str {
         match self {
+            ClientEvent::Replayed => "trace replayed",
+            ClientEvent::NothingCreated => "nothing created",
             ClientEvent::Created => "partition created",
             ClientEvent::CreationFailed => "creation failed",
             ClientEvent::CreatedAnew => "name used again",
@@ -148,7 +156,8 @@ impl ClientEvent {
     /// Whether seeds of this kind come by it.
     pub fn is_met_by(self, kind: SeedKind) -> bool {
         match self {
-            ClientEvent::LogNotGrown
+            ClientEvent::NothingCreated
+            | ClientEvent::LogNotGrown
             | ClientEvent::LogMoved
             | ClientEvent::ReadOvertaken
             | ClientEvent::Outage

@@ -6,7 +6,7 @@
 //! in restart as well as in normal operation. Data is damaged as well: bits flip, sectors become unreadable, writes vanish,
 //! land elsewhere or are hidden from the next read, data at rest decays between two runs, and a cache is replaced by an empty,
 //! older or foreign one, or has older versions of pages in its slots. Some seeds sort and join beside
-//! that, in temporary space that is damaged as well. At the beginning of each run, and at the end of the scenario, everything
+//! that, in temporary space that is damaged as well, and some replay a trace, whose counts are known. At the beginning of each run, and at the end of the scenario, everything
 //! is compared with what the clients were told: every acknowledged transaction is there whole, and no other transaction is
 //! there in part.
 //!
@@ -44,6 +44,7 @@ mod partitions;
 mod plan;
 mod procedure;
 mod records;
+mod replay;
 mod rot;
 mod run;
 mod scenario;

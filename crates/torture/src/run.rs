@@ -10,7 +10,7 @@ use crate::damage::{self, Damage};
 use crate::oracle::Oracle;
 use crate::plan::Plan;
 use crate::procedure::procedures;
-use crate::{ClientEvent, Configuration, debit_credit, isolation, partitions, records, spill, verify};
+use crate::{ClientEvent, Configuration, Step, debit_credit, isolation, partitions, records, spill, verify};
 use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use driver::Halt;
@@ -69,9 +69,11 @@ pub fn run(world: &World, run: u64, plan: Plan, purpose: Purpose) -> RunOutcome 
     observed.damages.replace(world.damages.clone());
     let (wrong, detected) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new(false)));
     let reopened_after = plan.reopened_after;
+    let creation_fails = plan.injuries.iter().any(|(target, _)| target.step == Step::Create);
     let executor = machine(world, run, plan, &observed);
     let context = Rc::new(RunContext {
         executor: executor.clone(),
+        media: world.media.clone(),
         configuration: Rc::clone(&world.configuration),
         oracle: Rc::clone(&world.oracle),
         observed: Rc::clone(&observed),
@@ -81,6 +83,7 @@ pub fn run(world: &World, run: u64, plan: Plan, purpose: Purpose) -> RunOutcome 
         working: Cell::new(0),
         run,
         seed: world.seed,
+        creation_fails,
         reopened_after,
         refused_ns: Cell::new(0),
     });
@@ -201,7 +204,7 @@ async fn open(context: &RunContext) -> Option<Database> {
     }
     let opened = match open_or_leave_log(context, &settings).await {
         Err(Error::NotADatabase { .. } | Error::Unfinished { .. }) if !created => {
-            Database::create(&context.executor, settings).await
+            create_database(context, settings).await
         }
         opened => opened,
     };
@@ -222,6 +225,25 @@ async fn open(context: &RunContext) -> Option<Database> {
             None
         }
     }
+}
+
+/// Creates the database. A creation that fails leaves its devices as they were, unless more fails than that.
+async fn create_database(context: &RunContext, settings: Settings) -> Result<Database> {
+    if !context.creation_fails {
+        return Database::create(&context.executor, settings).await;
+    }
+    let devices: Vec<String> = context.configuration.hardware().devices.keys().cloned().collect();
+    let files = || -> Vec<Vec<String>> { devices.iter().map(|device| context.media.names(device)).collect() };
+    let before = files();
+    let created = Database::create_or_nothing(&context.executor, settings, &devices).await;
+    if created.is_err() && context.observed.errors.get() == 1 {
+        context.event(ClientEvent::NothingCreated);
+        let after = files();
+        if after != before {
+            context.wrong(format!("a creation that failed leaves {after:?} where {before:?} was"));
+        }
+    }
+    created
 }
 
 /// Where the log is to be from now on, and of what size, now and then. It is never smaller than it was at first, which says what

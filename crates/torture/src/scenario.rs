@@ -8,7 +8,7 @@ use crate::oracle::Oracle;
 use crate::plan::Plan;
 use crate::records::Owner;
 use crate::run::{Purpose, RunOutcome, World, run};
-use crate::{ClientEvent, Configuration, Coverage, Options, SeedKind, Step, partitions, rot};
+use crate::{ClientEvent, Configuration, Coverage, Options, SeedKind, Step, partitions, replay, rot};
 use base::Random;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -151,6 +151,9 @@ impl Scenario {
     fn play(&mut self) {
         let Configuration { runs, ref contention, .. } = *self.world.configuration;
         let kind = if contention.is_some() { SeedKind::Isolation } else { SeedKind::Durability };
+        if kind == SeedKind::Durability && Random::stream(self.world.seed, "replays").chance(0.1) && !self.replay() {
+            return;
+        }
         let flips = self.random.chance(0.5);
         for run in 0..runs {
             let plan = self.plan(run, kind, flips);
@@ -169,6 +172,14 @@ impl Scenario {
             return;
         }
         let _ = self.run(Plan::default(), Purpose::Work) && self.run(Plan::default(), Purpose::Inspection);
+    }
+
+    /// Replays a trace on a machine of its own. False if the scenario is over.
+    fn replay(&mut self) -> bool {
+        self.outcome.coverage.event(ClientEvent::Replayed);
+        let Some(wrong) = replay::wrong(self.world.seed) else { return true };
+        self.fail(vec![wrong], ("a replay", String::new()));
+        false
     }
 
     /// What goes wrong in this run, one of those that end in a fault. Each kind of fault has random numbers of its own.
@@ -312,17 +323,17 @@ impl Scenario {
         outcome.coverage.end_with_cache(&self.world.configuration, &ended.observed.coverage.borrow());
         outcome.detected |= ended.detected;
         if !ended.wrong.is_empty() {
-            outcome.failure = Some(Failure {
-                seed: outcome.seed,
-                run: outcome.runs,
-                plan: plan.to_owned(),
-                damages: format!("{:?}", ended.observed.damages.borrow()),
-                configuration: format!("{:?}", self.world.configuration),
-                wrong: ended.wrong.clone(),
-            });
+            let damages = format!("{:?}", ended.observed.damages.borrow());
+            self.fail(ended.wrong.clone(), (plan, damages));
         }
-        outcome.runs += 1;
-        outcome.failure.is_none() && !ended.detected
+        self.outcome.runs += 1;
+        self.outcome.failure.is_none() && !ended.detected
+    }
+
+    fn fail(&mut self, wrong: Vec<String>, (plan, damages): (&str, String)) {
+        let (seed, run, plan) = (self.outcome.seed, self.outcome.runs, plan.to_owned());
+        let configuration = format!("{:?}", self.world.configuration);
+        self.outcome.failure = Some(Failure { seed, run, plan, damages, configuration, wrong });
     }
 
     /// Flips a bit in a copy of the media: the damage is reported or harmless, and always harmless where another copy can be

@@ -215,3 +215,21 @@ fn an_entry_that_a_changed_record_leaves_in_an_index_is_found() {
 fn growth_of_a_file_that_comes_late_is_found() {
     first_failure_among(Canary::AbandonedGrowth, 302..303);
 }
+
+#[test]
+fn what_a_creation_that_failed_leaves_is_found() {
+    let failure = first_failure_of_long_runs(Canary::KeptRemains, 80..81);
+    assert!(failure.wrong[0].contains("a creation that failed leaves"), "{failure}");
+}
+
+#[test]
+fn a_replay_beyond_its_length_is_found() {
+    let failure = first_failure_of_long_runs(Canary::Overrun, 5..6);
+    assert!(failure.wrong[0].contains("transactions"), "{failure}");
+}
+
+#[test]
+fn a_page_that_two_levels_hold_at_once_is_found() {
+    let failure = first_failure_of_long_runs(Canary::HeldTwice, 107..108);
+    assert!(failure.wrong[0].contains("hits"), "{failure}");
+}

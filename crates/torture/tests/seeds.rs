@@ -63,3 +63,27 @@ fn two_that_free_long_values_in_a_full_log_do_not_wait_for_each_other() {
     // Each kept the room that the rollback of the other would have taken, which was committed.
     assert_eq!(run_seed(15_006, Options::FULL).failure, None);
 }
+
+#[test]
+fn moments_do_not_go_back_when_a_truncation_has_waited() {
+    // New snapshots were of the moment before its sweep, and did not show what had been committed since.
+    assert_eq!(run_seed(32_711, Options::FULL).failure, None);
+}
+
+#[test]
+fn pages_that_wait_to_be_freed_are_not_lost() {
+    // The log has no room for freeing them until its device has.
+    assert_eq!(run_seed(29_025, Options::FULL).failure, None);
+}
+
+#[test]
+fn damage_to_files_of_renamed_and_truncated_partitions_is_recognized() {
+    for seed in [9_254, 33_510] {
+        assert_eq!(run_seed(seed, Options::FULL).failure, None);
+    }
+}
+
+#[test]
+fn a_name_that_is_taken_is_refused_while_an_index_is_being_made() {
+    assert_eq!(run_seed(35_485, Options::FULL).failure, None);
+}

@@ -1,4 +1,4 @@
-//! Creating, opening and closing a database.
+//! Opening and closing a database.
 
 use super::cache::CacheChanges;
 use super::log_room::wait_for_log_at_opening;
@@ -15,7 +15,7 @@ use crate::mvcc::keep_moments;
 use crate::online_backup::{Archiver, begin_archive, forget_beyond, start_archiving};
 use crate::recovery::{self, OpenedTiers, StatedTiers, reconcile};
 use crate::statistics::{RecoveryReport, Statistics};
-use crate::superblock::{ArchivedLog, LogShape, Superblock, SuperblockFile};
+use crate::superblock::{Superblock, SuperblockFile};
 use crate::version::VersionStore;
 use crate::{Result, temp};
 use base::Lsn;
@@ -32,7 +32,7 @@ const LOOK_NS: u64 = base::time::MILLISECOND_NS / 2;
 
 /// Tells files made at this moment from all others: of other openings by where the database is, of other databases by chance. The
 /// clock shows the same at the same step of each program's start.
-fn stamp(executor: &Executor, position: Lsn, epoch: u32, generation: u64) -> u64 {
+pub(super) fn stamp(executor: &Executor, position: Lsn, epoch: u32, generation: u64) -> u64 {
     let place = position.0.rotate_left(24) ^ u64::from(epoch).rotate_left(52);
     let mixed = executor.entropy() as u64 ^ executor.now().ns() ^ place ^ generation.rotate_left(40);
     mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
@@ -64,7 +64,7 @@ async fn load_sets(executor: &Executor, partitions: &Partitions, superblock: &Su
 }
 
 /// Puts the state of a database together; without a superblock's file it only runs procedures again for a restart.
-fn assemble(
+pub(super) fn assemble(
     executor: &Executor,
     settings: &Settings,
     log: Rc<Log>,
@@ -107,66 +107,6 @@ fn assemble(
 }
 
 impl Database {
-    /// Creates an empty database.
-    ///
-    /// # Errors
-    /// [`Setting`](crate::Error::Setting), or the driver's.
-    pub async fn create(executor: &Executor, settings: Settings) -> Result<Database> {
-        settings.check()?;
-        settings.check_cache()?;
-        settings.check_second_log()?;
-        let home_device = device(executor, &settings.home_device)?;
-        device(executor, &settings.log_device)?;
-        settings.clear_spaces(executor).await?;
-        let log = Log::create(executor, &settings.log_device, &settings.log).await?;
-        let archiver = begin_archive(&settings.log, None, (executor, &log)).await?;
-        let double_write = DoubleWrite::open(executor, home_device, &settings.buffer).await?;
-        let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;
-        buffer.set_log(Rc::clone(&log));
-        let stamp = stamp(executor, log.end(), 0, 0);
-        let write_buffer = settings.hierarchy.write_buffer.as_ref();
-        let mut tiers = Vec::new();
-        if let Some((write_buffer, record)) =
-            WriteBuffer::open(executor, &settings.log, write_buffer, None, stamp).await?
-        {
-            log.set_write_buffer(write_buffer);
-            tiers.push(record);
-        }
-        let stated = StatedTiers { records: &[], table: None, redo_start: Lsn::ZERO, opening: stamp };
-        let reconciled = reconcile(executor, &buffer, &settings.hierarchy, stated).await?;
-        let opened = reconciled.open(&buffer, executor, (&settings.hierarchy, settings.force, stamp)).await?;
-        tiers.extend(opened.records);
-        if let Some(found) = opened.tiers {
-            buffer.set_tiers(Some(found));
-        }
-        let superblock = Superblock {
-            page_size: settings.buffer.page_size as u32,
-            log_page_size: settings.log.page_size as u32,
-            log_device: settings.log_device.clone(),
-            redo_start: log.end().0,
-            log_durable: log.durable().0,
-            log_epoch: log.epoch(),
-            next_transaction: 1,
-            tiers,
-            backup: None,
-            log_measured: log.measured()[0],
-            second_log: log_files::second_log(&settings, log.measured().get(1).copied().flatten()),
-            cache_table: opened.table,
-            log_shape: Some(LogShape::of(&log)),
-            archive: log.archive().map(ArchivedLog::of),
-        };
-        let superblock_file = SuperblockFile::create(executor, home_device, &superblock, []).await?;
-        let memory = (RefCell::default(), Backup::default());
-        let parts = (buffer, memory, Partitions::default());
-        let engine = assemble(executor, &settings, log, parts, Some(superblock_file), superblock);
-        log_files::watch(&engine);
-        checkpoint::start_relief(&engine);
-        checkpoint::start(&engine);
-        keep_moments(&engine);
-        archiver.iter().for_each(|archiver| start_archiving(&engine, archiver));
-        Ok(Database::of(engine, settings, (RecoveryReport::default(), archiver)))
-    }
-
     /// Opens a database and recovers it. `path` names it in errors. An opening that is given up is followed by no other one on the same
     /// executor: what it has begun to write may come after what that has written. [`Executor::stop`] waits for it.
     ///
@@ -287,7 +227,7 @@ impl Database {
         Ok(database)
     }
 
-    fn of(
+    pub(super) fn of(
         engine: Rc<Engine>,
         settings: Settings,
         (recovery, archiver): (RecoveryReport, Option<Rc<Archiver>>),

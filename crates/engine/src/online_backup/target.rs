@@ -3,7 +3,7 @@
 use super::manifest::BLOCK;
 use crate::error::BackupError;
 use crate::{Error, Result};
-use driver::{Access, DeviceId, Fault, FaultKind, FileId, Frame, Op, Output, Work};
+use driver::{Access, DeviceId, Fault, FaultKind, FileId, Frame, Op, Work};
 use executor::Executor;
 use std::path::Path;
 
@@ -37,10 +37,7 @@ impl BackupPlace {
     /// # Errors
     /// The driver's.
     pub async fn names(&self) -> Result<Vec<String>> {
-        match self.executor.perform(Op::List { device: self.device }).await.result? {
-            Output::Names(names) => Ok(names),
-            other => unreachable!("a listing answers with names, not {other:?}"),
-        }
+        Ok(self.executor.names(self.device).await?)
     }
 
     /// The same but for what a driver keeps there.

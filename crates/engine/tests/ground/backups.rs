@@ -2,7 +2,7 @@
 
 use base::Random;
 use devices::Hardware;
-use driver::{Op, Output};
+use driver::Op;
 use entresol_engine::{Database, RestoreReport, RestoreSource, Result, Settings};
 use executor::{Executor, Order};
 use virtual_driver::{FaultPlan, Media, Options, PowerCut, VirtualDriver};
@@ -42,10 +42,7 @@ pub fn on_hardware<T>(
 /// The names of a device's files.
 pub async fn names(executor: &Executor, device: &str) -> Vec<String> {
     let device = executor.device(device).expect("the machine has it");
-    match executor.perform(Op::List { device }).await.result {
-        Ok(Output::Names(names)) => names,
-        other => panic!("a listing answers with names, not {other:?}"),
-    }
+    executor.names(device).await.expect("lists")
 }
 
 /// Loses every file of these devices.

@@ -1,12 +1,10 @@
 //! What there is in a directory before a database is opened in it.
 
 use crate::configuration::FILE_NAME;
-use driver::{Access, Op, Output};
-use engine::canary::{self, Canary};
-use engine::{Database, Error};
+use driver::{Access, Op};
+use engine::Error;
 use executor::Executor;
 use real_driver::DirectoryLock;
-use std::collections::BTreeSet;
 
 /// What a directory holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,34 +36,7 @@ const LOG_FRONT: u64 = 2 << 20;
 /// The names of a device's files.
 async fn names(executor: &Executor, device: &str) -> Result<Vec<String>, Error> {
     let device = executor.device(device).ok_or_else(|| Error::NoDevice(device.to_owned()))?;
-    match executor.perform(Op::List { device }).await.result? {
-        Output::Names(names) => Ok(names),
-        _ => unreachable!("listing a device answers with names"),
-    }
-}
-
-/// Creates the database, or leaves no file behind that was not there before.
-pub(super) async fn create_or_nothing(
-    executor: &Executor,
-    settings: engine::Settings,
-    devices: Vec<String>,
-) -> Result<Database, Error> {
-    let mut present = BTreeSet::new();
-    for device in &devices {
-        present.extend(names(executor, device).await?.into_iter().map(|name| (device, name)));
-    }
-    let created = Database::create(executor, settings).await;
-    if created.is_err() && !canary::is_planted(Canary::KeptRemains) {
-        for device in &devices {
-            // What cannot be found or removed stays: the creation's own error says more than these would.
-            for name in names(executor, device).await.unwrap_or_default() {
-                if let (false, Some(device)) = (present.contains(&(device, name.clone())), executor.device(device)) {
-                    let _tried = executor.perform(Op::Remove { device, name }).await;
-                }
-            }
-        }
-    }
-    created
+    Ok(executor.names(device).await?)
 }
 
 /// A file on a device of a database that is to be created which no creation of one has left, if there is any.

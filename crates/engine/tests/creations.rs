@@ -1,7 +1,7 @@
-use super::create_or_nothing;
+//! A creation of a database that fails.
+
 use driver::{Access, Op};
-use engine::canary::{Canary, plant};
-use engine::{Error, Settings};
+use entresol_engine::{Database, Error, Settings};
 use executor::{Executor, Order};
 use virtual_driver::{Hardware, Media, Options, VirtualDriver};
 
@@ -21,7 +21,7 @@ fn a_creation_without_room_leaves_the_devices_as_they_were_and_names_the_setting
         executor.perform(op).await.result.expect("writes");
         let mut settings = Settings::default();
         settings.log.capacity = 64 << 20;
-        create_or_nothing(&executor, settings, vec!["disk".into(), "flash".into()]).await.map(drop)
+        Database::create_or_nothing(&executor, settings, &["disk".into(), "flash".into()]).await.map(drop)
     });
     executor.stop();
     let error = created.expect("the machine goes on").expect_err("the device is too small");
@@ -31,8 +31,10 @@ fn a_creation_without_room_leaves_the_devices_as_they_were_and_names_the_setting
     assert_eq!(media.names("flash"), [""; 0]);
 }
 
+#[cfg(feature = "canary")]
 #[test]
 fn what_a_failed_creation_leaves_is_found() {
+    use entresol_engine::canary::{Canary, plant};
     let planted = std::panic::catch_unwind(|| {
         plant(Some(Canary::KeptRemains));
         a_creation_without_room_leaves_the_devices_as_they_were_and_names_the_setting();

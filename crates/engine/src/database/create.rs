@@ -1,0 +1,108 @@
+//! Creating a database.
+
+use super::open::{assemble, stamp};
+use super::{Database, Settings, log_files};
+use crate::Result;
+use crate::backup::Backup;
+use crate::buffer::{Buffer, DoubleWrite};
+use crate::catalog::Partitions;
+use crate::checkpoint;
+use crate::io::device;
+use crate::log::{Log, WriteBuffer};
+use crate::mvcc::keep_moments;
+use crate::online_backup::{begin_archive, start_archiving};
+use crate::recovery::{StatedTiers, reconcile};
+use crate::statistics::RecoveryReport;
+use crate::superblock::{ArchivedLog, LogShape, Superblock, SuperblockFile};
+use base::Lsn;
+use driver::Op;
+use executor::Executor;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use structures::canary::{self, Canary};
+
+impl Database {
+    /// Creates an empty database.
+    ///
+    /// # Errors
+    /// [`Setting`](crate::Error::Setting), or the driver's.
+    pub async fn create(executor: &Executor, settings: Settings) -> Result<Database> {
+        settings.check()?;
+        settings.check_cache()?;
+        settings.check_second_log()?;
+        let home_device = device(executor, &settings.home_device)?;
+        device(executor, &settings.log_device)?;
+        settings.clear_spaces(executor).await?;
+        let log = Log::create(executor, &settings.log_device, &settings.log).await?;
+        let archiver = begin_archive(&settings.log, None, (executor, &log)).await?;
+        let double_write = DoubleWrite::open(executor, home_device, &settings.buffer).await?;
+        let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;
+        buffer.set_log(Rc::clone(&log));
+        let stamp = stamp(executor, log.end(), 0, 0);
+        let write_buffer = settings.hierarchy.write_buffer.as_ref();
+        let mut tiers = Vec::new();
+        if let Some((write_buffer, record)) =
+            WriteBuffer::open(executor, &settings.log, write_buffer, None, stamp).await?
+        {
+            log.set_write_buffer(write_buffer);
+            tiers.push(record);
+        }
+        let stated = StatedTiers { records: &[], table: None, redo_start: Lsn::ZERO, opening: stamp };
+        let reconciled = reconcile(executor, &buffer, &settings.hierarchy, stated).await?;
+        let opened = reconciled.open(&buffer, executor, (&settings.hierarchy, settings.force, stamp)).await?;
+        tiers.extend(opened.records);
+        if let Some(found) = opened.tiers {
+            buffer.set_tiers(Some(found));
+        }
+        let superblock = Superblock {
+            page_size: settings.buffer.page_size as u32,
+            log_page_size: settings.log.page_size as u32,
+            log_device: settings.log_device.clone(),
+            redo_start: log.end().0,
+            log_durable: log.durable().0,
+            log_epoch: log.epoch(),
+            next_transaction: 1,
+            tiers,
+            backup: None,
+            log_measured: log.measured()[0],
+            second_log: log_files::second_log(&settings, log.measured().get(1).copied().flatten()),
+            cache_table: opened.table,
+            log_shape: Some(LogShape::of(&log)),
+            archive: log.archive().map(ArchivedLog::of),
+        };
+        let superblock_file = SuperblockFile::create(executor, home_device, &superblock, []).await?;
+        let memory = (RefCell::default(), Backup::default());
+        let parts = (buffer, memory, Partitions::default());
+        let engine = assemble(executor, &settings, log, parts, Some(superblock_file), superblock);
+        log_files::watch(&engine);
+        checkpoint::start_relief(&engine);
+        checkpoint::start(&engine);
+        keep_moments(&engine);
+        archiver.iter().for_each(|archiver| start_archiving(&engine, archiver));
+        Ok(Database::of(engine, settings, (RecoveryReport::default(), archiver)))
+    }
+
+    /// Creates an empty database. If that fails, there are no files on these devices that were not there before.
+    ///
+    /// # Errors
+    /// As [`Database::create`], and [`NoDevice`](crate::Error::NoDevice).
+    pub async fn create_or_nothing(executor: &Executor, settings: Settings, devices: &[String]) -> Result<Database> {
+        let mut present = Vec::new();
+        for name in devices {
+            let device = device(executor, name)?;
+            present.push((device, executor.names(device).await?.into_iter().collect::<BTreeSet<String>>()));
+        }
+        let created = Database::create(executor, settings).await;
+        if created.is_err() && !canary::is_planted(Canary::KeptRemains) {
+            for (device, present) in present {
+                // What cannot be found or removed stays: the creation's own error says more than these would.
+                let names = executor.names(device).await.unwrap_or_default();
+                for name in names.into_iter().filter(|name| !present.contains(name)) {
+                    let _tried = executor.perform(Op::Remove { device, name }).await;
+                }
+            }
+        }
+        created
+    }
+}
