@@ -2,6 +2,7 @@
 //! prompt a user for transaction requests"). This thread reads and prints; the transaction server works on its own.
 
 mod cache;
+mod partitions;
 mod procedures;
 mod request;
 mod waits;
@@ -108,6 +109,7 @@ fn answer(handle: &Handle, before: &mut Option<CacheSettings>, line: &str) -> Re
         ShellCommand::Statistics => handle.with_database(async |database| Ok(cache::statistics(database))).wait()?,
         ShellCommand::Waits => handle.with_database(async |database| Ok(waits::list(database))).wait()?,
         ShellCommand::Cache(command) => command.run(handle, before)?,
+        ShellCommand::Partition(command) => command.run(handle)?,
         ShellCommand::Checkpoint => {
             handle.with_database(async |database| database.checkpoint().await).wait()?;
             "done".to_owned()

@@ -91,6 +91,43 @@ fn mistakes_are_named_by_line_and_do_not_end_it() {
 }
 
 #[test]
+fn partitions_are_renamed_truncated_compacted_and_dropped() {
+    let bank = bank();
+    let lines = "put account 5 pens\nrename account ledger\nget ledger 5\nget account 5\nrename ledger teller\n\
+                 truncate ledger\nget ledger 5\nput ledger 5 ink\nget ledger 5\nrename ledger account\ncompact teller\n";
+    let (answers, mistakes, _) = shell(bank.path(), lines);
+    let answers: Vec<&str> = answers.lines().collect();
+    assert_eq!(answers[..3], ["done", "done", "\"pens\""]);
+    assert!(answers[3].starts_with("done; ") && answers[3].ends_with(" given back"), "{answers:?}");
+    assert_eq!(answers[4..], ["done", "\"ink\"", "done"]);
+    let expected = [
+        "line 4: error: there is no partition 'account'",
+        "line 5: error: there is a partition 'teller' already",
+        "line 7: error: partition 'ledger' holds no record with this key",
+        "line 11: error: partition 'teller' is organized as set",
+        "error: 4 requests failed",
+    ];
+    for (line, expected) in mistakes.lines().zip(expected) {
+        assert!(line.starts_with(expected), "{line}: not {expected}");
+    }
+    assert_eq!(mistakes.lines().count(), expected.len(), "{mistakes}");
+    // Another process finds it so. The pages of a long value that is deleted are room to give back.
+    let lines = format!("get account 5\nput account 6 {}\ndelete account 6\n", "x".repeat(300_000));
+    let (answers, mistakes, output) = shell(bank.path(), &lines);
+    assert!(output.status.success(), "{mistakes}");
+    assert_eq!(answers.lines().collect::<Vec<_>>(), ["\"ink\"", "done", "done"]);
+    let lines = "compact account\nget account 5\ncompact account\ndrop account\npartitions\n";
+    let (answers, mistakes, output) = shell(bank.path(), lines);
+    assert!(output.status.success(), "{mistakes}");
+    let lines: Vec<&str> = answers.lines().collect();
+    for given_back in [lines[0], lines[3]] {
+        assert!(given_back.starts_with("done; ") && given_back.ends_with(" given back"), "{answers}");
+    }
+    assert_eq!(lines[1..3], ["\"ink\"", "done"]);
+    assert!(lines.contains(&"teller: set") && !answers.contains("account:"), "{answers}");
+}
+
+#[test]
 fn nothing_is_created_where_no_database_is() {
     let directory = tempfile::tempdir().expect("a directory");
     let (_, mistakes, output) = shell(directory.path(), "help\n");

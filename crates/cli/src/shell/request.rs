@@ -1,6 +1,7 @@
 //! What a line asks for.
 
 use super::cache::CacheCommand;
+use super::partitions::{PartitionChange, PartitionCommand};
 use entresol::configuration::nearest;
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +12,10 @@ add PARTITION KEY [FIELD] AMOUNT    adds to a field; without a name to the first
 delete PARTITION KEY                deletes a record
 call PROCEDURE [PARAMETERS]         runs a registered procedure
 partitions                          lists the partitions, their fields and the room that they take
+rename PARTITION NAME               gives a partition another name
+truncate PARTITION                  takes all records out of a partition and gives their room back
+drop PARTITION                      drops a partition with its records and indexes
+compact PARTITION                   gives the room of free pages back, while others use the partition
 checkpoint                          takes a checkpoint
 backup DIR [RATE]                   copies the database into an empty directory, RATE bytes a second at most
 statistics                          shows what was counted since the database was opened
@@ -38,6 +43,7 @@ pub enum ShellCommand {
     Statistics,
     Waits,
     Cache(CacheCommand),
+    Partition(PartitionCommand),
     Call { procedure: String, parameters: Vec<u8> },
     Request(Request),
 }
@@ -83,7 +89,7 @@ impl Request {
     }
 }
 
-const WORDS: [&str; 14] = [
+const WORDS: [&str; 18] = [
     "get",
     "put",
     "set",
@@ -91,6 +97,10 @@ const WORDS: [&str; 14] = [
     "delete",
     "call",
     "partitions",
+    "rename",
+    "truncate",
+    "drop",
+    "compact",
     "checkpoint",
     "backup",
     "statistics",
@@ -173,6 +183,9 @@ impl ShellCommand {
             number.map_err(|_| format!("'{}' is not a whole number of 64 bits", word.text()))
         };
         let named = |word: &Word| Some(word.text().to_owned());
+        let of = |partition: &Word, change| {
+            ShellCommand::Partition(PartitionCommand { partition: partition.text().to_owned(), change })
+        };
         Ok(Some(match (first.text(), rest) {
             ("get", [partition, key]) => request(partition, key, Verb::Get { field: None })?,
             ("get", [partition, key, field]) => request(partition, key, Verb::Get { field: named(field) })?,
@@ -193,6 +206,10 @@ impl ShellCommand {
                 ShellCommand::Call { procedure: procedure.text().to_owned(), parameters: parameters.bytes()? }
             }
             ("partitions", []) => ShellCommand::Partitions,
+            ("rename", [partition, name]) => of(partition, PartitionChange::Rename(name.text().to_owned())),
+            ("truncate", [partition]) => of(partition, PartitionChange::Truncate),
+            ("drop", [partition]) => of(partition, PartitionChange::Drop),
+            ("compact", [partition]) => of(partition, PartitionChange::Compact),
             ("checkpoint", []) => ShellCommand::Checkpoint,
             ("backup", [directory]) => ShellCommand::Backup { directory: directory.text().to_owned(), rate: None },
             ("backup", [directory, rate]) => {
@@ -265,6 +282,7 @@ mod tests {
             ("get a 0x123", "hexadecimal"),
             ("get a 99999999999999999999", "too large"),
             ("quit now", "'quit' stands alone"),
+            ("rename account", "the form is: rename PARTITION NAME"),
         ] {
             let error = ShellCommand::parse(line).expect_err(line);
             assert!(error.contains(message), "{line}: {error}");
