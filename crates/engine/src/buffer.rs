@@ -255,7 +255,11 @@ impl Buffer {
                 self.await_permission(id, pins).await;
                 Ok(false)
             }
-            Need::Space(partition) => self.grow(partition).await.map(|()| false),
+            Need::Space(partition) => {
+                // Who makes the file shorter waits for pages behind its end.
+                pins.release();
+                self.grow(partition).await.map(|()| false)
+            }
             Need::Page(id) => {
                 let (frame, missed) = self.fetch(id, pattern).await?;
                 pins.add(frame);

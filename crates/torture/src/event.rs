@@ -32,6 +32,10 @@ pub enum ClientEvent {
     Truncated,
     /// A truncation failed, or was refused.
     TruncationFailed,
+    /// A partition was compacted, and its file was shorter then.
+    Compacted,
+    /// A compaction failed, or was refused.
+    CompactionFailed,
     /// A secondary index of a b-tree was created while others changed records.
     IndexCreated,
     /// A secondary index of a b-tree was dropped.
@@ -76,7 +80,7 @@ pub enum ClientEvent {
 
 impl ClientEvent {
     /// Every event.
-    pub const ALL: [ClientEvent; 34] = [
+    pub const ALL: [ClientEvent; 36] = [
         ClientEvent::Replayed,
         ClientEvent::NothingCreated,
         ClientEvent::Created,
@@ -91,6 +95,8 @@ impl ClientEvent {
         ClientEvent::RenameFailed,
         ClientEvent::Truncated,
         ClientEvent::TruncationFailed,
+        ClientEvent::Compacted,
+        ClientEvent::CompactionFailed,
         ClientEvent::IndexCreated,
         ClientEvent::IndexDropped,
         ClientEvent::IndexFailed,
@@ -130,6 +136,8 @@ impl ClientEvent {
             ClientEvent::RenameFailed => "rename failed",
             ClientEvent::Truncated => "partition truncated",
             ClientEvent::TruncationFailed => "truncation failed",
+            ClientEvent::Compacted => "partition compacted",
+            ClientEvent::CompactionFailed => "compaction failed",
             ClientEvent::IndexCreated => "index created",
             ClientEvent::IndexDropped => "index dropped",
             ClientEvent::IndexFailed => "index failed",
@@ -182,6 +190,7 @@ impl ClientEvent {
                 | ClientEvent::DropFailed
                 | ClientEvent::RenameFailed
                 | ClientEvent::TruncationFailed
+                | ClientEvent::CompactionFailed
                 | ClientEvent::IndexFailed
                 | ClientEvent::UndoFull
         );

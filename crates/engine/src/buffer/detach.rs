@@ -44,6 +44,10 @@ impl Buffer {
         }
         let is_behind = |page: PageId| page.partition == space.partition() && page.number >= space.capacity();
         self.failures.borrow_mut().retain(|(page, _)| !is_behind(*page));
+        if self.is_ended.get() {
+            // The next opening may have made it longer.
+            return Ok(());
+        }
         space.shorten(&self.executor).await
     }
 

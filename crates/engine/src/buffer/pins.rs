@@ -61,8 +61,9 @@ impl Pins {
     }
 }
 
-impl Drop for Pins {
-    fn drop(&mut self) {
+impl Pins {
+    /// Lets go of all pages.
+    pub(super) fn release(&mut self) {
         let released = self.pinned.len();
         let pinned = self.pinned.drain(..);
         let mut pool = self.buffer.pool.borrow_mut();
@@ -71,5 +72,11 @@ impl Drop for Pins {
         if released > 0 {
             self.buffer.wake_for_frames(released);
         }
+    }
+}
+
+impl Drop for Pins {
+    fn drop(&mut self) {
+        self.release();
     }
 }

@@ -13,7 +13,7 @@
 use super::Database;
 use super::drop::PATIENCE_NS;
 use super::log_room::complete_logged;
-use crate::catalog::{Organization, Partition};
+use crate::catalog::{Locking, Organization, Partition};
 use crate::checkpoint::checkpoint;
 use crate::engine::{Core, Counted, Engine, Visit};
 use crate::{Error, Need, Result, Transaction};
@@ -72,8 +72,10 @@ impl Database {
     /// indexes, whose last pages move to free ones before, and that behind the last page of an append partition. It goes on to its end
     /// even if its future is dropped.
     ///
-    /// Transactions and backups that began before its pages were moved are waited for, up to ten seconds, at the end. What long values have
-    /// left that are kept for snapshots is not free yet. While it goes on the partition is not dropped.
+    /// Transactions, backups and bulk loads that began before its pages were moved are waited for, up to ten seconds, at the end. What long
+    /// values have left that are kept for snapshots is not free yet, and those of a partition without locks stay where they are. While it
+    /// goes on the partition is not dropped. Once there is no record left, it cannot be bulk-loaded any more. A database whose pages are
+    /// served to other nodes must not be compacted.
     ///
     /// # Errors
     /// [`Error::NoPartition`]; [`Error::WrongOrganization`] for sets and direct partitions, whose room is not given back in
@@ -114,7 +116,9 @@ impl Database {
             _ => return Err(found.wrong_organization("its room is given back by truncating or dropping it only")),
         }
         let indexes = found.schema.iter().flat_map(|schema| &schema.secondaries);
-        let trees: Vec<_> = indexes.filter_map(|index| index.tree.map(|tree| tree.id)).collect();
+        // One that is being made or dropped is left to the next compaction.
+        let made = indexes.filter_map(|index| index.tree.filter(|tree| tree.since.is_some()));
+        let trees: Vec<_> = made.map(|tree| tree.id).collect();
         for tree in std::iter::once(id).chain(trees) {
             let found = self.describe(tree)?;
             self.compact_tree(&found, &mut done).await?;
@@ -130,7 +134,7 @@ impl Database {
                 break;
             }
             let (moved, mut rewritten) = (compactor.move_nodes().await?, 0);
-            if found.index_of.is_none() {
+            if found.index_of.is_none() && found.locking == Locking::Record {
                 rewritten = compactor.rewrite_long_values().await?;
             }
             // Both have changed the list.
@@ -156,6 +160,7 @@ impl Database {
         self.await_others(found, core.log.end()).await?;
         let _shrinking = Counted::new(&engine.catalog.shrinking);
         let _growth = space.keep_length(&core.executor).await;
+        core.check_open()?;
         let before = space.capacity();
         // From the step on that knows how many pages there are, those that are used behind them wait for the file to grow.
         core.complete(|| count().map(|count| core.buffer.limit(&space, count))).await?;
@@ -163,20 +168,23 @@ impl Database {
         Ok(u64::from(before - space.capacity()) * space.page_size() as u64)
     }
 
-    /// Waits until redo begins behind a position, and no backup is under way that may have begun before it.
+    /// Waits until a restart reads the log behind a position only, and no backup is under way that may have begun before it, nor a bulk
+    /// load, which writes behind the pages that its partition has.
     async fn await_others(&self, found: &Partition, behind: Lsn) -> Result<()> {
         let engine = &self.0.engine;
         let until = engine.core.executor.now().plus_ns(PATIENCE_NS);
-        let redo_start = || engine.catalog.superblock.borrow().redo_start();
+        let scan_start = || engine.catalog.superblock.borrow().scan_start();
         let oldest = || engine.transactions.registry.borrow().first_lsn();
         loop {
             if canary::is_planted(Canary::EarlyShortening) {
                 return Ok(());
             }
-            if redo_start() < behind && oldest().is_none_or(|first| first >= behind) {
+            engine.core.check_open()?;
+            if scan_start() < behind && oldest().is_none_or(|first| first >= behind) {
                 checkpoint(engine).await?;
             }
-            if redo_start() >= behind && engine.catalog.backups.get() == 0 {
+            let is_read_over = engine.catalog.backups.get() == 0 && engine.catalog.loading_since().is_none();
+            if scan_start() >= behind && is_read_over {
                 return Ok(());
             }
             if engine.core.executor.now() >= until {
@@ -345,7 +353,7 @@ impl Compactor<'_> {
     async fn rewrite(&self, key: &[u8]) -> Result<bool> {
         let partition = self.partition;
         let work = async |tx: &mut Transaction| {
-            let Some(value) = tx.get(partition, key).await? else { return Ok(false) };
+            let Some(value) = tx.get_for_update(partition, key).await? else { return Ok(false) };
             tx.put(partition, key, &value).await?;
             Ok(true)
         };

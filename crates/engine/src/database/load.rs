@@ -12,6 +12,7 @@ use crate::engine::Visit;
 use crate::mvcc::LoadInProgress;
 use crate::second_level::design::Pattern;
 use crate::{Error, Need, Result};
+use base::time::MILLISECOND_NS;
 use base::{Lsn, PageId, PartitionId};
 use driver::Frame;
 use std::rc::Rc;
@@ -73,6 +74,10 @@ impl Database {
         let _visit = Visit::new(&self.0.engine);
         self.0.engine.core.complete(|| self.check_empty_tree(partition)).await?;
         let loading = LoadInProgress::new(&self.0.engine, partition);
+        // What a compaction cuts off may be where this is about to write.
+        while self.0.engine.catalog.shrinking.get() > 0 {
+            self.executor().sleep_ns(MILLISECOND_NS).await;
+        }
         let page_size = self.0.settings.buffer.page_size;
         let space = self.0.engine.core.buffer.space(partition);
         let mut loader = BulkLoader::new(partition, page_size, FILL);
@@ -152,8 +157,10 @@ impl Database {
     /// Makes sure that a tree has no records, and no pages but the first two.
     fn check_empty_tree(&self, partition: PartitionId) -> Result<(), Need> {
         let pool = self.0.engine.core.buffer.pool().borrow();
-        let pages = allocator::read(pool.page(PageId::new(partition, 0))?).page_count;
-        if pages <= ROOT + 1 && slotted::count(pool.page(PageId::new(partition, ROOT))?) == 0 {
+        let first = pool.page(PageId::new(partition, 0))?;
+        // Where a compaction has cut pages off there are copies of them with higher sequence numbers than loaded pages have.
+        let is_new = allocator::read(first).page_count <= ROOT + 1 && allocator::floor(first) == 0;
+        if is_new && slotted::count(pool.page(PageId::new(partition, ROOT))?) == 0 {
             return Ok(());
         }
         let name = self.0.engine.catalog.describe(partition).map_err(Need::Fail)?.name.clone();

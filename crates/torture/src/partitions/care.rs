@@ -146,6 +146,34 @@ impl Client {
         }
     }
 
+    /// Gives the room of a partition back, in which nothing changes, or of the one in which the clients of records have theirs.
+    pub(super) async fn compact(&mut self, name: &str) -> After {
+        let name = if self.care.chance(0.5) { "records" } else { name };
+        let Some(id) = self.number_of(name) else { return After::Reopen };
+        let polls = if self.care.chance(0.2) { self.care.between(1, 40) } else { u64::MAX };
+        match at_most(polls, self.database.compact_partition(id)).await {
+            Some(Ok(done)) if done.given_back > 0 => self.context.event(ClientEvent::Compacted),
+            None => {
+                // It goes on without this client, and may wait for transactions.
+                self.context.drop_refused();
+                self.goes_on = true;
+            }
+            // There was nothing to give back, or it is not of those that are compacted.
+            Some(Ok(_) | Err(Error::WrongOrganization { .. })) => {}
+            // It waits for all that has begun before its end.
+            Some(Err(Error::PartitionInUse(_))) => {
+                self.context.event(ClientEvent::CompactionFailed);
+                self.context.drop_refused();
+            }
+            Some(Err(Error::LogCrowded { .. })) => self.context.event(ClientEvent::CompactionFailed),
+            Some(Err(error)) => {
+                self.context.event(ClientEvent::CompactionFailed);
+                return self.judge_care(&error, "compacting a partition");
+            }
+        }
+        After::Retry
+    }
+
     /// Others may keep from being done for long what sweeps all sets.
     fn judge_care(&self, error: &Error, doing: &str) -> After {
         if matches!(error, Error::PartitionInUse(_)) && self.is_used_by_a_client() {

@@ -27,6 +27,8 @@ pub struct Client {
     /// Those that choose which are renamed and truncated.
     pub(super) care: Random,
     pub held: Option<Held>,
+    /// Whether a compaction or a change of an index that this client does not wait for may still go on.
+    pub(super) goes_on: bool,
     number: usize,
     /// Names with an abandoned operation that may still be under way: they are left alone for the rest of this run.
     pub avoided: BTreeSet<String>,
@@ -48,7 +50,7 @@ impl Client {
         let random = context.random(&format!("partitions {number}"));
         let drops = context.random(&format!("drops {number}"));
         let care = context.random(&format!("care {number}"));
-        Client { context, database, random, drops, care, held: None, number, avoided: BTreeSet::new() }
+        Client { context, database, random, drops, care, held: None, goes_on: false, number, avoided: BTreeSet::new() }
     }
 
     /// The names at which nothing is under way.
@@ -73,6 +75,7 @@ impl Client {
         match self.care.below(20) {
             0 | 1 => return self.rename(&name, &shape).await,
             2 | 3 => return self.truncate(&name, &shape).await,
+            4 | 5 => return self.compact(&name).await,
             _ => {}
         }
         let is_fresh = shape.kind.is_loaded() && shape.contents.is_empty();

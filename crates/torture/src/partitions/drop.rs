@@ -137,11 +137,12 @@ impl Client {
         }
     }
 
-    /// Whether a client may use partitions for longer than a drop waits: it holds a snapshot, or a device does not answer.
+    /// Whether partitions may be in use for longer than a drop waits: by a snapshot that a client holds, by what goes on without one,
+    /// or because a device does not answer.
     pub(super) fn is_used_by_a_client(&self) -> bool {
         let (context, observed) = (&self.context, &self.context.observed);
         let is_slow = observed.is_hung.get() || observed.jumped_ns.get() > 0 || context.is_crippled(&self.database);
         let others = context.configuration.partition_clients + usize::from(context.configuration.crowd > 0);
-        self.held.is_some() || is_slow || others > 1
+        self.held.is_some() || self.goes_on || is_slow || others > 1
     }
 }

@@ -84,6 +84,7 @@ impl Client {
             Err(Error::PartitionInUse(_)) => {
                 self.context.event(ClientEvent::IndexFailed);
                 self.context.drop_refused();
+                self.goes_on = true;
                 After::Retry
             }
             Err(Error::PartitionExists(_) | Error::Field { .. }) if find(&self.database, name).is_some() => {
