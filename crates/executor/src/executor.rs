@@ -1,5 +1,6 @@
 pub(crate) mod cluster;
 mod faults;
+mod files;
 pub(crate) mod groups;
 mod machine;
 mod stop;
@@ -14,7 +15,7 @@ use crate::timers::Timers;
 use crate::unanswered::{Names, Submission};
 use crate::{JoinHandle, Mailbox, Perform, Relay, TaskId, WaitQueue};
 use base::{Instant, Random};
-use driver::{Completion, DeviceId, Driver, Fault, FileId, Frame, Halt, Op, OpKind, Output, Token, Work};
+use driver::{Completion, Driver, Fault, Frame, Halt, Op, OpKind, Token, Work};
 use groups::{Groups, Membership};
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
@@ -551,11 +552,6 @@ impl Executor {
         self.0.driver.borrow_mut().entropy()
     }
 
-    /// Lets a file go that was opened; see [`Driver::forget`].
-    pub fn forget(&self, file: FileId) {
-        self.0.driver.borrow_mut().forget(file);
-    }
-
     /// Memory for I/O; see [`Driver::frames`].
     ///
     /// # Errors
@@ -578,31 +574,6 @@ impl Executor {
     /// As [`Executor::frames`].
     pub fn frame(&self, size: usize) -> Result<Frame, Fault> {
         Ok(self.frames(1, size)?.pop().expect("one frame was asked for"))
-    }
-
-    /// Opens a file, or creates it; says how long it is, in bytes.
-    ///
-    /// # Errors
-    /// The driver's [`Fault`].
-    pub async fn open(&self, device: DeviceId, name: &str, create: bool) -> Result<(FileId, u64), Fault> {
-        match self.perform(Op::Open { device, name: name.to_owned(), create }).await.result? {
-            Output::Opened { file, length } => {
-                self.0.names.borrow_mut().set_file(file, device, name);
-                Ok((file, length))
-            }
-            other => unreachable!("opening a file answers with the file, not {other:?}"),
-        }
-    }
-
-    /// The names of a device's files.
-    ///
-    /// # Errors
-    /// The driver's [`Fault`].
-    pub async fn names(&self, device: DeviceId) -> Result<Vec<String>, Fault> {
-        match self.perform(Op::List { device }).await.result? {
-            Output::Names(names) => Ok(names),
-            other => unreachable!("a listing answers with names, not {other:?}"),
-        }
     }
 }
 

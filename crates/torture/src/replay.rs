@@ -55,7 +55,7 @@ pub fn wrong(seed: u64) -> Option<String> {
     }
 }
 
-/// How many references hit in a list of so many pages, the one used last at its end.
+/// How many references hit in a list of this length, the page used last at its end.
 fn list_hits(pages: &[u64], length: u64) -> u64 {
     let mut list = Vec::new();
     let mut hits = 0;

@@ -24,7 +24,7 @@ impl ClusterCoverage {
         self.event_times(event, 1);
     }
 
-    /// Counts so many events.
+    /// Counts an event this many times.
     pub fn event_times(&mut self, event: ClusterEvent, times: u64) {
         *self.events.entry(event).or_default() += times;
     }

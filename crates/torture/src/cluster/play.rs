@@ -44,7 +44,7 @@ pub(super) fn play(seed: u64, options: ClusterOptions) -> ClusterOutcome {
     course.coverage.borrow_mut().algorithm(shape.algorithm.name());
     let played = catch_unwind(AssertUnwindSafe(|| {
         let machines = Machines::new(seed, &shape);
-        let mut scenario = Scenario::new(seed, &course, &machines);
+        let mut scenario = ClusterScenario::new(seed, &course, &machines);
         match scenario.play(&schedule) {
             Ok(()) => {}
             Err(stop) => course.wrong(format!("machine {:?} stops: {:?}", stop.machine, stop.halt)),
@@ -73,7 +73,7 @@ pub(super) fn play(seed: u64, options: ClusterOptions) -> ClusterOutcome {
 }
 
 /// What runs on a machine.
-struct Scenario<'a> {
+struct ClusterScenario<'a> {
     course: &'a Rc<Course>,
     machines: &'a Machines,
     seed: u64,
@@ -90,10 +90,10 @@ struct Scenario<'a> {
     planned: u64,
 }
 
-impl<'a> Scenario<'a> {
-    fn new(seed: u64, course: &'a Rc<Course>, machines: &'a Machines) -> Scenario<'a> {
+impl<'a> ClusterScenario<'a> {
+    fn new(seed: u64, course: &'a Rc<Course>, machines: &'a Machines) -> ClusterScenario<'a> {
         let executors: Vec<Executor> = (0..=course.shape.nodes).map(|number| machines.start(number)).collect();
-        Scenario {
+        ClusterScenario {
             course,
             machines,
             seed,
