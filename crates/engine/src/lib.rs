@@ -29,8 +29,8 @@ pub mod transaction;
 pub mod version;
 
 pub use database::{
-    Asked, CommitFailure, Compaction, Database, Figures, LockWait, PartitionFigures, PartitionSize, PartitionSpec,
-    Settings,
+    Asked, CommitFailure, Compaction, Database, Figures, LockWait, Machine, PartitionFigures, PartitionSize,
+    PartitionSpec, Settings,
 };
 pub use engine::{Catalog, Isolation};
 pub use error::{BackupError, Error, Need, Result};

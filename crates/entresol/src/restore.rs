@@ -1,8 +1,7 @@
 //! Making a database from a backup.
 
-use crate::store::Machine;
 use crate::{OpenError, Opening, assemble};
-use engine::{BackupProgress, Database, RestoreReport, RestoreSource};
+use engine::{BackupProgress, Database, Machine, RestoreReport, RestoreSource};
 use executor::{Executor, Order};
 use real_driver::DirectoryLocks;
 

@@ -6,9 +6,8 @@ use crate::configuration::{Configuration, FILE_NAME};
 use crate::events::{Events, SLOW_NS, Silence, watch};
 use crate::{OpenError, assemble, log_words, page_words};
 use contents::{Contents, contents, stranger};
-use engine::canary::{self, Canary};
 use engine::server::TransactionServer;
-use engine::{Database, Error, Procedures};
+use engine::{Database, Error, Machine, Procedures};
 use executor::{Executor, Order, Unanswered};
 use real_driver::{DirectoryLock, DirectoryLocks};
 use std::collections::BTreeSet;
@@ -370,18 +369,6 @@ pub struct Store {
     directories: BTreeSet<PathBuf>,
     /// What makes events of it, if they are wanted.
     events: Option<Rc<Events>>,
-}
-
-/// Stops when it is dropped: what the driver has under way on the files ends, and then the directories' locks go, even if
-/// others still have the executor or the database.
-pub(crate) struct Machine(pub(crate) Executor);
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        if !canary::is_planted(Canary::RunningMachine) {
-            self.0.stop();
-        }
-    }
 }
 
 impl Store {

@@ -17,10 +17,9 @@ macro_rules! canaries {
 }
 
 impl Canary {
-    /// Whether torture cannot find it: it is in the locks of directories, in what devices without room refuse, in the archive of the
-    /// log, or in compactions.
+    /// Whether torture cannot find it: it is in what devices without room refuse, in the archive of the log, or in compactions.
     pub fn is_beyond_torture(self) -> bool {
-        self as usize >= Canary::RunningMachine as usize && !self.is_between_nodes()
+        self as usize >= Canary::UnpreparedLog as usize && !self.is_between_nodes()
     }
 
     /// Whether it is in the protocol between nodes, which torture of clusters runs.
@@ -148,12 +147,12 @@ canaries! {
     AbandonedGrowth,
     /// A creation of a database that fails leaves behind what it has created.
     KeptRemains,
+    /// A database that goes leaves its machine running, with what is under way on its files.
+    RunningMachine,
     /// A run goes on beyond its length.
     Overrun,
     /// A page stays in an exclusive cache when it is read, and takes the place of another one.
     HeldTwice,
-    /// A database that goes leaves its machine running, with what is under way on its files.
-    RunningMachine,
     /// The log is written behind the end of what is there of its file, whether there is room for that or not.
     UnpreparedLog,
     /// A segment of the log's archive says that it is whole before its pages are there.

@@ -1,5 +1,7 @@
 //! The world against the engine: the virtual driver, watched and made hostile.
 
+mod ending;
+
 use crate::configuration::CACHE_DEVICE;
 use crate::coverage::Pair;
 use crate::damage::Damage;
@@ -11,6 +13,7 @@ use driver::{
     Completion, DeviceId, DeviceTraits, Doorbell, Driver, Fault, FaultKind as Refusal, FileId, Frame, Halt, Op, OpKind,
     Output, Prices, StationReport, Token,
 };
+use executor::Executor;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -50,6 +53,10 @@ pub struct Observed {
     pub is_hung: Cell<bool>,
     /// Whether a device hangs for ever that nothing else serves for.
     pub is_deaf: Cell<bool>,
+    /// Whether the database is dropped while it is at work.
+    pub is_dropped: Cell<bool>,
+    /// What the run before ran on, if its database was dropped.
+    pub earlier: RefCell<Option<Executor>>,
     /// How far the clock has jumped, in nanoseconds.
     pub jumped_ns: Cell<u64>,
     /// The driver's hash of all events.
@@ -511,6 +518,10 @@ impl Driver for Adversary {
             return Err(Halt::Idle);
         }
         self.jump();
+        self.end_earlier();
+        if self.is_time_to_drop() {
+            return Err(Halt::Idle);
+        }
         let own = until.map(|until| Instant::from_ns(until.ns().saturating_sub(self.observed.jumped_ns.get())));
         let release = self.hung.as_ref().and_then(|hung| hung.until);
         let limit = own.into_iter().chain(release).min();

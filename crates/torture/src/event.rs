@@ -8,6 +8,8 @@ pub enum ClientEvent {
     Replayed,
     /// The creation of the database failed, and left nothing.
     NothingCreated,
+    /// The database was dropped while clients worked, and opened again in the same process.
+    NotClosed,
     /// A partition was created.
     Created,
     /// The creation of a partition failed, and the run continued or the database was opened again.
@@ -80,9 +82,10 @@ pub enum ClientEvent {
 
 impl ClientEvent {
     /// Every event.
-    pub const ALL: [ClientEvent; 36] = [
+    pub const ALL: [ClientEvent; 37] = [
         ClientEvent::Replayed,
         ClientEvent::NothingCreated,
+        ClientEvent::NotClosed,
         ClientEvent::Created,
         ClientEvent::CreationFailed,
         ClientEvent::CreatedAnew,
@@ -124,6 +127,7 @@ impl ClientEvent {
         match self {
             ClientEvent::Replayed => "trace replayed",
             ClientEvent::NothingCreated => "nothing created",
+            ClientEvent::NotClosed => "dropped at work",
             ClientEvent::Created => "partition created",
             ClientEvent::CreationFailed => "creation failed",
             ClientEvent::CreatedAnew => "name used again",
@@ -165,6 +169,7 @@ impl ClientEvent {
     pub fn is_met_by(self, kind: SeedKind) -> bool {
         match self {
             ClientEvent::NothingCreated
+            | ClientEvent::NotClosed
             | ClientEvent::LogNotGrown
             | ClientEvent::LogMoved
             | ClientEvent::ReadOvertaken

@@ -101,6 +101,10 @@ pub struct Plan {
     /// The number of polls after which the opening is abandoned. Another opening begins once the operations of the first have
     /// ended.
     pub reopened_after: Option<u64>,
+    /// The operation during which the database is dropped and its process goes on to open it again.
+    pub dropped_at: Option<Target>,
+    /// If what had been under way in the run before is still under way, after how many waits for the driver it ends.
+    pub earlier_ends_after: u64,
 }
 
 fn target(random: &mut Random, kind: SeedKind, admitted: impl Fn(Step) -> bool) -> Target {
@@ -203,6 +207,19 @@ impl Plan {
             let nth = 1 + random.exponential(mean) as u64;
             (Target { step, nth }, 1_000 + random.exponential(200e6) as u64)
         });
+        self
+    }
+
+    /// The same with a database that is dropped while clients work, now and then, in a process that goes on.
+    pub fn with_dropped_database(mut self, random: &mut Random) -> Plan {
+        if random.chance(0.06) {
+            let steps = [Step::LogWrite, Step::LogWrite, Step::PageWrite, Step::Staging, Step::SuperblockWrite];
+            let step = *random.choose(&steps).expect("five of them");
+            let nth = 1 + random.exponential(if step == Step::SuperblockWrite { 3.0 } else { 25.0 }) as u64;
+            self.dropped_at = Some(Target { step, nth });
+            self.cut = None;
+        }
+        self.earlier_ends_after = (random.below(12) as f64).exp2() as u64;
         self
     }
 

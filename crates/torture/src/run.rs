@@ -17,7 +17,7 @@ use driver::Halt;
 use engine::canary::{self, Canary};
 use engine::log::Log;
 use engine::server::{self, TransactionServer};
-use engine::{Asked, Database, Error, PartitionSpec, Result, Settings, log, second_level};
+use engine::{Asked, Database, Error, Machine, PartitionSpec, Result, Settings, log, second_level};
 use executor::{Executor, Order};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -36,6 +36,8 @@ pub struct World {
     pub oracle: Rc<RefCell<Oracle>>,
     /// What was damaged on them.
     pub damages: Vec<Damage>,
+    /// What the run before ran on, if its database was dropped. Nothing of it is under way any more, or so it should be.
+    pub left: Option<Executor>,
 }
 
 /// What a run is for.
@@ -55,6 +57,8 @@ pub struct RunOutcome {
     pub detected: bool,
     /// What the adversary tells.
     pub observed: Rc<Observed>,
+    /// What it ran on, if its database was dropped.
+    pub left: Option<Executor>,
 }
 
 /// How long clients may take, besides drops that give up, in virtual nanoseconds.
@@ -70,7 +74,8 @@ pub fn run(world: &World, run: u64, plan: Plan, purpose: Purpose) -> RunOutcome 
     let (wrong, detected) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new(false)));
     let reopened_after = plan.reopened_after;
     let creation_fails = plan.injuries.iter().any(|(target, _)| target.step == Step::Create);
-    let executor = machine(world, run, plan, &observed);
+    let machine = Machine(Executor::new(Box::new(adversary(world, run, plan, &observed)), order(world, run)));
+    let executor = machine.0.clone();
     let context = Rc::new(RunContext {
         executor: executor.clone(),
         media: world.media.clone(),
@@ -89,19 +94,20 @@ pub fn run(world: &World, run: u64, plan: Plan, purpose: Purpose) -> RunOutcome 
     });
     let result = catch_unwind(AssertUnwindSafe(|| {
         let result = executor.run(use_database(&context, purpose));
-        // Destructors of what is stopped may begin rollbacks, which are stopped in their turn.
-        executor.stop();
-        executor.stop();
+        drop(machine);
+        if !observed.is_dropped.get() {
+            executor.stop();
+        }
         result
     }));
     match result {
         Ok(Ok(()) | Err(Halt::PowerCut)) => {}
-        Ok(Err(Halt::Idle)) if observed.is_deaf.get() => {}
+        Ok(Err(Halt::Idle)) if observed.is_deaf.get() || observed.is_dropped.get() => {}
         Ok(Err(Halt::Idle)) => wrong.borrow_mut().push("all tasks wait for ever".to_owned()),
         Err(panic) => {
             wrong.borrow_mut().push(format!("panic: {}", message(&*panic)));
             // The state after a panic cannot be destroyed safely.
-            std::mem::forget((executor, context));
+            std::mem::forget((executor.clone(), context));
         }
     }
     let mut wrong = wrong.take();
@@ -111,7 +117,8 @@ pub fn run(world: &World, run: u64, plan: Plan, purpose: Purpose) -> RunOutcome 
     } else {
         wrong.extend(anomalies.iter().take(3).map(ToString::to_string));
     }
-    RunOutcome { wrong, detected: detected.get(), observed }
+    let left = observed.is_dropped.get().then_some(executor);
+    RunOutcome { wrong, detected: detected.get(), observed, left }
 }
 
 pub(crate) fn message(panic: &(dyn std::any::Any + Send)) -> String {
@@ -119,17 +126,24 @@ pub(crate) fn message(panic: &(dyn std::any::Any + Send)) -> String {
     text.unwrap_or("of unknown cause").to_owned()
 }
 
-fn machine(world: &World, run: u64, plan: Plan, observed: &Rc<Observed>) -> Executor {
+fn order(world: &World, run: u64) -> Order {
+    if world.configuration.shuffled { Order::Seeded(seed_of(world, run)) } else { Order::FirstInFirstOut }
+}
+
+fn seed_of(world: &World, run: u64) -> u64 {
+    Random::stream(world.seed, &format!("life {run}")).word()
+}
+
+fn adversary(world: &World, run: u64, plan: Plan, observed: &Rc<Observed>) -> Adversary {
     let hardware = world.configuration.hardware();
     let devices = hardware.devices.keys().cloned().collect();
-    let seed = Random::stream(world.seed, &format!("life {run}")).word();
+    let seed = seed_of(world, run);
     let keeps_cache = canary::is_planted(Canary::TrustedCache);
     let faults = Some(FaultPlan { slow: plan.slow.clone(), keeps_cache, ..FaultPlan::default() });
     let options = Options { seed, faults, jitter: world.configuration.jitter, discard: Vec::new() };
     let driver = VirtualDriver::new(hardware, options, world.media.clone());
-    let adversary = Adversary::new(driver, devices, plan, Random::stream(seed, "adversary"), Rc::clone(observed));
-    let order = if world.configuration.shuffled { Order::Seeded(seed) } else { Order::FirstInFirstOut };
-    Executor::new(Box::new(adversary), order)
+    observed.earlier.replace(world.left.clone());
+    Adversary::new(driver, devices, plan, Random::stream(seed, "adversary"), Rc::clone(observed))
 }
 
 async fn use_database(context: &Rc<RunContext>, purpose: Purpose) {

@@ -117,8 +117,14 @@ pub fn run_range(seeds: Range<u64>, options: Options, mut progress: impl FnMut(&
 pub fn run_seed(seed: u64, options: Options) -> Outcome {
     let configuration = Rc::new(Configuration::draw(seed, options));
     let oracle = Oracle { owners: vec![Owner::default(); configuration.record_clients], ..Oracle::default() };
-    let world =
-        World { seed, media: Media::new(), oracle: Rc::new(RefCell::new(oracle)), damages: Vec::new(), configuration };
+    let world = World {
+        seed,
+        media: Media::new(),
+        oracle: Rc::new(RefCell::new(oracle)),
+        damages: Vec::new(),
+        configuration,
+        left: None,
+    };
     let outcome = Outcome {
         seed,
         hash: 0,
@@ -209,6 +215,7 @@ impl Scenario {
         }
         plan = plan.with_growing_log(&mut random("growing log, run"));
         plan = plan.with_late(&mut random("late, run"));
+        plan = plan.with_dropped_database(&mut random("dropped database, run"));
         plan = plan.with_full_device(&mut random("full device, life"), kind);
         if self.more {
             plan = plan.with_failing_reads(&mut random("failing reads, life"));
@@ -287,14 +294,14 @@ impl Scenario {
 
     /// Performs a run and treats the media according to its end; false if the scenario is over.
     fn run(&mut self, plan: Plan, purpose: Purpose) -> bool {
-        let kill = plan.kill;
         let ended = run(&self.world, self.outcome.runs, plan.clone(), purpose);
         self.world.damages =
             ended.observed.damages.borrow().iter().filter(|damage| !damage.is_passing()).cloned().collect();
+        self.world.left = ended.left.clone();
         if !self.note(&ended, &format!("{plan:?}")) {
             return false;
         }
-        if kill {
+        if plan.kill || ended.observed.is_dropped.get() {
             self.world.media.process_end(&mut self.random);
         } else {
             let policies = [
@@ -379,7 +386,7 @@ impl Scenario {
         let configuration = Rc::clone(&self.world.configuration);
         let oracle = Rc::new(RefCell::new(oracle));
         let told = format!("after {damage:?}");
-        let world = World { seed: self.world.seed, configuration, media, oracle, damages: vec![damage] };
+        let world = World { seed: self.world.seed, configuration, media, oracle, damages: vec![damage], left: None };
         let ended = run(&world, self.outcome.runs, Plan::default(), Purpose::Inspection);
         let detected = ended.detected;
         // The original goes on, whatever came of the copy.
