@@ -5,7 +5,7 @@
 mod shipments;
 
 use base::time::MICROSECOND_NS;
-use base::{PageId, PartitionId, Random, TransactionId};
+use base::{Lsn, PageId, PartitionId, Random, TransactionId};
 use driver::OpKind;
 use entresol_engine::log::record::{self, Body};
 use entresol_engine::page::{Change, Edit, PageKind, header};
@@ -149,6 +149,36 @@ fn what_does_not_follow_from_the_page_that_is_here_is_refused() {
         value(&database, page).await
     });
     assert_eq!(read, Ok(Ok(6)));
+}
+
+/// A restart would leave out what comes behind it, or could not number it.
+#[test]
+fn a_page_does_not_begin_with_any_sequence_number() -> Result<()> {
+    whole(async |executor| {
+        let (database, pages) = with_pages(executor).await?;
+        let page = PageId::new(pages, 3);
+        contents(&database, page).await?;
+        let formatted = |sequence: u64| {
+            let (mut copy, mut records) = (blank(page), Vec::new());
+            let change = Change::Format { kind: PageKind::Direct, level: 0, count: 0, image: &[9; SIZE - 32] };
+            let edits = [(sequence, Edit { page, change })];
+            add_record(&Undo::PatchPage { page, offset: 32, bytes: &[0] }.stored(), &edits, &mut records);
+            change.apply(&mut copy, Lsn::ZERO);
+            header::set_sequence(&mut copy, sequence);
+            header::seal(&mut copy);
+            (records, copy)
+        };
+        for sequence in [0, 3, u64::MAX] {
+            let (records, copy) = formatted(sequence);
+            let error = database.commit_shipped(&records, &[(page, &copy)]).await.expect_err("it begins elsewhere");
+            let is_refusal = matches!(error, CommitFailure::NothingLogged(Error::Shipment(_)));
+            assert!(is_refusal && error.to_string().contains("has seen 0 changes"), "{sequence}: {error}");
+        }
+        let (records, copy) = formatted(1);
+        commit(&database, &records, &[(page, &copy)]).await?;
+        assert_eq!(value(&database, page).await?, 9);
+        Ok(())
+    })
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! what is logged can be redone.
 
 use super::Database;
+use crate::buffer::LOADED;
 use crate::log::record::{Body, Record};
 use crate::recovery::begins_page;
 use crate::{Error, Result};
@@ -41,11 +42,14 @@ struct TriedPage {
 }
 
 impl TriedPage {
-    fn try_change(&mut self, sequence: u64, edit: &Edit<'_>) -> Result<(), String> {
+    /// `floor` is the sequence number that pages of the partition begin with.
+    fn try_change(&mut self, sequence: u64, edit: &Edit<'_>, floor: u64) -> Result<(), String> {
         let present = header::sequence(&self.bytes);
-        if present + 1 != sequence {
+        if present.checked_add(1) != Some(sequence) {
             let is_blank = self.bytes[HEADER_SIZE..].iter().all(|byte| *byte == 0);
-            if !is_blank || !begins_page(sequence, edit) {
+            // Another node may not know that a load which failed has been here.
+            let begins = floor.saturating_add(1)..=present.max(floor).max(LOADED).saturating_add(1);
+            if !is_blank || !begins.contains(&sequence) || !begins_page(sequence, edit) {
                 return Err(format!("has seen {present} changes, and its log records go on with change {sequence}"));
             }
             header::set_sequence(&mut self.bytes, sequence - 1);
@@ -124,8 +128,10 @@ impl Database {
             );
         }
         for (sequence, edit) in ShippedRecords(records).flat_map(|record| record.edits()) {
+            let floor = self.buffer().pool().borrow().floor(edit.page.partition);
             if let Some(page) = tried.get_mut(&edit.page) {
-                page.try_change(sequence, &edit).map_err(|why| Error::Shipment(format!("{} {why}", edit.page)))?;
+                page.try_change(sequence, &edit, floor)
+                    .map_err(|why| Error::Shipment(format!("{} {why}", edit.page)))?;
             }
         }
         for (page, bytes) in pages {
