@@ -4,9 +4,11 @@
 //! sends. What a message causes is decided in one synchronous step, and then done: pages that are here are sent at once, others
 //! by a task that fetches them.
 
+mod memory;
+
 use crate::algorithm::{Algorithm, Recency};
 use crate::channel::{Acceptor, Channel, ChannelError, Incoming, Transport, next_connection};
-use crate::grants::{Access, Grants};
+use crate::grants::{Access, Grants, Right};
 use crate::lease::{LEASE_NS, Term};
 use crate::message::{
     Answer, ClientId, Copy, Described, Former, HELLO_MAX, Image, MessageError, Request, SIZE_MAX, Secret, Secrets,
@@ -17,13 +19,14 @@ use crate::server::{Action, CLIENTS_MAX, Counts, Found, Joined, Memory, Newcomer
 use base::time::SECOND_NS;
 use base::{PageId, PartitionId};
 use driver::Work;
-use engine::buffer::{Buffer, Pins, Presence};
+use engine::buffer::{Buffer, Pins};
 use engine::canary::{self, Canary};
 use engine::catalog::{Organization, Partition};
 use engine::page::header;
 use engine::second_level::design::Pattern;
 use engine::{CommitFailure, Database, Error, Need};
 use executor::{Executor, WaitQueue};
+use memory::InBuffer;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -54,6 +57,7 @@ pub struct PageServer(Rc<ServerNode>);
 struct ServerNode {
     this: Weak<ServerNode>,
     database: Database,
+    memory: InBuffer,
     settings: ServerSettings,
     grants: RefCell<Option<Grants>>,
     protocol: RefCell<Server>,
@@ -68,15 +72,6 @@ struct ServerNode {
     observer: RefCell<Option<Observer>>,
     address: SocketAddr,
     is_closed: Cell<bool>,
-}
-
-/// The buffer as the server's memory.
-struct InBuffer<'a>(&'a Buffer);
-
-impl Memory for InBuffer<'_> {
-    fn has(&self, page: PageId) -> bool {
-        self.0.pool().borrow().presence(page) != Presence::Absent
-    }
 }
 
 impl PageServer {
@@ -97,9 +92,11 @@ impl PageServer {
         if settings.has_leases {
             protocol.gather(database.log().settings().durable);
         }
+        let seed = settings.has_leases.then(|| database.executor().entropy() as u64);
         let inner = Rc::new_cyclic(|this| ServerNode {
             this: this.clone(),
             database: database.clone(),
+            memory: InBuffer::new(database.buffer(), seed),
             grants: RefCell::new(settings.grants.clone()),
             settings,
             protocol: RefCell::new(protocol),
@@ -344,9 +341,9 @@ impl ServerNode {
     }
 
     fn join(&self, (newcomer, former): (Newcomer, Option<Former>), outbox: &Rc<Outbox>) -> ClientId {
-        let (mut actions, memory) = (Vec::new(), InBuffer(self.database.buffer()));
+        let mut actions = Vec::new();
         let secrets = self.draw_secrets();
-        let joined = self.protocol.borrow_mut().join(newcomer, (former.as_ref(), secrets), &memory, &mut actions);
+        let joined = self.protocol.borrow_mut().join(newcomer, (former.as_ref(), secrets), &self.memory, &mut actions);
         let client = joined.session.client;
         self.outboxes.borrow_mut().insert(client, Rc::clone(outbox));
         let lease_ns = if self.settings.has_leases { LEASE_NS } else { 0 };
@@ -401,8 +398,7 @@ impl ServerNode {
     /// One synchronous step of the protocol, and what follows from it.
     fn step<T>(&self, step: impl FnOnce(&mut Server, &dyn Memory, &mut Vec<Action>) -> T) -> T {
         let mut actions = Vec::new();
-        let memory = InBuffer(self.database.buffer());
-        let value = step(&mut self.protocol.borrow_mut(), &memory, &mut actions);
+        let value = step(&mut self.protocol.borrow_mut(), &self.memory, &mut actions);
         actions.into_iter().for_each(|action| self.perform(action));
         value
     }
@@ -486,8 +482,12 @@ impl ServerNode {
     async fn fetch_and_send(&self, (to, copy): (ClientId, Copy), returns: bool, recency: Recency) {
         let buffer = self.database.buffer();
         let mut pins = Pins::new(buffer);
-        match self.fetch(copy.page, &mut pins).await {
-            Ok(_) => assert!(self.send_page(to, copy, returns, recency), "a pinned page is here"),
+        let fetched = match self.make_room(to, copy.page).await {
+            Ok(()) => self.fetch(copy.page, &mut pins).await,
+            Err(error) => Err(error),
+        };
+        match fetched {
+            Ok(()) => assert!(self.send_page(to, copy, returns, recency), "a pinned page is here"),
             Err(error) => {
                 let reason = error.to_string();
                 self.step(|server, memory, actions| server.failed(to, copy, reason, memory, actions));
@@ -495,30 +495,47 @@ impl ServerNode {
         }
     }
 
-    /// Has a page in the buffer. A client that adds a page to a partition asks for the one behind the last: there is room for it then.
-    async fn fetch(&self, page: PageId, pins: &mut Pins) -> engine::Result<()> {
+    /// Has the file of a page's partition grow where the page is the one behind the last: a client that adds a page to a partition asks
+    /// for that. One that may only read adds none.
+    async fn make_room(&self, client: ClientId, page: PageId) -> engine::Result<()> {
         let buffer = self.database.buffer();
-        // It may have no partition any more, or never had one.
-        let found = self.database.describe(page.partition)?;
-        if !buffer.is_attached(page.partition) {
-            return Err(Error::NoPartition(format!("'{}' of pages: it is in memory", found.name)));
+        let allocates = matches!(self.organization(page)?, Organization::BTree | Organization::Append { .. });
+        let is_full = allocates && page.number == buffer.space(page.partition).capacity();
+        if is_full && self.protocol.borrow().may(client, page, Right::Write) {
+            let mut none = Pins::new(buffer);
+            buffer.resolve(Need::Space(page.partition), Pattern::Random, &mut none).await?;
         }
-        let allocates = matches!(found.organization, Organization::BTree | Organization::Append { .. });
-        if allocates && page.number == buffer.space(page.partition).capacity() {
-            buffer.resolve(Need::Space(page.partition), Pattern::Random, pins).await?;
-        }
-        buffer.resolve(Need::Page(page), Pattern::Random, pins).await.map(drop)
+        Ok(())
     }
 
-    /// Commits what follows from the pages as they are here. On described networks, on which no strangers are, pages that are not in the
-    /// buffer are not read for that.
+    /// Has a page in the buffer.
+    async fn fetch(&self, page: PageId, pins: &mut Pins) -> engine::Result<()> {
+        self.organization(page)?;
+        self.database.buffer().resolve(Need::Page(page), Pattern::Random, pins).await.map(drop)
+    }
+
+    /// The organization of a page's partition. It may have none any more, or never had one.
+    fn organization(&self, page: PageId) -> engine::Result<Organization> {
+        let found = self.database.describe(page.partition)?;
+        if !self.database.buffer().is_attached(page.partition) {
+            return Err(Error::NoPartition(format!("'{}' of pages: it is in memory", found.name)));
+        }
+        Ok(found.organization)
+    }
+
+    /// Commits what follows from the pages as they are here, all at once: whatever makes room lets go of pages. On described networks, on
+    /// which no strangers are, pages that are not in the buffer are not read for that.
     async fn commit_checked(
         &self,
+        client: ClientId,
         records: &[u8],
         pages: &[(PageId, &[u8])],
         pins: &mut Pins,
     ) -> Result<(), CommitFailure> {
         if self.settings.has_leases {
+            for (page, _) in pages {
+                self.make_room(client, *page).await.map_err(CommitFailure::NothingLogged)?;
+            }
             for (page, _) in pages {
                 self.fetch(*page, pins).await.map_err(CommitFailure::NothingLogged)?;
             }
@@ -529,7 +546,7 @@ impl ServerNode {
     async fn commit(&self, owner: (ClientId, Transaction), records: Vec<u8>, pages: Vec<Image>) {
         let shipped: Vec<(PageId, &[u8])> = pages.iter().map(|image| (image.page, &image.bytes[..])).collect();
         let mut pins = Pins::new(self.database.buffer());
-        match self.commit_checked(&records, &shipped, &mut pins).await {
+        match self.commit_checked(owner.0, &records, &shipped, &mut pins).await {
             Ok(()) => self.step(|server, memory, actions| server.committed(owner, memory, actions)),
             Err(error) => {
                 let is_harmless = matches!(error, CommitFailure::NothingLogged(_));

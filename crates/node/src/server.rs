@@ -53,6 +53,9 @@ pub const CLIENTS_MAX: usize = 256;
 pub trait Memory {
     /// Whether the page is there, or on its way there.
     fn has(&self, page: PageId) -> bool;
+
+    /// Whether these are the bytes of a page as it has left. Where that is not known, they are not.
+    fn has_left_as(&self, page: PageId, bytes: &[u8]) -> bool;
 }
 
 /// The server's side of the protocol.
@@ -485,8 +488,8 @@ impl Server {
         Ok(())
     }
 
-    /// A page comes back that was asked for when it left a client's memory. Nothing was allowed to write it meanwhile, so these are its
-    /// latest bytes; nor is anything until they are kept.
+    /// A page comes back that was asked for when it left a client's memory. Nothing was allowed to write it meanwhile, so it is as it
+    /// has left here; nor is anything until it is kept. Other bytes are of no use.
     fn take_back(
         &mut self,
         client: ClientId,
@@ -498,7 +501,8 @@ impl Server {
         if !held.is_wanted {
             return Err(misbehaved(client, "returned, without having been asked to,", copy.page));
         }
-        let is_kept = !memory.has(copy.page) && self.directory.begin_keeping(copy.page);
+        let is_sound = !memory.has(copy.page) && memory.has_left_as(copy.page, &bytes);
+        let is_kept = is_sound && self.directory.begin_keeping(copy.page);
         self.directory.remove(client, copy);
         if is_kept {
             actions.push(Action::Keep(Image { page: copy.page, bytes }));

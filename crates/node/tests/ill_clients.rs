@@ -4,46 +4,79 @@
 mod counting;
 mod machines;
 
-use base::{Lsn, PageId, Random, TransactionId};
-use counting::{PAGE_SIZE, serve, settings};
-use engine::Database;
+use base::{Lsn, PageId, PartitionId, Random, TransactionId};
+use counting::{PAGE_SIZE, counters, serve, settings};
 use engine::log::record::{self, Body};
-use engine::page::{Change, Edit, header};
+use engine::page::{Change, Edit, PageKind, header};
 use engine::undo::Undo;
+use engine::{Database, PartitionSpec};
 use entresol_node::algorithm;
 use entresol_node::channel::{Channel, Incoming, Plain, Transport};
+use entresol_node::grants::Grants;
 use entresol_node::message::{self, Answer, Copy, Image, Request, ToServer, Transaction};
+use entresol_node::page_server::{PageServer, ServerSettings};
 use executor::{Cluster, Executor};
 use machines::Machines;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// A client that says what it is told to.
 struct Script {
     channel: Rc<dyn Channel>,
     incoming: Incoming,
+    /// How many copies it has named.
+    copies: u64,
 }
 
 impl Script {
-    async fn ask(&mut self, body: Request) -> Answer {
+    /// A name for the next copy of a page.
+    fn copy(&mut self, partition: PartitionId, number: u32) -> Copy {
+        self.copies += 1;
+        Copy { page: PageId::new(partition, number), number: self.copies }
+    }
+
+    async fn say(&self, body: Request) {
         let mut frame = Vec::new();
         message::encode(&ToServer { drops: Vec::new(), body }, 0, &mut frame);
         self.channel.send(&frame).await.expect("it is sent");
+    }
+
+    async fn hear(&mut self) -> Answer {
         self.incoming.next().await.expect("it is a message").expect("the server is there")
+    }
+
+    async fn ask(&mut self, body: Request) -> Answer {
+        self.say(body).await;
+        self.hear().await
     }
 
     async fn join(executor: &Executor, at: SocketAddr, own: SocketAddr) -> Script {
         let channel = Plain(executor.clone()).connect(at, None).await.expect("it listens");
-        let mut script = Script { incoming: Incoming::new(&channel, executor), channel };
+        let mut script = Script { incoming: Incoming::new(&channel, executor), channel, copies: 0 };
         let hello = Request::Hello { page_size: PAGE_SIZE as u32, address: own, former: None };
         assert!(matches!(script.ask(hello).await, Answer::Joined { .. }));
         script
     }
 
     async fn read(&mut self, copy: Copy) -> Vec<u8> {
-        match self.ask(Request::Read { copy, transaction: Transaction(0), leaving: None }).await {
-            Answer::Page { bytes, .. } => bytes,
+        self.read_instead(copy, None).await
+    }
+
+    async fn read_instead(&mut self, copy: Copy, leaving: Option<Copy>) -> Vec<u8> {
+        match self.ask(Request::Read { copy, transaction: Transaction(0), leaving }).await {
+            Answer::Page { bytes, returns, .. } => {
+                assert_eq!(returns, leaving.is_some());
+                bytes
+            }
             other => panic!("the server says {other:?}"),
+        }
+    }
+
+    async fn read_all(&mut self, partition: PartitionId, numbers: Range<u32>) {
+        for number in numbers {
+            let copy = self.copy(partition, number);
+            self.read(copy).await;
         }
     }
 
@@ -76,18 +109,16 @@ fn a_commit_that_does_not_follow_from_the_page_is_refused_though_the_page_has_le
     let executor = executors[1].clone();
     let task = executors[1].spawn(async move {
         let mut script = Script::join(&executor, at, own).await;
-        let copy = |number: u32| Copy { page: PageId::new(counters, number), number: number.into() };
-        let bytes = script.read(copy(0)).await;
+        let first = script.copy(counters, 0);
+        let bytes = script.read(first).await;
         let before = header::sequence(&bytes);
-        for number in 1..30 {
-            script.read(copy(number)).await;
-        }
-        let refused = script.commit(copy(0), Transaction(1), bytes.clone(), before + 5).await;
+        script.read_all(counters, 1..30).await;
+        let refused = script.commit(first, Transaction(1), bytes.clone(), before + 5).await;
         assert!(
             matches!(&refused, Answer::NotCommitted { reason, .. } if reason.contains("changes, and its log records go on")),
             "{refused:?}"
         );
-        let committed = script.commit(copy(0), Transaction(2), bytes, before).await;
+        let committed = script.commit(first, Transaction(2), bytes, before).await;
         assert!(matches!(committed, Answer::Committed { .. }), "{committed:?}");
     });
     cluster.run(task).expect("they go on");
@@ -102,4 +133,146 @@ fn a_commit_that_does_not_follow_from_the_page_is_refused_though_the_page_has_le
     });
     again.stop();
     assert_eq!(found.expect("it goes on"), Ok(7));
+}
+
+/// A server, what it serves pages of, and a client that has joined.
+struct Ground {
+    machines: Machines,
+    cluster: Cluster,
+    executors: [Executor; 2],
+    server: PageServer,
+    counters: PartitionId,
+    tree: PartitionId,
+}
+
+impl Ground {
+    fn new(algorithm: &str, grants: Option<Grants>) -> Ground {
+        let machines = Machines::new(3);
+        let executors = [machines.server(), machines.client(1)];
+        let mut cluster = Cluster::new(executors.iter().cloned());
+        let algorithm = algorithm::named(algorithm).expect("it is one of them");
+        let (executor, at) = (executors[0].clone(), machines.address(0));
+        let serving = executors[0].spawn(async move {
+            let database = Database::create(&executor, settings()).await.expect("the medium is empty");
+            let counters = database.create_partition(counters()).await.expect("there is room");
+            let tree = database.create_partition(PartitionSpec::b_tree("tree")).await.expect("there is room");
+            let settings = ServerSettings { algorithm, message_size_min: 0, has_leases: true, grants };
+            let server = PageServer::serve(&database, Rc::new(Plain(executor)), at, settings).await;
+            (server.expect("the port is free"), counters, tree)
+        });
+        let (server, counters, tree) = cluster.run(serving).expect("they go on");
+        Ground { machines, cluster, executors, server, counters, tree }
+    }
+
+    /// Has a client do what it is told to.
+    fn run<T: 'static>(&mut self, work: impl AsyncFnOnce(Script) -> T + 'static) -> T {
+        let (executor, at, own) = (self.executors[1].clone(), self.machines.address(0), self.machines.address(1));
+        let task = self.executors[1].spawn(async move { work(Script::join(&executor, at, own).await).await });
+        self.cluster.run(task).expect("they go on")
+    }
+
+    fn capacity(&self) -> u32 {
+        self.server.buffer().space(self.tree).capacity()
+    }
+}
+
+/// While the file grows for one page of a commit, the others stay where they can be looked at.
+#[test]
+fn a_commit_that_does_not_follow_is_refused_though_the_file_grows_for_it() {
+    let mut ground = Ground::new("cbl", None);
+    let (counters, tree, first) = (ground.counters, ground.tree, ground.capacity());
+    let buffer = Rc::clone(ground.server.buffer());
+    let refused = ground.run(async move |mut script| {
+        let capacity = || buffer.space(tree).capacity();
+        script.read_all(tree, first..first + 1).await;
+        // The page is not the one behind the last before the file grows once more.
+        let second = capacity();
+        let added = script.copy(tree, second + (second - first));
+        script.read(added).await;
+        script.read_all(tree, second..second + 1).await;
+        assert_eq!(capacity(), added.page.number);
+        let root = script.copy(tree, 1);
+        let transaction = Transaction(1);
+        let mut changed = script.read(root).await;
+        let granted = script.ask(Request::Write { copy: root, transaction }).await;
+        assert!(matches!(granted, Answer::Granted { .. }), "{granted:?}");
+        let ahead = header::sequence(&changed) + 5;
+        let mut records = Vec::new();
+        let (patch, page) = (Change::Patch { offset: 32, bytes: &[7] }, root.page);
+        let undo = Undo::PatchPage { page, offset: 32, bytes: &[0] }.stored();
+        let edit = Edit { page, change: patch };
+        record::encode(TransactionId::SYSTEM, &Body::Update(&undo), [(ahead + 1, &edit)], &mut records);
+        header::set_sequence(&mut changed, ahead);
+        patch.apply(&mut changed, Lsn::ZERO);
+        header::seal(&mut changed);
+        let mut new = vec![0; PAGE_SIZE];
+        header::format(&mut new, added.page);
+        let image = vec![0; PAGE_SIZE - 32];
+        let format = Change::Format { kind: PageKind::Direct, level: 0, count: 0, image: &image };
+        let edit = Edit { page: added.page, change: format };
+        record::encode(TransactionId::SYSTEM, &Body::System, [(1, &edit)], &mut records);
+        format.apply(&mut new, Lsn::ZERO);
+        header::seal(&mut new);
+        let granted = script.ask(Request::Write { copy: added, transaction }).await;
+        assert!(matches!(granted, Answer::Granted { .. }), "{granted:?}");
+        let pages = vec![Image { page, bytes: changed }, Image { page: added.page, bytes: new }];
+        script.say(Request::Commit { transaction, records, pages }).await;
+        for number in 0..30 {
+            let copy = script.copy(counters, number);
+            script.say(Request::Read { copy, transaction: Transaction(0), leaving: None }).await;
+        }
+        loop {
+            match script.hear().await {
+                Answer::Page { .. } => {}
+                other => break other,
+            }
+        }
+    });
+    assert!(
+        matches!(&refused, Answer::NotCommitted { reason, .. } if reason.contains("changes, and its log records go on")),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn a_client_that_may_only_read_does_not_have_files_grow() {
+    let grants = serde_json::from_str(r#"{ "node": { "": { "read": ["*"] } } }"#).expect("a table");
+    let mut ground = Ground::new("cbl", Some(grants));
+    let (tree, capacity) = (ground.tree, ground.capacity());
+    ground.run(async move |mut script| {
+        for number in capacity..capacity + 3 {
+            let copy = script.copy(tree, number);
+            script.ask(Request::Read { copy, transaction: Transaction(0), leaving: None }).await;
+        }
+    });
+    assert_eq!(ground.capacity(), capacity);
+}
+
+#[test]
+fn a_page_that_comes_back_is_taken_only_as_it_was() {
+    let mut ground = Ground::new("fwd-s", None);
+    let counters = ground.counters;
+    let buffer = Rc::clone(ground.server.buffer());
+    ground.run(async move |mut script| {
+        let page = PageId::new(counters, 0);
+        let is_here = || buffer.pool().borrow().frame_of(page).is_some();
+        let first = script.copy(counters, 0);
+        let sound = script.read(first).await;
+        let mut forged = sound.clone();
+        header::set_sequence(&mut forged, 1000);
+        header::seal(&mut forged);
+        let mut copy = first;
+        for (from, bytes, is_taken) in [(1, forged, false), (17, sound.clone(), true)] {
+            script.read_all(counters, from..from + 13).await;
+            assert!(!is_here());
+            let other = script.copy(counters, from + 13);
+            script.read_instead(other, Some(copy)).await;
+            script.say(Request::Returned { copy, bytes }).await;
+            // What was said before has been heard.
+            script.read_all(counters, from + 14..from + 15).await;
+            assert_eq!(is_here(), is_taken);
+            copy = script.copy(counters, 0);
+            assert_eq!(script.read(copy).await, sound);
+        }
+    });
 }

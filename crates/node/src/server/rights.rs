@@ -30,7 +30,8 @@ impl From<SocketAddr> for Newcomer {
 }
 
 impl Server {
-    pub(super) fn may(&self, client: ClientId, page: PageId, right: Right) -> bool {
+    /// Whether a client has a right to a page.
+    pub(crate) fn may(&self, client: ClientId, page: PageId, right: Right) -> bool {
         match self.clients.get(&client) {
             Some(joined) => joined.access.allows(page.partition, right),
             None => canary::is_planted(Canary::HeededGhost),

@@ -19,15 +19,18 @@ pub fn settings() -> Settings {
     Settings { buffer, ..Settings::default() }
 }
 
+pub fn counters() -> PartitionSpec {
+    let organization = Organization::Direct { objects: PAGES, blocking_factor: 1, record_size: 8 };
+    PartitionSpec::new("counters", organization, Locking::None)
+}
+
 pub async fn serve(
     executor: Executor,
     address: SocketAddr,
     algorithm: &'static dyn Algorithm,
 ) -> (PageServer, PartitionId) {
     let database = Database::create(&executor, settings()).await.expect("the medium is empty");
-    let organization = Organization::Direct { objects: PAGES, blocking_factor: 1, record_size: 8 };
-    let spec = PartitionSpec::new("counters", organization, Locking::None);
-    let counters = database.create_partition(spec).await.expect("there is room");
+    let counters = database.create_partition(counters()).await.expect("there is room");
     let transport = Rc::new(Plain(executor));
     let settings = page_server::ServerSettings { algorithm, message_size_min: 0, has_leases: true, grants: None };
     (PageServer::serve(&database, transport, address, settings).await.expect("the port is free"), counters)

@@ -90,6 +90,10 @@ impl Memory for Everything {
     fn has(&self, _: PageId) -> bool {
         true
     }
+
+    fn has_left_as(&self, _: PageId, _: &[u8]) -> bool {
+        true
+    }
 }
 
 struct Nothing;
@@ -97,6 +101,10 @@ struct Nothing;
 impl Memory for Nothing {
     fn has(&self, _: PageId) -> bool {
         false
+    }
+
+    fn has_left_as(&self, _: PageId, _: &[u8]) -> bool {
+        true
     }
 }
 
