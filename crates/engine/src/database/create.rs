@@ -13,7 +13,7 @@ use crate::mvcc::keep_moments;
 use crate::online_backup::{begin_archive, start_archiving};
 use crate::recovery::{StatedTiers, reconcile};
 use crate::statistics::RecoveryReport;
-use crate::superblock::{ArchivedLog, LogShape, Superblock, SuperblockFile};
+use crate::superblock::{ArchivedLog, LogShape, SUPERBLOCK_FILE, Superblock, SuperblockFile};
 use base::Lsn;
 use driver::Op;
 use executor::Executor;
@@ -95,12 +95,16 @@ impl Database {
         }
         let created = Database::create(executor, settings).await;
         if created.is_err() && !canary::is_planted(Canary::KeptRemains) {
+            let mut remains = Vec::new();
             for (device, present) in present {
                 // What cannot be found or removed stays: the creation's own error says more than these would.
                 let names = executor.names(device).await.unwrap_or_default();
-                for name in names.into_iter().filter(|name| !present.contains(name)) {
-                    let _tried = executor.perform(Op::Remove { device, name }).await;
-                }
+                remains.extend(names.into_iter().filter(|name| !present.contains(name)).map(|name| (device, name)));
+            }
+            // Without the superblock file what is left of the others is no database.
+            remains.sort_by_key(|(_, name)| name != SUPERBLOCK_FILE);
+            for (device, name) in remains {
+                let _tried = executor.perform(Op::Remove { device, name }).await;
             }
         }
         created
