@@ -257,7 +257,11 @@ impl Buffer {
             }
             Need::Space(partition) => {
                 // Who makes the file shorter waits for pages behind its end.
-                pins.release();
+                if canary::is_planted(Canary::KeptPins) {
+                    pins.forget()
+                } else {
+                    pins.release()
+                }
                 self.grow(partition).await.map(|()| false)
             }
             Need::Page(id) => {
@@ -402,6 +406,10 @@ impl Buffer {
         }
         let access = space.access(&self.executor).await;
         self.find_space(id.partition)?;
+        if id.number >= space.written() {
+            // It was cut off meanwhile.
+            return Ok(false);
+        }
         Ok(self.source_of(&turn).is_none() && self.read_page(spare, &turn, &space, access))
     }
 

@@ -147,6 +147,10 @@ canaries! {
     AbandonedGrowth,
     /// A creation of a database that fails leaves behind what it has created.
     KeptRemains,
+    /// What an operation keeps in the buffer stays there for ever where a file grows for it.
+    KeptPins,
+    /// The pages of a deleted long value are never freed where that waits for room in the log.
+    EndlessFreeing,
     /// A database that goes leaves its machine running, with what is under way on its files.
     RunningMachine,
     /// A run goes on beyond its length.

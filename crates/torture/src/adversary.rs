@@ -1,11 +1,11 @@
 //! The world against the engine: the virtual driver, watched and made hostile.
 
 mod ending;
+mod hanging;
 
-use crate::configuration::CACHE_DEVICE;
 use crate::coverage::Pair;
 use crate::damage::Damage;
-use crate::plan::{CutPoint, Full, Hang, Plan, SectorDamage, Target};
+use crate::plan::{CutPoint, Full, Plan, SectorDamage, Target};
 use crate::rot::superblock_copy_at;
 use crate::{ClientEvent, Coverage, FaultKind, Step};
 use base::{Instant, Random};
@@ -49,6 +49,8 @@ pub struct Observed {
     pub damages: RefCell<Vec<Damage>>,
     /// How many operations are under way.
     pub under_way: Cell<usize>,
+    /// Whether the log may not become longer in this run.
+    pub is_log_full: Cell<bool>,
     /// Whether a device has hung, for a while or for ever.
     pub is_hung: Cell<bool>,
     /// Whether a device hangs for ever that nothing else serves for.
@@ -305,44 +307,10 @@ impl Adversary {
         if self.growths >= from {
             flight.injury = Some(Injury::NoSpace);
             self.driver.inject(token, Injury::NoSpace);
+            self.observed.is_log_full.set(name == "log");
             let event = if name == "undo.space" { ClientEvent::UndoFull } else { ClientEvent::CatalogFull };
             self.observed.coverage.borrow_mut().event(event);
         }
-    }
-
-    /// Lets a file's device hang from now on.
-    fn hang(&mut self, hang: Hang, file: u32) {
-        let has = |name: &str| self.files.range(self.opening..).any(|(_, (_, file))| file == name);
-        let is_log = matches!(hang.target.step, Step::LogWrite | Step::LogSync);
-        let is_paired = is_log && has("log") && has("log-2");
-        if hang.paired && !is_paired {
-            return;
-        }
-        self.observed.is_hung.set(true);
-        let device = self.files.get(&file).and_then(|(device, _)| self.devices.get(device.0 as usize));
-        // The database switches such a cache off.
-        let is_cache = device.is_some_and(|device| device == CACHE_DEVICE);
-        self.observed.is_deaf.set(hang.ns.is_none() && !is_paired && !is_cache);
-        let until = hang.ns.map(|ns| self.driver.now().plus_ns(ns));
-        self.hung = Some(Hung { file, until, withheld: Vec::new() });
-    }
-
-    /// Whether the completion is one that a hung device does not give now.
-    fn is_withheld(&self, completion: &Completion) -> bool {
-        let flight = self.flights.get(&completion.token);
-        let is_hung = |flight: &Flight, hung: &Hung| flight.file == Some(hung.file) && flight.step.is_some();
-        self.hung.as_ref().zip(flight).is_some_and(|(hung, flight)| is_hung(flight, hung))
-    }
-
-    /// The completions that a hung device gives when it answers again.
-    fn released(&mut self) -> Vec<Completion> {
-        let now = self.driver.now();
-        let is_over = self.hung.as_ref().is_some_and(|hung| hung.until.is_some_and(|until| until <= now));
-        let hung = if is_over { self.hung.take() } else { None };
-        if hung.is_some() {
-            self.plan.hang = None;
-        }
-        hung.map_or_else(Vec::new, |hung| hung.withheld)
     }
 
     fn jump(&mut self) {

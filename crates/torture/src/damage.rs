@@ -78,7 +78,11 @@ impl Damage {
         let is_log = self.is_of_log() && self.kind.is_silent();
         match error {
             _ if self.is_redundant || (self.is_of_superblock() && !self.is_exposed) => false,
-            Error::DamagedPage { file, .. } => *file == self.file || self.serves_torn_pages() || is_log,
+            Error::DamagedPage { file, detail, .. } => {
+                // A torn page is one that nothing can be told of.
+                let is_torn = !detail.contains("the log goes on with change");
+                *file == self.file || self.serves_torn_pages() && is_torn || is_log
+            }
             Error::DamagedBackup { file, .. } | Error::OlderBackup { file } => *file == self.file || is_log,
             Error::DamagedTemp { file, .. } => *file == self.file,
             Error::DamagedLog { .. } => self.is_of_log(),

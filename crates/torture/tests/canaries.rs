@@ -238,3 +238,14 @@ fn a_dropped_database_whose_writes_land_behind_its_back_is_found() {
     let failure = first_failure_of_long_runs(Canary::RunningMachine, 179..180);
     assert!(failure.wrong[0].contains("on the free list but not free"), "{failure}");
 }
+
+#[test]
+fn a_page_that_stays_pinned_is_found() {
+    let failure = first_failure_of_long_runs(Canary::KeptPins, 4..5);
+    assert!(failure.wrong[0].contains("1 pinned for ever"), "{failure}");
+}
+
+#[test]
+fn freeing_that_never_ends_is_found() {
+    first_failure_of_long_runs(Canary::EndlessFreeing, 43..44);
+}

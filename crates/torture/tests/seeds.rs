@@ -77,6 +77,18 @@ fn pages_that_wait_to_be_freed_are_not_lost() {
 }
 
 #[test]
+fn a_page_that_is_cut_off_while_it_is_about_to_be_read_is_not_damaged() {
+    for seed in [10_967, 14_479] {
+        assert_eq!(run_seed(seed, Options::FULL).failure, None);
+    }
+}
+
+#[test]
+fn a_check_waits_for_a_compaction_that_goes_on() {
+    assert_eq!(run_seed(24_864, Options::FULL).failure, None);
+}
+
+#[test]
 fn damage_to_files_of_renamed_and_truncated_partitions_is_recognized() {
     for seed in [9_254, 33_510] {
         assert_eq!(run_seed(seed, Options::FULL).failure, None);

@@ -518,6 +518,11 @@ impl Pool {
     pub fn taken_count(&self) -> usize {
         self.slots.iter().filter(|slot| slot.state == FrameState::Free).count() - self.free.len() - self.lasting.len()
     }
+
+    /// How many frames are pinned.
+    pub fn pinned_count(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.pins > 0).count()
+    }
 }
 
 impl Pages for Pool {

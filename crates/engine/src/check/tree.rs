@@ -34,6 +34,7 @@ struct Roles(Vec<Role>);
 impl Examiner<'_> {
     pub(super) async fn check_tree(&mut self, state: allocator::State) {
         let before = self.findings();
+        let was_freeing = self.engine.transactions.endings.get() > 0;
         let mut roles = Roles(vec![Role::Unknown; state.page_count as usize]);
         roles.0[0] = Role::Allocator;
         let mut stack = vec![(b_tree::ROOT, Expected::ROOT)];
@@ -48,10 +49,16 @@ impl Examiner<'_> {
                 Err(wrong) => wrong.into_iter().for_each(|what| self.report(number, what)),
             }
         }
-        self.check_free_list(&mut roles, state).await;
-        // What lies behind damage was not reached and is not therefore lost, nor are the pages of a long value that are freed beside
-        // everything else once the log has room for that.
-        if self.findings() == before && self.engine.transactions.endings.get() == 0 {
+        let found = self.check_free_list(&mut roles, state.free_head).await;
+        if was_freeing || self.engine.transactions.endings.get() > 0 {
+            // The pages of a long value are being freed beside this, or wait for room in the log.
+            return;
+        }
+        if let Some(found) = found.filter(|found| *found != state.free_count) {
+            self.report(0, format!("it counts {} free pages, the list has {found}", state.free_count));
+        }
+        // What lies behind damage was not reached and is not therefore lost.
+        if self.findings() == before {
             let lost = roles.0.iter().enumerate().filter(|(_, role)| **role == Role::Unknown);
             for (number, _) in lost {
                 self.report(number as u32, "it is lost: neither in use nor free");
@@ -106,21 +113,21 @@ impl Examiner<'_> {
         }
     }
 
-    async fn check_free_list(&mut self, roles: &mut Roles, state: allocator::State) {
-        let (mut number, mut found) = (state.free_head, 0);
+    /// How many pages are on the free list, if that has an end.
+    async fn check_free_list(&mut self, roles: &mut Roles, head: u32) -> Option<u32> {
+        let (mut number, mut found) = (head, 0);
         while number != 0 {
             if !self.claim(roles, number, Role::Free) {
-                return;
+                return None;
             }
-            let Some(page) = self.page(number).await else { return };
+            let page = self.page(number).await?;
             if header::kind(&page) != Some(PageKind::Free) {
-                return self.report(number, "it is on the free list but not free");
+                self.report(number, "it is on the free list but not free");
+                return None;
             }
             found += 1;
             number = allocator::next_free(&page);
         }
-        if found != state.free_count {
-            self.report(0, format!("it counts {} free pages, the list has {found}", state.free_count));
-        }
+        Some(found)
     }
 }

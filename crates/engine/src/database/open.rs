@@ -285,7 +285,7 @@ impl Database {
     }
 
     /// Waits until transactions have ended whose ends go on by themselves, if devices answer.
-    async fn finish_endings(&self) {
+    pub(super) async fn finish_endings(&self) {
         let (endings, executor) = (&self.0.engine.transactions.endings, self.executor());
         let until = executor.now().plus_ns(ENDINGS_NS_MAX);
         while endings.get() > 0 && executor.now() < until {

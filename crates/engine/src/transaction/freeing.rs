@@ -16,6 +16,7 @@ use crate::log::record::Body;
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, TransactionId};
 use std::rc::Rc;
+use structures::canary::{self, Canary};
 use structures::organization::b_tree::stored;
 use structures::page::Edit;
 
@@ -103,6 +104,10 @@ impl Ending {
             let mut rest_ns = stall::REST_NS_MIN;
             // The next opening does the rest.
             while !engine.core.closing.get() {
+                if canary::is_planted(Canary::EndlessFreeing) {
+                    executor.sleep_ns(stall::REST_NS_MAX).await;
+                    continue;
+                }
                 let has_room = !self.is_stalled && self.wait_for_room().await;
                 if !has_room {
                     self.rest(rest_ns).await;
