@@ -23,7 +23,7 @@ mod transactions;
 pub(crate) use call::Call;
 pub(crate) use call::StoredCall;
 pub use catalog::Catalog;
-pub(crate) use catalog::{Counted, Keyed, KeyedPartition};
+pub(crate) use catalog::{Counted, Keyed, KeyedPartition, Shrinking};
 pub(crate) use checkpointer::Checkpointer;
 pub use checkpointer::Policy;
 pub(crate) use core::{Core, margin_min};

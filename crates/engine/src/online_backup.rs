@@ -112,9 +112,7 @@ pub(crate) async fn back_up(
 ) -> Result<BackupReport> {
     engine.core.check_open()?;
     let target = BackupPlace::of(&engine.core.executor, &settings.target)?;
-    while engine.catalog.shrinking.get() > 0 {
-        engine.core.executor.sleep_ns(LOOK_NS).await;
-    }
+    engine.catalog.await_shrinking(&engine.core, None).await?;
     let _counted = Counted::new(&engine.catalog.backups);
     let claimed = Rc::new(ClaimedPlace::claim(engine, &target)?);
     unfinished::make_way(&target, &claimed).await?;

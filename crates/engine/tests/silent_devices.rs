@@ -5,7 +5,8 @@ use base::{Instant, PartitionId};
 use devices::Hardware;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{self, CacheSettings, DESIGNS, Design, Parameter, Parameters};
-use entresol_engine::{Database, Error, PartitionSpec, Settings, buffer, checkpoint};
+use entresol_engine::transaction::Transaction;
+use entresol_engine::{BackupSettings, Database, Error, PartitionSpec, Settings, buffer, checkpoint};
 use executor::{Executor, Order};
 use virtual_driver::{FaultPlan, Media, Options, Slow, VirtualDriver};
 
@@ -16,11 +17,16 @@ fn machine() -> Executor {
 
 /// The same whose devices write so much at once or nothing of it.
 fn machine_with(atomic_write: &str) -> Executor {
+    machine_silent_from(SECOND_NS, atomic_write)
+}
+
+/// The same whose device `data` is silent after this many nanoseconds.
+fn machine_silent_from(from_ns: u64, atomic_write: &str) -> Executor {
     let device = |name: &str| {
         format!("[device.{name}]\nmedium.service = \"20 us\"\nsync = \"20 us\"\natomic_write = \"{atomic_write}\"\n")
     };
     let text: String = ["disk", "data", "flash"].into_iter().map(device).collect();
-    let from = Instant::from_ns(SECOND_NS);
+    let from = Instant::from_ns(from_ns);
     let slow = Slow { device: "data".into(), from, until: from.plus_ns(3_600 * SECOND_NS), factor: Slow::HUNG };
     let options =
         Options { faults: Some(FaultPlan { slow: vec![slow], ..FaultPlan::default() }), ..Options::default() };
@@ -263,4 +269,58 @@ fn a_silent_device_does_not_keep_the_double_write_area() {
     });
     executor.stop();
     assert_eq!(result, Ok(Ok(())));
+}
+
+/// It may fall silent while the file of a partition becomes shorter: then others are loaded, and backups say why they do not begin.
+#[test]
+fn a_device_that_falls_silent_in_a_compaction_keeps_no_other_partition_from_being_loaded() {
+    let (mut waited, mut ended) = (0, false);
+    for step in 0.. {
+        let executor = machine_silent_from(SECOND_NS + step * 20_000, "512 B");
+        let result = executor.run(async {
+            let settings = Settings { checkpoint: checkpoint::Policy::OFF, ..Settings::default() };
+            let database = Database::create(&executor, settings).await?;
+            let spec = PartitionSpec { device: "data".into(), ..PartitionSpec::b_tree("old") };
+            let old = database.create_partition(spec).await?;
+            let other = database.create_partition(PartitionSpec::b_tree("other")).await?;
+            for is_there in [true, false] {
+                let work = async |tx: &mut Transaction| {
+                    for number in 0..200_u32 {
+                        match is_there {
+                            true => drop(tx.put(old, &number.to_be_bytes(), &[7; 500]).await?),
+                            false => drop(tx.delete(old, &number.to_be_bytes()).await?),
+                        }
+                    }
+                    Ok::<_, Error>(())
+                };
+                database.transaction(work).await?;
+            }
+            database.checkpoint().await?;
+            executor.sleep_until(Instant::from_ns(SECOND_NS)).await;
+            let compacted = database.clone();
+            let compaction = executor.spawn(async move { compacted.compact_partition(old).await });
+            executor.sleep_until(Instant::from_ns(SECOND_NS + 20 * MILLISECOND_NS)).await;
+            if compaction.is_finished() {
+                return Ok(true);
+            }
+            let began = executor.now();
+            database.load_b_tree(other, [(b"key", b"value")], |_| {}).await?;
+            assert!(executor.now().since_ns(began) < SECOND_NS);
+            let settings = BackupSettings { target: "flash".into(), base: None, bytes_per_second: None };
+            // Where the file does not become shorter, a backup waits for the device itself.
+            if let Some(Err(Error::PartitionInUse(name))) =
+                executor.within(60 * SECOND_NS, database.backup(&settings, |_| {})).await
+            {
+                assert_eq!(name, "old");
+                waited += 1;
+            }
+            Ok::<_, Error>(false)
+        });
+        executor.stop();
+        ended = result.expect("the machine goes on").expect("the other partition is on another device");
+        if ended {
+            break;
+        }
+    }
+    assert!(waited > 0 && ended, "{waited}");
 }

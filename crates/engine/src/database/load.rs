@@ -12,7 +12,6 @@ use crate::engine::Visit;
 use crate::mvcc::LoadInProgress;
 use crate::second_level::design::Pattern;
 use crate::{Error, Need, Result};
-use base::time::MILLISECOND_NS;
 use base::{Lsn, PageId, PartitionId};
 use driver::Frame;
 use std::rc::Rc;
@@ -75,9 +74,7 @@ impl Database {
         self.0.engine.core.complete(|| self.check_empty_tree(partition)).await?;
         let loading = LoadInProgress::new(&self.0.engine, partition);
         // What a compaction cuts off may be where this is about to write.
-        while self.0.engine.catalog.shrinking.get() > 0 {
-            self.executor().sleep_ns(MILLISECOND_NS).await;
-        }
+        self.0.engine.catalog.await_shrinking(&self.0.engine.core, Some(partition)).await?;
         let page_size = self.0.settings.buffer.page_size;
         let space = self.0.engine.core.buffer.space(partition);
         let mut loader = BulkLoader::new(partition, page_size, FILL);

@@ -1,8 +1,10 @@
 //! The catalog: which partitions there are, and what the superblock says.
 
+use super::Core;
 use crate::catalog::{Locking, Organization, Partition, Partitions};
 use crate::superblock::{CatalogChange, Superblock, SuperblockFile};
 use crate::{Error, Result};
+use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{Lsn, PartitionId};
 use driver::DeviceId;
 use executor::Turn;
@@ -61,6 +63,25 @@ impl Drop for Counted<'_> {
     }
 }
 
+/// A partition of which room is being given back, for as long as this exists.
+pub(crate) struct Shrinking<'a>(&'a Cell<Option<PartitionId>>);
+
+impl<'a> Shrinking<'a> {
+    pub fn new(shrinking: &'a Cell<Option<PartitionId>>, partition: PartitionId) -> Shrinking<'a> {
+        assert_eq!(shrinking.replace(Some(partition)), None, "compactions have turns");
+        Shrinking(shrinking)
+    }
+}
+
+impl Drop for Shrinking<'_> {
+    fn drop(&mut self) {
+        self.0.set(None);
+    }
+}
+
+/// How long it is waited for a file to become shorter, in nanoseconds: longer than that takes where its device answers.
+const SHRINKING_NS_MAX: u64 = 10 * SECOND_NS;
+
 /// The catalog.
 pub struct Catalog {
     /// The device that holds the superblock's file.
@@ -78,9 +99,9 @@ pub struct Catalog {
     pub(crate) creation: Turn,
     /// The turn to compact a partition.
     pub(crate) compaction: Turn,
-    /// How many backups are under way, and of how many partitions room is being given back: never some of both.
+    /// How many backups are under way, and of which partition room is being given back: never both.
     pub(crate) backups: Cell<u32>,
-    pub(crate) shrinking: Cell<u32>,
+    pub(crate) shrinking: Cell<Option<PartitionId>>,
     /// The turn to give a partition indexes that it is ensured to have.
     pub(crate) ensuring: Turn,
     /// How many bulk loads have ended, by partition: what they wrote is not in the log.
@@ -96,6 +117,23 @@ pub struct Catalog {
 }
 
 impl Catalog {
+    /// Waits while the file of this partition becomes shorter, or any file.
+    ///
+    /// # Errors
+    /// [`Error::PartitionInUse`] if that does not end, and [`Error::Closed`].
+    pub(crate) async fn await_shrinking(&self, core: &Core, partition: Option<PartitionId>) -> Result<()> {
+        let until = core.executor.now().plus_ns(SHRINKING_NS_MAX);
+        let shrinking = || self.shrinking.get().filter(|found| partition.is_none_or(|partition| partition == *found));
+        while let Some(found) = shrinking() {
+            core.check_open()?;
+            if core.executor.now() >= until {
+                return Err(Error::PartitionInUse(self.describe(found)?.name.clone()));
+            }
+            core.executor.sleep_ns(MILLISECOND_NS).await;
+        }
+        Ok(())
+    }
+
     /// The catalog of these partitions.
     pub(crate) fn new(
         partitions: Partitions,
@@ -113,7 +151,7 @@ impl Catalog {
             creation: Turn::new(),
             compaction: Turn::new(),
             backups: Cell::new(0),
-            shrinking: Cell::new(0),
+            shrinking: Cell::new(None),
             ensuring: Turn::new(),
             loads: RefCell::default(),
             loading: RefCell::default(),
