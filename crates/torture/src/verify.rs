@@ -162,7 +162,9 @@ async fn quiet_report(context: &RunContext, database: &Database) -> Result<Check
     loop {
         let report = database.check(|_| ()).await?;
         let is_done = !database.is_freeing() && !report.findings.iter().any(is_unfreed);
-        if is_done || context.is_crippled(database) || context.observed.is_log_full.get() {
+        let observed = &context.observed;
+        let may_fail = observed.is_log_full.get() || !observed.damages.borrow().is_empty();
+        if is_done || may_fail || context.is_crippled(database) {
             return Ok(report);
         }
         if context.executor.now() >= until() {
