@@ -17,7 +17,7 @@ macro_rules! canaries {
 }
 
 impl Canary {
-    /// Whether torture cannot find it: it is in what devices without room refuse, in the archive of the log, or in compactions.
+    /// Whether torture cannot find it: it is in what devices without room refuse, in loads that come to nothing, or in compactions.
     pub fn is_beyond_torture(self) -> bool {
         self as usize >= Canary::UnpreparedLog as usize && !self.is_between_nodes()
     }
@@ -143,6 +143,12 @@ canaries! {
     UncopiedLoad,
     /// Sweeps write over the copy of the sets' backup that a backup reads, and it does not learn of that.
     UnpinnedCopy,
+    /// A segment of the log's archive says that it is whole before its pages are there.
+    EarlySegmentHead,
+    /// An opening gives up what the log has behind the end of its archive.
+    UnkeptForArchive,
+    /// A restore goes on past a bulk load that the log does not have.
+    UnnoticedLoad,
     /// A file goes on to become longer for a task that does not wait for it any more, and others use it meanwhile.
     AbandonedGrowth,
     /// A creation of a database that fails leaves behind what it has created.
@@ -159,12 +165,6 @@ canaries! {
     HeldTwice,
     /// The log is written behind the end of what is there of its file, whether there is room for that or not.
     UnpreparedLog,
-    /// A segment of the log's archive says that it is whole before its pages are there.
-    EarlySegmentHead,
-    /// An opening gives up what the log has behind the end of its archive.
-    UnkeptForArchive,
-    /// A restore goes on past a bulk load that the log does not have.
-    UnnoticedLoad,
     /// A file becomes shorter while a restart would look for what was behind its end.
     EarlyShortening,
     /// Pages that were cut off the end of a file begin with their first sequence number when they are used anew.

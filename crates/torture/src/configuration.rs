@@ -3,7 +3,7 @@
 use crate::SeedKind;
 use crate::coverage::pairs;
 use crate::isolation::Contention;
-use crate::{partitions, spill};
+use crate::{backups, partitions, spill};
 use base::Random;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 use engine::catalog::{Locking, Organization};
@@ -83,6 +83,8 @@ pub struct Configuration {
     pub pause_ns_max: u64,
     /// The contention test, if the seed tests isolation. No other clients work then.
     pub contention: Option<Contention>,
+    /// Whether backups are taken beside the clients.
+    pub backups: bool,
     /// Whether a client sorts and joins beside the others.
     pub spills: bool,
     /// How many runs end in a fault.
@@ -118,6 +120,9 @@ impl Configuration {
             (if is_short { SHORT_LOG } else { capacity }, is_short)
         };
         let (second, silence_ns_max) = second_log(seed);
+        let backups = contention.is_none() && !partitions::is_large_crowd(crowd) && backups::are_taken(seed);
+        // A short log has no room for what an archive is told of many partitions.
+        let archive = backups::archive(seed).filter(|_| backups && !(is_short && crowd > 0));
         let temp = spill::settings(seed).filter(|_| contention.is_none());
         let (mut hierarchy, volatile_tiers) = hierarchy(&mut Random::stream(seed, "hierarchy"), tiny);
         if let Some(cache) = &mut hierarchy.cache {
@@ -167,6 +172,7 @@ impl Configuration {
                     second,
                     silence_ns_max,
                     first_extent: first_extent(seed, capacity),
+                    archive,
                     ..log(random, capacity, is_short)
                 },
                 home_device: "disk".into(),
@@ -213,6 +219,7 @@ impl Configuration {
             } else {
                 0.0
             },
+            backups,
             spills: temp.is_some(),
             pause_ns_max: one_of(random, &[0, 0, 2_000, 20_000]) * MICROSECOND_NS,
             contention,
@@ -227,6 +234,11 @@ impl Configuration {
         let second = hardware.device_mut("flash").clone();
         hardware.devices.insert("second".to_owned(), second.clone());
         hardware.devices.insert(CACHE_DEVICE.to_owned(), second);
+        if self.backups {
+            let place = hardware.device_mut("disk").clone();
+            let names = backups::PLACES.into_iter().chain([backups::ARCHIVE]);
+            hardware.devices.extend(names.map(|name| (name.to_owned(), place.clone())));
+        }
         for device in ["disk", "flash", "nvem", "second", CACHE_DEVICE] {
             hardware.device_mut(device).atomic_write = self.atomic_write;
         }

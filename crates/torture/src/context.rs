@@ -2,10 +2,12 @@
 
 use crate::adversary::Observed;
 use crate::damage;
+use crate::ledger::TransferOutcome;
 use crate::oracle::Oracle;
 use crate::{ClientEvent, Configuration};
 use base::time::SECOND_NS;
-use base::{PartitionId, Random};
+use base::{Lsn, PartitionId, Random};
+use engine::log::Log;
 use engine::{Database, Error};
 use executor::Executor;
 use std::cell::{Cell, RefCell};
@@ -40,6 +42,8 @@ pub struct RunContext {
     pub creation_fails: bool,
     /// After how many polls an opening is given up for another one, if one is.
     pub reopened_after: Option<u64>,
+    /// The log of the open database.
+    pub log: RefCell<Option<Rc<Log>>>,
     /// For how long drops have kept clients waiting until they gave up, in nanoseconds.
     pub refused_ns: Cell<u64>,
 }
@@ -124,6 +128,10 @@ impl RunContext {
                 self.event(ClientEvent::LogNotGrown);
                 After::Retry
             }
+            Error::LogNotArchived { .. } if damage::is_injected(&error.to_string()) || self.may_requests_hang() => {
+                self.event(ClientEvent::LogNotArchived);
+                After::Retry
+            }
             error if damage::is_injected(&error.to_string()) => After::Reopen,
             error if is_of_lost_cache(error) && self.may_requests_hang() => {
                 self.event(ClientEvent::CacheMissed);
@@ -138,6 +146,50 @@ impl RunContext {
                 self.differs(format!("{doing}: {error}"));
                 After::Reopen
             }
+        }
+    }
+
+    /// Where the log ends; behind everything if the run has ended.
+    pub fn position(&self) -> Lsn {
+        self.log.borrow().as_ref().map_or(Lsn::MAX, |log| log.end())
+    }
+
+    /// Notes what the client of a transfer knows now.
+    pub fn note_transfer(&self, id: u64, outcome: TransferOutcome) {
+        let oracle = &mut *self.oracle.borrow_mut();
+        oracle.ledger.note(id, outcome);
+        if let Some(past) = &mut oracle.past {
+            past.note_transfer(id, outcome, self.position());
+        }
+    }
+
+    /// Notes that what a client knows of its records has changed.
+    pub fn note_owner(&self, number: usize) {
+        self.note_owner_of(&mut self.oracle.borrow_mut(), number);
+    }
+
+    /// The same of the borrowed oracle.
+    pub fn note_owner_of(&self, oracle: &mut Oracle, number: usize) {
+        if let Some(past) = &mut oracle.past {
+            past.note_owner(number, &oracle.owners[number], self.position());
+        }
+    }
+
+    /// Notes that a partition is about to be bulk-loaded.
+    pub fn note_load(&self) {
+        if let Some(past) = &mut self.oracle.borrow_mut().past {
+            past.note_load(self.position());
+        }
+    }
+
+    /// Notes that all of that was compared with what is there.
+    pub fn note_all(&self, oracle: &mut Oracle) {
+        let Some(past) = &mut oracle.past else { return };
+        for (id, outcome) in oracle.ledger.outcomes() {
+            past.note_transfer(id, outcome, self.position());
+        }
+        for (number, owner) in oracle.owners.iter().enumerate() {
+            past.note_owner(number, owner, self.position());
         }
     }
 

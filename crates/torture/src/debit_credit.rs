@@ -86,12 +86,8 @@ async fn call(
     let transfer = draw(context, random);
     let failed = database.log().failure().is_some();
     let abandoned = if random.chance(0.06) { random.between(1, 6) } else { u64::MAX };
-    let id = {
-        let ledger = &mut context.oracle.borrow_mut().ledger;
-        let id = ledger.begin(transfer);
-        ledger.note(id, TransferOutcome::InDoubt);
-        id
-    };
+    let id = context.oracle.borrow_mut().ledger.begin(transfer);
+    context.note_transfer(id, TransferOutcome::InDoubt);
     let parameters = transfer.encode(id, Transfer::LENGTH);
     let answer = async {
         match messages {
@@ -120,9 +116,8 @@ async fn served(messages: &MessageServer, id: u64, parameters: Vec<u8>) -> Resul
 
 /// Notes that a client was told of a transaction's commit; `failed` if the log had failed before.
 fn acknowledge(context: &RunContext, id: u64, failed: bool) -> After {
-    let oracle = &mut *context.oracle.borrow_mut();
-    oracle.ledger.note(id, TransferOutcome::Acknowledged);
-    oracle.acknowledged += 1;
+    context.note_transfer(id, TransferOutcome::Acknowledged);
+    context.oracle.borrow_mut().acknowledged += 1;
     if failed {
         context.wrong(format!("transfer {id} commits though the log has failed"));
     }
@@ -203,7 +198,7 @@ async fn end(context: &RunContext, database: &Database, tx: Transaction, id: u64
     }
     let failed = database.log().failure().is_some();
     let abandoned = if random.chance(0.04) { random.between(1, 4) } else { u64::MAX };
-    context.oracle.borrow_mut().ledger.note(id, TransferOutcome::InDoubt);
+    context.note_transfer(id, TransferOutcome::InDoubt);
     match at_most(abandoned, tx.commit()).await {
         Some(Ok(())) => acknowledge(context, id, failed),
         Some(Err(error)) => context.judge(&error, "commit"),

@@ -78,11 +78,39 @@ pub enum ClientEvent {
     CacheForeign,
     /// It was away for one opening.
     CacheAway,
+    /// A backup was taken while clients worked.
+    BackedUp,
+    /// One that has what was changed since another one.
+    IncrementTaken,
+    /// A backup failed.
+    BackupFailed,
+    /// A backup was given up.
+    BackupGivenUp,
+    /// A backup was cut off, and its place does not pass for a backup.
+    BackupCut,
+    /// A database was made from a backup, and has what was committed when that ended.
+    Restored,
+    /// The same from a backup that builds on another one.
+    IncrementRestored,
+    /// A restore was cut off, or failed, and was begun again.
+    RestoredAgain,
+    /// A restore has said which piece of a backup or of the archive is damaged or missing.
+    RestoreRefused,
+    /// A run has written segments of the log's archive.
+    LogArchived,
+    /// A transaction was told that the log is full and cannot be archived.
+    LogNotArchived,
+    /// A database was made from a backup and all that the archive has.
+    RestoredFurther,
+    /// The same up to a position of the log.
+    RestoredTo,
+    /// What was wanted of an archive is behind a bulk load, or a change that calls find, and was refused.
+    RestoreWithoutLoad,
 }
 
 impl ClientEvent {
     /// Every event.
-    pub const ALL: [ClientEvent; 37] = [
+    pub const ALL: [ClientEvent; 51] = [
         ClientEvent::Replayed,
         ClientEvent::NothingCreated,
         ClientEvent::NotClosed,
@@ -120,6 +148,20 @@ impl ClientEvent {
         ClientEvent::SlotsOlder,
         ClientEvent::CacheForeign,
         ClientEvent::CacheAway,
+        ClientEvent::BackedUp,
+        ClientEvent::IncrementTaken,
+        ClientEvent::BackupFailed,
+        ClientEvent::BackupGivenUp,
+        ClientEvent::BackupCut,
+        ClientEvent::Restored,
+        ClientEvent::IncrementRestored,
+        ClientEvent::RestoredAgain,
+        ClientEvent::RestoreRefused,
+        ClientEvent::LogArchived,
+        ClientEvent::LogNotArchived,
+        ClientEvent::RestoredFurther,
+        ClientEvent::RestoredTo,
+        ClientEvent::RestoreWithoutLoad,
     ];
 
     /// The event in a few words.
@@ -162,6 +204,20 @@ impl ClientEvent {
             ClientEvent::SlotsOlder => "older slots",
             ClientEvent::CacheForeign => "foreign cache",
             ClientEvent::CacheAway => "cache away",
+            ClientEvent::BackedUp => "backup taken",
+            ClientEvent::IncrementTaken => "increment taken",
+            ClientEvent::BackupFailed => "backup failed",
+            ClientEvent::BackupGivenUp => "backup given up",
+            ClientEvent::BackupCut => "backup cut off",
+            ClientEvent::Restored => "restored",
+            ClientEvent::IncrementRestored => "increment restored",
+            ClientEvent::RestoredAgain => "restored again",
+            ClientEvent::RestoreRefused => "restore refused",
+            ClientEvent::LogArchived => "log archived",
+            ClientEvent::LogNotArchived => "log not archived",
+            ClientEvent::RestoredFurther => "restored further",
+            ClientEvent::RestoredTo => "restored up to",
+            ClientEvent::RestoreWithoutLoad => "load not in log",
         }
     }
 
@@ -209,6 +265,10 @@ impl ClientEvent {
                     | ClientEvent::CacheChangeFailed
                     | ClientEvent::CacheLost
                     | ClientEvent::CacheMissed
+                    | ClientEvent::LogNotArchived
+                    | ClientEvent::RestoredFurther
+                    | ClientEvent::RestoredTo
+                    | ClientEvent::RestoreWithoutLoad
             )
     }
 }

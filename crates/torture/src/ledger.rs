@@ -96,6 +96,17 @@ impl Ledger {
         }
     }
 
+    /// Every transaction that may be there, by number, with what is known of it.
+    pub fn outcomes(&self) -> impl Iterator<Item = (u64, TransferOutcome)> {
+        self.transfers.iter().map(|(id, (_, outcome))| (*id, *outcome))
+    }
+
+    /// The same transactions with other outcomes.
+    pub fn with(&self, outcome: impl Fn(u64, TransferOutcome) -> TransferOutcome) -> Ledger {
+        let transfers = self.transfers.iter().map(|(id, (transfer, known))| (*id, (*transfer, outcome(*id, *known))));
+        Ledger { next: self.next, transfers: transfers.collect() }
+    }
+
     /// Compares what is found with what is known; then what is there is known to be.
     ///
     /// # Errors

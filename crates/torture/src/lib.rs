@@ -10,6 +10,10 @@
 //! is compared with what the clients were told: every acknowledged transaction is there whole, and no other transaction is
 //! there in part.
 //!
+//! Some seeds are backed up while clients work, and have their log archived. What is restored on new devices is compared with
+//! what was known at its position ([`ClientEvent::Restored`], [`ClientEvent::RestoredTo`]), and a backup that was cut off or
+//! damaged must not pass for a whole one.
+//!
 //! What was injected decides which errors are excused (`damage.rs`): an error must name what was damaged, and data that is
 //! stored twice must be served. No fault of one run excuses a later run that does not open.
 //!
@@ -27,6 +31,7 @@
 
 mod abandon;
 mod adversary;
+mod backups;
 mod cache_change;
 mod cache_files;
 pub mod cluster;

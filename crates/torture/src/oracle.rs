@@ -1,5 +1,6 @@
 //! What the clients were told: every restart is compared with it.
 
+use crate::backups::{Past, Taken};
 use crate::history::History;
 use crate::ledger::Ledger;
 use crate::partitions::Known;
@@ -29,4 +30,10 @@ pub struct Oracle {
     pub history: History,
     /// Transactions acknowledged, of all kinds.
     pub acknowledged: u64,
+    /// What was known earlier, if backups are taken.
+    pub past: Option<Past>,
+    /// The backups that were begun, at most one in each place.
+    pub backups: Vec<Taken>,
+    /// Whether the database's list of them may be damaged: one was not answered, or has failed.
+    pub is_list_in_doubt: bool,
 }

@@ -114,6 +114,7 @@ fn target(random: &mut Random, kind: SeedKind, admitted: impl Fn(Step) -> bool) 
             step.is_met_by(kind)
                 && admitted(*step)
                 && !step.is_temporary()
+                && !step.is_of_backups()
                 && !matches!(*step, Step::Memory | Step::CatalogAnew | Step::LogGrowth)
         })
         .collect();
@@ -351,6 +352,58 @@ impl Plan {
             }
         }
         self
+    }
+
+    /// The same with a cut, an error or no room while a backup is taken, or with places for backups that are slow or hang.
+    pub fn with_backups(mut self, random: &mut Random, place: &str) -> Plan {
+        let target = Target { step: Step::OnlineBackup, nth: 1 + random.exponential(12.0) as u64 };
+        match random.below(16) {
+            0..3 => self.cut = Some(CutPoint::Target(target, random.below(4))),
+            3 | 4 => self.injuries.push((target, Injury::Fail)),
+            5 => self.injuries.push((target, Injury::NoSpace)),
+            6 => self.injuries.push((target, Injury::Forget { cached: random.chance(0.5) })),
+            7 => {
+                let ns = Some(1_000 + random.exponential(200e6) as u64);
+                self.hang = self.hang.or(Some(Hang { target, ns, paired: false }));
+            }
+            8..11 => self.cut = None,
+            _ => {}
+        }
+        self.with_slow_device(random, place, 20)
+    }
+
+    /// The same with a cut, errors or no room while the log is archived, or with an archive that is slow or hangs.
+    pub fn with_archive(mut self, random: &mut Random, place: &str) -> Plan {
+        let target = Target { step: Step::LogArchive, nth: 1 + random.exponential(6.0) as u64 };
+        match random.below(12) {
+            0 | 1 => self.cut = Some(CutPoint::Target(target, random.below(4))),
+            2 => self.injuries.push((target, Injury::NoSpace)),
+            3 => self.injuries.push((target, Injury::Forget { cached: random.chance(0.5) })),
+            // It is away for a while.
+            4 | 5 => {
+                let nths = target.nth..target.nth + random.between(1, 40);
+                self.injuries.extend(nths.map(|nth| (Target { nth, ..target }, Injury::Fail)));
+            }
+            6 => {
+                let ns = Some(1_000 + random.exponential(200e6) as u64);
+                self.hang = self.hang.or(Some(Hang { target, ns, paired: false }));
+            }
+            7..10 => self.cut = None,
+            _ => {}
+        }
+        self.with_slow_device(random, place, 100)
+    }
+
+    /// What may go wrong with a restore: a cut, an error or no room.
+    pub fn of_restore(random: &mut Random) -> Plan {
+        let target = Target { step: Step::Restore, nth: 1 + random.exponential(12.0) as u64 };
+        let mut plan = Plan { kill: random.chance(0.3), ..Plan::default() };
+        match random.below(4) {
+            0 | 1 => plan.cut = Some(CutPoint::Target(target, random.below(4))),
+            2 => plan.injuries.push((target, Injury::Fail)),
+            _ => plan.injuries.push((target, Injury::NoSpace)),
+        }
+        plan
     }
 
     /// Draws a plan for a seed of this kind; `flips` allows a bit to flip, after which damage may show.

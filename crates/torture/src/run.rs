@@ -10,7 +10,7 @@ use crate::damage::{self, Damage};
 use crate::oracle::Oracle;
 use crate::plan::Plan;
 use crate::procedure::procedures;
-use crate::{ClientEvent, Configuration, Step, debit_credit, isolation, partitions, records, spill, verify};
+use crate::{ClientEvent, Configuration, Step, backups, debit_credit, isolation, partitions, records, spill, verify};
 use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use driver::Halt;
@@ -74,7 +74,7 @@ pub fn run(world: &World, run: u64, plan: Plan, purpose: Purpose) -> RunOutcome 
     let (wrong, detected) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new(false)));
     let reopened_after = plan.reopened_after;
     let creation_fails = plan.injuries.iter().any(|(target, _)| target.step == Step::Create);
-    let machine = Machine(Executor::new(Box::new(adversary(world, run, plan, &observed)), order(world, run)));
+    let machine = Machine(machine(world, run, plan, &observed));
     let executor = machine.0.clone();
     let context = Rc::new(RunContext {
         executor: executor.clone(),
@@ -90,6 +90,7 @@ pub fn run(world: &World, run: u64, plan: Plan, purpose: Purpose) -> RunOutcome 
         seed: world.seed,
         creation_fails,
         reopened_after,
+        log: RefCell::new(None),
         refused_ns: Cell::new(0),
     });
     let result = catch_unwind(AssertUnwindSafe(|| {
@@ -126,6 +127,11 @@ pub(crate) fn message(panic: &(dyn std::any::Any + Send)) -> String {
     text.unwrap_or("of unknown cause").to_owned()
 }
 
+/// What a run, or a restore, takes place on.
+pub(crate) fn machine(world: &World, run: u64, plan: Plan, observed: &Rc<Observed>) -> Executor {
+    Executor::new(Box::new(adversary(world, run, plan, observed)), order(world, run))
+}
+
 fn order(world: &World, run: u64) -> Order {
     if world.configuration.shuffled { Order::Seeded(seed_of(world, run)) } else { Order::FirstInFirstOut }
 }
@@ -150,6 +156,7 @@ async fn use_database(context: &Rc<RunContext>, purpose: Purpose) {
     // An opening may lose a copy as well, and tells it only when it has succeeded.
     context.oracle.borrow_mut().log_copy_lost |= context.configuration.settings.log.second.is_some();
     let Some(Some(database)) = context.in_time(WORK_MAX_NS, "opening", open(context)).await else { return };
+    context.log.replace(Some(Rc::clone(database.log())));
     let is_without = database.settings().log.without.is_some();
     let _copies = LogCopyWatch { context, log: Rc::clone(database.log()), is_without };
     context.observed.phase.set(Phase::Running);
@@ -188,6 +195,7 @@ struct LogCopyWatch<'a> {
 
 impl Drop for LogCopyWatch<'_> {
     fn drop(&mut self) {
+        self.context.log.take();
         self.context.oracle.borrow_mut().log_copy_lost = self.is_without || self.log.lost_device().is_some();
     }
 }
@@ -279,7 +287,8 @@ fn asked(context: &RunContext) -> Option<Asked> {
 async fn open_or_leave_log(context: &RunContext, settings: &Settings) -> Result<Database> {
     let may_refuse = || {
         let observed = &context.observed;
-        settings.log.second.is_some() || observed.errors.get() > 0 || !observed.damages.borrow().is_empty()
+        let is_elsewhere = settings.log.second.is_some() || settings.log.archive.is_some();
+        is_elsewhere || observed.errors.get() > 0 || !observed.damages.borrow().is_empty()
     };
     match open_or_do_without(context, settings).await {
         Err(Error::Setting(_)) if settings.asked != Asked::default() && may_refuse() => {
@@ -408,6 +417,9 @@ async fn work(context: &Rc<RunContext>, database: &Database, random: &mut Random
     if configuration.spills {
         spawn_client(context, spill::client(Rc::clone(context), database.clone()));
     }
+    if configuration.backups {
+        spawn_client(context, backups::client(Rc::clone(context), database.clone()));
+    }
     let mut cache_changes = CacheChanges::new(context);
     let began = context.executor.now();
     let deadline = || began.plus_ns(WORK_MAX_NS + context.observed.jumped_ns.get() + context.refused_ns.get());
@@ -424,6 +436,9 @@ async fn work(context: &Rc<RunContext>, database: &Database, random: &mut Random
             checkpoint_and_verify(context, database, random).await;
         }
         cache_changes.look(context, database).await;
+    }
+    if database.log().archive().is_some_and(|archive| archive.segments() > 0) {
+        context.event(ClientEvent::LogArchived);
     }
     if database.tiers().iter().any(|tier| tier.lost.is_some()) {
         context.event(ClientEvent::CacheLost);

@@ -1,5 +1,8 @@
 //! The scenario of one seed, from the first run to the last, and ranges of seeds.
 
+mod restoring;
+
+use crate::backups::{PLACES, Past};
 use crate::cache_files::CacheFiles;
 use crate::configuration::{CACHE_DEVICE, Rows};
 use crate::damage::Damage;
@@ -116,7 +119,8 @@ pub fn run_range(seeds: Range<u64>, options: Options, mut progress: impl FnMut(&
 /// Runs one seed.
 pub fn run_seed(seed: u64, options: Options) -> Outcome {
     let configuration = Rc::new(Configuration::draw(seed, options));
-    let oracle = Oracle { owners: vec![Owner::default(); configuration.record_clients], ..Oracle::default() };
+    let owners = vec![Owner::default(); configuration.record_clients];
+    let oracle = Oracle { owners, past: configuration.backups.then(Past::default), ..Oracle::default() };
     let world = World {
         seed,
         media: Media::new(),
@@ -163,11 +167,14 @@ impl Scenario {
         let flips = self.random.chance(0.5);
         for run in 0..runs {
             let plan = self.plan(run, kind, flips);
-            if !self.run(plan, Purpose::Work) || !self.replace_cache(run) {
+            if !self.run(plan, Purpose::Work) || !self.restore_some(0.2) || !self.replace_cache(run) {
                 return;
             }
         }
         let is_sound = self.world.damages.is_empty();
+        if is_sound && !(self.restore_some(0.8) && self.restore_further() && self.restore_damaged()) {
+            return;
+        }
         if is_sound && self.random.chance(0.4) && !self.decay() {
             return;
         }
@@ -215,7 +222,10 @@ impl Scenario {
         }
         plan = plan.with_growing_log(&mut random("growing log, run"));
         plan = plan.with_late(&mut random("late, run"));
-        plan = plan.with_dropped_database(&mut random("dropped database, run"));
+        // Of what is dropped at work a backup may go on for a while.
+        if !configuration.backups {
+            plan = plan.with_dropped_database(&mut random("dropped database, run"));
+        }
         plan = plan.with_full_device(&mut random("full device, life"), kind);
         if self.more {
             plan = plan.with_failing_reads(&mut random("failing reads, life"));
@@ -231,6 +241,14 @@ impl Scenario {
         }
         if configuration.partition_clients > 0 {
             plan = plan.with_cut_creation(&mut random("cut creation, run"));
+        }
+        if configuration.backups {
+            plan = plan.with_backups(&mut random("backups, run"), PLACES[run as usize % PLACES.len()]);
+            // What copies the log waits for a device that the log itself does without.
+            plan.hang = plan.hang.filter(|_| configuration.settings.log.second.is_none());
+        }
+        if let Some(place) = &configuration.settings.log.archive {
+            plan = plan.with_archive(&mut random("archive, run"), place);
         }
         if configuration.crowd > 0 {
             plan = plan.with_many_partitions(&mut random("many partitions, life"));

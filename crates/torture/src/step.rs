@@ -168,13 +168,19 @@ pub enum Step {
     UndoSpaceRead,
     /// Old versions leave memory for the undo space.
     UndoSpaceWrite,
+    /// Any operation in the place of a backup that is being taken of the running database, or on the list of those that were taken.
+    OnlineBackup,
+    /// Any operation in the archive of the log.
+    LogArchive,
+    /// Any operation while a database is made from a backup.
+    Restore,
     /// Frames are allocated.
     Memory,
 }
 
 impl Step {
     /// Every step.
-    pub const ALL: [Step; 33] = [
+    pub const ALL: [Step; 36] = [
         Step::Create,
         Step::Open,
         Step::SuperblockRead,
@@ -207,6 +213,9 @@ impl Step {
         Step::LogGrowth,
         Step::UndoSpaceRead,
         Step::UndoSpaceWrite,
+        Step::OnlineBackup,
+        Step::LogArchive,
+        Step::Restore,
         Step::Memory,
     ];
 
@@ -245,6 +254,9 @@ impl Step {
             Step::LogGrowth => "log growth",
             Step::UndoSpaceRead => "undo space read",
             Step::UndoSpaceWrite => "undo space write",
+            Step::OnlineBackup => "online backup",
+            Step::LogArchive => "log archive",
+            Step::Restore => "restore",
             Step::Memory => "memory",
         }
     }
@@ -260,12 +272,21 @@ impl Step {
     }
 
     /// Whether seeds of this kind come by the step: only those of isolation read the past, and only the
-    /// others sort and join, and have many partitions.
+    /// others sort and join, have many partitions, and are backed up.
     pub fn is_met_by(self, kind: SeedKind) -> bool {
         match self {
             Step::UndoSpaceRead | Step::UndoSpaceWrite => kind == SeedKind::Isolation,
-            step => kind == SeedKind::Durability || !(step.is_temporary() || step == Step::CatalogAnew),
+            step => kind == SeedKind::Durability || !step.is_of_durability(),
         }
+    }
+
+    fn is_of_durability(self) -> bool {
+        self.is_temporary() || self.is_of_backups() || self == Step::CatalogAnew
+    }
+
+    /// Whether the step is one of backups, which few seeds take.
+    pub fn is_of_backups(self) -> bool {
+        matches!(self, Step::OnlineBackup | Step::LogArchive | Step::Restore)
     }
 
     /// Whether the step reads, writes or syncs, and so can be slow.
@@ -290,7 +311,7 @@ impl Step {
 
     /// Whether the step makes something durable by a sync.
     pub fn syncs(self) -> bool {
-        matches!(self, Step::LogSync | Step::DataSync | Step::SegmentSync)
+        matches!(self, Step::LogSync | Step::DataSync | Step::SegmentSync | Step::OnlineBackup | Step::LogArchive)
     }
 
     /// Whether a write of this step may be acknowledged and lost, or misdirected.
@@ -308,13 +329,14 @@ impl Step {
         let log = matches!(self, Step::LogWrite | Step::LogSync | Step::SuperblockWrite | Step::Staging);
         let pages =
             matches!(self, Step::PageRead | Step::PageWrite | Step::TierRead | Step::TierWrite | Step::DataSync);
-        log || pages || matches!(self, Step::SegmentWrite | Step::SegmentSync)
+        log || pages || matches!(self, Step::SegmentWrite | Step::SegmentSync | Step::OnlineBackup | Step::LogArchive)
     }
 
     /// Whether the step may find no room.
     fn takes_room(self) -> bool {
         let names = matches!(self, Step::Create | Step::Open | Step::Resize | Step::DataGrowth | Step::LogGrowth);
-        names || matches!(self, Step::LogWrite | Step::PageWrite | Step::SegmentWrite | Step::SuperblockWrite)
+        let writes = matches!(self, Step::LogWrite | Step::PageWrite | Step::SegmentWrite | Step::SuperblockWrite);
+        names || writes || self.is_of_backups()
     }
 
     /// Whether what the step wrote is let decay.
@@ -329,7 +351,7 @@ impl Step {
             FaultKind::PowerCut | FaultKind::Kill => self != Step::Memory,
             FaultKind::Error => true,
             // Devices are slow early in a run, before there are many partitions.
-            FaultKind::Slow => self.transfers() && self != Step::CatalogAnew,
+            FaultKind::Slow => self.transfers() && !matches!(self, Step::CatalogAnew | Step::Restore),
             FaultKind::NoSpace => self.takes_room(),
             FaultKind::LostSync => self.syncs(),
             FaultKind::Hung => self.hangs(),

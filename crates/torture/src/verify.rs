@@ -51,6 +51,7 @@ pub async fn contents(context: &RunContext, database: &Database) -> bool {
             context.differs(format!("records of client {number}: {what}"));
         }
     }
+    context.note_all(oracle);
     !context.over.get()
 }
 

@@ -111,6 +111,16 @@ impl Media {
         self.0.borrow().names(device)
     }
 
+    /// A device is replaced by an empty one.
+    pub fn replace(&self, device: &str) {
+        self.names(device).iter().for_each(|name| self.remove(device, name));
+    }
+
+    /// A file is gone, if there was one.
+    pub fn remove(&self, device: &str, file: &str) {
+        self.0.borrow_mut().remove(device, file);
+    }
+
     /// A file's length in bytes, if there is such a file.
     pub fn length(&self, device: &str, file: &str) -> Option<u64> {
         let contents = self.0.borrow();

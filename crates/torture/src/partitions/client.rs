@@ -202,6 +202,7 @@ impl Client {
         } else {
             with_known(&self.context, name, |known| known.may_become(Some(Rc::clone(&full))));
         }
+        self.context.note_load();
         let polls_max = *self.random.choose(&[3, 12, 40]).expect("there are some");
         let polls = if self.random.chance(0.25) { self.random.between(1, polls_max) } else { u64::MAX };
         match at_most(polls, self.load_all(id, shape.kind, &records)).await {

@@ -31,6 +31,21 @@ impl Known {
         }
     }
 
+    /// Whether this says of the partition's contents what `other` says.
+    pub fn is_same(&self, other: &Known) -> bool {
+        let is_same = |(one, other): (&PartitionState, &PartitionState)| match (one, other) {
+            (Some(one), Some(other)) => Rc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        self.states.len() == other.states.len() && self.states.iter().zip(&other.states).all(is_same)
+    }
+
+    /// What is known if either this holds or `other`.
+    pub fn or(mut self, other: &Known) -> Known {
+        self.states.extend(other.states.iter().cloned());
+        self
+    }
+
     /// Records that an operation was requested that would leave this state.
     pub fn may_become(&mut self, state: PartitionState) {
         self.states.push(state);

@@ -192,5 +192,11 @@ async fn compare_all(context: &RunContext, database: &Database) -> Result<()> {
 
 /// Hands what is known of a partition to `change`.
 pub fn with_known<T>(context: &RunContext, name: &str, change: impl FnOnce(&mut Known) -> T) -> T {
-    change(context.oracle.borrow_mut().own.entry(name.to_owned()).or_default())
+    let oracle = &mut *context.oracle.borrow_mut();
+    let known = oracle.own.entry(name.to_owned()).or_default();
+    let changed = change(known);
+    if let Some(past) = &mut oracle.past {
+        past.note_partition(name, known, context.position());
+    }
+    changed
 }

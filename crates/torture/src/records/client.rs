@@ -91,15 +91,11 @@ impl Client {
             owner.doubt = Some((version, contents));
             changes
         };
+        self.context.note_owner(self.number);
         let abandoned = if self.random.chance(0.08) { self.random.between(1, 4) } else { u64::MAX };
         match at_most(abandoned, tx.commit()).await {
             Some(Ok(())) => {
-                let oracle = &mut *self.context.oracle.borrow_mut();
-                oracle.owners[self.number].acknowledge();
-                oracle.acknowledged += 1;
-                for (owner, version) in shown {
-                    oracle.owners[owner].seen = oracle.owners[owner].seen.max(version);
-                }
+                self.acknowledge(shown);
                 if failed && changes {
                     self.context.wrong(format!("version {version} commits though the log has failed"));
                 }
@@ -113,12 +109,24 @@ impl Client {
         }
     }
 
+    /// The commit of one that was shown these is told.
+    fn acknowledge(&self, shown: BTreeMap<usize, u64>) {
+        let oracle = &mut *self.context.oracle.borrow_mut();
+        oracle.owners[self.number].acknowledge();
+        oracle.acknowledged += 1;
+        for (owner, version) in shown {
+            oracle.owners[owner].seen = oracle.owners[owner].seen.max(version);
+        }
+        self.context.note_owner_of(oracle, self.number);
+    }
+
     /// Looks whether a commit whose answer never came was made.
     async fn resolve(&mut self) -> After {
         for _ in 0..50 {
             match self.read_committed().await {
                 Ok(found) => {
                     let reconciled = self.context.oracle.borrow_mut().owners[self.number].reconcile(&found);
+                    self.context.note_owner(self.number);
                     if let Err(what) = reconciled {
                         self.context.differs(format!("client {} after an abandoned commit: {what}", self.number));
                         return After::Reopen;
