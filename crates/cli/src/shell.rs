@@ -1,7 +1,9 @@
 //! `entresol shell`: the interactive message server (Garcia-Molina and Salem 1988, section 2.2: "interactive message servers
 //! prompt a user for transaction requests"). This thread reads and prints; the transaction server works on its own.
 
+mod attached;
 mod cache;
+mod nodes;
 mod partitions;
 mod procedures;
 mod request;
@@ -21,30 +23,45 @@ use std::path::{Path, PathBuf};
 /// Each request is a transaction, run by the transaction server as the section 'server'
 /// of the configuration describes it. Where the input is no terminal, the exit code
 /// says whether all requests succeeded.
+///
+/// While a database is served to nodes, its server has it. With --server the shell shows what
+/// that knows: 'nodes', 'copies', 'callbacks', 'holders' and 'messages'. Where nodes have
+/// grants, a certificate is needed whose node may read all partitions.
 #[derive(Args)]
 #[command(
     verbatim_doc_comment,
-    after_help = "Examples:\n  entresol shell debit-credit.data\n  echo 'get account 17' | entresol shell debit-credit.data"
+    after_help = "Examples:\n  entresol shell debit-credit.data\n  echo 'get account 17' | entresol shell debit-credit.data\n  \
+                  echo copies | entresol shell --server 127.0.0.1:7171"
 )]
 pub struct Arguments {
     /// Directory of the database
-    #[arg(value_name = "DIR")]
-    pub directory: PathBuf,
+    #[arg(value_name = "DIR", required_unless_present = "server", conflicts_with = "server")]
+    directory: Option<PathBuf>,
+    #[command(flatten)]
+    attached: attached::Attached,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let (handle, thread) = start(arguments)?;
     let interactive = std::io::stdin().is_terminal();
-    let failures = converse(&handle, &mut std::io::stdin().lock(), interactive)?;
-    thread.close()?;
+    let mut input = std::io::stdin().lock();
+    let failures = match &arguments.directory {
+        None => arguments.attached.converse(&mut input, interactive)?,
+        Some(directory) => {
+            let (handle, thread) = start(directory)?;
+            let mut before = None;
+            let failures = converse(&mut input, interactive, |line| answer(&handle, &mut before, line))?;
+            thread.close()?;
+            failures
+        }
+    };
     if failures > 0 && !interactive {
         return Err(format!("{failures} requests failed").into());
     }
     Ok(())
 }
 
-fn start(arguments: &Arguments) -> Result<(Handle, DatabaseThread), Failure> {
-    let opening = Opening::in_directory(&arguments.directory)?;
+fn start(directory: &Path) -> Result<(Handle, DatabaseThread), Failure> {
+    let opening = Opening::in_directory(directory)?;
     let configuration = opening.configuration().clone();
     if configuration.hardware.is_some() {
         return Err("the configuration names hardware; a shell needs a database that is stored".into());
@@ -59,19 +76,22 @@ fn start(arguments: &Arguments) -> Result<(Handle, DatabaseThread), Failure> {
         all
     };
     let progress = Progress::start("shell");
-    let present = Opening::new(&arguments.directory, configuration.clone()).procedures(procedures.clone());
+    let present = Opening::new(directory, configuration.clone()).procedures(procedures.clone());
     opening::open_existing(present, &progress)?.close()?;
     progress.finish();
     let server = Some(configuration.server.unwrap_or_default());
-    let opening = Opening::new(&arguments.directory, Configuration { server, ..configuration });
+    let opening = Opening::new(directory, Configuration { server, ..configuration });
     let thread = DatabaseThread::start(opening.procedures(procedures))?;
     Ok((thread.handle(), thread))
 }
 
-/// Answers requests until the end of the input. Returns how many failed.
-fn converse(handle: &Handle, input: &mut impl BufRead, interactive: bool) -> Result<u64, Failure> {
+/// Has requests answered until the end of the input, or until one has no answer. Returns how many failed.
+fn converse(
+    input: &mut impl BufRead,
+    interactive: bool,
+    mut answer: impl FnMut(&str) -> Result<Option<String>, Failure>,
+) -> Result<u64, Failure> {
     let (mut failures, mut line, mut number) = (0, Vec::new(), 0);
-    let mut before = None;
     loop {
         if interactive {
             print!("> ");
@@ -83,7 +103,7 @@ fn converse(handle: &Handle, input: &mut impl BufRead, interactive: bool) -> Res
         }
         number += 1;
         let answer = match std::str::from_utf8(&line) {
-            Ok(text) => answer(handle, &mut before, text.trim()),
+            Ok(text) => answer(text.trim()),
             Err(_) => Err("the line is not UTF-8 text".into()),
         };
         match answer {
@@ -110,6 +130,7 @@ fn answer(handle: &Handle, before: &mut Option<CacheSettings>, line: &str) -> Re
         ShellCommand::Waits => handle.with_database(async |database| Ok(waits::list(database))).wait()?,
         ShellCommand::Cache(command) => command.run(handle, before)?,
         ShellCommand::Partition(command) => command.run(handle)?,
+        ShellCommand::Nodes(_) => return Err(nodes::SERVES_NONE.into()),
         ShellCommand::Checkpoint => {
             handle.with_database(async |database| database.checkpoint().await).wait()?;
             "done".to_owned()

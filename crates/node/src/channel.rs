@@ -135,6 +135,8 @@ pub struct Incoming {
     taken: usize,
     /// How many a message may have.
     limit: usize,
+    /// How many the last message had.
+    last: usize,
 }
 
 /// How much memory is kept for messages to come, in bytes.
@@ -149,12 +151,18 @@ impl Incoming {
             bytes: Vec::new(),
             taken: 0,
             limit: SIZE_MAX,
+            last: 0,
         }
     }
 
     /// From now on a message may have this many bytes.
     pub fn limit(&mut self, bytes: usize) {
         self.limit = bytes;
+    }
+
+    /// The bytes of the message that has come last.
+    pub fn last_size(&self) -> usize {
+        self.last
     }
 
     /// The next message, which is paid for; `None` if the peer has ended.
@@ -168,6 +176,7 @@ impl Incoming {
                 self.executor.pay_message(size).await;
                 let frame = &self.bytes[self.taken..self.taken + size];
                 self.taken += size;
+                self.last = size;
                 return Ok(Some(decode(frame)?));
             }
             self.bytes.drain(..std::mem::take(&mut self.taken));

@@ -24,5 +24,6 @@ mod outbox;
 pub mod page_client;
 pub mod page_server;
 pub mod server;
+pub mod survey;
 
-pub use outbox::Traffic;
+pub use outbox::{Amount, Traffic};

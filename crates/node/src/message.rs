@@ -6,16 +6,20 @@
 //! refused before they are read if they are too long.
 
 mod form;
+mod kind;
 
+use crate::survey::Survey;
 use base::PageId;
 use engine::catalog::Organization;
-use form::{list, packed, raw};
+pub(crate) use form::list;
+use form::{packed, raw};
+pub use kind::Message;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use thiserror::Error;
 
 /// The version of the messages. Nodes of different versions do not talk to each other.
-pub const VERSION: u8 = 6;
+pub const VERSION: u8 = 7;
 /// The bytes before a message: its length and its version.
 pub const HEAD_SIZE: usize = 5;
 /// The longest message, in bytes: a commit of some thousands of pages.
@@ -104,6 +108,11 @@ pub enum Request {
         address: SocketAddr,
         /// The session that it had, if its connection broke.
         former: Option<Former>,
+    },
+    /// In place of the first message, of one that only looks: what the server knows of its nodes, and of this page.
+    Survey {
+        /// A partition's name, and the number of a page of it.
+        page: Option<(String, u32)>,
     },
     /// It is there, and wants its lease prolonged.
     Renew {
@@ -231,7 +240,9 @@ pub enum Answer {
         #[serde(with = "list")]
         partitions: Vec<Described>,
     },
-    /// The client may not join.
+    /// What the server knows of its nodes.
+    Surveyed(Box<Survey>),
+    /// The client may not join, or may not look.
     Refusal {
         /// Why, in words.
         reason: String,

@@ -2,13 +2,13 @@
 //! leaves in that order.
 
 use crate::channel::Channel;
-use crate::message::{self, SIZE_MAX};
+use crate::message::{self, Message, SIZE_MAX};
 use base::time::SECOND_NS;
 use driver::Fault;
 use executor::{Executor, WaitQueue};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -26,6 +26,23 @@ pub const HEARD_MAX: usize = 1 << 20;
 /// For how long a peer may still take what was put there before the queue was closed, in nanoseconds.
 const LINGER_NS: u64 = 5 * SECOND_NS;
 
+/// A number of messages, and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Amount {
+    /// Messages.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Amount {
+    /// One message more, of this number of bytes.
+    pub(crate) fn add(&mut self, bytes: usize) {
+        self.messages += 1;
+        self.bytes += bytes as u64;
+    }
+}
+
 /// What a node has sent.
 #[derive(Default)]
 pub struct Traffic {
@@ -35,6 +52,8 @@ pub struct Traffic {
     pub bytes: Cell<u64>,
     /// The bytes that wait to be sent, now.
     pub waiting: Cell<u64>,
+    /// What was sent, by the kind of message.
+    pub kinds: RefCell<BTreeMap<&'static str, Amount>>,
 }
 
 impl Traffic {
@@ -42,6 +61,7 @@ impl Traffic {
     pub fn restart(&self) {
         self.messages.set(0);
         self.bytes.set(0);
+        self.kinds.borrow_mut().clear();
     }
 
     /// These bytes wait to be sent.
@@ -99,7 +119,7 @@ impl Outbox {
     }
 
     /// Puts a message behind all others. One to a channel that is closed is lost.
-    pub fn push(&self, message: &impl Serialize) {
+    pub fn push(&self, message: &impl Message) {
         if self.is_closed.get() {
             return;
         }
@@ -109,6 +129,7 @@ impl Outbox {
         self.traffic.add_waiting(frame.len());
         self.traffic.messages.set(self.traffic.messages.get() + 1);
         self.traffic.bytes.set(self.traffic.bytes.get() + frame.len() as u64);
+        self.traffic.kinds.borrow_mut().entry(message.kind()).or_default().add(frame.len());
         self.frames.borrow_mut().push_back(frame);
         if self.waiting.get() > self.bytes_max {
             return self.discard();

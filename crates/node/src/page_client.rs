@@ -263,7 +263,7 @@ impl ClientNode {
     fn hear(self: &Rc<Self>, answer: Answer) {
         self.heard.set(self.executor.now());
         match answer {
-            Answer::Joined { .. } | Answer::Refusal { .. } => {}
+            Answer::Joined { .. } | Answer::Refusal { .. } | Answer::Surveyed(_) => {}
             Answer::Catalog { partitions } => self.take_catalog(partitions),
             Answer::Renewed { sent } => self.prolong(Instant::from_ns(sent)),
             Answer::Page { copy, bytes, returns } => self.arrive(copy, &bytes, returns),

@@ -5,19 +5,20 @@
 //! by a task that fetches them.
 
 mod memory;
+mod survey;
 
 use crate::algorithm::{Algorithm, Recency};
 use crate::channel::{Acceptor, Channel, ChannelError, Incoming, Transport, next_connection};
 use crate::grants::{Access, Grants, Right};
 use crate::lease::{LEASE_NS, Term};
 use crate::message::{
-    Answer, ClientId, Copy, Described, Former, HELLO_MAX, Image, MessageError, Request, SIZE_MAX, Secret, Secrets,
-    ToServer, Transaction,
+    Answer, ClientId, Copy, Described, Former, HELLO_MAX, Image, Message, MessageError, Request, SIZE_MAX, Secret,
+    Secrets, ToServer, Transaction,
 };
-use crate::outbox::{Outbox, TO_CLIENT_MAX, Traffic};
+use crate::outbox::{Amount, Outbox, TO_CLIENT_MAX, Traffic};
 use crate::server::{Action, CLIENTS_MAX, Counts, Found, Joined, Memory, Newcomer, Server};
 use base::time::SECOND_NS;
-use base::{PageId, PartitionId};
+use base::{Instant, PageId, PartitionId};
 use driver::Work;
 use engine::buffer::{Buffer, Pins};
 use engine::canary::{self, Canary};
@@ -25,7 +26,7 @@ use engine::catalog::{Organization, Partition};
 use engine::page::header;
 use engine::second_level::design::Pattern;
 use engine::{CommitFailure, Database, Error, Need};
-use executor::{Executor, WaitQueue};
+use executor::{Executor, Turn, WaitQueue};
 use memory::InBuffer;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -69,6 +70,11 @@ struct ServerNode {
     /// Wakes those who wait for the end of a commit.
     bell: WaitQueue,
     traffic: Rc<Traffic>,
+    /// What was heard, by the kind of message.
+    received: RefCell<BTreeMap<&'static str, Amount>>,
+    /// One at a time is told what is known.
+    survey_turn: Turn,
+    since: Instant,
     observer: RefCell<Option<Observer>>,
     address: SocketAddr,
     is_closed: Cell<bool>,
@@ -105,6 +111,9 @@ impl PageServer {
             terms: RefCell::default(),
             bell: WaitQueue::new(),
             traffic: Rc::default(),
+            received: RefCell::default(),
+            survey_turn: Turn::new(),
+            since: database.executor().now(),
             observer: RefCell::default(),
             address: acceptor.address(),
             is_closed: Cell::new(false),
@@ -164,6 +173,7 @@ impl PageServer {
     pub fn restart_counts(&self) {
         self.0.protocol.borrow_mut().restart_counts();
         self.0.traffic.restart();
+        self.0.received.borrow_mut().clear();
     }
 
     /// From now on this is told of each page that a client gets.
@@ -312,6 +322,10 @@ impl ServerNode {
         let own = self.database.settings().buffer.page_size;
         let (page_size, address, former) = match incoming.next().await? {
             Some(ToServer { body: Request::Hello { page_size, address, former }, .. }) => (page_size, address, former),
+            Some(ToServer { body: Request::Survey { page }, .. }) => {
+                self.tell_survey(name.as_deref(), page, outbox).await;
+                return Ok(None);
+            }
             _ => return Ok(None),
         };
         if page_size as usize != own {
@@ -343,6 +357,7 @@ impl ServerNode {
     fn join(&self, (newcomer, former): (Newcomer, Option<Former>), outbox: &Rc<Outbox>) -> ClientId {
         let mut actions = Vec::new();
         let secrets = self.draw_secrets();
+        self.protocol.borrow_mut().note_time(self.executor().now());
         let joined = self.protocol.borrow_mut().join(newcomer, (former.as_ref(), secrets), &self.memory, &mut actions);
         let client = joined.session.client;
         self.outboxes.borrow_mut().insert(client, Rc::clone(outbox));
@@ -370,6 +385,7 @@ impl ServerNode {
         let mut ended = pin!(outbox.ended());
         while let Some(Ok(Some(message))) = Outbox::unless_ended(&mut ended, incoming.next::<ToServer>()).await {
             self.charge(&message);
+            self.received.borrow_mut().entry(message.kind()).or_default().add(incoming.last_size());
             self.executor().pay_debt().await;
             let heard = self.step(|server, memory, actions| server.receive(client, message, memory, actions));
             if heard.is_err() {
@@ -398,6 +414,7 @@ impl ServerNode {
     /// One synchronous step of the protocol, and what follows from it.
     fn step<T>(&self, step: impl FnOnce(&mut Server, &dyn Memory, &mut Vec<Action>) -> T) -> T {
         let mut actions = Vec::new();
+        self.protocol.borrow_mut().note_time(self.executor().now());
         let value = step(&mut self.protocol.borrow_mut(), &self.memory, &mut actions);
         actions.into_iter().for_each(|action| self.perform(action));
         value

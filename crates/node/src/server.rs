@@ -26,13 +26,14 @@ mod directory;
 mod ending;
 mod joining;
 mod rights;
+mod survey;
 
 use crate::algorithm::{Algorithm, Fate, Source};
 use crate::grants::{Access, Right};
 use crate::message::{Answer, ClientId, Copy, Image, Request, Secrets, ToServer, Transaction};
 use action::misbehaved;
 pub use action::{Action, Counts, Found, Misbehaviour};
-use base::PageId;
+use base::{Instant, PageId};
 use directory::{Directory, Kind, Waiting};
 use engine::canary::{self, Canary};
 pub use joining::Joined;
@@ -73,6 +74,8 @@ pub struct Server {
     /// Whether these are what this server has, too.
     takes_copies: bool,
     epoch: u64,
+    /// The time, as far as its owner has told it: nothing is decided by that.
+    now: Instant,
 }
 
 struct JoinedClient {
@@ -81,6 +84,8 @@ struct JoinedClient {
     name: Option<String>,
     access: Access,
     secrets: Secrets,
+    /// When it has joined.
+    since: Instant,
     /// Whether it is one only until its lease is over ([`Server::revoke`]).
     is_revoked: bool,
     waiting: usize,
@@ -114,6 +119,7 @@ impl Server {
             is_gathering: false,
             takes_copies: false,
             epoch,
+            now: Instant::from_ns(0),
         }
     }
 
@@ -136,6 +142,11 @@ impl Server {
     /// Whether it still waits for clients of an earlier server.
     pub fn is_gathering(&self) -> bool {
         self.is_gathering
+    }
+
+    /// It is this time: what happens from now on is noted as of it, for those who look ([`Server::survey`]).
+    pub fn note_time(&mut self, now: Instant) {
+        self.now = now;
     }
 
     /// What was counted.
@@ -197,6 +208,7 @@ impl Server {
             Request::Hello { .. } => {
                 Err(misbehaved(client, "introduced itself twice, and never asked for", PageId::default()))
             }
+            Request::Survey { .. } => Err(misbehaved(client, "joined, so that it is told of no", PageId::default())),
             Request::Renew { sent } => {
                 actions.push(Action::Send(client, Answer::Renewed { sent }));
                 Ok(())
@@ -365,7 +377,7 @@ impl Server {
                 }
                 Kind::Write if !may_grant => break,
                 Kind::Write => {
-                    let called = entry.call_back();
+                    let called = entry.call_back(self.now);
                     self.counts.callbacks += called.len() as u64;
                     let call =
                         |(client, number)| Action::Send(client, Answer::CallBack { copy: Copy { page, number } });

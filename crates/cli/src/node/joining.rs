@@ -85,12 +85,17 @@ impl Joining {
     }
 }
 
-/// Does this on a machine that writes no files. Its driver has a device all the same.
+/// Does this on a machine that writes no files.
 pub fn on_a_machine<T>(work: impl AsyncFnOnce(&Executor) -> Result<T, Failure>) -> Result<T, Failure> {
+    with_machine(|executor| executor.run(work(executor)).map_err(|halt| format!("the node has halted: {halt:?}"))?)
+}
+
+/// Does this with such a machine, which runs when it is told to. Its driver has a device all the same.
+pub fn with_machine<T>(work: impl FnOnce(&Executor) -> Result<T, Failure>) -> Result<T, Failure> {
     let directory = files::Directory::new()?;
     let driver = RealDriver::open(Options::new("disk", directory.path()))?;
     let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
-    let done = executor.run(work(&executor));
+    let done = work(&executor);
     executor.stop();
-    done.map_err(|halt| format!("the node has halted: {halt:?}"))?
+    done
 }

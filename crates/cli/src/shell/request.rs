@@ -1,6 +1,7 @@
 //! What a line asks for.
 
 use super::cache::CacheCommand;
+use super::nodes::NodesQuestion;
 use super::partitions::{PartitionChange, PartitionCommand};
 use entresol::configuration::nearest;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,11 @@ checkpoint                          takes a checkpoint
 backup DIR [RATE]                   copies the database into an empty directory, RATE bytes a second at most
 statistics                          shows what was counted since the database was opened
 waits                               lists transactions that wait for locks, and which others are in their way
+nodes                               lists the nodes that have joined, and until when each has its lease
+copies                              counts the copies and write locks that nodes have, by partition
+callbacks                           lists the copies that are called back, and for how long
+holders PARTITION PAGE              shows which nodes have copies of a page, and which wait for it
+messages                            counts the messages between the server and its nodes, by kind
 cache                               shows the second-level cache
 cache design NAME                   gives it another design, until the next opening like all of these
 cache resize SIZE                   gives it another size, such as 2GiB or "1,000 pages"
@@ -44,6 +50,7 @@ pub enum ShellCommand {
     Waits,
     Cache(CacheCommand),
     Partition(PartitionCommand),
+    Nodes(NodesQuestion),
     Call { procedure: String, parameters: Vec<u8> },
     Request(Request),
 }
@@ -89,7 +96,7 @@ impl Request {
     }
 }
 
-const WORDS: [&str; 18] = [
+const WORDS: [&str; 23] = [
     "get",
     "put",
     "set",
@@ -105,6 +112,11 @@ const WORDS: [&str; 18] = [
     "backup",
     "statistics",
     "waits",
+    "nodes",
+    "copies",
+    "callbacks",
+    "holders",
+    "messages",
     "cache",
     "help",
     "quit",
@@ -218,6 +230,15 @@ impl ShellCommand {
             }
             ("statistics", []) => ShellCommand::Statistics,
             ("waits", []) => ShellCommand::Waits,
+            ("nodes", []) => ShellCommand::Nodes(NodesQuestion::Nodes),
+            ("copies", []) => ShellCommand::Nodes(NodesQuestion::Copies),
+            ("callbacks", []) => ShellCommand::Nodes(NodesQuestion::Callbacks),
+            ("messages", []) => ShellCommand::Nodes(NodesQuestion::Messages),
+            ("holders", [partition, page]) => {
+                let number =
+                    page.text().parse().map_err(|_| format!("'{}' is not the number of a page", page.text()))?;
+                ShellCommand::Nodes(NodesQuestion::Holders(partition.text().to_owned(), number))
+            }
             ("cache", rest) => {
                 let rest: Vec<&str> = rest.iter().map(Word::text).collect();
                 ShellCommand::Cache(CacheCommand::parse(&rest)?.ok_or_else(usage)?)

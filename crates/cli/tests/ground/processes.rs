@@ -1,6 +1,6 @@
 //! Nodes as processes of their own.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -78,6 +78,19 @@ impl Drop for Process {
         let _gone_already = self.child.kill();
         let _waited = self.child.wait();
     }
+}
+
+/// What a command prints, and says of mistakes, that is fed these lines.
+#[allow(dead_code, reason = "not every test feeds one")]
+pub fn fed(directory: &Path, line: &str, lines: &str) -> (String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_entresol"));
+    command.current_dir(directory).args(line.split(' '));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    child.stdin.take().expect("a pipe").write_all(lines.as_bytes()).expect("it reads");
+    let output = child.wait_with_output().expect("it ends");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
 }
 
 /// A server of the database in the directory `bank`, and where it listens.

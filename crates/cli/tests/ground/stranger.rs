@@ -88,6 +88,7 @@ fn request(random: &mut Random) -> Request {
     let transaction = Transaction(random.below(16));
     let wanted = copy(random);
     match random.below(12) {
+        0 if random.chance(0.02) => Request::Survey { page: Some(("account".to_owned(), random.word() as u32)) },
         0 => Request::Renew { sent: random.word() },
         1 => Request::InUse { copy: wanted, by: (0..random.below(8)).map(Transaction).collect() },
         2 => Request::CalledBack { copy: wanted },

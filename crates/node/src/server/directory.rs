@@ -1,7 +1,7 @@
 //! Which clients have copies of which pages, which may write, and which wait.
 
 use crate::message::{ClientId, Copy, Transaction};
-use base::PageId;
+use base::{Instant, PageId};
 use engine::canary::{self, Canary};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -34,8 +34,8 @@ pub struct RegisteredCopy {
     pub number: u64,
     /// Transactions of which the client has said that they use it.
     pub users: BTreeSet<Transaction>,
-    /// Whether it was called back.
-    pub is_called: bool,
+    /// When it was called back, if it was.
+    pub called: Option<Instant>,
     /// The client that was asked to send it, if it did not come from here, and whether it has to return another.
     pub sender: Option<(ClientId, bool)>,
     /// Whether its bytes are to come back, for it leaves the client's memory.
@@ -85,11 +85,11 @@ impl PageEntry {
     }
 
     /// The copies that are in the way of the first request, a write, and were not called back before.
-    pub fn call_back(&mut self) -> Vec<(ClientId, u64)> {
+    pub fn call_back(&mut self, now: Instant) -> Vec<(ClientId, u64)> {
         let Some(first) = self.queue.front() else { return Vec::new() };
-        let others = self.copies.iter_mut().filter(|(client, held)| **client != first.client && !held.is_called);
+        let others = self.copies.iter_mut().filter(|(client, held)| **client != first.client && held.called.is_none());
         let called = others.map(|(client, held)| {
-            held.is_called = true;
+            held.called = Some(now);
             (*client, held.number)
         });
         called.collect()
@@ -100,9 +100,9 @@ impl PageEntry {
         let mut writers = self.queue.iter().filter(|waiting| waiting.kind == Kind::Write).map(|waiting| waiting.client);
         let (first, second) = (writers.next(), writers.next());
         let is_needed = |client: &ClientId| first.is_some_and(|first| first != *client) || second.is_some();
-        let called = self.copies.iter_mut().filter(|(client, held)| held.is_called && !is_needed(client));
+        let called = self.copies.iter_mut().filter(|(client, held)| held.called.is_some() && !is_needed(client));
         let stays = called.map(|(client, held)| {
-            held.is_called = false;
+            held.called = None;
             // Who uses it is told anew if it is called back again.
             held.users.clear();
             (*client, held.number)
@@ -112,7 +112,7 @@ impl PageEntry {
 
     /// The clients that may send their copies to this one, because they neither give them up nor want to write.
     pub fn senders(&self, to: ClientId) -> Vec<ClientId> {
-        let gives = |client: ClientId, held: &RegisteredCopy| !held.is_called && !self.is_written_by(client);
+        let gives = |client: ClientId, held: &RegisteredCopy| held.called.is_none() && !self.is_written_by(client);
         let held = self.copies.iter().filter(|(client, held)| **client != to && gives(**client, held));
         held.map(|(client, _)| *client).collect()
     }
@@ -126,6 +126,11 @@ impl Directory {
     /// All copies.
     pub fn holders(&self) -> impl Iterator<Item = (ClientId, PageId)> {
         self.pages.iter().flat_map(|(page, entry)| entry.copies.keys().map(|client| (*client, *page)))
+    }
+
+    /// Everything that is known.
+    pub fn entries(&self) -> impl Iterator<Item = (PageId, &PageEntry)> {
+        self.pages.iter().map(|(page, entry)| (*page, entry))
     }
 
     pub fn get(&self, page: PageId) -> Option<&PageEntry> {
@@ -309,7 +314,7 @@ impl Directory {
                 return Err(format!("{page} has a writer and copies elsewhere"));
             }
             let write_waits = entry.queue.iter().any(|waiting| waiting.kind == Kind::Write);
-            if !write_waits && entry.copies.values().any(|held| held.is_called) {
+            if !write_waits && entry.copies.values().any(|held| held.called.is_some()) {
                 return Err(format!("{page} is called back for no one"));
             }
             let strange = entry

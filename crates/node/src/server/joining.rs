@@ -45,6 +45,7 @@ impl Server {
             name,
             access,
             secrets,
+            since: self.now,
             is_revoked: false,
             waiting,
             next_copy,
@@ -109,8 +110,8 @@ impl Server {
     /// A copy is another session's from now on. That it was called back may not have been heard, so it is as if it had not been.
     fn hand_over(&mut self, copy: Copy, from: Option<ClientId>, to: ClientId) {
         let before = from.and_then(|from| self.directory.strike_out(from, copy.page));
-        let is_called = canary::is_planted(Canary::ForgottenCallback) && before.is_some_and(|before| before.is_called);
-        let held = RegisteredCopy { number: copy.number, is_called, ..RegisteredCopy::default() };
+        let called = before.and_then(|before| before.called).filter(|_| canary::is_planted(Canary::ForgottenCallback));
+        let held = RegisteredCopy { number: copy.number, called, ..RegisteredCopy::default() };
         self.directory.enter(to, copy.page, held);
     }
 

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod rights;
+mod survey;
 
 use super::*;
 use crate::algorithm;

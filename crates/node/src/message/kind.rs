@@ -1,0 +1,60 @@
+//! The names by which messages are counted.
+
+use super::{Answer, Request, ToPeer, ToServer};
+use serde::Serialize;
+
+/// A message of a kind.
+pub trait Message: Serialize {
+    /// The kind's name.
+    fn kind(&self) -> &'static str;
+}
+
+impl Message for ToServer {
+    fn kind(&self) -> &'static str {
+        match self.body {
+            Request::Hello { .. } => "hello",
+            Request::Survey { .. } => "survey",
+            Request::Renew { .. } => "renew",
+            Request::Leave => "leave",
+            Request::Catalog => "catalog",
+            Request::Read { .. } => "read",
+            Request::Write { .. } => "write",
+            Request::InUse { .. } => "in use",
+            Request::CalledBack { .. } => "called back",
+            Request::Refused { .. } => "refused",
+            Request::Commit { .. } => "commit",
+            Request::Abort { .. } => "abort",
+            Request::Returned { .. } => "returned",
+        }
+    }
+}
+
+impl Message for Answer {
+    fn kind(&self) -> &'static str {
+        match self {
+            Answer::Joined { .. } => "joined",
+            Answer::Renewed { .. } => "renewed",
+            Answer::Catalog { .. } => "catalog",
+            Answer::Surveyed(_) => "surveyed",
+            Answer::Refusal { .. } => "refusal",
+            Answer::Page { .. } => "page",
+            Answer::Failed { .. } => "failed",
+            Answer::Denied { .. } => "denied",
+            Answer::Granted { .. } => "granted",
+            Answer::CallBack { .. } => "call back",
+            Answer::Withdrawn { .. } => "withdrawn",
+            Answer::Forward { .. } => "forward",
+            Answer::Victim { .. } => "victim",
+            Answer::Committed { .. } => "committed",
+            Answer::NotCommitted { .. } => "not committed",
+        }
+    }
+}
+
+impl Message for ToPeer {
+    fn kind(&self) -> &'static str {
+        match self {
+            ToPeer::Page { .. } => "page",
+        }
+    }
+}
