@@ -9,6 +9,7 @@ mod credit_card;
 pub mod debit_credit;
 pub mod join;
 pub mod meter;
+mod nodes;
 mod on_either_clock;
 pub mod page_stream;
 mod point_reads;
@@ -82,6 +83,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Workload::OnEitherClock(OnEitherClock::DebitCredit(arguments)) if let Some(server) = arguments.join => {
             let report = watched("debit-credit", |progress| {
                 at_node::run(server, &arguments.joining, &arguments.terms, progress)
+            })?;
+            print(&if arguments.terms.setup.json { report.to_json() } else { report.to_text() })
+        }
+        Workload::OnEitherClock(OnEitherClock::DebitCredit(arguments))
+            if let Some(opening) = arguments.on_nodes()? =>
+        {
+            let report = watched("debit-credit", |progress| {
+                nodes::run(opening, arguments.scale, (&arguments.terms, arguments.load.load()), progress)
             })?;
             print(&if arguments.terms.setup.json { report.to_json() } else { report.to_text() })
         }

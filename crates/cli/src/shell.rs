@@ -12,7 +12,7 @@ mod waits;
 use crate::progress::Progress;
 use crate::{Failure, backup, bench, opening, print};
 use clap::Args;
-use entresol::configuration::Configuration;
+use entresol::configuration::{Configuration, Nodes};
 use entresol::{CacheSettings, DatabaseThread, Handle, Opening, Procedures};
 use request::{Request, ShellCommand};
 use std::io::{BufRead, IsTerminal, Write};
@@ -80,7 +80,7 @@ fn start(directory: &Path) -> Result<(Handle, DatabaseThread), Failure> {
     opening::open_existing(present, &progress)?.close()?;
     progress.finish();
     let server = Some(configuration.server.unwrap_or_default());
-    let opening = Opening::new(directory, Configuration { server, ..configuration });
+    let opening = Opening::new(directory, Configuration { server, nodes: Nodes::default(), ..configuration });
     let thread = DatabaseThread::start(opening.procedures(procedures))?;
     Ok((thread.handle(), thread))
 }

@@ -142,3 +142,25 @@ fn a_server_of_an_older_release_is_named_as_one() {
     assert!(said.contains("run the same release on both"), "{said}");
     older.join().expect("it was asked once");
 }
+
+#[test]
+fn several_engines_of_one_process_transfer_money() {
+    let nodes = "[nodes]\ncount = 2\nbuffer = \"16 MiB\"\n";
+    let bank = bank(&format!("{CONFIGURATION}{nodes}"));
+    let text = printed(bank.path(), "bench debit-credit --data bank --clients 4 --transactions 100");
+    assert!(text.contains("\n2 nodes, cbl; seed 1\n") && text.contains("4 clients"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    let report: Value = serde_json::from_str(&printed(
+        bank.path(),
+        "bench debit-credit --data bank --clients 4 --transactions 100 --seed 2 --json",
+    ))
+    .expect("JSON");
+    assert_eq!((number(&report, "transactions"), number(&report, "nodes")), (100, 2), "{report}");
+    assert!(report["messages_per_transaction"].as_f64().is_some_and(|messages| messages > 1.0), "{report}");
+    // That of the bank's making and its warm-up, on nodes, too.
+    assert_eq!(totals(bank.path()).transactions, all(1) + 2 * all(100));
+    let said = refused(bank.path(), "bench debit-credit --data bank --rate 100 --transactions 10");
+    assert!(said.contains("[nodes]"), "{said}");
+    let said = refused(bank.path(), "bench debit-credit --data bank --threads --transactions 10");
+    assert!(said.contains("NodeThreads"), "{said}");
+}

@@ -155,6 +155,14 @@ pub enum Error {
     /// The database was closed, or its thread has ended, before there was an answer.
     #[error("the database is closed; what was asked of it and not answered shows when it is opened again")]
     Closed,
+    /// A node of the database has ended before it answered: its thread has panicked, or was closed. Others go on.
+    #[error(
+        "node {node} of the database has ended; what was asked of it and not answered is to be looked up, others go on"
+    )]
+    NodeEnded {
+        /// The node's number, the first of them 0.
+        node: u32,
+    },
     /// One of the two copies of the log is missing, and the settings do not allow opening without it, or that would not be
     /// safe.
     #[error(

@@ -34,6 +34,7 @@ mod described;
 mod error;
 mod interpret;
 mod log;
+mod nodes;
 mod schema;
 mod section;
 mod tiers;
@@ -52,6 +53,7 @@ pub use engine::set::Logging;
 
 pub use choice::{Backend, Choice, DeviceKind, LockGranule, LockHold, Organization, Residence, Update};
 pub use log::Log;
+pub use nodes::Nodes;
 pub use tiers::{Cache, WriteBuffer};
 pub use undo::Undo;
 
@@ -104,6 +106,8 @@ pub struct Configuration {
     /// `[server]`: the transaction server that runs procedures; `None` if there is no such section. Its keys are `standbys`
     /// (0 to 250 executors), `queue` (1 to 1,048,576 requests) and `retry_interval` (up to an hour).
     pub server: Option<engine::server::Settings>,
+    /// `[nodes]`: engines on several cores that share the database.
+    pub nodes: Nodes,
     /// `[driver]`: how this machine does its input and output.
     pub driver: Driver,
     /// `[partition.NAME]`: placement and organization of partitions, by name. Those not named here have defaults:
@@ -132,6 +136,7 @@ impl Default for Configuration {
             checkpoint,
             locks: Locks::default(),
             server: None,
+            nodes: Nodes::default(),
             driver: Driver::default(),
             partitions: BTreeMap::new(),
             asked: engine::Asked::default(),

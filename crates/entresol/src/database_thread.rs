@@ -3,21 +3,24 @@
 use crate::handle::{Handle, Link};
 use crate::message_server::ThreadMessages;
 use crate::reply::{Promise, Wakes};
-use crate::requests::Requests;
+use crate::requests::{Host, Requests};
 use crate::store::Store;
 use crate::{OpenError, Opening};
 use base::time::{MICROSECOND_NS, SECOND_NS};
 use engine::server::TransactionServer;
 use engine::{Error, Result};
 use executor::{Executor, Mailbox, Sender, mailbox};
-use std::cell::Cell;
+use node::channel::threads::Exchange;
+use node::page_server::{PageServer, ServerSettings};
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long requests that are under way may go on when the database is closed, unless the caller says so.
-const GRACE_NS: u64 = 30 * SECOND_NS;
+pub(crate) const GRACE_NS: u64 = 30 * SECOND_NS;
 /// How long the engine looks for requests before it sleeps, and for how many times in a row at most it does not after it
 /// found none.
 const SPIN_NS: u64 = 20 * MICROSECOND_NS;
@@ -97,30 +100,38 @@ impl DatabaseThread {
     /// Opens the database on a new thread. Its procedures are made there.
     ///
     /// # Errors
-    /// Those of [`Opening::open`].
+    /// Those of [`Opening::open`]; [`Error::Setting`] if the configuration says that there are several nodes, which
+    /// [`NodeThreads`](crate::NodeThreads) starts.
     pub fn start(opening: Opening) -> Result<DatabaseThread, OpenError> {
-        let wakes = Wakes::new();
-        let shared = wakes.clone();
-        let (report, opened) = mpsc::channel();
-        let thread = std::thread::Builder::new().name("entresol".into()).spawn(move || {
-            ENGINE.set(shared.place());
-            let store = match opening.open() {
-                Ok(store) => store,
-                Err(error) => {
-                    // The caller of `start` waits for this answer, so it is there to receive it.
-                    let _ = report.send(Err(error));
-                    return Ok(());
-                }
+        let nodes = opening.configuration().nodes.count;
+        if nodes > 1 {
+            let words = format!("[nodes] count = {nodes}: start the database with NodeThreads, or take the count away");
+            return Err(Error::Setting(words).into());
+        }
+        let (handle, thread) = spawn(None, move || Ok(Engine { store: opening.open()?, page_server: None }))?;
+        Ok(DatabaseThread { handle: Some(handle), thread: Some(thread) })
+    }
+
+    /// The same, with the pages served to nodes of this process.
+    pub(crate) fn serving(
+        opening: Opening,
+        (exchange, address, algorithm): (Exchange, SocketAddr, &'static str),
+    ) -> Result<DatabaseThread, OpenError> {
+        let (handle, thread) = spawn(None, move || {
+            let store = opening.open()?;
+            let settings = ServerSettings {
+                algorithm: node::algorithm::named(algorithm).expect("the configuration knows those that there are"),
+                message_size_min: 0,
+                // Nothing is lost between threads, and one that has ended is not taken for one that is only late.
+                has_leases: false,
+                grants: None,
             };
-            let (sender, requests) = mailbox(store.executor());
-            let _ = report.send(Ok(sender));
-            serve(store, requests, &shared)
-        });
-        let thread = thread.map_err(|error| {
-            driver::Fault::new(driver::FaultKind::NoMemory, format!("starting the engine's thread: {error}"))
+            let transport = Rc::new(exchange.transport(store.executor()));
+            let page_server =
+                store.run(async |database| PageServer::serve(database, transport, address, settings).await)?;
+            Ok(Engine { store, page_server: Some(page_server) })
         })?;
-        let sender: Sender<Request> = opened.recv().unwrap_or_else(|_| Err(Error::Closed.into()))?;
-        Ok(DatabaseThread { handle: Some(Handle { link: Arc::new(Link { sender, wakes }) }), thread: Some(thread) })
+        Ok(DatabaseThread { handle: Some(handle), thread: Some(thread) })
     }
 
     /// A handle for other threads.
@@ -183,20 +194,75 @@ impl Drop for DatabaseThread {
     }
 }
 
-/// Takes requests up until the database is to be closed, then closes it.
-fn serve(store: Store, requests: Mailbox<Request>, wakes: &Wakes) -> Result<(), OpenError> {
-    let executor = store.executor().clone();
-    let transactions = store.transaction_server()?;
-    let host = Requests::new(store.database(), wakes);
-    executor.run(receive(&host, requests, transactions.as_ref()))?;
-    wakes.begin();
-    if let Some(transactions) = transactions {
-        executor.run(transactions.close())?;
-    }
-    store.close()
+/// What takes requests up on a thread of its own.
+pub(crate) trait Serving {
+    /// What it runs on.
+    fn executor(&self) -> &Executor;
+
+    /// Takes requests up until it is to be closed, and then closes it.
+    fn serve(self, requests: Mailbox<Request>, wakes: &Wakes) -> Result<(), OpenError>;
 }
 
-async fn receive(host: &Rc<Requests>, requests: Mailbox<Request>, transactions: Option<&TransactionServer>) {
+type Spawned = (Handle, JoinHandle<Result<(), OpenError>>);
+
+/// Starts a thread on which what `open` gives takes requests up; it is a node of this number, or the database's engine.
+pub(crate) fn spawn<S: Serving>(
+    node: Option<u32>,
+    open: impl FnOnce() -> Result<S, OpenError> + Send + 'static,
+) -> Result<Spawned, OpenError> {
+    let wakes = Wakes::new();
+    let shared = wakes.clone();
+    let (report, opened) = mpsc::channel();
+    let name = node.map_or_else(|| "entresol".to_owned(), |node| format!("entresol {node}"));
+    let thread = std::thread::Builder::new().name(name).spawn(move || {
+        ENGINE.set(shared.place());
+        let opened = match open() {
+            Ok(opened) => opened,
+            Err(error) => {
+                // The caller waits for this answer, so it is there to receive it.
+                let _ = report.send(Err(error));
+                return Ok(());
+            }
+        };
+        let (sender, requests) = mailbox(opened.executor());
+        let _ = report.send(Ok(sender));
+        opened.serve(requests, &shared)
+    });
+    let thread = thread.map_err(|error| {
+        driver::Fault::new(driver::FaultKind::NoMemory, format!("starting the engine's thread: {error}"))
+    })?;
+    let sender: Sender<Request> = opened.recv().unwrap_or_else(|_| Err(Error::Closed.into()))?;
+    Ok((Handle { link: Arc::new(Link { sender, wakes, node }) }, thread))
+}
+
+/// A database's engine.
+struct Engine {
+    store: Store,
+    page_server: Option<PageServer>,
+}
+
+impl Serving for Engine {
+    fn executor(&self) -> &Executor {
+        self.store.executor()
+    }
+
+    fn serve(self, requests: Mailbox<Request>, wakes: &Wakes) -> Result<(), OpenError> {
+        let Engine { store, page_server } = self;
+        let executor = store.executor().clone();
+        let transactions = store.transaction_server()?;
+        let host = Host::Engine(store.database().clone(), RefCell::new(page_server));
+        let host = Requests::new(host, &executor, wakes);
+        executor.run(receive(&host, requests, transactions.as_ref()))?;
+        wakes.begin();
+        if let Some(transactions) = transactions {
+            executor.run(transactions.close())?;
+        }
+        host.close_page_server();
+        store.close()
+    }
+}
+
+pub(crate) async fn receive(host: &Rc<Requests>, requests: Mailbox<Request>, transactions: Option<&TransactionServer>) {
     let executor = &host.executor;
     let messages = transactions.map(|server| ThreadMessages::start(executor, server, &host.answered));
     let (mut batch, mut spin) = (Vec::new(), Spin::default());
@@ -214,7 +280,7 @@ async fn receive(host: &Rc<Requests>, requests: Mailbox<Request>, transactions: 
                     messages.submit(&name, parameters, promise).await;
                 }
                 (Request::Call { name, parameters, promise }, None) => {
-                    let database = host.database.clone();
+                    let database = host.database().clone();
                     host.run("a procedure", promise, async move { database.call(&name, &parameters).await });
                 }
             }

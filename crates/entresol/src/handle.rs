@@ -49,11 +49,20 @@ pub struct Handle {
 pub(crate) struct Link {
     pub sender: Sender<Request>,
     pub wakes: Wakes,
+    /// Which node of a database it is.
+    pub node: Option<u32>,
+}
+
+impl Link {
+    /// The error of requests that are not answered any more.
+    pub fn ended(&self) -> Error {
+        self.node.map_or(Error::Closed, |node| Error::NodeEnded { node })
+    }
 }
 
 impl Handle {
     /// Sends a request, which `begin` starts on the engine's thread.
-    fn send<T: Send + 'static, E: Send + 'static>(
+    pub(crate) fn send<T: Send + 'static, E: Send + 'static>(
         &self,
         begin: impl FnOnce(&Rc<Requests>, Promise<Result<T, E>>) + Send + 'static,
     ) -> Pending<T, E> {
@@ -146,7 +155,7 @@ impl Handle {
         F: AsyncFnMut(&mut Transaction) -> Result<T, E> + Send + 'static,
     {
         self.send(move |requests, promise| {
-            let database = requests.database.clone();
+            let database = requests.database().clone();
             requests.run(type_name::<F>(), promise, async move { database.transaction_at(isolation, work).await });
         })
     }
@@ -213,7 +222,7 @@ impl Handle {
         F: AsyncFnOnce(&mut Snapshot) -> Result<T, E> + Send + 'static,
     {
         self.send(move |requests, promise| {
-            let database = requests.database.clone();
+            let database = requests.database().clone();
             requests.run(type_name::<F>(), promise, async move { work(&mut begin(&database).await?).await });
         })
     }
@@ -227,7 +236,7 @@ impl Handle {
         F: AsyncFnOnce(&Database) -> Result<T> + Send + 'static,
     {
         self.send(move |requests, promise| {
-            let database = requests.database.clone();
+            let database = requests.database().clone();
             requests.run(type_name::<F>(), promise, async move { work(&database).await });
         })
     }

@@ -71,6 +71,7 @@ mod events;
 mod handle;
 mod log_words;
 mod message_server;
+mod node_threads;
 mod page_words;
 mod pending;
 mod reply;
@@ -117,6 +118,9 @@ pub use executor::{Executor, Unanswered};
 pub use database_thread::DatabaseThread;
 pub use error::OpenError;
 pub use handle::Handle;
+/// What a node runs, what it knows of partitions, and what is known of nodes.
+pub use node::{message::Described, page_client::PageTransaction as NodeTransaction, survey};
+pub use node_threads::{KeyRanges, NodeHandle, NodeThreads};
 pub use pending::Pending;
 pub use store::{Opening, Store};
 

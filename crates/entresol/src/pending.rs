@@ -54,7 +54,7 @@ impl<T, E: From<Error>> Pending<T, E> {
         if is_engine_thread(&self.link.wakes) {
             return Err(Error::OwnThread.into());
         }
-        self.slot.wait(&self.link.wakes, None).flatten().unwrap_or_else(|| Err(Error::Closed.into()))
+        self.slot.wait(&self.link.wakes, None).flatten().unwrap_or_else(|| Err(self.link.ended().into()))
     }
 
     /// Waits for the answer, for this long at most.
@@ -66,7 +66,7 @@ impl<T, E: From<Error>> Pending<T, E> {
             return Ok(Err(Error::OwnThread.into()));
         }
         match self.slot.wait(&self.link.wakes, end_of(limit)) {
-            Some(answer) => Ok(answer.unwrap_or_else(|| Err(Error::Closed.into()))),
+            Some(answer) => Ok(answer.unwrap_or_else(|| Err(self.link.ended().into()))),
             None => Err(self),
         }
     }
@@ -82,7 +82,7 @@ impl<T, E: From<Error>> Future for Pending<T, E> {
     type Output = Result<T, E>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T, E>> {
-        self.slot.poll(context).map(|answer| answer.unwrap_or_else(|| Err(Error::Closed.into())))
+        self.slot.poll(context).map(|answer| answer.unwrap_or_else(|| Err(self.link.ended().into())))
     }
 }
 

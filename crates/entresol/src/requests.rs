@@ -1,8 +1,10 @@
 //! The requests of handles, each in a task of its own on the engine's thread.
 
 use crate::reply::{Promise, Wakes};
-use engine::{Database, Error};
-use executor::{CatchPanic, Executor, TaskId, WaitQueue, catch_panic};
+use engine::{Database, Error, Result};
+use executor::{CatchPanic, Executor, Panic, TaskId, WaitQueue, catch_panic, panic_message};
+use node::page_client::PageClient;
+use node::page_server::PageServer;
 use pin_project_lite::pin_project;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -20,10 +22,18 @@ struct Running {
     is_cancelled: bool,
 }
 
+/// What the requests of a thread are about.
+pub(crate) enum Host {
+    /// A database, and what serves its pages to the nodes of this process, if there are any.
+    Engine(Database, RefCell<Option<PageServer>>),
+    /// A node of a database.
+    Node(PageClient),
+}
+
 /// What runs requests.
 pub(crate) struct Requests {
     pub executor: Executor,
-    pub database: Database,
+    host: Host,
     running: RefCell<Vec<Option<Running>>>,
     /// Indices of `running` that are not in use.
     free: RefCell<Vec<usize>>,
@@ -35,8 +45,8 @@ pub(crate) struct Requests {
 impl Requests {
     /// None yet. Threads that wait for answers are woken once for all requests that end in one round: by a task that the first
     /// of them wakes and that runs after the others.
-    pub fn new(database: &Database, wakes: &Wakes) -> Rc<Requests> {
-        let executor = database.executor().clone();
+    pub fn new(host: Host, executor: &Executor, wakes: &Wakes) -> Rc<Requests> {
+        let executor = executor.clone();
         let answered = Rc::new(WaitQueue::new());
         let (told, wakes, own) = (Rc::clone(&answered), wakes.clone(), executor.clone());
         executor.spawn(async move {
@@ -46,7 +56,42 @@ impl Requests {
             }
         });
         let (running, free, count) = (RefCell::default(), RefCell::default(), Cell::new(0));
-        Rc::new(Requests { executor, database: database.clone(), running, free, count, answered })
+        Rc::new(Requests { executor, host, running, free, count, answered })
+    }
+
+    /// The database of the handles that are a database's.
+    pub fn database(&self) -> &Database {
+        let Host::Engine(database, _) = &self.host else { unreachable!("a node's handles ask for transactions") };
+        database
+    }
+
+    /// The node of the handles that are a node's.
+    pub fn node(&self) -> &PageClient {
+        let Host::Node(client) = &self.host else { unreachable!("a database's handles ask for no node") };
+        client
+    }
+
+    /// What serves the database's pages.
+    pub fn page_server(&self) -> Result<PageServer> {
+        match &self.host {
+            Host::Engine(_, server) => server.borrow().clone().ok_or(Error::Closed),
+            Host::Node(_) => Err(Error::Closed),
+        }
+    }
+
+    /// Its pages are served no more.
+    pub fn close_page_server(&self) {
+        if let Host::Engine(_, server) = &self.host {
+            server.take().inspect(PageServer::close);
+        }
+    }
+
+    fn panicked(&self, what: &str, panic: Panic) -> Error {
+        match &self.host {
+            Host::Engine(database, _) => database.panicked(what, panic),
+            // What its transaction has changed is dropped with it.
+            Host::Node(_) => Error::Panicked { what: what.to_owned(), message: panic_message(&*panic).to_owned() },
+        }
     }
 
     /// How many are under way.
@@ -132,7 +177,7 @@ impl<T, E: From<Error>, F: Future<Output = Result<T, E>>> Future for Job<T, E, F
             let answer = match job.work.poll(context) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(answer)) => answer,
-                Poll::Ready(Err(panic)) => Err(job.requests.database.panicked(job.what, panic).into()),
+                Poll::Ready(Err(panic)) => Err(job.requests.panicked(job.what, panic).into()),
             };
             job.promise.take().expect("a request is answered once").keep(answer);
         }

@@ -88,6 +88,13 @@ impl<T> Sender<T> {
     }
 }
 
+impl<T> Sender<T> {
+    /// Whether the mailbox is gone, so that nothing that is sent is received.
+    pub fn is_closed(&self) -> bool {
+        self.shared.lock().closed
+    }
+}
+
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Sender<T> {
         self.shared.lock().senders += 1;

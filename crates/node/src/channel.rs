@@ -4,6 +4,8 @@
 //! and over the loopback. One that encrypts wraps it: it connects and accepts as the plain one does, shakes hands, and gives
 //! [`Channel`]s whose bytes it seals and opens. Nothing above this room knows the difference.
 
+pub mod threads;
+
 use crate::message::{MessageError, SIZE_MAX, decode, frame_size};
 use base::time::MILLISECOND_NS;
 use driver::{Fault, FaultKind};

@@ -22,7 +22,7 @@ const BELOW: &[(&str, &[&str])] = &[
     ("tls", &["node", "engine", "structures", "executor", "driver", "base"]),
     ("workload", &["node", "engine", "structures", "executor", "driver", "base"]),
     ("torture", &["workload", "node", "engine", "structures", "virtual", "devices", "executor", "driver", "base"]),
-    ("entresol", &["engine", "structures", "virtual", "real", "devices", "executor", "driver", "base"]),
+    ("entresol", &["node", "engine", "structures", "virtual", "real", "devices", "executor", "driver", "base"]),
     (
         "papers",
         &[

@@ -9,6 +9,7 @@ use crate::progress::Progress;
 use crate::report::RunReport;
 use crate::trace::Recording;
 use clap::Args;
+use entresol::Opening;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use workload::debit_credit::{DebitCredit, Tables};
@@ -46,6 +47,15 @@ pub struct Arguments {
     pub joining: Box<crate::node::joining::Joining>,
     #[command(flatten)]
     pub terms: Terms,
+}
+
+impl Arguments {
+    /// What is opened if the configuration says that there are several nodes, for a run that is theirs.
+    pub fn on_nodes(&self) -> Result<Option<Opening>, Failure> {
+        let configuration = self.terms.configuration(&self.data)?;
+        let are_meant = configuration.nodes.count > 1 && configuration.hardware.is_none() && !self.threads;
+        Ok(are_meant.then(|| self.terms.opening(&self.data, configuration)))
+    }
 }
 
 /// Loads the database if it is new, warms up, measures. What is referenced is recorded if `recording` is given.

@@ -5,8 +5,8 @@ use super::described::{Changes, set_cache_page_size};
 use super::error::{ConfigurationError, Problem};
 use super::section::{Document, Section};
 use super::{
-    Buffer, Cache, Checkpoint, Commit, Configuration, DEFAULT_DEVICE, Device, Driver, Locks, Log, Partition, Temp,
-    Undo, WriteBuffer, catalogue, schema,
+    Buffer, Cache, Checkpoint, Commit, Configuration, DEFAULT_DEVICE, Device, Driver, Locks, Log, Nodes, Partition,
+    Temp, Undo, WriteBuffer, catalogue, schema,
 };
 use devices::Hardware;
 use engine::checkpoint::Strategy;
@@ -162,6 +162,7 @@ fn read(document: &Document<'_>, table: &DeTable<'_>, hardware: Option<Hardware>
     let locks = root.section("locks", |section| read_locks(section, hardware.is_some()));
     let has_server = root.has("server");
     let server = Some(root.section("server", read_server)).filter(|_| has_server);
+    let nodes = root.section("nodes", |section| Nodes::read(section, buffer.page_size));
     let driver = root.section("driver", read_driver);
     let partitions = root
         .named_sections("partition", |_, section| read_partition(section, &context, buffer.page_size))
@@ -183,6 +184,7 @@ fn read(document: &Document<'_>, table: &DeTable<'_>, hardware: Option<Hardware>
         checkpoint,
         locks,
         server,
+        nodes,
         driver,
         partitions,
         asked,

@@ -81,6 +81,10 @@ fn every_section_is_read() {
         standbys = 3
         queue = 40
         retry_interval = "2.5 s"
+        [nodes]
+        count = 3
+        buffer = "32 MiB"
+        algorithm = "fwd-h"
         [driver]
         backend = "thread-pool"
         direct = false
@@ -152,6 +156,7 @@ fn every_section_is_read() {
         checkpoint: Checkpoint { interval_ns: None, log_bytes: Some(8 << 20), ..Checkpoint::for_log(0) },
         locks: Locks { victim: VictimPolicy::Youngest, wait_ns_max: Some(250_000_000) },
         server: Some(engine::server::Settings { standbys: 3, queue: 40, retry_interval_ns: 2_500_000_000 }),
+        nodes: Nodes { count: 3, buffer: Some(32 << 20), algorithm: "fwd-h" },
         driver: Driver { backend: Backend::ThreadPool, direct: false },
         partitions: BTreeMap::from([(
             "account".to_owned(),
@@ -345,7 +350,7 @@ fn messages_show_the_line_and_what_is_allowed() {
             "# redo needs no place\n\n[redo]\ndevice = \"flash\"",
             "house.toml:3:2: unknown section 'redo' in the file\n  |\n3 | [redo]\n  |  ^^^^\n  \
              = allowed: hardware, device, mpl, buffer, cache, write_buffer, log, undo, temp, commit, checkpoint, locks, \
-             server, driver, partition",
+             server, nodes, driver, partition",
         ),
         (
             "[log]\ndevice = \"flsh\"\n[device.flash]\npath = \"f\"",
@@ -439,6 +444,8 @@ fn wrong_values_are_wrong_everywhere() {
         "[locks]\nwait_at_most = \"soon\"",
         "[server]\nstandbys = 251",
         "[server]\nqueue = 0",
+        "[nodes]\ncount = 0",
+        "[nodes]\nalgorithm = \"magic\"",
         "[server]\nretry_interval = \"2 h\"",
         "[server]\nretry = \"2 s\"",
         "[partition.account]\nblocking_factor = 10",

@@ -1,6 +1,6 @@
 //! What partitions the server's database has. A client asks once in each session: the server may have been started again.
 
-use super::{ClientNode, PageClient, Told};
+use super::{ClientNode, PageClient, PageTransaction, Told};
 use crate::message::{Described, Request, Session, ToServer};
 use base::PartitionId;
 use driver::{Fault, FaultKind};
@@ -35,17 +35,39 @@ impl PageClient {
     /// # Errors
     /// [`Error::NoPartition`], and as [`PageClient::partitions`].
     pub async fn partition(&self, name: &str) -> Result<Rc<Described>> {
-        let all = self.partitions().await?;
-        let found = all.into_iter().find(|partition| partition.name == name);
-        found.ok_or_else(|| Error::NoPartition(format!("'{name}'")))
+        self.0.partition(|partition| partition.name == name, || format!("'{name}'")).await
+    }
+}
+
+impl PageTransaction {
+    /// The partition of this name.
+    ///
+    /// # Errors
+    /// [`Error::NoPartition`], and as [`PageTransaction::read`].
+    pub async fn partition(&self, name: &str) -> Result<Rc<Described>> {
+        self.client.partition(|partition| partition.name == name, || format!("'{name}'")).await
     }
 }
 
 impl ClientNode {
     pub(super) async fn described(&self, partition: PartitionId) -> Result<Rc<Described>> {
+        self.partition(|found| found.id() == partition, || partition.0.to_string()).await
+    }
+
+    /// The partition that is meant. If it is not known the server is asked once more: it may be new.
+    async fn partition(
+        &self,
+        is_meant: impl Fn(&Described) -> bool,
+        words: impl FnOnce() -> String,
+    ) -> Result<Rc<Described>> {
         self.await_catalog().await?;
-        let found = self.catalog.borrow().partitions.get(&partition).cloned();
-        found.ok_or_else(|| Error::NoPartition(partition.0.to_string()))
+        let find = || self.catalog.borrow().partitions.values().find(|found| is_meant(found)).cloned();
+        if let Some(found) = find() {
+            return Ok(found);
+        }
+        (self.catalog.borrow_mut().asked, self.catalog.borrow_mut().came) = (None, None);
+        self.await_catalog().await?;
+        find().ok_or_else(|| Error::NoPartition(words()))
     }
 
     /// Waits until it is known what partitions there are in this session.

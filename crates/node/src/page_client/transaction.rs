@@ -239,6 +239,11 @@ impl PageTransaction {
         self.changed.iter().for_each(|page| pool.end_write(self.pinned[page], are_written));
     }
 
+    /// Whether it was given up to end a deadlock: it has to be rolled back, and may be run again.
+    pub fn is_victim(&self) -> bool {
+        *self.client.told.borrow() == Told::Victim
+    }
+
     /// It may go on. While the client has no lease, it waits.
     pub(super) async fn check(&self) -> Result<()> {
         loop {

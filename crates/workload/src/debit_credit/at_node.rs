@@ -60,7 +60,10 @@ impl Tables {
     }
 
     /// The references of one transaction, in the order of [`Tables::run`].
-    async fn run_at_node(&self, tx: &mut PageTransaction, parameters: &Parameters) -> Result<()> {
+    ///
+    /// # Errors
+    /// Those of the calls; [`Error::WrongOrganization`] for sets, which have no pages.
+    pub async fn run_at_node(&self, tx: &mut PageTransaction, parameters: &Parameters) -> Result<()> {
         let Parameters { account, teller, branch, delta } = *parameters;
         add(self.account, tx, account, delta).await?;
         tx.append(self.history, &parameters.history()[..self.scale.history_size.min(64)]).await?;
@@ -107,7 +110,11 @@ async fn add(table: Access, tx: &mut PageTransaction, number: u64, delta: i64) -
     match table {
         Access::Key(partition) => tx.modify(partition, &number.to_be_bytes(), change).await.map(drop),
         Access::Number(partition) => tx.modify_object(partition, number, change).await.map(drop),
-        Access::Set(_) => unreachable!("a node finds none"),
+        Access::Set(partition) => Err(Error::WrongOrganization {
+            partition: partition.0.to_string(),
+            organization: "set",
+            detail: "Debit-Credit through a node needs a b-tree or a direct partition".to_owned(),
+        }),
     }
 }
 

@@ -1,0 +1,42 @@
+//! `[nodes]`: engines on the cores of this machine that share one database.
+
+use super::interpret::TIB;
+use super::section::Section;
+use node::algorithm::ALGORITHMS;
+
+/// `[nodes]`: how [`NodeThreads`](crate::NodeThreads) runs the database.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Nodes {
+    /// `count`: how many nodes run transactions, each an engine on a thread of its own beside the server's, 1 to 64. With more than one the
+    /// database is started by [`NodeThreads`](crate::NodeThreads).
+    pub count: u32,
+    /// `buffer`: how much memory each of them has for copies of pages, in bytes, at least 16 pages; `None`: as much as `[buffer]` gives the
+    /// server.
+    pub buffer: Option<u64>,
+    /// `algorithm`: what becomes of copies in their memories (Franklin, Carey, Livny 1992): `"cbl"`, `"fwd"`, `"fwd-h"`,
+    /// `"fwd-s"`, `"fwd-hs"`.
+    pub algorithm: &'static str,
+}
+
+impl Default for Nodes {
+    fn default() -> Nodes {
+        Nodes { count: 1, buffer: None, algorithm: ALGORITHMS[0].name() }
+    }
+}
+
+impl Nodes {
+    /// The most nodes.
+    pub const COUNT_MAX: u32 = 64;
+
+    /// Reads a `[nodes]`.
+    pub(super) fn read(section: &mut Section<'_>, page_size: u32) -> Nodes {
+        section.set_page_size(page_size);
+        let defaults = Nodes::default();
+        let words: Vec<&'static str> = ALGORITHMS.iter().map(|algorithm| algorithm.name()).collect();
+        Nodes {
+            count: section.number("count", 1..=Nodes::COUNT_MAX.into()).map_or(defaults.count, |count| count as u32),
+            buffer: section.size("buffer", 16 * u64::from(page_size)..=TIB, ""),
+            algorithm: section.word("algorithm", &words).unwrap_or(defaults.algorithm),
+        }
+    }
+}

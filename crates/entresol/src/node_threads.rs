@@ -1,0 +1,370 @@
+//! One database on several cores: a thread serves its pages, and an engine on each of the others runs transactions on copies.
+
+mod ranges;
+mod transactions;
+
+pub use ranges::KeyRanges;
+
+use crate::configuration::{Configuration, Nodes};
+use crate::database_thread::{DatabaseThread, GRACE_NS, Request, Serving, receive, spawn};
+use crate::handle::Handle;
+use crate::pending::Pending;
+use crate::reply::Wakes;
+use crate::requests::{Host, Requests};
+
+use crate::{OpenError, Opening};
+use base::PartitionId;
+use engine::{Error, Figures, Machine, PartitionSpec, Result, buffer};
+use executor::{Executor, Mailbox, Order};
+use node::channel::threads::{Exchange, Threads};
+use node::page_client::{ClientSettings, PageClient, PageTransaction};
+use node::server::COPIES_MAX;
+use node::survey::Survey;
+use real_driver::RealDriver;
+use std::any::type_name;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+/// A database whose transactions run in several threads at a time: as many nodes as the configuration says (`[nodes]`, `count`), each an engine
+/// with a memory of its own, and a thread more that has the disks and the log. Nodes share pages as those of a page server on a network do
+/// (Franklin, Carey, Livny, VLDB 1992), over channels in memory. Others reach them through a [`NodeHandle`].
+///
+/// It pays where transactions read much, or write different pages in different nodes. Locks are whole pages', a node runs one transaction
+/// at a time, and each commit waits for the log: what one engine does for many clients at once ([`DatabaseThread`]) is faster where
+/// commits wait for a disk. What a node can do is what a [`NodeTransaction`](PageTransaction) has: memory-resident sets, records with
+/// fields and indexes, writing long values, snapshots and registered procedures are not of it. Those that can be asked for are refused
+/// ([`Error::WrongOrganization`], [`Error::TooLarge`]).
+///
+/// Each node may have copies of as many pages as its buffer holds, so together they take as much memory as the sum of theirs and
+/// the server's.
+///
+/// ```
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let directory = directory.path();
+/// # std::fs::write(directory.join("entresol.toml"), "[nodes]\ncount = 2\nbuffer = \"1 MiB\"\n[log]\nsize = \"4 MiB\"").unwrap();
+/// use entresol::{KeyRanges, NodeThreads, Opening, PartitionSpec};
+///
+/// let threads = NodeThreads::start(Opening::in_directory(directory)?)?;
+/// // Names from "n" on are the second node's.
+/// let names = threads.handle().with_ranges(KeyRanges::split_at(["n"]));
+/// let visits = names.ensure_partition(PartitionSpec::b_tree("visits")).wait()?;
+/// let visit = |name: &'static [u8]| {
+///     names.transaction_near(name, async move |tx| {
+///         let count = tx.get(visits, name).await?.map_or(0, |bytes| bytes[0]);
+///         tx.put(visits, name, &[count + 1]).await
+///     })
+/// };
+/// let at_once = [visit(b"ann"), visit(b"zoe"), visit(b"ann")];
+/// for visit in at_once {
+///     visit.wait()?;
+/// }
+/// assert_eq!(names.get(visits, b"ann").wait()?, Some(vec![2]));
+/// threads.close()?;
+/// # Ok::<(), entresol::OpenError>(())
+/// ```
+pub struct NodeThreads {
+    handle: Option<NodeHandle>,
+    nodes: Vec<(Handle, JoinHandle<Result<(), OpenError>>)>,
+    server: Option<DatabaseThread>,
+}
+
+impl NodeThreads {
+    /// Opens the database on a thread, and has a thread for each node join it. Nothing else may have the database.
+    ///
+    /// # Errors
+    /// Those of [`Opening::open`]; [`Error::Setting`] if the configuration names hardware.
+    pub fn start(opening: Opening) -> Result<NodeThreads, OpenError> {
+        let configuration = opening.configuration().clone();
+        if configuration.hardware.is_some() {
+            let words = "nodes of one process are threads of this machine, and the configuration names hardware";
+            return Err(Error::Setting(words.to_owned()).into());
+        }
+        let exchange = Exchange::new();
+        let algorithm = configuration.nodes.algorithm;
+        let server = DatabaseThread::serving(opening, (exchange.clone(), SERVER, algorithm))?;
+        let reached = server.handle();
+        let mut started = NodeThreads { handle: None, nodes: Vec::new(), server: Some(server) };
+        for number in 0..configuration.nodes.count {
+            let (configuration, exchange) = (configuration.clone(), exchange.clone());
+            started.nodes.push(spawn(Some(number), move || NodeEngine::join(&configuration, &exchange))?);
+        }
+        let nodes = started.nodes.iter().map(|(handle, _)| handle.clone()).collect();
+        let shared = Shared { server: reached, nodes, next: AtomicUsize::new(0) };
+        started.handle = Some(NodeHandle { shared: Arc::new(shared), ranges: None });
+        Ok(started)
+    }
+
+    /// A handle for other threads.
+    pub fn handle(&self) -> NodeHandle {
+        self.handle.clone().expect("it has its handle until it is closed")
+    }
+
+    /// Waits until all requests that were sent before are done, for half a minute at most, and closes the nodes, one after the other, and then
+    /// the database. Requests that are not done by then are ended and their transactions rolled back; their callers, and handles
+    /// that are left, get [`Error::NodeEnded`].
+    ///
+    /// # Errors
+    /// Those of [`Store::close`](crate::Store::close). [`Error::NodeEnded`] if a node has panicked: the database is closed all the same.
+    ///
+    /// # Panics
+    /// If the server's thread has panicked.
+    pub fn close(mut self) -> Result<(), OpenError> {
+        let ended = self.end_nodes();
+        let server = self.server.take().expect("it is closed once");
+        server.close()?;
+        ended
+    }
+
+    fn end_nodes(&mut self) -> Result<(), OpenError> {
+        self.handle = None;
+        // All are told first, so that they have their time of grace together.
+        for (handle, _) in &self.nodes {
+            handle.link.sender.send(Request::Close { grace_ns: GRACE_NS });
+        }
+        let mut ended = Ok(());
+        for (number, (_, thread)) in (0..).zip(std::mem::take(&mut self.nodes)) {
+            let result = thread.join().unwrap_or_else(|_| Err(Error::NodeEnded { node: number }.into()));
+            ended = ended.and(result);
+        }
+        ended
+    }
+}
+
+impl Drop for NodeThreads {
+    fn drop(&mut self) {
+        // A caller that needs this error calls `close`; what was committed is safe all the same.
+        let _ = self.end_nodes();
+    }
+}
+
+/// Where the server listens.
+const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), u16::MAX);
+
+/// A node, on its own thread.
+struct NodeEngine {
+    client: PageClient,
+    // Behind the client, which is dropped first.
+    machine: Machine,
+}
+
+impl NodeEngine {
+    fn join(configuration: &Configuration, exchange: &Exchange) -> Result<NodeEngine, OpenError> {
+        // It has no files.
+        let driver = RealDriver::open(real_driver::Options::default())?;
+        let machine = Machine(Executor::new(Box::new(driver), Order::FirstInFirstOut));
+        let executor = &machine.0;
+        let transport = Rc::new(exchange.transport(executor));
+        let settings = settings(configuration);
+        let client = executor.run(PageClient::join(executor, transport, SERVER, settings))??;
+        Ok(NodeEngine { client, machine })
+    }
+}
+
+/// How a node works.
+fn settings(configuration: &Configuration) -> ClientSettings {
+    let Nodes { buffer: bytes, .. } = configuration.nodes;
+    let page_size = configuration.buffer.page_size as usize;
+    let frames = (bytes.unwrap_or(configuration.buffer.size) / page_size as u64) as usize;
+    let buffer = buffer::Settings {
+        // A server gives a node no more copies than that at a time, those among them that leave its memory.
+        frames: frames.min(COPIES_MAX / 2),
+        page_size,
+        replacement: configuration.buffer.replacement,
+        cleaner: false,
+        ..buffer::Settings::default()
+    };
+    ClientSettings { buffer, address: Threads::ANY, message_size_min: 0, patience_ns: 0 }
+}
+
+impl Serving for NodeEngine {
+    fn executor(&self) -> &Executor {
+        &self.machine.0
+    }
+
+    fn serve(self, requests: Mailbox<Request>, wakes: &Wakes) -> Result<(), OpenError> {
+        let executor = self.executor().clone();
+        let host = Requests::new(Host::Node(self.client.clone()), &executor, wakes);
+        executor.run(receive(&host, requests, None))?;
+        wakes.begin();
+        Ok(())
+    }
+}
+
+/// Reaches the nodes of a [`NodeThreads`] from any thread and any runtime, as a [`Handle`] reaches an engine: what it is asked for is under way
+/// at once and comes as a [`Pending`].
+///
+/// A request goes to the node whose keys it is about, where ranges of keys were stated ([`NodeHandle::with_ranges`]), and else to each in
+/// turn. Any node can do anything: ranges only save the pages' ways between memories. A request for a node that has ended goes to
+/// another.
+///
+/// Code that a node runs should wait for nothing but the transaction: while it blocks its thread, other nodes wait for pages that are there.
+#[derive(Clone)]
+pub struct NodeHandle {
+    shared: Arc<Shared>,
+    ranges: Option<Arc<KeyRanges>>,
+}
+
+struct Shared {
+    server: Handle,
+    nodes: Vec<Handle>,
+    /// Which node's turn it is.
+    next: AtomicUsize,
+}
+
+impl NodeHandle {
+    /// The same, by which requests about keys go to nodes by these ranges: those of the first range to the first node, and so on, over and
+    /// over if there are more ranges than nodes.
+    pub fn with_ranges(mut self, ranges: KeyRanges) -> NodeHandle {
+        self.ranges = Some(Arc::new(ranges));
+        self
+    }
+
+    /// How many nodes there are, those that have ended among them.
+    pub fn nodes(&self) -> usize {
+        self.shared.nodes.len()
+    }
+
+    /// Which node requests about this key go to; `None` if that is not stated.
+    pub fn node_of(&self, key: &[u8]) -> Option<usize> {
+        self.ranges.as_ref().map(|ranges| ranges.range_of(key) % self.nodes())
+    }
+
+    /// This node, or the next one that has not ended.
+    fn from(&self, first: usize) -> &Handle {
+        let nodes = &self.shared.nodes;
+        let turns = (first..first + nodes.len()).map(|turn| &nodes[turn % nodes.len()]);
+        turns.into_iter().find(|node| !node.link.sender.is_closed()).unwrap_or(&nodes[first % nodes.len()])
+    }
+
+    fn in_turn(&self) -> &Handle {
+        self.from(self.shared.next.fetch_add(1, Ordering::Relaxed) % self.nodes())
+    }
+
+    fn near(&self, key: &[u8]) -> &Handle {
+        self.node_of(key).map_or_else(|| self.in_turn(), |node| self.from(node))
+    }
+
+    /// Runs `work` as a transaction of the node whose turn it is, again if it was a deadlock's victim, until it is committed.
+    ///
+    /// # Errors
+    /// Those of `work` and of [`PageTransaction::commit`]; [`Error::NodeEnded`] if the node ends before it answers: then whether the
+    /// transaction is committed has to be looked up.
+    pub fn transaction<T: Send + 'static, E: From<Error> + Send + 'static>(
+        &self,
+        work: impl AsyncFnMut(&mut PageTransaction) -> Result<T, E> + Send + 'static,
+    ) -> Pending<T, E> {
+        run(self.in_turn(), work)
+    }
+
+    /// The same, of the node whose keys those around `key` are.
+    ///
+    /// # Errors
+    /// As [`NodeHandle::transaction`].
+    pub fn transaction_near<T: Send + 'static, E: From<Error> + Send + 'static>(
+        &self,
+        key: &[u8],
+        work: impl AsyncFnMut(&mut PageTransaction) -> Result<T, E> + Send + 'static,
+    ) -> Pending<T, E> {
+        run(self.near(key), work)
+    }
+
+    /// The same, of the node of this number, the first of them 0, over and over.
+    ///
+    /// # Errors
+    /// As [`NodeHandle::transaction`].
+    pub fn transaction_at<T: Send + 'static, E: From<Error> + Send + 'static>(
+        &self,
+        node: usize,
+        work: impl AsyncFnMut(&mut PageTransaction) -> Result<T, E> + Send + 'static,
+    ) -> Pending<T, E> {
+        run(self.from(node % self.nodes()), work)
+    }
+
+    /// The value of `key`: a transaction by itself, as are [`NodeHandle::put`] and [`NodeHandle::delete`].
+    ///
+    /// # Errors
+    /// As [`NodeHandle::transaction`], and those of [`PageTransaction::get`].
+    pub fn get(&self, partition: PartitionId, key: &[u8]) -> Pending<Option<Vec<u8>>> {
+        let own = key.to_vec();
+        self.transaction_near(key, async move |tx| tx.get(partition, &own).await)
+    }
+
+    /// Stores a value under `key`, in place of one that is there.
+    ///
+    /// # Errors
+    /// As [`NodeHandle::transaction`], and those of [`PageTransaction::put`].
+    pub fn put(&self, partition: PartitionId, key: &[u8], value: &[u8]) -> Pending<()> {
+        let (own, value) = (key.to_vec(), value.to_vec());
+        self.transaction_near(key, async move |tx| tx.put(partition, &own, &value).await)
+    }
+
+    /// Deletes the record of `key`; false if there is none.
+    ///
+    /// # Errors
+    /// As [`NodeHandle::transaction`], and those of [`PageTransaction::delete`].
+    pub fn delete(&self, partition: PartitionId, key: &[u8]) -> Pending<bool> {
+        let own = key.to_vec();
+        self.transaction_near(key, async move |tx| tx.delete(partition, &own).await)
+    }
+
+    /// The partition of this name.
+    ///
+    /// # Errors
+    /// [`Error::NoPartition`].
+    pub fn partition(&self, name: &str) -> Pending<PartitionId> {
+        self.shared.server.partition(name)
+    }
+
+    /// The partition of this description, which is created if it is not there. All nodes can use it then.
+    ///
+    /// # Errors
+    /// Those of [`Database::ensure_partition`](crate::Database::ensure_partition).
+    pub fn ensure_partition(&self, spec: PartitionSpec) -> Pending<PartitionId> {
+        self.shared.server.ensure_partition(spec)
+    }
+
+    /// Takes a checkpoint.
+    ///
+    /// # Errors
+    /// Those of [`Database::checkpoint`](crate::Database::checkpoint).
+    pub fn checkpoint(&self) -> Pending<()> {
+        self.shared.server.with_database(async |database| database.checkpoint().await)
+    }
+
+    /// What the server's engine has counted.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub fn figures(&self) -> Pending<Figures> {
+        self.shared.server.figures()
+    }
+
+    /// What the server knows of its nodes: their copies and locks, copies that are called back, messages.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub fn survey(&self) -> Pending<Survey> {
+        self.shared.server.send(|requests, promise| {
+            let survey = requests.page_server().and_then(|server| server.survey(None));
+            requests.run("a survey", promise, std::future::ready(survey));
+        })
+    }
+}
+
+/// Has a node run a transaction.
+fn run<T: Send + 'static, E: From<Error> + Send + 'static, F>(node: &Handle, work: F) -> Pending<T, E>
+where
+    F: AsyncFnMut(&mut PageTransaction) -> Result<T, E> + Send + 'static,
+{
+    node.send(move |requests, promise| {
+        let client = requests.node().clone();
+        let executor = requests.executor.clone();
+        requests.run(type_name::<F>(), promise, async move { transactions::run(&executor, &client, work).await });
+    })
+}
+
+#[cfg(test)]
+mod tests;

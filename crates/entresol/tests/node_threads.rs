@@ -1,0 +1,204 @@
+//! A database with several engines on threads of this process.
+#![allow(clippy::disallowed_methods, reason = "clients are threads, as a program has")]
+
+use base::Random;
+use entresol::configuration::Configuration;
+use entresol::{
+    DatabaseThread, Error, KeyRanges, NodeHandle, NodeThreads, NodeTransaction, OpenError, Opening, PartitionId,
+    PartitionSpec,
+};
+use std::ops::Bound;
+use std::path::Path;
+
+const ACCOUNTS: u64 = 64;
+const BALANCE: u64 = 1_000;
+
+fn opening(directory: &Path, nodes: u32, algorithm: &str) -> Opening {
+    let text = format!(
+        "[nodes]\ncount = {nodes}\nbuffer = \"1 MiB\"\nalgorithm = \"{algorithm}\"\n[log]\nsize = \"8 MiB\"\n\
+         [buffer]\nsize = \"4 MiB\"\n[driver]\nbackend = \"thread-pool\""
+    );
+    Opening::new(directory, Configuration::parse(&text).expect("it is right"))
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"))
+}
+
+async fn balance(tx: &mut NodeTransaction, accounts: PartitionId, account: u64) -> Result<u64, Error> {
+    Ok(number(&tx.get(accounts, &account.to_be_bytes()).await?.expect("there is this account")))
+}
+
+async fn sum(tx: &mut NodeTransaction, accounts: PartitionId) -> Result<(u64, u64), Error> {
+    let (mut count, mut sum) = (0, 0);
+    tx.scan(accounts, Bound::Unbounded, |_, value| {
+        (count, sum) = (count + 1, sum + number(value));
+        true
+    })
+    .await?;
+    Ok((count, sum))
+}
+
+fn open_accounts(handle: &NodeHandle) -> PartitionId {
+    let accounts = handle.ensure_partition(PartitionSpec::b_tree("accounts")).wait().expect("there is room");
+    let opened = handle.transaction(async move |tx| {
+        for account in 0..ACCOUNTS {
+            // Long enough that the accounts take several pages.
+            let mut record = vec![0; 500];
+            record[..8].copy_from_slice(&BALANCE.to_le_bytes());
+            tx.put(accounts, &account.to_be_bytes(), &record).await?;
+        }
+        Ok::<_, Error>(())
+    });
+    opened.wait().expect("it commits");
+    accounts
+}
+
+/// Moves money between accounts, and looks now and then whether there is as much as ever. Returns what it has added to its own counter.
+fn transfer(handle: &NodeHandle, accounts: PartitionId, client: u64, transfers: u64) -> u64 {
+    let mut random = Random::stream(client, "transfers");
+    let own = [b"client ".to_vec(), client.to_be_bytes().to_vec()].concat();
+    let counters = handle.partition("counters").wait().expect("it is there");
+    for turn in 1..=transfers {
+        let (from, to, amount) = (random.below(ACCOUNTS), random.below(ACCOUNTS), random.below(10));
+        let counter = own.clone();
+        let transfer = handle.transaction_near(&from.to_be_bytes(), async move |tx| {
+            let before = balance(tx, accounts, from).await?;
+            if from != to && before >= amount {
+                tx.modify(accounts, &from.to_be_bytes(), |record| {
+                    record[..8].copy_from_slice(&(before - amount).to_le_bytes());
+                })
+                .await?;
+                let other = balance(tx, accounts, to).await?;
+                tx.modify(accounts, &to.to_be_bytes(), |record| {
+                    record[..8].copy_from_slice(&(other + amount).to_le_bytes());
+                })
+                .await?;
+            }
+            tx.put(counters, &counter, &turn.to_le_bytes()).await
+        });
+        transfer.wait().expect("it commits in the end");
+        // Whichever node is asked, it knows of what was acknowledged.
+        if turn % 16 == 0 {
+            let read = handle.transaction(async move |tx| {
+                let found = tx.get(counters, &[b"client ".to_vec(), client.to_be_bytes().to_vec()].concat()).await?;
+                Ok::<_, Error>((sum(tx, accounts).await?, found.map(|bytes| number(&bytes))))
+            });
+            let read = read.wait().expect("it commits");
+            assert_eq!(read, ((ACCOUNTS, ACCOUNTS * BALANCE), Some(turn)), "client {client}");
+        }
+    }
+    transfers
+}
+
+#[test]
+fn money_is_neither_made_nor_lost_between_nodes_and_survives_a_restart() {
+    for algorithm in ["cbl", "fwd-hs"] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let threads = NodeThreads::start(opening(directory.path(), 2, algorithm)).expect("it starts");
+        let handle = threads.handle().with_ranges(KeyRanges::of_numbers(0..ACCOUNTS, 2));
+        let accounts = open_accounts(&handle);
+        handle.ensure_partition(PartitionSpec::b_tree("counters")).wait().expect("there is room");
+        std::thread::scope(|scope| {
+            for client in 0..4 {
+                let handle = &handle;
+                scope.spawn(move || transfer(handle, accounts, client, 40));
+            }
+        });
+        let survey = handle.survey().wait().expect("it is open");
+        assert_eq!(survey.nodes.len(), 2);
+        assert!(survey.nodes.iter().all(|node| node.lease_left_ns.is_none()), "{survey:?}");
+        let commits = survey.received.iter().find(|kind| kind.kind == "commit").expect("there were some");
+        assert!(commits.amount.messages >= 4 * 40, "{survey:?}");
+        assert!(survey.held.iter().all(|held| held.copies > 0 && held.locks == 0), "{survey:?}");
+        threads.close().expect("it closes");
+        assert!(matches!(handle.get(accounts, b"").wait(), Err(Error::NodeEnded { .. })), "it is closed");
+        assert_eq!(handle.partition("accounts").wait(), Err(Error::Closed));
+        // Another start finds it, and so does one engine alone, whatever the configuration says of nodes.
+        let threads = NodeThreads::start(opening(directory.path(), 3, algorithm)).expect("it starts again");
+        let handle = threads.handle();
+        assert_eq!(handle.nodes(), 3);
+        for node in 0..3 {
+            let found = handle.transaction_at(node, async move |tx| sum(tx, accounts).await);
+            assert_eq!(found.wait(), Ok((ACCOUNTS, ACCOUNTS * BALANCE)), "node {node}");
+        }
+        drop(threads);
+        let store = opening(directory.path(), 2, algorithm).open_existing().expect("it was closed");
+        assert_eq!(store.database().recovery().records, 0, "there is nothing to redo");
+        let last = store.run(async |database| {
+            let counters = database.partition("counters")?;
+            let key = [b"client ".to_vec(), 3_u64.to_be_bytes().to_vec()].concat();
+            database.transaction(async |tx| tx.get(counters, &key).await).await
+        });
+        assert_eq!(last.expect("it reads").map(|bytes| number(&bytes)), Some(40));
+    }
+}
+
+#[test]
+fn requests_go_where_their_keys_are_and_else_to_each_in_turn() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let threads = NodeThreads::start(opening(directory.path(), 2, "cbl")).expect("it starts");
+    let handle = threads.handle().with_ranges(KeyRanges::split_at(["h", "p"]));
+    let notes = handle.ensure_partition(PartitionSpec::b_tree("notes")).wait().expect("there is room");
+    assert_eq!([&b"a"[..], b"h", b"p"].map(|key| handle.node_of(key)), [Some(0), Some(1), Some(0)]);
+    let thread = |key: &[u8]| {
+        let named = handle.transaction_near(key, async move |tx| {
+            tx.get(notes, b"nothing").await?;
+            Ok::<_, Error>(std::thread::current().name().map(str::to_owned))
+        });
+        named.wait().expect("it commits").expect("its thread has a name")
+    };
+    assert_eq!(
+        ["apple", "ink", "pear", "kiwi"].map(|key| thread(key.as_bytes())),
+        [0, 1, 0, 1].map(|n| format!("entresol {n}"))
+    );
+    let plain = threads.handle();
+    let in_turn: Vec<String> = (0..4)
+        .map(|_| {
+            let named = plain.transaction(async |_| Ok::<_, Error>(std::thread::current().name().map(str::to_owned)));
+            named.wait().expect("it commits").expect("its thread has a name")
+        })
+        .collect();
+    assert_ne!(in_turn[0], in_turn[1]);
+    assert_eq!(in_turn[..2], in_turn[2..]);
+    threads.close().expect("it closes");
+}
+
+#[test]
+fn what_nodes_cannot_do_is_refused_by_name() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let threads = NodeThreads::start(opening(directory.path(), 2, "cbl")).expect("it starts");
+    let handle = threads.handle();
+    let stock = handle.ensure_partition(PartitionSpec::set("stock")).wait().expect("there is memory");
+    let refused = handle.put(stock, b"pens", &[1]).wait();
+    assert!(matches!(&refused, Err(Error::WrongOrganization { partition, .. }) if partition == "stock"), "{refused:?}");
+    let notes = handle.ensure_partition(PartitionSpec::b_tree("notes")).wait().expect("there is room");
+    let refused = handle.put(notes, b"long", &[7; 100_000]).wait();
+    assert!(matches!(&refused, Err(Error::TooLarge { partition, .. }) if partition == "notes"), "{refused:?}");
+    let missing = handle.get(PartitionId(900), b"").wait();
+    assert!(matches!(missing, Err(Error::NoPartition(_))), "{missing:?}");
+    let panics = handle.transaction(async move |tx| {
+        tx.put(notes, b"milk", b"spilt").await?;
+        assert!(tx.get(notes, b"milk").await?.is_none(), "a mistake of the program's");
+        Ok::<_, Error>(())
+    });
+    assert!(matches!(panics.wait(), Err(Error::Panicked { .. })));
+    for _ in 0..2 {
+        assert_eq!(handle.get(notes, b"milk").wait(), Ok(None), "it was rolled back, and its node goes on");
+    }
+    threads.close().expect("it closes");
+
+    // Several nodes have a start of their own, and are no described machine's.
+    let Err(error) = DatabaseThread::start(opening(directory.path(), 2, "cbl")) else { panic!("it is for one") };
+    assert!(matches!(&error, OpenError::Engine(Error::Setting(words)) if words.contains("NodeThreads")), "{error}");
+    let described = Configuration::parse("hardware = \"nvme-2026\"\n[nodes]\ncount = 2").expect("it is right");
+    let Err(error) = NodeThreads::start(Opening::new("described", described)) else { panic!("it has no threads") };
+    assert!(matches!(error, OpenError::Engine(Error::Setting(_))), "{error}");
+    // One node is what it was, and may be asked for either way.
+    let thread = DatabaseThread::start(opening(directory.path(), 1, "cbl")).expect("it starts");
+    assert_eq!(thread.handle().get(notes, b"milk").wait(), Ok(None));
+    thread.close().expect("it closes");
+    let threads = NodeThreads::start(opening(directory.path(), 1, "cbl")).expect("it starts");
+    threads.handle().put(notes, b"milk", b"bought").wait().expect("it commits");
+    threads.close().expect("it closes");
+}
