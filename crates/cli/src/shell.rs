@@ -30,6 +30,7 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 #[command(
     verbatim_doc_comment,
+    next_line_help = true,
     after_help = "Examples:\n  entresol shell debit-credit.data\n  echo 'get account 17' | entresol shell debit-credit.data\n  \
                   echo copies | entresol shell --server 127.0.0.1:7171"
 )]

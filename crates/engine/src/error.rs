@@ -208,6 +208,13 @@ pub enum Error {
         /// What it takes of the log, in bytes.
         needed: u64,
     },
+    /// A database is to be served whose log has no room yet for freeing the pages of long values that were deleted: nodes would not learn
+    /// of that.
+    #[error(
+        "the log has no room yet to free the pages of values that were deleted; let the database run alone until it has, \
+         or give [log] a larger size, and serve it then"
+    )]
+    StillFreeing,
     /// The log is full, and what it could give up cannot be archived.
     #[error(
         "the log is full, and what it could give up could not be archived: {cause}; make room in the archive or mend its device: \

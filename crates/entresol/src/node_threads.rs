@@ -6,7 +6,7 @@ mod transactions;
 pub use ranges::KeyRanges;
 
 use crate::configuration::{Configuration, Nodes};
-use crate::database_thread::{DatabaseThread, GRACE_NS, Request, Serving, receive, spawn};
+use crate::database_thread::{DatabaseThread, GRACE_NS, Request, Serving, is_engine_thread, receive, spawn};
 use crate::handle::Handle;
 use crate::pending::Pending;
 use crate::reply::Wakes;
@@ -37,6 +37,9 @@ use std::thread::JoinHandle;
 /// commits wait for a disk. What a node can do is what a [`NodeTransaction`](PageTransaction) has: memory-resident sets, records with
 /// fields and indexes, writing long values, snapshots and registered procedures are not of it. Those that can be asked for are refused
 /// ([`Error::WrongOrganization`], [`Error::TooLarge`]).
+///
+/// A wait for another node's lock has no end: `[locks] wait_at_most` is not followed here. A request to a node does not wait for another one to
+/// the same node.
 ///
 /// Each node may have copies of as many pages as its buffer holds, so together they take as much memory as the sum of theirs and
 /// the server's.
@@ -108,6 +111,7 @@ impl NodeThreads {
     ///
     /// # Errors
     /// Those of [`Store::close`](crate::Store::close). [`Error::NodeEnded`] if a node has panicked: the database is closed all the same.
+    /// [`Error::OwnThread`] on a node's own thread, which ends after that.
     ///
     /// # Panics
     /// If the server's thread has panicked.
@@ -125,7 +129,11 @@ impl NodeThreads {
             handle.link.sender.send(Request::Close { grace_ns: GRACE_NS });
         }
         let mut ended = Ok(());
-        for (number, (_, thread)) in (0..).zip(std::mem::take(&mut self.nodes)) {
+        for (number, (handle, thread)) in (0..).zip(std::mem::take(&mut self.nodes)) {
+            if is_engine_thread(&handle.link.wakes) {
+                ended = Err(Error::OwnThread.into());
+                continue;
+            }
             let result = thread.join().unwrap_or_else(|_| Err(Error::NodeEnded { node: number }.into()));
             ended = ended.and(result);
         }
