@@ -43,7 +43,9 @@ fn a_backup_that_lacks_what_is_changed_while_it_copies_is_found() {
 #[test]
 fn a_backup_that_lacks_the_end_of_its_log_is_found() {
     let failure = failure(Canary::ForgottenTail, 180);
-    assert!(failure.wrong[0].contains("it ends here and should have"), "{failure}");
+    // An assertion of debug builds finds it before.
+    let words = ["it ends here and should have", "the copy ends with the page of the end"];
+    assert!(words.iter().any(|words| failure.wrong[0].contains(words)), "{failure}");
 }
 
 #[test]

@@ -31,7 +31,6 @@ fn what_is_planted_between_nodes_is_found() {
         (Canary::HastyGrant, 2, "in real time"),
         (Canary::EndlessLease, 3, "G-single"),
         (Canary::UnnumberedCopies, 36, "G-single"),
-        (Canary::HastyRevocation, 189, "in real time"),
         (Canary::ForgottenCallback, 0, "does not commit within 60 s"),
     ];
     for (canary, seed, words) in planted {
