@@ -153,6 +153,14 @@ impl Response {
         }
     }
 
+    /// Mean, quantiles and maximum for people, as a fact among others.
+    pub fn fact(&self) -> Vec<String> {
+        let time = |us: f64| format_duration_ns(us * 1e3);
+        let Response { mean, p50, p95, p99, max, .. } = *self;
+        let quantiles = format!("50 %: {}, 95 %: {}, 99 %: {}, max: {}", time(p50), time(p95), time(p99), time(max));
+        fact("response time", time(mean), quantiles)
+    }
+
     /// Mean, interval, quantiles and maximum for people.
     fn row(&self) -> [String; 6] {
         let Response { mean, p50, p95, p99, max, half_width90 } = *self;

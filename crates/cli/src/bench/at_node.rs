@@ -97,9 +97,6 @@ impl NodeReport {
 
     /// The report for people.
     pub fn to_text(&self) -> String {
-        let time = |us: f64| format_duration_ns(us * 1e3);
-        let Response { mean, p50, p95, p99, max, .. } = self.response_us;
-        let quantiles = format!("50 %: {}, 95 %: {}, 99 %: {}, max: {}", time(p50), time(p95), time(p99), time(max));
         let rows = [
             fact(
                 "throughput",
@@ -109,8 +106,8 @@ impl NodeReport {
             fact("transactions", grouped(self.transactions), format!("in {:.2} s", self.seconds)),
             fact("repeated", grouped(self.repeated), "deadlocks' victims, and those lost with a connection"),
             fact("unknown", grouped(self.unknown), "were sent to a server that was gone before it answered"),
-            fact("response time", time(mean), quantiles),
-            fact("CPU", time(self.cpu_us_per_transaction), "per transaction on the node's thread"),
+            self.response_us.fact(),
+            fact("CPU", format_duration_ns(self.cpu_us_per_transaction * 1e3), "per transaction on the node's thread"),
             fact("messages", format!("{:.2}", self.messages_per_transaction), "sent per transaction"),
             fact("bytes", grouped_decimal(self.bytes_per_transaction, 0), "sent per transaction"),
         ];

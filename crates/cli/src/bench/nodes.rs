@@ -255,9 +255,6 @@ impl NodesReport {
 
     /// The report for people.
     pub fn to_text(&self) -> String {
-        let time = |us: f64| format_duration_ns(us * 1e3);
-        let Response { mean, p50, p95, p99, max, .. } = self.response_us;
-        let quantiles = format!("50 %: {}, 95 %: {}, 99 %: {}, max: {}", time(p50), time(p95), time(p99), time(max));
         let rows = [
             fact(
                 "throughput",
@@ -265,8 +262,12 @@ impl NodesReport {
                 format!("{} clients, each a thread with one transaction at a time", self.clients),
             ),
             fact("transactions", grouped(self.transactions), format!("in {:.2} s", self.seconds)),
-            fact("response time", time(mean), quantiles),
-            fact("CPU", time(self.cpu_us_per_transaction), "per transaction on all threads, the clients' among them"),
+            self.response_us.fact(),
+            fact(
+                "CPU",
+                format_duration_ns(self.cpu_us_per_transaction * 1e3),
+                "per transaction on all threads, the clients' among them",
+            ),
             fact(
                 "messages",
                 format!("{:.2}", self.messages_per_transaction),

@@ -59,9 +59,12 @@ impl Pins {
             self.buffer.wake_for_frames(released);
         }
     }
-}
 
-impl Pins {
+    /// The planted bug: nothing lets go of the pages any more.
+    pub(super) fn forget(&mut self) {
+        self.pinned.clear();
+    }
+
     /// Lets go of all pages.
     pub(super) fn release(&mut self) {
         let released = self.pinned.len();
@@ -72,13 +75,6 @@ impl Pins {
         if released > 0 {
             self.buffer.wake_for_frames(released);
         }
-    }
-}
-
-impl Pins {
-    /// The planted bug: nothing lets go of the pages any more.
-    pub(super) fn forget(&mut self) {
-        self.pinned.clear();
     }
 }
 
