@@ -96,6 +96,7 @@ pub fn run(world: &World, run: u64, plan: Plan, purpose: Purpose) -> RunOutcome 
     let result = catch_unwind(AssertUnwindSafe(|| {
         let result = executor.run(use_database(&context, purpose));
         drop(machine);
+        // With the planted bug nothing else stops what a cut has ended.
         if !observed.is_dropped.get() {
             executor.stop();
         }
@@ -129,27 +130,17 @@ pub(crate) fn message(panic: &(dyn std::any::Any + Send)) -> String {
 
 /// What a run, or a restore, takes place on.
 pub(crate) fn machine(world: &World, run: u64, plan: Plan, observed: &Rc<Observed>) -> Executor {
-    Executor::new(Box::new(adversary(world, run, plan, observed)), order(world, run))
-}
-
-fn order(world: &World, run: u64) -> Order {
-    if world.configuration.shuffled { Order::Seeded(seed_of(world, run)) } else { Order::FirstInFirstOut }
-}
-
-fn seed_of(world: &World, run: u64) -> u64 {
-    Random::stream(world.seed, &format!("life {run}")).word()
-}
-
-fn adversary(world: &World, run: u64, plan: Plan, observed: &Rc<Observed>) -> Adversary {
     let hardware = world.configuration.hardware();
     let devices = hardware.devices.keys().cloned().collect();
-    let seed = seed_of(world, run);
+    let seed = Random::stream(world.seed, &format!("life {run}")).word();
     let keeps_cache = canary::is_planted(Canary::TrustedCache);
     let faults = Some(FaultPlan { slow: plan.slow.clone(), keeps_cache, ..FaultPlan::default() });
     let options = Options { seed, faults, jitter: world.configuration.jitter, discard: Vec::new() };
     let driver = VirtualDriver::new(hardware, options, world.media.clone());
     observed.earlier.replace(world.left.clone());
-    Adversary::new(driver, devices, plan, Random::stream(seed, "adversary"), Rc::clone(observed))
+    let adversary = Adversary::new(driver, devices, plan, Random::stream(seed, "adversary"), Rc::clone(observed));
+    let order = if world.configuration.shuffled { Order::Seeded(seed) } else { Order::FirstInFirstOut };
+    Executor::new(Box::new(adversary), order)
 }
 
 async fn use_database(context: &Rc<RunContext>, purpose: Purpose) {
