@@ -7,7 +7,7 @@
 mod memory;
 mod survey;
 
-use crate::algorithm::{Algorithm, Recency};
+use crate::algorithm::{Algorithm, Fate, Recency};
 use crate::channel::{Acceptor, Channel, ChannelError, Incoming, Transport, next_connection};
 use crate::grants::{Access, Grants, Right};
 use crate::lease::{LEASE_NS, Term};
@@ -99,7 +99,8 @@ impl PageServer {
         if settings.has_leases {
             protocol.gather(database.log().settings().durable);
         }
-        let seed = settings.has_leases.then(|| database.executor().entropy() as u64);
+        let returns = settings.algorithm.on_last_copy(false) == Fate::Returned;
+        let seed = (settings.has_leases && returns).then(|| database.executor().entropy() as u64);
         let inner = Rc::new_cyclic(|this| ServerNode {
             this: this.clone(),
             database: database.clone(),

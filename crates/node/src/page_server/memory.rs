@@ -53,7 +53,7 @@ impl LeftPages {
 }
 
 impl InBuffer {
-    /// What clients return is believed if there is no `seed`.
+    /// Without a `seed` nothing is noted: clients return nothing, or are believed.
     pub(super) fn new(buffer: &Rc<Buffer>, seed: Option<u64>) -> InBuffer {
         let left = seed.map(|seed| {
             let (hashes, earlier) = Default::default();
