@@ -1,13 +1,10 @@
 //! Files that become longer for tasks that do not wait for it any more.
 
-#[path = "ground/holding.rs"]
-mod holding;
-
+use crate::ground::holding::holding;
 use base::Instant;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use driver::Op;
 use entresol_engine::{Database, PartitionSpec, Settings, log};
-use holding::holding;
 use virtual_driver::{Hardware, Media};
 
 /// All of the log's file is there from the beginning.

@@ -1,15 +1,12 @@
 //! The archive of the log: everything that was acknowledged is in it, once and without a gap, whatever comes in between.
 
-#[path = "ground/archived.rs"]
-mod ground;
-
+use crate::ground::archived::{PAGE, added_keys, hardware, histories, on, settings, under};
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{Instant, Random};
 use driver::OpKind;
 use entresol_engine::checkpoint::Policy;
 use entresol_engine::{Asked, Database, Error, PartitionSpec, Result, Settings, log};
 use executor::{Executor, Order};
-use ground::{PAGE, added_keys, hardware, histories, on, settings, under};
 use std::cell::RefCell;
 use virtual_driver::{ErrorAt, FaultPlan, Injury, Media, Options, PowerCut, Slow, VirtualDriver};
 

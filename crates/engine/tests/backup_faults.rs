@@ -1,13 +1,9 @@
 //! Backups and restores of which something comes in between: drops, faults, and what an earlier database has left.
 
-#[path = "ground/cut_machine.rs"]
-mod cut_machine;
-#[path = "ground/backups.rs"]
-mod ground;
-
+use crate::ground::backups as ground;
+use crate::ground::cut_machine::run_up_to;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS};
 use base::{PartitionId, Random};
-use cut_machine::run_up_to;
 use devices::Hardware;
 use driver::{Access, Op, OpKind};
 use entresol_engine::catalog::{IndexSpec, Locking, Organization};

@@ -1,8 +1,6 @@
 //! Backups that others wait for, and backups that are given up.
 
-#[path = "ground/backups.rs"]
-mod ground;
-
+use crate::ground::backups::{names, on, on_hardware, restored};
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use devices::Hardware;
 use entresol_engine::catalog::{Locking, Organization};
@@ -11,7 +9,6 @@ use entresol_engine::{
     BackupError, BackupReport, BackupSettings, Database, Error, PartitionSpec, Result, Settings, log,
 };
 use executor::{Executor, JoinHandle};
-use ground::{names, on, on_hardware, restored};
 use std::cell::Cell;
 use std::rc::Rc;
 use virtual_driver::{FaultPlan, Media};

@@ -18,11 +18,7 @@ use std::ops::Bound;
 use std::rc::Rc;
 use virtual_driver::{ErrorAt, FaultPlan, Media};
 
-mod ground {
-    pub mod backups;
-}
-
-use ground::backups::{lose, names, on, restored, under};
+use crate::ground::backups::{lose, names, on, restored, under};
 
 const KEYS: u64 = 400;
 

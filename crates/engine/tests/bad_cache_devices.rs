@@ -1,17 +1,12 @@
 //! A cache changes its design while its device fails: while the database runs, and by an opening.
 
-#[path = "ground/flash_cache.rs"]
-mod flash_cache;
-#[path = "ground/machine.rs"]
-mod machine;
-
+use crate::ground::flash_cache::{cache, settings};
+use crate::ground::machine::run;
 use driver::OpKind;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{CacheSettings, DESIGNS, Design};
 use entresol_engine::{Database, Error, PartitionSpec, Result};
 use executor::{Executor, Order};
-use flash_cache::{cache, settings};
-use machine::run;
 use virtual_driver::{ErrorAt, FaultPlan, Hardware, Media, Options, VirtualDriver};
 
 const PAGES: u64 = 30;

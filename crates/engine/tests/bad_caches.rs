@@ -1,18 +1,13 @@
 //! A cache that is not what it should be: of another database, of an earlier time, too small, larger than its device, on a device
 //! that holds partitions, without a byte to write. At an opening and by `Database::set_cache`.
 
-#[path = "ground/cached.rs"]
-mod cached;
-#[path = "ground/machine.rs"]
-mod machine;
-
-use cached::{change, create, read, settings};
+use crate::ground::cached::{self, change, create, read, settings};
+use crate::ground::machine::run;
 use driver::{Access, FaultKind, Op};
 use entresol_engine::second_level::{CacheSettings, DESIGNS, Design, WriteBudget};
 use entresol_engine::tier_file::table::TABLE_FILE;
 use entresol_engine::{Database, Error, Result, Settings};
 use executor::{Executor, Order};
-use machine::run;
 use virtual_driver::{Hardware, Media, Options, VirtualDriver};
 
 const PAGES: u64 = 60;

@@ -1,10 +1,7 @@
 //! What is under way in the second level when its database is given up.
 
-#[path = "ground/cached.rs"]
-mod cached;
-
+use crate::ground::cached::{cache, change, create, read, settings};
 use base::time::{MICROSECOND_NS, SECOND_NS};
-use cached::{cache, change, create, read, settings};
 use devices::Hardware;
 use entresol_engine::Database;
 use entresol_engine::second_level::{CacheSettings, Design, Parameters};

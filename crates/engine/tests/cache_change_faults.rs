@@ -1,12 +1,8 @@
 //! Changes of the cache that are given up, or meet devices that are slow or do not answer, and power cuts in them.
 
-#[path = "ground/flash_cache.rs"]
-mod flash_cache;
-#[path = "ground/holding.rs"]
-mod holding;
-#[path = "ground/machine.rs"]
-mod machine;
-
+use crate::ground::flash_cache::{cache, settings};
+use crate::ground::holding::holding;
+use crate::ground::machine::run;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{Instant, Random};
 use driver::Op;
@@ -14,9 +10,6 @@ use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{CacheSettings, WriteBudget};
 use entresol_engine::{Database, Error, PartitionSpec, Result, Settings};
 use executor::{Executor, Order};
-use flash_cache::{cache, settings};
-use holding::holding;
-use machine::run;
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;

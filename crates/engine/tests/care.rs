@@ -1,13 +1,9 @@
 //! Caring for partitions: those that are to be there, and the room that each takes.
 
-#[path = "ground/database.rs"]
-#[allow(unused_imports, reason = "examples use more of it")]
-mod ground;
-
+use crate::ground::database::with_database;
 use entresol_engine::catalog::{IndexSpec, Locking, Organization};
 use entresol_engine::set::{FieldType, RecordType};
 use entresol_engine::{Database, Error, PartitionSpec};
-use ground::with_database;
 
 fn users() -> PartitionSpec {
     let record = RecordType::new([("name", FieldType::Text), ("age", FieldType::U8)]).expect("different names");

@@ -1,8 +1,6 @@
 //! Openings of a database with a long catalog, whose log is full, and whose archive is away: they are refused, and change nothing.
 
-#[path = "ground/archived.rs"]
-mod ground;
-
+use crate::ground::archived as ground;
 use base::Instant;
 use base::time::SECOND_NS;
 use driver::OpKind;

@@ -1,12 +1,8 @@
 //! Closings that are not waited for to their end, and what has ended when one has.
 
-#[path = "ground/flash_cache.rs"]
-mod flash_cache;
-#[path = "ground/holding.rs"]
-mod holding;
-#[path = "ground/machine.rs"]
-mod machine;
-
+use crate::ground::flash_cache::{self, PAGE_SIZE, cache};
+use crate::ground::holding::holding;
+use crate::ground::machine::run;
 use base::Instant;
 use base::time::{MICROSECOND_NS, SECOND_NS};
 use driver::Op;
@@ -14,9 +10,6 @@ use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::page::header;
 use entresol_engine::second_level::{self, CacheSettings, Parameters};
 use entresol_engine::{Database, Error, PartitionSpec, Settings, Transaction, log};
-use flash_cache::{PAGE_SIZE, cache};
-use holding::holding;
-use machine::run;
 use virtual_driver::{Hardware, Media};
 
 fn settings() -> Settings {

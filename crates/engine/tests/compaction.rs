@@ -1,10 +1,7 @@
 //! Room that is given back while a partition is used: every record stays, and the file is as short as they allow.
 
-#[path = "ground/backups.rs"]
-mod ground;
-#[path = "ground/restoring.rs"]
-mod restoring;
-
+use crate::ground::backups as ground;
+use crate::ground::restoring;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PartitionId, Random};
 use driver::Halt;

@@ -1,12 +1,8 @@
 //! Compactions beside bulk loads, and loads behind them.
 
-#[path = "ground/kinds.rs"]
-#[allow(dead_code, reason = "tests of drops use more of it")]
-mod kinds;
-
+use crate::ground::kinds::{prepared, settings, whole};
 use base::PartitionId;
 use entresol_engine::{Database, Error, PartitionSpec, Result};
-use kinds::{prepared, settings, whole};
 
 const COUNT: u32 = 150_000;
 

@@ -1,15 +1,12 @@
 //! Creations of partitions, bulk loads and sweeps log something of their own: the log has room for that, and for what it has
 //! promised to others.
 
-#[path = "ground/machine.rs"]
-mod machine;
-
+use crate::ground::machine::run;
 use base::time::SECOND_NS;
 use base::{PartitionId, Random};
 use entresol_engine::checkpoint::Policy;
 use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, buffer, log};
 use executor::Executor;
-use machine::run;
 use virtual_driver::{Media, PowerCut};
 
 /// More than the log has pages.

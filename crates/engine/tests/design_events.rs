@@ -1,16 +1,12 @@
 //! What a design of the second level learns of reads and updates, and what becomes of its answers.
 
-#[path = "ground/cached.rs"]
-mod cached;
-#[path = "ground/machine.rs"]
-mod machine;
-
+use crate::ground::cached;
+use crate::ground::machine::run;
 use cached::{cache, change, read};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::design::{CachePolicy, Contents, Decision, Leaving, Outdated, Pattern, Read};
 use entresol_engine::second_level::{Design, Tiers};
 use entresol_engine::{Database, Direction, PartitionSpec, Settings};
-use machine::run;
 use std::cell::RefCell;
 use std::ops::Bound;
 use std::rc::Rc;

@@ -1,16 +1,13 @@
 //! Pages of long values that a committed transaction deleted, and whose device fails: the log that a restart would need stays,
 //! tasks waiting for its room are told, and when the device is back the pages are freed.
 
-#[path = "ground/failing_reads.rs"]
-mod failing_reads;
-
+use crate::ground::failing_reads::on;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use devices::Hardware;
 use driver::OpKind;
 use entresol_engine::checkpoint::Policy;
 use entresol_engine::{Database, Direction, Error, PartitionSpec, Settings, Transaction, buffer, log};
 use executor::{Executor, Order};
-use failing_reads::on;
 use std::ops::Bound;
 use virtual_driver::{ErrorAt, FaultPlan, Media, Options, VirtualDriver};
 

@@ -1,11 +1,8 @@
 //! A write from the cache to a page's own place fails, and tears the page there: the copy in the cache is the whole one, also
 //! where a newer version has taken its place, until the page's own device has it.
 
-#[path = "ground/cached.rs"]
-mod cached;
-
+use crate::ground::cached::{self, cache, change, create, read};
 use base::Random;
-use cached::{cache, change, create, read};
 use driver::OpKind;
 use entresol_engine::second_level::{CacheSettings, Design, Parameters};
 use entresol_engine::{Database, Error, Settings};

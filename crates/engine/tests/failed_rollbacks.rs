@@ -1,15 +1,12 @@
 //! Rollbacks that fail, because the device of their pages does: tasks waiting for their locks or their log are told, they are
 //! tried again until the device is back, and a restart completes those that are not.
 
-#[path = "ground/failing_reads.rs"]
-mod failing_reads;
-
+use crate::ground::failing_reads::on;
 use base::PartitionId;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use entresol_engine::checkpoint::Policy;
 use entresol_engine::{Database, Direction, Error, PartitionSpec, Settings, Transaction, buffer, log};
 use executor::Executor;
-use failing_reads::on;
 use std::ops::Bound;
 use virtual_driver::Media;
 

@@ -1,8 +1,6 @@
 //! Syncs that fail once and then succeed, though what was written before them is gone.
 
-#[path = "ground/machine.rs"]
-mod machine;
-
+use crate::ground::machine;
 use base::{PageId, PartitionId, Random};
 use driver::{Access, FaultKind, OpKind};
 use entresol_engine::catalog::{Locking, Organization};

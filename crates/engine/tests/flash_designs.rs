@@ -1,16 +1,12 @@
 //! The designs of Do et al. (2011), and those beside which they stand there. What enters, what is freed, when what only the cache
 //! has goes to its own place, and what a busy cache is spared.
 
-#[path = "ground/cached.rs"]
-mod cached;
-#[path = "ground/machine.rs"]
-mod machine;
-
+use crate::ground::cached;
+use crate::ground::machine::run;
 use cached::{change, read};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{self, CacheSettings, Design, Parameters, Tiers};
 use entresol_engine::{Database, Direction, PartitionSpec, Settings};
-use machine::run;
 use std::ops::Bound;
 use std::rc::Rc;
 use virtual_driver::Media;

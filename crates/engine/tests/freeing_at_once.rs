@@ -1,15 +1,12 @@
 //! Transactions that free the pages of long values at the same time, in a small log, wait neither for each other nor for
 //! themselves.
 
-#[path = "ground/machine.rs"]
-mod machine;
-
+use crate::ground::machine::run;
 use base::PartitionId;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use entresol_engine::checkpoint::Policy;
 use entresol_engine::{Database, PartitionSpec, Settings, Transaction, buffer, log};
 use executor::{Executor, WaitQueue};
-use machine::run;
 use std::cell::Cell;
 use std::rc::Rc;
 use virtual_driver::Media;

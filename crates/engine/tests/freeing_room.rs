@@ -1,16 +1,13 @@
 //! Freeing the pages of long values logs a step for each page, after the commit: however many there are, the log has room for
 //! that and for what it has promised to others.
 
-#[path = "ground/machine.rs"]
-mod machine;
-
+use crate::ground::machine::run;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PartitionId, Random};
 use driver::Halt;
 use entresol_engine::checkpoint::Policy;
 use entresol_engine::{Database, PartitionSpec, Settings, Transaction, buffer, log};
 use executor::{Executor, Order};
-use machine::run;
 use std::cell::Cell;
 use virtual_driver::{FaultPlan, Hardware, Media, Options, PowerCut, VirtualDriver};
 

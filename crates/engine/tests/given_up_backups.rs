@@ -1,16 +1,11 @@
 //! Backups that are given up, and what others make of what they leave; and what an increment has of partitions that its base does not
 //! know.
 
-#[path = "ground/backups.rs"]
-mod ground;
-#[path = "ground/holding.rs"]
-mod holding;
-
+use crate::ground::backups::{hardware, names, on, restored};
+use crate::ground::holding::holding;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 use driver::Op;
 use entresol_engine::{BackupError, BackupSettings, Database, Error, PartitionSpec, RestoreSource, Result, Settings};
-use ground::{hardware, names, on, restored};
-use holding::holding;
 use virtual_driver::Media;
 
 fn to(target: &str, base: Option<&str>) -> BackupSettings {

@@ -1,9 +1,6 @@
 //! The superblock cannot be written while the cache is turned off: an opening may find it with the cache or without.
 
-#[path = "ground/cached.rs"]
-mod cached;
-
-use cached::{cache, change, create, read, settings};
+use crate::ground::cached::{cache, change, create, read, settings};
 use driver::OpKind;
 use entresol_engine::second_level::{CacheSettings, Design};
 use entresol_engine::tier_file::WriteBufferSettings;

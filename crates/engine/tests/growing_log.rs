@@ -1,12 +1,9 @@
 //! The log's file comes into being as it is filled: no restart depends on how much of it is there, and a device without room for
 //! more of it refuses work that has not begun.
 
-#[path = "ground/cut_machine.rs"]
-mod cut_machine;
-
+use crate::ground::cut_machine::run_up_to;
 use base::Random;
 use base::time::SECOND_NS;
-use cut_machine::run_up_to;
 use driver::{Access, Halt, Op, OpKind};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::{

@@ -1,14 +1,11 @@
 //! Transactions that were in the midst of a call when the partition was hidden that the call is about.
 
-#[path = "ground/machine.rs"]
-mod machine;
-
+use crate::ground::machine::run;
 use base::PartitionId;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::set::{FieldType, FieldValue, RecordType};
 use entresol_engine::{Database, Direction, Error, PartitionSpec, Result, Settings, Transaction, version};
-use machine::run;
 use std::ops::Bound;
 use virtual_driver::Media;
 

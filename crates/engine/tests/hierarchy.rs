@@ -1,15 +1,12 @@
 //! Tiers between main memory and disk, as a database sees them: what they serve, what survives, what is refused.
 
-#[path = "ground/machine.rs"]
-mod machine;
-
+use crate::ground::machine::run;
 use driver::Op;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{self, CacheSettings, Placement};
 use entresol_engine::tier_file::WriteBufferSettings;
 use entresol_engine::{Database, Error, PartitionSpec, Settings, Transaction, buffer, checkpoint, log};
 use executor::{Executor, Order};
-use machine::run;
 use std::ops::Range;
 use virtual_driver::{Hardware, Media, Options, VirtualDriver};
 

@@ -1,17 +1,11 @@
 //! Indexes of one partition that are created and dropped at the same time.
 
-#[path = "ground/machine.rs"]
-mod machine;
-#[path = "ground/things.rs"]
-#[allow(unused, reason = "others use more of it")]
-mod things;
-
+use crate::ground::things::*;
 use base::time::MILLISECOND_NS;
 use devices::Hardware;
 use entresol_engine::Database;
 use entresol_engine::catalog::IndexSpec;
 use executor::{Executor, Order};
-use things::*;
 use virtual_driver::{Media, Options, VirtualDriver};
 
 /// Runs `work` on a machine whose disk takes its time, so that others go on while the superblock file is written.

@@ -1,9 +1,7 @@
 //! Creations of secondary indexes beside writes of the superblock file that fail: nothing is left of one that fails, its partition is
 //! of use, and what memory has is what the file says.
 
-#[path = "ground/machine.rs"]
-mod machine;
-
+use crate::ground::machine;
 use base::time::SECOND_NS;
 use driver::OpKind;
 use entresol_engine::catalog::IndexSpec;

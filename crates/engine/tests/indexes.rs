@@ -1,22 +1,15 @@
 //! Secondary indexes of b-trees: ranges, changes, rollbacks, restarts, moments, creation and dropping beside writers.
 
-#[path = "ground/building.rs"]
-mod building;
-#[path = "ground/machine.rs"]
-mod machine;
-#[path = "ground/things.rs"]
-mod things;
-
+use crate::ground::building::{built_beside_writers, writer};
+use crate::ground::machine::run;
+use crate::ground::things::*;
 use base::{PartitionId, Random};
-use building::{built_beside_writers, writer};
 use entresol_engine::catalog::IndexSpec;
 use entresol_engine::set::{FieldError, FieldType, FieldValue, RecordType};
 use entresol_engine::{Database, Direction, Error, Isolation, PartitionSpec, Result, Settings, Transaction, version};
-use machine::run;
 use std::cell::Cell;
 use std::ops::Bound;
 use std::rc::Rc;
-use things::*;
 use virtual_driver::Media;
 
 #[test]

@@ -1,12 +1,9 @@
 //! Changes of whole pages in a log of few: one is made only if the log has room for it and for taking it back.
 
-#[path = "ground/machine.rs"]
-mod machine;
-
+use crate::ground::machine::run;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::checkpoint::Policy;
 use entresol_engine::{Database, Error, PartitionSpec, Settings, Transaction, buffer, log};
-use machine::run;
 use virtual_driver::Media;
 
 const LOG: u64 = 256 << 10;

@@ -1,17 +1,12 @@
 //! Operations on the archive of the log that happen late, and openings that cannot reach it: what it has stays there, and goes on.
 
-#[path = "ground/archived.rs"]
-mod ground;
-#[path = "ground/holding.rs"]
-mod holding;
-
+use crate::ground::archived::{PAGE, added_keys, hardware, histories, on, settings};
+use crate::ground::holding::{Holder, holding};
 use base::Instant;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use driver::Op;
 use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, log};
 use executor::Executor;
-use ground::{PAGE, added_keys, hardware, histories, on, settings};
-use holding::{Holder, holding};
 use std::cell::{Cell, RefCell};
 use virtual_driver::Media;
 

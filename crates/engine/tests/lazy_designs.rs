@@ -1,16 +1,12 @@
 //! Designs of the second level under which what only the cache has stays there: it is read back from its slot when it has to
 //! be on its own device, and the log has it as long as it is not.
 
-#[path = "ground/cached.rs"]
-mod cached;
-#[path = "ground/machine.rs"]
-mod machine;
-
+use crate::ground::cached;
+use crate::ground::machine::run;
 use cached::{cache, change, read};
 use entresol_engine::second_level::design::{CachePolicy, Contents, Decision, Leaving, Reason};
 use entresol_engine::second_level::{self, Design, Tiers};
 use entresol_engine::{Database, Error, PartitionSpec, Settings, Transaction, checkpoint, log};
-use machine::run;
 use std::rc::Rc;
 use virtual_driver::Media;
 

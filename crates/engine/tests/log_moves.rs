@@ -1,10 +1,7 @@
 //! A log that moves to another device or gets another size at an opening, with power cuts at every moment of that.
 
-#[path = "ground/cut_machine.rs"]
-mod cut_machine;
-
+use crate::ground::cut_machine::{run_under, run_up_to};
 use base::Random;
-use cut_machine::{run_under, run_up_to};
 use driver::{Halt, Op, OpKind};
 use entresol_engine::log::{Acknowledged, Second};
 use entresol_engine::{Asked, Database, Error, PartitionSpec, Result, Settings, buffer, log};

@@ -1,15 +1,12 @@
 //! A cache whose device fails or does not answer is switched off while the database goes on.
 
-#[path = "ground/machine.rs"]
-mod machine;
-
+use crate::ground::machine::run;
 use base::Instant;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{self, CacheSettings, DESIGNS, Design};
 use entresol_engine::{Database, PartitionSpec, Result, Settings, buffer, checkpoint, log};
 use executor::{Executor, Order};
-use machine::run;
 use std::cell::Cell;
 use virtual_driver::{FaultPlan, Hardware, Media, Options, Slow, VirtualDriver};
 

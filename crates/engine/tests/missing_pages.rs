@@ -1,13 +1,10 @@
 //! Files that were cut off, or blanked in the middle, after an opening had written them.
 
-#[path = "ground/machine.rs"]
-mod machine;
-
+use crate::ground::machine::run;
 use driver::{Access, Op};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::{Database, Error, PartitionSpec, Settings, buffer, checkpoint, log};
 use executor::Executor;
-use machine::run;
 use virtual_driver::Media;
 
 const PAGE: u64 = 1024;

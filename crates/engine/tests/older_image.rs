@@ -1,12 +1,9 @@
 //! A write of a backup's segment that was acknowledged and never happened.
 
-#[path = "ground/machine.rs"]
-mod machine;
-
+use crate::ground::machine::run;
 use driver::{Access, Op};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::{Database, Error, PartitionSpec, Settings, checkpoint, log};
-use machine::run;
 use virtual_driver::Media;
 
 const SEGMENT: usize = 16 << 10;

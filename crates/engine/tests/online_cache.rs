@@ -1,17 +1,13 @@
 //! The cache changes while the database runs: design, size, off and on, admission; also while a device fails.
 
-#[path = "ground/cached.rs"]
-mod cached;
-#[path = "ground/machine.rs"]
-mod machine;
-
+use crate::ground::cached;
+use crate::ground::machine::run;
 use cached::{read, settings};
 use driver::OpKind;
 use entresol_engine::second_level::{CacheSettings, DESIGNS, Design, Parameters, WriteBudget};
 use entresol_engine::tier_file::{TierReport, WriteBufferSettings};
 use entresol_engine::{Database, Error, PartitionSpec, Settings};
 use executor::{Executor, Order};
-use machine::run;
 use std::cell::Cell;
 use std::rc::Rc;
 use virtual_driver::{ErrorAt, FaultPlan, Hardware, Media, Options, VirtualDriver};

@@ -1,10 +1,7 @@
 //! The cache changes while the database runs, and the power goes, or a device fails, is full or does not answer.
 
-#[path = "ground/flash_cache.rs"]
-mod flash_cache;
-#[path = "ground/machine.rs"]
-mod machine;
-
+use crate::ground::flash_cache::{cache, settings};
+use crate::ground::machine::run;
 use base::Instant;
 use base::time::SECOND_NS;
 use driver::{FaultKind, Halt};
@@ -12,8 +9,6 @@ use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::CacheSettings;
 use entresol_engine::{Database, Error, PartitionSpec, Result, Settings};
 use executor::{Executor, Order};
-use flash_cache::{cache, settings};
-use machine::run;
 use std::cell::Cell;
 use virtual_driver::{FaultPlan, Hardware, Media, Options, Slow, VirtualDriver};
 

@@ -1,13 +1,12 @@
 //! Partitions that come to be, or not, and go.
 
-#[path = "ground/kinds.rs"]
-mod kinds;
-
+use crate::ground::kinds::{
+    KINDS, count, cut, judge, prepared, run, settings, spec, strangers, tiered, whole, with_old, write,
+};
 use base::Random;
 use driver::OpKind;
 use entresol_engine::set::{FieldType, RecordType};
 use entresol_engine::{Database, Error, PartitionSpec, Settings, log};
-use kinds::{KINDS, count, cut, judge, prepared, run, settings, spec, strangers, tiered, whole, with_old, write};
 use virtual_driver::{ErrorAt, FaultPlan, Media, PowerCut};
 
 /// What a drop could not remove is removed by an opening, also if its name was given again meanwhile, on another device.

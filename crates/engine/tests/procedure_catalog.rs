@@ -1,15 +1,12 @@
 //! Procedures whose course depends on which partitions there are: a restart runs them again among those that there were.
 
-#[path = "ground/machine.rs"]
-mod machine;
-
+use crate::ground::machine::run;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS};
 use entresol_engine::catalog::{IndexSpec, Locking, Organization};
 use entresol_engine::checkpoint::{Strategy, SweepSettings};
 use entresol_engine::set::{FieldType, Logging, RecordType};
 use entresol_engine::{Database, Error, PartitionSpec, Procedures, Result, Settings, Transaction, checkpoint};
 use executor::JoinHandle;
-use machine::run;
 use virtual_driver::Media;
 
 /// Puts a record into "stock" whose value says whether there is a partition "flag" (1), whether its records have a type (2) and an

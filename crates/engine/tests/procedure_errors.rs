@@ -1,14 +1,11 @@
 //! Procedures that take no notice of an error that does not follow from what is stored: a restart would not meet it again.
 
-#[path = "ground/failing_reads.rs"]
-mod failing_reads;
-
+use crate::ground::failing_reads::on;
 use base::time::MILLISECOND_NS;
 use entresol_engine::checkpoint::{Policy, Strategy, SweepSettings};
 use entresol_engine::set::Logging;
 use entresol_engine::{Database, Direction, Error, PartitionSpec, Procedures, Result, Settings, Transaction, buffer};
 use executor::Executor;
-use failing_reads::on;
 use std::ops::Bound;
 use virtual_driver::Media;
 

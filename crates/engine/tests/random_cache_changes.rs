@@ -1,9 +1,7 @@
 //! Caches on flash change at random beside clients, checkpoints, failing operations, a device that hangs, and power cuts.
 //! Unlike torture: asynchronous devices with a volatile write cache, pages that may be torn, limits of silence, another device.
 
-#[path = "ground/machine.rs"]
-mod machine;
-
+use crate::ground::machine::run;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 use base::{Instant, Random};
 use driver::{Halt, OpKind};
@@ -12,7 +10,6 @@ use entresol_engine::second_level::{self, CacheSettings, DESIGNS, Parameters};
 use entresol_engine::tier_file::WriteBufferSettings;
 use entresol_engine::{Database, PartitionSpec, Settings, buffer, checkpoint, log};
 use executor::{Executor, Order};
-use machine::run;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

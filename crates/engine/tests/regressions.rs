@@ -1,8 +1,6 @@
 //! Faults that torture has found, each in its smallest form.
 
-#[path = "ground/machine.rs"]
-mod machine;
-
+use crate::ground::machine::run;
 use base::time::MILLISECOND_NS;
 use base::{Lsn, PageId, PartitionId, Random, TransactionId};
 use entresol_engine::buffer::{Pins, Presence};
@@ -14,7 +12,6 @@ use entresol_engine::{
     Database, Direction, Error, Need, PartitionSpec, Settings, Transaction, buffer, checkpoint, log,
 };
 use executor::Executor;
-use machine::run;
 use std::future::{Future, poll_fn};
 use std::ops::Bound;
 use std::pin::pin;

@@ -1,10 +1,7 @@
 //! Partitions of every kind, and calls of procedures, that a restore from an archive of the log finds behind the backup.
 
-#[path = "ground/backups.rs"]
-mod ground;
-#[path = "ground/restoring.rs"]
-mod restoring;
-
+use crate::ground::backups::{on, restored};
+use crate::ground::restoring::{backup, plain, set, settings, to};
 use base::time::{MICROSECOND_NS, SECOND_NS};
 use entresol_engine::catalog::{IndexSpec, Locking, Organization};
 use entresol_engine::checkpoint::{Strategy, SweepSettings};
@@ -12,8 +9,6 @@ use entresol_engine::set::{FieldType, FieldValue, Logging, RecordType};
 use entresol_engine::{
     BackupError, Database, Error, PartitionSpec, Procedures, RestoreTarget, Result, Settings, Transaction,
 };
-use ground::{on, restored};
-use restoring::{backup, plain, set, settings, to};
 use virtual_driver::Media;
 
 #[test]

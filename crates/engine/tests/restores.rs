@@ -1,10 +1,7 @@
 //! What is restored from a backup and the archive of the log behind it: what was committed up to the target, and nothing else.
 
-#[path = "ground/backups.rs"]
-mod ground;
-#[path = "ground/restoring.rs"]
-mod restoring;
-
+use crate::ground::backups as ground;
+use crate::ground::restoring::{backup, plain, set, settings, to};
 use base::time::MILLISECOND_NS;
 use base::{Lsn, Random};
 use driver::OpKind;
@@ -13,7 +10,6 @@ use entresol_engine::{
 };
 use executor::Executor;
 use ground::{lose, names, on, on_hardware, restored, under};
-use restoring::{backup, plain, set, settings, to};
 use std::collections::BTreeMap;
 use virtual_driver::{ErrorAt, FaultPlan, Media};
 

@@ -1,14 +1,11 @@
 //! Memory-resident sets in a database: transactions over sets and pages together, savepoints, sweeps, restart.
 
-#[path = "ground/machine.rs"]
-mod machine;
-
+use crate::ground::machine::run;
 use base::{PartitionId, Random};
 use driver::{OpKind, Work};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::{Database, Error, PartitionSpec, Settings, checkpoint, log};
 use executor::{Executor, Step};
-use machine::run;
 use std::collections::BTreeMap;
 use virtual_driver::{Media, PowerCut};
 

@@ -1,9 +1,7 @@
 //! Transactions and pages that another node has sent: what fits is committed and survives, what does not is refused by name and
 //! leaves nothing behind. And what the buffer tells a node of its pages.
 
-#[path = "ground/shipments.rs"]
-mod shipments;
-
+use crate::ground::shipments::*;
 use base::time::MICROSECOND_NS;
 use base::{Lsn, PageId, PartitionId, Random, TransactionId};
 use driver::OpKind;
@@ -11,7 +9,6 @@ use entresol_engine::log::record::{self, Body};
 use entresol_engine::page::{Change, Edit, PageKind, header};
 use entresol_engine::undo::Undo;
 use entresol_engine::{CommitFailure, Database, Error, Result};
-use shipments::*;
 use std::cell::RefCell;
 use std::rc::Rc;
 use virtual_driver::{ErrorAt, FaultPlan, Media, PowerCut};

@@ -14,10 +14,7 @@ use structures::Need as PageNeed;
 use virtual_driver::{FaultPlan, Media, PowerCut};
 
 #[allow(dead_code, reason = "other tests ship other things")]
-mod ground {
-    include!("ground/shipments.rs");
-}
-use ground::{SIZE, cause, run, settings};
+use crate::ground::shipments::{SIZE, cause, run, settings};
 
 /// Copies of pages at a node, as it has changed them, and the records of that.
 #[derive(Default)]

@@ -1,8 +1,6 @@
 //! The checkpoint server of memory-resident sets: its clock, its failures, what it does to transactions.
 
-#[path = "ground/machine.rs"]
-mod machine;
-
+use crate::ground::machine::run;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PartitionId, Random};
 use driver::OpKind;
@@ -10,7 +8,6 @@ use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::checkpoint::{Policy, Strategy, SweepSettings};
 use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, Transaction, log};
 use executor::{Executor, Order};
-use machine::run;
 use std::cell::Cell;
 use virtual_driver::{ErrorAt, FaultPlan, Hardware, Media, Options, VirtualDriver};
 

@@ -1,16 +1,14 @@
 //! Partitions that are emptied, and ones that get other names.
 
-#[path = "ground/kinds.rs"]
-#[allow(dead_code, reason = "tests of drops use more of it")]
-mod kinds;
-
+use crate::ground::kinds::{
+    KINDS, count, cut, judge, prepared, run, settings, spec, strangers, tiered, whole, with_old, write,
+};
 use base::{Lsn, PartitionId};
 use driver::OpKind;
 use entresol_engine::catalog::IndexSpec;
 use entresol_engine::checkpoint::{Strategy, SweepSettings};
 use entresol_engine::set::{FieldType, FieldValue, Logging, RecordType};
 use entresol_engine::{Database, Direction, Error, Isolation, PartitionSpec, Procedures, Result, Settings};
-use kinds::{KINDS, count, cut, judge, prepared, run, settings, spec, strangers, tiered, whole, with_old, write};
 use std::ops::Bound;
 use virtual_driver::{ErrorAt, FaultPlan, Media};
 

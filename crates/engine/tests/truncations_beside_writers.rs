@@ -1,12 +1,8 @@
 //! Truncations and renamings of a partition to which others write, until the power goes.
 
-#[path = "ground/kinds.rs"]
-#[allow(dead_code, reason = "tests of drops use more of it")]
-mod kinds;
-
+use crate::ground::kinds::{cut, prepared, run, spec, strangers, tiered, whole};
 use base::{PartitionId, Random};
 use entresol_engine::{Database, Error, Result};
-use kinds::{cut, prepared, run, spec, strangers, tiered, whole};
 use std::cell::RefCell;
 use std::rc::Rc;
 use virtual_driver::FaultPlan;

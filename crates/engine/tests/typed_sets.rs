@@ -1,15 +1,12 @@
 //! Sets whose records have a type and secondary indexes: the catalogue, fields, range reads, serializability.
 
-#[path = "ground/machine.rs"]
-mod machine;
-
+use crate::ground::machine::run;
 use base::{PartitionId, Random};
 use driver::Halt;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::set::{FieldType, FieldValue, RecordType};
 use entresol_engine::{Database, Direction, Error, PartitionSpec, Result, Settings, Transaction, checkpoint, log};
 use executor::{Executor, Order};
-use machine::run;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use virtual_driver::{Hardware, Media, Options, VirtualDriver};

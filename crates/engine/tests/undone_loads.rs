@@ -1,18 +1,14 @@
 //! Bulk loads that come to nothing when the log says already that they have ended: restores from the log's archive go on past them, and
 //! past no others.
 
-#[path = "ground/backups.rs"]
-mod ground;
-#[path = "ground/restoring.rs"]
-mod restoring;
-
+use crate::ground::backups as ground;
+use crate::ground::restoring::{backup, plain, set, settings, to};
 use base::time::MILLISECOND_NS;
 use base::{PartitionId, Random};
 use driver::{Halt, OpKind};
 use entresol_engine::{BackupError, Database, Error, PartitionSpec, RestoreTarget, Result};
 use executor::{Executor, Order};
 use ground::{on, restored, under};
-use restoring::{backup, plain, set, settings, to};
 use std::cell::Cell;
 use virtual_driver::{ErrorAt, FaultPlan, Media, Options, PowerCut, VirtualDriver};
 

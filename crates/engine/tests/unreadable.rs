@@ -1,9 +1,7 @@
 //! Sectors that cannot be read until they are written again: where another copy exists, or the contents are not needed, work
 //! goes on.
 
-#[path = "ground/machine.rs"]
-mod machine;
-
+use crate::ground::machine::run;
 use base::PartitionId;
 use devices::Hardware;
 use driver::OpKind;
@@ -13,7 +11,6 @@ use entresol_engine::second_level::{self, CacheSettings};
 use entresol_engine::tier_file::WriteBufferSettings;
 use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, buffer, checkpoint};
 use executor::{Executor, Order};
-use machine::run;
 use virtual_driver::{ErrorAt, FaultPlan, Media, Options, VirtualDriver};
 
 const PAGE: u64 = 8192;

@@ -1,16 +1,12 @@
 //! A cache is warm after a restart by its table: an opening looks at no slot, and what a slot holds is verified when it is read.
 
-#[path = "ground/cached.rs"]
-mod cached;
-#[path = "ground/machine.rs"]
-mod machine;
-
+use crate::ground::cached;
+use crate::ground::machine::run;
 use cached::{create, read};
 use driver::{Access, Op};
 use entresol_engine::second_level::{self, CacheSettings, DESIGNS, Design};
 use entresol_engine::{Database, Error, Settings};
 use executor::Executor;
-use machine::run;
 use virtual_driver::Media;
 
 const PAGES: u64 = 120;

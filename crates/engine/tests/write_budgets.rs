@@ -1,16 +1,12 @@
 //! How much may be written to the device of the cache, what goes past it then, and what a report says of wear and benefit.
 
-#[path = "ground/cached.rs"]
-mod cached;
-#[path = "ground/machine.rs"]
-mod machine;
-
+use crate::ground::cached;
+use crate::ground::machine::run;
 use cached::read;
 use entresol_engine::second_level::{CacheSettings, DESIGNS, Design, Parameters, WriteBudget};
 use entresol_engine::tier_file::TierReport;
 use entresol_engine::tier_file::table::{BLOCK_BYTES, TABLE_FILE};
 use entresol_engine::{Database, Error, Settings};
-use machine::run;
 use virtual_driver::Media;
 
 const PAGES: u64 = 60;

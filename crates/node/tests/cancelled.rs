@@ -1,21 +1,16 @@
 //! Whatever a client's program stops waiting for: locks, pages and commits of abandoned futures leave nothing behind, neither at the
 //! node nor at its server.
 
-#[allow(dead_code, reason = "other tests count")]
-mod counting;
-#[allow(dead_code, reason = "other tests stop their machines")]
-mod machines;
-
+use crate::counting::{PAGES, client_settings, serve};
+use crate::machines::Machines;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PageId, PartitionId};
-use counting::{PAGES, client_settings, serve};
 use engine::Error;
 use entresol_node::algorithm;
 use entresol_node::channel::Plain;
 use entresol_node::page_client::PageClient;
 use entresol_node::page_server::PageServer;
 use executor::{Cluster, Executor};
-use machines::Machines;
 use std::rc::Rc;
 
 /// A server and two clients.

@@ -1,11 +1,9 @@
 //! A server and its clients as engines on simulated machines: what transactions add to counters on pages is there in the end,
 //! also after the server has lost its power.
 
-mod counting;
-mod machines;
-
+use crate::counting::{PAGE_SIZE, PAGES, client_settings, count, serve, settings, sum};
+use crate::machines::Machines;
 use base::{Instant, PageId, Random};
-use counting::{PAGE_SIZE, PAGES, client_settings, count, serve, settings, sum};
 use engine::{Database, Error, buffer};
 use entresol_node::algorithm::{ALGORITHMS, Algorithm};
 use entresol_node::channel::Plain;
@@ -13,7 +11,6 @@ use entresol_node::message::{self, Copy, Request, ToServer, Transaction};
 use entresol_node::page_client::PageClient;
 use entresol_node::page_server;
 use executor::{Cluster, Executor};
-use machines::Machines;
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;

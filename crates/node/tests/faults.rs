@@ -1,13 +1,10 @@
 //! A server and its clients on simulated machines while clients and the server lose their power and connections are late, break or hang:
 //! the history of all their transactions must be one that some order explains, and nothing that was acknowledged is lost.
 
-#[allow(dead_code, reason = "other tests count, too")]
-mod counting;
-mod history;
-
+use crate::counting::{PAGE_SIZE, PAGES, client_settings, serve, settings};
+use crate::history;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PageId, PartitionId, Random};
-use counting::{PAGE_SIZE, PAGES, client_settings, serve, settings};
 use driver::FaultKind;
 use engine::canary::{self, Canary};
 use engine::{Database, Error};

@@ -1,13 +1,9 @@
 //! A client among nodes that say what no honest one says: a server that is played by a script, and strangers that send pages.
 
-#[allow(dead_code, reason = "other tests count")]
-mod counting;
-#[allow(dead_code, reason = "other tests open databases")]
-mod machines;
-
+use crate::counting::{PAGE_SIZE, client_settings};
+use crate::machines::Machines;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{Instant, PageId, PartitionId};
-use counting::{PAGE_SIZE, client_settings};
 use engine::page::{PageKind, header};
 use entresol_node::channel::{Acceptor, Channel, Incoming, Plain, Transport};
 use entresol_node::lease::LEASE_NS;
@@ -16,7 +12,6 @@ use entresol_node::message::{
 };
 use entresol_node::page_client::PageClient;
 use executor::{Cluster, Executor};
-use machines::Machines;
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;

@@ -1,11 +1,8 @@
 //! A server among clients that commit what no honest one does.
 
-#[allow(dead_code, reason = "other tests count")]
-mod counting;
-mod machines;
-
+use crate::counting::{PAGE_SIZE, counters, serve, settings};
+use crate::machines::Machines;
 use base::{Lsn, PageId, PartitionId, Random, TransactionId};
-use counting::{PAGE_SIZE, counters, serve, settings};
 use engine::log::record::{self, Body};
 use engine::page::{Change, Edit, PageKind, header};
 use engine::undo::Undo;
@@ -16,7 +13,6 @@ use entresol_node::grants::Grants;
 use entresol_node::message::{self, Answer, Copy, Image, Request, ToServer, Transaction};
 use entresol_node::page_server::{PageServer, ServerSettings};
 use executor::{Cluster, Executor};
-use machines::Machines;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::rc::Rc;

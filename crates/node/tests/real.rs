@@ -2,10 +2,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "each node has a thread, as a program has")]
 
-mod counting;
-
+use crate::counting::{client_settings, count, serve, settings, sum};
 use base::time::MILLISECOND_NS;
-use counting::{client_settings, count, serve, settings, sum};
 use engine::Database;
 use entresol_node::algorithm;
 use entresol_node::channel::Plain;

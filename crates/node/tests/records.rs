@@ -1,8 +1,6 @@
 //! Clients that write records of the same trees: what they split, merge and append is there for all, and after the power has gone.
 
-#[allow(dead_code, reason = "other tests open databases")]
-mod machines;
-
+use crate::machines::Machines;
 use base::time::MILLISECOND_NS;
 use base::{PartitionId, Random};
 use engine::{Database, Direction, Error, PartitionSpec, Settings, buffer, log};
@@ -11,7 +9,6 @@ use entresol_node::channel::Plain;
 use entresol_node::page_client::{ClientSettings, PageClient, PageTransaction};
 use entresol_node::page_server::{PageServer, ServerSettings};
 use executor::{Cluster, Executor};
-use machines::Machines;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

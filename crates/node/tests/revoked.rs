@@ -1,12 +1,9 @@
 //! A node that loses a grant while it is out of reach: its lease runs, and what it has copies of stays as it is meanwhile.
 
-#[allow(dead_code, reason = "other tests count, too")]
-mod counting;
-mod machines;
-
+use crate::counting::{client_settings, settings};
+use crate::machines::Machines;
 use base::time::MILLISECOND_NS;
 use base::{Instant, PageId, PartitionId};
-use counting::{client_settings, settings};
 use driver::Fault;
 use engine::canary::{self, Canary};
 use engine::catalog::{Locking, Organization};
@@ -17,7 +14,6 @@ use entresol_node::grants::Grants;
 use entresol_node::page_client::PageClient;
 use entresol_node::page_server::{PageServer, ServerSettings};
 use executor::{Cluster, Executor};
-use machines::Machines;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use virtual_driver::{NetworkFaults, Partition};

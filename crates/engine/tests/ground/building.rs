@@ -1,7 +1,7 @@
 //! An index that is created and dropped while others change records.
 
-use crate::machine::run;
-use crate::things::*;
+use crate::ground::machine::run;
+use crate::ground::things::*;
 use base::{PartitionId, Random};
 use entresol_engine::catalog::IndexSpec;
 use entresol_engine::{Database, Error, PartitionSpec, Transaction};

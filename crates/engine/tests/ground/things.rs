@@ -1,6 +1,6 @@
 //! A database with a partition of typed records and an index of them.
 
-use crate::machine::run;
+use crate::ground::machine::run;
 use base::PartitionId;
 use entresol_engine::catalog::IndexSpec;
 use entresol_engine::set::{FieldType, FieldValue, RecordType};

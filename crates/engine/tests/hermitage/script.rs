@@ -1,7 +1,7 @@
 //! Running a script.
 
-use super::machine::run;
 use super::table::{BYSTANDERS, Kept, Rows, Table};
+use crate::ground::machine::run;
 use entresol_engine::{Database, Error, Isolation, Result, Settings, Transaction};
 use executor::Executor;
 use std::cell::RefCell;

@@ -1,6 +1,6 @@
 //! A transaction that was told to give up: nothing more can be done in it, and nothing of it is ever committed.
 
-use crate::machine::run;
+use crate::ground::machine::run;
 use base::PartitionId;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::lock::VictimPolicy;

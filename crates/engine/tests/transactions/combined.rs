@@ -1,6 +1,6 @@
 //! Many transactions in one task, under a combinator that polls only the parts that were woken.
 
-use crate::machine::run;
+use crate::ground::machine::run;
 use base::PartitionId;
 use entresol_engine::{Database, Error, Isolation, PartitionSpec, Result, Settings, Transaction, buffer};
 use std::future::Future;

@@ -1,6 +1,6 @@
 //! Cursors of a transaction that changes what they go over.
 
-use crate::machine::run;
+use crate::ground::machine::run;
 use base::{PartitionId, Random};
 use entresol_engine::{
     Cursor, Database, Direction, Error, Isolation, PartitionSpec, Result, Settings, Transaction, buffer,

@@ -1,6 +1,6 @@
 //! Changes at snapshot level once versions were discarded: it is unknown whether the record was changed meanwhile.
 
-use crate::machine::run;
+use crate::ground::machine::run;
 use base::PartitionId;
 use base::time::SECOND_NS;
 use devices::Hardware;

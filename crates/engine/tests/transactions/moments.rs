@@ -1,6 +1,6 @@
 //! Moments that are still to come cannot be read.
 
-use crate::machine::run;
+use crate::ground::machine::run;
 use base::Lsn;
 use base::time::SECOND_NS;
 use entresol_engine::{Database, Error, PartitionSpec, Settings, version};

@@ -1,6 +1,6 @@
 //! Errors of the caller's own: what is rolled back and what is run again follows from what happened to the transaction.
 
-use crate::machine::run;
+use crate::ground::machine::run;
 use base::PartitionId;
 use entresol_engine::{Database, Error, Isolation, PartitionSpec, Result, Settings, Transaction};
 use std::cell::Cell;

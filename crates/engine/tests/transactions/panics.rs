@@ -1,6 +1,6 @@
 //! A panic in a caller's own code fails that caller and nothing else.
 
-use crate::machine::run;
+use crate::ground::machine::run;
 use base::PartitionId;
 use entresol_engine::server::{self, TransactionServer};
 use entresol_engine::{Database, Error, PartitionSpec, Procedures, Result, Settings, Transaction};

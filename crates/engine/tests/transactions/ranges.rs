@@ -1,6 +1,6 @@
 //! What serializable scans lock: ranges of keys, whose ends are where the scan was told to begin and to end.
 
-use crate::machine::run;
+use crate::ground::machine::run;
 use base::PartitionId;
 use base::time::MILLISECOND_NS;
 use entresol_engine::{Database, Direction, Error, PartitionSpec, Result, Settings, Transaction, buffer};

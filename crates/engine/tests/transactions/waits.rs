@@ -1,6 +1,6 @@
 //! Waits that would last for ever, or for longer than they may, end with an error that names who is in the way.
 
-use crate::machine::run;
+use crate::ground::machine::run;
 use base::PartitionId;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, Transaction};

@@ -1,6 +1,6 @@
 //! A server, its clients and everything that is on its way between them.
 
-use crate::node::{Clock, Node, Place, Said, page, version};
+use super::node::{Clock, Node, Place, Said, page, version};
 use base::{Instant, PageId, Random};
 use entresol_node::algorithm::Algorithm;
 use entresol_node::lease::Term;

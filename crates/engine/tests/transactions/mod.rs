@@ -1,8 +1,5 @@
 //! What a transaction may still do once something has gone wrong for it, and when its answers may leave.
 
-#[path = "../ground/machine.rs"]
-mod machine;
-
 mod aborted;
 mod answers;
 mod combined;

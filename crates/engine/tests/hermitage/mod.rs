@@ -5,9 +5,6 @@
 //! it: for all levels, or at read committed, at snapshot and serializable. A step that has to wait says `waits`; its final
 //! result is in the row of the step that let it go on. A transaction that gives up is rolled back at once, and `over`.
 
-#[path = "../ground/machine.rs"]
-mod machine;
-
 mod anti_dependencies;
 mod predicates;
 mod script;

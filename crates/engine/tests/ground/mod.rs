@@ -1,0 +1,17 @@
+//! What several tests stand on.
+
+pub mod archived;
+pub mod backups;
+pub mod building;
+pub mod cached;
+pub mod cut_machine;
+#[allow(unused_imports, reason = "examples use more of it")]
+pub mod database;
+pub mod failing_reads;
+pub mod flash_cache;
+pub mod holding;
+pub mod kinds;
+pub mod machine;
+pub mod restoring;
+pub mod shipments;
+pub mod things;

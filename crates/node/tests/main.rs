@@ -1,0 +1,14 @@
+//! Nodes among each other, in one program: linking each file by itself takes longer than running it.
+
+mod cancelled;
+mod cluster;
+mod counting;
+mod faults;
+mod history;
+mod hostile;
+mod ill_clients;
+mod machines;
+mod model;
+mod real;
+mod records;
+mod revoked;
