@@ -133,6 +133,8 @@ canaries! {
     LostBackupBegin,
     /// A record that changes leaves its old entry in a secondary index of its b-tree.
     KeptEntry,
+    /// A restart forgets the secondary indexes of b-trees.
+    ForgottenIndex,
     /// Changes of records pass by a secondary index that is being filled.
     UnseenIndex,
     /// A backup leaves out pages that are changed while it copies them.

@@ -60,6 +60,8 @@ pub struct Observed {
     pub is_deaf: Cell<bool>,
     /// Whether the database is dropped while it is at work.
     pub is_dropped: Cell<bool>,
+    /// Whether the power was cut, also while what a dropped database had left was still under way.
+    pub is_cut: Cell<bool>,
     /// What the run before ran on, if its database was dropped.
     pub earlier: RefCell<Option<Executor>>,
     /// How far the clock has jumped, in nanoseconds.
@@ -354,6 +356,7 @@ impl Adversary {
     }
 
     fn note_cut(&mut self) {
+        self.observed.is_cut.set(true);
         let kind = if self.plan.kill { FaultKind::Kill } else { FaultKind::PowerCut };
         for step in std::mem::take(&mut self.flights).into_values().filter_map(|flight| flight.step) {
             self.hit(kind, step);

@@ -7,7 +7,7 @@ use crate::ledger::{Transfer, TransferOutcome};
 use crate::procedure::TRANSFER;
 use base::{PartitionId, Random};
 use engine::server::{MessageServer, TransactionServer};
-use engine::{Catalog, Database, Result, Transaction};
+use engine::{Catalog, Database, Error, Result, Transaction};
 use std::rc::Rc;
 
 /// The partitions of Debit-Credit: accounts, tellers, branches; history.
@@ -97,7 +97,7 @@ async fn call(
     };
     match at_most(abandoned, answer).await {
         Some(Ok(_)) => acknowledge(context, id, failed),
-        Some(Err(error)) => context.judge(&error, "call"),
+        Some(Err(error)) => refused(context, id, &error, "call"),
         None => After::Retry,
     }
 }
@@ -122,6 +122,14 @@ fn acknowledge(context: &RunContext, id: u64, failed: bool) -> After {
         context.wrong(format!("transfer {id} commits though the log has failed"));
     }
     After::Retry
+}
+
+/// Judges what a client was told in place of a commit: after a conflict there is none.
+fn refused(context: &RunContext, id: u64, error: &Error, doing: &str) -> After {
+    if error.is_conflict() {
+        context.note_transfer(id, TransferOutcome::Undone);
+    }
+    context.judge(error, doing)
 }
 
 /// One transaction, with another try after a deadlock.
@@ -201,7 +209,7 @@ async fn end(context: &RunContext, database: &Database, tx: Transaction, id: u64
     context.note_transfer(id, TransferOutcome::InDoubt);
     match at_most(abandoned, tx.commit()).await {
         Some(Ok(())) => acknowledge(context, id, failed),
-        Some(Err(error)) => context.judge(&error, "commit"),
+        Some(Err(error)) => refused(context, id, &error, "commit"),
         None => After::Retry,
     }
 }

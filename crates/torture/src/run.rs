@@ -119,7 +119,7 @@ pub fn run(world: &World, run: u64, plan: Plan, purpose: Purpose) -> RunOutcome 
     } else {
         wrong.extend(anomalies.iter().take(3).map(ToString::to_string));
     }
-    let left = observed.is_dropped.get().then_some(executor);
+    let left = (observed.is_dropped.get() && !observed.is_cut.get()).then_some(executor);
     RunOutcome { wrong, detected: detected.get(), observed, left }
 }
 

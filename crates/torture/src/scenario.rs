@@ -319,7 +319,10 @@ impl Scenario {
         if !self.note(&ended, &format!("{plan:?}")) {
             return false;
         }
-        if plan.kill || ended.observed.is_dropped.get() {
+        // The power may go right behind a drop, before anything has synced what that left.
+        let goes_on = self.world.left.is_some()
+            && !Random::stream(self.world.seed, &format!("power behind drop {}", self.outcome.runs)).chance(0.3);
+        if plan.kill || goes_on {
             self.world.media.process_end(&mut self.random);
         } else {
             let policies = [

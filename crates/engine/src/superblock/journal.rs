@@ -145,7 +145,12 @@ impl Journal {
 
     /// Every partition of the database, by number, with its secondary indexes.
     pub(super) fn live(&self) -> impl Iterator<Item = Rc<Partition>> {
-        self.of_state(|state| state == PartitionState::Live).map(|partition| self.with_indexes(partition))
+        let live = self.of_state(|state| state == PartitionState::Live);
+        live.filter(|partition| !self.is_forgotten(partition.id)).map(|partition| self.with_indexes(partition))
+    }
+
+    fn is_forgotten(&self, id: u16) -> bool {
+        canary::is_planted(Canary::ForgottenIndex) && self.indexes.contains_key(&id)
     }
 
     /// What a partition is with what the catalog says of indexes.
@@ -154,7 +159,7 @@ impl Journal {
             return Rc::new(Partition { index_of: Some(PartitionId(index.base)), ..(**partition).clone() });
         }
         let is_live = |id: &u16| self.numbers.get(id).is_some_and(|(_, state)| *state == PartitionState::Live);
-        let of_it = self.indexes.iter().filter(|(id, index)| index.base == partition.id && is_live(id));
+        let of_it = self.indexes.iter().filter(|(id, index)| index.base == partition.id && is_live(id) && !self.is_forgotten(**id));
         let secondaries: Vec<SecondaryIndex> = of_it
             .map(|(id, index)| {
                 let tree = IndexTree { id: PartitionId(*id), since: Some(Lsn(index.since)) };

@@ -34,8 +34,14 @@ impl Client {
 
     async fn rename_to_free(&mut self, id: PartitionId, (name, other): (&str, &str), shape: &Rc<Shape>) -> After {
         let renamed = Rc::new(shape.renamed(other));
-        with_known(&self.context, name, |known| known.may_become(None));
-        with_known(&self.context, other, |known| known.may_become(Some(Rc::clone(&renamed))));
+        let index = with_known(&self.context, name, |known| {
+            known.may_become(None);
+            known.index()
+        });
+        with_known(&self.context, other, |known| {
+            known.may_become(Some(Rc::clone(&renamed)));
+            known.has_index(index);
+        });
         let polls = if self.care.chance(0.2) { self.care.between(1, 8) } else { u64::MAX };
         let done = at_most(polls, self.database.rename_partition(id, other)).await;
         let is_found = |name| find(&self.database, name).is_some_and(|found| found.id() == id);

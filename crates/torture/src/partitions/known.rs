@@ -10,6 +10,8 @@ pub type PartitionState = Option<Rc<Shape>>;
 pub struct Known {
     /// The states that it may be in: several if something was done to it and not answered, or failed half way.
     states: Vec<PartitionState>,
+    /// Whether its records, if they are typed, have their secondary index; `None` if that is in doubt.
+    index: Option<bool>,
     /// Whether a transaction has been at work on it since its creation.
     pub is_used: bool,
     /// Whether a partition of this name was created before.
@@ -18,7 +20,7 @@ pub struct Known {
 
 impl Default for Known {
     fn default() -> Known {
-        Known { states: vec![None], is_used: false, was_created: false }
+        Known { states: vec![None], index: Some(true), is_used: false, was_created: false }
     }
 }
 
@@ -37,12 +39,14 @@ impl Known {
             (Some(one), Some(other)) => Rc::ptr_eq(one, other),
             (one, other) => one.is_none() && other.is_none(),
         };
-        self.states.len() == other.states.len() && self.states.iter().zip(&other.states).all(is_same)
+        let counts = (self.states.len(), self.index) == (other.states.len(), other.index);
+        counts && self.states.iter().zip(&other.states).all(is_same)
     }
 
     /// What is known if either this holds or `other`.
     pub fn or(mut self, other: &Known) -> Known {
         self.states.extend(other.states.iter().cloned());
+        self.index = self.index.filter(|_| self.index == other.index);
         self
     }
 
@@ -54,6 +58,16 @@ impl Known {
     /// Records the state as certain.
     pub fn is(&mut self, state: PartitionState) {
         self.states = vec![state];
+    }
+
+    /// Records whether its typed records have their secondary index; `None` if a change of that was requested and not answered.
+    pub fn has_index(&mut self, index: Option<bool>) {
+        self.index = index;
+    }
+
+    /// Whether its typed records have their secondary index, if there is no doubt about it.
+    pub fn index(&self) -> Option<bool> {
+        self.index
     }
 
     /// Notes that it was created; true if one of this name was before.
@@ -85,6 +99,20 @@ impl Known {
         }
         let candidates: Vec<String> = self.states.iter().map(|state| described(state.as_ref(), found)).collect();
         Err(format!("it is {:?} of {} records; {}", spec.organization, found.len(), candidates.join("; ")))
+    }
+
+    /// Compares whether typed records are found to have their secondary index with what is known of that.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn compare_index(&self, found: bool) -> Result<(), String> {
+        match self.index {
+            Some(known) if known != found => {
+                let is = |there| if there { "there" } else { "gone" };
+                Err(format!("its index is {}, and should be {}", is(found), is(known)))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Notes that it was found absent, at a moment when nothing was under way.
@@ -140,6 +168,18 @@ mod tests {
         std::iter::repeat_with(|| ShapeKind::draw("own-0-0", 1024, random))
             .find(|shape| shape.kind == ShapeKind::Set)
             .expect("one")
+    }
+
+    #[test]
+    fn an_index_is_as_it_was_told_unless_a_change_was_not_answered() {
+        let mut known = Known::default();
+        assert!(known.compare_index(true).is_ok() && known.compare_index(false).is_err());
+        known.has_index(None);
+        assert!(known.compare_index(true).is_ok() && known.compare_index(false).is_ok());
+        known.has_index(Some(false));
+        assert!(known.compare_index(true).is_err_and(|what| what.contains("should be gone")));
+        let before = Known::default();
+        assert!(!before.is_same(&known) && before.or(&known).index().is_none());
     }
 
     #[test]

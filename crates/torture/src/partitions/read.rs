@@ -2,7 +2,7 @@
 
 use super::care::misnamed;
 use super::known::Known;
-use super::shape::{RecordsByNumber, arrival, group, stored_key};
+use super::shape::{INDEX_NAME, RecordsByNumber, arrival, group, stored_key};
 use crate::context::RunContext;
 use engine::catalog::{Organization, Partition};
 use engine::{Database, Direction, Error, PartitionSpec, Result, Snapshot, Transaction};
@@ -76,7 +76,7 @@ async fn compare_index(
 ) -> Result<()> {
     let schema = partition.typed()?;
     // A b-tree may be without it for a while.
-    let Ok(index) = schema.secondary("by_group") else { return Ok(()) };
+    let Ok(index) = schema.secondary(INDEX_NAME) else { return Ok(()) };
     let (mut shown, mut groups) = (RecordsByNumber::new(), Vec::new());
     let keep = |key: &[u8], value: &[u8]| {
         shown.insert(number_of(key), value.into());
@@ -175,7 +175,14 @@ async fn compare_all(context: &RunContext, database: &Database) -> Result<()> {
                     let what = super::known::difference(&found, &locked);
                     context.differs(format!("a snapshot of '{name}' is not what a transaction reads: {what}"));
                 }
-                with_known(context, name, |known| known.reconcile(&spec_of(&partition), &found))
+                let has_index = partition.schema.as_ref().map(|schema| schema.secondary(INDEX_NAME).is_ok());
+                with_known(context, name, |known| {
+                    known.reconcile(&spec_of(&partition), &found)?;
+                    has_index.map_or(Ok(()), |found| known.compare_index(found))?;
+                    // Nothing is under way here that could still change it.
+                    known.has_index(has_index.or(Some(true)));
+                    Ok(())
+                })
             }
             None => with_known(context, name, Known::reconcile_absent),
         };

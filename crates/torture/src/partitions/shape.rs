@@ -40,6 +40,9 @@ pub struct Shape {
     pub contents: RecordsByNumber,
 }
 
+/// The name of the secondary index of typed records.
+pub const INDEX_NAME: &str = "by_group";
+
 /// How the names end whose b-trees have typed records.
 const TYPED_NAME: &str = "3";
 
@@ -98,7 +101,7 @@ impl ShapeKind {
             }
             ShapeKind::Typed => {
                 let spec = PartitionSpec::new(name, set(false), Locking::Record).record(typed());
-                spec.secondary("by_group", &["group"])
+                spec.secondary(INDEX_NAME, &["group"])
             }
         };
         let device = if random.chance(0.3) { "flash" } else { "disk" };
@@ -203,7 +206,7 @@ pub fn group(record: &[u8]) -> Option<u32> {
 
 /// The secondary index of typed records in a b-tree.
 pub fn index() -> IndexSpec {
-    IndexSpec::new("by_group", &["group"])
+    IndexSpec::new(INDEX_NAME, &["group"])
 }
 
 fn typed() -> RecordType {

@@ -101,6 +101,12 @@ impl Client {
                 }
                 After::Retry
             }
+            // After a conflict there is no commit.
+            Some(Err(error)) if error.is_conflict() => {
+                self.context.oracle.borrow_mut().owners[self.number].doubt = None;
+                self.context.note_owner(self.number);
+                After::Retry
+            }
             Some(Err(error)) => match self.context.judge(&error, "commit") {
                 After::Retry => self.resolve().await,
                 After::Reopen => After::Reopen,
