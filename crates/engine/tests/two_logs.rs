@@ -4,10 +4,13 @@ use base::Instant;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use devices::Hardware;
 use driver::OpKind;
+use entresol_engine::checkpoint;
 use entresol_engine::log::{self, Acknowledged, Second, SyncMethod};
 use entresol_engine::tier_file::WriteBufferSettings;
-use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, buffer};
+use entresol_engine::{BackupSettings, Database, Error, PartitionSpec, RestoreSource, Result, Settings, buffer};
 use executor::{Executor, Order};
+use std::cell::Cell;
+use std::rc::Rc;
 use virtual_driver::{ErrorAt, FaultPlan, Media, Options, PowerCut, Slow, VirtualDriver};
 
 const RECORDS: u64 = 60;
@@ -167,6 +170,68 @@ fn a_device_that_never_answers_is_lost_after_its_time() {
                 assert_eq!(lost, Ok(Some(index as u8)), "{acknowledged:?} {bad}");
                 assert_eq!(opened(&hardware, &media, settings), Ok(None));
             }
+        }
+    }
+}
+
+/// A backup reads the log from the device that still answers, whether commits have met the silence of the other one or only the backup does;
+/// so does what archives the log.
+#[test]
+fn a_backup_reads_past_a_device_that_never_answers() {
+    let hardware = hardware(&["a", "b", "backup", "archive"]);
+    for acknowledged in [Acknowledged::Both, Acknowledged::First] {
+        for (bad, is_busy) in [("a", false), ("a", true), ("b", false), ("b", true)] {
+            let (media, mut settings) = (Media::new(), settings(acknowledged));
+            settings.log.silence_ns_max = SILENCE_NS_MAX;
+            settings.log.archive = Some("archive".into());
+            settings.checkpoint = checkpoint::Policy::OFF;
+            let from = Instant::from_ns(SECOND_NS);
+            let slow = Slow { device: bad.into(), from, until: Instant::NEVER, factor: Slow::HUNG };
+            let faults = FaultPlan { slow: vec![slow], ..FaultPlan::default() };
+            let told = format!("{acknowledged:?} {bad}, busy: {is_busy}");
+            let backed_up = under(faults, &hardware, &media, async |executor| {
+                let database = Database::create(executor, settings.clone()).await?;
+                fill(&database).await?;
+                // A restart would read the log from here on.
+                let records = database.partition("records")?;
+                let mut open = database.begin().await?;
+                open.put(records, b"open", &[9; 40]).await?;
+                database.transaction(async |tx| tx.put(records, b"behind", &[9; 40]).await).await?;
+                executor.sleep_ns(SECOND_NS).await;
+                let (own, over) = (database.clone(), Rc::new(Cell::new(!is_busy)));
+                let is_over = Rc::clone(&over);
+                let writing = executor.spawn(async move {
+                    while !is_over.get() {
+                        own.transaction(async |tx| tx.put(records, b"beside", &[8; 40]).await).await?;
+                        own.executor().sleep_ns(MILLISECOND_NS).await;
+                    }
+                    Ok::<_, Error>(())
+                });
+                let backup = BackupSettings { target: "backup".into(), base: None, bytes_per_second: None };
+                let ended = executor.within(5 * SECOND_NS, database.backup(&backup, |_| {})).await;
+                over.set(true);
+                writing.join().await?;
+                open.rollback().await?;
+                ended.unwrap_or_else(|| panic!("{told}: it waits for a silent device")).map(drop)?;
+                let log = Rc::clone(database.log());
+                database.close().await?;
+                let archive = log.archive().expect("it is archived");
+                assert!(archive.failures() == 0 && archive.end() >= log.durable(), "{told}: {archive:?}");
+                Ok(log.lost_device().is_some_and(|why| why.contains(&format!("'{bad}'"))))
+            });
+            // Nothing may have been read of the second one.
+            assert!(
+                backed_up.as_ref().is_ok_and(|is_lost| *is_lost || bad == "b" && !is_busy),
+                "{told}: {backed_up:?}"
+            );
+            ["disk", "a", "b"].iter().for_each(|device| media.replace(device));
+            let source = RestoreSource { backup: "backup".into(), ..RestoreSource::default() };
+            let restored = on(&hardware, &media, Vec::new(), async |executor| {
+                Database::restore(executor, &settings, &source, |_| {}).await
+            });
+            assert!(restored.is_ok(), "{told}: {restored:?}");
+            settings.log.archive = None;
+            assert_eq!(opened(&hardware, &media, settings), Ok(None), "{told}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Copying the log's pages while it goes on, for backups.
 
+use super::duplex::Duplex;
 use super::page::{self, HEADER_SIZE};
 use super::{Log, WriteBuffer};
 use crate::{Error, Result};
@@ -34,54 +35,53 @@ impl Log {
     }
 
     /// Reads pages from `from`, the front of one, up to `to` or as many as `buffer` holds, and verifies them. Returns how many
-    /// bytes they are.
+    /// bytes they are. Of two devices one serves for the other, whether that has damaged pages, fails or does not answer.
     ///
     /// # Errors
-    /// [`Error::DamagedLog`], or the driver's.
+    /// [`Error::DamagedLog`], [`Error::LogFailed`], or the driver's.
     pub(crate) async fn read_pages(&self, (from, to): (Lsn, Lsn), buffer: Frame) -> Result<(Frame, usize)> {
         let page_size = self.settings.page_size;
         let to_end = self.circle.left_from(from.0);
         let length = (to.0 - from.0).min(to_end).min((buffer.len() / page_size * page_size) as u64) as usize;
-        let mut files = self.files_to_read().into_iter();
-        let first = files.next().expect("a log has a file");
-        let (mut frame, mut damaged) = self.read_verified(first, (from, length), buffer).await?;
-        for other in files {
-            if damaged.is_some() {
-                (frame, damaged) = self.read_verified(other, (from, length), frame).await?;
+        let (size, mut spare, mut damaged) = (buffer.len(), Some(buffer), from);
+        for copy in self.copies() {
+            let own = spare.take().map_or_else(|| self.executor.frame(size), Ok)?;
+            match self.read_verified(copy, (from, length), own).await? {
+                (Some(frame), None) => return Ok((frame, length)),
+                (frame, lsn) => (spare, damaged) = (frame, lsn.unwrap_or(from)),
+            }
+            if let Some(error) = self.failure().filter(|_| spare.is_none()) {
+                return Err(error);
             }
         }
-        match damaged {
-            None => Ok((frame, length)),
-            Some(lsn) => {
-                let (file, detail) = (self.settings.file.clone(), "a page that was durable is not there".to_owned());
-                Err(Error::DamagedLog { lsn, file, detail })
-            }
-        }
+        let (file, detail) = (self.settings.file.clone(), "a page that was durable is not there".to_owned());
+        Err(Error::DamagedLog { lsn: damaged, file, detail })
     }
 
-    fn files_to_read(&self) -> Vec<FileId> {
-        self.duplex.as_ref().map_or_else(|| vec![self.file], |duplex| duplex.files())
+    /// The files that have everything before [`Log::copyable`], and of which of two devices each is.
+    fn copies(&self) -> Vec<(usize, FileId)> {
+        self.duplex.as_ref().map_or_else(|| vec![(0, self.file)], Duplex::files)
     }
 
-    /// One read, and the position of the first page that is not what it should be.
+    /// One read, and the position of the first page that is not what it should be. No buffer comes back from a read that is given up.
     async fn read_verified(
         &self,
-        file: FileId,
+        (index, file): (usize, FileId),
         (from, length): (Lsn, usize),
         buffer: Frame,
-    ) -> Result<(Frame, Option<Lsn>)> {
+    ) -> Result<(Option<Frame>, Option<Lsn>)> {
         let (offset, page_size) = (self.circle.offset(from.0), self.settings.page_size);
         self.executor.charge(Work::InputOutput);
         self.executor.pay_debt().await;
         let op = Op::Read { file, offset, length: length as u32, buffer, access: Access::Asynchronous };
-        let completion = self.executor.perform(op).await;
+        let Some(completion) = self.read_side(index, op).await else { return Ok((None, Some(from))) };
         let frame = completion.buffer.expect("a read gives its buffer back");
         if let Err(fault) = completion.result {
-            return if self.duplex.is_some() { Ok((frame, Some(from))) } else { Err(fault.into()) };
+            return if self.duplex.is_some() { Ok((Some(frame), Some(from))) } else { Err(fault.into()) };
         }
         let verify = move || {
             let damaged = first_damaged(&frame[..length], from, page_size);
-            (frame, damaged)
+            (Some(frame), damaged)
         };
         Ok(self.executor.compute(length as u64 / 64 * VERIFY_INSTRUCTIONS, verify).await?)
     }

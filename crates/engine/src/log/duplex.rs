@@ -19,6 +19,7 @@ use base::units::format_duration_ns;
 use driver::{Access, Completion, Fault, FaultKind, FileId, Op};
 use executor::{Executor, WaitQueue};
 use std::cell::{Cell, OnceCell, RefCell};
+use std::pin::pin;
 use std::rc::Weak;
 
 /// How often a device is found not to have answered before it counts as lost. Looks are counted, not time, so that a program
@@ -100,9 +101,11 @@ impl Duplex {
         }
     }
 
-    /// The files that have everything before [`Duplex::complete`].
-    pub fn files(&self) -> Vec<FileId> {
-        self.sides.borrow().iter().filter(|side| !side.lost).map(|side| side.place.file).collect()
+    /// The files that have everything before [`Duplex::complete`], and of which device each is.
+    pub fn files(&self) -> Vec<(usize, FileId)> {
+        let sides = self.sides.borrow();
+        let kept = sides.iter().enumerate().filter(|(_, side)| !side.lost);
+        kept.map(|(index, side)| (index, side.place.file)).collect()
     }
 
     /// Whether something is on its way to a device that is not lost.
@@ -233,6 +236,28 @@ impl Log {
         since
     }
 
+    /// Reads from one of two devices, or the only one. A read is given up once its device counts as lost or the log has failed, as the
+    /// device does that leaves it unanswered for too long while there is the other one.
+    pub(super) async fn read_side(&self, index: usize, op: Op) -> Option<Completion> {
+        let mut read = pin!(self.executor.perform(op));
+        let Some(duplex) = &self.duplex else { return Some(read.await) };
+        let mut looks = 0;
+        loop {
+            let interval_ns = self.settings.silence_ns_max / WATCHES;
+            let done = self.executor.within(interval_ns, read.as_mut()).await;
+            if done.is_some() {
+                return done;
+            }
+            looks += 1;
+            if looks == WATCHES && duplex.lost.borrow().is_none() {
+                self.side_is_silent(index);
+            }
+            if self.failed.borrow().is_some() || duplex.sides.borrow()[index].lost {
+                return None;
+            }
+        }
+    }
+
     fn side_is_silent(&self, index: usize) {
         if self.failed.borrow().is_some() {
             return;
@@ -294,10 +319,14 @@ impl Log {
         true
     }
 
-    /// Calls this when one of two devices is lost. Nothing is acknowledged from then on until [`Log::go_on_alone`].
+    /// Calls this when one of two devices is lost, or at once if one is by now. Nothing is acknowledged from then on until
+    /// [`Log::go_on_alone`].
     pub(crate) fn on_loss(&self, on_loss: impl Fn() + 'static) {
         if let Some(duplex) = &self.duplex {
             assert!(duplex.on_loss.set(Box::new(on_loss)).is_ok(), "a log is watched once");
+            if duplex.lost.borrow().is_some() {
+                duplex.on_loss.get().inspect(|on_loss| on_loss());
+            }
         }
     }
 

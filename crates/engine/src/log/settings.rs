@@ -67,8 +67,8 @@ pub struct Settings {
     pub second: Option<Second>,
     /// One of two log devices that is to be done without, because it was lost.
     pub without: Option<String>,
-    /// How long one of two log devices may leave a write or a sync unanswered, in nanoseconds: it is lost after that, as one
-    /// that fails is. At most an eighth of it passes before that is noticed.
+    /// How long one of two log devices may leave a write, a sync or a read of what is copied unanswered, in nanoseconds: it is lost after
+    /// that, as one that fails is. At most an eighth of it passes before that is noticed.
     pub silence_ns_max: u64,
     /// Log bytes waiting in memory, in flight or not, beyond which [`super::Log::throttle`] holds new work back.
     pub buffer_size_max: u64,
