@@ -205,6 +205,12 @@ fn changes_that_pass_by_an_index_that_is_being_filled_are_found() {
 }
 
 #[test]
+fn an_index_that_a_restart_forgets_is_found() {
+    let failure = first_failure_of_long_runs(Canary::ForgottenIndex, 14..15);
+    assert!(failure.wrong[0].contains("its index is gone"), "{failure}");
+}
+
+#[test]
 fn an_entry_that_a_changed_record_leaves_in_an_index_is_found() {
     let failure = first_failure_of_long_runs(Canary::KeptEntry, 175..176);
     assert!(failure.wrong[0].contains("index 'by_group'"), "{failure}");
