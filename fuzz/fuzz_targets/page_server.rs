@@ -57,7 +57,7 @@ fn end(server: &mut Server, pending: &mut Vec<Action>, which: u8, actions: &mut 
             server.committed((client, transaction), &Half, actions);
         }
         Action::Commit { client, transaction, .. } => {
-            server.not_committed((client, transaction), ("no log".to_owned(), true), &Half, actions);
+            server.not_committed((client, transaction), "no log".to_owned(), &Half, actions);
         }
         Action::Send(..) | Action::SendCatalog(_) | Action::Touch(_) => {}
     }

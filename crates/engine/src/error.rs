@@ -46,6 +46,9 @@ pub enum Error {
     /// What another node has sent cannot be committed or kept.
     #[error("what another node has sent is refused: {0}; its transaction is rolled back, run it again")]
     Shipment(String),
+    /// A server has refused to commit a node's transaction. Nothing of it was logged: it is as if it had been rolled back.
+    #[error("the server commits nothing of the transaction: {0}")]
+    CommitRefused(String),
     /// A page's bytes are not what was written.
     #[error("{page} in file '{file}' is damaged: {detail}; restore the file from a backup")]
     DamagedPage {

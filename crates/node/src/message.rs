@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 use thiserror::Error;
 
 /// The version of the messages. Nodes of different versions do not talk to each other.
-pub const VERSION: u8 = 7;
+pub const VERSION: u8 = 8;
 /// The bytes before a message: its length and its version.
 pub const HEAD_SIZE: usize = 5;
 /// The longest message, in bytes: a commit of some thousands of pages.
@@ -321,7 +321,8 @@ pub enum Answer {
         /// Which.
         transaction: Transaction,
     },
-    /// A transaction cannot be committed, nor anything after it.
+    /// A transaction is refused, and nothing of it was logged. Of one whose outcome is not known before the next start of the server
+    /// nothing is said: the connection ends.
     NotCommitted {
         /// Which.
         transaction: Transaction,

@@ -95,6 +95,7 @@ enum Told {
     /// Nothing, since the transaction is to be committed.
     Committing,
     Committed,
+    /// Nothing of it is committed.
     Refused(String),
     /// The server is gone for now.
     Lost(String),

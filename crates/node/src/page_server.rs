@@ -310,12 +310,16 @@ impl ServerNode {
         first.inspect(|first| first.close());
     }
 
+    /// A client's connection ends.
+    fn hang_up(&self, client: ClientId) {
+        let outbox = self.outboxes.borrow_mut().remove(&client);
+        outbox.inspect(|outbox| outbox.close());
+    }
+
     /// A client has no lease any more, or has come again as another one.
     fn give_up(&self, client: ClientId) {
         self.terms.borrow_mut().remove(&client);
-        if let Some(outbox) = self.outboxes.borrow_mut().remove(&client) {
-            outbox.close();
-        }
+        self.hang_up(client);
         self.step(|server, memory, actions| server.lose(client, memory, actions));
     }
 
@@ -324,9 +328,7 @@ impl ServerNode {
         if !self.settings.has_leases || canary::is_planted(Canary::HastyRevocation) {
             return self.give_up(client);
         }
-        if let Some(outbox) = self.outboxes.borrow_mut().remove(&client) {
-            outbox.close();
-        }
+        self.hang_up(client);
         self.step(|server, memory, actions| server.revoke(client, memory, actions));
     }
 
@@ -583,13 +585,12 @@ impl ServerNode {
         let mut pins = Pins::new(self.database.buffer());
         match self.commit_checked(owner.0, &records, &shipped, &mut pins).await {
             Ok(()) => self.step(|server, memory, actions| server.committed(owner, memory, actions)),
-            Err(error) => {
-                let is_harmless = matches!(error, CommitFailure::NothingLogged(_));
+            Err(CommitFailure::NothingLogged(error)) => {
                 let reason = error.to_string();
-                self.step(|server, memory, actions| {
-                    server.not_committed(owner, (reason, is_harmless), memory, actions);
-                });
+                self.step(|server, memory, actions| server.not_committed(owner, reason, memory, actions));
             }
+            // The client must not roll back what it may find committed. As it joins again it learns that nothing is known.
+            Err(CommitFailure::Undecided(_)) => self.hang_up(owner.0),
         }
         self.bell.wake_all(self.executor());
     }

@@ -69,6 +69,7 @@ pub struct Server {
     next_client: u32,
     turn: u64,
     counts: Counts,
+    last_misbehaviour: Option<Misbehaviour>,
     /// Whether clients of the server before this one may have copies that are not known here.
     is_gathering: bool,
     /// Whether these are what this server has, too.
@@ -116,6 +117,7 @@ impl Server {
             next_client: 0,
             turn: 0,
             counts: Counts::default(),
+            last_misbehaviour: None,
             is_gathering: false,
             takes_copies: false,
             epoch,
@@ -154,6 +156,11 @@ impl Server {
         self.counts
     }
 
+    /// What the last client has done that is none any more because no honest one does that.
+    pub fn last_misbehaviour(&self) -> Option<Misbehaviour> {
+        self.last_misbehaviour
+    }
+
     /// Forgets what was counted: the end of a warm-up.
     pub fn restart_counts(&mut self) {
         self.counts = Counts::default();
@@ -186,7 +193,7 @@ impl Server {
         self.directory.waiting()
     }
 
-    /// A message has come from a client that has joined. One that was given up meanwhile has nothing to say.
+    /// A message has come from a client that has joined. One that was given up meanwhile, as an honest one may be, has nothing to say.
     ///
     /// # Errors
     /// [`Misbehaviour`]: then the client is to be given up ([`Server::lose`]).
@@ -201,6 +208,21 @@ impl Server {
         if !is_heard && !canary::is_planted(Canary::HeededGhost) {
             return Err(misbehaved(client, "been given up, and cannot ask for", PageId::default()));
         }
+        let heeded = self.heed(client, message, memory, actions);
+        if let Err(misbehaviour) = heeded {
+            self.counts.misbehaviours += 1;
+            self.last_misbehaviour = Some(misbehaviour);
+        }
+        heeded
+    }
+
+    fn heed(
+        &mut self,
+        client: ClientId,
+        message: ToServer,
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Misbehaviour> {
         for copy in message.drops {
             self.drop_copy(client, copy, memory, actions)?;
         }

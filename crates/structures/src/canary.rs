@@ -207,6 +207,8 @@ canaries! {
     UngrantedCopies,
     /// A page server gives a client up whose grants have changed, though it has a lease.
     HastyRevocation,
+    /// A page server refuses commits now and then whose pages follow from its own.
+    BaselessRefusal,
 }
 
 #[cfg(feature = "canary")]

@@ -154,8 +154,9 @@ impl PageTransaction {
     /// waits for it.
     ///
     /// # Errors
-    /// [`Error::Deadlock`] for a victim. [`Error::Input`] if the server was lost, after it was found again or given up: with
-    /// [`FaultKind::Cancelled`] it is certain that nothing is committed; otherwise what became of the transaction is not known.
+    /// [`Error::Deadlock`] for a victim. [`Error::CommitRefused`] if the server commits nothing of it. [`Error::Input`] if the server was
+    /// lost, after it was found again or given up: with [`FaultKind::Cancelled`] it is certain that nothing is committed; otherwise what
+    /// became of the transaction is not known.
     pub async fn commit(mut self) -> Result<()> {
         self.check().await?;
         if self.changed.is_empty() {
@@ -197,7 +198,8 @@ impl PageTransaction {
                 drop(self);
                 client.ask_outcome(session.expect("it has joined"), transaction, cause).await
             }
-            Told::Refused(cause) | Told::GivenUp(cause) => Err(session::unknown_outcome(&cause)),
+            Told::Refused(cause) => Err(Error::CommitRefused(cause)),
+            Told::GivenUp(cause) => Err(session::unknown_outcome(&cause)),
             Told::Committed => {
                 let ended = client.protocol.borrow_mut().committed(self.transaction);
                 self.end(ended);
@@ -251,7 +253,8 @@ impl PageTransaction {
                 Told::Nothing | Told::Committing | Told::Committed => {}
                 Told::Victim => return Err(Error::Deadlock),
                 Told::Denied(reason) => return Err(Fault::new(FaultKind::Denied, reason.clone()).into()),
-                Told::Refused(cause) | Told::Lost(cause) | Told::GivenUp(cause) => {
+                Told::Refused(cause) => return Err(Error::CommitRefused(cause.clone())),
+                Told::Lost(cause) | Told::GivenUp(cause) => {
                     return Err(Fault::new(FaultKind::Reset, cause.clone()).into());
                 }
             }

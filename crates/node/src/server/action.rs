@@ -54,7 +54,7 @@ pub enum Found {
 }
 
 /// What an honest client never says.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("client {} has {what} {page}: its connection is closed", .client.0)]
 pub struct Misbehaviour {
     /// Which client.
@@ -86,6 +86,10 @@ pub struct Counts {
     pub victims: u64,
     /// Requests of clients that have no grant for them.
     pub denials: u64,
+    /// Commits that were refused: their records and pages do not fit together or what is here, or there was no room for them.
+    pub refused_commits: u64,
+    /// Clients that have said what no honest one does ([`Misbehaviour`]).
+    pub misbehaviours: u64,
     /// Copies that left a client's memory as it asked for a page.
     pub leaving: u64,
     /// Those of them that were asked back.

@@ -49,21 +49,20 @@ impl Server {
         self.release((client, transaction), memory, actions);
     }
 
-    /// A commit has failed. If that is harmless, nothing was done. Otherwise what became of it is unknown until the server is
-    /// started again, and its pages stay locked.
+    /// A commit is refused, and nothing of it was done. One whose outcome is unknown until the server is started again never ends: its
+    /// pages stay locked.
     pub fn not_committed(
         &mut self,
         (client, transaction): (ClientId, Transaction),
-        (reason, is_harmless): (String, bool),
+        reason: String,
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
     ) {
+        self.counts.refused_commits += 1;
         if self.clients.contains_key(&client) {
             actions.push(Action::Send(client, Answer::NotCommitted { transaction, reason }));
         }
-        if is_harmless {
-            self.release((client, transaction), memory, actions);
-        }
+        self.release((client, transaction), memory, actions);
     }
 
     /// A page that a client waits for cannot be read. The copy stays: the client may have got the page from another one. It says so if

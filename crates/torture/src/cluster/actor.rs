@@ -230,7 +230,7 @@ impl NodeActor {
                 course.event(ClusterEvent::NotCommitted);
             }
             // What it was shown must be explained all the same.
-            Some(Err(error)) if !has_written => {
+            Some(Err(error)) if !has_written || matches!(error, Error::CommitRefused(_)) => {
                 history().aborted(number);
                 course.judge(&error, "commit");
             }

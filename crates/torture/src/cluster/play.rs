@@ -338,7 +338,15 @@ impl<'a> ClusterScenario<'a> {
 
     /// Adds what the server has counted.
     fn count(&self) {
-        let Some(counts) = self.server.borrow().as_ref().map(PageServer::counts) else { return };
+        let server = self.server.borrow();
+        let Some(server) = &*server else { return };
+        let counts = server.counts();
+        if counts.refused_commits > 0 {
+            self.course.wrong(format!("the server has refused {} commits", counts.refused_commits));
+        }
+        if let Some(misbehaviour) = server.protocol().last_misbehaviour() {
+            self.course.wrong(format!("the server has given up an honest client: {misbehaviour}"));
+        }
         let mut coverage = self.course.coverage.borrow_mut();
         for (event, count) in [
             (ClusterEvent::Joined, counts.joined),

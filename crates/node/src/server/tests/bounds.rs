@@ -85,8 +85,8 @@ fn commits_that_are_under_way_have_no_more_bytes_than_one_message() {
     ground.say(client, commit(1, SIZE_MAX / 2)).expect("it is honest");
     ground.say(client, commit(2, SIZE_MAX / 2)).expect("it is honest");
     ground.step(|server, memory, actions| server.committed((client, Transaction(1)), memory, actions));
-    let harmless = ("the log is full".to_owned(), true);
-    ground.step(|server, memory, actions| server.not_committed((client, Transaction(2)), harmless, memory, actions));
+    let reason = "the log is full".to_owned();
+    ground.step(|server, memory, actions| server.not_committed((client, Transaction(2)), reason, memory, actions));
     ground.say(client, commit(3, SIZE_MAX - 1)).expect("those have ended");
     ground.say(client, commit(4, SIZE_MAX / 2)).expect_err("one that waits for its commit sends no other");
 }
