@@ -125,6 +125,8 @@ fn failing(lasts: u64, work: impl AsyncFnOnce(&Executor, &Database, [PartitionId
         let told = waiting.join().await;
         assert!(is_stalled(&told), "{told:?}");
         assert!(executor.now().since_ns(began) < 4 * SECOND_NS);
+        let unended = database.check_ended();
+        assert!(is_stalled(&unended), "its pages must not be served: {unended:?}");
         // Others go on, as many at once as before.
         let mut one = database.begin().await.expect("begins");
         let mut two = database.begin().await.expect("begins");

@@ -4,6 +4,7 @@
 //! sends. What a message causes is decided in one synchronous step, and then done: pages that are here are sent at once, others
 //! by a task that fetches them.
 
+mod ended;
 mod memory;
 mod survey;
 
@@ -17,7 +18,7 @@ use crate::message::{
 };
 use crate::outbox::{Amount, Outbox, TO_CLIENT_MAX, Traffic};
 use crate::server::{Action, CLIENTS_MAX, Counts, Found, Joined, Memory, Newcomer, Server};
-use base::time::{MILLISECOND_NS, SECOND_NS};
+use base::time::SECOND_NS;
 use base::{Instant, PageId, PartitionId};
 use driver::Work;
 use engine::buffer::{Buffer, Pins};
@@ -85,7 +86,7 @@ impl PageServer {
     ///
     /// # Errors
     /// The driver's, such as that of an address in use, and those of a log that has failed. [`Error::NoPartition`] if grants name a
-    /// partition that is not there. [`Error::StillFreeing`] if the log has had no room for that for a minute.
+    /// partition that is not there. Those of [`Database::check_ended`] if what transactions have left has not got on for a minute.
     pub async fn serve(
         database: &Database,
         transport: Rc<dyn Transport>,
@@ -93,7 +94,7 @@ impl PageServer {
         settings: ServerSettings,
     ) -> engine::Result<PageServer> {
         settings.grants.as_ref().map_or(Ok(()), |grants| check_grants(database, grants))?;
-        await_freeing(database).await?;
+        ended::await_ends(database).await?;
         let acceptor = transport.listen(address).await?;
         let mut protocol = Server::new(settings.algorithm, begin_epoch(database, settings.has_leases).await?);
         if settings.has_leases {
@@ -192,22 +193,6 @@ impl PageServer {
     pub fn protocol(&self) -> std::cell::Ref<'_, Server> {
         self.0.protocol.borrow()
     }
-}
-
-/// How long it is waited for pages that an earlier opening has left to be freed, in nanoseconds.
-const FREEING_NS_MAX: u64 = 60 * SECOND_NS;
-
-/// Waits until the database changes nothing by itself: it would not ask the nodes that have copies.
-async fn await_freeing(database: &Database) -> engine::Result<()> {
-    let executor = database.executor();
-    let until = executor.now().plus_ns(FREEING_NS_MAX);
-    while database.is_freeing() {
-        if executor.now() >= until {
-            return Err(Error::StillFreeing);
-        }
-        executor.sleep_ns(MILLISECOND_NS).await;
-    }
-    Ok(())
 }
 
 /// Grants name partitions that there are.

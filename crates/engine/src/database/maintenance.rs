@@ -1,11 +1,9 @@
 //! Looking after a database: checkpoints, and looking for damage.
 
 use super::Database;
-#[cfg(doc)]
-use crate::Error;
-use crate::Result;
 use crate::check::{self, CheckReport, Progress};
 use crate::checkpoint;
+use crate::{Error, Result};
 
 impl Database {
     /// Takes a checkpoint that writes back every page changed before this call.
@@ -62,5 +60,18 @@ impl Database {
     /// Whether pages of deleted long values wait to be freed, which goes on beside everything else once the log has room for that.
     pub fn is_freeing(&self) -> bool {
         self.0.engine.transactions.endings.get() > 0
+    }
+
+    /// Checks that nothing is changed but by transactions that run.
+    ///
+    /// # Errors
+    /// [`Error::RollbackStalled`] if a rollback fails and is tried again, [`Error::StillFreeing`] if pages wait to be freed.
+    pub fn check_ended(&self) -> Result<()> {
+        let registry = self.0.engine.transactions.registry.borrow();
+        match registry.stalled().first() {
+            Some((_, cause)) => Err(Error::stalled(cause.clone())),
+            None if self.is_freeing() => Err(Error::StillFreeing),
+            None => Ok(()),
+        }
     }
 }
