@@ -16,6 +16,7 @@ use entresol::{Error, Opening, Store};
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::pin;
 use tls::Tls;
 
 /// How often it is looked whether this process is to end, in nanoseconds.
@@ -26,7 +27,7 @@ const LOOKS_AT_GRANTS: u64 = 20;
 const FAREWELL_NS: u64 = SECOND_NS / 4;
 
 /// What was served.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Served {
     seconds: f64,
     joined: u64,
@@ -86,12 +87,18 @@ fn serve(
             has_leases: true,
             grants: grants.as_ref().map(|(_, grants)| grants.clone()),
         };
-        let server = match PageServer::serve(database, transport, address, settings).await {
-            Err(Error::Input(mut fault)) if fault.kind == FaultKind::AddressInUse => {
-                fault.message += "; name another port, or 0 for any free one";
-                return Err(Error::Input(fault));
+        let mut serving = pin!(PageServer::serve(database, transport, address, settings));
+        // What transactions have left may take long.
+        let server = loop {
+            match executor.within(LOOK_NS, serving.as_mut()).await {
+                Some(Err(Error::Input(mut fault))) if fault.kind == FaultKind::AddressInUse => {
+                    fault.message += "; name another port, or 0 for any free one";
+                    return Err(Error::Input(fault));
+                }
+                Some(server) => break server?,
+                None if real_driver::is_end_requested() => return Ok(Served::default()),
+                None => progress.say("finishing what was deleted or rolled back".to_owned()),
             }
-            server => server?,
         };
         // A reader that has gone away is no reason not to serve.
         let _told = print(&format!("serving '{}' at {}", data.display(), server.address()));
