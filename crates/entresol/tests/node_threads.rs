@@ -202,3 +202,27 @@ fn what_nodes_cannot_do_is_refused_by_name() {
     threads.handle().put(notes, b"milk", b"bought").wait().expect("it commits");
     threads.close().expect("it closes");
 }
+
+#[test]
+fn nodes_that_are_closed_on_the_thread_of_one_of_them_let_the_database_go() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let threads = NodeThreads::start(opening(directory.path(), 2, "cbl")).expect("it starts");
+    let handle = threads.handle();
+    let notes = handle.ensure_partition(PartitionSpec::b_tree("notes")).wait().expect("there is room");
+    handle.put(notes, b"milk", b"bought").wait().expect("it commits");
+    let (tell, told) = std::sync::mpsc::channel();
+    let mut threads = Some(threads);
+    let asked = handle.transaction(async move |_| {
+        if let Some(threads) = threads.take() {
+            tell.send(threads.close()).expect("it is waited for");
+        }
+        Ok::<_, Error>(())
+    });
+    let closed = told.recv().expect("it is told");
+    assert!(matches!(closed, Err(OpenError::Engine(Error::OwnThread))), "{closed:?}");
+    // Whatever it asks for, its server has gone.
+    let _ = asked.wait();
+    let threads = NodeThreads::start(opening(directory.path(), 2, "cbl")).expect("nobody has the database");
+    assert_eq!(threads.handle().get(notes, b"milk").wait(), Ok(Some(b"bought".to_vec())));
+    threads.close().expect("it closes");
+}
