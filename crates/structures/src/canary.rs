@@ -209,6 +209,8 @@ canaries! {
     HastyRevocation,
     /// A page server refuses commits now and then whose pages follow from its own.
     BaselessRefusal,
+    /// Pages that another node has changed are taken to be described by the log from their commit record on.
+    ShipmentFromEnd,
 }
 
 #[cfg(feature = "canary")]

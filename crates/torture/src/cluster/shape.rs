@@ -4,7 +4,7 @@ use super::ClusterOptions;
 use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use engine::catalog::{Locking, Organization};
-use engine::{PartitionSpec, Settings, buffer, log};
+use engine::{PartitionSpec, Settings, buffer, checkpoint, log};
 use node::algorithm::{ALGORITHMS, Algorithm};
 use std::fmt;
 
@@ -41,6 +41,10 @@ pub struct ClusterShape {
     pub hang: f64,
     /// Over how much virtual time faults are spread, in nanoseconds.
     pub trouble_ns: u64,
+    /// The size of the server's log, in bytes, and when the server takes checkpoints.
+    pub log_size: u64,
+    /// See [`ClusterShape::log_size`].
+    pub checkpoint: checkpoint::Policy,
 }
 
 impl fmt::Debug for ClusterShape {
@@ -59,6 +63,8 @@ impl fmt::Debug for ClusterShape {
             .field("patience_ns", &self.patience_ns)
             .field("late, reset, hang", &(self.late, self.reset, self.hang))
             .field("trouble_ns", &self.trouble_ns)
+            .field("log_size", &self.log_size)
+            .field("checkpoint", &self.checkpoint)
             .finish()
     }
 }
@@ -77,6 +83,11 @@ impl ClusterShape {
         let pages = if random.chance(0.4) { random.between(30, 80) } else { random.between(2, 8) };
         let is_noisy = random.chance(0.3);
         let noise = |random: &mut Random, most: f64| if is_noisy { random.unit() * most } else { 0.0 };
+        let mut of_log = Random::stream(seed, "cluster log");
+        let checkpoint = checkpoint::Policy {
+            log_bytes: Some(of_log.between(16, 256) << 10),
+            interval_ns: Some(of_log.between(200, 2_000) * MILLISECOND_NS),
+        };
         ClusterShape {
             algorithm,
             nodes,
@@ -93,6 +104,8 @@ impl ClusterShape {
             reset: noise(&mut random, 0.003),
             hang: noise(&mut random, 0.001),
             trouble_ns: random.between(options.seconds_max / 2, options.seconds_max) * SECOND_NS,
+            log_size: (256 << 10) << of_log.below(5),
+            checkpoint,
         }
     }
 
@@ -103,8 +116,8 @@ impl ClusterShape {
 
     /// The server's settings.
     pub(super) fn settings(&self) -> Settings {
-        let log = log::Settings { capacity: 4 << 20, ..log::Settings::default() };
-        Settings { buffer: self.buffer(self.frames.1), log, ..Settings::default() }
+        let log = log::Settings { capacity: self.log_size, ..log::Settings::default() };
+        Settings { buffer: self.buffer(self.frames.1), log, checkpoint: self.checkpoint, ..Settings::default() }
     }
 
     pub(super) fn buffer(&self, frames: usize) -> buffer::Settings {
