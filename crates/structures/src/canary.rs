@@ -211,6 +211,8 @@ canaries! {
     BaselessRefusal,
     /// Pages that another node has changed are taken to be described by the log from their commit record on.
     ShipmentFromEnd,
+    /// A page server counts a client's lease from the beginning of its session, however often it hears the client.
+    UnrenewedTerm,
 }
 
 #[cfg(feature = "canary")]

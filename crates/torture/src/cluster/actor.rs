@@ -1,6 +1,6 @@
 //! A transaction of a node that writes down what it is shown.
 
-use super::course::Course;
+use super::course::{Course, Standing};
 use super::{ClusterEvent, ClusterStep};
 use crate::history::{History, Key, Span, Version};
 use base::{PageId, PartitionId};
@@ -51,14 +51,12 @@ pub(super) fn log_key(version: Version) -> Key {
 pub(super) struct NodeActor {
     pub executor: Executor,
     pub course: Rc<Course>,
-    pub node: u32,
+    pub standing: Standing,
     pub tables: Tables,
     pub tx: PageTransaction,
     /// Its number in the history.
     pub number: usize,
     pub has_written: bool,
-    /// Whether all was mended when it was begun.
-    pub is_mended: bool,
 }
 
 impl NodeActor {
@@ -67,7 +65,7 @@ impl NodeActor {
     }
 
     fn enter(&self, step: ClusterStep) {
-        self.course.enter(self.node, step);
+        self.course.enter(self.standing.node, step);
     }
 
     fn note_write(&mut self, version: Version, place: Option<u64>) {
@@ -207,7 +205,7 @@ impl NodeActor {
     /// Commits, and waits for that no longer than this.
     pub async fn commit(self, patience_ns: Option<u64>) {
         self.enter(ClusterStep::Commit);
-        let NodeActor { executor, course, node, tx, number, has_written, is_mended, .. } = self;
+        let NodeActor { executor, course, standing, tx, number, has_written, .. } = self;
         course.history.borrow_mut().asks(number);
         let committing = tx.commit();
         let ended = match patience_ns {
@@ -218,27 +216,33 @@ impl NodeActor {
         match ended {
             Some(Ok(())) => {
                 history().committed(number);
-                course.acknowledge(node, is_mended, executor.now());
+                course.acknowledge(standing, has_written, executor.now());
                 course.event(if has_written { ClusterEvent::Committed } else { ClusterEvent::CommittedReading });
             }
             Some(Err(Error::Deadlock)) => {
                 history().aborted(number);
                 course.event(ClusterEvent::Victim);
             }
-            Some(Err(Error::Input(fault))) if fault.kind == FaultKind::Cancelled => {
+            Some(Err(error @ Error::Input(_))) if is_cancelled(&error) => {
                 history().aborted(number);
+                course.judge(standing, &error, "commit");
                 course.event(ClusterEvent::NotCommitted);
             }
             // What it was shown must be explained all the same.
             Some(Err(error)) if !has_written || matches!(error, Error::CommitRefused(_)) => {
                 history().aborted(number);
-                course.judge(&error, "commit");
+                course.judge(standing, &error, "commit");
             }
             Some(Err(error)) => {
-                course.judge(&error, "commit");
+                course.judge(standing, &error, "commit");
                 course.event(ClusterEvent::Unknown);
             }
             None => course.event(ClusterEvent::AbandonedCommit),
         }
     }
+}
+
+/// Whether it is certain that nothing was committed.
+fn is_cancelled(error: &Error) -> bool {
+    matches!(error, Error::Input(fault) if fault.kind == FaultKind::Cancelled)
 }

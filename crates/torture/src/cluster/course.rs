@@ -1,8 +1,9 @@
 //! What is known of a scenario while it runs: what transactions were shown, and what each node is doing.
 
-use super::{ClusterCoverage, ClusterEvent, ClusterShape, ClusterStep};
+use super::{ClusterCoverage, ClusterEvent, ClusterShape, ClusterStep, Schedule};
 use crate::history::History;
 use base::Instant;
+use base::time::SECOND_NS;
 use driver::FaultKind;
 use engine::Error;
 use node::page_client::PageClient;
@@ -10,6 +11,9 @@ use std::cell::{Cell, RefCell};
 
 /// How many things that went wrong are told.
 const WRONG_MAX: usize = 5;
+/// How long after all is mended a node may still lose its server, in nanoseconds, if it has not committed a write since: what was late has
+/// come by then, a node that was not answered has joined again, and leases of sessions before are over.
+const AFTERMATH_NS: u64 = 16 * SECOND_NS;
 
 pub(super) struct Course {
     pub shape: ClusterShape,
@@ -18,8 +22,8 @@ pub(super) struct Course {
     pub wrong: RefCell<Vec<String>>,
     pub acknowledged: Cell<u64>,
     hash: Cell<u64>,
-    /// All is mended from here on.
-    pub healed: Cell<bool>,
+    /// From when on all is mended.
+    pub mended: Cell<Option<Instant>>,
     /// Nodes begin nothing more.
     pub over: Cell<bool>,
     /// By number, from 1 on.
@@ -30,13 +34,27 @@ pub(super) struct Course {
 struct NodeState {
     step: Cell<Option<ClusterStep>>,
     client: RefCell<Option<PageClient>>,
-    /// Transactions that were begun and acknowledged since all is mended.
+    /// Transactions that were begun and acknowledged since all is mended. Of a node that writes those count that have written: what only
+    /// reads needs a lease and no server.
     done: Cell<u64>,
+    /// Whether it may ever do less than everything.
+    is_restricted: bool,
+}
+
+/// How a transaction was begun.
+#[derive(Clone, Copy)]
+pub(super) struct Standing {
+    pub node: u32,
+    /// When all was mended.
+    pub is_mended: bool,
+    /// When its node had proven that its server hears it, or was to have that long ago: nothing may be lost any more.
+    pub is_settled: bool,
 }
 
 impl Course {
-    pub fn new(shape: ClusterShape) -> Course {
-        let nodes = (1..=shape.nodes).map(|_| NodeState::default()).collect();
+    pub fn new(shape: ClusterShape, schedule: &Schedule) -> Course {
+        let state = |node| NodeState { is_restricted: schedule.restricts(node), ..NodeState::default() };
+        let nodes = (1..=shape.nodes).map(state).collect();
         Course {
             shape,
             history: RefCell::default(),
@@ -44,7 +62,7 @@ impl Course {
             wrong: RefCell::default(),
             acknowledged: Cell::new(0),
             hash: Cell::new(0),
-            healed: Cell::new(false),
+            mended: Cell::new(None),
             over: Cell::new(false),
             nodes,
         }
@@ -80,14 +98,23 @@ impl Course {
         self.set_client(node, None);
     }
 
-    /// A transaction was acknowledged, `now`, which was begun when all was mended or before.
-    pub fn acknowledge(&self, node: u32, is_mended: bool, now: Instant) {
+    /// What is to be expected of something that a node begins now.
+    pub fn standing(&self, node: u32, now: Instant) -> Standing {
+        let mended = self.mended.get();
+        let is_late = mended.is_some_and(|mended| now.since_ns(mended) > AFTERMATH_NS);
+        let has_written = self.done(node) > 0 && !self.shape.only_reads(node);
+        Standing { node, is_mended: mended.is_some(), is_settled: is_late || has_written }
+    }
+
+    /// A transaction that was begun so was acknowledged, `now`.
+    pub fn acknowledge(&self, Standing { node, is_mended, .. }: Standing, has_written: bool, now: Instant) {
         self.acknowledged.set(self.acknowledged.get() + 1);
-        self.node(node).done.set(self.node(node).done.get() + u64::from(is_mended));
+        let counts = is_mended && (has_written || self.shape.only_reads(node));
+        self.node(node).done.set(self.node(node).done.get() + u64::from(counts));
         self.fold(now.ns());
     }
 
-    /// How many transactions of a node were acknowledged since all is mended.
+    /// How many transactions of a node were acknowledged that count since all is mended.
     pub fn done(&self, node: u32) -> u64 {
         self.node(node).done.get()
     }
@@ -111,17 +138,37 @@ impl Course {
         }
     }
 
-    /// Notes why something failed, and whether that may be.
-    pub fn judge(&self, error: &Error, what: &str) {
+    /// A node is of no use any more, and another one takes its place.
+    pub fn give_up(&self, Standing { node, is_settled, .. }: Standing, cause: &str) {
+        self.event(ClusterEvent::GivenUp);
+        if is_settled {
+            self.wrong(format!("node {node} is given up after all is mended: {cause}"));
+        }
+    }
+
+    /// Notes why something failed that was begun so, and whether that may be.
+    pub fn judge(&self, Standing { node, is_settled, .. }: Standing, error: &Error, what: &str) {
+        let wrong = |when: &str| self.wrong(format!("{what} of node {node}{when}: {error}"));
         match error {
             Error::Deadlock => self.event(ClusterEvent::Victim),
             Error::Input(fault) => match fault.kind {
+                FaultKind::Denied if !self.node(node).is_restricted => wrong(", which may do everything"),
+                FaultKind::Denied
+                | FaultKind::Reset
+                | FaultKind::Cancelled
+                | FaultKind::Closed
+                | FaultKind::Refused
+                | FaultKind::TimedOut
+                    if is_settled =>
+                {
+                    wrong(", after all is mended");
+                }
                 FaultKind::Denied => self.event(ClusterEvent::Denied),
                 FaultKind::Reset | FaultKind::Cancelled | FaultKind::Closed => self.event(ClusterEvent::Lost),
                 FaultKind::Refused | FaultKind::TimedOut => {}
-                _ => self.wrong(format!("{what}: {error}")),
+                _ => wrong(""),
             },
-            _ => self.wrong(format!("{what}: {error}")),
+            _ => wrong(""),
         }
     }
 }

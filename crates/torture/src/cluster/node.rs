@@ -42,7 +42,8 @@ impl NodeProgram {
         match self.try_join().await {
             Ok(joined) => Some(joined),
             Err(error) => {
-                self.course.judge(&error, "joining");
+                let standing = self.course.standing(self.number, self.executor.now());
+                self.course.judge(standing, &error, "joining");
                 self.executor.sleep_ns(PAUSE_NS).await;
                 None
             }
@@ -74,8 +75,8 @@ impl NodeProgram {
             let rest_ns_max = self.course.shape.rest_ns_max;
             let rest_ns = self.random.below(if only_reads { rest_ns_max / 4 } else { rest_ns_max });
             self.executor.sleep_ns(rest_ns).await;
-            if client.failure().is_some() {
-                self.course.event(ClusterEvent::GivenUp);
+            if let Some(cause) = client.failure() {
+                self.course.give_up(self.course.standing(self.number, self.executor.now()), &cause);
                 return;
             }
             self.transact(client, tables, only_reads).await;
@@ -86,12 +87,11 @@ impl NodeProgram {
         let course = Rc::clone(&self.course);
         course.enter(self.number, ClusterStep::Begin);
         let number = course.history.borrow_mut().begin(Level::Serializable);
-        let is_mended = course.healed.get();
+        let standing = course.standing(self.number, self.executor.now());
         let tx = client.begin().await;
         course.history.borrow_mut().started(number);
         let executor = self.executor.clone();
-        let (node, has_written) = (self.number, false);
-        let mut actor = NodeActor { executor, course, node, tables, tx, number, has_written, is_mended };
+        let mut actor = NodeActor { executor, course, standing, tables, tx, number, has_written: false };
         let patience_ns = if only_reads || self.random.chance(0.3) {
             Some(self.random.between(5, 150) * MILLISECOND_NS)
         } else {
@@ -105,7 +105,7 @@ impl NodeProgram {
                 Ok(true) => {}
                 Ok(false) => return actor.abort(),
                 Err(error) => {
-                    self.course.judge(&error, "transaction");
+                    self.course.judge(standing, &error, "transaction");
                     return actor.abort();
                 }
             }

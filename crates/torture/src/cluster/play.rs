@@ -29,6 +29,8 @@ const STEP_LOOK_NS: u64 = 100 * MICROSECOND_NS;
 const MENDED_MAX_NS: u64 = 60 * SECOND_NS;
 /// How many transactions each node has to have committed then.
 const MENDED_DONE: u64 = 3;
+/// How long nodes go on after that, in nanoseconds: more than two leases, in which they lose nothing.
+const MENDED_REST_NS: u64 = 5 * SECOND_NS;
 /// How often it is looked whether it has.
 const MENDED_LOOK_NS: u64 = 50 * MILLISECOND_NS;
 /// In this time the last messages arrive.
@@ -40,7 +42,7 @@ type Played = Result<(), Stop>;
 pub(super) fn play(seed: u64, options: ClusterOptions) -> ClusterOutcome {
     let shape = ClusterShape::draw(seed, options);
     let schedule = Schedule::draw(seed, &shape, options);
-    let course = Rc::new(Course::new(shape.clone()));
+    let course = Rc::new(Course::new(shape.clone(), &schedule));
     course.coverage.borrow_mut().algorithm(shape.algorithm.name());
     let played = catch_unwind(AssertUnwindSafe(|| {
         let machines = Machines::new(seed, &shape);
@@ -363,11 +365,11 @@ impl<'a> ClusterScenario<'a> {
     fn mend(&mut self) {
         self.due.clear();
         self.machines.network.heal();
+        self.course.mended.set(Some(self.cluster.now()));
         (1..=self.course.shape.nodes).for_each(|node| self.start_node(node));
         self.start_server();
         self.rights.borrow_mut().values_mut().for_each(|rights| *rights = Rights::all());
         self.tell_rights();
-        self.course.healed.set(true);
     }
 
     /// Every node commits again.
@@ -379,7 +381,7 @@ impl<'a> ClusterScenario<'a> {
             self.cluster.run_until(self.cluster.now().plus_ns(MENDED_LOOK_NS))?;
             late.retain(|node| self.course.done(*node) < MENDED_DONE);
             if late.is_empty() {
-                return Ok(());
+                return self.cluster.run_until(self.cluster.now().plus_ns(MENDED_REST_NS));
             }
         }
         for node in late.iter().filter(|_| self.cluster.now() >= end) {

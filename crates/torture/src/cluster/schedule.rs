@@ -119,6 +119,11 @@ impl Schedule {
         planned.sort_by_key(|planned| planned.at_ns);
         Schedule { planned }
     }
+
+    /// Whether a node may do less than everything at some time.
+    pub(super) fn restricts(&self, node: u32) -> bool {
+        self.planned.iter().any(|planned| matches!(planned.act, Act::Grant { node: granted, .. } if granted == node))
+    }
 }
 
 struct Drawing<'a> {
