@@ -162,6 +162,11 @@ impl PageServer {
         self.0.protocol.borrow().counts()
     }
 
+    /// Why nothing is committed any more, if the log has failed: the server has to be started again.
+    pub fn failure(&self) -> Option<Error> {
+        self.0.database.log().failure()
+    }
+
     /// The database's buffer.
     pub fn buffer(&self) -> &Rc<Buffer> {
         self.0.database.buffer()
@@ -575,7 +580,14 @@ impl ServerNode {
                 self.step(|server, memory, actions| server.not_committed(owner, reason, memory, actions));
             }
             // The client must not roll back what it may find committed. As it joins again it learns that nothing is known.
-            Err(CommitFailure::Undecided(_)) => self.hang_up(owner.0),
+            Err(CommitFailure::Undecided(error)) => {
+                if canary::is_planted(Canary::DecidedFailure) {
+                    let reason = error.to_string();
+                    self.step(|server, memory, actions| server.not_committed(owner, reason, memory, actions));
+                }
+                self.protocol.borrow_mut().note_undecided();
+                self.hang_up(owner.0);
+            }
         }
         self.bell.wake_all(self.executor());
     }

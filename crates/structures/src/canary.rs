@@ -213,6 +213,8 @@ canaries! {
     ShipmentFromEnd,
     /// A page server counts a client's lease from the beginning of its session, however often it hears the client.
     UnrenewedTerm,
+    /// A page server says of a commit under which its log has failed that nothing of it is committed.
+    DecidedFailure,
 }
 
 #[cfg(feature = "canary")]

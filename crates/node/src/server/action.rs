@@ -88,6 +88,8 @@ pub struct Counts {
     pub denials: u64,
     /// Commits that were refused: their records and pages do not fit together or what is here, or there was no room for them.
     pub refused_commits: u64,
+    /// Commits that were logged when the log failed: what becomes of them shows at the next start.
+    pub undecided_commits: u64,
     /// Clients that have said what no honest one does ([`Misbehaviour`]).
     pub misbehaviours: u64,
     /// Copies that left a client's memory as it asked for a page.

@@ -65,6 +65,11 @@ impl Server {
         self.release((client, transaction), memory, actions);
     }
 
+    /// What becomes of a commit is not known before the next start.
+    pub fn note_undecided(&mut self) {
+        self.counts.undecided_commits += 1;
+    }
+
     /// A page that a client waits for cannot be read. The copy stays: the client may have got the page from another one. It says so if
     /// it has not.
     pub fn failed(

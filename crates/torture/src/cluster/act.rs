@@ -31,11 +31,13 @@ pub enum ClusterFault {
     PowerCut,
     /// A node may do other things than before.
     Grant,
+    /// A write of the server's log fails: its program ends, and is started again.
+    LogFailed,
 }
 
 impl ClusterFault {
     /// Every one.
-    pub const ALL: [ClusterFault; 13] = [
+    pub const ALL: [ClusterFault; 14] = [
         ClusterFault::Cut,
         ClusterFault::CutOut,
         ClusterFault::CutIn,
@@ -49,6 +51,7 @@ impl ClusterFault {
         ClusterFault::Kill,
         ClusterFault::PowerCut,
         ClusterFault::Grant,
+        ClusterFault::LogFailed,
     ];
 
     /// It in a few words.
@@ -67,6 +70,7 @@ impl ClusterFault {
             ClusterFault::Kill => "kill",
             ClusterFault::PowerCut => "power cut",
             ClusterFault::Grant => "grant",
+            ClusterFault::LogFailed => "log failed",
         }
     }
 
@@ -146,6 +150,7 @@ impl ClusterStep {
     pub fn admits(self, fault: ClusterFault) -> bool {
         match fault {
             ClusterFault::Kill | ClusterFault::PowerCut => true,
+            ClusterFault::LogFailed => matches!(self, ClusterStep::ServerCommit | ClusterStep::Serving),
             _ if self.is_of_server() => false,
             // Seldom is there a connection at such a moment.
             ClusterFault::Broken | ClusterFault::Hung | ClusterFault::PeerBroken => {
@@ -171,6 +176,8 @@ pub enum ClusterEvent {
     Lost,
     /// One failed because its node may not do this.
     Denied,
+    /// One was under way at the server when its log failed.
+    Undecided,
     /// A read or a write was not waited for any longer.
     Abandoned,
     /// A commit was not waited for any longer.
@@ -201,13 +208,14 @@ pub enum ClusterEvent {
 
 impl ClusterEvent {
     /// Every one.
-    pub const ALL: [ClusterEvent; 19] = [
+    pub const ALL: [ClusterEvent; 20] = [
         ClusterEvent::Committed,
         ClusterEvent::CommittedReading,
         ClusterEvent::RolledBack,
         ClusterEvent::Victim,
         ClusterEvent::Lost,
         ClusterEvent::Denied,
+        ClusterEvent::Undecided,
         ClusterEvent::Abandoned,
         ClusterEvent::AbandonedCommit,
         ClusterEvent::Unknown,
@@ -232,6 +240,7 @@ impl ClusterEvent {
             ClusterEvent::Victim => "victim",
             ClusterEvent::Lost => "server lost",
             ClusterEvent::Denied => "denied",
+            ClusterEvent::Undecided => "undecided",
             ClusterEvent::Abandoned => "abandoned",
             ClusterEvent::AbandonedCommit => "commit abandoned",
             ClusterEvent::Unknown => "outcome unknown",

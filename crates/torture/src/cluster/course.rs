@@ -166,9 +166,15 @@ impl Course {
                 FaultKind::Denied => self.event(ClusterEvent::Denied),
                 FaultKind::Reset | FaultKind::Cancelled | FaultKind::Closed => self.event(ClusterEvent::Lost),
                 FaultKind::Refused | FaultKind::TimedOut => {}
+                FaultKind::Device if self.is_of_failed_log(&fault.message) => self.event(ClusterEvent::Lost),
                 _ => wrong(""),
             },
+            Error::CommitRefused(reason) if self.is_of_failed_log(reason) => self.event(ClusterEvent::Lost),
             _ => wrong(""),
         }
+    }
+
+    fn is_of_failed_log(&self, words: &str) -> bool {
+        self.shape.log_fails && words.contains("the log failed")
     }
 }

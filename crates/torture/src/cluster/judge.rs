@@ -15,7 +15,7 @@ const ANOMALIES_MAX: usize = 3;
 
 /// Looks at what is on the media, and at the history. The server's machine does not run.
 pub(super) fn judge(course: &Course, machines: &Machines) {
-    let executor = machines.start(0);
+    let executor = machines.start(0, None);
     match executor.run(read_last(&executor, course)) {
         Ok(Ok(())) => {}
         Ok(Err(error)) => course.wrong(format!("the last opening: {error}")),

@@ -1,14 +1,16 @@
 //! The machines of a cluster: the server's has the number 0 and media that stay.
 
 use super::ClusterShape;
+use super::shape::LOG_DEVICE;
 use base::Random;
 use base::time::MICROSECOND_NS;
 use devices::{Law, Network as Wiring};
+use driver::OpKind;
 use executor::{Executor, Order};
 use std::cell::Cell;
 use std::net::SocketAddr;
 use virtual_driver::{
-    FaultPlan, Hardware, Media, Network, NetworkFaults, NetworkOptions, Options, PowerCut, VirtualDriver,
+    ErrorAt, FaultPlan, Hardware, Media, Network, NetworkFaults, NetworkOptions, Options, PowerCut, VirtualDriver,
 };
 
 /// The port that all listen at.
@@ -37,11 +39,14 @@ impl Machines {
         Machines { network: Network::new(options), media: Media::new(), seed, starts: Cell::new(0) }
     }
 
-    pub fn start(&self, number: u32) -> Executor {
+    /// Starts a machine. Of the writes of its log one fails, if it is said which.
+    pub fn start(&self, number: u32, failing_write: Option<u64>) -> Executor {
         self.starts.set(self.starts.get() + 1);
         let seed = Random::stream(self.seed, &format!("machine {number}, start {}", self.starts.get())).word();
         let media = if number == 0 { self.media.clone() } else { Media::new() };
-        let options = Options { seed, faults: Some(FaultPlan::default()), jitter: true, discard: Vec::new() };
+        let error = |nth| ErrorAt { kind: OpKind::Write, device: Some(LOG_DEVICE.to_owned()), nth };
+        let faults = FaultPlan { errors: failing_write.map(error).into_iter().collect(), ..FaultPlan::default() };
+        let options = Options { seed, faults: Some(faults), jitter: true, discard: Vec::new() };
         let driver = VirtualDriver::on_network(Hardware::ideal(), options, media, self.network.attach(number));
         Executor::new(Box::new(driver), Order::Seeded(seed))
     }

@@ -13,8 +13,9 @@ use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 use base::{Instant, Random};
 use executor::{Cluster, Executor, JoinHandle, Stop};
 use node::page_server::PageServer;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::collections::btree_map::OccupiedEntry;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use virtual_driver::OneWay;
@@ -24,6 +25,8 @@ const TROUBLE_FROM_NS: u64 = 500 * MILLISECOND_NS;
 /// How long it is waited for a step, and how often it is looked for.
 const STEP_PATIENCE_NS: u64 = 400 * MILLISECOND_NS;
 const STEP_LOOK_NS: u64 = 100 * MICROSECOND_NS;
+/// How often a server looks whether its log has failed.
+const FAILURE_LOOK_NS: u64 = 50 * MILLISECOND_NS;
 /// How long a node may take to commit when all is mended: it may still wait for a server that does not answer an introduction, then for
 /// leases, then for a page that another node was to send.
 const MENDED_MAX_NS: u64 = 60 * SECOND_NS;
@@ -86,6 +89,10 @@ struct ClusterScenario<'a> {
     programs: BTreeMap<u32, JoinHandle<()>>,
     server: Rc<RefCell<Option<PageServer>>>,
     server_runs: bool,
+    /// Whether a write of its log fails before it ends, if it comes to that.
+    log_is_to_fail: bool,
+    /// Whether its opening has failed.
+    opening_has_failed: Rc<Cell<bool>>,
     rights: Rc<RefCell<AllRights>>,
     /// What has to be done, in the order of time.
     due: BTreeMap<(Instant, u64), Planned>,
@@ -94,17 +101,23 @@ struct ClusterScenario<'a> {
 
 impl<'a> ClusterScenario<'a> {
     fn new(seed: u64, course: &'a Rc<Course>, machines: &'a Machines) -> ClusterScenario<'a> {
-        let executors: Vec<Executor> = (0..=course.shape.nodes).map(|number| machines.start(number)).collect();
+        let mut random = Random::stream(seed, "cluster media");
+        // It is not the creation that fails.
+        let failing_write = course.shape.log_fails.then(|| random.between(100, 1_500));
+        let start = |number| machines.start(number, failing_write.filter(|_| number == 0));
+        let executors: Vec<Executor> = (0..=course.shape.nodes).map(start).collect();
         ClusterScenario {
             course,
             machines,
             seed,
-            random: Random::stream(seed, "cluster media"),
+            random,
             cluster: Cluster::new(executors.iter().cloned()),
             executors,
             programs: BTreeMap::new(),
             server: Rc::default(),
             server_runs: false,
+            log_is_to_fail: failing_write.is_some(),
+            opening_has_failed: Rc::default(),
             rights: Rc::new(RefCell::new((1..=course.shape.nodes).map(|node| (node, Rights::all())).collect())),
             due: BTreeMap::new(),
             planned: 0,
@@ -124,17 +137,18 @@ impl<'a> ClusterScenario<'a> {
             self.plan(from.plus_ns(planned.at_ns), planned.clone());
         }
         let end = from.plus_ns(self.course.shape.trouble_ns);
-        while let Some(entry) = self.due.first_entry() {
-            let at = entry.key().0;
-            if at >= end {
-                break;
+        while self.cluster.now() < end {
+            let now = self.cluster.now();
+            let due = self.due.first_entry().filter(|entry| entry.key().0 <= now);
+            if let Some(planned) = due.map(OccupiedEntry::remove) {
+                self.await_step(&planned)?;
+                self.perform(planned.act);
+                continue;
             }
-            let planned = entry.remove();
-            self.cluster.run_until(at.max(self.cluster.now()))?;
-            self.await_step(&planned)?;
-            self.perform(planned.act);
+            let next = self.due.first_key_value().map_or(end, |((at, _), _)| end.min(*at));
+            self.cluster.run_until(next.min(now.plus_ns(FAILURE_LOOK_NS)))?;
+            self.end_failed_server();
         }
-        self.cluster.run_until(end.max(self.cluster.now()))?;
         self.mend();
         self.await_commits()?;
         self.finish()
@@ -248,7 +262,9 @@ impl<'a> ClusterScenario<'a> {
                 let (sender, receiver) = if self.random.chance(0.5) { (one, other) } else { (other, one) };
                 return network.hang_connections(sender, receiver) > 0;
             }
-            ClusterFault::Kill | ClusterFault::PowerCut | ClusterFault::Grant => unreachable!("of no connection"),
+            ClusterFault::Kill | ClusterFault::PowerCut | ClusterFault::Grant | ClusterFault::LogFailed => {
+                unreachable!("of no connection")
+            }
         }
         true
     }
@@ -261,9 +277,31 @@ impl<'a> ClusterScenario<'a> {
     }
 
     fn start_machine(&mut self, number: u32) {
-        let executor = self.machines.start(number);
+        let failing_write = (number == 0).then(|| self.draw_failing_write()).flatten();
+        let executor = self.machines.start(number, failing_write);
         self.cluster.replace(number as usize, executor.clone());
         self.executors[number as usize] = executor;
+    }
+
+    /// Which write of the log of a server that is started fails, if one does.
+    fn draw_failing_write(&mut self) -> Option<u64> {
+        let is_to_fail = self.course.shape.log_fails && self.course.mended.get().is_none();
+        self.log_is_to_fail = is_to_fail;
+        is_to_fail.then(|| {
+            let most = 8 << self.random.below(8);
+            self.random.between(1, most)
+        })
+    }
+
+    /// The program of a server whose log has failed ends, and is started again.
+    fn end_failed_server(&mut self) {
+        let serves_no_more = self.server.borrow().as_ref().is_some_and(|server| server.failure().is_some());
+        if self.server_runs && (serves_no_more || self.opening_has_failed.get()) {
+            self.hit(ClusterFault::LogFailed, self.server_step());
+            self.end_server(ClusterFault::LogFailed);
+            let down_ns = if self.random.chance(0.5) { 0 } else { self.random.below(1_000) * MILLISECOND_NS };
+            self.plan_after(down_ns, Act::StartServer { again_ns: None });
+        }
     }
 
     fn end_node(&mut self, node: u32, fault: ClusterFault) {
@@ -317,9 +355,12 @@ impl<'a> ClusterScenario<'a> {
         let (course, place) = (Rc::clone(self.course), Rc::clone(&self.server));
         let (address, rights) = (self.machines.address(0), Rc::clone(&self.rights));
         self.server_runs = true;
+        self.opening_has_failed = Rc::default();
+        let (may_fail, has_failed) = (self.log_is_to_fail, Rc::clone(&self.opening_has_failed));
         executor.clone().spawn(async move {
             match serving::serve(executor, shape, address, &rights).await {
                 Ok(server) => drop(place.replace(Some(server))),
+                Err(_) if may_fail => has_failed.set(true),
                 Err(error) => course.wrong(format!("starting the server: {error}")),
             }
         });
@@ -343,7 +384,7 @@ impl<'a> ClusterScenario<'a> {
         let server = self.server.borrow();
         let Some(server) = &*server else { return };
         let counts = server.counts();
-        if counts.refused_commits > 0 {
+        if counts.refused_commits > 0 && server.failure().is_none() {
             self.course.wrong(format!("the server has refused {} commits", counts.refused_commits));
         }
         if let Some(misbehaviour) = server.protocol().last_misbehaviour() {
@@ -352,6 +393,7 @@ impl<'a> ClusterScenario<'a> {
         let mut coverage = self.course.coverage.borrow_mut();
         for (event, count) in [
             (ClusterEvent::Joined, counts.joined),
+            (ClusterEvent::Undecided, counts.undecided_commits),
             (ClusterEvent::Forwarded, counts.forwards),
             (ClusterEvent::Refused, counts.refusals),
             (ClusterEvent::CalledBack, counts.callbacks),
@@ -365,6 +407,9 @@ impl<'a> ClusterScenario<'a> {
     fn mend(&mut self) {
         self.due.clear();
         self.machines.network.heal();
+        if self.server_runs && self.log_is_to_fail {
+            self.end_server(ClusterFault::Kill);
+        }
         self.course.mended.set(Some(self.cluster.now()));
         (1..=self.course.shape.nodes).for_each(|node| self.start_node(node));
         self.start_server();

@@ -45,6 +45,8 @@ pub struct ClusterShape {
     pub log_size: u64,
     /// See [`ClusterShape::log_size`].
     pub checkpoint: checkpoint::Policy,
+    /// Whether writes of the log fail.
+    pub log_fails: bool,
 }
 
 impl fmt::Debug for ClusterShape {
@@ -65,6 +67,7 @@ impl fmt::Debug for ClusterShape {
             .field("trouble_ns", &self.trouble_ns)
             .field("log_size", &self.log_size)
             .field("checkpoint", &self.checkpoint)
+            .field("log_fails", &self.log_fails)
             .finish()
     }
 }
@@ -106,6 +109,7 @@ impl ClusterShape {
             trouble_ns: random.between(options.seconds_max / 2, options.seconds_max) * SECOND_NS,
             log_size: (256 << 10) << of_log.below(5),
             checkpoint,
+            log_fails: of_log.chance(0.4),
         }
     }
 
@@ -117,7 +121,8 @@ impl ClusterShape {
     /// The server's settings.
     pub(super) fn settings(&self) -> Settings {
         let log = log::Settings { capacity: self.log_size, ..log::Settings::default() };
-        Settings { buffer: self.buffer(self.frames.1), log, checkpoint: self.checkpoint, ..Settings::default() }
+        let (buffer, log_device) = (self.buffer(self.frames.1), LOG_DEVICE.to_owned());
+        Settings { buffer, log, log_device, checkpoint: self.checkpoint, ..Settings::default() }
     }
 
     pub(super) fn buffer(&self, frames: usize) -> buffer::Settings {
@@ -131,6 +136,9 @@ impl ClusterShape {
         [pages, PartitionSpec::b_tree(TREE), PartitionSpec::append(LOG)]
     }
 }
+
+/// The device of the server's log.
+pub(super) const LOG_DEVICE: &str = "flash";
 
 /// The partition of pages.
 pub(super) const PAGES: &str = "page";
