@@ -94,7 +94,9 @@ impl Damage {
             Error::TierMissing { .. } if self.file.ends_with(".tier") => true,
             // Of a page that cannot be read in its place a missing cache may have a copy.
             Error::TierMissing { .. } => error.to_string().contains(&format!("'{}'", self.file)),
-            Error::LogNotRelieved { cause } | Error::RollbackStalled { cause } => self.explains(cause),
+            Error::LogNotRelieved { cause } | Error::LogNotArchived { cause } | Error::RollbackStalled { cause } => {
+                self.explains(cause)
+            }
             _ => false,
         }
     }

@@ -155,14 +155,14 @@ pub async fn structure(context: &RunContext, database: &Database) {
     tables(context, database);
 }
 
-/// The report of a check once the pages of deleted long values are free. Freeing runs in the background, and pauses for longer
-/// each time it fails.
+/// The report of a check once the pages of deleted long values are free, and what was to be rolled back is. Both go on in the background,
+/// and pause for longer each time they fail.
 async fn quiet_report(context: &RunContext, database: &Database) -> Result<CheckReport> {
     let (began, jumped_ns) = (context.executor.now(), context.observed.jumped_ns.get());
     let until = || began.plus_ns(FREEING_NS_MAX + context.observed.jumped_ns.get() - jumped_ns);
     loop {
         let report = database.check(|_| ()).await?;
-        let is_done = !database.is_freeing() && !report.findings.iter().any(is_unfreed);
+        let is_done = database.check_ended().is_ok() && !report.findings.iter().any(is_unfreed);
         let observed = &context.observed;
         let may_fail = observed.is_log_full.get() || !observed.damages.borrow().is_empty();
         if is_done || may_fail || context.is_crippled(database) {

@@ -77,6 +77,23 @@ fn pages_that_wait_to_be_freed_are_not_lost() {
 }
 
 #[test]
+fn the_last_segment_of_an_archive_is_made_durable_by_the_opening_that_goes_on_behind_it() {
+    // Its first block was there after a kill, and gone after a power cut: the sync of it had failed.
+    assert_eq!(run_seed(14_480, Options::FULL).failure, None);
+}
+
+#[test]
+fn pages_that_wait_for_a_rollback_are_not_lost() {
+    // A check ran while a rollback waited to be tried again.
+    assert_eq!(run_seed(6_521, Options::FULL).failure, None);
+}
+
+#[test]
+fn a_damaged_log_that_cannot_be_archived_is_named() {
+    assert_eq!(run_seed(15_348, Options::FULL).failure, None);
+}
+
+#[test]
 fn a_page_that_is_cut_off_while_it_is_about_to_be_read_is_not_damaged() {
     for seed in [10_967, 14_479] {
         assert_eq!(run_seed(seed, Options::FULL).failure, None);

@@ -32,9 +32,15 @@ impl Role {
 struct Roles(Vec<Role>);
 
 impl Examiner<'_> {
+    /// Whether what transactions have left changes pages beside this, or will.
+    fn has_unfinished(&self) -> bool {
+        let transactions = &self.engine.transactions;
+        transactions.endings.get() > 0 || !transactions.registry.borrow().stalled().is_empty()
+    }
+
     pub(super) async fn check_tree(&mut self, state: allocator::State) {
         let before = self.findings();
-        let was_freeing = self.engine.transactions.endings.get() > 0;
+        let was_unfinished = self.has_unfinished();
         let mut roles = Roles(vec![Role::Unknown; state.page_count as usize]);
         roles.0[0] = Role::Allocator;
         let mut stack = vec![(b_tree::ROOT, Expected::ROOT)];
@@ -50,8 +56,8 @@ impl Examiner<'_> {
             }
         }
         let found = self.check_free_list(&mut roles, state.free_head).await;
-        if was_freeing || self.engine.transactions.endings.get() > 0 {
-            // The pages of a long value are being freed beside this, or wait for room in the log.
+        if was_unfinished || self.has_unfinished() {
+            // The pages of a long value are being freed beside this, wait for room in the log, or for a rollback that is tried again.
             return;
         }
         if let Some(found) = found.filter(|found| *found != state.free_count) {

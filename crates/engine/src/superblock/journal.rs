@@ -159,7 +159,10 @@ impl Journal {
             return Rc::new(Partition { index_of: Some(PartitionId(index.base)), ..(**partition).clone() });
         }
         let is_live = |id: &u16| self.numbers.get(id).is_some_and(|(_, state)| *state == PartitionState::Live);
-        let of_it = self.indexes.iter().filter(|(id, index)| index.base == partition.id && is_live(id) && !self.is_forgotten(**id));
+        let of_it = self
+            .indexes
+            .iter()
+            .filter(|(id, index)| index.base == partition.id && is_live(id) && !self.is_forgotten(**id));
         let secondaries: Vec<SecondaryIndex> = of_it
             .map(|(id, index)| {
                 let tree = IndexTree { id: PartitionId(*id), since: Some(Lsn(index.since)) };

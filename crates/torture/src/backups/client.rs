@@ -54,7 +54,7 @@ async fn back_up(context: &RunContext, database: &Database, random: &mut Random)
             if was_empty && is_sound && !left.is_empty() && !context.is_crippled(database) {
                 context.wrong(format!("a backup that has failed leaves {left:?}: {error}"));
             }
-            judge(context, &taken, &error) == After::Retry
+            judge(context, (&taken, was_empty), &error) == After::Retry
         }
         None => {
             context.event(ClientEvent::BackupGivenUp);
@@ -103,8 +103,10 @@ fn is_archived(context: &RunContext) -> bool {
 }
 
 /// Whether something explains that a backup has failed.
-fn judge(context: &RunContext, taken: &Taken, error: &Error) -> After {
+fn judge(context: &RunContext, (taken, was_empty): (&Taken, bool), error: &Error) -> After {
     match error {
+        // One that has failed, or was cut off, could not take away what it had written.
+        Error::Backup(BackupError::NotEmpty { .. }) if !was_empty => After::Retry,
         // Others needed the log.
         Error::Backup(BackupError::Overtaken { .. }) => After::Retry,
         // A list that could not be written, or read, has no backup.

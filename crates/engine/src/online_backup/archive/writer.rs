@@ -240,6 +240,9 @@ impl Archiver {
             engine.core.statistics.tell(&Event::ArchiveGap { from: known, to: opened_at });
             return Ok(opened_at);
         }
+        if let Some(head) = last.filter(|head| head.end > stated_end(engine)) {
+            self.confirm(place, &head).await?;
+        }
         let end = found.unwrap_or(archive.end());
         // A log that was made anew begins a page behind its file's front.
         let is_made_anew = end.0 == log.circle().origin && log.oldest().0 == log.circle().first(log.page_size());
@@ -249,6 +252,15 @@ impl Archiver {
         }
         archive.note_found(archive.history(), next);
         Ok(next)
+    }
+
+    /// Makes the first block of a whole segment durable. An earlier opening may have ended before it was, or after a sync that failed:
+    /// another sync alone would prove nothing. The pages were durable before.
+    async fn confirm(&self, place: &BackupPlace, head: &SegmentHead) -> Result<()> {
+        let Some((file, _)) = place.find(&segment_name(head.history, head.first)).await? else { return Ok(()) };
+        let written = self.write_head(place, file, head).await;
+        place.executor.forget(file);
+        written
     }
 
     /// Whether the log has another page where a segment's last one is: an earlier opening, which could not reach the archive, has written
