@@ -222,7 +222,7 @@ fn nodes_that_are_closed_on_the_thread_of_one_of_them_let_the_database_go() {
     assert!(matches!(closed, Err(OpenError::Engine(Error::OwnThread))), "{closed:?}");
     // Whatever it asks for, its server has gone.
     let _ = asked.wait();
-    let threads = NodeThreads::start(opening(directory.path(), 2, "cbl")).expect("nobody has the database");
+    let threads = NodeThreads::start(opening(directory.path(), 2, "cbl")).expect("the database is free");
     assert_eq!(threads.handle().get(notes, b"milk").wait(), Ok(Some(b"bought".to_vec())));
     threads.close().expect("it closes");
 }

@@ -74,7 +74,7 @@ async fn put_records(executor: Executor, server: SocketAddr, address: SocketAddr
     for number in 0..RECORDS {
         let mut tx = client.begin().await;
         tx.put(texts, &number.to_be_bytes(), &[3; 200]).await.expect("there is room");
-        tx.commit().await.expect("nobody else changes these pages");
+        tx.commit().await.expect("it alone changes these pages");
     }
 }
 

@@ -128,7 +128,7 @@ struct Said {
 #[allow(clippy::disallowed_methods, reason = "the moment of the kill is on this machine's clock")]
 fn run_and_kill(directory: &Path, run: u64, delay: Duration, said: &mut Said) {
     let mut child = Command::new(std::env::current_exe().expect("this test has a file"))
-        .args(["--exact", "child", "--nocapture"])
+        .args(["--exact", "kill::child", "--nocapture"])
         .env(DIRECTORY, directory)
         .env(RUN, run.to_string())
         .stdout(Stdio::piped())

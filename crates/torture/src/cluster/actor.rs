@@ -1,6 +1,6 @@
 //! A transaction of a node that writes down what it is shown.
 
-use super::course::{Course, Standing};
+use super::course::{Course, TransactionStart};
 use super::{ClusterEvent, ClusterStep};
 use crate::history::{History, Key, Span, Version};
 use base::{PageId, PartitionId};
@@ -51,7 +51,7 @@ pub(super) fn log_key(version: Version) -> Key {
 pub(super) struct NodeActor {
     pub executor: Executor,
     pub course: Rc<Course>,
-    pub standing: Standing,
+    pub begun: TransactionStart,
     pub tables: Tables,
     pub tx: PageTransaction,
     /// Its number in the history.
@@ -65,7 +65,7 @@ impl NodeActor {
     }
 
     fn enter(&self, step: ClusterStep) {
-        self.course.enter(self.standing.node, step);
+        self.course.enter(self.begun.node, step);
     }
 
     fn note_write(&mut self, version: Version, place: Option<u64>) {
@@ -205,7 +205,7 @@ impl NodeActor {
     /// Commits, and waits for that no longer than this.
     pub async fn commit(self, patience_ns: Option<u64>) {
         self.enter(ClusterStep::Commit);
-        let NodeActor { executor, course, standing, tx, number, has_written, .. } = self;
+        let NodeActor { executor, course, begun, tx, number, has_written, .. } = self;
         course.history.borrow_mut().asks(number);
         let committing = tx.commit();
         let ended = match patience_ns {
@@ -216,7 +216,7 @@ impl NodeActor {
         match ended {
             Some(Ok(())) => {
                 history().committed(number);
-                course.acknowledge(standing, has_written, executor.now());
+                course.acknowledge(begun, has_written, executor.now());
                 course.event(if has_written { ClusterEvent::Committed } else { ClusterEvent::CommittedReading });
             }
             Some(Err(Error::Deadlock)) => {
@@ -225,16 +225,16 @@ impl NodeActor {
             }
             Some(Err(error @ Error::Input(_))) if is_cancelled(&error) => {
                 history().aborted(number);
-                course.judge(standing, &error, "commit");
+                course.judge(begun, &error, "commit");
                 course.event(ClusterEvent::NotCommitted);
             }
             // What it was shown must be explained all the same.
             Some(Err(error)) if !has_written || matches!(error, Error::CommitRefused(_)) => {
                 history().aborted(number);
-                course.judge(standing, &error, "commit");
+                course.judge(begun, &error, "commit");
             }
             Some(Err(error)) => {
-                course.judge(standing, &error, "commit");
+                course.judge(begun, &error, "commit");
                 course.event(ClusterEvent::Unknown);
             }
             None => course.event(ClusterEvent::AbandonedCommit),

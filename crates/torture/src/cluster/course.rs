@@ -43,7 +43,7 @@ struct NodeState {
 
 /// How a transaction was begun.
 #[derive(Clone, Copy)]
-pub(super) struct Standing {
+pub(super) struct TransactionStart {
     pub node: u32,
     /// When all was mended.
     pub is_mended: bool,
@@ -99,15 +99,20 @@ impl Course {
     }
 
     /// What is to be expected of something that a node begins now.
-    pub fn standing(&self, node: u32, now: Instant) -> Standing {
+    pub fn begun(&self, node: u32, now: Instant) -> TransactionStart {
         let mended = self.mended.get();
         let is_late = mended.is_some_and(|mended| now.since_ns(mended) > AFTERMATH_NS);
         let has_written = self.done(node) > 0 && !self.shape.only_reads(node);
-        Standing { node, is_mended: mended.is_some(), is_settled: is_late || has_written }
+        TransactionStart { node, is_mended: mended.is_some(), is_settled: is_late || has_written }
     }
 
     /// A transaction that was begun so was acknowledged, `now`.
-    pub fn acknowledge(&self, Standing { node, is_mended, .. }: Standing, has_written: bool, now: Instant) {
+    pub fn acknowledge(
+        &self,
+        TransactionStart { node, is_mended, .. }: TransactionStart,
+        has_written: bool,
+        now: Instant,
+    ) {
         self.acknowledged.set(self.acknowledged.get() + 1);
         let counts = is_mended && (has_written || self.shape.only_reads(node));
         self.node(node).done.set(self.node(node).done.get() + u64::from(counts));
@@ -139,7 +144,7 @@ impl Course {
     }
 
     /// A node is of no use any more, and another one takes its place.
-    pub fn give_up(&self, Standing { node, is_settled, .. }: Standing, cause: &str) {
+    pub fn give_up(&self, TransactionStart { node, is_settled, .. }: TransactionStart, cause: &str) {
         self.event(ClusterEvent::GivenUp);
         if is_settled {
             self.wrong(format!("node {node} is given up after all is mended: {cause}"));
@@ -147,7 +152,7 @@ impl Course {
     }
 
     /// Notes why something failed that was begun so, and whether that may be.
-    pub fn judge(&self, Standing { node, is_settled, .. }: Standing, error: &Error, what: &str) {
+    pub fn judge(&self, TransactionStart { node, is_settled, .. }: TransactionStart, error: &Error, what: &str) {
         let wrong = |when: &str| self.wrong(format!("{what} of node {node}{when}: {error}"));
         match error {
             Error::Deadlock => self.event(ClusterEvent::Victim),

@@ -42,8 +42,8 @@ impl NodeProgram {
         match self.try_join().await {
             Ok(joined) => Some(joined),
             Err(error) => {
-                let standing = self.course.standing(self.number, self.executor.now());
-                self.course.judge(standing, &error, "joining");
+                let begun = self.course.begun(self.number, self.executor.now());
+                self.course.judge(begun, &error, "joining");
                 self.executor.sleep_ns(PAUSE_NS).await;
                 None
             }
@@ -76,7 +76,7 @@ impl NodeProgram {
             let rest_ns = self.random.below(if only_reads { rest_ns_max / 4 } else { rest_ns_max });
             self.executor.sleep_ns(rest_ns).await;
             if let Some(cause) = client.failure() {
-                self.course.give_up(self.course.standing(self.number, self.executor.now()), &cause);
+                self.course.give_up(self.course.begun(self.number, self.executor.now()), &cause);
                 return;
             }
             self.transact(client, tables, only_reads).await;
@@ -87,11 +87,11 @@ impl NodeProgram {
         let course = Rc::clone(&self.course);
         course.enter(self.number, ClusterStep::Begin);
         let number = course.history.borrow_mut().begin(Level::Serializable);
-        let standing = course.standing(self.number, self.executor.now());
+        let begun = course.begun(self.number, self.executor.now());
         let tx = client.begin().await;
         course.history.borrow_mut().started(number);
         let executor = self.executor.clone();
-        let mut actor = NodeActor { executor, course, standing, tables, tx, number, has_written: false };
+        let mut actor = NodeActor { executor, course, begun, tables, tx, number, has_written: false };
         let patience_ns = if only_reads || self.random.chance(0.3) {
             Some(self.random.between(5, 150) * MILLISECOND_NS)
         } else {
@@ -105,7 +105,7 @@ impl NodeProgram {
                 Ok(true) => {}
                 Ok(false) => return actor.abort(),
                 Err(error) => {
-                    self.course.judge(standing, &error, "transaction");
+                    self.course.judge(begun, &error, "transaction");
                     return actor.abort();
                 }
             }
