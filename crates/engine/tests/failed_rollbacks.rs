@@ -229,45 +229,6 @@ fn a_rollback_that_fails_gives_back_the_log_that_it_was_promised() {
     });
 }
 
-/// A transaction has put a value that takes pages of its own, and these are not in memory any more. Returns how many reads the device
-/// has done.
-async fn put_long_value(executor: &Executor) -> (Database, Transaction, u64) {
-    let (database, [rows, _], mut tx) = prepare(executor, settings(), false).await;
-    tx.put(rows, &key(ROWS), &[5; 5_000]).await.expect("puts");
-    let filler = database.partition("filler").expect("it exists");
-    let scan = async |other: &mut Transaction| {
-        let mut cursor = other.cursor(filler, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
-        while other.next(&mut cursor).await?.is_some() {}
-        Ok::<_, Error>(())
-    };
-    database.transaction(scan).await.expect("reads");
-    let reads = [rows, filler].map(|tree| database.buffer().space(tree).reads.get()).iter().sum();
-    (database, tx, reads)
-}
-
-#[test]
-fn pages_that_a_rollback_has_yet_to_free_are_not_lost() {
-    let before = on(&Media::new(), 0..0, async |executor| put_long_value(executor).await.2);
-    // What follows the page of the record are those of its value.
-    let stalled = (1..6).filter(|read| {
-        let failing = before + read..before + read + 1;
-        on(&Media::new(), failing, async |executor| {
-            let (database, tx, _) = put_long_value(executor).await;
-            let failed = tx.rollback().await;
-            let is_stalled = database.check_ended().is_err();
-            assert_eq!(failed.is_err(), is_stalled, "{failed:?}");
-            let report = database.check(|_| ()).await.expect("reads everything");
-            assert_eq!(report.findings, [], "read {read}");
-            executor.sleep_ns(10 * SECOND_NS).await;
-            database.check_ended().expect("it was tried again");
-            let report = database.check(|_| ()).await.expect("reads everything");
-            assert_eq!(report.findings, [], "read {read}, later");
-            is_stalled
-        })
-    });
-    assert!(stalled.count() > 2, "rollbacks fail while they free pages");
-}
-
 #[cfg(feature = "canary")]
 #[test]
 fn a_rollback_that_is_given_up_is_found() {
