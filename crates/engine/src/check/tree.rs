@@ -32,15 +32,9 @@ impl Role {
 struct Roles(Vec<Role>);
 
 impl Examiner<'_> {
-    /// Whether what transactions have left changes pages beside this, or will.
-    fn has_unfinished(&self) -> bool {
-        let transactions = &self.engine.transactions;
-        transactions.endings.get() > 0 || !transactions.registry.borrow().stalled().is_empty()
-    }
-
     pub(super) async fn check_tree(&mut self, state: allocator::State) {
         let before = self.findings();
-        let was_unfinished = self.has_unfinished();
+        let had_ended = self.engine.transactions.check_ended().is_ok();
         let mut roles = Roles(vec![Role::Unknown; state.page_count as usize]);
         roles.0[0] = Role::Allocator;
         let mut stack = vec![(b_tree::ROOT, Expected::ROOT)];
@@ -56,7 +50,7 @@ impl Examiner<'_> {
             }
         }
         let found = self.check_free_list(&mut roles, state.free_head).await;
-        if was_unfinished || self.has_unfinished() {
+        if !had_ended || self.engine.transactions.check_ended().is_err() {
             // The pages of a long value are being freed beside this, wait for room in the log, or for a rollback that is tried again.
             return;
         }

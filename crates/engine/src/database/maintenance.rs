@@ -1,9 +1,11 @@
 //! Looking after a database: checkpoints, and looking for damage.
 
 use super::Database;
+#[cfg(doc)]
+use crate::Error;
+use crate::Result;
 use crate::check::{self, CheckReport, Progress};
 use crate::checkpoint;
-use crate::{Error, Result};
 
 impl Database {
     /// Takes a checkpoint that writes back every page changed before this call.
@@ -67,11 +69,6 @@ impl Database {
     /// # Errors
     /// [`Error::RollbackStalled`] if a rollback fails and is tried again, [`Error::StillFreeing`] if pages wait to be freed.
     pub fn check_ended(&self) -> Result<()> {
-        let registry = self.0.engine.transactions.registry.borrow();
-        match registry.stalled().first() {
-            Some((_, cause)) => Err(Error::stalled(cause.clone())),
-            None if self.is_freeing() => Err(Error::StillFreeing),
-            None => Ok(()),
-        }
+        self.0.engine.transactions.check_ended()
     }
 }

@@ -3,8 +3,8 @@
 use super::call::Call;
 use super::registry::Registry;
 use super::{Engine, Isolation};
-use crate::Error;
 use crate::version::ReaderPace;
+use crate::{Error, Result};
 use base::{Instant, Lsn, PageId, TransactionId};
 use executor::{Caller, TaskId, Turn, WaitQueue};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -67,6 +67,18 @@ impl Transactions {
             log_claims: Turn::new(),
             call_barrier: CallBarrier::default(),
             may_have_calls: Cell::new(rules.logging == Logging::Procedures),
+        }
+    }
+
+    /// Checks that nothing is changed but by those that run.
+    ///
+    /// # Errors
+    /// [`Error::RollbackStalled`] or [`Error::StillFreeing`].
+    pub fn check_ended(&self) -> Result<()> {
+        match self.registry.borrow().stalled().first() {
+            Some((_, cause)) => Err(Error::stalled(cause.clone())),
+            None if self.endings.get() > 0 => Err(Error::StillFreeing),
+            None => Ok(()),
         }
     }
 

@@ -223,7 +223,7 @@ impl NodeActor {
                 history().aborted(number);
                 course.event(ClusterEvent::Victim);
             }
-            Some(Err(error @ Error::Input(_))) if is_cancelled(&error) => {
+            Some(Err(error)) if is_cancelled(&error) => {
                 history().aborted(number);
                 course.judge(begun, &error, "commit");
                 course.event(ClusterEvent::NotCommitted);

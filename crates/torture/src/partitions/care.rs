@@ -40,7 +40,7 @@ impl Client {
         });
         with_known(&self.context, other, |known| {
             known.may_become(Some(Rc::clone(&renamed)));
-            known.has_index(index);
+            known.note_index(index);
         });
         let polls = if self.care.chance(0.2) { self.care.between(1, 8) } else { u64::MAX };
         let done = at_most(polls, self.database.rename_partition(id, other)).await;

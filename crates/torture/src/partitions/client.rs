@@ -104,7 +104,7 @@ impl Client {
     pub(super) async fn create_as(&mut self, name: &str, shape: Rc<Shape>) -> After {
         with_known(&self.context, name, |known| {
             known.may_become(Some(Rc::clone(&shape)));
-            known.has_index(Some(true));
+            known.note_index(Some(true));
             known.is_used = false;
         });
         let polls = if self.random.chance(0.15) { self.random.between(1, 8) } else { u64::MAX };

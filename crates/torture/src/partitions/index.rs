@@ -34,16 +34,15 @@ impl Client {
         self.held = None;
         let database = self.database.clone();
         if database.secondary(id, &index().name).is_ok() {
-            with_known(&self.context, name, |known| known.has_index(None));
+            with_known(&self.context, name, |known| known.note_index(None));
             let dropped = database.drop_index(id, &index().name).await;
-            self.told_of_index(name, false, &dropped);
             if dropped.is_ok() && database.secondary(id, &index().name).is_ok() {
                 self.context.wrong(format!("the index of '{name}' is there though it was dropped"));
             }
             return self.changed_index(name, dropped, ClientEvent::IndexDropped);
         }
         let polls = if self.drops.chance(0.15) { self.drops.between(1, 8) } else { u64::MAX };
-        with_known(&self.context, name, |known| known.has_index(None));
+        with_known(&self.context, name, |known| known.note_index(None));
         let mut creating = pin!(database.create_index(id, index()));
         // Its transactions go on beside the creation.
         let mut created = at_most(1, creating.as_mut()).await;
@@ -56,23 +55,12 @@ impl Client {
             created = Some(creating.await);
         }
         match created {
-            Some(created) => {
-                let created = created.map(|_| ());
-                self.told_of_index(name, true, &created);
-                self.changed_index(name, created, ClientEvent::IndexCreated)
-            }
+            Some(created) => self.changed_index(name, created.map(|_| ()), ClientEvent::IndexCreated),
             // The creation continues without this client.
             None => {
                 self.avoided.insert(name.to_owned());
                 After::Retry
             }
-        }
-    }
-
-    /// A failed change may still be found done by the next restart.
-    fn told_of_index(&mut self, name: &str, has_index: bool, changed: &Result<(), Error>) {
-        if changed.is_ok() {
-            with_known(&self.context, name, |known| known.has_index(Some(has_index)));
         }
     }
 
@@ -90,7 +78,9 @@ impl Client {
 
     fn changed_index(&mut self, name: &str, changed: Result<(), Error>, event: ClientEvent) -> After {
         match changed {
+            // Of a failed change the next restart may still find that it was done.
             Ok(()) => {
+                with_known(&self.context, name, |known| known.note_index(Some(event == ClientEvent::IndexCreated)));
                 self.context.event(event);
                 After::Retry
             }

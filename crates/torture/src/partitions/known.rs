@@ -61,7 +61,7 @@ impl Known {
     }
 
     /// Records whether its typed records have their secondary index; `None` if a change of that was requested and not answered.
-    pub fn has_index(&mut self, index: Option<bool>) {
+    pub fn note_index(&mut self, index: Option<bool>) {
         self.index = index;
     }
 
@@ -174,9 +174,9 @@ mod tests {
     fn an_index_is_as_it_was_told_unless_a_change_was_not_answered() {
         let mut known = Known::default();
         assert!(known.compare_index(true).is_ok() && known.compare_index(false).is_err());
-        known.has_index(None);
+        known.note_index(None);
         assert!(known.compare_index(true).is_ok() && known.compare_index(false).is_ok());
-        known.has_index(Some(false));
+        known.note_index(Some(false));
         assert!(known.compare_index(true).is_err_and(|what| what.contains("should be gone")));
         let before = Known::default();
         assert!(!before.is_same(&known) && before.or(&known).index().is_none());

@@ -180,7 +180,7 @@ async fn compare_all(context: &RunContext, database: &Database) -> Result<()> {
                     known.reconcile(&spec_of(&partition), &found)?;
                     has_index.map_or(Ok(()), |found| known.compare_index(found))?;
                     // Nothing is under way here that could still change it.
-                    known.has_index(has_index.or(Some(true)));
+                    known.note_index(has_index.or(Some(true)));
                     Ok(())
                 })
             }
