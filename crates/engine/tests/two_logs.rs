@@ -236,6 +236,40 @@ fn a_backup_reads_past_a_device_that_never_answers() {
     }
 }
 
+/// While one has rotten pages, the other one may be all that there is: a read that it leaves unanswered does not lose it.
+#[test]
+fn a_silent_device_that_alone_has_a_page_is_kept() {
+    let hardware = hardware(&["a", "b", "backup"]);
+    let (media, mut settings) = (Media::new(), settings(Acknowledged::Both));
+    settings.log.silence_ns_max = SILENCE_NS_MAX;
+    settings.checkpoint = checkpoint::Policy::OFF;
+    let from = Instant::from_ns(SECOND_NS);
+    let slow = Slow { device: "b".into(), from, until: from.plus_ns(3 * SECOND_NS), factor: Slow::HUNG };
+    let faults = FaultPlan { slow: vec![slow], ..FaultPlan::default() };
+    let refused = under(faults, &hardware, &media, async |executor| {
+        let database = Database::create(executor, settings.clone()).await?;
+        fill(&database).await?;
+        // A restart would read the log from here on.
+        let records = database.partition("records")?;
+        let mut open = database.begin().await?;
+        open.put(records, b"open", &[9; 40]).await?;
+        for number in 0..100 {
+            database.transaction(async |tx| tx.put(records, &[b'+', number], &[9; 200]).await).await?;
+        }
+        executor.sleep_ns(SECOND_NS).await;
+        let length = media.length("a", "log").expect("it is there");
+        for sector in (0..length).step_by(512) {
+            media.flip_bit("a", "log", sector + 100, 0)?;
+        }
+        let backup = BackupSettings { target: "backup".into(), base: None, bytes_per_second: None };
+        let refused = database.backup(&backup, |_| {}).await;
+        assert_eq!(database.log().lost_device(), None);
+        Ok(refused.map(drop))
+    });
+    assert!(refused.as_ref().is_ok_and(Result::is_err), "{refused:?}");
+    assert_eq!(opened(&hardware, &media, settings), Ok(None));
+}
+
 #[test]
 fn a_device_that_answers_late_is_kept() {
     let hardware = hardware(&["a", "b"]);

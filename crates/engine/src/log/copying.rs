@@ -38,21 +38,26 @@ impl Log {
     /// bytes they are. Of two devices one serves for the other, whether that has damaged pages, fails or does not answer.
     ///
     /// # Errors
-    /// [`Error::DamagedLog`], [`Error::LogFailed`], or the driver's.
+    /// [`Error::DamagedLog`], [`Error::LogFailed`], or the driver's, of a device that does not answer, too.
     pub(crate) async fn read_pages(&self, (from, to): (Lsn, Lsn), buffer: Frame) -> Result<(Frame, usize)> {
         let page_size = self.settings.page_size;
         let to_end = self.circle.left_from(from.0);
         let length = (to.0 - from.0).min(to_end).min((buffer.len() / page_size * page_size) as u64) as usize;
-        let (size, mut spare, mut damaged) = (buffer.len(), Some(buffer), from);
-        for copy in self.copies() {
+        let (size, mut spare, mut damaged, mut unanswered) = (buffer.len(), Some(buffer), from, None);
+        for (index, file) in self.copies() {
             let own = spare.take().map_or_else(|| self.executor.frame(size), Ok)?;
-            match self.read_verified(copy, (from, length), own).await? {
-                (Some(frame), None) => return Ok((frame, length)),
-                (frame, lsn) => (spare, damaged) = (frame, lsn.unwrap_or(from)),
+            match self.read_verified((index, file), (from, length), own).await? {
+                (Some(frame), None) => {
+                    // Not before: the silent one might be the only one that has these pages.
+                    unanswered.inspect(|silent| self.side_is_silent(*silent));
+                    return Ok((frame, length));
+                }
+                (Some(frame), lsn) => (spare, damaged) = (Some(frame), lsn.unwrap_or(from)),
+                (None, _) => unanswered = Some(index),
             }
-            if let Some(error) = self.failure().filter(|_| spare.is_none()) {
-                return Err(error);
-            }
+        }
+        if unanswered.is_some() {
+            return Err(self.failure().unwrap_or_else(|| self.silence_of("a device of the log").into()));
         }
         let (file, detail) = (self.settings.file.clone(), "a page that was durable is not there".to_owned());
         Err(Error::DamagedLog { lsn: damaged, file, detail })

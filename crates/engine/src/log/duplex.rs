@@ -236,8 +236,8 @@ impl Log {
         since
     }
 
-    /// Reads from one of two devices, or the only one. A read is given up once its device counts as lost or the log has failed, as the
-    /// device does that leaves it unanswered for too long while there is the other one.
+    /// Reads from one of two devices, or the only one. A read is given up once its device counts as lost or the log has failed, or if it
+    /// is unanswered for too long while there is the other one.
     pub(super) async fn read_side(&self, index: usize, op: Op) -> Option<Completion> {
         let mut read = pin!(self.executor.perform(op));
         let Some(duplex) = &self.duplex else { return Some(read.await) };
@@ -249,22 +249,25 @@ impl Log {
                 return done;
             }
             looks += 1;
-            if looks == WATCHES && duplex.lost.borrow().is_none() {
-                self.side_is_silent(index);
-            }
-            if self.failed.borrow().is_some() || duplex.sides.borrow()[index].lost {
+            let is_silent = looks >= WATCHES && duplex.lost.borrow().is_none();
+            if is_silent || self.failed.borrow().is_some() || duplex.sides.borrow()[index].lost {
                 return None;
             }
         }
     }
 
-    fn side_is_silent(&self, index: usize) {
-        if self.failed.borrow().is_some() {
-            return;
-        }
+    /// A device of two has left something unanswered for too long: it is lost, unless one is already.
+    pub(super) fn side_is_silent(&self, index: usize) {
         let duplex = self.duplex.as_ref().expect("one of two devices is watched");
+        if self.failed.borrow().is_none() && !duplex.sides.borrow()[index].lost {
+            self.lose_side(duplex, index, &self.silence_of("it"));
+        }
+    }
+
+    /// What is said of a device that does not answer.
+    pub(super) fn silence_of(&self, device: &str) -> Fault {
         let silence = format_duration_ns(self.settings.silence_ns_max as f64);
-        self.lose_side(duplex, index, &Fault::new(FaultKind::Device, format!("it has not answered for {silence}")));
+        Fault::new(FaultKind::Device, format!("{device} has not answered for {silence}"))
     }
 
     fn side_advanced(&self, duplex: &Duplex, index: usize) {
