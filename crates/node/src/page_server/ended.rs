@@ -11,6 +11,8 @@ pub(super) async fn await_ends(database: &Database) -> engine::Result<()> {
     let (executor, log) = (database.executor(), database.log());
     let (mut end, mut since) = (log.end(), executor.now());
     while let Err(error) = database.check_ended() {
+        // Nothing gets on behind that.
+        log.failure().map_or(Ok(()), Err)?;
         // Each step is logged.
         if log.end() != end {
             (end, since) = (log.end(), executor.now());

@@ -274,13 +274,24 @@ fn is_cancelled(error: &Error) -> bool {
     matches!(error, Error::Input(fault) if fault.kind == FaultKind::Cancelled)
 }
 
-/// Whether it helps to try again: it was a deadlock's victim, or the server was gone.
+/// Whether it helps to try again: it was a deadlock's victim, the server had no room for it or its log had failed, or the server was gone.
 fn passes(error: &Error) -> bool {
     match error {
-        Error::Deadlock => true,
+        Error::Deadlock | Error::CommitRefused(_) => true,
         Error::Input(fault) => {
             matches!(fault.kind, FaultKind::Cancelled | FaultKind::Reset | FaultKind::Closed | FaultKind::TimedOut)
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_refuses_is_tried_again() {
+        assert!(passes(&Error::CommitRefused("the log failed".to_owned())));
+        assert!(!passes(&Error::Closed));
     }
 }
