@@ -325,6 +325,7 @@ impl Scenario {
         if plan.kill || goes_on {
             self.world.media.process_end(&mut self.random);
         } else {
+            self.world.left = None;
             let policies = [
                 PowerCut::default(),
                 PowerCut { lost: 0.0, torn: 1.0 },

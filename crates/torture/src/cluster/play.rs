@@ -296,6 +296,9 @@ impl<'a> ClusterScenario<'a> {
     /// The program of a server whose log has failed ends, and is started again.
     fn end_failed_server(&mut self) {
         let serves_no_more = self.server.borrow().as_ref().is_some_and(|server| server.failure().is_some());
+        if serves_no_more && !self.log_is_to_fail {
+            self.course.wrong("the server's log has failed by itself".to_owned());
+        }
         if self.server_runs && (serves_no_more || self.opening_has_failed.get()) {
             self.hit(ClusterFault::LogFailed, self.server_step());
             self.end_server(ClusterFault::LogFailed);
