@@ -124,3 +124,22 @@ fn what_was_blanked_is_missed_by_trees_and_histories() {
         assert_eq!(objects, Ok(()));
     });
 }
+
+/// No page of a direct partition is ever new, and one that is blank has objects of zeros: what was blanked is not told from that.
+#[test]
+fn what_was_blanked_of_a_direct_partition_reads_as_zeros_and_is_not_noticed() {
+    let media = Media::new();
+    created(&media);
+    run(&media, async |executor| blank(executor, "objects.pages", 4 * PAGE).await);
+    run(&media, async |executor| {
+        let database = Database::open(executor, settings(), "here").await.expect("opens");
+        let objects = database.partition("objects").expect("it was created");
+        let first = database.transaction(async |tx| tx.modify_object(objects, 0, |bytes| bytes[0]).await).await;
+        assert_eq!(first, Ok(7), "what was not blanked is there");
+        let last =
+            database.transaction(async |tx| tx.modify_object(objects, RECORDS - 1, |bytes| bytes.to_vec()).await);
+        assert_eq!(last.await, Ok(vec![0; 100]));
+        let report = database.check(|_| ()).await.expect("it can be read");
+        assert!(report.is_clean(), "{:?}", report.findings);
+    });
+}
