@@ -3,6 +3,7 @@
 //! This crate uses no other crate of the workspace and makes no system call.
 
 pub mod calendar;
+pub mod canary;
 pub mod identity;
 pub mod random;
 pub mod statistics;

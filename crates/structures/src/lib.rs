@@ -4,7 +4,6 @@
 //! All of it is plain synchronous code. Nothing here can wait: a function that lacks a page or room says so ([`Need`]), its
 //! caller fetches that and calls again. So an invariant that holds before and after each call holds at every wait of the engine.
 
-pub mod canary;
 pub mod checksum;
 pub mod difference;
 pub mod hash_index;
@@ -21,6 +20,7 @@ pub mod set;
 pub mod sparse_array;
 pub mod undo;
 
+pub use base::canary;
 pub use key_hash::key_hash;
 pub use need::{Error, Need};
 pub use page_table::PageTable;

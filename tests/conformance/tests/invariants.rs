@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 const DOCUMENT: &str = "docs/invariants.md";
-const CANARIES: &str = "crates/structures/src/canary.rs";
+const CANARIES: &str = "crates/base/src/canary.rs";
 const COMMANDS: &str = "crates/cli/src/main.rs";
 
 fn root() -> &'static Path {
