@@ -17,7 +17,8 @@ macro_rules! canaries {
 }
 
 impl Canary {
-    /// Whether torture cannot find it: it is in what devices without room refuse, in loads that come to nothing, or in compactions.
+    /// Whether torture cannot find it: it is in what devices without room refuse, in loads that come to nothing, in compactions, in
+    /// what the real driver alone decides, or in what no client of torture asks for.
     pub fn is_beyond_torture(self) -> bool {
         self as usize >= Canary::UnpreparedLog as usize && !self.is_between_nodes()
     }
@@ -123,6 +124,8 @@ canaries! {
     MissingPageNew,
     /// A number of a partition that never came to be is given to the next one.
     ReusedNumber,
+    /// A restart redoes changes of partitions that no catalog knows.
+    RedoneStranger,
     /// A partition is dropped while transactions use it.
     HastyDrop,
     /// The catalog is written anew over what the superblock names.
@@ -173,6 +176,12 @@ canaries! {
     ForgottenFloor,
     /// A bulk load comes to nothing, and the log goes on saying that it has ended.
     UnsaidUndoing,
+    /// A bulk load whose sync fails says so to its caller alone, and the file goes on being used.
+    ForgivenLoad,
+    /// An opening believes the unit of untorn writes that a file system offers, though no write asks for it.
+    BelievedOffer,
+    /// A moment that is still to come can be read.
+    ReadFuture,
     /// A page server grants write locks and does not call back the copies of others.
     UncalledCopies,
     /// A page server takes a late message about an earlier copy for one about the present copy.

@@ -284,11 +284,23 @@ fn log_that_only_the_cache_has_after_a_kill_is_not_gone_on_with() {
 }
 
 #[cfg(feature = "canary")]
-#[test]
-fn a_page_used_although_a_sync_overtook_its_read_is_found() {
+mod planted {
     use entresol_engine::canary::{Canary, plant};
-    plant(Some(Canary::LateRead));
-    let found = std::panic::catch_unwind(a_page_whose_read_a_failed_sync_overtakes_is_not_used);
-    plant(None);
-    assert!(found.is_err(), "nothing notices a page whose read a failed sync overtook");
+
+    fn is_found(canary: Canary, test: fn()) {
+        plant(Some(canary));
+        let found = std::panic::catch_unwind(test);
+        plant(None);
+        assert!(found.is_err(), "nothing notices {canary:?}");
+    }
+
+    #[test]
+    fn a_page_used_although_a_sync_overtook_its_read_is_found() {
+        is_found(Canary::LateRead, super::a_page_whose_read_a_failed_sync_overtakes_is_not_used);
+    }
+
+    #[test]
+    fn a_file_used_although_the_sync_of_a_load_failed_is_found() {
+        is_found(Canary::ForgivenLoad, super::a_load_whose_sync_fails_lets_no_checkpoint_pass);
+    }
 }

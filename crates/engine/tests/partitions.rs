@@ -423,6 +423,11 @@ mod planted {
     }
 
     #[test]
+    fn redo_of_what_no_catalog_knows_is_found() {
+        is_found(Canary::RedoneStranger, super::a_drop_that_is_cut_off_leaves_the_whole_partition_or_nothing);
+    }
+
+    #[test]
     fn a_drop_that_does_not_wait_is_found() {
         is_found(Canary::HastyDrop, super::a_partition_in_use_is_not_dropped_before_that_ends);
     }

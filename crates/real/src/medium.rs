@@ -3,6 +3,7 @@
 
 use crate::fault::{fault_of, kind_of};
 use crate::job::sync_directory;
+use base::canary::{self, Canary};
 use base::units::format_size;
 use driver::{DeviceTraits, Fault, FaultKind};
 use std::ffi::{CStr, CString};
@@ -131,8 +132,9 @@ impl Nature {
     /// copying on write, as XFS does on every device, they were not reliably faster than the double-write area
     /// (`BENCHMARKS.md`). So a sector is all that is promised.
     fn traits(&self, memory: bool) -> DeviceTraits {
+        let is_believed = self.untorn_on_request > 0 && canary::is_planted(Canary::BelievedOffer);
         DeviceTraits {
-            atomic_write: SECTOR,
+            atomic_write: if is_believed { self.untorn_on_request } else { SECTOR },
             alignment: self.alignment.max(BLOCK),
             synchronous: memory || self.dax,
             durable: !memory,
@@ -175,5 +177,13 @@ mod tests {
         };
         assert_eq!(medium.tearing(), "writes are whole by 512 B (RWF_ATOMIC, offered up to 2 MiB, is not used)");
         assert_eq!(Medium { untorn_on_request: 0, ..medium }.tearing(), "writes are whole by 512 B");
+    }
+
+    #[test]
+    fn an_offer_that_is_believed_without_being_taken_is_found() {
+        canary::plant(Some(Canary::BelievedOffer));
+        let found = std::panic::catch_unwind(a_unit_of_untorn_writes_that_is_not_asked_for_is_no_promise);
+        canary::plant(None);
+        assert!(found.is_err(), "nothing notices that pages may tear");
     }
 }

@@ -4,6 +4,7 @@ use super::Database;
 use crate::transaction::{Snapshot, await_segments};
 use crate::{Error, Result};
 use base::{Instant, Lsn};
+use structures::canary::{self, Canary};
 
 impl Database {
     /// A snapshot of this moment. What it sees is durable: nothing of it can be lost any more.
@@ -61,7 +62,7 @@ impl Database {
     pub async fn as_of_time(&self, time: Instant) -> Result<Snapshot> {
         let engine = &self.0.engine;
         let now = engine.core.executor.now();
-        if time > now {
+        if time > now && !canary::is_planted(Canary::ReadFuture) {
             return Err(Error::FutureMoment { moment: time.to_string(), now: now.to_string() });
         }
         let moment = engine.versions.moment_at(time);

@@ -32,3 +32,13 @@ fn the_future_cannot_be_read() {
         .expect("nothing fails");
     }
 }
+
+#[cfg(feature = "canary")]
+#[test]
+fn a_future_that_can_be_read_is_found() {
+    use entresol_engine::canary::{Canary, plant};
+    plant(Some(Canary::ReadFuture));
+    let found = std::panic::catch_unwind(the_future_cannot_be_read);
+    plant(None);
+    assert!(found.is_err(), "nothing notices that the future is read");
+}
