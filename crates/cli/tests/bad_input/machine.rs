@@ -5,7 +5,7 @@ use crate::ground::{
 };
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 /// A mount that goes with the test.
 struct Mount<'a>(&'a Path);
@@ -71,6 +71,43 @@ fn a_file_size_limit_is_as_good_as_a_full_disk() {
     assert!(said.contains("File too large") && said.contains(".pages"), "{said}");
     succeeds(&run(&check(&data)));
     succeeds(&run(&bench(&data, "10")));
+}
+
+/// The program with these arguments, which finds no room for a file beyond 4 MiB.
+fn limited(arguments: &[String]) -> Output {
+    let shell = "trap '' XFSZ; ulimit -f 8192; exec \"$0\" \"$@\"";
+    Command::new("sh").args(["-c", shell, env!("CARGO_BIN_EXE_entresol")]).args(arguments).output().expect("a shell")
+}
+
+#[test]
+fn a_creation_without_room_leaves_nothing_and_names_the_setting() {
+    for backend in ["io-uring", "thread-pool"] {
+        let directory = scratch();
+        let (small, config) = (directory.path().join("small"), directory.path().join("config.toml"));
+        fs::create_dir(&small).expect("the name is free");
+        let text_of = |log: &str| {
+            format!("[buffer]\nsize = \"4 MiB\"\n[log]\nsize = \"{log}\"\n[driver]\nbackend = \"{backend}\"\n")
+        };
+        let on = |place: &Path| [bench(place, "10"), vec!["--config".to_owned(), text(&config).to_owned()]].concat();
+        fs::write(&config, text_of("4 MiB")).expect("writes");
+        let probed = run(&on(&directory.path().join("probe")));
+        if String::from_utf8_lossy(&probed.stderr).contains("io_uring is refused") {
+            println!("skipped: this machine has no io_uring");
+            continue;
+        }
+        succeeds(&probed);
+        fs::write(&config, text_of("64 MiB")).expect("writes");
+        let fails = |at: &Path, said: &str, why: &str| {
+            assert!(said.contains(why) && said.contains(text(&at.join("log"))), "{backend}: {said}");
+            assert!(said.contains("[log]") && said.contains("a smaller size"), "{backend}: {said}");
+            assert!(contents(at).is_empty(), "{backend}: it left {:?}", contents(at).keys());
+        };
+        fails(&small, &refusal(&limited(&on(&small))), "File too large");
+        let disk = directory.path().join("disk");
+        fs::create_dir(&disk).expect("the name is free");
+        let Some(_mount) = Mount::new(&disk, &["-t", "tmpfs", "-o", "size=2m", "tmpfs"]) else { return };
+        fails(&disk, &refusal(&run(&on(&disk))), "No space left");
+    }
 }
 
 #[test]
