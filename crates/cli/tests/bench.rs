@@ -269,6 +269,18 @@ fn every_command_says_what_gains_nothing() {
 }
 
 #[test]
+fn a_check_says_what_the_opening_decided_about_torn_pages() {
+    let directory = workshop();
+    let here = directory.path();
+    report(here, "debit-credit --config small.toml --scale 1 --clients 2 --transactions 20 --data d");
+    let check = Command::new(env!("CARGO_BIN_EXE_entresol")).current_dir(here).args(["check", "d"]).output().unwrap();
+    let said = String::from_utf8_lossy(&check.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    let decided = "pages of 8 KiB on device 'disk': written twice (double-write), since its writes are whole by 512 B";
+    assert!(check.status.success() && said.contains(decided), "{said}");
+    assert!(here.join("d/double-write").metadata().unwrap().len() > 0);
+}
+
+#[test]
 fn reports_for_people_fit_the_width() {
     let directory = workshop();
     let lines = [

@@ -139,6 +139,7 @@ mod tests {
         let text = text(("d", &hardware.devices["d"]), &prices, costs, "a test");
         let read = Hardware::parse(&text, "test").unwrap_or_else(|error| panic!("{error}\n{text}"));
         assert_eq!(read.devices, hardware.devices, "{text}");
+        assert!(text.contains("atomic_write = \"4 KiB\""), "what a power cut leaves whole is said: {text}");
         let cpu = read.cpu.expect("written");
         assert_eq!((cpu.instructions.submission, cpu.instructions.wake_up), (800, 4_321));
         assert_eq!(cpu.instructions.object_reference, 100 * Work::ObjectReference as u64);

@@ -192,6 +192,8 @@ mod tests {
         let mut kept = Vec::new();
         let whole =
             measure(directory.path(), &extent, None, |so_far, _| kept.push(so_far.clone())).expect("it is writable");
+        let tears = whole.driver.contains("writes are whole by 512 B");
+        assert!(tears || !whole.traits.3, "it says what a power cut leaves of a write: {}", whole.driver);
         let mixes = extent.tables().concat().len() + extent.checks().len() + 2;
         assert_eq!(whole.points.len(), mixes);
         assert!(whole.points.iter().all(|point| point.operations() > 0) && whole.fresh.is_some());
