@@ -1,7 +1,7 @@
 /// Chunk numbers per leaf of the directory.
 const LEAF: usize = 512;
 /// Chunks per allocation.
-const SEGMENT: usize = 256;
+const SEGMENT: usize = 32;
 const CHUNK_MIN: usize = 128;
 const CHUNK_MAX: usize = 4096;
 

@@ -22,8 +22,8 @@ impl Examiner<'_> {
     /// Verifies every page of the file. Of the partition's `count` pages those that hold records are of `kind`.
     pub(super) async fn check_medium(&mut self, count: u32, kind: PageKind, progress: &mut dyn FnMut(u64)) {
         let page_size = self.engine.core.page_size();
-        let step = (READ_SIZE / page_size).max(1);
         let end = page_count(&self.engine.core.buffer, self.partition.id());
+        let step = (READ_SIZE / page_size).min(end as usize).max(1);
         let capacity = self.engine.core.buffer.space(self.partition.id()).capacity();
         if count > capacity {
             self.report(capacity, format!("the file was cut off: it ends here, of {count} pages"));

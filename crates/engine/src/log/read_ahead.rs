@@ -145,7 +145,7 @@ impl ReadAhead {
         (next, limit): (u64, u64),
     ) -> ReadAhead {
         let read_size = (READ_SIZE / page_size).max(1) * page_size;
-        let read_size = read_size.min(circle.size as usize);
+        let read_size = read_size.min(circle.size as usize).min((limit - next) as usize);
         let (in_flight, verified, spare) = (VecDeque::new(), VecDeque::new(), Vec::new());
         let executor = executor.clone();
         let repaired = 0;
