@@ -52,7 +52,9 @@ pub fn checked(store: Store, progress: &Progress) -> Result<String, Failure> {
     store.close()?;
     if report.is_clean() {
         let pages = grouped(report.pages);
-        let words = words.join("\n");
+        let unsearched =
+            report.unsearched.iter().map(|why| wrapped(&format!("whether pages were lost was not looked for: {why}")));
+        let words = unsearched.chain(words).collect::<Vec<_>>().join("\n");
         return Ok(format!("{pages} pages in {partitions} partitions, every one as it should be\n{words}"));
     }
     Err(failure(&report, &listed).into())
@@ -80,7 +82,7 @@ mod tests {
 
     #[test]
     fn omitted_findings_are_counted() {
-        let report = CheckReport { pages: 10, findings: Vec::new(), omitted: 1_234 };
+        let report = CheckReport { pages: 10, findings: Vec::new(), omitted: 1_234, unsearched: None };
         let text = failure(&report, &["file 'a.pages', page 3: it is torn".to_owned()]);
         assert!(text.starts_with("1,235 found:\n  file 'a.pages', page 3: it is torn\n  and 1,234 more"), "{text}");
     }

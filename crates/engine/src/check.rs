@@ -35,7 +35,7 @@ impl fmt::Display for Finding {
 }
 
 /// What a check has seen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct CheckReport {
     /// Pages read from the files.
     pub pages: u64,
@@ -43,13 +43,16 @@ pub struct CheckReport {
     pub findings: Vec<Finding>,
     /// Findings beyond those listed.
     pub omitted: u64,
+    /// Why it was not looked for pages that are neither in use nor free, in one partition at least, if it was not: what transactions have
+    /// left is not done yet ([`Database::check_ended`](crate::Database::check_ended)). A later check can.
+    pub unsearched: Option<Error>,
 }
 
 impl CheckReport {
     /// How many findings are listed.
     pub const FINDINGS_MAX: usize = 10_000;
 
-    /// Whether nothing is wrong.
+    /// Whether nothing was found to be wrong.
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty()
     }

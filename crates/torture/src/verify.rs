@@ -162,7 +162,8 @@ async fn quiet_report(context: &RunContext, database: &Database) -> Result<Check
     let until = || began.plus_ns(FREEING_NS_MAX + context.observed.jumped_ns.get() - jumped_ns);
     loop {
         let report = database.check(|_| ()).await?;
-        let is_done = database.check_ended().is_ok() && !report.findings.iter().any(is_unfreed);
+        let is_searched = report.unsearched.is_none() && database.check_ended().is_ok();
+        let is_done = is_searched && !report.findings.iter().any(is_unfreed);
         let observed = &context.observed;
         let may_fail = observed.is_log_full.get() || !observed.damages.borrow().is_empty();
         if is_done || may_fail || context.is_crippled(database) {
