@@ -7,7 +7,9 @@ use driver::OpKind;
 use entresol_engine::checkpoint;
 use entresol_engine::log::{self, Acknowledged, Second, SyncMethod};
 use entresol_engine::tier_file::WriteBufferSettings;
-use entresol_engine::{BackupSettings, Database, Error, PartitionSpec, RestoreSource, Result, Settings, buffer};
+use entresol_engine::{
+    BackupSettings, Database, Error, PartitionSpec, RestoreSource, Result, Settings, Transaction, buffer,
+};
 use executor::{Executor, Order};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -236,6 +238,18 @@ fn a_backup_reads_past_a_device_that_never_answers() {
     }
 }
 
+/// Fills it, with a transaction that goes on: a restart would read the log from there on, and so does a backup.
+async fn with_much_to_redo(database: &Database) -> Result<Transaction> {
+    fill(database).await?;
+    let records = database.partition("records")?;
+    let mut open = database.begin().await?;
+    open.put(records, b"open", &[9; 40]).await?;
+    for number in 0..100 {
+        database.transaction(async |tx| tx.put(records, &[b'+', number], &[9; 200]).await).await?;
+    }
+    Ok(open)
+}
+
 /// While one has rotten pages, the other one may be all that there is: a read that it leaves unanswered does not lose it.
 #[test]
 fn a_silent_device_that_alone_has_a_page_is_kept() {
@@ -248,14 +262,7 @@ fn a_silent_device_that_alone_has_a_page_is_kept() {
     let faults = FaultPlan { slow: vec![slow], ..FaultPlan::default() };
     let refused = under(faults, &hardware, &media, async |executor| {
         let database = Database::create(executor, settings.clone()).await?;
-        fill(&database).await?;
-        // A restart would read the log from here on.
-        let records = database.partition("records")?;
-        let mut open = database.begin().await?;
-        open.put(records, b"open", &[9; 40]).await?;
-        for number in 0..100 {
-            database.transaction(async |tx| tx.put(records, &[b'+', number], &[9; 200]).await).await?;
-        }
+        let _open = with_much_to_redo(&database).await?;
         executor.sleep_ns(SECOND_NS).await;
         let length = media.length("a", "log").expect("it is there");
         for sector in (0..length).step_by(512) {
@@ -268,6 +275,27 @@ fn a_silent_device_that_alone_has_a_page_is_kept() {
     });
     assert!(refused.as_ref().is_ok_and(Result::is_err), "{refused:?}");
     assert_eq!(opened(&hardware, &media, settings), Ok(None));
+}
+
+/// While one has rotten pages, a read of the other one that fails says nothing of the log: it is not damaged.
+#[test]
+fn a_read_that_fails_is_not_taken_for_damage() {
+    let hardware = hardware(&["a", "b", "backup"]);
+    let (media, mut settings) = (Media::new(), settings(Acknowledged::Both));
+    settings.checkpoint = checkpoint::Policy::OFF;
+    let refused = on(&hardware, &media, Vec::new(), async |executor| {
+        let database = Database::create(executor, settings.clone()).await?;
+        let _open = with_much_to_redo(&database).await?;
+        let length = media.length("a", "log").expect("it is there");
+        for sector in (0..length).step_by(512) {
+            media.flip_bit("a", "log", sector + 100, 0)?;
+        }
+        media.make_unreadable("b", "log-2", 0, length)?;
+        let backup = BackupSettings { target: "backup".into(), base: None, bytes_per_second: None };
+        database.backup(&backup, |_| {}).await.map(drop)
+    });
+    let names_it = |fault: &driver::Fault| fault.message.contains("file 'log-2' on device 'b'");
+    assert!(matches!(&refused, Err(Error::Input(fault)) if names_it(fault)), "{refused:?}");
 }
 
 #[test]

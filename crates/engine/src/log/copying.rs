@@ -5,7 +5,7 @@ use super::page::{self, HEADER_SIZE};
 use super::{Log, WriteBuffer};
 use crate::{Error, Result};
 use base::Lsn;
-use driver::{Access, FileId, Frame, Op, Work};
+use driver::{Access, Fault, FileId, Frame, Op, Work};
 
 /// About what it costs on described hardware to verify 64 bytes, in instructions.
 const VERIFY_INSTRUCTIONS: u64 = 40;
@@ -38,27 +38,31 @@ impl Log {
     /// bytes they are. Of two devices one serves for the other, whether that has damaged pages, fails or does not answer.
     ///
     /// # Errors
-    /// [`Error::DamagedLog`], [`Error::LogFailed`], or the driver's, of a device that does not answer, too.
+    /// The driver's, also of a device that does not answer; [`Error::LogFailed`]; [`Error::DamagedLog`] if all that there is was read.
     pub(crate) async fn read_pages(&self, (from, to): (Lsn, Lsn), buffer: Frame) -> Result<(Frame, usize)> {
         let page_size = self.settings.page_size;
         let to_end = self.circle.left_from(from.0);
         let length = (to.0 - from.0).min(to_end).min((buffer.len() / page_size * page_size) as u64) as usize;
-        let (size, mut spare, mut damaged, mut unanswered) = (buffer.len(), Some(buffer), from, None);
+        let (size, mut spare, mut damaged) = (buffer.len(), Some(buffer), from);
+        let (mut silent, mut unread) = (None, None);
         for (index, file) in self.copies() {
             let own = spare.take().map_or_else(|| self.executor.frame(size), Ok)?;
-            match self.read_verified((index, file), (from, length), own).await? {
-                (Some(frame), None) => {
+            match self.read_copy((index, file), (from, length), own).await? {
+                CopyRead::Sound(frame) => {
                     // Not before: the silent one might be the only one that has these pages.
-                    unanswered.inspect(|silent| self.side_is_silent(*silent));
+                    silent.inspect(|silent| self.side_is_silent(*silent));
                     return Ok((frame, length));
                 }
-                (Some(frame), lsn) => (spare, damaged) = (Some(frame), lsn.unwrap_or(from)),
-                (None, _) => unanswered = Some(index),
+                CopyRead::Damaged(frame, lsn) => (spare, damaged) = (Some(frame), lsn),
+                CopyRead::Unread(frame, fault) => (spare, unread) = (Some(frame), Some(fault)),
+                CopyRead::Unanswered => silent = Some(index),
             }
         }
-        if unanswered.is_some() {
+        if silent.is_some() {
             return Err(self.failure().unwrap_or_else(|| self.silence_of("a device of the log").into()));
         }
+        // What could not be read may be sound.
+        unread.map_or(Ok(()), Err)?;
         let (file, detail) = (self.settings.file.clone(), "a page that was durable is not there".to_owned());
         Err(Error::DamagedLog { lsn: damaged, file, detail })
     }
@@ -68,28 +72,38 @@ impl Log {
         self.duplex.as_ref().map_or_else(|| vec![(0, self.file)], Duplex::files)
     }
 
-    /// One read, and the position of the first page that is not what it should be. No buffer comes back from a read that is given up.
-    async fn read_verified(
+    /// Reads one copy and verifies it.
+    async fn read_copy(
         &self,
         (index, file): (usize, FileId),
         (from, length): (Lsn, usize),
         buffer: Frame,
-    ) -> Result<(Option<Frame>, Option<Lsn>)> {
+    ) -> Result<CopyRead> {
         let (offset, page_size) = (self.circle.offset(from.0), self.settings.page_size);
         self.executor.charge(Work::InputOutput);
         self.executor.pay_debt().await;
         let op = Op::Read { file, offset, length: length as u32, buffer, access: Access::Asynchronous };
-        let Some(completion) = self.read_side(index, op).await else { return Ok((None, Some(from))) };
+        let Some(completion) = self.read_side(index, op).await else { return Ok(CopyRead::Unanswered) };
         let frame = completion.buffer.expect("a read gives its buffer back");
         if let Err(fault) = completion.result {
-            return if self.duplex.is_some() { Ok((Some(frame), Some(from))) } else { Err(fault.into()) };
+            return Ok(CopyRead::Unread(frame, fault));
         }
-        let verify = move || {
-            let damaged = first_damaged(&frame[..length], from, page_size);
-            (Some(frame), damaged)
+        let verify = move || match first_damaged(&frame[..length], from, page_size) {
+            None => CopyRead::Sound(frame),
+            Some(lsn) => CopyRead::Damaged(frame, lsn),
         };
         Ok(self.executor.compute(length as u64 / 64 * VERIFY_INSTRUCTIONS, verify).await?)
     }
+}
+
+/// What a read of one of the log's devices has brought.
+enum CopyRead {
+    Sound(Frame),
+    /// Not what should be there, from this position on.
+    Damaged(Frame, Lsn),
+    Unread(Frame, Fault),
+    /// The read was given up; its memory does not come back.
+    Unanswered,
 }
 
 /// The position of the first of these pages that is not the one at its position.
