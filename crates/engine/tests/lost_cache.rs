@@ -65,6 +65,22 @@ fn on_a_silent_device<T>(media: &Media, from: Instant, work: impl AsyncFnOnce(&E
 }
 
 #[test]
+fn a_cache_whose_device_never_answers_is_not_made_and_named() {
+    for (volatile, table) in [(true, false), (false, true), (false, false)] {
+        let mut settings = settings(Design::default());
+        let cache = settings.hierarchy.cache.as_mut().expect("there is one");
+        (cache.volatile, cache.table) = (Some(volatile), Some(table));
+        let made = on_a_silent_device(&Media::new(), Instant::START, async |executor| {
+            let created = Database::create(executor, settings.clone());
+            executor.within(10 * SECOND_NS, created).await.map(|created| created.map(drop))
+        });
+        let Some(Err(error)) = made else { panic!("it waits for a cache: {made:?}") };
+        let words = error.to_string();
+        assert!(words.contains("the cache on device 'flash' was not made: it has not answered for"), "{words}");
+    }
+}
+
+#[test]
 fn a_device_that_never_answers_is_switched_off() {
     let switched_off = Cell::new(0);
     for design in DESIGNS {

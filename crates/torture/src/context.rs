@@ -228,7 +228,8 @@ impl RunContext {
 fn is_of_lost_cache(error: &Error) -> bool {
     match error {
         Error::Input(fault) => {
-            fault.message.contains("was switched off: it has not answered") || fault.message.contains("may hang")
+            let silent = ["was switched off: it has not answered", "was not made: it has not answered", "may hang"];
+            silent.into_iter().any(|words| fault.message.contains(words))
         }
         Error::TierMissing { detail, .. } => detail.contains("it has not answered"),
         Error::LogNotRelieved { cause } | Error::RollbackStalled { cause } => is_of_lost_cache(cause),

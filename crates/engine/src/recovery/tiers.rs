@@ -15,7 +15,7 @@ use crate::tier_file::{Kind, TierFile, TierRecord, open_file, read_header};
 use base::time::SECOND_NS;
 use base::units::format_duration_ns;
 use base::{Lsn, PageId};
-use driver::{DeviceId, FileId, Op};
+use driver::{DeviceId, Fault, FaultKind, FileId, Op};
 use executor::Executor;
 use scan::{SlotCopy, bring_home, scan};
 use std::collections::BTreeMap;
@@ -41,12 +41,30 @@ struct EarlierTier {
 struct AnswerLimit(u64);
 
 impl AnswerLimit {
+    /// What the settings ask for of a tier of this kind. A write buffer has all the time that it takes: the database cannot do without it.
+    fn of(kind: Kind, settings: &Settings) -> AnswerLimit {
+        let limit_ns = settings.cache.as_ref().map_or(SILENCE_NS_MAX, |cache| cache.silence_ns_max);
+        AnswerLimit(if kind == Kind::Cache { limit_ns } else { 0 })
+    }
+
     /// Waits for an operation of the tier; `None` if it lasts too long.
     async fn answered<T>(self, executor: &Executor, operation: impl Future<Output = T>) -> Option<T> {
         match self.0 {
             0 => Some(operation.await),
             limit_ns => executor.within(limit_ns, operation).await,
         }
+    }
+
+    /// Waits until something of a cache on this device is made.
+    ///
+    /// # Errors
+    /// The driver's; that of a device that does not answer, which is named.
+    async fn made<T>(self, executor: &Executor, device: &str, making: impl Future<Output = Result<T>>) -> Result<T> {
+        let made = self.answered(executor, making).await;
+        made.unwrap_or_else(|| {
+            let why = format!("the cache on device '{device}' was not made: {}", self.exceeded());
+            Err(Fault::new(FaultKind::Device, why + "; mend it, or open the database without a cache").into())
+        })
     }
 
     /// Words for an operation that has lasted too long.
@@ -113,10 +131,9 @@ pub async fn reconcile(
     stated: StatedTiers<'_>,
 ) -> Result<Reconciled> {
     let page_size = buffer.settings().page_size;
-    let limit_ns = settings.cache.as_ref().map_or(SILENCE_NS_MAX, |cache| cache.silence_ns_max);
     let (mut found, mut missing) = (Vec::new(), None);
     for record in stated.records.iter().filter(|record| record.kind != Kind::LogBuffer) {
-        let limit = AnswerLimit(if record.kind == Kind::Cache { limit_ns } else { 0 });
+        let limit = AnswerLimit::of(record.kind, settings);
         let tier = limit.answered(executor, find(executor, record, (page_size, limit))).await;
         match tier.unwrap_or_else(|| Ok(Err(limit.exceeded())))? {
             Ok(tier) => found.push(tier),
@@ -230,7 +247,7 @@ impl Reconciled {
     /// Opens the tiers that `settings` ask for: those kept, and new ones with this stamp.
     ///
     /// # Errors
-    /// [`Error::Setting`](crate::Error::Setting), or the driver's.
+    /// [`Error::Setting`](crate::Error::Setting), or the driver's, that of a cache's device that does not answer among them.
     pub async fn open(
         self,
         buffer: &Rc<Buffer>,
@@ -258,7 +275,8 @@ impl Reconciled {
                 }
                 None => {
                     let record = TierRecord { kind, device: (*name).clone(), stamp, capacity, in_use: true };
-                    let file = TierFile::create(executor, device, &record, page_size, volatile).await?;
+                    let making = TierFile::create(executor, device, &record, page_size, volatile);
+                    let file = AnswerLimit::of(kind, settings).made(executor, name, making).await?;
                     (record, file)
                 }
             };
@@ -339,7 +357,8 @@ async fn begin_table(
         tiers.go_on_loading(rest, ahead);
         return Ok(Some(position));
     }
-    let table = SlotTable::create(executor, device(executor, name)?, capacity as u32, stamp).await?;
+    let making = SlotTable::create(executor, device(executor, name)?, capacity as u32, stamp);
+    let table = AnswerLimit::of(Kind::Cache, settings).made(executor, name, making).await?;
     tiers.set_table(table);
     Ok(tiers.state_table().await)
 }
