@@ -45,6 +45,8 @@ pub struct Arguments {
 /// Enough seeds for every kind of fault to meet every step that it can hit: a range at least as long fails if one does not.
 const DEFAULT_SEEDS: &str = "0..8000";
 const COMPLETE_FROM: u64 = 8_000;
+/// How many failures are described; of all others the seeds are named.
+const DESCRIBED_MAX: usize = 5;
 /// Enough for every kind of fault to hit something and for every step to be hit.
 const BROAD_FROM: u64 = 400;
 
@@ -114,8 +116,13 @@ fn to_text(summary: &Summary) -> String {
     parts.push(coverage(summary, &FaultKind::DISTURBANCES));
     parts.push(coverage(summary, &FaultKind::DAMAGE));
     parts.push(designs(summary));
+    parts.push(stops(summary));
     parts.push(events(summary));
-    parts.extend(summary.failures.iter().take(5).map(|failure| wrapped(&failure.to_string())));
+    parts.extend(summary.failures.iter().take(DESCRIBED_MAX).map(|failure| wrapped(&failure.to_string())));
+    if summary.failures.len() > DESCRIBED_MAX {
+        let seeds: Vec<String> = summary.failures.iter().map(|failure| failure.seed.to_string()).collect();
+        parts.push(wrapped(&format!("All seeds that failed: {}", seeds.join(", "))));
+    }
     parts.join("\n\n")
 }
 
@@ -144,6 +151,23 @@ fn designs(summary: &Summary) -> String {
         std::iter::once(design.to_owned()).chain(met_by_caches().map(count)).collect()
     });
     table(&header, 1, rows)
+}
+
+/// How often a database with sets stopped at steps of its checkpoints and restarts.
+fn stops(summary: &Summary) -> String {
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut header = vec!["log of sets", "sweep"];
+    for ((logging, strategy), step, count) in summary.coverage.stops() {
+        let pair = [format!("{logging:?}"), format!("{strategy:?}")];
+        if rows.last().is_none_or(|row| row[..2] != pair) {
+            rows.push(pair.to_vec());
+        }
+        if rows.len() == 1 {
+            header.push(step.name());
+        }
+        rows.last_mut().expect("one was begun").push(grouped(count));
+    }
+    table(&header, 2, rows)
 }
 
 /// How often clients met what is no transaction, three to a line.

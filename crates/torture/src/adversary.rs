@@ -201,7 +201,7 @@ impl Adversary {
             self.plan.damage.iter().find(|(target, _)| self.meant(*target, step)).map(|(_, damage)| *damage);
         if let (Some(hang), Some(file), None) = (self.plan.hang, flight.file, &self.hung)
             && self.meant(hang.target, step)
-            && self.observed.phase.get() == Phase::Running
+            && (self.observed.phase.get() == Phase::Running || step == Step::TierScan)
         {
             self.hang(hang, file);
         }
@@ -253,8 +253,13 @@ impl Adversary {
             flight.injury = Some(Injury::NoSpace);
             self.driver.inject(token, Injury::NoSpace);
             self.observed.is_log_full.set(name == "log");
-            let event = if name == "undo.space" { ClientEvent::UndoFull } else { ClientEvent::CatalogFull };
-            self.observed.coverage.borrow_mut().event(event);
+            // That of the log is counted by those who are refused.
+            let event = match name {
+                "undo.space" => Some(ClientEvent::UndoFull),
+                "entresol.home" => Some(ClientEvent::CatalogFull),
+                _ => None,
+            };
+            event.inspect(|event| self.observed.coverage.borrow_mut().event(*event));
         }
     }
 
@@ -291,10 +296,10 @@ impl Adversary {
         match &completion.result {
             Err(fault) if matches!(fault.kind, Refusal::Device | Refusal::NoSpace) && flight.injury.is_some() => {
                 self.observed.errors.set(self.observed.errors.get() + 1);
-                // A durable write that fails may have lost what was written before it.
-                let is_like_sync =
-                    flight.kind == OpKind::Sync || flight.is_durable && step.writes_pages() && step != Step::TierWrite;
-                self.observed.sync_failed.set(self.observed.sync_failed.get() || is_like_sync);
+                // A durable write of pages that fails may have lost what was written before it, as a sync of them.
+                let is_durable_write = flight.is_durable && step.writes_pages() && step != Step::TierWrite;
+                let is_sync = flight.kind == OpKind::Sync && step == Step::DataSync;
+                self.observed.sync_failed.set(self.observed.sync_failed.get() || is_sync || is_durable_write);
                 let kind = match flight.injury {
                     Some(Injury::NoSpace) => FaultKind::NoSpace,
                     Some(Injury::Forget { .. }) => FaultKind::LostSync,

@@ -143,12 +143,12 @@ impl Coverage {
     }
 
     /// Names the kinds of faults that hit nothing, the steps that nothing hit and the events that no client met; a few hundred
-    /// seeds meet them all. Seeds of isolation are judged only by the steps that the other seeds do not reach.
+    /// seeds meet them all.
     pub fn absent(&self, kind: SeedKind) -> Vec<String> {
         let hits = |fault: FaultKind| Step::ALL.iter().map(|step| self.count(fault, *step)).sum::<u64>();
-        let faults = FaultKind::all().filter(|fault| kind == SeedKind::Durability && hits(*fault) == 0);
+        let faults = FaultKind::all().filter(|fault| hits(*fault) == 0);
         let met = |step: Step| FaultKind::all().map(|fault| self.count(fault, step)).sum::<u64>();
-        let steps = Step::ALL.into_iter().filter(|step| is_due(*step, kind) && met(*step) == 0);
+        let steps = Step::ALL.into_iter().filter(|step| step.is_met_by(kind) && met(*step) == 0);
         let faults = faults.map(|fault| format!("{} anywhere", fault.name()));
         let events = self.unmet(kind).filter(|event| !event.is_rare()).map(|event| event.name().to_owned());
         faults.chain(steps.map(|step| format!("anything at {}", step.name()))).chain(events).collect()
@@ -163,7 +163,7 @@ impl Coverage {
     pub fn missing(&self, kind: SeedKind) -> Vec<String> {
         let cells = FaultKind::all().flat_map(|fault| Step::ALL.iter().map(move |step| (fault, *step)));
         let missed =
-            cells.filter(|(fault, step)| is_due(*step, kind) && step.admits(*fault) && self.count(*fault, *step) == 0);
+            cells.filter(|(fault, step)| step.is_met_by(kind) && step.admits(*fault) && self.count(*fault, *step) == 0);
         let mut missing: Vec<String> =
             missed.map(|(fault, step)| format!("{} at {}", fault.name(), step.name())).collect();
         if kind == SeedKind::Durability {
@@ -180,14 +180,6 @@ impl Coverage {
         let counts = [("kept", kept), ("lost", lost), ("torn", torn)];
         missing.extend(counts.iter().filter(|(_, count)| *count == 0).map(|(name, _)| format!("a {name} write")));
         missing
-    }
-}
-
-/// Whether seeds of this kind have to meet the step.
-fn is_due(step: Step, kind: SeedKind) -> bool {
-    match kind {
-        SeedKind::Durability => step.is_met_by(kind),
-        SeedKind::Isolation => !step.is_met_by(SeedKind::Durability),
     }
 }
 

@@ -11,6 +11,9 @@ use engine::log::{Acknowledged, page};
 use engine::page::header;
 use virtual_driver::Media;
 
+/// The devices that partitions are on.
+const DATA_DEVICES: [&str; 2] = ["disk", "flash"];
+
 /// A byte of something that is stored.
 struct StoredByte {
     device: &'static str,
@@ -35,12 +38,12 @@ pub fn decay(
 ) -> Option<Damage> {
     let page_size = configuration.settings.buffer.page_size;
     let place = match step {
-        Step::SuperblockWrite => Some(superblock_copy(media, random.below(2), random.below(200))),
+        Step::SuperblockWrite => Some(superblock_copy(media, random)),
         Step::Staging => stored_page(media, ("disk", "double-write"), page_size, random)
             .map(|place| with_page_in_place(media, configuration, place)),
         Step::LogWrite => vouched_log_page(media, configuration, (false, oracle.log_copy_lost), random),
-        Step::SegmentWrite => stored_in(media, ("disk", ".backup-"), SEGMENT_SIZE as usize, random),
-        _ => stored_in(media, ("disk", ".pages"), page_size, random),
+        Step::SegmentWrite => stored_in(media, (&DATA_DEVICES, ".backup-"), SEGMENT_SIZE as usize, random),
+        _ => stored_in(media, (&DATA_DEVICES, ".pages"), page_size, random),
     };
     damage(media, place?, step, FaultKind::Decay, random)
 }
@@ -56,7 +59,7 @@ pub fn rot(
     let kind = if is_unreadable { FaultKind::Rot } else { FaultKind::Decay };
     let page_size = configuration.settings.buffer.page_size;
     let place = match step {
-        Step::SuperblockWrite => Some(superblock_copy(media, random.below(2), random.below(200))),
+        Step::SuperblockWrite => Some(superblock_copy(media, random)),
         Step::Staging => stored_page(media, ("disk", "double-write"), page_size, random)
             .map(|place| with_page_in_place(media, configuration, place)),
         Step::LogWrite => {
@@ -71,10 +74,10 @@ pub fn rot(
         Step::TierWrite => {
             let cache = configuration.settings.hierarchy.cache.as_ref();
             let device = if cache.is_some_and(|cache| cache.device == CACHE_DEVICE) { CACHE_DEVICE } else { "nvem" };
-            stored_in(media, (device, ".tier"), page_size, random)
+            stored_in(media, (&[device], ".tier"), page_size, random)
         }
-        Step::SegmentWrite => stored_in(media, ("disk", ".backup-"), SEGMENT_SIZE as usize, random),
-        _ => stored_in(media, ("disk", ".pages"), page_size, random),
+        Step::SegmentWrite => stored_in(media, (&DATA_DEVICES, ".backup-"), SEGMENT_SIZE as usize, random),
+        _ => stored_in(media, (&DATA_DEVICES, ".pages"), page_size, random),
     };
     damage(media, place?, step, kind, random)
 }
@@ -115,14 +118,21 @@ pub fn superblock_copy_at(file: &str, offset: u64) -> Option<u64> {
     (file == SUPERBLOCK_FILE).then_some(offset / SUPERBLOCK_STRETCH % 2)
 }
 
-/// A byte of a copy of the superblock file. The other one serves if it is the same.
-fn superblock_copy(media: &Media, copy: u64, offset: u64) -> StoredByte {
+/// A byte of a copy of the superblock file: of the superblock, or of what is written of the catalog. The other copy of the region
+/// serves if it is the same.
+fn superblock_copy(media: &Media, random: &mut Random) -> StoredByte {
+    let (copy, offset) = (random.below(2), random.below(200));
+    let regions = media.length("disk", SUPERBLOCK_FILE).unwrap_or(0) / (2 * SUPERBLOCK_STRETCH);
+    let region = if random.chance(0.5) { random.below(regions.max(1)) } else { 0 };
     let mut copies = [vec![0; SUPERBLOCK_STRETCH as usize], vec![0; SUPERBLOCK_STRETCH as usize]];
-    let read = (0..)
+    let read = (2 * region..)
         .zip(&mut copies)
         .all(|(number, bytes)| media.read("disk", SUPERBLOCK_FILE, number * SUPERBLOCK_STRETCH, bytes).is_ok());
     let is_redundant = read && copies[0] == copies[1];
-    StoredByte { is_redundant, ..StoredByte::alone("disk", SUPERBLOCK_FILE, copy * SUPERBLOCK_STRETCH + offset) }
+    let written = copies[copy as usize].iter().rposition(|byte| *byte != 0).unwrap_or(0) as u64;
+    let offset = if region == 0 { offset } else { random.below(written + 1) };
+    let at = (2 * region + copy) * SUPERBLOCK_STRETCH + offset;
+    StoredByte { is_redundant, ..StoredByte::alone("disk", SUPERBLOCK_FILE, at) }
 }
 
 /// A place in the double-write area. It is redundant if the page is sound in its own place.
@@ -142,15 +152,19 @@ fn with_page_in_place(media: &Media, configuration: &Configuration, place: Store
     StoredByte { is_redundant: is_sound, ..place }
 }
 
-/// A byte of some page, or segment, of this size that was written to a file with such a name.
+/// A byte of some page, or segment, of this size that was written to a file with such a name on one of these devices.
 fn stored_in(
     media: &Media,
-    (device, names): (&'static str, &str),
+    (devices, names): (&[&'static str], &str),
     size: usize,
     random: &mut Random,
 ) -> Option<StoredByte> {
-    let found: Vec<String> = media.names(device).into_iter().filter(|name| name.contains(names)).collect();
-    random.choose(&found).and_then(|name| stored_page(media, (device, name), size, random))
+    let on_device = |device: &&'static str| {
+        let device = *device;
+        media.names(device).into_iter().filter(|name| name.contains(names)).map(move |name| (device, name))
+    };
+    let found: Vec<(&str, String)> = devices.iter().flat_map(on_device).collect();
+    random.choose(&found).and_then(|(device, name)| stored_page(media, (device, name), size, random))
 }
 
 /// A byte of some page that was written.

@@ -329,6 +329,7 @@ impl Step {
         let log = matches!(self, Step::LogWrite | Step::LogSync | Step::SuperblockWrite | Step::Staging);
         let pages =
             matches!(self, Step::PageRead | Step::PageWrite | Step::TierRead | Step::TierWrite | Step::DataSync);
+        let pages = pages || self == Step::TierScan;
         log || pages || matches!(self, Step::SegmentWrite | Step::SegmentSync | Step::OnlineBackup | Step::LogArchive)
     }
 

@@ -59,7 +59,10 @@ impl Judgement {
                 ("note", [id]) => {
                     notes.insert(*id as u64 % NOTES, (*id as u64, rest.ends_with("true")));
                 }
-                ("finding", _) => excuse(&mut said.wrong, injected, || format!("check: {rest}")),
+                ("finding", _) if !is_unread(rest, injected) => {
+                    said.wrong.push(format!("check: {rest}; injected: {injected:?}"))
+                }
+                ("finding", _) => {}
                 ("looked", _) => {
                     said.looked = true;
                     self.looks += 1;
@@ -162,11 +165,13 @@ fn judge(error: &str, injected: &Injected, said: &mut Said) {
     }
 }
 
-/// What a check finds may be a read that failed on purpose.
-fn excuse(wrong: &mut Vec<String>, injected: &Injected, what: impl FnOnce() -> String) {
-    if injected.errors() == 0 {
-        wrong.push(what());
-    }
+/// Whether what a check has found is in a file of which a read has failed on purpose.
+fn is_unread(finding: &str, injected: &Injected) -> bool {
+    let names = |file: &str| {
+        let partition = file.strip_suffix(".pages").unwrap_or(file);
+        finding.contains(&format!("'{file}'")) || finding.contains(&format!("partition '{partition}'"))
+    };
+    injected.unread().any(names)
 }
 
 fn bytes(hexadecimal: &str) -> Vec<u8> {
