@@ -26,7 +26,10 @@ fn a_creation_without_room_leaves_the_devices_as_they_were_and_names_the_setting
     executor.stop();
     let error = created.expect("the machine goes on").expect_err("the device is too small");
     assert!(matches!(&error, Error::Input(_)), "{error}");
-    assert!(error.to_string().contains("make room for the log of 4 MiB, or give [log] a smaller size"), "{error}");
+    assert!(
+        error.to_string().contains("make room for the log of 4 MiB, or give [log] size a smaller value"),
+        "{error}"
+    );
     assert_eq!(media.names("disk"), ["entresol.toml"]);
     assert_eq!(media.names("flash"), [""; 0]);
 }

@@ -99,7 +99,7 @@ fn a_creation_without_room_leaves_nothing_and_names_the_setting() {
         fs::write(&config, text_of("64 MiB")).expect("writes");
         let fails = |at: &Path, said: &str, why: &str| {
             assert!(said.contains(why) && said.contains(text(&at.join("log"))), "{backend}: {said}");
-            assert!(said.contains("[log]") && said.contains("a smaller size"), "{backend}: {said}");
+            assert!(said.contains("give [log] size a smaller value"), "{backend}: {said}");
             assert!(contents(at).is_empty(), "{backend}: it left {:?}", contents(at).keys());
         };
         fails(&small, &refusal(&limited(&on(&small))), "File too large");

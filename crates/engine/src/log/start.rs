@@ -139,7 +139,8 @@ fn too_large(error: Error, capacity: u64) -> Error {
     match error {
         Error::Input(fault) if fault.kind == FaultKind::NoSpace => {
             let size = base::units::format_size(capacity);
-            let message = format!("{}; make room for the log of {size}, or give [log] a smaller size", fault.message);
+            let message =
+                format!("{}; make room for the log of {size}, or give [log] size a smaller value", fault.message);
             Error::Input(Fault::new(fault.kind, message))
         }
         other => other,
