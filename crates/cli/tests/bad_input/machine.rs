@@ -73,9 +73,9 @@ fn a_file_size_limit_is_as_good_as_a_full_disk() {
     succeeds(&run(&bench(&data, "10")));
 }
 
-/// The program with these arguments, which finds no room for a file beyond 4 MiB.
+/// The program with these arguments, which finds no room for a file beyond 1 MiB.
 fn limited(arguments: &[String]) -> Output {
-    let shell = "trap '' XFSZ; ulimit -f 8192; exec \"$0\" \"$@\"";
+    let shell = "trap '' XFSZ; ulimit -f 2048; exec \"$0\" \"$@\"";
     Command::new("sh").args(["-c", shell, env!("CARGO_BIN_EXE_entresol")]).args(arguments).output().expect("a shell")
 }
 
