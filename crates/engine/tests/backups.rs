@@ -565,14 +565,8 @@ fn any_damage_of_a_backup_is_found() {
 
 #[cfg(feature = "canary")]
 mod planted {
-    use entresol_engine::canary::{Canary, plant};
-
-    fn is_found(canary: Canary, test: fn()) {
-        plant(Some(canary));
-        let found = std::panic::catch_unwind(test);
-        plant(None);
-        assert!(found.is_err(), "nothing notices {canary:?}");
-    }
+    use crate::ground::planting::is_found;
+    use entresol_engine::canary::Canary;
 
     #[test]
     fn a_backup_that_leaves_changing_pages_out_is_found() {

@@ -285,14 +285,8 @@ fn log_that_only_the_cache_has_after_a_kill_is_not_gone_on_with() {
 
 #[cfg(feature = "canary")]
 mod planted {
-    use entresol_engine::canary::{Canary, plant};
-
-    fn is_found(canary: Canary, test: fn()) {
-        plant(Some(canary));
-        let found = std::panic::catch_unwind(test);
-        plant(None);
-        assert!(found.is_err(), "nothing notices {canary:?}");
-    }
+    use crate::ground::planting::is_found;
+    use entresol_engine::canary::Canary;
 
     #[test]
     fn a_page_used_although_a_sync_overtook_its_read_is_found() {

@@ -408,14 +408,8 @@ fn partitions_come_and_go_beside_transactions_and_checkpoints() {
 
 #[cfg(feature = "canary")]
 mod planted {
-    use entresol_engine::canary::{Canary, plant};
-
-    fn is_found(canary: Canary, test: fn()) {
-        plant(Some(canary));
-        let found = std::panic::catch_unwind(test);
-        plant(None);
-        assert!(found.is_err(), "nothing notices {canary:?}");
-    }
+    use crate::ground::planting::is_found;
+    use entresol_engine::canary::Canary;
 
     #[test]
     fn a_number_that_is_given_twice_is_found() {

@@ -327,9 +327,8 @@ impl Step {
     /// Whether the step waits where a device hangs.
     fn hangs(self) -> bool {
         let log = matches!(self, Step::LogWrite | Step::LogSync | Step::SuperblockWrite | Step::Staging);
-        let pages =
-            matches!(self, Step::PageRead | Step::PageWrite | Step::TierRead | Step::TierWrite | Step::DataSync);
-        let pages = pages || self == Step::TierScan;
+        let tiers = matches!(self, Step::TierScan | Step::TierRead | Step::TierWrite);
+        let pages = tiers || matches!(self, Step::PageRead | Step::PageWrite | Step::DataSync);
         log || pages || matches!(self, Step::SegmentWrite | Step::SegmentSync | Step::OnlineBackup | Step::LogArchive)
     }
 

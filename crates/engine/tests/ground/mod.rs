@@ -12,6 +12,7 @@ pub mod flash_cache;
 pub mod holding;
 pub mod kinds;
 pub mod machine;
+pub mod planting;
 pub mod restoring;
 pub mod shipments;
 pub mod things;
