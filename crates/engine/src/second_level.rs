@@ -157,7 +157,20 @@ impl CacheSettings {
     }
 }
 
+/// How long the device of a new cache may take for a byte of its file, in nanoseconds, beside the time that it has for an answer:
+/// 20 megabytes a second.
+const BYTE_NS_MAX: u64 = 50;
+
 impl CacheSettings {
+    /// How long its device may take to make its files, in nanoseconds; 0 for any time.
+    pub(crate) fn creation_ns_max(&self, page_size: usize, is_memory: bool) -> u64 {
+        if is_memory || self.silence_ns_max == 0 {
+            return 0;
+        }
+        let size = u64::from(self.pages) * page_size as u64;
+        self.silence_ns_max.saturating_add(size.saturating_mul(BYTE_NS_MAX))
+    }
+
     /// Refuses a cache that no page of this size could enter.
     pub(crate) fn check(&self, page_size: usize) -> Result<()> {
         if self.pages == 0 || self.pages >= 1 << 31 {

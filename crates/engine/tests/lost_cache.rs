@@ -80,6 +80,21 @@ fn a_cache_whose_device_never_answers_is_not_made_and_named() {
     }
 }
 
+/// Requests to its device last longer than a cache's may at work: a new cache has the time that its size takes.
+#[test]
+fn a_large_cache_on_a_slow_device_is_made() {
+    let mut settings = settings(Design::default());
+    let cache = settings.hierarchy.cache.as_mut().expect("there is one");
+    (cache.pages, cache.volatile) = (40_000, Some(true));
+    let devices = "[device.disk]\nmedium.service = \"20 us\"\n[device.flash]\nmedium.service = \"400 ms\"\n";
+    let hardware = Hardware::parse(devices, "test").expect("a description");
+    let driver = VirtualDriver::new(hardware, Options::default(), Media::new());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let created = executor.run(Database::create(&executor, settings)).expect("the machine goes on");
+    assert_eq!(created.map(drop), Ok(()));
+    executor.stop();
+}
+
 #[test]
 fn a_device_that_never_answers_is_switched_off() {
     let switched_off = Cell::new(0);

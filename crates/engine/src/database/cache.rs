@@ -17,10 +17,6 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// How long the device of a new cache may take for a byte of its file, in nanoseconds, beside the time that it has for an answer:
-/// 20 megabytes a second.
-const BYTE_NS_MAX: u64 = 50;
-
 /// Changes of the cache while the database runs.
 #[derive(Default)]
 pub struct CacheChanges {
@@ -185,11 +181,10 @@ impl Database {
         let page_size = self.settings().buffer.page_size;
         let stamp = new_stamp(&self.0.engine);
         let is_memory = executor.traits(device(executor, &cache.device)?).synchronous;
-        if is_memory || cache.silence_ns_max == 0 {
+        let limit_ns = cache.creation_ns_max(page_size, is_memory);
+        if limit_ns == 0 {
             return create_cache(executor, cache, (page_size, stamp)).await;
         }
-        let size = u64::from(cache.pages) * page_size as u64;
-        let limit_ns = cache.silence_ns_max.saturating_add(size.saturating_mul(BYTE_NS_MAX));
         let created = self.begin_creation(cache, (page_size, stamp))?;
         executor.within(limit_ns, created.join()).await.unwrap_or_else(|| {
             let limit = format_duration_ns(limit_ns as f64);

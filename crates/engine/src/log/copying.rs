@@ -49,8 +49,9 @@ impl Log {
             let own = spare.take().map_or_else(|| self.executor.frame(size), Ok)?;
             match self.read_copy((index, file), (from, length), own).await? {
                 CopyRead::Sound(frame) => {
-                    // Not before: the silent one might be the only one that has these pages.
-                    silent.inspect(|silent| self.side_is_silent(*silent));
+                    // Not before: the silent one might be the only one that has these pages. Nor when the other is lost: a read
+                    // is no reason to go on with none.
+                    silent.filter(|_| self.lost_device().is_none()).inspect(|silent| self.side_is_silent(*silent));
                     return Ok((frame, length));
                 }
                 CopyRead::Damaged(frame, lsn) => (spare, damaged) = (Some(frame), lsn),

@@ -47,6 +47,12 @@ impl AnswerLimit {
         AnswerLimit(if kind == Kind::Cache { limit_ns } else { 0 })
     }
 
+    /// What the making of a tier of this kind has.
+    fn of_making(kind: Kind, settings: &Settings, (page_size, is_memory): (usize, bool)) -> AnswerLimit {
+        let cache = settings.cache.as_ref().filter(|_| kind == Kind::Cache);
+        AnswerLimit(cache.map_or(0, |cache| cache.creation_ns_max(page_size, is_memory)))
+    }
+
     /// Waits for an operation of the tier; `None` if it lasts too long.
     async fn answered<T>(self, executor: &Executor, operation: impl Future<Output = T>) -> Option<T> {
         match self.0 {
@@ -276,7 +282,9 @@ impl Reconciled {
                 None => {
                     let record = TierRecord { kind, device: (*name).clone(), stamp, capacity, in_use: true };
                     let making = TierFile::create(executor, device, &record, page_size, volatile);
-                    let file = AnswerLimit::of(kind, settings).made(executor, name, making).await?;
+                    let is_memory = executor.traits(device).synchronous;
+                    let limit = AnswerLimit::of_making(kind, settings, (page_size, is_memory));
+                    let file = limit.made(executor, name, making).await?;
                     (record, file)
                 }
             };
@@ -293,7 +301,7 @@ impl Reconciled {
         if let Some(cache) = adopted.filter(|_| table.is_none()) {
             adopt(buffer, &tiers, cache, current);
         }
-        let table = begin_table(executor, &tiers, settings, (table, redo_start, stamp)).await?;
+        let table = begin_table(executor, &tiers, (settings, page_size), (table, redo_start, stamp)).await?;
         Ok(OpenedTiers { tiers: Some(tiers), records, table, torn })
     }
 }
@@ -344,7 +352,7 @@ pub async fn create_cache(
 async fn begin_table(
     executor: &Executor,
     tiers: &Rc<Tiers>,
-    settings: &Settings,
+    (settings, page_size): (&Settings, usize),
     (old, redo_start, stamp): (Option<OpenedTable>, Lsn, u64),
 ) -> Result<Option<TablePosition>> {
     let [Some(WantedTier { device: name, table: true, capacity, .. }), _] = wanted(executor, settings) else {
@@ -357,8 +365,9 @@ async fn begin_table(
         tiers.go_on_loading(rest, ahead);
         return Ok(Some(position));
     }
-    let making = SlotTable::create(executor, device(executor, name)?, capacity as u32, stamp);
-    let table = AnswerLimit::of(Kind::Cache, settings).made(executor, name, making).await?;
+    let device = device(executor, name)?;
+    let limit = AnswerLimit::of_making(Kind::Cache, settings, (page_size, executor.traits(device).synchronous));
+    let table = limit.made(executor, name, SlotTable::create(executor, device, capacity as u32, stamp)).await?;
     tiers.set_table(table);
     Ok(tiers.state_table().await)
 }
