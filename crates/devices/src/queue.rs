@@ -46,7 +46,8 @@ impl Terms {
     #[inline]
     fn changed(&self, mut service_ns: u64, random: &mut Random) -> u64 {
         if self.slowdown != 1.0 {
-            service_ns = (service_ns as f64 * self.slowdown) as u64;
+            // Also what takes no time on a healthy device.
+            service_ns = (service_ns.max(1) as f64 * self.slowdown) as u64;
         }
         if self.jitter {
             service_ns = (random.exponential(service_ns as f64) as u64).saturating_add(random.below(1_000));

@@ -2,7 +2,7 @@
 
 use crate::ground::machine::run;
 use base::Instant;
-use base::time::{MILLISECOND_NS, SECOND_NS};
+use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{self, CacheSettings, DESIGNS, Design};
 use entresol_engine::{Database, PartitionSpec, Result, Settings, buffer, checkpoint, log};
@@ -78,6 +78,34 @@ fn a_cache_whose_device_never_answers_is_not_made_and_named() {
         let words = error.to_string();
         assert!(words.contains("the cache on device 'flash' was not made: it has not answered for"), "{words}");
     }
+}
+
+/// Whenever its device falls silent once the creation has begun: what that has left on others goes, and it waits for no more.
+#[test]
+fn what_is_left_of_a_creation_goes_where_devices_answer() {
+    let devices = ["disk".to_owned(), "flash".to_owned()];
+    let mut settings = settings(Design::default());
+    settings.hierarchy.cache.as_mut().expect("there is one").volatile = Some(true);
+    let mut refused = 0;
+    for step in 1..200 {
+        let media = Media::new();
+        let made = on_a_silent_device(&media, Instant::from_ns(step * 5 * MICROSECOND_NS), async |executor| {
+            let created = Database::create_or_nothing(executor, settings.clone(), &devices);
+            executor.within(100 * SECOND_NS, created).await.map(|created| created.map(drop))
+        });
+        match made {
+            // It waits for the names on the device.
+            None if refused == 0 => {}
+            None => panic!("it waits for the device"),
+            Some(Ok(())) => break,
+            Some(Err(error)) => {
+                assert!(error.to_string().contains("the cache on device 'flash' was not made"), "{error}");
+                assert_eq!(media.names("disk"), Vec::<String>::new());
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 0, "the device never fell silent in between");
 }
 
 /// Requests to its device last longer than a cache's may at work: a new cache has the time that its size takes.

@@ -15,12 +15,16 @@ use crate::recovery::{StatedTiers, reconcile};
 use crate::statistics::RecoveryReport;
 use crate::superblock::{ArchivedLog, LogShape, SUPERBLOCK_FILE, Superblock, SuperblockFile};
 use base::Lsn;
-use driver::Op;
+use base::time::SECOND_NS;
+use driver::{DeviceId, Op};
 use executor::Executor;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use structures::canary::{self, Canary};
+
+/// How long a device may take for the removal of one file of a database that could not be created, in nanoseconds.
+const REMOVAL_NS_MAX: u64 = 10 * SECOND_NS;
 
 impl Database {
     /// Creates an empty database.
@@ -83,7 +87,7 @@ impl Database {
         Ok(Database::of(engine, settings, (RecoveryReport::default(), archiver)))
     }
 
-    /// Creates an empty database. If that fails, there are no files on these devices that were not there before.
+    /// Creates an empty database. If that fails, there are no files on these devices that were not there before, as far as they answer.
     ///
     /// # Errors
     /// As [`Database::create`], and [`NoDevice`](crate::Error::NoDevice).
@@ -95,18 +99,28 @@ impl Database {
         }
         let created = Database::create(executor, settings).await;
         if created.is_err() && !canary::is_planted(Canary::KeptRemains) {
-            let mut remains = Vec::new();
-            for (device, present) in present {
-                // What cannot be found or removed stays: the creation's own error says more than these would.
-                let names = executor.names(device).await.unwrap_or_default();
-                remains.extend(names.into_iter().filter(|name| !present.contains(name)).map(|name| (device, name)));
-            }
-            // Without the superblock file what is left of the others is no database.
-            remains.sort_by_key(|(_, name)| name != SUPERBLOCK_FILE);
-            for (device, name) in remains {
-                let _tried = executor.perform(Op::Remove { device, name }).await;
-            }
+            remove_remains(executor, present).await;
         }
         created
+    }
+}
+
+/// Takes away what a creation has left on these devices beside what was there before. What cannot be found or removed stays, and so does
+/// what is on a device that does not answer: the creation's own error says more than these would.
+async fn remove_remains(executor: &Executor, present: Vec<(DeviceId, BTreeSet<String>)>) {
+    let mut remains = Vec::new();
+    for (device, present) in present {
+        let names = executor.within(REMOVAL_NS_MAX, executor.names(device)).await.and_then(Result::ok);
+        let new = names.unwrap_or_default().into_iter().filter(|name| !present.contains(name));
+        remains.extend(new.map(|name| (device, name)));
+    }
+    // Without the superblock file what is left of the others is no database.
+    remains.sort_by_key(|(_, name)| name != SUPERBLOCK_FILE);
+    let mut silent = None;
+    for (device, name) in remains {
+        if silent != Some(device) {
+            let removed = executor.within(REMOVAL_NS_MAX, executor.perform(Op::Remove { device, name })).await;
+            silent = silent.or(removed.is_none().then_some(device));
+        }
     }
 }
