@@ -161,11 +161,20 @@ impl ClosedLoop {
         if let Output::Opened { file, .. } = bench.once(Op::Open { device, name: name.to_owned(), create: true })? {
             bench.file = file;
         }
-        if let Err(fault) = bench.fill(true) {
-            bench.remove()?;
-            return Err(fault);
+        match bench.find_room().and_then(|()| bench.fill(true)) {
+            Ok(()) => Ok(bench),
+            Err(fault) => {
+                bench.remove()?;
+                Err(fault)
+            }
         }
-        Ok(bench)
+    }
+
+    /// Asks for all its room at once: it is refused before a device is filled that has less.
+    fn find_room(&mut self) -> Result<(), Fault> {
+        let file = self.file;
+        self.once(Op::Resize { file, length: self.file_bytes, prewrite: false })?;
+        self.once(Op::Resize { file, length: 0, prewrite: false }).map(|_| ())
     }
 
     /// Makes the file as long as it is to be, written or not.
