@@ -132,6 +132,8 @@ canaries! {
     CatalogInPlace,
     /// A restart takes any sound image of a segment, also one that a later sweep has replaced.
     OlderImage,
+    /// A scan of a set leaves out the segments that a sweep is writing.
+    UnseenSegment,
     /// A restart leaves the sets' backup beginning where the log has no longer anything.
     LostBackupBegin,
     /// A record that changes leaves its old entry in a secondary index of its b-tree.

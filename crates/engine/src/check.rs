@@ -9,7 +9,7 @@ mod tree;
 
 use crate::buffer::Presence;
 use crate::catalog::{Organization, Partition};
-use crate::engine::{Engine, Visit};
+use crate::engine::{Engine, Visit, set_returned};
 use crate::{Error, Result};
 use base::PageId;
 use std::fmt;
@@ -107,7 +107,7 @@ impl Examiner<'_> {
                 let Some(state) = self.allocator().await else { return };
                 self.check_medium(state.page_count, PageKind::Append, progress).await;
             }
-            Organization::Set { .. } => self.check_set(),
+            Organization::Set { .. } => self.check_set().await,
             Organization::BTree => {
                 let Some(state) = self.allocator().await else { return };
                 self.check_medium(state.page_count, PageKind::Node, progress).await;
@@ -121,8 +121,9 @@ impl Examiner<'_> {
     }
 
     /// A set's segments and search structures, as they are in memory.
-    fn check_set(&mut self) {
+    async fn check_set(&mut self) {
         let engine = self.engine.clone();
+        set_returned(&engine, self.partition.id()).await;
         let sets = engine.sets.sets.borrow();
         if let Err(what) = sets.check() {
             self.report(0, what);

@@ -29,7 +29,7 @@ pub use checkpointer::Policy;
 pub(crate) use core::{Core, margin_min};
 pub use isolation::Isolation;
 pub(crate) use relief::Relief;
-pub(crate) use sets::{BlackWhiteSweep, SetStore, resolve_refusal, segments_returned};
+pub(crate) use sets::{BlackWhiteSweep, SetStore, resolve_refusal, segments_returned, set_returned};
 pub use sweep_settings::{Strategy, SweepSettings};
 pub(crate) use transactions::{Active, Chain, EndingTask, Rules, TransactionState, Transactions, Visit};
 

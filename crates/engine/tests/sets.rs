@@ -268,6 +268,51 @@ fn a_commit_is_charged_with_what_it_saves_for_a_sweep() {
     });
 }
 
+/// Sweeps that do not spool take segments away while they write them.
+#[test]
+fn a_scan_beside_a_sweep_shows_every_record() {
+    const RECORDS: u64 = 3_000;
+    let sweep = checkpoint::SweepSettings {
+        strategy: checkpoint::Strategy::ActionCopyOnUpdate,
+        spool: false,
+        ..Default::default()
+    };
+    run(&Media::new(), async |executor| {
+        let database = Database::create(executor, swept(sweep)).await.expect("creates");
+        let stock = database.create_partition(set("stock", false)).await.expect("creates a set");
+        let orders = database.create_partition(set("orders", true)).await.expect("creates a set");
+        for first in (0..RECORDS).step_by(50) {
+            let fill = async |tx: &mut entresol_engine::Transaction| {
+                for number in first..first + 50 {
+                    tx.put(stock, &number.to_be_bytes(), &[7; 100]).await?;
+                    tx.append(orders, &[7; 100]).await?;
+                }
+                Ok::<_, Error>(())
+            };
+            database.transaction(fill).await.expect("commits");
+        }
+        let other = database.clone();
+        let sweeping = executor.spawn(async move { other.checkpoint().await });
+        let mut scans = 0;
+        while !sweeping.is_finished() {
+            let mut tx = database.begin().await.expect("begins");
+            let (mut in_stock, mut ordered) = (0, 0);
+            let count = |count: &mut u64| {
+                *count += 1;
+                true
+            };
+            tx.scan_set(stock, |_, _| count(&mut in_stock)).await.expect("scans");
+            tx.scan_appended(orders, |_, _| count(&mut ordered)).await.expect("scans");
+            assert_eq!((in_stock, ordered), (RECORDS, RECORDS), "in scan {scans}");
+            tx.commit().await.expect("commits");
+            executor.sleep_ns(1_000).await;
+            scans += 1;
+        }
+        assert!(scans > 3, "{scans} scans");
+        sweeping.join().await.expect("sweeps");
+    });
+}
+
 #[test]
 fn sweeps_write_only_what_has_changed_and_free_the_log() {
     run(&Media::new(), async |executor| {
@@ -404,4 +449,11 @@ mod planted {
         plant(None);
         assert!(found.is_err(), "nothing notices it");
     }
+}
+
+#[cfg(feature = "canary")]
+#[test]
+fn a_scan_that_leaves_out_what_a_sweep_writes_is_found() {
+    use crate::ground::planting::is_found;
+    is_found(entresol_engine::canary::Canary::UnseenSegment, a_scan_beside_a_sweep_shows_every_record);
 }

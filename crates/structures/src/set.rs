@@ -501,6 +501,11 @@ impl Sets {
         self.sets.iter().flatten().any(|set| set.segments.iter().any(segment::Segment::is_lent))
     }
 
+    /// Whether any segment of this set is lent.
+    pub fn is_any_lent_of(&self, partition: PartitionId) -> bool {
+        self.set(partition).segments.iter().any(segment::Segment::is_lent)
+    }
+
     /// Every record of a set, in no particular order; those in lent segments are left out.
     pub fn iterate(&self, partition: PartitionId) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.set(partition).records().map(|(_, key, value)| (key, value))

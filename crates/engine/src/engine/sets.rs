@@ -9,6 +9,7 @@ use base::{Lsn, PartitionId, TransactionId};
 use executor::{Executor, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
+use structures::canary::{self, Canary};
 use structures::set::{Refusal, Sets};
 
 /// The memory-resident sets.
@@ -101,6 +102,13 @@ pub(crate) async fn resolve_refusal(engine: &Rc<Engine>, partition: PartitionId,
             add(&engine.core.statistics.restarts_by_colour, 1);
             Err(Error::MixedColours(name()?))
         }
+    }
+}
+
+/// Waits for a moment at which every record of a set can be looked at, until the caller waits again.
+pub(crate) async fn set_returned(engine: &Engine, partition: PartitionId) {
+    while engine.sets.sets.borrow().is_any_lent_of(partition) && !canary::is_planted(Canary::UnseenSegment) {
+        engine.sets.segment_returned.wait(&engine.core.executor).await;
     }
 }
 

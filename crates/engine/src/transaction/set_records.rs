@@ -2,6 +2,7 @@
 //! synchronous step, or says what it lacks.
 
 use super::Transaction;
+use crate::engine::set_returned;
 use crate::mvcc::scan_set_at;
 use crate::{Error, Result};
 use base::PartitionId;
@@ -104,8 +105,8 @@ impl Transaction {
     }
 
     /// Shows every record of a set to `look`, in no particular order, without locks: for checks while nothing else runs.
-    /// `look` returns false to end the scan. Segments that a sweep without spooling is writing are left out: await
-    /// [`Transaction::segments_returned`] first.
+    /// `look` returns false to end the scan. It begins when no sweep is writing a segment of this set itself. To scan several sets
+    /// of one moment, await [`Transaction::segments_returned`] first.
     ///
     /// # Errors
     /// [`Error::NoPartition`], [`Error::WrongOrganization`].
@@ -119,6 +120,7 @@ impl Transaction {
         if let Some(read_view) = self.read_view_of(partition)? {
             return scan_set_at(&self.engine, read_view.view, partition, &self.state.pace, look).await;
         }
+        set_returned(&self.engine, partition).await;
         self.state.depend_on(self.engine.versions.present());
         let sets = self.engine.sets.sets.borrow();
         let _ended = sets.iterate(partition).find(|(key, value)| !look(key, value));
