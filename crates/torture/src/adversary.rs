@@ -5,7 +5,7 @@ mod hanging;
 mod recognition;
 
 use crate::coverage::Pair;
-use crate::damage::Damage;
+use crate::damage::{self, Damage};
 use crate::plan::{CutPoint, Full, Plan, SectorDamage, Target};
 use crate::rot::superblock_copy_at;
 use crate::{ClientEvent, Coverage, FaultKind, Step};
@@ -52,10 +52,14 @@ pub struct Observed {
     pub damages: RefCell<Vec<Damage>>,
     /// How many operations are under way.
     pub under_way: Cell<usize>,
+    /// Set by the run: whether what is acknowledged is on two devices of the log, unless one of them is lost.
+    pub is_log_doubled: Cell<bool>,
     /// Whether the log may not become longer in this run.
     pub is_log_full: Cell<bool>,
     /// Whether a device has hung, for a while or for ever.
     pub is_hung: Cell<bool>,
+    /// Whether it was a cache's, or may have been.
+    pub is_cache_hung: Cell<bool>,
     /// Whether a device hangs for ever that nothing else serves for.
     pub is_deaf: Cell<bool>,
     /// Whether the database is dropped while it is at work.
@@ -80,6 +84,8 @@ struct Flight {
     kind: OpKind,
     file: Option<u32>,
     opens: Option<(DeviceId, String)>,
+    /// Whether it makes a file.
+    makes: bool,
     injury: Option<Injury>,
     is_durable: bool,
     /// Device, file, offset and length of a write that is to be damaged.
@@ -190,6 +196,7 @@ impl Adversary {
         {
             self.driver.delay(token, ns);
             self.observed.is_hung.set(true);
+            self.observed.is_cache_hung.set(true);
             self.hit(FaultKind::Late, step);
         }
         if let Some(CutPoint::Target(target, events)) = self.plan.cut
@@ -201,7 +208,7 @@ impl Adversary {
             self.plan.damage.iter().find(|(target, _)| self.meant(*target, step)).map(|(_, damage)| *damage);
         if let (Some(hang), Some(file), None) = (self.plan.hang, flight.file, &self.hung)
             && self.meant(hang.target, step)
-            && (self.observed.phase.get() == Phase::Running || step == Step::TierScan)
+            && (self.observed.phase.get() == Phase::Running || matches!(step, Step::TierScan | Step::SegmentRead))
         {
             self.hang(hang, file);
         }
@@ -306,6 +313,7 @@ impl Adversary {
                     _ => FaultKind::Error,
                 };
                 self.hit(kind, step);
+                self.count_name(&flight);
                 if step.writes_superblock() {
                     self.expose();
                 }
@@ -319,6 +327,19 @@ impl Adversary {
             }
             _ => {}
         }
+    }
+
+    /// Counts an operation on names that has failed.
+    fn count_name(&self, flight: &Flight) {
+        let event = match flight.kind {
+            _ if self.observed.phase.get() == Phase::Creating => return,
+            OpKind::Open if flight.makes => ClientEvent::FileNotMade,
+            OpKind::Open => ClientEvent::FileNotOpened,
+            OpKind::Remove => ClientEvent::FileNotRemoved,
+            OpKind::List => ClientEvent::NamesNotListed,
+            _ => return,
+        };
+        self.observed.coverage.borrow_mut().event(event);
     }
 
     /// Notes where an acknowledged write lies, and damages it as planned.
@@ -347,8 +368,14 @@ impl Adversary {
             self.hit(kind, step);
         }
         let copy = superblock_copy_at(&file, offset);
-        let damage = Damage { kind, step, file, is_redundant: false, copy, is_exposed: false };
-        self.observed.damages.borrow_mut().push(damage);
+        let mut damages = self.observed.damages.borrow_mut();
+        // The other device serves, if it is whole.
+        let is_elsewhere = damages.iter().any(|damage| damage.is_of_log() && damage.file != file);
+        let is_redundant = step == Step::LogWrite && self.observed.is_log_doubled.get() && !is_elsewhere;
+        damages.push(Damage { kind, step, file, is_redundant, copy, is_exposed: false });
+        if is_elsewhere {
+            damage::expose_log(&mut damages);
+        }
     }
 
     fn hit(&self, kind: FaultKind, step: Step) {
@@ -377,6 +404,13 @@ impl Driver for Adversary {
         self.driver.now().plus_ns(self.observed.jumped_ns.get())
     }
 
+    /// Where the clock jumps ahead, the calendar goes with it or is set as far back.
+    fn unix_ns(&self) -> u64 {
+        let (now_ns, jumped_ns) = (self.driver.now().ns(), self.observed.jumped_ns.get());
+        let is_set_back = self.plan.jump.is_some_and(|jump| jump.park % 2 == 0);
+        if is_set_back { now_ns.saturating_sub(jumped_ns) } else { now_ns + jumped_ns }
+    }
+
     fn submit(&mut self, token: Token, op: Op) {
         let step = self.step(&op);
         let opens = match &op {
@@ -401,7 +435,9 @@ impl Driver for Adversary {
             Op::Resize { file, .. } => Some(file),
             _ => None,
         };
-        let mut flight = Flight { step, kind: op.kind(), file, opens, injury: None, is_durable, write, damage: None };
+        let (kind, makes) = (op.kind(), matches!(op, Op::Open { create: true, .. }));
+        let (injury, damage) = (None, None);
+        let mut flight = Flight { step, kind, file, opens, makes, injury, is_durable, write, damage };
         if self.is_overtaken(&op, step) {
             self.observed.coverage.borrow_mut().event(ClientEvent::ReadOvertaken);
             self.overtaken.push((token, op));

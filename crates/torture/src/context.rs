@@ -70,10 +70,28 @@ impl RunContext {
     /// Records that the database returned something other than expected, and ends the run. This is a failure unless a fault
     /// that cannot be detected was injected, after which older data may be returned.
     pub fn differs(&self, what: impl Into<String>) {
-        if damage::has_undetectable(&self.observed.damages.borrow()) {
-            self.note_damage();
-        } else {
-            self.wrong(what);
+        self.expose_log();
+        let is_excused = damage::has_undetectable(&self.observed.damages.borrow());
+        if is_excused { self.note_damage() } else { self.wrong(what) }
+    }
+
+    /// The same where only this partition was read, which never had another name: only what was done to it, or to the log, excuses.
+    pub fn differs_in(&self, partition: &str, what: impl Into<String>) {
+        self.expose_log();
+        let is_excused = damage::has_undetectable_in(&self.observed.damages.borrow(), partition);
+        if is_excused { self.note_damage() } else { self.wrong(what) }
+    }
+
+    /// One of two devices of the log serves for the other no longer if one of them is lost, or may be: an opening says so only when it
+    /// has succeeded.
+    fn expose_log(&self) {
+        let log = self.log.borrow();
+        let is_lost = log.as_ref().map_or_else(
+            || self.observed.errors.get() > 0 || self.may_requests_hang(),
+            |log| log.lost_device().is_some() || log.failure().is_some(),
+        );
+        if is_lost {
+            damage::expose_log(&mut self.observed.damages.borrow_mut());
         }
     }
 
@@ -111,6 +129,11 @@ impl RunContext {
         self.observed.is_hung.get() || self.observed.is_deaf.get() || self.observed.jumped_ns.get() > 0
     }
 
+    /// Whether the cache's device may not have answered for long.
+    fn may_cache_be_silent(&self) -> bool {
+        self.observed.is_cache_hung.get() || self.observed.jumped_ns.get() > 0
+    }
+
     /// Whether no device of the log may have answered for long: one of two hangs and the other one was made to fail, or the
     /// clock jumped.
     fn may_log_be_silent(&self) -> bool {
@@ -120,6 +143,7 @@ impl RunContext {
 
     /// Judges an error: is it one that what was done to the database explains?
     pub fn judge(&self, error: &Error, doing: &str) -> After {
+        self.expose_log();
         match error {
             error if error.is_conflict() => After::Retry,
             Error::BufferExhausted { .. } | Error::SnapshotTooOld { .. } => After::Retry,
@@ -133,7 +157,7 @@ impl RunContext {
                 After::Retry
             }
             error if damage::is_injected(&error.to_string()) => After::Reopen,
-            error if is_of_lost_cache(error) && self.may_requests_hang() => {
+            error if is_of_lost_cache(error) && self.may_cache_be_silent() => {
                 self.event(ClientEvent::CacheMissed);
                 After::Reopen
             }

@@ -58,7 +58,8 @@ impl Damage {
         matches!(self.step, Step::RedoWrite | Step::UndoWrite | Step::PageWrite)
     }
 
-    fn is_of_log(&self) -> bool {
+    /// Whether it is of the log.
+    pub fn is_of_log(&self) -> bool {
         matches!(self.step, Step::LogWrite | Step::LogBuffer)
     }
 
@@ -71,7 +72,7 @@ impl Damage {
     /// Whether something older may be taken for what was written.
     fn is_undetectable(&self) -> bool {
         let is_alone = self.is_of_pages() || self.is_of_log();
-        self.kind.is_silent() && is_alone
+        self.kind.is_silent() && is_alone && !self.is_redundant
     }
 
     fn explains(&self, error: &Error) -> bool {
@@ -126,12 +127,23 @@ pub fn explain(damages: &[Damage], error: &Error) -> bool {
 
 /// Whether injected damage explains the finding of a check.
 pub fn explain_finding(damages: &[Damage], finding: &Finding) -> bool {
-    has_undetectable(damages) || damages.iter().any(|damage| damage.explains_finding(finding))
+    damages.iter().any(|damage| damage.explains_finding(finding))
 }
 
 /// Whether something older may be taken for what was written.
 pub fn has_undetectable(damages: &[Damage]) -> bool {
     damages.iter().any(Damage::is_undetectable)
+}
+
+/// The same where only the records of one partition are looked at, which never had another name.
+pub fn has_undetectable_in(damages: &[Damage], partition: &str) -> bool {
+    let file = format!("{partition}.pages");
+    damages.iter().any(|damage| damage.is_undetectable() && (damage.is_of_log() || damage.file == file))
+}
+
+/// No other device of the log serves any more for what is damaged on one.
+pub fn expose_log(damages: &mut [Damage]) {
+    damages.iter_mut().filter(|damage| damage.is_of_log()).for_each(|damage| damage.is_redundant = false);
 }
 
 /// Whether an error says that it was injected.

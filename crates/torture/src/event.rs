@@ -106,11 +106,27 @@ pub enum ClientEvent {
     RestoredTo,
     /// What was wanted of an archive is behind a bulk load, or a change that calls find, and was refused.
     RestoreWithoutLoad,
+    /// A file of a database that exists could not be opened.
+    FileNotOpened,
+    /// Or not be made.
+    FileNotMade,
+    /// Or not be removed.
+    FileNotRemoved,
+    /// The names of a device could not be listed.
+    NamesNotListed,
+    /// A record that fills a page or a segment, or nearly, was written.
+    RecordAtLimit,
+    /// One that is larger was refused.
+    RecordTooLarge,
+    /// A transaction committed that takes a quarter of the log.
+    LargeTransaction,
+    /// More records were changed than the table of the latest versions takes without a sweep.
+    VersionsSwept,
 }
 
 impl ClientEvent {
     /// Every event.
-    pub const ALL: [ClientEvent; 51] = [
+    pub const ALL: [ClientEvent; 59] = [
         ClientEvent::Replayed,
         ClientEvent::NothingCreated,
         ClientEvent::NotClosed,
@@ -162,6 +178,14 @@ impl ClientEvent {
         ClientEvent::RestoredFurther,
         ClientEvent::RestoredTo,
         ClientEvent::RestoreWithoutLoad,
+        ClientEvent::FileNotOpened,
+        ClientEvent::FileNotMade,
+        ClientEvent::FileNotRemoved,
+        ClientEvent::NamesNotListed,
+        ClientEvent::RecordAtLimit,
+        ClientEvent::RecordTooLarge,
+        ClientEvent::LargeTransaction,
+        ClientEvent::VersionsSwept,
     ];
 
     /// The event in a few words.
@@ -218,6 +242,14 @@ impl ClientEvent {
             ClientEvent::RestoredFurther => "restored further",
             ClientEvent::RestoredTo => "restored up to",
             ClientEvent::RestoreWithoutLoad => "load not in log",
+            ClientEvent::FileNotOpened => "file not opened",
+            ClientEvent::FileNotMade => "file not made",
+            ClientEvent::FileNotRemoved => "file not removed",
+            ClientEvent::NamesNotListed => "names not listed",
+            ClientEvent::RecordAtLimit => "record at limit",
+            ClientEvent::RecordTooLarge => "record too large",
+            ClientEvent::LargeTransaction => "large transaction",
+            ClientEvent::VersionsSwept => "versions swept",
         }
     }
 
@@ -239,7 +271,8 @@ impl ClientEvent {
             | ClientEvent::SlotsOlder
             | ClientEvent::CacheForeign
             | ClientEvent::CacheAway => true,
-            _ => (self == ClientEvent::UndoFull) == (kind == SeedKind::Isolation),
+            ClientEvent::UndoFull | ClientEvent::VersionsSwept => kind == SeedKind::Isolation,
+            _ => kind == SeedKind::Durability,
         }
     }
 
@@ -269,6 +302,12 @@ impl ClientEvent {
                     | ClientEvent::RestoredFurther
                     | ClientEvent::RestoredTo
                     | ClientEvent::RestoreWithoutLoad
+                    | ClientEvent::FileNotOpened
+                    | ClientEvent::FileNotMade
+                    | ClientEvent::FileNotRemoved
+                    | ClientEvent::NamesNotListed
+                    | ClientEvent::LargeTransaction
+                    | ClientEvent::VersionsSwept
             )
     }
 }

@@ -211,6 +211,15 @@ impl Plan {
         self
     }
 
+    /// The same with a partition's file now and then that does not become longer.
+    pub fn with_failing_growth(mut self, random: &mut Random) -> Plan {
+        if random.chance(0.04) {
+            let target = Target { step: Step::DataGrowth, nth: 1 + random.exponential(0.7) as u64 };
+            self.injuries.push((target, Injury::Fail));
+        }
+        self
+    }
+
     /// The same with a database that is dropped while clients work, now and then, in a process that goes on.
     pub fn with_dropped_database(mut self, random: &mut Random) -> Plan {
         if random.chance(0.06) {
@@ -279,6 +288,12 @@ impl Plan {
             2 => self.injuries.push((target, Injury::Misdirect)),
             3 => self.injuries.push((target, Injury::Stale)),
             _ => {}
+        }
+        if random.chance(0.2) {
+            let step = if random.chance(0.5) { Step::TempWrite } else { Step::TempRead };
+            let target = Target { step, nth: random.exponential(15.0) as u64 + 1 };
+            let ns = Some(1_000 + random.exponential(200e6) as u64);
+            self.hang = self.hang.or(Some(Hang { target, ns, paired: false }));
         }
         self
     }

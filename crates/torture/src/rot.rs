@@ -14,6 +14,9 @@ use virtual_driver::Media;
 /// The devices that partitions are on.
 const DATA_DEVICES: [&str; 2] = ["disk", "flash"];
 
+/// Among how many pages one is looked for that was written.
+const LOOKED_AT: u64 = 200;
+
 /// A byte of something that is stored.
 struct StoredByte {
     device: &'static str,
@@ -63,6 +66,9 @@ pub fn rot(
         Step::Staging => stored_page(media, ("disk", "double-write"), page_size, random)
             .map(|place| with_page_in_place(media, configuration, place)),
         Step::LogWrite => {
+            if random.chance(0.2) {
+                return damage(media, blank_log_page(media, configuration, random)?, step, kind, random);
+            }
             let is_second = configuration.settings.log.second.is_some() && random.chance(0.7);
             let place = vouched_log_page(media, configuration, (is_second, oracle.log_copy_lost), random)?;
             // Where an acknowledgement needs only one of the two devices, an unreadable sector may hold data that is nowhere
@@ -74,7 +80,8 @@ pub fn rot(
         Step::TierWrite => {
             let cache = configuration.settings.hierarchy.cache.as_ref();
             let device = if cache.is_some_and(|cache| cache.device == CACHE_DEVICE) { CACHE_DEVICE } else { "nvem" };
-            stored_in(media, (&[device], ".tier"), page_size, random)
+            let place = stored_in(media, (&[device], ".tier"), page_size, random);
+            place.map(|place| with_page_at_home(media, configuration, place))
         }
         Step::SegmentWrite => stored_in(media, (&DATA_DEVICES, ".backup-"), SEGMENT_SIZE as usize, random),
         _ => stored_in(media, (&DATA_DEVICES, ".pages"), page_size, random),
@@ -137,19 +144,29 @@ fn superblock_copy(media: &Media, random: &mut Random) -> StoredByte {
 
 /// A place in the double-write area. It is redundant if the page is sound in its own place.
 fn with_page_in_place(media: &Media, configuration: &Configuration, place: StoredByte) -> StoredByte {
-    let page_size = configuration.settings.buffer.page_size;
-    let mut bytes = vec![0; page_size];
-    let first = place.offset / page_size as u64 * page_size as u64;
-    let is_sound = media.read(place.device, &place.file, first, &mut bytes).is_ok() && {
-        let id = header::id(&bytes);
-        let partitions = configuration.partitions();
-        partitions.get(usize::from(id.partition.0)).is_some_and(|partition| {
-            let (file, offset) = (format!("{}.pages", partition.name), u64::from(id.number) * page_size as u64);
-            let read = media.read("disk", &file, offset, &mut bytes);
-            read.is_ok() && header::verify(&bytes, id) == Ok(true)
-        })
+    let is_redundant = pages(media, configuration, &place).is_some();
+    StoredByte { is_redundant, ..place }
+}
+
+/// A place in a tier. It is redundant if the page is the same in its own place.
+fn with_page_at_home(media: &Media, configuration: &Configuration, place: StoredByte) -> StoredByte {
+    let is_redundant = pages(media, configuration, &place).is_some_and(|[copy, own]| copy == own);
+    StoredByte { is_redundant, ..place }
+}
+
+/// The page that has a copy at this place, and that in its own place if it is sound.
+fn pages(media: &Media, configuration: &Configuration, copy: &StoredByte) -> Option<[Vec<u8>; 2]> {
+    let page_size = configuration.settings.buffer.page_size as u64;
+    let read = |device, file: &str, number: u64| {
+        let mut bytes = vec![0; page_size as usize];
+        media.read(device, file, number * page_size, &mut bytes).ok().map(|()| bytes)
     };
-    StoredByte { is_redundant: is_sound, ..place }
+    let bytes = read(copy.device, &copy.file, copy.offset / page_size)?;
+    let id = header::id(&bytes);
+    let partitions = configuration.partitions();
+    let file = format!("{}.pages", partitions.get(usize::from(id.partition.0))?.name);
+    let own = read("disk", &file, u64::from(id.number))?;
+    (header::verify(&own, id) == Ok(true)).then_some([bytes, own])
 }
 
 /// A byte of some page, or segment, of this size that was written to a file with such a name on one of these devices.
@@ -176,7 +193,8 @@ fn stored_page(
 ) -> Option<StoredByte> {
     let pages = media.length(device, file)? / size as u64;
     let mut bytes = vec![0; size];
-    let written: Vec<u64> = (0..pages.min(200))
+    let first = if pages > LOOKED_AT { random.below(pages - LOOKED_AT + 1) } else { 0 };
+    let written: Vec<u64> = (first..pages.min(first + LOOKED_AT))
         .filter(|number| {
             let read = media.read(device, file, number * size as u64, &mut bytes);
             read.is_ok() && bytes.iter().any(|byte| *byte != 0)
@@ -184,6 +202,21 @@ fn stored_page(
         .collect();
     let number = random.choose(&written)?;
     Some(StoredByte::alone(device, file, number * size as u64 + random.below(size as u64)))
+}
+
+/// A byte of the log's file behind all that was written there. What the page next to that was cannot be told.
+fn blank_log_page(media: &Media, configuration: &Configuration, random: &mut Random) -> Option<StoredByte> {
+    let device = LOG_DEVICES.into_iter().find(|device| media.length(device, "log").is_some())?;
+    let size = configuration.settings.log.page_size as u64;
+    let pages = media.length(device, "log")? / size;
+    let mut bytes = vec![0; size as usize];
+    let mut is_blank = |number: &u64| {
+        let read = media.read(device, "log", number * size, &mut bytes);
+        read.is_ok() && bytes.iter().all(|byte| *byte == 0)
+    };
+    let blank = (0..pages).rev().take_while(|number| is_blank(number)).count() as u64;
+    let number = pages - 1 - random.below(blank.checked_sub(1).filter(|others| *others > 0)?);
+    Some(StoredByte { is_redundant: true, ..StoredByte::alone(device, "log", number * size + random.below(size)) })
 }
 
 /// A byte of a log page that a later page says is durable: its loss is no crash. The other device serves if it has the page and

@@ -15,7 +15,7 @@ use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use driver::Halt;
 use engine::canary::{self, Canary};
-use engine::log::Log;
+use engine::log::{Acknowledged, Log};
 use engine::server::{self, TransactionServer};
 use engine::{Asked, Database, Error, Machine, PartitionSpec, Result, Settings, log, second_level};
 use executor::{Executor, Order};
@@ -145,10 +145,15 @@ pub(crate) fn machine(world: &World, run: u64, plan: Plan, observed: &Rc<Observe
 
 async fn use_database(context: &Rc<RunContext>, purpose: Purpose) {
     // An opening may lose a copy as well, and tells it only when it has succeeded.
+    if context.oracle.borrow().log_copy_lost {
+        damage::expose_log(&mut context.observed.damages.borrow_mut());
+    }
     context.oracle.borrow_mut().log_copy_lost |= context.configuration.settings.log.second.is_some();
     let Some(Some(database)) = context.in_time(WORK_MAX_NS, "opening", open(context)).await else { return };
     context.log.replace(Some(Rc::clone(database.log())));
     let is_without = database.settings().log.without.is_some();
+    let acknowledged = context.configuration.settings.log.second.as_ref().map(|second| second.acknowledged);
+    context.observed.is_log_doubled.set(acknowledged == Some(Acknowledged::Both) && !is_without);
     let _copies = LogCopyWatch { context, log: Rc::clone(database.log()), is_without };
     context.observed.phase.set(Phase::Running);
     let known = async {
@@ -187,7 +192,11 @@ struct LogCopyWatch<'a> {
 impl Drop for LogCopyWatch<'_> {
     fn drop(&mut self) {
         self.context.log.take();
-        self.context.oracle.borrow_mut().log_copy_lost = self.is_without || self.log.lost_device().is_some();
+        let is_lost = self.is_without || self.log.lost_device().is_some();
+        self.context.oracle.borrow_mut().log_copy_lost = is_lost;
+        if is_lost {
+            damage::expose_log(&mut self.context.observed.damages.borrow_mut());
+        }
     }
 }
 

@@ -222,6 +222,7 @@ impl Scenario {
         }
         plan = plan.with_growing_log(&mut random("growing log, run"));
         plan = plan.with_late(&mut random("late, run"));
+        plan = plan.with_failing_growth(&mut random("failing growth, run"));
         // Of what is dropped at work a backup may go on for a while.
         if !configuration.backups {
             plan = plan.with_dropped_database(&mut random("dropped database, run"));

@@ -329,7 +329,9 @@ impl Step {
         let log = matches!(self, Step::LogWrite | Step::LogSync | Step::SuperblockWrite | Step::Staging);
         let tiers = matches!(self, Step::TierScan | Step::TierRead | Step::TierWrite);
         let pages = tiers || matches!(self, Step::PageRead | Step::PageWrite | Step::DataSync);
-        log || pages || matches!(self, Step::SegmentWrite | Step::SegmentSync | Step::OnlineBackup | Step::LogArchive)
+        let segments = matches!(self, Step::SegmentRead | Step::SegmentWrite | Step::SegmentSync);
+        let space = self.is_temporary() || matches!(self, Step::UndoSpaceRead | Step::UndoSpaceWrite);
+        log || pages || segments || space || matches!(self, Step::OnlineBackup | Step::LogArchive)
     }
 
     /// Whether the step may find no room.

@@ -48,7 +48,7 @@ pub async fn contents(context: &RunContext, database: &Database) -> bool {
     }
     for (number, (owner, found)) in oracle.owners.iter_mut().zip(&records).enumerate() {
         if let Err(what) = owner.reconcile(found) {
-            context.differs(format!("records of client {number}: {what}"));
+            context.differs_in("records", format!("records of client {number}: {what}"));
         }
     }
     context.note_all(oracle);
@@ -123,7 +123,7 @@ async fn records(context: &RunContext, database: &Database, tx: &mut Transaction
             Some(contents) => {
                 contents.insert(key, value.into());
             }
-            None => context.differs(format!("a record with the key {key:?} has no owner")),
+            None => context.differs_in("records", format!("a record with the key {key:?} has no owner")),
         }
     }
     Ok(found)

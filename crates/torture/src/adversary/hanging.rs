@@ -1,6 +1,6 @@
 //! Devices that do not answer for a while, or for ever.
 
-use super::{Adversary, Flight, Hung};
+use super::{Adversary, Flight, Hung, Phase};
 use crate::Step;
 use crate::configuration::CACHE_DEVICE;
 use crate::plan::Hang;
@@ -19,7 +19,10 @@ impl Adversary {
         let device = self.files.get(&file).and_then(|(device, _)| self.devices.get(device.0 as usize));
         // The database switches such a cache off.
         let is_cache = device.is_some_and(|device| device == CACHE_DEVICE);
-        self.observed.is_deaf.set(hang.ns.is_none() && !is_paired && !is_cache);
+        self.observed.is_cache_hung.set(self.files.get(&file).is_some_and(|(_, name)| name.ends_with(".tier")));
+        // An opening that is given up for another one holds its files until it is answered.
+        let is_waited_for = self.observed.phase.get() == Phase::Opening && self.plan.reopened_after.is_some();
+        self.observed.is_deaf.set(hang.ns.is_none() && !is_paired && (!is_cache || is_waited_for));
         let until = hang.ns.map(|ns| self.driver.now().plus_ns(ns));
         self.hung = Some(Hung { file, until, withheld: Vec::new() });
     }

@@ -2,6 +2,7 @@
 
 use super::contention::Flood;
 use super::store::stored_key;
+use crate::ClientEvent;
 use crate::context::{After, RunContext};
 use crate::debit_credit::roll_back;
 use base::Random;
@@ -11,6 +12,9 @@ use std::rc::Rc;
 
 /// The number of changes after which a flood ends.
 const CHANGES_MAX: u64 = 6_000;
+
+/// The table of the latest versions is swept when it has more of them.
+const SWEPT_MIN: u64 = 4_096;
 
 /// How long a flood rests between two transactions at most, in nanoseconds.
 const REST_NS_MAX: u64 = 50 * MICROSECOND_NS;
@@ -29,6 +33,9 @@ pub async fn flood(context: Rc<RunContext>, database: Database) {
             context.executor.sleep_ns(random.below(REST_NS_MAX)).await;
         }
         changed += flood.records;
+        if flood.records > SWEPT_MIN {
+            context.event(ClientEvent::VersionsSwept);
+        }
     }
 }
 

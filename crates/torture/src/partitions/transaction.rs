@@ -144,6 +144,9 @@ impl Client {
                     with_known(&self.context, &changed.name, |known| known.is(Some(changed.after())));
                 }
                 self.context.oracle.borrow_mut().acknowledged += 1;
+                if work.written >= self.context.configuration.settings.log.capacity / 4 {
+                    self.context.event(ClientEvent::LargeTransaction);
+                }
                 if failed && work.changed.iter().any(|changed| changed.shape.contents != changed.contents) {
                     self.context.wrong("a transaction on partitions commits though the log has failed");
                 }
@@ -297,12 +300,20 @@ impl Client {
         let limit = changed.shape.length_max(self.context.configuration.settings.buffer.page_size);
         let is_over = !changed.shape.kind.is_tree() && value.len() > limit;
         match result {
-            Err(Error::TooLarge { .. }) if is_over => Ok(false),
+            Err(Error::TooLarge { .. }) if is_over => {
+                self.context.event(ClientEvent::RecordTooLarge);
+                Ok(false)
+            }
             Ok(()) if is_over => {
                 self.context.wrong(format!("'{}' takes a value of {} bytes", changed.name, value.len()));
                 Ok(true)
             }
-            result => result.map(|()| true),
+            result => {
+                if result.is_ok() && !changed.shape.kind.is_tree() && value.len() + 2 >= limit {
+                    self.context.event(ClientEvent::RecordAtLimit);
+                }
+                result.map(|()| true)
+            }
         }
     }
 

@@ -134,7 +134,8 @@ impl Client {
                     let reconciled = self.context.oracle.borrow_mut().owners[self.number].reconcile(&found);
                     self.context.note_owner(self.number);
                     if let Err(what) = reconciled {
-                        self.context.differs(format!("client {} after an abandoned commit: {what}", self.number));
+                        self.context
+                            .differs_in("records", format!("client {} after an abandoned commit: {what}", self.number));
                         return After::Reopen;
                     }
                     return After::Retry;
@@ -216,7 +217,7 @@ impl Client {
             result => result?,
         }
         if work.contents.insert(key, value).is_some() {
-            self.context.differs("an insert replaced a record");
+            self.context.differs_in("records", "an insert replaced a record");
         }
         Ok(())
     }
@@ -228,7 +229,7 @@ impl Client {
             None => return self.look(work, key, None).await,
         };
         if deleted != work.contents.remove(&key).is_some() {
-            self.context.differs(format!("a delete says {deleted}"));
+            self.context.differs_in("records", format!("a delete says {deleted}"));
         }
         Ok(())
     }
@@ -252,7 +253,8 @@ impl Client {
         let key = self.any_key();
         let found = work.tx.get(self.partition, &key).await?;
         if found.as_deref() != work.contents.get(&key).map(|value| &value[..]) {
-            self.context.differs(format!("client {} reads another value of {key:?} than it wrote", self.number));
+            self.context
+                .differs_in("records", format!("client {} reads another value of {key:?} than it wrote", self.number));
         }
         Ok(())
     }
@@ -287,7 +289,10 @@ impl Client {
     async fn look(&self, work: &mut RecordWork, key: Vec<u8>, new: Option<Rc<[u8]>>) -> Result<()> {
         let found = work.tx.get(self.partition, &key).await?;
         if found.as_deref() != new.as_deref() && found.as_deref() != work.contents.get(&key).map(|value| &value[..]) {
-            self.context.differs(format!("client {} finds neither the old nor the new value of {key:?}", self.number));
+            self.context.differs_in(
+                "records",
+                format!("client {} finds neither the old nor the new value of {key:?}", self.number),
+            );
         }
         match found {
             Some(found) => work.contents.insert(key, found.into()),
@@ -311,7 +316,7 @@ impl Client {
         let found = self.read_own(&mut work.tx, bounds, direction).await?;
         if found != expected {
             let what = difference(&expected, &found);
-            self.context.differs(format!("client {} scans {direction:?} and finds: {what}", self.number));
+            self.context.differs_in("records", format!("client {} scans {direction:?} and finds: {what}", self.number));
         }
         Ok(())
     }
@@ -333,7 +338,7 @@ impl Client {
         while let Some((key, value)) = tx.next(&mut cursor).await? {
             let ordered = last.is_none_or(|last| (last < key) == (direction == Direction::Forward) && last != key);
             if !ordered {
-                self.context.differs(format!("a scan {direction:?} shows {key:?} out of order"));
+                self.context.differs_in("records", format!("a scan {direction:?} shows {key:?} out of order"));
             }
             last = Some(key.clone());
             found.insert(key, value.into());
@@ -353,13 +358,14 @@ impl Client {
             scans.push(found);
         }
         if scans[0] != scans[1] {
-            self.context.differs(format!("a repeated scan differs: {}", difference(&scans[0], &scans[1])));
+            self.context
+                .differs_in("records", format!("a repeated scan differs: {}", difference(&scans[0], &scans[1])));
         }
         let own = |key: &Vec<u8>| owner_of(key) == self.number;
         let mine: RecordsByKey =
             scans[0].iter().filter(|(key, _)| own(key)).map(|(k, v)| (k.clone(), v.clone())).collect();
         if mine != work.contents {
-            self.context.differs(format!("a scan of everything: {}", difference(&work.contents, &mine)));
+            self.context.differs_in("records", format!("a scan of everything: {}", difference(&work.contents, &mine)));
         }
         for (key, value) in scans[0].iter().filter(|(key, _)| !own(key)) {
             self.note_shown(work, owner_of(key), value);
@@ -371,8 +377,10 @@ impl Client {
         let Some(version) = version_of(value) else { return };
         let fair = self.context.oracle.borrow().owners.get(owner).is_some_and(|owner| owner.may_show(version));
         if !fair {
-            self.context
-                .differs(format!("client {} is shown version {version} of client {owner}, uncommitted", self.number));
+            self.context.differs_in(
+                "records",
+                format!("client {} is shown version {version} of client {owner}, uncommitted", self.number),
+            );
         }
         let latest = work.shown.entry(owner).or_default();
         *latest = version.max(*latest);
