@@ -47,14 +47,18 @@ impl Directory {
         self.durable.clone_from(&self.entries);
     }
 
-    /// The power goes: each change that was not synced is kept or lost.
-    pub(crate) fn power_cut(&mut self, random: &mut Random) {
+    /// The power goes: each change that was not synced is kept or lost. Returns how many were lost.
+    pub(crate) fn power_cut(&mut self, random: &mut Random) -> u64 {
+        let mut lost = 0;
         for change in std::mem::take(&mut self.changes) {
             if random.chance(0.5) {
                 change.apply(&mut self.durable);
+            } else {
+                lost += 1;
             }
         }
         self.entries.clone_from(&self.durable);
+        lost
     }
 
     /// Every inode that the directory names, or may name after a power cut.

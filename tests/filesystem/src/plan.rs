@@ -51,6 +51,16 @@ pub struct Rule {
 }
 
 impl Effect {
+    /// It in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Effect::Error => "EIO",
+            Effect::Forgotten => "EIO, forgotten",
+            Effect::Slow(_) => "slow",
+            Effect::Hung => "hung",
+        }
+    }
+
     /// Whether the request fails.
     pub fn is_error(self) -> bool {
         matches!(self, Effect::Error | Effect::Forgotten)
@@ -75,6 +85,8 @@ pub struct Plan {
     pub end: End,
     /// At which request from its beginning, counting those that have a [`Step`].
     pub at: u64,
+    /// The only step whose requests count for that, if not all do.
+    pub at_step: Option<Step>,
     /// The faults before the end.
     pub rules: Vec<Rule>,
     /// How many more bytes files may take, if that is limited.
@@ -83,9 +95,26 @@ pub struct Plan {
     pub overtaken: f64,
 }
 
+/// Everything that may be hurt, in every way.
+pub fn all_hurts() -> impl Iterator<Item = (Step, Effect)> {
+    let steps = [
+        Step::Write,
+        Step::Sync,
+        Step::Read,
+        Step::Create,
+        Step::Resize,
+        Step::Remove,
+        Step::SyncDirectory,
+        Step::List,
+    ];
+    let effects = [Effect::Error, Effect::Slow(Duration::ZERO), Effect::Hung];
+    let any = effects.into_iter().flat_map(move |effect| steps.map(|step| (step, effect)));
+    any.chain([(Step::Sync, Effect::Forgotten)])
+}
+
 impl Plan {
-    /// Draws a plan; if `gentle`, it has no fault besides its end.
-    pub fn draw(random: &mut Random, gentle: bool) -> Plan {
+    /// Draws a plan; if `gentle`, it has no fault besides its end. What it hurts, if anything, is `next`.
+    pub fn draw(random: &mut Random, next: (Step, Effect), gentle: bool) -> Plan {
         let magnitude = random.between(4, 12);
         let end = match random.below(10) {
             0 => End::Kill,
@@ -94,44 +123,48 @@ impl Plan {
         };
         let at = random.between(1 << (magnitude - 1), 1 << magnitude);
         let overtaken = *random.choose(&[0.0, 0.1, 0.5]).expect("three shares");
-        let mut plan = Plan { end, at, rules: Vec::new(), room: None, overtaken };
+        // Names and lengths are seldom changed.
+        let seldom = [Step::Create, Step::Resize, Step::Remove];
+        let at_step = random.chance(0.25).then(|| *random.choose(&seldom).expect("three steps"));
+        let at = if at_step.is_some() { random.between(1, 6) } else { at };
+        let mut plan = Plan { end, at, at_step, rules: Vec::new(), room: None, overtaken };
         if gentle || random.chance(0.4) {
             return plan;
         }
         match random.below(8) {
             0 => plan.room = Some(random.below(512) << 10),
-            1 => plan.rules.push(rule(random, Effect::Slow(Duration::from_millis(random.clone().between(5, 60))))),
-            2 => plan.rules.push(Rule { count: u64::MAX, ..rule(random, Effect::Hung) }),
-            _ => plan.rules.push(rule(random, Effect::Error)),
+            _ => plan.rules.push(rule(random, next)),
         }
         plan
     }
+
+    /// Whether the program has to go on after all that the plan does to it before its end: it waits for what is slow, and tries again
+    /// what fails once, except what is to make something durable.
+    pub fn is_survived(&self) -> bool {
+        let is_tried_again = |step| !matches!(step, Step::Write | Step::Sync | Step::SyncDirectory);
+        let is_survived = |rule: &Rule| match rule.effect {
+            Effect::Slow(_) => true,
+            Effect::Error => rule.count == 1 && is_tried_again(rule.step),
+            Effect::Forgotten | Effect::Hung => false,
+        };
+        self.room.is_none() && self.rules.iter().all(is_survived)
+    }
 }
 
-fn rule(random: &mut Random, effect: Effect) -> Rule {
-    let steps = [
-        (Step::Write, "log"),
-        (Step::Write, "log"),
-        (Step::Sync, "log"),
-        (Step::Write, "account"),
-        (Step::Sync, "account"),
-        (Step::Read, "account"),
-        (Step::Write, "double-write"),
-        (Step::Write, "entresol.home"),
-        (Step::Write, ""),
-        (Step::Sync, ""),
-        (Step::Read, ""),
-        (Step::Create, ""),
-        (Step::Resize, ""),
-        (Step::Remove, ""),
-        (Step::SyncDirectory, ""),
-        (Step::List, ""),
-    ];
-    let (step, file) = *random.choose(&steps).expect("there are some");
-    let rare = matches!(step, Step::Create | Step::Resize | Step::Remove | Step::SyncDirectory | Step::List);
-    let first = if rare { random.between(1, 6) } else { 1 << random.below(8) };
-    let forgets = effect == Effect::Error && step == Step::Sync && random.chance(0.6);
-    let effect = if forgets { Effect::Forgotten } else { effect };
-    let count = if random.chance(0.6) { 1 } else { u64::MAX };
-    Rule { step, file, first, count, effect }
+fn rule(random: &mut Random, (step, effect): (Step, Effect)) -> Rule {
+    let files: &[&str] = match step {
+        Step::Write => &["log", "log", "account", "double-write", "entresol.home", ""],
+        Step::Sync => &["log", "account", ""],
+        Step::Read => &["account", ""],
+        _ => &[""],
+    };
+    let file = random.choose(files).expect("there are some");
+    let is_rare = matches!(step, Step::Create | Step::Resize | Step::Remove | Step::SyncDirectory | Step::List);
+    let first = if is_rare { random.between(1, 6) } else { 1 << random.below(8) };
+    let effect = match effect {
+        Effect::Slow(_) => Effect::Slow(Duration::from_millis(random.between(5, 60))),
+        effect => effect,
+    };
+    let is_once = effect != Effect::Hung && random.chance(0.6);
+    Rule { step, file, first, count: if is_once { 1 } else { u64::MAX }, effect }
 }

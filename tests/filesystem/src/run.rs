@@ -3,7 +3,7 @@
 use crate::description::Backend;
 use crate::judgement::{Judgement, Said};
 use crate::mounted::Mounted;
-use crate::plan::{Effect, End, Plan, Step};
+use crate::plan::{Effect, End, Plan, Step, all_hurts};
 use crate::service::Injected;
 use base::Random;
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,6 +55,8 @@ pub struct Summary {
     pub under_way: u64,
     /// Requests for room that was limited.
     pub no_space: u64,
+    /// Changes of names, and of lengths, that were not synced and lost.
+    pub lost: [u64; 2],
     /// Requests with a fault, by operation and by effect.
     pub hurt: BTreeMap<(Step, &'static str), u64>,
     /// The sorts of errors that processes met.
@@ -93,8 +95,8 @@ impl fmt::Display for Summary {
         writeln!(
             f,
             "{} transactions acknowledged; {} requests, {} under way at an end, {} stray writes, \
-             {} without room",
-            self.acknowledged, self.requests, self.under_way, self.stray, self.no_space
+             {} without room; {} names and {} lengths lost",
+            self.acknowledged, self.requests, self.under_way, self.stray, self.no_space, self.lost[0], self.lost[1]
         )?;
         for ((step, effect), count) in &self.hurt {
             writeln!(f, "  {effect:14} {step:?}: {count}")?;
@@ -103,8 +105,6 @@ impl fmt::Display for Summary {
     }
 }
 
-/// What may become of a request, in words.
-const EFFECTS: [&str; 4] = ["EIO", "EIO, forgotten", "slow", "hung"];
 /// Processes of one database, at most.
 const OPENINGS_MAX: u64 = 12;
 /// After this time a process is ended, whatever it has reached.
@@ -160,9 +160,9 @@ fn database(
     for opening in 0..=openings {
         let cuts = summary.kills + summary.power_cuts;
         let looks = opening == openings || cuts == options.cuts;
-        let mut plan = Plan::draw(random, looks);
+        let mut plan = Plan::draw(random, summary.least_hurt(), looks);
         if looks {
-            (plan.at, plan.overtaken) = (u64::MAX, 0.0);
+            (plan.at, plan.at_step, plan.overtaken) = (u64::MAX, None, 0.0);
         }
         let orders = Orders { options, volume, name, seed, opening, existing: judgement.created, looks };
         let (lines, error, injected) = live(&orders, &plan);
@@ -188,17 +188,25 @@ fn database(
 
 impl Summary {
     /// What a long run should have met, and this one has not.
-    pub fn missing(&self) -> Vec<&'static str> {
-        let hurt = |name: &str| self.hurt.keys().any(|(_, effect)| *effect == name);
-        let mut missing: Vec<_> = EFFECTS.into_iter().filter(|name| !hurt(name)).collect();
+    pub fn missing(&self) -> Vec<String> {
+        let unhurt = all_hurts().filter(|(step, effect)| !self.hurt.contains_key(&(*step, effect.name())));
+        let mut missing: Vec<_> = unhurt.map(|(step, effect)| format!("{} {step:?}", effect.name())).collect();
         let others = [
             ("a kill", self.kills),
             ("a power cut", self.power_cuts),
             ("a stray write", self.stray),
             ("no room", self.no_space),
+            ("a lost name", self.lost[0]),
+            ("a lost length", self.lost[1]),
         ];
-        missing.extend(others.into_iter().filter(|(_, count)| *count == 0).map(|(name, _)| name));
+        missing.extend(others.into_iter().filter(|(_, count)| *count == 0).map(|(name, _)| name.to_owned()));
         missing
+    }
+
+    /// What was hurt least so far, and how: it comes next, so that a long run meets it all.
+    fn least_hurt(&self) -> (Step, Effect) {
+        let count = |(step, effect): &(Step, Effect)| self.hurt.get(&(*step, effect.name())).copied().unwrap_or(0);
+        all_hurts().min_by_key(count).expect("there is something")
     }
 
     fn note(&mut self, plan: &Plan, said: &Said, injected: &Injected, looks: bool) {
@@ -212,14 +220,11 @@ impl Summary {
         self.under_way += injected.under_way;
         self.stray += injected.stray;
         self.no_space += injected.no_space;
+        for (lost, more) in self.lost.iter_mut().zip(injected.lost) {
+            *lost += more;
+        }
         for ((step, _, effect), count) in &injected.hurt {
-            let effect = match effect {
-                Effect::Error => EFFECTS[0],
-                Effect::Forgotten => EFFECTS[1],
-                Effect::Slow(_) => EFFECTS[2],
-                Effect::Hung => EFFECTS[3],
-            };
-            *self.hurt.entry((*step, effect)).or_default() += count;
+            *self.hurt.entry((*step, effect.name())).or_default() += count;
         }
         self.errors.extend(said.errors.iter().cloned());
     }
@@ -240,9 +245,10 @@ fn live(orders: &Orders<'_>, plan: &Plan) -> (Vec<String>, Option<String>, Injec
     let over = orders.volume.begin(plan.clone());
     let mut process = Process::start(orders);
     let mut wait = process.wait(&over, 0, if orders.looks { LOOK_MAX } else { OPENING_TIME_MAX });
-    let is_unhurt = plan.rules.is_empty() && plan.room.is_none() && !orders.looks;
-    let hangs = wait == Wait::Vain && is_unhurt && {
-        // A process without faults must make progress: it commits once more.
+    // What strikes before there are clients ends a process's work.
+    let is_at_work = plan.rules.is_empty() || process.acknowledged.load(Ordering::Relaxed) > 0;
+    let hangs = wait == Wait::Vain && is_at_work && plan.is_survived() && !orders.looks && {
+        // A process that nothing keeps from it must make progress: it commits once more.
         let more = process.acknowledged.load(Ordering::Relaxed) + 1;
         wait = process.wait(&over, more, LOOK_MAX);
         wait == Wait::Vain
@@ -255,7 +261,7 @@ fn live(orders: &Orders<'_>, plan: &Plan) -> (Vec<String>, Option<String>, Injec
     let ended = lines.iter().any(|line| line.starts_with("unopened") || line == "closed");
     let died = (wait == Wait::Ended && !ended).then(|| format!("it ended by itself: {error}"));
     let panicked = error.contains("panicked at").then(|| error.clone());
-    let hangs = hangs.then(|| format!("nothing hurts it, and it does not go on in {LOOK_MAX:?}"));
+    let hangs = hangs.then(|| format!("nothing keeps it from it, and it does not go on in {LOOK_MAX:?}"));
     (lines, died.or(panicked).or(hangs), injected)
 }
 

@@ -32,6 +32,8 @@ pub struct Injected {
     pub under_way: u64,
     /// Writes that were under way when it was killed and landed later.
     pub stray: u64,
+    /// Changes of names, and of lengths, that a power cut has lost because they were not synced.
+    pub lost: [u64; 2],
     /// Requests served.
     pub requests: u64,
 }
@@ -133,7 +135,7 @@ impl Service {
             *self.injected.hurt.entry((step, name, effect)).or_default() += 1;
         }
         let wait = match effect {
-            Some(Effect::Hung) => return self.hold_and_count(call, None, None),
+            Some(Effect::Hung) => return self.hold_and_count((call, step), None, None),
             Some(Effect::Slow(delay)) => delay,
             _ if self.random.chance(overtaken) => Duration::from_micros(self.random.below(OVERTAKEN_US_MAX)),
             _ => Duration::ZERO,
@@ -143,12 +145,16 @@ impl Service {
             Some(Effect::Forgotten) => Some(Injury::Forget { cached: false }),
             _ => None,
         };
-        self.hold_and_count(call, Some(now() + wait), injury);
+        self.hold_and_count((call, step), Some(now() + wait), injury);
     }
 
-    fn hold_and_count(&mut self, call: Call, due: Option<Instant>, injury: Option<Injury>) {
+    fn hold_and_count(&mut self, (call, step): (Call, Step), due: Option<Instant>, injury: Option<Injury>) {
         self.hold(call, due, injury);
-        self.counted += 1;
+        let counts = self.plan.as_ref().is_some_and(|(plan, _)| plan.at_step.is_none_or(|counted| counted == step));
+        self.counted += u64::from(counts);
+        if !counts {
+            return;
+        }
         if let Some((plan, told)) = &self.plan
             && self.counted == plan.at
         {
@@ -211,7 +217,7 @@ impl Service {
             }
         }
         if end == End::PowerCut {
-            self.volume.power_cut(under_way);
+            self.injected.lost = self.volume.power_cut(under_way);
         }
         self.injected.stray += stray.len() as u64;
         self.held = stray;

@@ -293,8 +293,9 @@ impl Volume {
         Ok(())
     }
 
-    /// The power goes while these writes (inode, offset, bytes) are under way; then it comes back.
-    pub fn power_cut(&mut self, under_way: Vec<(u64, u64, Vec<u8>)>) {
+    /// The power goes while these writes (inode, offset, bytes) are under way; then it comes back. Returns how many changes of names
+    /// and of lengths were lost.
+    pub fn power_cut(&mut self, under_way: Vec<(u64, u64, Vec<u8>)>) -> [u64; 2] {
         for (number, offset, data) in under_way {
             if self.admit(number, offset + data.len() as u64).is_ok()
                 && let Ok(op) = self.write_op(number, offset, &data, false)
@@ -308,11 +309,11 @@ impl Volume {
         self.media.power_cut(&mut self.random, &PowerCut::default());
         self.cuts += 1;
         (self.driver, self.device) = machine(&self.media, self.random.below(u64::MAX));
-        let mut lengths = Vec::new();
+        let (mut lengths, mut lost) = (Vec::new(), [0; 2]);
         for (number, inode) in &mut self.inodes {
             inode.handles = u64::from(*number == Volume::ROOT);
             match &mut inode.node {
-                Node::Directory(directory) => directory.power_cut(&mut self.random),
+                Node::Directory(directory) => lost[0] += directory.power_cut(&mut self.random),
                 Node::File { unsynced, .. } => lengths.push((*number, std::mem::take(unsynced))),
             }
         }
@@ -320,13 +321,15 @@ impl Volume {
         self.reopen_stored();
         lengths.retain(|(number, _)| self.inodes.contains_key(number));
         for (number, lengths) in lengths {
-            self.keep_length(number, lengths);
+            lost[1] += u64::from(self.keep_length(number, lengths));
         }
+        lost
     }
 
-    /// What a power cut leaves of lengths that were set: all or nothing, and all if a later write is there.
-    fn keep_length(&mut self, number: u64, Lengths { cut_off, grown }: Lengths) {
+    /// What a power cut leaves of lengths that were set: all or nothing, and all if a later write is there. Whether one was lost.
+    fn keep_length(&mut self, number: u64, Lengths { cut_off, grown }: Lengths) -> bool {
         let present = self.stored_length(number);
+        let is_growth_lost = grown.is_some_and(|(from, _)| present <= from);
         if let Some((from, to)) = grown
             && from < present
             && present < to
@@ -339,7 +342,9 @@ impl Volume {
             && self.random.chance(0.5)
         {
             self.write(number, length, &bytes, true, None).expect("it had this length before");
+            return true;
         }
+        is_growth_lost
     }
 
     fn reopen_stored(&mut self) {

@@ -125,7 +125,7 @@ fn requests_fail_as_planned() {
         rule(Step::Sync, 1, u64::MAX, Effect::Error),
         rule(Step::Read, 1, 1, Effect::Slow(Duration::from_millis(30))),
     ];
-    let plan = Plan { end: End::Kill, at: u64::MAX, rules, room: Some(8 * PAGE as u64), overtaken: 0.0 };
+    let plan = Plan { end: End::Kill, at: u64::MAX, at_step: None, rules, room: Some(8 * PAGE as u64), overtaken: 0.0 };
     let _over = volume.begin(plan);
     file.write_all_at(&[8; PAGE], 0).expect("the first is let pass");
     let code = |result: io::Result<()>| result.map_err(|error| error.raw_os_error());

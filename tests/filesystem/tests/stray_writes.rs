@@ -20,7 +20,8 @@ fn lands_first(backend: Backend) {
     };
     // The process comes to the end of its plan with a write of its log under way.
     let rules = vec![Rule { step: Step::Write, file: "log", first: 60, count: u64::MAX, effect: Effect::Hung }];
-    let over = volume.begin(Plan { end: End::Stray(DELAY), at: u64::MAX, rules, room: None, overtaken: 0.0 });
+    let over =
+        volume.begin(Plan { end: End::Stray(DELAY), at: u64::MAX, at_step: None, rules, room: None, overtaken: 0.0 });
     let mut child = Command::new(env!("CARGO_BIN_EXE_filesystem-torture"))
         .args(["process", backend.name(), &volume.path().display().to_string(), "database", "1", "0", "false", "false"])
         .stdout(Stdio::null())
