@@ -159,8 +159,11 @@ fn rule(random: &mut Random, (step, effect): (Step, Effect)) -> Rule {
         _ => &[""],
     };
     let file = random.choose(files).expect("there are some");
-    let is_rare = matches!(step, Step::Create | Step::Resize | Step::Remove | Step::SyncDirectory | Step::List);
-    let first = if is_rare { random.between(1, 6) } else { 1 << random.below(8) };
+    let first = match step {
+        Step::Remove => random.between(1, 2),
+        Step::Create | Step::Resize | Step::SyncDirectory | Step::List => random.between(1, 6),
+        Step::Read | Step::Write | Step::Sync => 1 << random.below(6),
+    };
     let effect = match effect {
         Effect::Slow(_) => Effect::Slow(Duration::from_millis(random.between(5, 60))),
         effect => effect,

@@ -160,7 +160,8 @@ fn database(
     for opening in 0..=openings {
         let cuts = summary.kills + summary.power_cuts;
         let looks = opening == openings || cuts == options.cuts;
-        let mut plan = Plan::draw(random, summary.least_hurt(), looks);
+        let next = summary.least_hurt(random);
+        let mut plan = Plan::draw(random, next, looks);
         if looks {
             (plan.at, plan.at_step, plan.overtaken) = (u64::MAX, None, 0.0);
         }
@@ -203,10 +204,12 @@ impl Summary {
         missing
     }
 
-    /// What was hurt least so far, and how: it comes next, so that a long run meets it all.
-    fn least_hurt(&self) -> (Step, Effect) {
+    /// Some of what was hurt least so far, and how: it comes next, so that a long run meets it all.
+    fn least_hurt(&self, random: &mut Random) -> (Step, Effect) {
         let count = |(step, effect): &(Step, Effect)| self.hurt.get(&(*step, effect.name())).copied().unwrap_or(0);
-        all_hurts().min_by_key(count).expect("there is something")
+        let least = all_hurts().map(|hurt| count(&hurt)).min();
+        let unhurt: Vec<_> = all_hurts().filter(|hurt| Some(count(hurt)) == least).collect();
+        *random.choose(&unhurt).expect("there is something")
     }
 
     fn note(&mut self, plan: &Plan, said: &Said, injected: &Injected, looks: bool) {
