@@ -84,8 +84,8 @@ struct Flight {
     kind: OpKind,
     file: Option<u32>,
     opens: Option<(DeviceId, String)>,
-    /// Whether it makes a file.
-    makes: bool,
+    /// Whether it creates a file.
+    creates: bool,
     injury: Option<Injury>,
     is_durable: bool,
     /// Device, file, offset and length of a write that is to be damaged.
@@ -333,7 +333,7 @@ impl Adversary {
     fn count_name(&self, flight: &Flight) {
         let event = match flight.kind {
             _ if self.observed.phase.get() == Phase::Creating => return,
-            OpKind::Open if flight.makes => ClientEvent::FileNotMade,
+            OpKind::Open if flight.creates => ClientEvent::FileNotCreated,
             OpKind::Open => ClientEvent::FileNotOpened,
             OpKind::Remove => ClientEvent::FileNotRemoved,
             OpKind::List => ClientEvent::NamesNotListed,
@@ -435,9 +435,9 @@ impl Driver for Adversary {
             Op::Resize { file, .. } => Some(file),
             _ => None,
         };
-        let (kind, makes) = (op.kind(), matches!(op, Op::Open { create: true, .. }));
+        let (kind, creates) = (op.kind(), matches!(op, Op::Open { create: true, .. }));
         let (injury, damage) = (None, None);
-        let mut flight = Flight { step, kind, file, opens, makes, injury, is_durable, write, damage };
+        let mut flight = Flight { step, kind, file, opens, creates, injury, is_durable, write, damage };
         if self.is_overtaken(&op, step) {
             self.observed.coverage.borrow_mut().event(ClientEvent::ReadOvertaken);
             self.overtaken.push((token, op));

@@ -1,7 +1,7 @@
 //! What the clients of one run share.
 
 use crate::adversary::Observed;
-use crate::damage;
+use crate::damage::{self, Damage};
 use crate::ledger::TransferOutcome;
 use crate::oracle::Oracle;
 use crate::{ClientEvent, Configuration};
@@ -70,15 +70,17 @@ impl RunContext {
     /// Records that the database returned something other than expected, and ends the run. This is a failure unless a fault
     /// that cannot be detected was injected, after which older data may be returned.
     pub fn differs(&self, what: impl Into<String>) {
-        self.expose_log();
-        let is_excused = damage::has_undetectable(&self.observed.damages.borrow());
-        if is_excused { self.note_damage() } else { self.wrong(what) }
+        self.differs_unless(damage::has_undetectable, what);
     }
 
     /// The same where only this partition was read, which never had another name: only what was done to it, or to the log, excuses.
     pub fn differs_in(&self, partition: &str, what: impl Into<String>) {
+        self.differs_unless(|damages| damage::has_undetectable_in(damages, partition), what);
+    }
+
+    fn differs_unless(&self, excuse: impl Fn(&[Damage]) -> bool, what: impl Into<String>) {
         self.expose_log();
-        let is_excused = damage::has_undetectable_in(&self.observed.damages.borrow(), partition);
+        let is_excused = excuse(&self.observed.damages.borrow());
         if is_excused { self.note_damage() } else { self.wrong(what) }
     }
 

@@ -108,8 +108,8 @@ pub enum ClientEvent {
     RestoreWithoutLoad,
     /// A file of a database that exists could not be opened.
     FileNotOpened,
-    /// Or not be made.
-    FileNotMade,
+    /// Or not be created.
+    FileNotCreated,
     /// Or not be removed.
     FileNotRemoved,
     /// The names of a device could not be listed.
@@ -179,7 +179,7 @@ impl ClientEvent {
         ClientEvent::RestoredTo,
         ClientEvent::RestoreWithoutLoad,
         ClientEvent::FileNotOpened,
-        ClientEvent::FileNotMade,
+        ClientEvent::FileNotCreated,
         ClientEvent::FileNotRemoved,
         ClientEvent::NamesNotListed,
         ClientEvent::RecordAtLimit,
@@ -243,7 +243,7 @@ impl ClientEvent {
             ClientEvent::RestoredTo => "restored up to",
             ClientEvent::RestoreWithoutLoad => "load not in log",
             ClientEvent::FileNotOpened => "file not opened",
-            ClientEvent::FileNotMade => "file not made",
+            ClientEvent::FileNotCreated => "file not created",
             ClientEvent::FileNotRemoved => "file not removed",
             ClientEvent::NamesNotListed => "names not listed",
             ClientEvent::RecordAtLimit => "record at limit",
@@ -303,7 +303,7 @@ impl ClientEvent {
                     | ClientEvent::RestoredTo
                     | ClientEvent::RestoreWithoutLoad
                     | ClientEvent::FileNotOpened
-                    | ClientEvent::FileNotMade
+                    | ClientEvent::FileNotCreated
                     | ClientEvent::FileNotRemoved
                     | ClientEvent::NamesNotListed
                     | ClientEvent::LargeTransaction

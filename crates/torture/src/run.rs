@@ -144,10 +144,10 @@ pub(crate) fn machine(world: &World, run: u64, plan: Plan, observed: &Rc<Observe
 }
 
 async fn use_database(context: &Rc<RunContext>, purpose: Purpose) {
-    // An opening may lose a copy as well, and tells it only when it has succeeded.
     if context.oracle.borrow().log_copy_lost {
         damage::expose_log(&mut context.observed.damages.borrow_mut());
     }
+    // An opening may lose a copy as well, and tells it only when it has succeeded.
     context.oracle.borrow_mut().log_copy_lost |= context.configuration.settings.log.second.is_some();
     let Some(Some(database)) = context.in_time(WORK_MAX_NS, "opening", open(context)).await else { return };
     context.log.replace(Some(Rc::clone(database.log())));

@@ -95,8 +95,8 @@ pub struct Plan {
     pub overtaken: f64,
 }
 
-/// Everything that may be hurt, in every way.
-pub fn all_hurts() -> impl Iterator<Item = (Step, Effect)> {
+/// Every fault: the kind of request that it strikes, and what becomes of that.
+pub fn all_faults() -> impl Iterator<Item = (Step, Effect)> {
     let steps = [
         Step::Write,
         Step::Sync,

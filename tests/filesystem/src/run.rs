@@ -3,7 +3,7 @@
 use crate::description::Backend;
 use crate::judgement::{Judgement, Said};
 use crate::mounted::Mounted;
-use crate::plan::{Effect, End, Plan, Step, all_hurts};
+use crate::plan::{Effect, End, Plan, Step, all_faults};
 use crate::service::Injected;
 use base::Random;
 use std::collections::{BTreeMap, BTreeSet};
@@ -160,7 +160,7 @@ fn database(
     for opening in 0..=openings {
         let cuts = summary.kills + summary.power_cuts;
         let looks = opening == openings || cuts == options.cuts;
-        let next = summary.least_hurt(random);
+        let next = summary.rarest_fault(random);
         let mut plan = Plan::draw(random, next, looks);
         if looks {
             (plan.at, plan.at_step, plan.overtaken) = (u64::MAX, None, 0.0);
@@ -190,7 +190,7 @@ fn database(
 impl Summary {
     /// What a long run should have met, and this one has not.
     pub fn missing(&self) -> Vec<String> {
-        let unhurt = all_hurts().filter(|(step, effect)| !self.hurt.contains_key(&(*step, effect.name())));
+        let unhurt = all_faults().filter(|(step, effect)| !self.hurt.contains_key(&(*step, effect.name())));
         let mut missing: Vec<_> = unhurt.map(|(step, effect)| format!("{} {step:?}", effect.name())).collect();
         let others = [
             ("a kill", self.kills),
@@ -204,12 +204,12 @@ impl Summary {
         missing
     }
 
-    /// Some of what was hurt least so far, and how: it comes next, so that a long run meets it all.
-    fn least_hurt(&self, random: &mut Random) -> (Step, Effect) {
+    /// One of the faults that struck least so far. It comes next, so that a long run meets them all.
+    fn rarest_fault(&self, random: &mut Random) -> (Step, Effect) {
         let count = |(step, effect): &(Step, Effect)| self.hurt.get(&(*step, effect.name())).copied().unwrap_or(0);
-        let least = all_hurts().map(|hurt| count(&hurt)).min();
-        let unhurt: Vec<_> = all_hurts().filter(|hurt| Some(count(hurt)) == least).collect();
-        *random.choose(&unhurt).expect("there is something")
+        let least = all_faults().map(|fault| count(&fault)).min();
+        let rarest: Vec<_> = all_faults().filter(|fault| Some(count(fault)) == least).collect();
+        *random.choose(&rarest).expect("there is something")
     }
 
     fn note(&mut self, plan: &Plan, said: &Said, injected: &Injected, looks: bool) {

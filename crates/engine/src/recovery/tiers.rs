@@ -47,9 +47,14 @@ impl AnswerLimit {
         AnswerLimit(if kind == Kind::Cache { limit_ns } else { 0 })
     }
 
-    /// What the making of a tier of this kind has.
-    fn of_making(kind: Kind, settings: &Settings, (page_size, is_memory): (usize, bool)) -> AnswerLimit {
+    /// What the making of a tier of this kind on a device has.
+    fn of_making(
+        executor: &Executor,
+        (kind, device): (Kind, DeviceId),
+        (settings, page_size): (&Settings, usize),
+    ) -> AnswerLimit {
         let cache = settings.cache.as_ref().filter(|_| kind == Kind::Cache);
+        let is_memory = executor.traits(device).synchronous;
         AnswerLimit(cache.map_or(0, |cache| cache.creation_ns_max(page_size, is_memory)))
     }
 
@@ -282,8 +287,7 @@ impl Reconciled {
                 None => {
                     let record = TierRecord { kind, device: (*name).clone(), stamp, capacity, in_use: true };
                     let making = TierFile::create(executor, device, &record, page_size, volatile);
-                    let is_memory = executor.traits(device).synchronous;
-                    let limit = AnswerLimit::of_making(kind, settings, (page_size, is_memory));
+                    let limit = AnswerLimit::of_making(executor, (kind, device), (settings, page_size));
                     let file = limit.made(executor, name, making).await?;
                     (record, file)
                 }
@@ -366,7 +370,7 @@ async fn begin_table(
         return Ok(Some(position));
     }
     let device = device(executor, name)?;
-    let limit = AnswerLimit::of_making(Kind::Cache, settings, (page_size, executor.traits(device).synchronous));
+    let limit = AnswerLimit::of_making(executor, (Kind::Cache, device), (settings, page_size));
     let table = limit.made(executor, name, SlotTable::create(executor, device, capacity as u32, stamp)).await?;
     tiers.set_table(table);
     Ok(tiers.state_table().await)
