@@ -162,13 +162,12 @@ impl CacheSettings {
 const BYTE_NS_MAX: u64 = 50;
 
 impl CacheSettings {
-    /// How long its device may take to make its files, in nanoseconds; 0 for any time.
-    pub(crate) fn creation_ns_max(&self, page_size: usize, is_memory: bool) -> u64 {
+    /// How long its device may take to create a file of this many bytes, in nanoseconds; 0 for any time.
+    pub(crate) fn creation_ns_max(&self, bytes: u64, is_memory: bool) -> u64 {
         if is_memory || self.silence_ns_max == 0 {
             return 0;
         }
-        let size = u64::from(self.pages) * page_size as u64;
-        self.silence_ns_max.saturating_add(size.saturating_mul(BYTE_NS_MAX))
+        self.silence_ns_max.saturating_add(bytes.saturating_mul(BYTE_NS_MAX))
     }
 
     /// Refuses a cache that no page of this size could enter.

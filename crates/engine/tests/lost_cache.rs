@@ -108,6 +108,24 @@ fn what_is_left_of_a_creation_goes_where_devices_answer() {
     assert!(refused > 0, "the device never fell silent in between");
 }
 
+/// Its table is small beside its slots, and has less time.
+#[test]
+fn a_cache_is_waited_for_as_long_as_what_is_created_takes() {
+    let mut settings = settings(Design::default());
+    let cache = settings.hierarchy.cache.as_mut().expect("there is one");
+    (cache.pages, cache.table) = (40_000, Some(true));
+    let waits = (1..200).filter_map(|step| {
+        let silent_from = Instant::from_ns(step * 5 * MICROSECOND_NS);
+        on_a_silent_device(&Media::new(), silent_from, async |executor| {
+            let created = executor.within(100 * SECOND_NS, Database::create(executor, settings.clone())).await;
+            created.expect("it waits for a cache").err().map(|_| executor.now().since_ns(silent_from))
+        })
+    });
+    let waits: Vec<u64> = waits.collect();
+    assert!(waits.iter().any(|wait_ns| *wait_ns > SECOND_NS), "for the slots: {waits:?}");
+    assert!(waits.iter().any(|wait_ns| *wait_ns < SECOND_NS / 2), "for the table: {waits:?}");
+}
+
 /// Requests to its device last longer than a cache's may at work: a new cache has the time that its size takes.
 #[test]
 fn a_large_cache_on_a_slow_device_is_made() {

@@ -86,7 +86,7 @@ impl RunContext {
 
     /// One of two devices of the log serves for the other no longer if one of them is lost, or may be: an opening says so only when it
     /// has succeeded.
-    fn expose_log(&self) {
+    pub fn expose_log(&self) {
         let log = self.log.borrow();
         let is_lost = log.as_ref().map_or_else(
             || self.observed.errors.get() > 0 || self.may_requests_hang(),

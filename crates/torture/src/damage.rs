@@ -16,7 +16,7 @@
 //!   images, so there every such write is found.
 //! * An *error* excuses the operation, what had to be given up for it, and nothing after the next opening.
 
-use crate::{FaultKind, Step};
+use crate::{FaultKind, Step, partitions};
 use driver::FaultKind as Refusal;
 use engine::Error;
 use engine::check::Finding;
@@ -110,11 +110,19 @@ impl Damage {
     fn explains_finding(&self, finding: &Finding) -> bool {
         let is_log = self.is_of_log() && self.kind.is_silent();
         let is_named = finding.what.contains(&format!("'{}'", self.file));
-        // A partition that was truncated has a file with a number, one that was renamed a file of its first name.
-        let is_own = self.file == format!("{}.pages", finding.partition) || self.file.ends_with(".pages") && is_named;
+        let is_own = self.file.ends_with(".pages") && (is_named || is_file_of(&self.file, &finding.partition));
         // A page whose latest changes are in a cache alone.
         let is_of_cache = self.step == Step::TierWrite && is_named;
         !self.is_redundant && (is_own || is_of_cache || self.serves_torn_pages() || is_log)
+    }
+}
+
+/// Whether a file may be one of this partition: an index has its name, too, one that was truncated a number. What a client of partitions
+/// calls its own may have had any other name of that client before.
+fn is_file_of(file: &str, partition: &str) -> bool {
+    match partition.rsplit_once('-') {
+        Some((client, _)) if partitions::is_own(partition) => file.starts_with(&format!("{client}-")),
+        _ => file.starts_with(&format!("{partition}.")),
     }
 }
 
@@ -149,4 +157,25 @@ pub fn expose_log(damages: &mut [Damage]) {
 /// Whether an error says that it was injected.
 pub fn is_injected(text: &str) -> bool {
     text.contains("(injected)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_are_explained_by_damage_of_files_of_their_partition_alone() {
+        let what = || "page 3 is lost: neither in use nor free".to_owned();
+        let finding = |partition: &str| Finding { partition: partition.to_owned(), page: 3, what: what() };
+        let is_explained = |file: &str, partition: &str| {
+            let (kind, step, file) = (FaultKind::LostWrite, Step::PageWrite, file.to_owned());
+            let damage = Damage { kind, step, file, is_redundant: false, copy: None, is_exposed: false };
+            explain_finding(&[damage], &finding(partition))
+        };
+        assert!(is_explained("orders.pages", "orders") && !is_explained("orders.pages", "order"));
+        assert!(is_explained("orders.by.pages", "orders"), "an index");
+        assert!(is_explained("orders.17.pages", "orders"), "it was truncated");
+        assert!(is_explained("own-1-4.pages", "own-1-2"), "it was renamed");
+        assert!(!is_explained("own-2-4.pages", "own-1-2") && !is_explained("records.pages", "own-1-2"));
+    }
 }

@@ -19,6 +19,9 @@ pub use read::contents;
 
 use base::Random;
 
+/// How the names of clients' partitions begin.
+const OWN: &str = "own-";
+
 /// How many such clients a seed has.
 pub fn clients(seed: u64) -> usize {
     let random = &mut Random::stream(seed, "partitions");
@@ -27,5 +30,10 @@ pub fn clients(seed: u64) -> usize {
 
 /// The names that a client's partitions have, one after another.
 fn name(client: usize, number: u64) -> String {
-    format!("own-{client}-{number}")
+    format!("{OWN}{client}-{number}")
+}
+
+/// Whether a client's partition has this name.
+pub fn is_own(name: &str) -> bool {
+    name.starts_with(OWN)
 }

@@ -138,6 +138,7 @@ pub async fn structure(context: &RunContext, database: &Database) {
             context.judge(&error, "checking");
         }
         Ok(report) if !report.is_clean() => {
+            context.expose_log();
             let damages = context.observed.damages.borrow();
             // The next opening frees what this run cannot free any more: then nothing may be lost.
             let is_crippled = context.is_crippled(database);

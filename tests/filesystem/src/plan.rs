@@ -125,7 +125,7 @@ impl Plan {
         let overtaken = *random.choose(&[0.0, 0.1, 0.5]).expect("three shares");
         // Names and lengths are seldom changed.
         let seldom = [Step::Create, Step::Resize, Step::Remove];
-        let at_step = random.chance(0.25).then(|| *random.choose(&seldom).expect("three steps"));
+        let at_step = random.chance(0.1).then(|| *random.choose(&seldom).expect("three steps"));
         let at = if at_step.is_some() { random.between(1, 6) } else { at };
         let mut plan = Plan { end, at, at_step, rules: Vec::new(), room: None, overtaken };
         if gentle || random.chance(0.4) {

@@ -181,7 +181,7 @@ impl Database {
         let page_size = self.settings().buffer.page_size;
         let stamp = new_stamp(&self.0.engine);
         let is_memory = executor.traits(device(executor, &cache.device)?).synchronous;
-        let limit_ns = cache.creation_ns_max(page_size, is_memory);
+        let limit_ns = cache.creation_ns_max(u64::from(cache.pages) * page_size as u64, is_memory);
         if limit_ns == 0 {
             return create_cache(executor, cache, (page_size, stamp)).await;
         }

@@ -116,11 +116,11 @@ async fn remove_remains(executor: &Executor, present: Vec<(DeviceId, BTreeSet<St
     }
     // Without the superblock file what is left of the others is no database.
     remains.sort_by_key(|(_, name)| name != SUPERBLOCK_FILE);
-    let mut silent = None;
+    let mut silent = BTreeSet::new();
     for (device, name) in remains {
-        if silent != Some(device) {
+        if !silent.contains(&device.0) {
             let removed = executor.within(REMOVAL_NS_MAX, executor.perform(Op::Remove { device, name })).await;
-            silent = silent.or(removed.is_none().then_some(device));
+            silent.extend(removed.is_none().then_some(device.0));
         }
     }
 }

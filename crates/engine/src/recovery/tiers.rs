@@ -10,7 +10,7 @@ use crate::Result;
 use crate::buffer::Buffer;
 use crate::io::device;
 use crate::second_level::{CacheSettings, Settings, Tiers};
-use crate::tier_file::table::{BLOCK_BYTES, HeldVersion, SlotTable, Statement, TablePosition, TableReader};
+use crate::tier_file::table::{BLOCK_BYTES, HeldVersion, SlotTable, Statement, TablePosition, TableReader, blocks_for};
 use crate::tier_file::{Kind, TierFile, TierRecord, open_file, read_header};
 use base::time::SECOND_NS;
 use base::units::format_duration_ns;
@@ -47,15 +47,16 @@ impl AnswerLimit {
         AnswerLimit(if kind == Kind::Cache { limit_ns } else { 0 })
     }
 
-    /// What the making of a tier of this kind on a device has.
-    fn of_making(
+    /// What the creation of a file of this many bytes has, of a tier of this kind.
+    fn of_creation(
         executor: &Executor,
         (kind, device): (Kind, DeviceId),
-        (settings, page_size): (&Settings, usize),
+        settings: &Settings,
+        bytes: u64,
     ) -> AnswerLimit {
         let cache = settings.cache.as_ref().filter(|_| kind == Kind::Cache);
         let is_memory = executor.traits(device).synchronous;
-        AnswerLimit(cache.map_or(0, |cache| cache.creation_ns_max(page_size, is_memory)))
+        AnswerLimit(cache.map_or(0, |cache| cache.creation_ns_max(bytes, is_memory)))
     }
 
     /// Waits for an operation of the tier; `None` if it lasts too long.
@@ -287,7 +288,8 @@ impl Reconciled {
                 None => {
                     let record = TierRecord { kind, device: (*name).clone(), stamp, capacity, in_use: true };
                     let making = TierFile::create(executor, device, &record, page_size, volatile);
-                    let limit = AnswerLimit::of_making(executor, (kind, device), (settings, page_size));
+                    let limit =
+                        AnswerLimit::of_creation(executor, (kind, device), settings, capacity * page_size as u64);
                     let file = limit.made(executor, name, making).await?;
                     (record, file)
                 }
@@ -305,7 +307,7 @@ impl Reconciled {
         if let Some(cache) = adopted.filter(|_| table.is_none()) {
             adopt(buffer, &tiers, cache, current);
         }
-        let table = begin_table(executor, &tiers, (settings, page_size), (table, redo_start, stamp)).await?;
+        let table = begin_table(executor, &tiers, settings, (table, redo_start, stamp)).await?;
         Ok(OpenedTiers { tiers: Some(tiers), records, table, torn })
     }
 }
@@ -356,7 +358,7 @@ pub async fn create_cache(
 async fn begin_table(
     executor: &Executor,
     tiers: &Rc<Tiers>,
-    (settings, page_size): (&Settings, usize),
+    settings: &Settings,
     (old, redo_start, stamp): (Option<OpenedTable>, Lsn, u64),
 ) -> Result<Option<TablePosition>> {
     let [Some(WantedTier { device: name, table: true, capacity, .. }), _] = wanted(executor, settings) else {
@@ -370,7 +372,8 @@ async fn begin_table(
         return Ok(Some(position));
     }
     let device = device(executor, name)?;
-    let limit = AnswerLimit::of_making(executor, (Kind::Cache, device), (settings, page_size));
+    let bytes = blocks_for(capacity as u32) * BLOCK_BYTES as u64;
+    let limit = AnswerLimit::of_creation(executor, (Kind::Cache, device), settings, bytes);
     let table = limit.made(executor, name, SlotTable::create(executor, device, capacity as u32, stamp)).await?;
     tiers.set_table(table);
     Ok(tiers.state_table().await)

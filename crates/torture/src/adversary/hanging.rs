@@ -19,7 +19,9 @@ impl Adversary {
         let device = self.files.get(&file).and_then(|(device, _)| self.devices.get(device.0 as usize));
         // The database switches such a cache off.
         let is_cache = device.is_some_and(|device| device == CACHE_DEVICE);
-        self.observed.is_cache_hung.set(self.files.get(&file).is_some_and(|(_, name)| name.ends_with(".tier")));
+        if self.files.get(&file).is_some_and(|(_, name)| matches!(name.as_str(), "cache.tier" | "cache-table.tier")) {
+            self.observed.is_cache_hung.set(true);
+        }
         // An opening that is given up for another one holds its files until it is answered.
         let is_waited_for = self.observed.phase.get() == Phase::Opening && self.plan.reopened_after.is_some();
         self.observed.is_deaf.set(hang.ns.is_none() && !is_paired && (!is_cache || is_waited_for));
