@@ -27,7 +27,7 @@ fn a_dozen(backend: Backend, seed: u64) {
 
 #[test]
 fn a_dozen_ends_lose_nothing_through_io_uring() {
-    a_dozen(Backend::IoUring, 1);
+    a_dozen(Backend::IoUring, 3);
 }
 
 #[test]
