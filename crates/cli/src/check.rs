@@ -50,14 +50,11 @@ pub fn checked(store: Store, progress: &Progress) -> Result<String, Failure> {
     let words = [store.page_write_description(), store.log_description()];
     let words: Vec<String> = words.iter().filter(|words| !words.is_empty()).map(|words| wrapped(words)).collect();
     store.close()?;
-    if report.is_clean() {
-        let pages = grouped(report.pages);
-        let unsearched =
-            report.unsearched.iter().map(|why| wrapped(&format!("whether pages were lost was not looked for: {why}")));
-        let words = unsearched.chain(words).collect::<Vec<_>>().join("\n");
-        return Ok(format!("{pages} pages in {partitions} partitions, every one as it should be\n{words}"));
+    if !report.is_clean() || report.unsearched.is_some() {
+        return Err(failure(&report, &listed).into());
     }
-    Err(failure(&report, &listed).into())
+    let pages = grouped(report.pages);
+    Ok(format!("{pages} pages in {partitions} partitions, every one as it should be\n{}", words.join("\n")))
 }
 
 fn describe(finding: &Finding, database: &Database) -> String {
@@ -68,12 +65,22 @@ fn describe(finding: &Finding, database: &Database) -> String {
 }
 
 fn failure(report: &CheckReport, listed: &[String]) -> String {
+    let unsearched = report.unsearched.as_ref().map(|why| {
+        wrapped(&format!(
+            "pages were not compared with each other, because transactions have not ended: {why}; check again later"
+        ))
+    });
+    if report.is_clean() {
+        return format!("{} pages read, nothing found, and\n{}", grouped(report.pages), unsearched.unwrap_or_default());
+    }
     let count = listed.len() as u64 + report.omitted;
     let mut text = format!("{} found:\n  {}", grouped(count), listed.join("\n  "));
     if report.omitted > 0 {
         text.push_str(&format!("\n  and {} more", grouped(report.omitted)));
     }
-    text + "\nrestore the files from a backup"
+    text.push_str("\nrestore the files from a backup");
+    unsearched.into_iter().for_each(|words| text.push_str(&format!("\n{words}")));
+    text
 }
 
 #[cfg(test)]
@@ -85,5 +92,13 @@ mod tests {
         let report = CheckReport { pages: 10, findings: Vec::new(), omitted: 1_234, unsearched: None };
         let text = failure(&report, &["file 'a.pages', page 3: it is torn".to_owned()]);
         assert!(text.starts_with("1,235 found:\n  file 'a.pages', page 3: it is torn\n  and 1,234 more"), "{text}");
+    }
+
+    #[test]
+    fn what_was_not_looked_at_is_a_failure() {
+        let unsearched = Some(entresol::Error::StillFreeing);
+        let report = CheckReport { pages: 1_010, findings: Vec::new(), omitted: 0, unsearched };
+        let text = failure(&report, &[]);
+        assert!(text.starts_with("1,010 pages read, nothing found, and\npages were not compared"), "{text}");
     }
 }
