@@ -17,8 +17,7 @@ macro_rules! canaries {
 }
 
 impl Canary {
-    /// Whether torture cannot find it: it is in what devices without room refuse, in loads that come to nothing, in compactions, in
-    /// what the real driver alone decides, or in what no client of torture asks for.
+    /// Whether torture cannot find it: it is in what devices without room refuse, in loads that come to nothing, or in compactions.
     pub fn is_beyond_torture(self) -> bool {
         self as usize >= Canary::UnpreparedLog as usize && !self.is_between_nodes()
     }
@@ -170,6 +169,14 @@ canaries! {
     Overrun,
     /// A page stays in an exclusive cache when it is read, and takes the place of another one.
     HeldTwice,
+    /// An opening believes the unit of untorn writes that a file system offers, though no write asks for it.
+    BelievedOffer,
+    /// A moment that is still to come can be read.
+    ReadFuture,
+    /// The catalog has a fixed size.
+    FixedCatalog,
+    /// A waker that was cloned, as other runtimes' futures and combinators do, wakes no task.
+    DeafWaker,
     /// The log is written behind the end of what is there of its file, whether there is room for that or not.
     UnpreparedLog,
     /// A file becomes shorter while a restart would look for what was behind its end.
@@ -180,10 +187,6 @@ canaries! {
     UnsaidUndoing,
     /// A bulk load whose sync fails says so to its caller alone, and the file goes on being used.
     ForgivenLoad,
-    /// An opening believes the unit of untorn writes that a file system offers, though no write asks for it.
-    BelievedOffer,
-    /// A moment that is still to come can be read.
-    ReadFuture,
     /// A page server grants write locks and does not call back the copies of others.
     UncalledCopies,
     /// A page server takes a late message about an earlier copy for one about the present copy.

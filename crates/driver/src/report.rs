@@ -1,3 +1,5 @@
+use base::canary::{self, Canary};
+
 /// What the engine must know of a device to use it well.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeviceTraits {
@@ -9,6 +11,14 @@ pub struct DeviceTraits {
     pub synchronous: bool,
     /// Whether what is written survives a power cut at all.
     pub durable: bool,
+}
+
+impl DeviceTraits {
+    /// The unit of untorn writes of a device that promises one to all writes and a larger one to writes that ask for it. No driver
+    /// asks.
+    pub fn untorn(promised: u32, on_request: u32) -> u32 {
+        if canary::is_planted(Canary::BelievedOffer) { promised.max(on_request) } else { promised }
+    }
 }
 
 /// A cache inside a device, managed by the device's controller.

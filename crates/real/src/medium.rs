@@ -3,7 +3,6 @@
 
 use crate::fault::{fault_of, kind_of};
 use crate::job::sync_directory;
-use base::canary::{self, Canary};
 use base::units::format_size;
 use driver::{DeviceTraits, Fault, FaultKind};
 use std::ffi::{CStr, CString};
@@ -132,9 +131,8 @@ impl Nature {
     /// copying on write, as XFS does on every device, they were not reliably faster than the double-write area
     /// (`BENCHMARKS.md`). So a sector is all that is promised.
     fn traits(&self, memory: bool) -> DeviceTraits {
-        let is_believed = self.untorn_on_request > 0 && canary::is_planted(Canary::BelievedOffer);
         DeviceTraits {
-            atomic_write: if is_believed { self.untorn_on_request } else { SECTOR },
+            atomic_write: DeviceTraits::untorn(SECTOR, self.untorn_on_request),
             alignment: self.alignment.max(BLOCK),
             synchronous: memory || self.dax,
             durable: !memory,
@@ -164,6 +162,7 @@ fn nature(path: &CStr, direct: bool) -> Nature {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::canary::{self, Canary};
 
     #[test]
     fn a_unit_of_untorn_writes_that_is_not_asked_for_is_no_promise() {

@@ -130,6 +130,9 @@ pub struct Adversary {
     allocations: u64,
 }
 
+/// Up to how many bytes a power cut would leave a write whole that asks for that.
+const UNTORN_ON_REQUEST: u32 = 64 << 10;
+
 /// An upper limit on the parks of one run.
 const PARKS_MAX: u64 = 20_000_000;
 
@@ -522,7 +525,8 @@ impl Driver for Adversary {
     }
 
     fn traits(&self, device: DeviceId) -> DeviceTraits {
-        self.driver.traits(device)
+        let traits = self.driver.traits(device);
+        DeviceTraits { atomic_write: DeviceTraits::untorn(traits.atomic_write, UNTORN_ON_REQUEST), ..traits }
     }
 
     fn prices(&self) -> Option<Prices> {

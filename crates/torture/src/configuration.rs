@@ -73,6 +73,8 @@ pub struct Configuration {
     pub partition_clients: usize,
     /// How many small partitions are created beside those: mostly none, in a few seeds thousands.
     pub crowd: u64,
+    /// Whether clients rest as futures of other runtimes do, now and then.
+    pub foreign_waits: bool,
     /// How many different keys a client with records of its own uses.
     pub keys: u64,
     /// The longest value in bytes.
@@ -210,6 +212,7 @@ impl Configuration {
             record_clients,
             partition_clients: if contention.is_some() { 0 } else { partitions::clients(seed) },
             crowd,
+            foreign_waits: Random::stream(seed, "foreign waits").chance(0.1),
             keys: if tiny { 60 } else { random.between(5, 60) },
             value_max: if capacity < 1 << 20 { 4_000 } else { 20_000 },
             long_transactions: if tiny {

@@ -2,6 +2,7 @@
 
 use crate::adversary::Observed;
 use crate::damage::{self, Damage};
+use crate::foreign;
 use crate::ledger::TransferOutcome;
 use crate::oracle::Oracle;
 use crate::{ClientEvent, Configuration};
@@ -234,7 +235,11 @@ impl RunContext {
     pub async fn pause(&self, random: &mut Random) {
         let pause_ns_max = self.configuration.pause_ns_max;
         if pause_ns_max > 0 {
-            self.executor.sleep_ns(random.below(pause_ns_max)).await;
+            let ns = random.below(pause_ns_max);
+            if self.configuration.foreign_waits && ns % 2 == 0 {
+                return foreign::wait(&self.executor, ns).await;
+            }
+            self.executor.sleep_ns(ns).await;
         }
     }
 

@@ -41,6 +41,7 @@ mod coverage;
 mod damage;
 mod debit_credit;
 mod event;
+mod foreign;
 pub mod history;
 mod isolation;
 pub mod ledger;

@@ -261,3 +261,21 @@ fn a_page_that_stays_pinned_is_found() {
 fn freeing_that_never_ends_is_found() {
     first_failure_of_long_runs(Canary::EndlessFreeing, 43..44);
 }
+
+#[test]
+fn pages_that_tear_because_an_offer_was_believed_are_found() {
+    let failure = first_failure_of_long_runs(Canary::BelievedOffer, 47..48);
+    assert!(failure.wrong[0].contains("its checksum is"), "{failure}");
+}
+
+#[test]
+fn a_catalog_that_becomes_full_is_found() {
+    let failure = first_failure_of_long_runs(Canary::FixedCatalog, 3..4);
+    assert!(failure.wrong[0].contains("the catalog is full"), "{failure}");
+}
+
+#[test]
+fn a_cloned_waker_that_wakes_no_task_is_found() {
+    let failure = first_failure_of_long_runs(Canary::DeafWaker, 26..27);
+    assert!(failure.wrong[0].contains("clients wait for ever"), "{failure}");
+}

@@ -106,3 +106,9 @@ fn a_snapshot_that_moves_on_is_found() {
     let failure = first_failure(Canary::MovingSnapshot, 100, |drawn| drawn.levels == [Level::Snapshot]);
     assert!(failure.wrong[0].starts_with('G'), "{failure}");
 }
+
+#[test]
+fn a_moment_to_come_that_can_be_read_is_found() {
+    let failure = first_failure(Canary::ReadFuture, 40, |_| true);
+    assert!(failure.wrong[0].contains("ns ahead"), "{failure}");
+}

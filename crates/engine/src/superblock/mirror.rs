@@ -2,6 +2,7 @@
 //! torn, lost or unreadable, and the other one serves.
 
 use crate::{Error, Result};
+use base::canary::{self, Canary};
 use driver::{Access, Fault, FileId, Frame, Op};
 use executor::Executor;
 
@@ -60,6 +61,9 @@ impl Mirror {
     /// The driver's; the file keeps its length.
     pub(super) async fn reserve(&mut self, executor: &Executor, capacity: u64) -> Result<()> {
         if capacity > self.capacity() {
+            if capacity > 4 * REGION && canary::is_planted(Canary::FixedCatalog) {
+                return Err(Error::Setting("the catalog is full".into()));
+            }
             let length = capacity.max(self.capacity() / 8 * 9).next_multiple_of(REGION) * 2;
             executor.perform(Op::Resize { file: self.file, length, prewrite: true }).await.result?;
             self.length = length;

@@ -118,6 +118,7 @@ impl Client<'_> {
 
     /// A snapshot of the present, or of a moment that was read before.
     async fn read_past(&mut self) -> After {
+        self.ask_for_the_future().await;
         let again = self.random.chance(0.5).then(|| self.random.choose(&self.moments).copied()).flatten();
         let number = match again {
             Some((_, other)) => self.history().begin_as_of(other),
@@ -149,6 +150,15 @@ impl Client<'_> {
         self.history().asks(number);
         self.history().committed(number);
         After::Retry
+    }
+
+    /// What is committed at a moment that is still to come is not known.
+    async fn ask_for_the_future(&self) {
+        let ahead_ns = 1 + 1_000_000 * self.moments.len() as u64;
+        match self.database.as_of_time(self.context.executor.now().plus_ns(ahead_ns)).await {
+            Err(Error::FutureMoment { .. }) => {}
+            answer => self.context.wrong(format!("the database of {ahead_ns} ns ahead: {:?}", answer.map(drop))),
+        }
     }
 
     async fn look(&mut self, reader: &mut SnapshotReader) -> Result<()> {
