@@ -175,6 +175,8 @@ canaries! {
     ReadFuture,
     /// The catalog has a fixed size.
     FixedCatalog,
+    /// A check takes what it has found in a tree that changed meanwhile for damage.
+    HastyCheck,
     /// A waker that was cloned, as other runtimes' futures and combinators do, wakes no task.
     DeafWaker,
     /// The log is written behind the end of what is there of its file, whether there is room for that or not.

@@ -70,16 +70,20 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let report = opening.clone().restore(&source, said)?;
     let store = opening::open_existing(opening, &progress)?;
     let recovered = store.database().recovery().records;
-    let checked = check::checked(store, &progress)?;
+    let checked = check::checked(store, &progress);
     progress.finish();
     let committed =
         report.committed_unix_ns.map(|ns| format!(", where the last commit was made at {}", format_unix_ns(ns)));
-    print(&format!(
-        "{} pages restored, {} of log and {} records in it replayed, up to {}{}\n{checked}",
+    let restored = format!(
+        "{} pages restored, {} of log and {} records in it replayed, up to {}{}",
         grouped(report.pages),
         format_size(report.log_bytes),
         grouped(recovered),
         report.end,
         committed.unwrap_or_default()
-    ))
+    );
+    match checked {
+        Ok(checked) => print(&format!("{restored}\n{checked}")),
+        Err(why) => print(&restored).and(Err(why)),
+    }
 }

@@ -1,24 +1,16 @@
-use base::canary::{self, Canary};
-
 /// What the engine must know of a device to use it well.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeviceTraits {
     /// Writes of up to this many aligned bytes are never torn by a power cut.
     pub atomic_write: u32,
+    /// Writes of up to this many bytes would not be torn if they asked for that (`RWF_ATOMIC`), which none does; 0 if that is not offered.
+    pub untorn_on_request: u32,
     /// Offsets, lengths and buffers of direct I/O are multiples of this many bytes.
     pub alignment: u32,
     /// Whether accesses hold the CPU (NVEM) unless a configuration says otherwise.
     pub synchronous: bool,
     /// Whether what is written survives a power cut at all.
     pub durable: bool,
-}
-
-impl DeviceTraits {
-    /// The unit of untorn writes of a device that promises one to all writes and a larger one to writes that ask for it. No driver
-    /// asks.
-    pub fn untorn(promised: u32, on_request: u32) -> u32 {
-        if canary::is_planted(Canary::BelievedOffer) { promised.max(on_request) } else { promised }
-    }
 }
 
 /// A cache inside a device, managed by the device's controller.

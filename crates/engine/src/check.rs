@@ -14,8 +14,12 @@ use crate::{Error, Result};
 use base::PageId;
 use std::fmt;
 use std::rc::Rc;
+use structures::canary::{self, Canary};
 use structures::organization::allocator;
 use structures::page::{PageKind, Pages, header};
+
+/// How often a b-tree is looked at that changes meanwhile.
+const ROUNDS_MAX: u32 = 5;
 
 /// Something that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,9 +47,9 @@ pub struct CheckReport {
     pub findings: Vec<Finding>,
     /// Findings beyond those listed.
     pub omitted: u64,
-    /// Why one b-tree at least was not compared with itself and its indexes, or was not searched for pages that are neither in use nor
-    /// free, if so: what transactions have left is not done yet ([`Database::check_ended`](crate::Database::check_ended)) and changes
-    /// pages between two looks. A later check can.
+    /// Why it was not looked for pages that are neither in use nor free, in one b-tree at least, if it was not, nor whether its pages
+    /// fit each other where they changed all the time: what transactions have left is not done yet
+    /// ([`Database::check_ended`](crate::Database::check_ended)). A later check can.
     pub unsearched: Option<Error>,
 }
 
@@ -53,9 +57,9 @@ impl CheckReport {
     /// How many findings are listed.
     pub const FINDINGS_MAX: usize = 10_000;
 
-    /// Whether nothing was found to be wrong.
+    /// Whether everything was looked at, and nothing found to be wrong.
     pub fn is_clean(&self) -> bool {
-        self.findings.is_empty()
+        self.findings.is_empty() && self.unsearched.is_none()
     }
 }
 
@@ -117,29 +121,38 @@ impl Examiner<'_> {
         }
     }
 
-    /// Compares a b-tree's pages with each other and with its indexes. What is found while a rollback or the freeing of a long value
-    /// goes on beside this may be a difference between two moments.
+    /// Compares a b-tree's pages with each other and with its indexes. Beside a rollback, or the freeing of a long value, what is found
+    /// may be a difference between two moments: then it is looked for again.
     async fn check_structure(&mut self) {
         let (listed, omitted) = (self.report.findings.len(), self.report.omitted);
-        loop {
-            let had_ended = self.engine.transactions.check_ended();
+        for round in 1.. {
+            let begin = self.engine.core.log.end();
             let Some(state) = self.allocator().await else { return };
             let before = self.findings();
-            self.check_tree(state).await;
+            let unsearched = self.check_tree(state).await;
             if self.findings() == before {
                 self.check_indexes().await;
             }
-            let has_ended = self.engine.transactions.check_ended();
-            if had_ended.is_ok() && has_ended.is_ok() {
+            let is_found = self.findings() > before;
+            let is_of_one_moment =
+                !is_found || self.engine.core.log.end() == begin || canary::is_planted(Canary::HastyCheck);
+            if is_of_one_moment || round == ROUNDS_MAX {
+                if !is_of_one_moment && unsearched.is_some() {
+                    self.forget(listed, omitted);
+                }
+                if let Some(why) = unsearched {
+                    self.report.unsearched.get_or_insert(why);
+                }
                 return;
             }
-            self.report.findings.truncate(listed);
-            self.report.omitted = omitted;
-            if let Err(why) = has_ended {
-                self.report.unsearched.get_or_insert(why);
-                return;
-            }
+            self.forget(listed, omitted);
         }
+    }
+
+    /// Takes back what was found since so much was.
+    fn forget(&mut self, listed: usize, omitted: u64) {
+        self.report.findings.truncate(listed);
+        self.report.omitted = omitted;
     }
 
     /// A set's segments and search structures, as they are in memory.

@@ -58,7 +58,7 @@ impl Driver for Stopped {
     }
 
     fn traits(&self, _: DeviceId) -> DeviceTraits {
-        DeviceTraits { atomic_write: 1, alignment: 4096, synchronous: false, durable: false }
+        DeviceTraits { atomic_write: 1, untorn_on_request: 0, alignment: 4096, synchronous: false, durable: false }
     }
 
     fn prices(&self) -> Option<Prices> {

@@ -44,7 +44,7 @@ impl MapMode {
     /// What the engine must know of a mapped device, from what is known of the directory. A DAX write is torn at eight bytes.
     pub(crate) fn traits(self, directory: DeviceTraits) -> DeviceTraits {
         let atomic_write = if matches!(self, MapMode::Dax(_)) { 8 } else { directory.atomic_write.min(512) };
-        DeviceTraits { atomic_write, alignment: 64, synchronous: true, ..directory }
+        DeviceTraits { atomic_write, untorn_on_request: 0, alignment: 64, synchronous: true, ..directory }
     }
 
     /// The same in words, for the driver's description.

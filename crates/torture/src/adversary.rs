@@ -525,8 +525,7 @@ impl Driver for Adversary {
     }
 
     fn traits(&self, device: DeviceId) -> DeviceTraits {
-        let traits = self.driver.traits(device);
-        DeviceTraits { atomic_write: DeviceTraits::untorn(traits.atomic_write, UNTORN_ON_REQUEST), ..traits }
+        DeviceTraits { untorn_on_request: UNTORN_ON_REQUEST, ..self.driver.traits(device) }
     }
 
     fn prices(&self) -> Option<Prices> {

@@ -236,7 +236,7 @@ impl RunContext {
         let pause_ns_max = self.configuration.pause_ns_max;
         if pause_ns_max > 0 {
             let ns = random.below(pause_ns_max);
-            if self.configuration.foreign_waits && ns % 2 == 0 {
+            if self.configuration.foreign_waits && ns.is_multiple_of(2) {
                 return foreign::wait(&self.executor, ns).await;
             }
             self.executor.sleep_ns(ns).await;

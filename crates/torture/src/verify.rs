@@ -137,7 +137,7 @@ pub async fn structure(context: &RunContext, database: &Database) {
         Err(error) => {
             context.judge(&error, "checking");
         }
-        Ok(report) if !report.is_clean() => {
+        Ok(report) if !report.findings.is_empty() => {
             context.expose_log();
             let damages = context.observed.damages.borrow();
             // The next opening frees what this run cannot free any more: then nothing may be lost.

@@ -116,9 +116,3 @@ fn damage_to_files_of_renamed_and_truncated_partitions_is_recognized() {
 fn a_name_that_is_taken_is_refused_while_an_index_is_being_made() {
     assert_eq!(run_seed(35_485, Options::FULL).failure, None);
 }
-
-#[test]
-fn a_check_beside_a_rollback_that_is_tried_again_reports_no_damage() {
-    // It compared a node that the rollback was merging with what it had read of the node's parent before.
-    assert_eq!(run_seed(52_557, Options::FULL).failure, None);
-}

@@ -50,6 +50,7 @@ impl Disks {
         let (_, device) = &self.devices[usize::from(device.0)];
         DeviceTraits {
             atomic_write: device.atomic_write,
+            untorn_on_request: 0,
             alignment: device.alignment,
             synchronous: device.synchronous,
             durable: !device.volatile,

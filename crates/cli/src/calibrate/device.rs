@@ -128,7 +128,7 @@ pub fn measure(
     let options = Options { devices: vec![("measured".to_owned(), directory.to_owned())], ..Options::default() };
     let driver = RealDriver::open(options)?;
     let device = driver.device("measured").expect("opened with this device");
-    let DeviceTraits { atomic_write, alignment, synchronous, durable } = driver.traits(device);
+    let DeviceTraits { atomic_write, alignment, synchronous, durable, .. } = driver.traits(device);
     let begun = DeviceMeasured {
         extent: extent.clone(),
         driver: driver.description(),

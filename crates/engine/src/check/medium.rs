@@ -34,9 +34,15 @@ impl Examiner<'_> {
             frame = self.read(first, pages as usize * page_size, step * page_size, frame).await.ok();
             match &frame {
                 Some(frame) => {
+                    let mut suspects = Vec::new();
                     for number in first..first + pages {
                         let start = (number - first) as usize * page_size;
-                        self.check_stored(number, &frame[start..start + page_size], count, kind);
+                        let wrong = self.check_stored(number, &frame[start..start + page_size], count, kind);
+                        suspects.extend((!wrong.is_empty()).then_some(number));
+                    }
+                    // A page that was being written while it was read is one version or the other by now.
+                    for number in suspects {
+                        self.check_singly(number..number + 1, page_size, count, kind).await;
                     }
                 }
                 None => self.check_singly(first..first + pages, page_size, count, kind).await,
@@ -50,7 +56,10 @@ impl Examiner<'_> {
     async fn check_singly(&mut self, numbers: std::ops::Range<u32>, page_size: usize, count: u32, kind: PageKind) {
         for number in numbers {
             match self.read(number, page_size, page_size, None).await {
-                Ok(frame) => self.check_stored(number, &frame[..page_size], count, kind),
+                Ok(frame) => {
+                    let wrong = self.check_stored(number, &frame[..page_size], count, kind);
+                    wrong.into_iter().for_each(|what| self.report(number, what));
+                }
                 Err(error) => self.report(number, format!("the device cannot read it: {error}")),
             }
         }
@@ -70,49 +79,46 @@ impl Examiner<'_> {
         Ok(completion.buffer.expect("a read gives its buffer back"))
     }
 
-    fn check_stored(&mut self, number: u32, page: &[u8], count: u32, kind: PageKind) {
-        // A load that was cut off leaves pages behind that count for nothing, and may be torn.
-        if number >= count {
-            return;
-        }
-        if self.is_dirty(number) {
-            // It is about to be replaced, and may be half so at this moment.
-            return;
+    /// What is wrong with a page as its file has it.
+    fn check_stored(&self, number: u32, page: &[u8], count: u32, kind: PageKind) -> Vec<String> {
+        // A load that was cut off leaves pages behind that count for nothing, and may be torn. One that is about to be replaced may be
+        // half so at this moment.
+        if number >= count || self.is_dirty(number) {
+            return Vec::new();
         }
         match header::verify(page, self.id(number)) {
             // A file may have another name than its partition, which was renamed or truncated.
-            Err(what) => self.report(number, format!("{what} (file '{}')", self.partition.file_name())),
-            Ok(true) => self.check_kind(number, page, kind),
+            Err(what) => vec![format!("{what} (file '{}')", self.partition.file_name())],
+            Ok(true) => check_kind(number, page, kind),
             // Objects that never changed are nowhere; every other page is written before it is used.
-            Ok(false) if kind == PageKind::Direct => {}
-            Ok(false) => self.report(number, "it is in use and was never written"),
+            Ok(false) if kind == PageKind::Direct => Vec::new(),
+            Ok(false) => vec!["it is in use and was never written".to_owned()],
         }
     }
+}
 
-    fn check_kind(&mut self, number: u32, page: &[u8], kind: PageKind) {
-        let found = header::kind(page);
-        match kind {
-            PageKind::Direct if found != Some(PageKind::Direct) => self.report(number, "it holds no objects"),
-            PageKind::Append if number > 0 && found != Some(PageKind::Append) => {
-                self.report(number, "it holds no appended records");
-            }
-            PageKind::Append if number > 0 => self.check_appended(number, page),
-            // What the pages of a tree are shows when it is followed.
-            _ => {}
+fn check_kind(number: u32, page: &[u8], kind: PageKind) -> Vec<String> {
+    let found = header::kind(page);
+    match kind {
+        PageKind::Direct if found != Some(PageKind::Direct) => vec!["it holds no objects".to_owned()],
+        PageKind::Append if number > 0 && found != Some(PageKind::Append) => {
+            vec!["it holds no appended records".to_owned()]
         }
+        PageKind::Append if number > 0 => check_appended(page),
+        // What the pages of a tree are shows when it is followed.
+        _ => Vec::new(),
     }
+}
 
-    fn check_appended(&mut self, number: u32, page: &[u8]) {
-        let wrong = slotted::inspect(page);
-        if wrong.is_empty() {
-            let odd = |slot: &u16| {
-                let mark = slotted::value(page, *slot).first();
-                mark != Some(&append::LIVE) && mark != Some(&append::ERASED)
-            };
-            if let Some(slot) = (0..slotted::count(page)).find(odd) {
-                self.report(number, format!("the record of slot {slot} is neither live nor erased"));
-            }
-        }
-        wrong.into_iter().for_each(|what| self.report(number, what));
+fn check_appended(page: &[u8]) -> Vec<String> {
+    let mut wrong = slotted::inspect(page);
+    if wrong.is_empty() {
+        let odd = |slot: &u16| {
+            let mark = slotted::value(page, *slot).first();
+            mark != Some(&append::LIVE) && mark != Some(&append::ERASED)
+        };
+        let found = (0..slotted::count(page)).find(odd);
+        wrong.extend(found.map(|slot| format!("the record of slot {slot} is neither live nor erased")));
     }
+    wrong
 }

@@ -1,6 +1,7 @@
 //! A b-tree from its root: nodes, long values, the free list; and that every page is exactly one of them.
 
 use super::Examiner;
+use crate::Error;
 use structures::organization::allocator;
 use structures::organization::b_tree::stored::{self, Stored};
 use structures::organization::b_tree::{self, Expected, check_node, overflow};
@@ -32,8 +33,10 @@ impl Role {
 struct Roles(Vec<Role>);
 
 impl Examiner<'_> {
-    pub(super) async fn check_tree(&mut self, state: allocator::State) {
+    /// Follows the tree. Returns why it was not looked for pages that are neither in use nor free, if it was not.
+    pub(super) async fn check_tree(&mut self, state: allocator::State) -> Option<Error> {
         let before = self.findings();
+        let had_ended = self.engine.transactions.check_ended();
         let mut roles = Roles(vec![Role::Unknown; state.page_count as usize]);
         roles.0[0] = Role::Allocator;
         let mut stack = vec![(b_tree::ROOT, Expected::ROOT)];
@@ -49,6 +52,10 @@ impl Examiner<'_> {
             }
         }
         let found = self.check_free_list(&mut roles, state.free_head).await;
+        if let Err(why) = had_ended.and_then(|()| self.engine.transactions.check_ended()) {
+            // The pages of a long value are being freed beside this, wait for room in the log, or for a rollback that is tried again.
+            return Some(why);
+        }
         if let Some(found) = found.filter(|found| *found != state.free_count) {
             self.report(0, format!("it counts {} free pages, the list has {found}", state.free_count));
         }
@@ -59,6 +66,7 @@ impl Examiner<'_> {
                 self.report(number as u32, "it is lost: neither in use nor free");
             }
         }
+        None
     }
 
     /// Notes what a page is used for; false, with a finding, if it cannot be that.

@@ -31,9 +31,9 @@ impl Database {
     }
 
     /// Checks every page and every structure of every partition, after a checkpoint, so that the files are current. To be
-    /// called while no transaction is active: pages that one has allocated and not yet put into a tree look lost. What is found in a
-    /// b-tree's structure while a rollback is tried again, or while the log has no room for it yet to free the pages of deleted long
-    /// values, is not reported ([`CheckReport::unsearched`]). A compaction that is under way ends before, and another one waits.
+    /// called while no transaction is active: pages that one has allocated and not yet put into a tree look lost. While a rollback is
+    /// tried again, or the log has no room for it yet to free the pages of deleted long values, pages that are neither in use nor free
+    /// are not reported ([`CheckReport::unsearched`]). A compaction that is under way ends before, and another one waits.
     ///
     /// # Errors
     /// Those of the checkpoint, without which nothing is checked; why the cache was switched off, if only it has what is to be looked
@@ -55,7 +55,10 @@ impl Database {
         // A compaction moves pages from step to step.
         let _turn = self.0.engine.catalog.compaction.take(self.executor()).await;
         self.checkpoint().await?;
-        self.finish_endings().await;
+        if self.is_freeing() {
+            self.finish_endings().await;
+            self.checkpoint().await?;
+        }
         check::check(&self.0.engine, progress).await
     }
 

@@ -235,7 +235,8 @@ mod tests {
     use super::*;
 
     fn ring(capacity: u64) -> WriteBuffer {
-        let traits = DeviceTraits { atomic_write: 512, alignment: 64, synchronous: true, durable: true };
+        let traits =
+            DeviceTraits { atomic_write: 512, untorn_on_request: 0, alignment: 64, synchronous: true, durable: true };
         let (pieces, device, statistics) = (RefCell::default(), String::new(), TierStatistics::default());
         WriteBuffer { file: FileId(0), device, capacity, traits, pieces, statistics }
     }

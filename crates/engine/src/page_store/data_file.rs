@@ -8,6 +8,7 @@ use driver::{Access, DeviceId, DeviceTraits, FileId, Op};
 use executor::Executor;
 use std::cell::Cell;
 use std::rc::Rc;
+use structures::canary::{self, Canary};
 
 /// An open file of pages. Page `n` lies at byte `n * page size`.
 pub struct DataFile {
@@ -63,7 +64,10 @@ impl PageStore for DataFile {
     }
 
     fn may_tear(&self) -> bool {
-        (self.traits.atomic_write as usize) < self.page_size
+        let DeviceTraits { atomic_write, untorn_on_request, .. } = self.traits;
+        let is_believed = canary::is_planted(Canary::BelievedOffer);
+        let whole = if is_believed { atomic_write.max(untorn_on_request) } else { atomic_write };
+        (whole as usize) < self.page_size
     }
 
     fn access<'a>(&'a self, executor: &'a Executor) -> Future<'a, Access> {

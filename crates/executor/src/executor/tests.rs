@@ -59,7 +59,7 @@ impl Driver for Bench {
         None
     }
     fn traits(&self, _: DeviceId) -> DeviceTraits {
-        DeviceTraits { atomic_write: 512, alignment: 512, synchronous: false, durable: true }
+        DeviceTraits { atomic_write: 512, untorn_on_request: 0, alignment: 512, synchronous: false, durable: true }
     }
     fn prices(&self) -> Option<Prices> {
         Some(Prices { instructions: [10; Work::ALL.len()], exponential: false, instruction_ns: 100.0, seed: 0 })
