@@ -254,7 +254,7 @@ fn a_dropped_database_whose_writes_land_behind_its_back_is_found() {
 #[test]
 fn a_page_that_stays_pinned_is_found() {
     let failure = first_failure_of_long_runs(Canary::KeptPins, 4..5);
-    assert!(failure.wrong[0].contains("1 pinned for ever"), "{failure}");
+    assert!(failure.wrong[0].contains("pinned for ever"), "{failure}");
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn a_catalog_that_becomes_full_is_found() {
 #[test]
 fn a_check_that_compares_two_moments_is_found() {
     let failure = first_failure_of_long_runs(Canary::HastyCheck, 52_557..52_558);
-    assert!(failure.wrong[0].contains("its fences are not the separators"), "{failure}");
+    assert!(failure.wrong.iter().any(|what| what.contains("its fences are not the separators")), "{failure}");
 }
 
 #[test]

@@ -156,7 +156,7 @@ impl Client<'_> {
     async fn ask_for_the_future(&self) {
         let ahead_ns = 1 + 1_000_000 * self.moments.len() as u64;
         match self.database.as_of_time(self.context.executor.now().plus_ns(ahead_ns)).await {
-            Err(Error::FutureMoment { .. }) => {}
+            Err(Error::FutureMoment { .. } | Error::SnapshotTooOld { .. }) => {}
             answer => self.context.wrong(format!("the database of {ahead_ns} ns ahead: {:?}", answer.map(drop))),
         }
     }
