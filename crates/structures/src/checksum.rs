@@ -1,8 +1,7 @@
 //! The checksum of whatever the engine writes: CRC-32C (Castagnoli, Bräuer and Herrmann, IEEE Transactions on Communications,
 //! 1993), which processors compute.
 
-/// The checksum of these bytes.
-#[inline]
+/// The checksum of these bytes. Not to be inlined: a caller that is not optimized would compile it anew for itself.
 pub fn checksum(bytes: &[u8]) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
