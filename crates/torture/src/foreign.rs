@@ -12,7 +12,7 @@ struct Timer {
     waker: Option<Waker>,
 }
 
-/// Waits for so many nanoseconds.
+/// Waits for `ns` nanoseconds.
 pub async fn wait(executor: &Executor, ns: u64) {
     let timer = Rc::new(RefCell::new(Timer::default()));
     let (sleeper, shared) = (executor.clone(), Rc::clone(&timer));
