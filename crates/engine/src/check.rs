@@ -124,11 +124,10 @@ impl Examiner<'_> {
     /// Compares a b-tree's pages with each other and with its indexes. Beside a rollback, or the freeing of a long value, what is found
     /// may be a difference between two moments: then it is looked for again.
     async fn check_structure(&mut self) {
-        let (listed, omitted) = (self.report.findings.len(), self.report.omitted);
+        let (listed, omitted, before) = (self.report.findings.len(), self.report.omitted, self.findings());
         for round in 1.. {
             let begin = self.engine.core.log.end();
             let Some(state) = self.allocator().await else { return };
-            let before = self.findings();
             let unsearched = self.check_tree(state).await;
             if self.findings() == before {
                 self.check_indexes().await;
@@ -149,7 +148,7 @@ impl Examiner<'_> {
         }
     }
 
-    /// Takes back what was found since so much was.
+    /// Removes the findings behind the first `listed`, with the count of those `omitted` as it was then.
     fn forget(&mut self, listed: usize, omitted: u64) {
         self.report.findings.truncate(listed);
         self.report.omitted = omitted;

@@ -46,8 +46,7 @@ impl Examiner<'_> {
         let mut count = 0_u64;
         while let Some((key, value)) = tx.next(&mut records).await? {
             count += 1;
-            if let Err(error) = schema.record.verify(&value).or_else(|error| if is_typed { Err(error) } else { Ok(()) })
-            {
+            if is_typed && let Err(error) = schema.record.verify(&value) {
                 self.report(0, format!("the record with key {key:02x?}: {error}"));
                 continue;
             }
