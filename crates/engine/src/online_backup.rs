@@ -29,7 +29,7 @@ mod target;
 mod unfinished;
 
 pub use archive::RestoreTarget;
-pub(crate) use archive::{Archiver, begin_archive, start_archiving};
+pub(crate) use archive::{Archiver, begin_archive, keep_unarchived, start_archiving};
 pub use manifest::MANIFEST_FILE;
 pub(crate) use restore::restore;
 pub use restore::{RestoreArchive, RestoreReport, RestoreSource};

@@ -3,9 +3,11 @@
 use crate::ground::archived::{PAGE, added_keys, hardware, histories, on, settings, under};
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{Instant, Random};
+use devices::Hardware;
 use driver::OpKind;
 use entresol_engine::checkpoint::Policy;
-use entresol_engine::{Asked, Database, Error, PartitionSpec, Result, Settings, log};
+use entresol_engine::log::{self, Second};
+use entresol_engine::{Asked, Database, Error, PartitionSpec, Result, Settings};
 use executor::{Executor, Order};
 use std::cell::RefCell;
 use virtual_driver::{ErrorAt, FaultPlan, Injury, Media, Options, PowerCut, Slow, VirtualDriver};
@@ -367,4 +369,36 @@ fn a_log_that_has_moved_and_rests_is_not_called_damaged() {
         })
         .expect("works");
     }
+}
+
+/// A device that had been lost gets all that the archive lacks, also what no redo needs: the other one may be lost next.
+#[test]
+fn a_new_copy_of_the_log_has_what_the_archive_lacks() {
+    let (media, acknowledged) = (Media::new(), Acknowledged::default());
+    let two = |without: Option<&str>| {
+        let second = Some(Second { device: "b".into(), acknowledged: log::Acknowledged::Both });
+        let without = without.map(str::to_owned);
+        let log = log::Settings { capacity: 4 << 20, second, without, ..settings().log };
+        Settings { log, log_device: "a".into(), ..settings() }
+    };
+    let device = |name: &str| format!("[device.{name}]\nmedium.service = \"20 us\"\n");
+    let hardware = Hardware::parse(&["disk", "a", "b", "archive"].map(device).concat(), "test").expect("a description");
+    let refusing =
+        || (1..1000).map(|nth| ErrorAt { kind: OpKind::Write, device: Some("archive".into()), nth }).collect();
+    let openings = [(None, refusing()), (Some("b"), refusing()), (None, refusing()), (Some("a"), Vec::new())];
+    for (without, errors) in openings {
+        let options = Options { faults: Some(FaultPlan { errors, ..FaultPlan::default() }), ..Options::default() };
+        let driver = VirtualDriver::new(hardware.clone(), options, media.clone());
+        let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+        let worked = executor.run(async {
+            let database = open_or_create(&executor, two(without)).await?;
+            add(&database, 50, &acknowledged).await?;
+            database.checkpoint().await?;
+            executor.sleep_ns(20 * SECOND_NS).await;
+            Ok::<(), Error>(())
+        });
+        assert_eq!(worked, Ok(Ok(())), "without {without:?}");
+        executor.stop();
+    }
+    assert_eq!(check(&media, &acknowledged), Ok(()));
 }

@@ -39,7 +39,7 @@ impl Database {
         device(executor, &settings.log_device)?;
         settings.clear_spaces(executor).await?;
         let log = Log::create(executor, &settings.log_device, &settings.log).await?;
-        let archiver = begin_archive(&settings.log, None, (executor, &log)).await?;
+        let archiver = begin_archive(&settings.log, None, (executor, &log));
         let double_write = DoubleWrite::open(executor, home_device, &settings.buffer).await?;
         let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;
         buffer.set_log(Rc::clone(&log));

@@ -12,7 +12,7 @@ use crate::io::device;
 use crate::locks::Locks;
 use crate::log::{Log, LogScan, WriteBuffer};
 use crate::mvcc::keep_moments;
-use crate::online_backup::{Archiver, begin_archive, forget_beyond, start_archiving};
+use crate::online_backup::{Archiver, begin_archive, forget_beyond, keep_unarchived, start_archiving};
 use crate::recovery::{self, OpenedTiers, StatedTiers, reconcile};
 use crate::statistics::{RecoveryReport, Statistics};
 use crate::superblock::{Superblock, SuperblockFile};
@@ -191,8 +191,9 @@ impl Database {
         if !canary::is_planted(Canary::LostBackupBegin) {
             superblock.limit_backup(scan.end());
         }
+        keep_unarchived(&settings.log, superblock.archive, &mut scan).await?;
         let log = scan.finish();
-        let archiver = begin_archive(&settings.log, superblock.archive, (executor, &log)).await?;
+        let archiver = begin_archive(&settings.log, superblock.archive, (executor, &log));
         forget_beyond(executor, &settings.home_device, log.end()).await?;
         // Nothing was acknowledged yet that only some of the log's files have.
         superblock_file.note_second_log(executor, &mut superblock, files.second).await?;

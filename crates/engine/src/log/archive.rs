@@ -5,7 +5,7 @@
 
 use super::record::Body;
 use super::{Log, page};
-use crate::{Error, Result};
+use crate::Error;
 use base::time::MILLISECOND_NS;
 use base::{Lsn, PartitionId, TransactionId};
 use std::cell::{Cell, RefCell};
@@ -158,39 +158,6 @@ impl Log {
         let archive = self.archive.get().filter(|archive| archive.in_a_row.get() >= ATTEMPTS)?;
         let failure = archive.failure.borrow();
         failure.clone().filter(|_| self.holds.are_in_the_way_from(archive.end()))
-    }
-
-    /// Keeps again what was given up from `from` on, as far as the file still has it. Nothing was written yet by this opening.
-    ///
-    /// # Errors
-    /// The driver's.
-    pub(crate) async fn keep_since(&self, from: Lsn) -> Result<()> {
-        let page_size = self.settings.page_size as u64;
-        let first = from.0 - from.0 % page_size;
-        let fits = self.end().0.saturating_sub(self.circle.size).next_multiple_of(page_size);
-        // It was overwritten from its front on.
-        let (mut low, mut high) = (first.max(fits).max(self.circle.first(page_size)), self.oldest().0);
-        while low < high {
-            let middle = (low / page_size).midpoint(high / page_size) * page_size;
-            if self.has_page(Lsn(middle)).await? {
-                high = middle;
-            } else {
-                low = middle + page_size;
-            }
-        }
-        self.oldest.set(Lsn(high).min(self.oldest()));
-        Ok(())
-    }
-
-    /// Whether the file has the page at this position.
-    async fn has_page(&self, position: Lsn) -> Result<bool> {
-        let page_size = self.settings.page_size;
-        let frame = self.executor.frame(page_size)?;
-        match self.read_pages((position, Lsn(position.0 + page_size as u64)), frame).await {
-            Ok(_) => Ok(true),
-            Err(Error::DamagedLog { .. }) => Ok(false),
-            Err(error) => Err(error),
-        }
     }
 
     /// A page that says nothing, for the position before the first one of a file that was made anew, which no page has: of the opening

@@ -206,6 +206,11 @@ impl ReadAhead {
         Ok(())
     }
 
+    /// What is read, and what is to have it.
+    pub fn sources(&self) -> &Sources {
+        &self.sources
+    }
+
     /// How many pages were written where a copy lacked them.
     pub fn repaired(&self) -> u64 {
         self.repaired

@@ -210,6 +210,63 @@ impl LogScan {
         self.end
     }
 
+    /// Keeps again what was given up from `from` on, as far as a file still has it, and gives each file what it lacks of that: the file
+    /// that has it may be lost next. To be called at the log's end.
+    ///
+    /// # Errors
+    /// [`Error::DamagedLog`] if a page cannot be read, or two copies contradict each other; or the driver's.
+    pub(crate) async fn keep_since(&mut self, from: Lsn) -> Result<()> {
+        let page_size = self.settings.page_size as u64;
+        let end = self.tail.expect("the log was read to its end");
+        let fits = end.saturating_sub(self.circle.size).next_multiple_of(page_size);
+        let first = from.0 - from.0 % page_size;
+        // It was overwritten from its front on.
+        let (mut low, mut high) = (first.max(fits).max(self.circle.first(page_size)), self.oldest);
+        while low < high {
+            let middle = (low / page_size).midpoint(high / page_size) * page_size;
+            if self.has_page(middle).await? {
+                high = middle;
+            } else {
+                low = middle + page_size;
+            }
+        }
+        let given_up = (high.min(self.oldest), self.oldest);
+        self.oldest = given_up.0;
+        self.give_copies(given_up).await
+    }
+
+    /// Gives each file what it lacks between two positions.
+    async fn give_copies(&self, span: (u64, u64)) -> Result<()> {
+        let sources = self.reads.sources();
+        if sources.repair.is_empty() {
+            return Ok(());
+        }
+        let mut reads = self.read_again(sources.clone(), span);
+        while let Some(chunk) = reads.next().await? {
+            reads.recycle(chunk);
+        }
+        Ok(())
+    }
+
+    /// Whether a file has the page at this position.
+    async fn has_page(&self, position: u64) -> Result<bool> {
+        let sources = Sources { repair: Vec::new(), ..self.reads.sources().clone() };
+        let span = (position, position + self.settings.page_size as u64);
+        let chunk = self.read_again(sources, span).next().await?.expect("one page");
+        match chunk.page(position) {
+            Err(Flaw::Unreadable) => {
+                let why =
+                    "the device cannot read it, and the archive lacks it; an opening without the archive gives it up";
+                Err(self.damaged(position, why))
+            }
+            page => Ok(page.is_ok()),
+        }
+    }
+
+    fn read_again(&self, sources: Sources, span: (u64, u64)) -> ReadAhead {
+        ReadAhead::new(&self.executor, sources, self.settings.page_size, self.circle, span)
+    }
+
     /// Takes the log up behind its end, on a fresh page. Nothing is written before there is something to log.
     ///
     /// # Panics

@@ -23,4 +23,4 @@ mod writer;
 pub(super) use reader::ArchiveReader;
 pub use survey::RestoreTarget;
 pub(super) use survey::{CatalogSaid, LogSurvey, SurveyFlaw};
-pub(crate) use writer::{Archiver, begin_archive, start_archiving};
+pub(crate) use writer::{Archiver, begin_archive, keep_unarchived, start_archiving};

@@ -6,7 +6,7 @@ use super::segment::{PageSums, SegmentHead, parse_name, segment_name};
 use crate::checkpoint::state_archive;
 use crate::engine::Engine;
 use crate::error::BackupError;
-use crate::log::{Log, LogHold, Settings};
+use crate::log::{Log, LogHold, LogScan, Settings};
 use crate::statistics::Event;
 use crate::superblock::ArchivedLog;
 use crate::{Error, Result};
@@ -61,27 +61,35 @@ fn new_history(executor: &Executor) -> u64 {
     executor.entropy() as u64
 }
 
-/// Has the log kept that is to be archived and is not yet; nothing if it is not to be. The superblock file says `stated` of it.
+/// Has the log kept that is to be archived and is not yet. The superblock file says `stated` of it.
 ///
 /// # Errors
-/// The driver's, of reading the log.
-pub(crate) async fn begin_archive(
+/// Those of [`LogScan::keep_since`].
+pub(crate) async fn keep_unarchived(
+    settings: &Settings,
+    stated: Option<ArchivedLog>,
+    scan: &mut LogScan,
+) -> Result<()> {
+    let Some(stated) = stated.filter(|_| settings.archive.is_some()) else { return Ok(()) };
+    if canary::is_planted(Canary::UnkeptForArchive) {
+        return Ok(());
+    }
+    scan.keep_since(kept_from(settings, Lsn(stated.end))).await
+}
+
+/// What archives the log; nothing if it is not to be archived. The superblock file says `stated` of it.
+pub(crate) fn begin_archive(
     settings: &Settings,
     stated: Option<ArchivedLog>,
     (executor, log): (&Executor, &Rc<Log>),
-) -> Result<Option<Rc<Archiver>>> {
-    let Some(place) = settings.archive.clone() else { return Ok(None) };
+) -> Option<Rc<Archiver>> {
+    let place = settings.archive.clone()?;
     let (history, end) = match stated {
-        Some(ArchivedLog { history, end }) => {
-            if !canary::is_planted(Canary::UnkeptForArchive) {
-                log.keep_since(kept_from(settings, Lsn(end))).await?;
-            }
-            (history, Lsn(end))
-        }
+        Some(ArchivedLog { history, end }) => (history, Lsn(end)),
         None => (new_history(executor), log.opened_at()),
     };
     log.begin_archive(history, end);
-    Ok(Some(Rc::new(Archiver {
+    Some(Rc::new(Archiver {
         place,
         hold: log.hold_firmly(),
         next: Cell::new(None),
@@ -90,7 +98,7 @@ pub(crate) async fn begin_archive(
         is_over: Cell::new(false),
         since: Cell::new(None),
         turn: Turn::new(),
-    })))
+    }))
 }
 
 /// Archives the log from now on, until the database is closed.
