@@ -28,6 +28,8 @@ impl Versions {
         if self.keeps_all() {
             let from = Instant::from_ns(now.ns().saturating_sub(self.settings.retention_ns));
             horizon = horizon.min(self.moments.forget_before(from).unwrap_or(Lsn::ZERO));
+            // Additions, fences and loads are forgotten up to there, also where the extents go on for longer.
+            self.horizon = self.horizon.max(horizon);
         }
         self.fences.forget_before(horizon);
         self.loads.forget_before(horizon);

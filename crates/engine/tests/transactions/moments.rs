@@ -1,4 +1,4 @@
-//! Moments that are still to come cannot be read.
+//! Moments that are still to come cannot be read, nor those that are too long ago.
 
 use crate::ground::machine::run;
 use base::Lsn;
@@ -31,6 +31,31 @@ fn the_future_cannot_be_read() {
         })
         .expect("nothing fails");
     }
+}
+
+/// What had been added since a moment is forgotten when that is too long ago; it must not show there then.
+#[test]
+fn a_moment_before_the_retention_is_refused() {
+    run(&Media::new(), async |executor| {
+        let undo = version::UndoSettings { retention_ns: SECOND_NS, ..version::UndoSettings::default() };
+        let database = Database::create(executor, Settings { undo, ..Settings::default() }).await?;
+        let tree = database.create_partition(PartitionSpec::b_tree("tree")).await?;
+        let put = async |key: &[u8]| database.transaction(async |tx| tx.put(tree, key, &[1]).await).await;
+        put(b"a").await?;
+        let before = database.snapshot().await?.moment();
+        put(b"b").await?;
+        for key in [b"c", b"d", b"e"] {
+            executor.sleep_ns(SECOND_NS).await;
+            put(key).await?;
+        }
+        let read = match database.as_of(before).await {
+            Ok(mut snapshot) => snapshot.get(tree, b"b").await,
+            Err(error) => Err(error),
+        };
+        assert!(matches!(read, Err(Error::SnapshotTooOld { .. })), "{read:?}");
+        Ok::<(), Error>(())
+    })
+    .expect("nothing fails");
 }
 
 #[cfg(feature = "canary")]
