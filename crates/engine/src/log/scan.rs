@@ -264,6 +264,8 @@ impl LogScan {
     }
 
     fn read_again(&self, sources: Sources, span: (u64, u64)) -> ReadAhead {
+        // One copy may lack there what was acknowledged, and the other fail to read it once.
+        let sources = Sources { tolerant: false, ..sources };
         ReadAhead::new(&self.executor, sources, self.settings.page_size, self.circle, span)
     }
 
