@@ -230,8 +230,7 @@ impl LogScan {
                 low = middle + page_size;
             }
         }
-        let given_up = (high.min(self.oldest), self.oldest);
-        self.oldest = given_up.0;
+        let given_up = (high, std::mem::replace(&mut self.oldest, high));
         self.give_copies(given_up).await
     }
 
