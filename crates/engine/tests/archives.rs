@@ -371,34 +371,64 @@ fn a_log_that_has_moved_and_rests_is_not_called_damaged() {
     }
 }
 
+/// With a log on two devices, perhaps without one of them.
+fn two_logs(without: Option<&str>) -> Settings {
+    let second = Some(Second { device: "b".into(), acknowledged: log::Acknowledged::Both });
+    let without = without.map(str::to_owned);
+    let log = log::Settings { capacity: 4 << 20, second, without, ..settings().log };
+    Settings { log, log_device: "a".into(), ..settings() }
+}
+
+/// Adds records on a machine with these, and takes a checkpoint.
+fn add_twice_logged(
+    media: &Media,
+    (without, errors): (Option<&str>, Vec<ErrorAt>),
+    acknowledged: &Acknowledged,
+) -> Result<()> {
+    let device = |name: &str| format!("[device.{name}]\nmedium.service = \"20 us\"\n");
+    let hardware = Hardware::parse(&["disk", "a", "b", "archive"].map(device).concat(), "test").expect("a description");
+    let options = Options { faults: Some(FaultPlan { errors, ..FaultPlan::default() }), ..Options::default() };
+    let driver = VirtualDriver::new(hardware, options, media.clone());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let worked = executor.run(async {
+        let database = open_or_create(&executor, two_logs(without)).await?;
+        add(&database, 50, acknowledged).await?;
+        database.checkpoint().await?;
+        executor.sleep_ns(20 * SECOND_NS).await;
+        Ok(())
+    });
+    executor.stop();
+    worked.expect("the machine goes on")
+}
+
+/// The archive cannot be written.
+fn refused_archive() -> Vec<ErrorAt> {
+    (1..1000).map(|nth| ErrorAt { kind: OpKind::Write, device: Some("archive".into()), nth }).collect()
+}
+
 /// A device that had been lost gets all that the archive lacks, also what no redo needs: the other one may be lost next.
 #[test]
 fn a_new_copy_of_the_log_has_what_the_archive_lacks() {
     let (media, acknowledged) = (Media::new(), Acknowledged::default());
-    let two = |without: Option<&str>| {
-        let second = Some(Second { device: "b".into(), acknowledged: log::Acknowledged::Both });
-        let without = without.map(str::to_owned);
-        let log = log::Settings { capacity: 4 << 20, second, without, ..settings().log };
-        Settings { log, log_device: "a".into(), ..settings() }
-    };
-    let device = |name: &str| format!("[device.{name}]\nmedium.service = \"20 us\"\n");
-    let hardware = Hardware::parse(&["disk", "a", "b", "archive"].map(device).concat(), "test").expect("a description");
-    let refusing =
-        || (1..1000).map(|nth| ErrorAt { kind: OpKind::Write, device: Some("archive".into()), nth }).collect();
-    let openings = [(None, refusing()), (Some("b"), refusing()), (None, refusing()), (Some("a"), Vec::new())];
-    for (without, errors) in openings {
-        let options = Options { faults: Some(FaultPlan { errors, ..FaultPlan::default() }), ..Options::default() };
-        let driver = VirtualDriver::new(hardware.clone(), options, media.clone());
-        let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
-        let worked = executor.run(async {
-            let database = open_or_create(&executor, two(without)).await?;
-            add(&database, 50, &acknowledged).await?;
-            database.checkpoint().await?;
-            executor.sleep_ns(20 * SECOND_NS).await;
-            Ok::<(), Error>(())
-        });
-        assert_eq!(worked, Ok(Ok(())), "without {without:?}");
-        executor.stop();
+    let openings =
+        [(None, refused_archive()), (Some("b"), refused_archive()), (None, refused_archive()), (Some("a"), Vec::new())];
+    for opening in openings {
+        assert_eq!(add_twice_logged(&media, opening.clone(), &acknowledged), Ok(()), "{:?}", opening.0);
     }
     assert_eq!(check(&media, &acknowledged), Ok(()));
+}
+
+/// Where one copy lacks what the archive does, a read of the other one that fails once gives nothing up.
+#[test]
+fn a_failed_read_of_the_only_copy_leaves_no_gap_in_the_archive() {
+    let (media, acknowledged) = (Media::new(), Acknowledged::default());
+    assert_eq!(add_twice_logged(&media, (None, refused_archive()), &acknowledged), Ok(()));
+    (1..40).for_each(|page| media.flip_bit("b", "log-2", page * PAGE as u64 + 100, 3).expect("it is there"));
+    for nth in 1..40 {
+        let (media, acknowledged) = (media.copy(), Acknowledged::new(acknowledged.borrow().clone()));
+        let failing = vec![ErrorAt { kind: OpKind::Read, device: Some("a".into()), nth }];
+        let _perhaps_refused = add_twice_logged(&media, (None, failing), &acknowledged);
+        assert_eq!(add_twice_logged(&media, (None, Vec::new()), &acknowledged), Ok(()), "{nth}");
+        assert_eq!(check(&media, &acknowledged), Ok(()), "{nth}");
+    }
 }
