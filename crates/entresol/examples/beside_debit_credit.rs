@@ -101,8 +101,8 @@ fn mean(rates: &[f64]) -> u64 {
     (rates.iter().sum::<f64>() / rates.len().max(1) as f64) as u64
 }
 
-/// Does it for some seconds.
-async fn go_on(database: &Database, activity: &Activity) -> Result<(u64, u64, u64)> {
+/// Does it for some seconds. Returns how often, how many bytes that were, and how long it took, in nanoseconds.
+async fn repeat(database: &Database, activity: &Activity) -> Result<(u64, u64, u64)> {
     let (mut times, mut bytes, mut ns) = (0, 0, 0);
     while ns < SECONDS * SECOND_NS {
         let (of_one, took_ns) = activity.run(database).await?;
@@ -117,10 +117,10 @@ async fn measure(database: &Database, tables: &Tables, activity: Activity) -> Re
         alone.push(rate(database, tables, second).await?);
     }
     let is_over = Rc::new(Cell::new(false));
-    let going_on = database.executor().spawn({
+    let repeating = database.executor().spawn({
         let (database, activity, is_over) = (database.clone(), activity.clone(), Rc::clone(&is_over));
         async move {
-            let done = go_on(&database, &activity).await;
+            let done = repeat(&database, &activity).await;
             is_over.set(true);
             done
         }
@@ -128,15 +128,15 @@ async fn measure(database: &Database, tables: &Tables, activity: Activity) -> Re
     while !is_over.get() {
         beside.push(rate(database, tables, 100 + beside.len() as u64).await?);
     }
-    let (times, bytes, ns) = going_on.join().await?;
+    let (times, bytes, ns) = repeating.join().await?;
     for second in 0..SECONDS {
         alone.push(rate(database, tables, 200 + second).await?);
     }
     let (name, each) = (activity.name(), format_duration_ns(ns as f64 / f64::from(times.max(1) as u32)));
-    let rate = bytes as f64 * 1e3 / ns as f64;
+    let mb_per_s = bytes as f64 * 1e3 / ns as f64;
     let (alone, beside) = (mean(&alone), mean(&beside));
     let ratio = beside as f64 / alone as f64;
-    println!("{name}: {times} of {each}, {rate:.0} MB/s; {} transactions/s beside it,", grouped(beside));
+    println!("{name}: {times} of {each}, {mb_per_s:.0} MB/s; {} transactions/s beside it,", grouped(beside));
     println!("    {} before and after: {ratio:.2}", grouped(alone));
     Ok(())
 }

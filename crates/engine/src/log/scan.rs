@@ -231,11 +231,11 @@ impl LogScan {
             }
         }
         let given_up = (high, std::mem::replace(&mut self.oldest, high));
-        self.give_copies(given_up).await
+        self.repair_copies(given_up).await
     }
 
-    /// Gives each file what it lacks between two positions.
-    async fn give_copies(&self, span: (u64, u64)) -> Result<()> {
+    /// Writes to each file what it lacks between two positions.
+    async fn repair_copies(&self, span: (u64, u64)) -> Result<()> {
         let sources = self.reads.sources();
         if sources.repair.is_empty() {
             return Ok(());

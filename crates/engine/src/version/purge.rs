@@ -28,7 +28,7 @@ impl Versions {
         if self.keeps_all() {
             let from = Instant::from_ns(now.ns().saturating_sub(self.settings.retention_ns));
             horizon = horizon.min(self.moments.forget_before(from).unwrap_or(Lsn::ZERO));
-            // Additions, fences and loads are forgotten up to there, also where the extents go on for longer.
+            // Additions, fences and loads are forgotten up to there, even while an extent still has versions from before it.
             self.horizon = self.horizon.max(horizon);
         }
         self.fences.forget_before(horizon);
