@@ -173,6 +173,8 @@ canaries! {
     BelievedOffer,
     /// A moment that is still to come can be read.
     ReadFuture,
+    /// After an opening a set is taken to have been at earlier moments what it is.
+    PresentForPast,
     /// The catalog has a fixed size.
     FixedCatalog,
     /// A check takes what it has found in a tree that changed meanwhile for damage.

@@ -19,7 +19,7 @@ pub(crate) use sweeping::{SweepGuard, back_up_load, begin_sweeping_load, sweep_s
 
 use crate::Result;
 use crate::catalog::{Partition, Partitions};
-use crate::engine::{Catalog, Core, Engine};
+use crate::engine::{Catalog, Engine};
 use crate::log::record::Body;
 use crate::statistics::{Event, add};
 use crate::superblock::{self, ArchivedLog, CatalogChange, CurrentBackup, LogShape, SuperblockFile};
@@ -419,23 +419,24 @@ async fn write_superblock(engine: &Engine, redo_start: Lsn, change: SuperblockCh
     result?;
     engine.checkpointer.superblock_unsure.set(false);
     engine.catalog.superblock.replace(superblock);
-    log_catalog(&engine.core, &engine.catalog.take_unlogged(), false);
+    log_catalog(engine, &engine.catalog.take_unlogged(), false);
     Ok(())
 }
 
 /// Has a log that is archived say what the superblock file says of partitions: before anything else that is true because of that.
-fn log_catalog(core: &Core, changes: &[CatalogChange], is_whole: bool) {
-    if core.log.archive().is_some() && !changes.is_empty() {
+fn log_catalog(engine: &Engine, changes: &[CatalogChange], is_whole: bool) {
+    let log = &engine.core.log;
+    if log.archive().is_some() && !changes.is_empty() {
         let changes = &superblock::stored_changes(changes);
-        core.log.note_time();
-        core.log.append(TransactionId::SYSTEM, &Body::Catalog { is_whole, changes }, std::iter::empty());
+        engine.note_time();
+        log.append(TransactionId::SYSTEM, &Body::Catalog { is_whole, changes }, std::iter::empty());
     }
 }
 
 /// The same of all that it says, which an opening may have changed, and the one before it may not have logged. The caller has seen to
 /// room for [`whole_catalog_length`].
 pub(crate) fn log_whole_catalog(engine: &Engine) {
-    log_catalog(&engine.core, &whole_catalog(engine), true);
+    log_catalog(engine, &whole_catalog(engine), true);
 }
 
 /// How many bytes of records that is, at most: nothing where the log is not archived.

@@ -203,7 +203,7 @@ impl Database {
 
     /// What the versions cost that readers of the past need.
     pub fn versions(&self) -> VersionReport {
-        self.0.engine.versions.report(self.executor().now())
+        self.0.engine.versions.report()
     }
 
     /// The locks.

@@ -36,7 +36,7 @@ pub(crate) use transactions::{Active, Chain, EndingTask, Rules, TransactionState
 use crate::Error;
 use crate::temp;
 use crate::version::{Records, VersionStore};
-use base::PartitionId;
+use base::{Lsn, PartitionId};
 use executor::{Panic, panic_message};
 use std::panic::resume_unwind;
 use std::rc::Rc;
@@ -60,6 +60,17 @@ impl Engine {
     #[inline]
     pub fn records(&self) -> Records<'_> {
         Records { buffer: &self.core.buffer, partitions: &self.catalog.partitions, sets: &self.sets.sets }
+    }
+
+    /// Says in the log when the commit is made, or the partition changed, that is logged next, if anyone is to know.
+    #[inline]
+    pub fn note_time(&self) {
+        self.core.log.note_time(|| self.transactions.registry.borrow().first_lsn());
+    }
+
+    /// Says there that a load ends, if anyone is to know. Returns the record's LSN.
+    pub fn note_load(&self, partition: PartitionId) -> Option<Lsn> {
+        self.core.log.note_load(partition, || self.transactions.registry.borrow().first_lsn())
     }
 
     /// Notes that a transaction has to give up because of `cause`, which its caller is told.

@@ -26,12 +26,14 @@ mod growth;
 mod holds;
 mod measured;
 pub mod page;
+mod past;
 mod read_ahead;
 pub mod record;
 mod scan;
 mod settings;
 mod start;
 mod statistics;
+mod time;
 mod waiters;
 mod write_buffer;
 mod writer;
@@ -42,6 +44,7 @@ pub(crate) use copying::{cut_page, first_damaged};
 pub use group_commit::GroupCommit;
 pub(crate) use holds::LogHold;
 pub use measured::Measured;
+pub(crate) use past::PastLog;
 pub(crate) use scan::Copies;
 pub use scan::{LogEntry, LogScan};
 pub use settings::{Acknowledged, Second, Settings, SyncMethod};
@@ -116,6 +119,8 @@ pub struct Log {
     holds: holds::Holds,
     /// How far it is archived, if it is.
     archive: OnceCell<LogArchive>,
+    /// What it says of the time.
+    time: time::SaidTime,
     /// Wakes the writer.
     bell: Rc<WaitQueue>,
 }

@@ -7,9 +7,11 @@
 //! ([`sets`]). The engine's thread distributes the work, collects the results, and redoes pages.
 
 mod batch;
+mod moments;
 mod sets;
 mod tiers;
 
+pub(crate) use moments::{find_past, rebuild_moments};
 pub(crate) use tiers::{NewCache, OpenedTiers, StatedTiers, TornPages, are_same_slots, create_cache, reconcile};
 
 use crate::buffer::{Buffer, Pins, Presence};

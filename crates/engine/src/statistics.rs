@@ -5,7 +5,7 @@ mod events;
 pub(crate) use events::WaitKind;
 pub use events::{Event, Listener, TransactionTime, Waits};
 
-use base::{PageId, TransactionId};
+use base::{Lsn, PageId, TransactionId};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
@@ -79,6 +79,12 @@ pub struct RecoveryReport {
     pub redo_ns: u64,
     /// The time of taking back what was not committed, in nanoseconds; the checkpoint that ends a restart excluded.
     pub undo_ns: u64,
+    /// Bytes of log read once more to make moments before the opening readable, where `[undo] retention` asks for that.
+    pub moments_log_bytes: u64,
+    /// The time that has taken, in nanoseconds.
+    pub moments_ns: u64,
+    /// The oldest moment before the opening that could be read when it ended; `None` if none could be.
+    pub oldest_moment: Option<Lsn>,
 }
 
 /// An observer of every reference, for a trace.

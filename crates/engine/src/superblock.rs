@@ -43,7 +43,7 @@ use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
 /// The format that this release writes and the newest that it reads.
-pub const FORMAT: u32 = 14;
+pub const FORMAT: u32 = 15;
 /// The superblock file's name: a directory that holds it is a database.
 pub const SUPERBLOCK_FILE: &str = "entresol.home";
 
@@ -78,6 +78,9 @@ pub struct Superblock {
     pub log_shape: Option<LogShape>,
     /// How far the log is archived, if it is.
     pub archive: Option<ArchivedLog>,
+    /// The moment since which the log has said all that it takes to read moments, if they can be read for a time. No transaction had begun and
+    /// not ended then.
+    pub moments_since: Option<u64>,
 }
 
 /// What the superblock file says of the log's archive.

@@ -19,13 +19,13 @@
 //! Recent versions stay in memory. When they take more than their share of it, or are older than settings allow there, the
 //! oldest extents are written to the *undo space* on its device, and readers of the distant past read them there, version by version.
 //!
-//! Nothing here is logged or recovered: rollback goes by undo lists, and a restart has no readers. A partition whose records
+//! Nothing here is logged or recovered: rollback goes by undo lists, and a restart has no readers. Where moments can be read for a
+//! time, an opening makes the versions again from the undo records in the log (`version/rebuild.rs`). A partition whose records
 //! change without locks keeps no versions: its readers see the present. One that is created or bulk-loaded after a moment is
 //! empty for that moment's readers.
 //!
 //! Versions are kept beside the records and not in them: the present state of a record is where it always was. So
-//! pages, segments, log and recovery know nothing of versions, every organization has them alike, and time travel
-//! reaches back to the opening at most. While no snapshot is in use, a change costs one look at a flag.
+//! pages, segments, log and redo know nothing of versions, and every organization has them alike. While no snapshot is in use, a change costs one look at a flag.
 //!
 //! A small change of a record keeps only the words that it changes, as Oracle's undo does (`version/part.rs`).
 
@@ -44,6 +44,7 @@ mod own;
 mod pace;
 mod part;
 mod purge;
+mod rebuild;
 mod reconstruction;
 mod settings;
 mod snapshots;

@@ -71,7 +71,17 @@ impl Events {
     /// The database is open.
     pub fn tell_opened(&self, is_new: bool, recovery: &RecoveryReport) {
         if recovery.records > 0 || recovery.backup_bytes > 0 {
-            let RecoveryReport { records, log_bytes, unfinished, backup_bytes, load_ns, redo_ns, undo_ns } = *recovery;
+            let RecoveryReport {
+                records,
+                log_bytes,
+                unfinished,
+                backup_bytes,
+                load_ns,
+                redo_ns,
+                undo_ns,
+                moments_ns,
+                ..
+            } = *recovery;
             info!(
                 target: "entresol",
                 records,
@@ -81,6 +91,7 @@ impl Events {
                 load_us = load_ns / 1_000,
                 redo_us = redo_ns / 1_000,
                 undo_us = undo_ns / 1_000,
+                moments_us = moments_ns / 1_000,
                 "recovered"
             );
         }

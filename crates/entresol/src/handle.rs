@@ -213,6 +213,18 @@ impl Handle {
         self.read(async move |database| database.as_of_time(time).await, work)
     }
 
+    /// Has `work` read the database as it was at a time by the calendar, in nanoseconds since the beginning of 1970 UTC, to a hundredth of a second.
+    ///
+    /// # Errors
+    /// Those of [`Database::as_of_unix_ns`] and of `work`.
+    pub fn as_of_unix_ns<T: Send + 'static, E: From<Error> + Send + 'static>(
+        &self,
+        unix_ns: u64,
+        work: impl AsyncFnOnce(&mut Snapshot) -> Result<T, E> + Send + 'static,
+    ) -> Pending<T, E> {
+        self.read(async move |database| database.as_of_unix_ns(unix_ns).await, work)
+    }
+
     fn read<T: Send + 'static, E: From<Error> + Send + 'static, F>(
         &self,
         begin: impl AsyncFnOnce(&Database) -> Result<Snapshot> + Send + 'static,

@@ -116,7 +116,7 @@ impl Database {
             self.check_empty_tree(partition)?;
             // The change has to follow what is said of it: a restart takes what is said last of all for a load that was cut off.
             self.0.engine.core.permit(&top)?;
-            self.0.engine.core.log.note_load(partition);
+            self.0.engine.note_load(partition);
             self.0.engine.core.change(&top)?;
             self.0.engine.catalog.note_load(partition);
             Ok(())

@@ -95,7 +95,7 @@ impl<'a> EndingLoad<'a> {
     async fn new(engine: &'a Engine, partition: PartitionId) -> Result<EndingLoad<'a>> {
         let ending = &engine.catalog.ending_loads;
         ending.set(ending.get() + 1);
-        let said = engine.core.log.note_load(partition);
+        let said = engine.note_load(partition);
         let this = EndingLoad { engine, partition, said };
         if let Some(said) = said {
             engine.core.log.flush(said).await?;

@@ -20,7 +20,7 @@ const ARCHIVE_PATIENCE_NS: u64 = 600 * SECOND_NS;
 const LOOK_NS: u64 = 5 * MILLISECOND_NS;
 
 /// How many bytes the record has that says that a load has ended, and when.
-pub(super) const LOADED_SIZE: u64 = 18 + 24;
+pub(super) const LOADED_SIZE: u64 = 18 + 32;
 
 /// How many bytes the record of such a change has.
 pub(super) fn length_of(edits: &[Edit<'_>]) -> u64 {

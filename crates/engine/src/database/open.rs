@@ -13,7 +13,7 @@ use crate::locks::Locks;
 use crate::log::{Log, LogScan, WriteBuffer};
 use crate::mvcc::keep_moments;
 use crate::online_backup::{Archiver, begin_archive, forget_beyond, keep_unarchived, start_archiving};
-use crate::recovery::{self, OpenedTiers, StatedTiers, reconcile};
+use crate::recovery::{self, OpenedTiers, StatedTiers, find_past, rebuild_moments, reconcile};
 use crate::statistics::{RecoveryReport, Statistics};
 use crate::superblock::{Superblock, SuperblockFile};
 use crate::version::VersionStore;
@@ -192,6 +192,7 @@ impl Database {
             superblock.limit_backup(scan.end());
         }
         keep_unarchived(&settings.log, superblock.archive, &mut scan).await?;
+        let past = find_past(executor, &scan, &superblock, settings.undo.retention_ns).await;
         let log = scan.finish();
         let archiver = begin_archive(&settings.log, superblock.archive, (executor, &log));
         forget_beyond(executor, &settings.home_device, log.end()).await?;
@@ -211,6 +212,7 @@ impl Database {
         }
         log_files::watch(&engine);
         checkpoint::start_relief(&engine);
+        let rebuilt = rebuild_moments(&engine, past).await;
         let report = recovery::finish(&engine, unfinished).await?;
         // What is in the log yet may have to be archived before all that the catalog says has room in it.
         archiver.iter().for_each(|archiver| start_archiving(&engine, archiver));
@@ -220,7 +222,7 @@ impl Database {
         checkpoint::start(&engine);
         keep_moments(&engine);
         let is_cache_missing = without_cache.is_some();
-        let report = RecoveryReport { backup_bytes, load_ns, ..report };
+        let report = rebuilt.report(RecoveryReport { backup_bytes, load_ns, ..report });
         let database = Database::of(engine, settings, (report, archiver));
         if is_cache_missing {
             database.replace_missing_cache().await?;

@@ -67,6 +67,8 @@ impl Database {
 
     fn append_shipped(&self, records: &[u8], pages: &[(PageId, &[u8])], arriving: &mut ArrivingPages<'_>) -> Lsn {
         let log = self.log();
+        // Before its first record: the table of transactions does not have it.
+        self.0.engine.note_time();
         let start = log.end();
         let id = self.0.engine.transactions.registry.borrow_mut().number();
         let mut rest = records;
@@ -80,7 +82,6 @@ impl Database {
             log.append_encoded(&record);
             rest = &rest[length..];
         }
-        log.note_time();
         let end = log.append(id, &Body::Commit { chains: &[], changes: &[] }, std::iter::empty());
         let start = if canary::is_planted(Canary::ShipmentFromEnd) { end } else { start };
         for (page, bytes) in pages {

@@ -3,6 +3,7 @@
 use super::Database;
 use crate::transaction::{Snapshot, await_segments};
 use crate::{Error, Result};
+use base::calendar::format_unix_ns;
 use base::{Instant, Lsn};
 use structures::canary::{self, Canary};
 
@@ -22,8 +23,10 @@ impl Database {
     /// The database as it was at a position of the log, which may be any that [`Snapshot::moment`] gives.
     ///
     /// # Errors
-    /// [`Error::SnapshotTooOld`] if that is longer ago than `[undo] retention` says, or before the database was opened, and no
-    /// snapshot of that moment is held; [`Error::FutureMoment`] if it is still to come; [`Error::LogFailed`].
+    /// [`Error::SnapshotTooOld`] if that is longer ago than `[undo] retention` says, or than the log reaches back that the opening has
+    /// found, and no snapshot of that moment is held; [`Error::FutureMoment`] if it is still to come; [`Error::LogFailed`]. Reads get
+    /// `SnapshotTooOld` from partitions that are not known so far back: of moments before the opening these are sets, partitions that did
+    /// not exist yet, and b-trees that were loaded, or have lost long values, since then.
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
@@ -65,10 +68,44 @@ impl Database {
         if time > now && !canary::is_planted(Canary::ReadFuture) {
             return Err(Error::FutureMoment { moment: time.to_string(), now: now.to_string() });
         }
-        let moment = engine.versions.moment_at(time);
+        self.as_of_found(engine.versions.moment_at(time)).await
+    }
+
+    /// The database as it was at a time by the calendar, in nanoseconds since the beginning of 1970 UTC, to a hundredth of a second. The
+    /// clock is followed from opening to opening; that it is set meanwhile changes nothing before the next one.
+    ///
+    /// # Errors
+    /// As [`Database::as_of`].
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # let undo = entresol_engine::version::UndoSettings { retention_ns: 60_000_000_000, ..Default::default() };
+    /// # let settings = entresol_engine::Settings { undo, ..Default::default() };
+    /// # with_database_of(settings, async |database| {
+    /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    /// database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await?;
+    /// let bought_ns = database.executor().unix_ns();
+    /// # database.executor().sleep_ns(2_000_000_000).await;
+    /// database.transaction(async |tx| tx.delete(notes, b"milk").await).await?;
+    /// let mut then = database.as_of_unix_ns(bought_ns).await?;
+    /// assert!(then.get(notes, b"milk").await?.is_some());
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub async fn as_of_unix_ns(&self, unix_ns: u64) -> Result<Snapshot> {
+        let versions = &self.0.engine.versions;
+        let now_ns = versions.unix_ns();
+        if unix_ns > now_ns {
+            return Err(Error::FutureMoment { moment: format_unix_ns(unix_ns), now: format_unix_ns(now_ns) });
+        }
+        self.as_of_found(versions.moment_at_unix(unix_ns)).await
+    }
+
+    async fn as_of_found(&self, moment: Option<Lsn>) -> Result<Snapshot> {
         match moment {
             Some(moment) => self.as_of(moment).await,
-            None => Err(Error::SnapshotTooOld { oldest: engine.versions.oldest_moment() }),
+            None => Err(Error::SnapshotTooOld { oldest: self.0.engine.versions.oldest_moment() }),
         }
     }
 
@@ -93,10 +130,9 @@ impl Database {
     /// # });
     /// ```
     pub async fn as_of_age(&self, age_ns: u64) -> Result<Snapshot> {
-        match self.executor().now().ns().checked_sub(age_ns) {
-            Some(ns) => self.as_of_time(Instant::from_ns(ns)).await,
-            None => Err(Error::SnapshotTooOld { oldest: self.0.engine.versions.oldest_moment() }),
-        }
+        let versions = &self.0.engine.versions;
+        let moment = versions.unix_ns().checked_sub(age_ns).and_then(|unix_ns| versions.moment_at_unix(unix_ns));
+        self.as_of_found(moment).await
     }
 
     /// Waits until what was committed up to `moment` is durable.

@@ -1,18 +1,12 @@
-//! What the log knows of its archive: how far that has it, and when commits were made.
-//!
-//! Positions say nothing of the calendar, so a log that is archived has its time now and then (`Body::Time`): before the first commit, or
-//! change of a partition as such, of each millisecond.
+//! What the log knows of its archive: how far that has it, and what only an archive needs to be told.
 
 use super::record::Body;
 use super::{Log, page};
 use crate::Error;
-use base::time::MILLISECOND_NS;
 use base::{Lsn, PartitionId, TransactionId};
 use std::cell::{Cell, RefCell};
 use structures::canary::{self, Canary};
 
-/// Commits nearer to each other in time count as one, in nanoseconds.
-const RESOLUTION_NS: u64 = MILLISECOND_NS;
 /// After this number of attempts that have failed one after the other transactions do not wait for the next one.
 const ATTEMPTS: u64 = 4;
 
@@ -29,8 +23,6 @@ pub struct LogArchive {
     /// How many of them since the last success.
     in_a_row: Cell<u64>,
     failure: RefCell<Option<Error>>,
-    /// What the log has said last of the time, in nanoseconds since 1970.
-    said_ns: Cell<u64>,
 }
 
 impl LogArchive {
@@ -110,9 +102,9 @@ impl Log {
             failures: Cell::new(0),
             in_a_row: Cell::new(0),
             failure: RefCell::new(None),
-            said_ns: Cell::new(0),
         };
         assert!(self.archive.set(archive).is_ok(), "a log has one archive");
+        self.time.is_said.set(true);
     }
 
     /// How far it is archived; nothing if it is not.
@@ -120,36 +112,10 @@ impl Log {
         self.archive.get()
     }
 
-    /// Says when the commit is made, or the partition changed, that is logged next.
-    #[inline]
-    pub(crate) fn note_time(&self) {
-        if let Some(archive) = self.archive.get() {
-            self.say_time(archive);
-        }
-    }
-
-    /// Says that a load ends, if the log is archived. Returns the record's LSN.
-    pub(crate) fn note_load(&self, partition: PartitionId) -> Option<Lsn> {
-        self.archive.get()?;
-        self.note_time();
-        Some(self.append(TransactionId::SYSTEM, &Body::Loaded { partition }, std::iter::empty()))
-    }
-
     /// Says that the load came to nothing whose end the record of the LSN `loaded` has announced, if the log is archived.
     pub(crate) fn note_undone_load(&self, partition: PartitionId, loaded: Lsn) {
         if self.archive.get().is_some() && !canary::is_planted(Canary::UnsaidUndoing) {
             self.append(TransactionId::SYSTEM, &Body::LoadUndone { partition, loaded }, std::iter::empty());
-        }
-    }
-
-    #[cold]
-    fn say_time(&self, archive: &LogArchive) {
-        let unix_ns = self.executor.unix_ns();
-        let said_ns = archive.said_ns.get();
-        // The clock may have been set back.
-        if unix_ns >= said_ns.saturating_add(RESOLUTION_NS) || unix_ns < said_ns {
-            archive.said_ns.set(unix_ns);
-            self.append(TransactionId::SYSTEM, &Body::Time { unix_ns }, std::iter::empty());
         }
     }
 

@@ -63,11 +63,13 @@ pub enum Body<'a> {
     },
     /// The rollback is complete.
     RolledBack,
-    /// The commits and changes of partitions that follow come at this time by the calendar, or within a millisecond after it. Only a log that is archived has
-    /// this and what follows.
+    /// The commits and changes of partitions that follow come at this time by the calendar, or within a millisecond after it. Only a log
+    /// that is archived, or whose moments can be read for a time, has this; only one that is archived has catalogs.
     Time {
         /// Nanoseconds since the beginning of 1970 UTC.
         unix_ns: u64,
+        /// Where moments can be read for a time: who commits from here on has no record before this.
+        oldest: Option<Lsn>,
     },
     /// The superblock file says this of partitions by now.
     Catalog {
@@ -148,9 +150,10 @@ pub fn encode<'a>(
             5
         }
         Body::RolledBack => 6,
-        Body::Time { unix_ns } => {
+        Body::Time { unix_ns, oldest } => {
             out.extend_from_slice(&unix_ns.to_le_bytes());
-            11
+            oldest.iter().for_each(|oldest| out.extend_from_slice(&oldest.0.to_le_bytes()));
+            if oldest.is_some() { 15 } else { 11 }
         }
         Body::Catalog { is_whole, changes } => {
             out.push(u8::from(*is_whole));
@@ -199,6 +202,14 @@ impl<'a> Record<'a> {
 
     /// Decodes a record from exactly its bytes; `None` if they are not one.
     pub fn decode(bytes: &'a [u8]) -> Option<Record<'a>> {
+        let record = Record::decode_body(bytes)?;
+        let mut check = record.edits();
+        let sound = check.by_ref().count() == usize::from(record.edits) && check.rest.is_empty();
+        sound.then_some(record)
+    }
+
+    /// The same without a look at its edits, for who needs none of them.
+    pub(crate) fn decode_body(bytes: &'a [u8]) -> Option<Record<'a>> {
         let mut input = bytes;
         if take_u32(&mut input)? as usize != bytes.len() {
             return None;
@@ -227,7 +238,7 @@ impl<'a> Record<'a> {
             },
             9 => Body::Call { sweep: None, call: take_bytes(&mut input)? },
             10 => Body::Call { sweep: Some(Lsn(take_u64(&mut input)?)), call: take_bytes(&mut input)? },
-            11 => Body::Time { unix_ns: take_u64(&mut input)? },
+            11 => Body::Time { unix_ns: take_u64(&mut input)?, oldest: None },
             12 => {
                 let is_whole = take_u8(&mut input).filter(|word| *word < 2)? == 1;
                 Body::Catalog { is_whole, changes: take_bytes(&mut input)? }
@@ -236,12 +247,15 @@ impl<'a> Record<'a> {
             14 => {
                 Body::LoadUndone { partition: PartitionId(take_u16(&mut input)?), loaded: Lsn(take_u64(&mut input)?) }
             }
+            15 => Body::Time { unix_ns: take_u64(&mut input)?, oldest: Some(Lsn(take_u64(&mut input)?)) },
             _ => return None,
         };
-        let record = Record { transaction, body, edits, rest: input };
-        let mut check = record.edits();
-        let sound = check.by_ref().count() == usize::from(edits) && check.rest.is_empty();
-        sound.then_some(record)
+        Some(Record { transaction, body, edits, rest: input })
+    }
+
+    /// Whether it edits no page.
+    pub(crate) fn is_without_edits(&self) -> bool {
+        self.edits == 0
     }
 
     /// The edits with their pages' sequence numbers after them, in order.
@@ -303,7 +317,8 @@ mod tests {
             Body::Call { sweep: Some(Lsn(1 << 40)), call: b"" },
             Body::ChainStep { chain: 1, next: 5 },
             Body::RolledBack,
-            Body::Time { unix_ns: 1 << 60 },
+            Body::Time { unix_ns: 1 << 60, oldest: None },
+            Body::Time { unix_ns: 1 << 60, oldest: Some(Lsn(77)) },
             Body::Catalog { is_whole: true, changes: b"changes" },
             Body::Catalog { is_whole: false, changes: b"" },
             Body::Loaded { partition },

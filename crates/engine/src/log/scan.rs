@@ -216,6 +216,13 @@ impl LogScan {
     /// # Errors
     /// [`Error::DamagedLog`] if a page cannot be read, or two copies contradict each other; or the driver's.
     pub(crate) async fn keep_since(&mut self, from: Lsn) -> Result<()> {
+        let given_up = (self.first_left(from).await?, self.oldest);
+        self.oldest = given_up.0;
+        self.repair_copies(given_up).await
+    }
+
+    /// The position of the first page from `from` on that a file still has of what was given up. To be called at the log's end.
+    pub(super) async fn first_left(&self, from: Lsn) -> Result<u64> {
         let page_size = self.settings.page_size as u64;
         let end = self.tail.expect("the log was read to its end");
         let fits = end.saturating_sub(self.circle.size).next_multiple_of(page_size);
@@ -230,8 +237,7 @@ impl LogScan {
                 low = middle + page_size;
             }
         }
-        let given_up = (high, std::mem::replace(&mut self.oldest, high));
-        self.repair_copies(given_up).await
+        Ok(high)
     }
 
     /// Writes to each file what it lacks between two positions.
@@ -260,6 +266,45 @@ impl LogScan {
             }
             page => Ok(page.is_ok()),
         }
+    }
+
+    /// Another scan of the same files, over pages between two positions; it ends with the first one that is not there.
+    pub(super) fn again(&self, (from, to): (Lsn, Lsn)) -> LogScan {
+        let sources = Sources { repair: Vec::new(), ..self.reads.sources().clone() };
+        LogScan {
+            executor: self.executor.clone(),
+            settings: self.settings.clone(),
+            name: self.name.clone(),
+            files: Vec::new(),
+            circle: self.circle,
+            from,
+            known_durable: Lsn::ZERO,
+            oldest: from.0,
+            reads: self.read_again(sources, (from.0, to.0)),
+            chunk: None,
+            next_page: from.0,
+            epoch: 0,
+            begun: false,
+            at: 0,
+            used: 0,
+            page_is_full: false,
+            aligned: false,
+            partial: Vec::new(),
+            partial_start: 0,
+            partial_done: false,
+            end: from,
+            tail: None,
+        }
+    }
+
+    /// The front of the first page that the log lacks, once it was met.
+    pub(crate) fn tail(&self) -> Option<Lsn> {
+        self.tail.map(Lsn)
+    }
+
+    /// The size of a log page in bytes.
+    pub(super) fn page_size(&self) -> u64 {
+        self.settings.page_size as u64
     }
 
     fn read_again(&self, sources: Sources, span: (u64, u64)) -> ReadAhead {

@@ -110,6 +110,7 @@ impl Log {
             claims: Default::default(),
             holds: Default::default(),
             archive: OnceCell::new(),
+            time: Default::default(),
             bell: Rc::new(WaitQueue::new()),
         });
         log.keep_margin(0);

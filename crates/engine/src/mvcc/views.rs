@@ -48,6 +48,7 @@ pub(crate) fn want_versions(engine: &Engine) {
 /// From the opening on, if moments can be travelled to for a time.
 pub(crate) fn keep_moments(engine: &Engine) {
     if engine.versions.keep_moments() {
+        engine.core.log.keep_moments();
         want_versions(engine);
     }
 }

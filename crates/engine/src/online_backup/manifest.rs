@@ -186,6 +186,8 @@ impl Manifest {
             cache_table: None,
             log_shape: Some(log_shape),
             archive: None,
+            // The log of a restored database may lack what the catalog of the backup has, or the other way round.
+            moments_since: None,
         }
     }
 }

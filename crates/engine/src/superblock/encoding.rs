@@ -36,6 +36,7 @@ struct StoredSuperblock {
     cache_table: Option<TablePosition>,
     log_shape: Option<LogShape>,
     archive: Option<ArchivedLog>,
+    moments_since: Option<u64>,
 }
 
 /// The same up to format 6, which had the partitions in it.
@@ -88,6 +89,7 @@ pub(super) fn encode(generation: u64, superblock: &Superblock, catalog: Span) ->
         cache_table: superblock.cache_table,
         log_shape: superblock.log_shape.clone(),
         archive: superblock.archive,
+        moments_since: superblock.moments_since,
     };
     let body = postcard::to_stdvec(&stored).expect("plain contents can always be stored");
     if body.len() > REGION as usize - CONTENTS {
@@ -156,6 +158,7 @@ fn present(format: u32, body: &[u8]) -> Option<Decoded> {
         cache_table: found.cache_table,
         log_shape: found.log_shape,
         archive: found.archive,
+        moments_since: found.moments_since,
     };
     is_sound(&superblock).then_some(Decoded::Present(superblock, found.catalog))
 }
@@ -186,6 +189,7 @@ fn earlier(format: u32, body: &[u8]) -> Option<Decoded> {
         cache_table: None,
         log_shape: None,
         archive: None,
+        moments_since: None,
     };
     (is_numbered && is_sound(&superblock)).then_some(Decoded::Earlier(superblock, partitions))
 }

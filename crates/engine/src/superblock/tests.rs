@@ -23,6 +23,7 @@ fn superblock() -> Superblock {
         cache_table: None,
         log_shape: None,
         archive: None,
+        moments_since: None,
     }
 }
 

@@ -21,7 +21,7 @@ use crate::{Error, Need, Result};
 use structures::canary::{self, Canary};
 
 /// What a commit record takes at most beside its lists, with the time before it.
-pub(super) const COMMIT_SIZE: u64 = 64;
+pub(super) const COMMIT_SIZE: u64 = 72;
 
 impl Transaction {
     /// Whether one more change has to wait for room in the log, or must not be made.

@@ -16,7 +16,7 @@ use structures::set::Sets;
 /// Appends the commit record of a transaction and returns its LSN. `chains` are as in [`Body::Commit`].
 #[inline]
 pub(super) fn append_commit(engine: &Engine, sets: &Sets, state: &TransactionState, chains: &[u8]) -> Lsn {
-    engine.core.log.note_time();
+    engine.note_time();
     if let Some(black_white_sweep) = engine.sets.black_white_sweep.get() {
         return append_swept_commit(engine, sets, state, chains, black_white_sweep);
     }

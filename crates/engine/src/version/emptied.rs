@@ -14,13 +14,23 @@ impl Emptied {
     }
 }
 
+impl super::Versions {
+    /// What a partition was before this moment is unknown.
+    pub(super) fn forget_partition(&mut self, partition: PartitionId, since: Lsn) {
+        match self.emptied.0.iter_mut().find(|(of, _)| *of == partition) {
+            Some((_, known)) => *known = since.max(*known),
+            None => self.emptied.0.push((partition, since)),
+        }
+    }
+}
+
 impl super::VersionStore {
     /// Partitions are empty since this moment, which no commit shares; what they were before is lost. There may have been commits
     /// since then.
     pub(crate) fn note_emptied(&self, partitions: impl Iterator<Item = PartitionId>, since: Lsn) {
         let present = self.last_commit.get().max(since);
         self.last_commit.set(present);
-        let (mut versions, now) = (self.versions.borrow_mut(), self.executor.now());
+        let (mut versions, now) = (self.versions.borrow_mut(), self.now());
         versions.latest = versions.latest.max(since);
         if versions.keeps_all() {
             versions.moments.note(now, present);

@@ -31,6 +31,17 @@ impl<'a> Image<'a> {
     }
 }
 
+/// The number of the object of a direct partition at this place.
+pub(super) fn object_at(records: Records<'_>, page: PageId, offset: u16) -> u64 {
+    let found = records.partitions.borrow().get_or_hidden(page.partition).cloned();
+    let found = found.expect("an update is of a partition that exists");
+    let Organization::Direct { blocking_factor, record_size, .. } = found.organization else {
+        unreachable!("only objects are changed by pages")
+    };
+    let slot = (usize::from(offset) - page::HEADER_SIZE) / record_size as usize;
+    u64::from(page.number) * u64::from(blocking_factor) + slot as u64
+}
+
 impl VersionStore {
     /// Keeps what a record was before an update that is about to be made.
     #[cold]
@@ -66,7 +77,7 @@ impl VersionStore {
     }
 
     /// Keeps what an update has to put back: what the record was, or the part of it that has changed.
-    fn keep_undo(&self, records: Records<'_>, owner: Owner, number: usize, undo: &Undo<'_>) {
+    pub(super) fn keep_undo(&self, records: Records<'_>, owner: Owner, number: usize, undo: &Undo<'_>) {
         let (partition, key, before, ghosts) = match *undo {
             Undo::Remove { partition, key } => (partition, key, Before::Absent, Vec::new()),
             Undo::Insert { partition, key, value } => {
@@ -131,13 +142,7 @@ impl VersionStore {
         (page, offset): (PageId, u16),
         bytes: &[u8],
     ) {
-        let found = records.partitions.borrow().get_or_hidden(page.partition).cloned();
-        let found = found.expect("an update is of a partition that exists");
-        let Organization::Direct { blocking_factor, record_size, .. } = found.organization else {
-            unreachable!("only objects are changed by pages")
-        };
-        let slot = (usize::from(offset) - page::HEADER_SIZE) / record_size as usize;
-        let object = u64::from(page.number) * u64::from(blocking_factor) + slot as u64;
+        let object = object_at(records, page, offset);
         let (name, key) = (Resource::record(page.partition, object), object.to_be_bytes());
         self.keep(
             records,
@@ -220,10 +225,13 @@ impl VersionStore {
 
     /// From the opening on, if moments can be travelled to for a time: whether that is so.
     pub(crate) fn keep_moments(&self) -> bool {
-        let mut versions = self.versions.borrow_mut();
-        let is_wanted = versions.settings.retention_ns > 0;
+        let (mut versions, present, now) = (self.versions.borrow_mut(), self.present(), self.now());
+        let is_wanted = versions.keeps_all();
+        if is_wanted && !self.is_rebuilt.get() {
+            versions.horizon = present;
+        }
         if is_wanted {
-            versions.horizon = self.present();
+            versions.moments.note(now, present);
         }
         is_wanted
     }
@@ -253,7 +261,7 @@ impl VersionStore {
     fn relax(&self) {
         let mut versions = self.versions.borrow_mut();
         if versions.is_wanted() {
-            versions.purge(self.executor.now());
+            versions.purge(self.now());
         } else {
             versions.clear();
             self.is_kept.set(false);
@@ -265,7 +273,7 @@ impl VersionStore {
     pub(crate) fn commit(self: &Rc<Self>, owner: Owner, commit: Lsn) {
         self.last_commit.set(commit);
         if self.is_kept.get() {
-            self.versions.borrow_mut().commit(owner, commit, self.executor.now());
+            self.versions.borrow_mut().commit(owner, commit, self.now());
             self.relieve_memory();
         }
     }

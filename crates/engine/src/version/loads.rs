@@ -34,7 +34,7 @@ impl super::VersionStore {
     /// Its end is a moment of its own, which no commit shares.
     pub(crate) fn end_load(&self, partition: PartitionId, end: Lsn) {
         self.last_commit.set(end);
-        self.versions.borrow_mut().end_load(partition, end, self.executor.now());
+        self.versions.borrow_mut().end_load(partition, end, self.now());
     }
 }
 

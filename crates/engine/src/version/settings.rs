@@ -27,7 +27,8 @@ pub struct UndoSettings {
     /// The most bytes of versions, in memory and in the undo space; beyond it the oldest are discarded, even if readers need
     /// them.
     pub size: u64,
-    /// For how long what was committed can be read as it was, in nanoseconds; 0: as long as a snapshot is held.
+    /// For how long what was committed can be read as it was, in nanoseconds, also over openings as far as the log reaches back; 0: as
+    /// long as a snapshot is held.
     pub retention_ns: u64,
     /// The most of the engine's thread that long readers of the past take together while others are active, in percent, 1 to
     /// 100. A reader has it to itself otherwise. On described hardware readers are not throttled.

@@ -53,7 +53,7 @@ impl VersionStore {
             if self.is_closing.get() {
                 break;
             }
-            let next = self.versions.borrow_mut().next_to_leave(self.executor.now());
+            let next = self.versions.borrow_mut().next_to_leave(self.now());
             let Some((number, bytes)) = next else { break };
             let stored = self.store_versions(&bytes).await;
             let mut versions = self.versions.borrow_mut();
@@ -155,9 +155,10 @@ async fn watch_age(weak: Weak<VersionStore>, executor: Executor, age_ns: u64) {
         let since = store.versions.borrow().history.memory_since();
         let Some(since) = since else { return store.versions.borrow_mut().is_aging = false };
         let due = since.plus_ns(age_ns);
-        if due > executor.now() {
+        let left_ns = due.since_ns(store.now());
+        if left_ns > 0 {
             drop(store);
-            executor.sleep_until(due).await;
+            executor.sleep_ns(left_ns).await;
             continue;
         }
         if std::mem::replace(&mut store.versions.borrow_mut().is_spilling, true) {

@@ -27,6 +27,11 @@ pub(crate) struct VersionStore {
     /// The last commit record.
     pub(super) last_commit: Cell<Lsn>,
     pub(super) is_closing: Cell<bool>,
+    /// Whether moments before the opening can be read.
+    pub(super) is_rebuilt: Cell<bool>,
+    /// What the calendar showed at the beginning of the executor's clock, in nanoseconds since 1970: moments are remembered by the
+    /// calendar, which goes on over openings, but not set back or forth within one.
+    unix_began_ns: u64,
 }
 
 /// What records are now, from which versions of them are taken.
@@ -54,6 +59,8 @@ impl VersionStore {
             is_kept: Cell::new(false),
             last_commit: Cell::new(began),
             is_closing: Cell::new(false),
+            is_rebuilt: Cell::new(false),
+            unix_began_ns: executor.unix_ns().saturating_sub(executor.now().ns()),
         })
     }
 
@@ -78,9 +85,29 @@ impl VersionStore {
         self.versions.borrow().oldest_moment(self.present())
     }
 
-    /// The moment of the last commit at or before `time`, if it is known.
+    /// The moment of the last commit at or before a time of the executor's clock, if it is known.
     pub fn moment_at(&self, time: Instant) -> Option<Lsn> {
-        self.versions.borrow().moment_at(time)
+        self.moment_at_unix(time.plus_ns(self.unix_began_ns).ns())
+    }
+
+    /// The same of a time by the calendar, in nanoseconds since 1970.
+    pub fn moment_at_unix(&self, unix_ns: u64) -> Option<Lsn> {
+        self.versions.borrow().moment_at(Instant::from_ns(unix_ns))
+    }
+
+    /// The present moment by the calendar as the opening found it.
+    pub(super) fn now(&self) -> Instant {
+        self.executor.now().plus_ns(self.unix_began_ns)
+    }
+
+    /// The same in nanoseconds since 1970.
+    pub fn unix_ns(&self) -> u64 {
+        self.now().ns()
+    }
+
+    /// Whether moments can be travelled to for a time.
+    pub fn keeps_moments(&self) -> bool {
+        self.versions.borrow().keeps_all()
     }
 
     /// Whether a view of this moment is open.
@@ -94,8 +121,8 @@ impl VersionStore {
     }
 
     /// What the versions cost.
-    pub fn report(&self, now: Instant) -> VersionReport {
-        self.versions.borrow().report(now)
+    pub fn report(&self) -> VersionReport {
+        self.versions.borrow().report(self.now())
     }
 
     /// Ends the background tasks.

@@ -159,7 +159,7 @@ impl LogSurvey {
         }
         self.is_reached = match (self.target, record.body) {
             (RestoreTarget::Position(position), _) => end > position,
-            (RestoreTarget::Time { unix_ns }, Body::Time { unix_ns: found }) => found > unix_ns,
+            (RestoreTarget::Time { unix_ns }, Body::Time { unix_ns: found, .. }) => found > unix_ns,
             _ => false,
         };
         if self.is_reached {
@@ -169,7 +169,7 @@ impl LogSurvey {
             self.first_call.get_or_insert(start);
         }
         match record.body {
-            Body::Time { unix_ns } => self.said_ns = Some(unix_ns),
+            Body::Time { unix_ns, .. } => self.said_ns = Some(unix_ns),
             Body::Catalog { is_whole, changes } => {
                 self.catalog.push(CatalogSaid {
                     at: start,

@@ -1,0 +1,109 @@
+//! Versions made again at an opening, from the undo records of the log: what came before the opening can be read after it.
+//!
+//! An undo record says what a record was before a change, and names it by its key, so it is a version, wherever the record is by now.
+//! The log is gone through in its order, which is that of the locks, so changes, rollbacks and commits come as they did at run time, and go the same
+//! ways. What the log does not say before images of is unknown for earlier moments, of a partition at a time (`emptied.rs`): sets, which log what
+//! they become, bulk loads, and long values, whose pages were freed.
+
+use super::chain::Target;
+use super::fences::Fences;
+use super::ghosts::Ghosts;
+use super::keep::object_at;
+use super::loads::Loads;
+use super::moments::Moments;
+use super::{Emptied, Records, VersionStore};
+use crate::catalog::Organization;
+use base::{Instant, Lsn, PartitionId};
+use std::rc::Rc;
+use structures::key_hash;
+use structures::lock::{Owner, Resource};
+use structures::organization::append::{self, Position};
+use structures::organization::b_tree::stored;
+use structures::undo::Undo;
+
+impl VersionStore {
+    /// Versions will be made again.
+    pub(crate) fn begin_rebuild(&self) {
+        self.is_kept.set(true);
+    }
+
+    /// Moments from `horizon` on can be read.
+    pub(crate) fn set_horizon(&self, horizon: Lsn) {
+        self.versions.borrow_mut().horizon = horizon;
+    }
+
+    /// Makes the version before an update of a partition that is there still. False if the log contradicts itself: another transaction has changed
+    /// the record and not ended.
+    pub(crate) fn rebuild_update(
+        &self,
+        records: Records<'_>,
+        (owner, number): (Owner, usize),
+        undo: &Undo<'_>,
+    ) -> bool {
+        let name = match *undo {
+            Undo::Remove { partition, key }
+            | Undo::Insert { partition, key, .. }
+            | Undo::Replace { partition, key, .. }
+            | Undo::PatchValue { partition, key, .. } => Resource::record(partition, key_hash(key)),
+            Undo::EraseAppended { page, slot } => {
+                Resource::record(page.partition, append::number(Position { page, slot }))
+            }
+            Undo::PatchPage { page, offset, .. } => Resource::record(page.partition, object_at(records, page, offset)),
+            Undo::FreePage { .. } => return true,
+        };
+        let head = self.versions.borrow().heads.get(name).target();
+        if matches!(head, Target::Private(of, _) if of != owner) {
+            return false;
+        }
+        self.keep_undo(records, owner, number, undo);
+        true
+    }
+
+    /// A transaction was committed by the record at `commit`, at this time by the calendar; moments from before that do not know what partitions were in which
+    /// it gave up long values.
+    pub(crate) fn rebuild_commit(self: &Rc<Self>, records: Records<'_>, owner: Owner, commit: Lsn, unix_ns: u64) {
+        let mut versions = self.versions.borrow_mut();
+        let is_tree = |partition| {
+            let partitions = records.partitions.borrow();
+            partitions.get_or_hidden(partition).is_some_and(|found| found.organization == Organization::BTree)
+        };
+        let mut nothing = Vec::new();
+        stored::store_here(&[], &mut nothing);
+        while let Some((number, partition, ..)) = versions.long_value(owner, is_tree) {
+            versions.replace(owner, number, &nothing);
+            versions.forget_partition(partition, commit);
+        }
+        versions.commit(owner, commit, Instant::from_ns(unix_ns));
+        drop(versions);
+        self.relieve_memory();
+    }
+
+    /// The state at this moment was there at this time by the calendar.
+    pub(crate) fn rebuild_moment(&self, moment: Lsn, unix_ns: u64) {
+        self.versions.borrow_mut().moments.note(Instant::from_ns(unix_ns), moment);
+    }
+
+    /// What a partition was before this moment is unknown.
+    pub(crate) fn forget_partition(&self, partition: PartitionId, since: Lsn) {
+        self.versions.borrow_mut().forget_partition(partition, since);
+    }
+
+    /// All is made that can be.
+    pub(crate) fn end_rebuild(&self) {
+        let mut versions = self.versions.borrow_mut();
+        versions.own.clear();
+        versions.purge(self.now());
+        self.is_rebuilt.set(true);
+    }
+
+    /// Forgets what was made: moments before the opening cannot be read.
+    pub(crate) fn abandon_rebuild(&self) {
+        let mut versions = self.versions.borrow_mut();
+        versions.heads.clear();
+        versions.own.clear();
+        (versions.ghosts, versions.moments) = (Ghosts::default(), Moments::default());
+        (versions.fences, versions.loads, versions.emptied) = (Fences::default(), Loads::default(), Emptied::default());
+        while versions.history.take_oldest(Lsn::MAX).is_some() {}
+        (versions.horizon, versions.given_up) = (self.present(), 0);
+    }
+}

@@ -1,0 +1,461 @@
+//! Moments before an opening can be read after it, as far as the retention says and the log has them.
+
+use base::time::SECOND_NS;
+use base::{Lsn, PartitionId, Random};
+use devices::Hardware;
+use entresol_engine::catalog::{Locking, Organization};
+use entresol_engine::checkpoint::Policy;
+use entresol_engine::{
+    Database, Direction, Error, PartitionSpec, Result, Settings, Snapshot, Transaction, log, version,
+};
+use executor::{Executor, Order};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use virtual_driver::{FaultPlan, Media, Options, PowerCut, VirtualDriver};
+
+const HOUR_NS: u64 = 3600 * SECOND_NS;
+
+/// Runs `work` on a machine whose clock begins at `from_ns`, then takes its power away.
+fn on<T>(media: &Media, from_ns: u64, work: impl AsyncFnOnce(&Executor) -> Result<T>) -> T {
+    let options = Options { faults: Some(FaultPlan::default()), ..Options::default() };
+    let driver = VirtualDriver::new(Hardware::ideal(), options, media.clone());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let done = executor.run(async {
+        executor.sleep_ns(from_ns).await;
+        work(&executor).await
+    });
+    executor.stop();
+    media.power_cut(&mut Random::stream(from_ns, "cut"), &PowerCut::default());
+    done.expect("the machine goes on").unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn settings(retention_ns: u64, capacity: u64) -> Settings {
+    let undo = version::UndoSettings { retention_ns, ..version::UndoSettings::default() };
+    let checkpoint = Policy { log_bytes: Some(capacity / 8), interval_ns: None };
+    let log = log::Settings { capacity, ..log::Settings::default() };
+    Settings { undo, log, checkpoint, ..Settings::default() }
+}
+
+async fn open(executor: &Executor, settings: &Settings) -> Result<Database> {
+    Database::open(executor, settings.clone(), "here").await
+}
+
+async fn put(database: &Database, tree: PartitionId, key: u8, value: &[u8]) -> Result<Lsn> {
+    database.transaction(async |tx| tx.put(tree, &[key], value).await).await?;
+    Ok(database.snapshot().await?.moment())
+}
+
+fn is_too_old<T>(read: &Result<T>) -> bool {
+    matches!(read, Err(Error::SnapshotTooOld { .. }))
+}
+
+#[test]
+fn moments_are_read_by_position_time_and_age_after_closings_and_cuts() {
+    let (media, settings) = (Media::new(), settings(HOUR_NS, 1 << 20));
+    let mut moments = on(&media, SECOND_NS, async |executor| {
+        let database = Database::create(executor, settings.clone()).await?;
+        let tree = database.create_partition(PartitionSpec::b_tree("tree")).await?;
+        let first = (put(&database, tree, 1, &[0]).await?, executor.unix_ns());
+        executor.sleep_ns(SECOND_NS).await;
+        let second = (put(&database, tree, 1, &[1]).await?, executor.unix_ns());
+        executor.sleep_ns(SECOND_NS).await;
+        database.close().await?;
+        Ok(vec![first, second])
+    });
+    for opening in 1..6_u8 {
+        let found = on(&media, u64::from(opening) * 100 * SECOND_NS, async |executor| {
+            let database = open(executor, &settings).await?;
+            let tree = database.partition("tree")?;
+            let report = database.recovery();
+            assert!(report.moments_log_bytes > 0 && report.oldest_moment.is_some_and(|oldest| oldest <= moments[0].0));
+            for (number, (moment, unix_ns)) in moments.iter().enumerate() {
+                let expected = Some(vec![number as u8]);
+                assert_eq!(database.as_of(*moment).await?.get(tree, &[1]).await?, expected);
+                assert_eq!(database.as_of_unix_ns(*unix_ns).await?.get(tree, &[1]).await?, expected, "{opening}");
+                let age_ns = executor.unix_ns() - unix_ns;
+                assert_eq!(database.as_of_age(age_ns).await?.get(tree, &[1]).await?, expected);
+            }
+            assert!(is_too_old(&database.as_of_unix_ns(5).await));
+            let new = (put(&database, tree, 1, &[opening + 1]).await?, executor.unix_ns());
+            executor.sleep_ns(SECOND_NS).await;
+            if opening.is_multiple_of(2) {
+                database.close().await?;
+            }
+            Ok(new)
+        });
+        moments.push(found);
+    }
+}
+
+#[test]
+fn the_retention_ends_at_its_time_also_over_openings() {
+    let (media, settings) = (Media::new(), settings(100 * SECOND_NS, 1 << 20));
+    let moments = on(&media, 0, async |executor| {
+        let database = Database::create(executor, settings.clone()).await?;
+        let tree = database.create_partition(PartitionSpec::b_tree("tree")).await?;
+        let mut moments = Vec::new();
+        for value in 0..10 {
+            moments.push(put(&database, tree, 1, &[value]).await?);
+            executor.sleep_ns(10 * SECOND_NS).await;
+        }
+        Ok(moments)
+    });
+    on(&media, 155 * SECOND_NS, async |executor| {
+        let database = open(executor, &settings).await?;
+        let tree = database.partition("tree")?;
+        for (number, moment) in moments.iter().enumerate() {
+            match database.as_of(*moment).await {
+                // What was committed last before the retention begins is needed for its front.
+                Ok(mut past) if number >= 5 => assert_eq!(past.get(tree, &[1]).await?, Some(vec![number as u8])),
+                read => assert!(number < 5 && is_too_old(&read), "{number}"),
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn openings_without_a_retention_interrupt_it() {
+    let media = Media::new();
+    let (kept, unkept) = (settings(HOUR_NS, 1 << 20), settings(0, 1 << 20));
+    let first = on(&media, 0, async |executor| {
+        let database = Database::create(executor, kept.clone()).await?;
+        let tree = database.create_partition(PartitionSpec::b_tree("tree")).await?;
+        put(&database, tree, 1, &[1]).await
+    });
+    on(&media, 100 * SECOND_NS, async |executor| {
+        let database = open(executor, &unkept).await?;
+        let tree = database.create_partition(PartitionSpec::b_tree("loaded")).await?;
+        database.load_b_tree(tree, [([1], [1])], |_| {}).await?;
+        put(&database, database.partition("tree")?, 1, &[2]).await
+    });
+    let third = on(&media, 200 * SECOND_NS, async |executor| {
+        let database = open(executor, &kept).await?;
+        let moment = put(&database, database.partition("tree")?, 1, &[3]).await?;
+        put(&database, database.partition("tree")?, 1, &[4]).await?;
+        Ok(moment)
+    });
+    on(&media, 300 * SECOND_NS, async |executor| {
+        let database = open(executor, &kept).await?;
+        assert!(is_too_old(&database.as_of(first).await));
+        let tree = database.partition("tree")?;
+        assert_eq!(database.as_of(third).await?.get(tree, &[1]).await?, Some(vec![3]));
+        Ok(())
+    });
+}
+
+#[test]
+fn what_the_log_cannot_give_back_is_refused_by_partition() {
+    let (media, settings) = (Media::new(), settings(HOUR_NS, 1 << 20));
+    let (before, after) = on(&media, 0, async |executor| {
+        let database = Database::create(executor, settings.clone()).await?;
+        for name in ["tree", "loaded", "long", "truncated"] {
+            database.create_partition(PartitionSpec::b_tree(name)).await?;
+        }
+        let [tree, loaded, long, truncated] =
+            ["tree", "loaded", "long", "truncated"].map(|name| database.partition(name).expect("it is there"));
+        put(&database, tree, 1, &[1]).await?;
+        put(&database, long, 1, &vec![7; 100_000]).await?;
+        let before = put(&database, truncated, 1, &[1]).await?;
+        database.load_b_tree(loaded, (0..100_u8).map(|key| ([key], [key])), |_| {}).await?;
+        let truncated = database.truncate_partition(truncated).await?;
+        put(&database, long, 1, &[8]).await?;
+        put(&database, tree, 1, &[2]).await?;
+        let after = put(&database, truncated, 1, &[2]).await?;
+        for partition in [tree, loaded, long, truncated] {
+            put(&database, partition, 1, &[9]).await?;
+        }
+        Ok((before, after))
+    });
+    on(&media, 100 * SECOND_NS, async |executor| {
+        let database = open(executor, &settings).await?;
+        let (mut then, mut later) = (database.as_of(before).await?, database.as_of(after).await?);
+        assert_eq!(then.get(database.partition("tree")?, &[1]).await?, Some(vec![1]));
+        for (name, value) in [("tree", 2), ("loaded", 1), ("long", 8), ("truncated", 2)] {
+            let partition = database.partition(name)?;
+            assert_eq!(later.get(partition, &[1]).await?, Some(vec![value]), "{name}");
+            if name != "tree" {
+                let mut cursor = then.cursor(partition, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+                assert!(
+                    is_too_old(&then.get(partition, &[1]).await) && is_too_old(&then.next(&mut cursor).await),
+                    "{name}"
+                );
+            }
+        }
+        Ok(())
+    });
+}
+
+/// The partitions of the model, by their places in it.
+const NAMES: [&str; 5] = ["tree", "long", "direct", "appended", "set"];
+const TREE: usize = 0;
+const LONG: usize = 1;
+const DIRECT: usize = 2;
+const APPENDED: usize = 3;
+const SET: usize = 4;
+const OBJECTS: u64 = 30;
+
+/// What a database holds, by partition and key.
+type State = BTreeMap<(usize, Vec<u8>), Vec<u8>>;
+
+async fn create(database: &Database) -> Result<()> {
+    let direct = Organization::Direct { objects: OBJECTS, blocking_factor: 5, record_size: 8 };
+    for spec in [
+        PartitionSpec::b_tree("tree"),
+        PartitionSpec::b_tree("long"),
+        PartitionSpec::new("direct", direct, Locking::Record),
+        PartitionSpec::append("appended"),
+        PartitionSpec::set("set"),
+    ] {
+        database.create_partition(spec).await?;
+    }
+    Ok(())
+}
+
+/// Makes a random change, also in the model.
+async fn change(tx: &mut Transaction, ids: &[PartitionId], state: &mut State, random: &mut Random) -> Result<()> {
+    let place = random.below(NAMES.len() as u64) as usize;
+    let id = ids[place];
+    let mut key = vec![b'k'; random.below(3) as usize];
+    key.push(random.below(30) as u8);
+    let mut value = vec![0; random.between(1, 60) as usize];
+    random.fill(&mut value);
+    match place {
+        DIRECT => {
+            let number = random.below(OBJECTS);
+            value.resize(8, 0);
+            tx.modify_object(id, number, |object| object.copy_from_slice(&value)).await?;
+            state.insert((place, number.to_be_bytes().to_vec()), value);
+        }
+        APPENDED => {
+            let at = tx.append(id, &value).await?;
+            state.insert((place, format!("{at:?}").into_bytes()), value);
+        }
+        _ => {
+            if place == LONG && random.chance(0.1) {
+                value.resize(8_000, 1);
+            }
+            let present = state.get_mut(&(place, key.clone()));
+            match (random.below(4), present) {
+                (0, present) => {
+                    let is_there = present.is_some();
+                    assert_eq!(tx.delete(id, &key).await?, is_there);
+                    state.remove(&(place, key));
+                }
+                (1, Some(present)) if present.len() < 1000 => {
+                    let at = random.below(present.len() as u64) as usize;
+                    tx.modify(id, &key, |bytes| bytes[at] = value[0]).await?;
+                    present[at] = value[0];
+                }
+                _ => {
+                    tx.put(id, &key, &value).await?;
+                    state.insert((place, key), value);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a snapshot shows of a partition.
+async fn contents(past: &mut Snapshot, id: PartitionId, place: usize) -> Result<State> {
+    let mut found = State::new();
+    match place {
+        DIRECT => {
+            for number in 0..OBJECTS {
+                let object = past.read_object(id, number, <[u8]>::to_vec).await?;
+                found.insert((place, number.to_be_bytes().to_vec()), object);
+            }
+            found.retain(|_, object| object.iter().any(|byte| *byte != 0));
+        }
+        APPENDED => {
+            past.scan_appended(id, |at, record| {
+                found.insert((place, format!("{at:?}").into_bytes()), record.to_vec());
+                true
+            })
+            .await?;
+        }
+        SET => {
+            past.scan_set(id, |key, value| {
+                found.insert((place, key.to_vec()), value.to_vec());
+                true
+            })
+            .await?;
+        }
+        _ => {
+            let mut cursor = past.cursor(id, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+            while let Some((key, value)) = past.next(&mut cursor).await? {
+                assert_eq!(past.get(id, &key).await?.as_ref(), Some(&value));
+                found.insert((place, key), value);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// What was read, and what was refused, by partition; at last, moments refused as a whole.
+#[derive(Debug, Default)]
+struct Reads {
+    right: [usize; 5],
+    refused: [usize; 5],
+    too_old: usize,
+}
+
+async fn compare(
+    database: &Database,
+    ids: &[PartitionId],
+    (moment, state): &(Lsn, State),
+    opened: Lsn,
+    reads: &mut Reads,
+) -> Result<()> {
+    let mut past = match database.as_of(*moment).await {
+        Err(Error::SnapshotTooOld { oldest }) => {
+            assert!(*moment < oldest);
+            reads.too_old += 1;
+            return Ok(());
+        }
+        past => past?,
+    };
+    for (place, id) in ids.iter().enumerate() {
+        let expected: State =
+            state.iter().filter(|((of, _), _)| *of == place).map(|(k, v)| (k.clone(), v.clone())).collect();
+        match contents(&mut past, *id, place).await {
+            Err(Error::SnapshotTooOld { oldest }) => {
+                let is_justified = place == LONG || place == SET && *moment < opened;
+                let (name, report, versions) = (NAMES[place], database.recovery(), database.versions());
+                assert!(
+                    *moment < oldest && is_justified,
+                    "'{name}' as of {moment} in the opening at {opened}: {oldest}, {report:?}, {versions:?}"
+                );
+                reads.refused[place] += 1;
+            }
+            found => {
+                assert_eq!(found?, expected, "'{}' as of {moment}", NAMES[place]);
+                reads.right[place] += 1;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Random transactions and openings, some behind closings and some behind power cuts.
+fn history(seed: u64) -> Reads {
+    let mut random = Random::stream(seed, "kept moments");
+    let (media, mut reads) = (Media::new(), Reads::default());
+    let mut settings = settings(HOUR_NS, if seed.is_multiple_of(2) { 8 << 20 } else { 256 << 10 });
+    if seed.is_multiple_of(3) {
+        (settings.undo.memory, settings.undo.cluster_size) = (0, 512);
+    }
+    let (mut state, mut moments) = (State::new(), Vec::<(Lsn, State)>::new());
+    for opening in 0..5 {
+        on(&media, (1 + opening) * 100 * SECOND_NS + seed, async |executor| {
+            let database = match opening {
+                0 => {
+                    let database = Database::create(executor, settings.clone()).await?;
+                    create(&database).await?;
+                    // No moment that is asked for is before the partitions.
+                    let direct = database.partition("direct")?;
+                    let begin = async |tx: &mut Transaction| {
+                        tx.modify_object(direct, 0, |object| object.copy_from_slice(&[1; 8])).await
+                    };
+                    database.transaction(begin).await?;
+                    state.insert((DIRECT, 0_u64.to_be_bytes().to_vec()), vec![1; 8]);
+                    database
+                }
+                _ => open(executor, &settings).await?,
+            };
+            let ids = NAMES.map(|name| database.partition(name).expect("it is there"));
+            let opened = database.snapshot().await?.moment();
+            if opening > 0 {
+                moments.push((opened, state.clone()));
+            }
+            let is_whole = seed.is_multiple_of(2);
+            for moment in moments.iter().filter(|_| opening > 0) {
+                let before = reads.too_old;
+                compare(&database, &ids, moment, opened, &mut reads).await?;
+                assert!(!is_whole || reads.too_old == before, "the log has all of it");
+            }
+            let mut left = Vec::new();
+            let rounds = random.between(20, 60);
+            for round in 0..rounds {
+                let (mut tx, mut then) = (database.begin().await?, state.clone());
+                let mut savepoints = Vec::new();
+                let mut failed = false;
+                for _ in 0..random.between(1, 8) {
+                    match random.below(8) {
+                        0 => savepoints.push((tx.savepoint(), then.clone())),
+                        1 if !savepoints.is_empty() => {
+                            let (savepoint, at) = savepoints.pop().expect("there is one");
+                            tx.rollback_to(savepoint).await?;
+                            then = at;
+                        }
+                        _ => {
+                            let changing = change(&mut tx, &ids, &mut then, &mut random);
+                            failed = executor.within(SECOND_NS, changing).await.is_none_or(|done| done.is_err());
+                        }
+                    }
+                    if failed {
+                        break;
+                    }
+                }
+                match random.below(10) {
+                    0..2 => tx.rollback().await?,
+                    _ if failed => tx.rollback().await?,
+                    // What does not end keeps the log from going round.
+                    2 | 3 if round + 6 > rounds => left.push(tx),
+                    _ => {
+                        tx.commit().await?;
+                        state = then;
+                        if random.chance(0.5) {
+                            moments.push((database.snapshot().await?.moment(), state.clone()));
+                        }
+                    }
+                }
+                executor.sleep_ns(random.below(SECOND_NS / 20)).await;
+                if random.chance(0.2) {
+                    let moment = random.choose(&moments).cloned();
+                    if let Some(moment) = moment {
+                        compare(&database, &ids, &moment, opened, &mut reads).await?;
+                    }
+                }
+            }
+            database.snapshot().await?;
+            if random.chance(0.4) {
+                for tx in left {
+                    tx.rollback().await?;
+                }
+                database.close().await?;
+            } else {
+                std::mem::forget(left);
+            }
+            Ok(())
+        });
+    }
+    reads
+}
+
+#[test]
+fn random_histories_are_read_as_they_were_after_openings() {
+    let mut whole = Reads::default();
+    for seed in 0..24 {
+        let reads = history(seed);
+        for place in 0..NAMES.len() {
+            whole.right[place] += reads.right[place];
+            whole.refused[place] += reads.refused[place];
+        }
+        whole.too_old += reads.too_old;
+    }
+    assert!(whole.right.iter().all(|right| *right > 300), "{whole:?}");
+    assert!(whole.refused[LONG] > 100 && whole.too_old > 100, "{whole:?}");
+    assert_eq!([TREE, DIRECT, APPENDED].map(|place| whole.refused[place]), [0; 3]);
+}
+
+#[cfg(feature = "canary")]
+#[test]
+fn a_set_that_shows_the_present_for_the_past_is_found() {
+    use entresol_engine::canary::{Canary, plant};
+    plant(Some(Canary::PresentForPast));
+    let found = std::panic::catch_unwind(random_histories_are_read_as_they_were_after_openings);
+    plant(None);
+    assert!(found.is_err(), "nothing notices that a set shows the present");
+}
