@@ -343,8 +343,8 @@ async fn make_earlier(executor: &Executor, format: u32) {
         let op = Op::Read { file, offset, length: 4096, buffer, access: Access::Asynchronous };
         let mut block = executor.perform(op).await.buffer.expect("comes back");
         let length = u32::from_le_bytes(block[12..16].try_into().expect("four bytes"));
-        // Some, the origin 0, two sizes of three bytes and one, false and none; no archive.
-        let shape = [&[1_u8, 0][..], &varint(SIZE), &varint(SIZE), &[0, 0, 0]].concat();
+        // Some, the origin 0, two sizes of three bytes and one, false and none; no archive, and no moments.
+        let shape = [&[1_u8, 0][..], &varint(SIZE), &varint(SIZE), &[0, 0, 0, 0]].concat();
         let end = CONTENTS + length as usize;
         assert_eq!(block[end - shape.len()..end], shape);
         let length = length - shape.len() as u32;

@@ -36,7 +36,7 @@ impl PastLog {
 }
 
 impl LogScan {
-    /// What the files have since `since`, but for what nobody needs who reads moments since a time by the calendar, in nanoseconds since 1970. To be called at
+    /// What the files have since `since`, but for what is not needed to read moments since a time by the calendar, in nanoseconds since 1970. To be called at
     /// the log's end.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 //! Positions say nothing of the calendar, so a log that is archived, or whose moments can be read for a time, has its time now and then
 //! (`Body::Time`): before the first commit, or change of a partition as such, of each millisecond.
 //!
-//! For moments it says beside that how far back the transactions reach that have not ended. Whoever reads the log from any place on
+//! For moments it says beside that how far back the transactions reach that have not ended. A reader of the log from any place on
 //! learns from that from which moment on it knows all that was committed.
 
 use super::Log;

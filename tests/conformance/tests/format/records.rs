@@ -162,6 +162,7 @@ pub fn record<'a>(document: &'a Document, bytes: &[u8], met: &mut Met) -> Result
             input.bytes()?;
         }
         "time" => _ = input.take(8)?,
+        "moment" => _ = input.take(16)?,
         "catalog" => {
             input.take(1)?;
             input.bytes()?;
