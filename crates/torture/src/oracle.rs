@@ -5,6 +5,7 @@ use crate::history::History;
 use crate::ledger::Ledger;
 use crate::partitions::Known;
 use crate::records::Owner;
+use base::Lsn;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the clients were told about the database's contents, kept from one run to the next.
@@ -28,6 +29,8 @@ pub struct Oracle {
     pub renames: Vec<(String, String)>,
     /// What clients that meet on few records were shown.
     pub history: History,
+    /// Moments that snapshots were of: their log positions, and the first reader of each in the history.
+    pub moments: Vec<(Lsn, usize)>,
     /// Transactions acknowledged, of all kinds.
     pub acknowledged: u64,
     /// What was known earlier, if backups are taken.

@@ -108,6 +108,12 @@ fn a_snapshot_that_moves_on_is_found() {
 }
 
 #[test]
+fn a_set_that_shows_the_present_for_moments_before_a_restart_is_found() {
+    let suits = |drawn: &Contention| drawn.keeps_moments() && drawn.stores.contains(&Store::Set);
+    first_failure(Canary::PresentForPast, 200, suits);
+}
+
+#[test]
 fn a_moment_to_come_that_can_be_read_is_found() {
     let failure = first_failure(Canary::ReadFuture, 40, |drawn| drawn.undo.retention_ns > 0);
     assert!(failure.wrong[0].contains("ns ahead: Ok"), "{failure}");

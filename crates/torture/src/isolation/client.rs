@@ -135,6 +135,7 @@ impl Client<'_> {
         if again.is_none() {
             self.history().started(number);
             self.moments.push((snapshot.moment(), number));
+            self.context.oracle.borrow_mut().moments.push((snapshot.moment(), number));
         }
         let (database, oracle) = (self.database.clone(), Rc::clone(&self.context.oracle));
         let mut reader = SnapshotReader { database, snapshot, number, oracle };

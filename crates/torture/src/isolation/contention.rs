@@ -1,7 +1,7 @@
 use super::store::{Store, set};
 use crate::history::Level;
 use base::Random;
-use base::time::MICROSECOND_NS;
+use base::time::{MICROSECOND_NS, SECOND_NS};
 use engine::catalog::Locking;
 use engine::{PartitionSpec, version};
 
@@ -13,6 +13,9 @@ const LEVELS: [&[Level]; 5] = [
     &[Level::Snapshot, Level::Serializable],
     &[Level::ReadCommitted, Level::Snapshot, Level::Serializable],
 ];
+
+/// Longer than any run, over all its restarts, in nanoseconds.
+const RETENTION_NS: u64 = 3_600 * SECOND_NS;
 
 /// Versions that leave memory early or late, and that are kept for a fixed time or as long as a snapshot may read them.
 fn undo(random: &mut Random) -> version::UndoSettings {
@@ -128,6 +131,10 @@ impl Contention {
         if random.chance(0.3) {
             drawn.stores.push(Store::Appended);
         }
+        // Of such a seed the moments before a restart are asked for.
+        if Random::stream(seed, "kept moments").chance(0.2) {
+            (drawn.undo.retention_ns, drawn.past) = (RETENTION_NS, 0.5);
+        }
         drawn
     }
 
@@ -138,6 +145,11 @@ impl Contention {
             false => PartitionSpec::b_tree(Flood::NAME),
         });
         self.stores.iter().map(|store| store.spec(self)).chain(flood).collect()
+    }
+
+    /// Whether moments before a restart can be read, as far as the log has them.
+    pub fn keeps_moments(&self) -> bool {
+        self.undo.retention_ns == RETENTION_NS
     }
 
     /// How the levels are called together.

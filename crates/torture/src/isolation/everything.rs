@@ -2,11 +2,15 @@
 
 use super::Contention;
 use super::actor::{Actor, Look, New};
+use super::reader::SnapshotReader;
 use super::store::Store;
 use crate::context::RunContext;
 use crate::history::{Level, Span};
 use engine::{Database, Direction, Error, Result};
 use std::rc::Rc;
+
+/// About how many moments are read after a restart.
+const MOMENTS_MAX: usize = 8;
 
 async fn alone(
     context: &RunContext,
@@ -65,5 +69,43 @@ pub async fn read(context: &RunContext, database: &Database) -> bool {
             return false;
         }
     }
+    if let Err(error) = read_moments(context, database).await {
+        context.judge(&error, "reading moments before the restart");
+        return false;
+    }
     !context.over.get()
+}
+
+/// Reads some moments before the restart, as far as they are kept.
+async fn read_moments(context: &RunContext, database: &Database) -> Result<()> {
+    let Some(contention) = context.configuration.contention.as_ref().filter(|drawn| drawn.keeps_moments()) else {
+        return Ok(());
+    };
+    let moments = context.oracle.borrow().moments.clone();
+    for (moment, other) in moments.iter().rev().step_by(moments.len() / MOMENTS_MAX + 1).copied() {
+        let snapshot = match database.as_of(moment).await {
+            Err(Error::SnapshotTooOld { oldest }) => {
+                let (first, versions) = (database.recovery().oldest_moment, database.versions());
+                let is_given_up = versions.given_up > 0 || versions.failure.is_some();
+                if oldest <= moment || first.is_some_and(|first| first <= moment) && !is_given_up {
+                    context.wrong(format!("moment {moment} is too old; the oldest is {oldest}, and was {first:?}"));
+                }
+                continue;
+            }
+            snapshot => snapshot?,
+        };
+        let number = context.oracle.borrow_mut().history.begin_as_of(other);
+        let (database, oracle) = (database.clone(), Rc::clone(&context.oracle));
+        let mut reader = SnapshotReader { database, snapshot, number, oracle };
+        for store in &contention.stores {
+            match reader.read_all(*store, contention.keys).await {
+                // The log does not have before images of all that there is.
+                Err(Error::SnapshotTooOld { oldest }) if oldest > moment => {}
+                done => done?,
+            }
+        }
+        context.oracle.borrow_mut().history.asks(number);
+        context.oracle.borrow_mut().history.committed(number);
+    }
+    Ok(())
 }

@@ -57,6 +57,18 @@ impl SnapshotReader {
         self.oracle.borrow_mut().history.scanned(self.number, store.name(), span, found);
         Ok(())
     }
+
+    /// Reads every record of a store by its number, and all of them in their order.
+    pub async fn read_all(&mut self, store: Store, keys: u64) -> Result<()> {
+        if store == Store::Appended {
+            return self.scan_appended().await;
+        }
+        for number in 0..keys {
+            self.read(store, number).await?;
+        }
+        if store.is_ordered() { self.scan(store, Span::ALL, Direction::Forward).await } else { Ok(()) }
+    }
+
     /// Reads all records that were added at the end of a store.
     pub async fn scan_appended(&mut self) -> Result<()> {
         let (store, mut found) = (Store::Appended, Vec::new());
