@@ -6,7 +6,7 @@ use super::record::{Body, Record};
 use crate::Result;
 use base::Lsn;
 
-/// A search by time ends with a span of so many bytes.
+/// A search by time ends with a span of this length, in bytes.
 const SPAN_MAX: u64 = 1 << 20;
 
 /// The log from some page on, up to where it will go on.

@@ -22,7 +22,7 @@ use structures::canary::{self, Canary};
 use structures::lock::Owner;
 use structures::undo::{Undo, UndoList};
 
-/// After so many records others get their turn.
+/// Others get their turn after this number of records.
 const TURN: u64 = 1_024;
 /// How often it is begun anew behind a page that cannot be read.
 const ATTEMPTS: usize = 16;

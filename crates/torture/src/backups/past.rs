@@ -129,6 +129,7 @@ impl Past {
             own: present.own.keys().map(partition).collect(),
             renames: Vec::new(),
             history: present.history.clone(),
+            moments: present.moments.iter().filter(|(moment, _)| *moment <= end).copied().collect(),
             acknowledged: present.acknowledged,
             past: None,
             backups: Vec::new(),
