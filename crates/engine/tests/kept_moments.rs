@@ -115,6 +115,25 @@ fn the_retention_ends_at_its_time_also_over_openings() {
 }
 
 #[test]
+fn a_clock_that_begins_anew_ends_no_retention() {
+    let (media, settings) = (Media::new(), settings(HOUR_NS, 1 << 20));
+    let moments = on(&media, 0, async |executor| {
+        let database = Database::create(executor, settings.clone()).await?;
+        let tree = database.create_partition(PartitionSpec::b_tree("tree")).await?;
+        Ok([put(&database, tree, 1, &[0]).await?, put(&database, tree, 1, &[1]).await?])
+    });
+    on(&media, 0, async |executor| {
+        let database = open(executor, &settings).await?;
+        let tree = database.partition("tree")?;
+        put(&database, tree, 1, &[2]).await?;
+        for (moment, value) in moments.iter().zip(0..) {
+            assert_eq!(database.as_of(*moment).await?.get(tree, &[1]).await?, Some(vec![value]));
+        }
+        Ok(())
+    });
+}
+
+#[test]
 fn openings_without_a_retention_interrupt_it() {
     let media = Media::new();
     let (kept, unkept) = (settings(HOUR_NS, 1 << 20), settings(0, 1 << 20));

@@ -26,8 +26,9 @@ impl Versions {
     pub(super) fn purge(&mut self, now: Instant) {
         let mut horizon = self.snapshots.oldest().unwrap_or(Lsn::MAX);
         if self.keeps_all() {
-            let from = Instant::from_ns(now.ns().saturating_sub(self.settings.retention_ns));
-            horizon = horizon.min(self.moments.forget_before(from).unwrap_or(Lsn::ZERO));
+            // A clock that has not gone for that long yet, such as a virtual one, forgets nothing.
+            let from = now.ns().checked_sub(self.settings.retention_ns).map(Instant::from_ns);
+            horizon = horizon.min(from.and_then(|from| self.moments.forget_before(from)).unwrap_or(Lsn::ZERO));
             // Additions, fences and loads are forgotten up to there, even while an extent still has versions from before it.
             self.horizon = self.horizon.max(horizon);
         }
