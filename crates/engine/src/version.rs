@@ -262,15 +262,15 @@ impl Versions {
         }
     }
 
-    /// The first of an owner's versions that refers to a long value: its number, and the value's partition, length and first
-    /// page. `is_tree` says which partitions are b-trees: only their values can be long ones.
+    /// The first of an owner's versions, from this number on, that refers to a long value: its number, and the value's partition, length
+    /// and first page. `is_tree` says which partitions are b-trees: only their values can be long ones.
     pub(crate) fn long_value(
         &self,
-        owner: Owner,
+        (owner, from): (Owner, usize),
         is_tree: impl Fn(PartitionId) -> bool,
     ) -> Option<(usize, PartitionId, usize, u32)> {
         let own = self.own.get(owner)?;
-        own.versions.iter().enumerate().find_map(|(number, private)| {
+        own.versions.iter().enumerate().skip(from).find_map(|(number, private)| {
             private.record?;
             let version = Version::decode(own.stored(number)).expect("it was encoded");
             let Before::Value(value) = version.before else { return None };

@@ -2,13 +2,14 @@
 //! leaves nothing behind. And what the buffer tells a node of its pages.
 
 use crate::ground::shipments::*;
-use base::time::MICROSECOND_NS;
+use base::time::{MICROSECOND_NS, SECOND_NS};
 use base::{Lsn, PageId, PartitionId, Random, TransactionId};
 use driver::OpKind;
+use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::log::record::{self, Body};
-use entresol_engine::page::{Change, Edit, PageKind, header};
+use entresol_engine::page::{Change, Edit, HEADER_SIZE, PageKind, header};
 use entresol_engine::undo::Undo;
-use entresol_engine::{CommitFailure, Database, Error, Result};
+use entresol_engine::{CommitFailure, Database, Error, PartitionSpec, Result};
 use std::cell::RefCell;
 use std::rc::Rc;
 use virtual_driver::{ErrorAt, FaultPlan, Media, PowerCut};
@@ -37,6 +38,48 @@ fn what_another_node_commits_survives_a_restart() -> Result<()> {
         Ok::<_, Error>(())
     });
     read.expect("the machine goes on")
+}
+
+#[test]
+fn what_a_node_has_changed_is_read_as_it_was_after_an_opening() -> Result<()> {
+    let (media, mut kept) = (Media::new(), settings());
+    kept.undo.retention_ns = 3_600 * SECOND_NS;
+    let created = run(&media, FaultPlan::default(), async |executor| {
+        let database = Database::create(executor, kept.clone()).await?;
+        let organization = Organization::Direct { objects: 64, blocking_factor: 2, record_size: 8 };
+        let locked = PartitionSpec::new("locked", organization, Locking::Page);
+        let partition = database.create_partition(locked).await?;
+        database.transaction(async |tx| tx.modify_object(partition, 9, |object| object[0] = 1).await).await?;
+        let before = database.snapshot().await?.moment();
+        let page = PageId::new(partition, 0);
+        // Parts of an object, one of them twice, in one transaction.
+        let (mut copy, mut records) = (blank(page), Vec::new());
+        for (offset, byte) in [(3, 7), (3, 8), (6, 9)] {
+            patch(&mut copy, HEADER_SIZE as u16 + offset, &[byte], &mut records);
+        }
+        commit(&database, &records, &[(page, &copy)]).await?;
+        Ok::<_, Error>((partition, before))
+    });
+    let (partition, before) = created.expect("the machine goes on")?;
+    let read = run(&media, FaultPlan::default(), async |executor| {
+        let database = Database::open(executor, kept.clone(), "pages").await?;
+        let present = database.snapshot().await?.read_object(partition, 0, <[u8]>::to_vec).await?;
+        let past = database.as_of(before).await?.read_object(partition, 0, <[u8]>::to_vec).await?;
+        assert_eq!((present, past), (vec![0, 0, 0, 8, 0, 0, 9, 0], vec![0; 8]));
+        // A change that is of no object, or of two.
+        let page = PageId::new(partition, 1);
+        let (mut copy, mut records) = (blank(page), Vec::new());
+        patch(&mut copy, HEADER_SIZE as u16 + 6, &[1, 2, 3, 4], &mut records);
+        patch(&mut copy, HEADER_SIZE as u16 + 20, &[5], &mut records);
+        commit(&database, &records, &[(page, &copy)]).await
+    });
+    read.expect("the machine goes on")?;
+    let refused = run(&media, FaultPlan::default(), async |executor| {
+        let database = Database::open(executor, kept.clone(), "pages").await?;
+        database.as_of(before).await?.read_object(partition, 2, <[u8]>::to_vec).await
+    });
+    assert!(matches!(refused.expect("the machine goes on"), Err(Error::SnapshotTooOld { .. })));
+    Ok(())
 }
 
 #[test]

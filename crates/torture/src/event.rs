@@ -122,11 +122,13 @@ pub enum ClientEvent {
     LargeTransaction,
     /// More records were changed than the table of the latest versions takes without a sweep.
     VersionsSwept,
+    /// After a restart the database was read as it was at a moment before that.
+    MomentRead,
 }
 
 impl ClientEvent {
     /// Every event.
-    pub const ALL: [ClientEvent; 59] = [
+    pub const ALL: [ClientEvent; 60] = [
         ClientEvent::Replayed,
         ClientEvent::NothingCreated,
         ClientEvent::NotClosed,
@@ -186,6 +188,7 @@ impl ClientEvent {
         ClientEvent::RecordTooLarge,
         ClientEvent::LargeTransaction,
         ClientEvent::VersionsSwept,
+        ClientEvent::MomentRead,
     ];
 
     /// The event in a few words.
@@ -250,6 +253,7 @@ impl ClientEvent {
             ClientEvent::RecordTooLarge => "record too large",
             ClientEvent::LargeTransaction => "large transaction",
             ClientEvent::VersionsSwept => "versions swept",
+            ClientEvent::MomentRead => "earlier moment read",
         }
     }
 
@@ -271,7 +275,7 @@ impl ClientEvent {
             | ClientEvent::SlotsOlder
             | ClientEvent::CacheForeign
             | ClientEvent::CacheAway => true,
-            ClientEvent::UndoFull | ClientEvent::VersionsSwept => kind == SeedKind::Isolation,
+            ClientEvent::UndoFull | ClientEvent::VersionsSwept | ClientEvent::MomentRead => kind == SeedKind::Isolation,
             _ => kind == SeedKind::Durability,
         }
     }

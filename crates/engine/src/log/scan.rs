@@ -216,13 +216,13 @@ impl LogScan {
     /// # Errors
     /// [`Error::DamagedLog`] if a page cannot be read, or two copies contradict each other; or the driver's.
     pub(crate) async fn keep_since(&mut self, from: Lsn) -> Result<()> {
-        let given_up = (self.first_left(from).await?, self.oldest);
+        let given_up = (self.first_left(from, self.reads.sources()).await?, self.oldest);
         self.oldest = given_up.0;
         self.repair_copies(given_up).await
     }
 
-    /// The position of the first page from `from` on that a file still has of what was given up. To be called at the log's end.
-    pub(super) async fn first_left(&self, from: Lsn) -> Result<u64> {
+    /// The position of the first page from `from` on that one of these files still has of what was given up. To be called at the log's end.
+    pub(super) async fn first_left(&self, from: Lsn, files: &Sources) -> Result<u64> {
         let page_size = self.settings.page_size as u64;
         let end = self.tail.expect("the log was read to its end");
         let fits = end.saturating_sub(self.circle.size).next_multiple_of(page_size);
@@ -231,7 +231,7 @@ impl LogScan {
         let (mut low, mut high) = (first.max(fits).max(self.circle.first(page_size)), self.oldest);
         while low < high {
             let middle = (low / page_size).midpoint(high / page_size) * page_size;
-            if self.has_page(middle).await? {
+            if self.has_page(middle, files).await? {
                 high = middle;
             } else {
                 low = middle + page_size;
@@ -254,8 +254,8 @@ impl LogScan {
     }
 
     /// Whether a file has the page at this position.
-    async fn has_page(&self, position: u64) -> Result<bool> {
-        let sources = Sources { repair: Vec::new(), ..self.reads.sources().clone() };
+    async fn has_page(&self, position: u64, files: &Sources) -> Result<bool> {
+        let sources = Sources { repair: Vec::new(), ..files.clone() };
         let span = (position, position + self.settings.page_size as u64);
         let chunk = self.read_again(sources, span).next().await?.expect("one page");
         match chunk.page(position) {
@@ -268,9 +268,13 @@ impl LogScan {
         }
     }
 
-    /// Another scan of the same files, over pages between two positions; it ends with the first one that is not there.
-    pub(super) fn again(&self, (from, to): (Lsn, Lsn)) -> LogScan {
-        let sources = Sources { repair: Vec::new(), ..self.reads.sources().clone() };
+    /// The files in which the log will go on, and which it therefore keeps.
+    pub(super) fn lasting(&self) -> Sources {
+        Sources { read: self.files.iter().map(|file| file.file).collect(), repair: Vec::new(), tolerant: false }
+    }
+
+    /// Another scan of these files, over pages between two positions; it ends with the first one that is not there.
+    pub(super) fn again(&self, files: &Sources, (from, to): (Lsn, Lsn)) -> LogScan {
         LogScan {
             executor: self.executor.clone(),
             settings: self.settings.clone(),
@@ -280,7 +284,7 @@ impl LogScan {
             from,
             known_durable: Lsn::ZERO,
             oldest: from.0,
-            reads: self.read_again(sources, (from.0, to.0)),
+            reads: self.read_again(files.clone(), (from.0, to.0)),
             chunk: None,
             next_page: from.0,
             epoch: 0,
@@ -300,6 +304,11 @@ impl LogScan {
     /// The front of the first page that the log lacks, once it was met.
     pub(crate) fn tail(&self) -> Option<Lsn> {
         self.tail.map(Lsn)
+    }
+
+    /// The position of the first page that is kept.
+    pub(super) fn oldest(&self) -> u64 {
+        self.oldest
     }
 
     /// The size of a log page in bytes.

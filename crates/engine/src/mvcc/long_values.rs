@@ -13,10 +13,10 @@ pub(crate) async fn keep_long_values(engine: &Engine, owner: Owner) {
         partitions.get_or_hidden(partition).is_some_and(|found| found.organization == Organization::BTree)
     };
     while engine.versions.is_kept() {
-        let referred = engine.versions.versions().borrow().long_value(owner, is_tree);
+        let referred = engine.versions.versions().borrow().long_value((owner, 0), is_tree);
         let Some((number, partition, length, first)) = referred else { return };
         let fetched = engine.core.fetch(partition, length, first).await;
-        if engine.versions.versions().borrow().long_value(owner, is_tree) != referred {
+        if engine.versions.versions().borrow().long_value((owner, 0), is_tree) != referred {
             // The readers that it was for have gone meanwhile, and perhaps others have come.
             continue;
         }

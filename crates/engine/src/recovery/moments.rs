@@ -77,7 +77,7 @@ pub(crate) async fn rebuild_moments(engine: &Rc<Engine>, past: Option<Past>) -> 
         match rebuilt.horizon {
             Some(_) => {
                 since = past.since;
-                forget_unsaid(engine, opened);
+                forget_unsaid(engine, (rebuilt.horizon, opened));
                 engine.versions.end_rebuild();
                 rebuilt.horizon = Some(engine.versions.oldest_moment());
             }
@@ -117,13 +117,13 @@ async fn rebuild(engine: &Rc<Engine>, past: &Past, log_bytes: &mut u64) -> Optio
 }
 
 /// Of what partitions were at moments before now the log says nothing of sets, and nothing of partitions that have taken the place of others.
-fn forget_unsaid(engine: &Engine, opened: Lsn) {
+fn forget_unsaid(engine: &Engine, (horizon, opened): (Option<Lsn>, Lsn)) {
     let superblock_file = engine.catalog.superblock_file.borrow();
     let since = |id| superblock_file.as_ref().map_or(opened, |file: &SuperblockFile| file.since(id));
     for partition in engine.catalog.partitions.borrow().iter() {
         let is_set = partition.set_settings().is_some() && !canary::is_planted(Canary::PresentForPast);
         let since = if is_set { opened } else { since(partition.id) };
-        if since > Lsn::ZERO {
+        if horizon.is_none_or(|horizon| since > horizon) {
             engine.versions.forget_partition(partition.id(), since);
         }
     }
@@ -134,6 +134,16 @@ struct Unended {
     owner: Owner,
     /// Its updates that are not taken back.
     updates: usize,
+    /// Whether versions are left of some that are: until it goes on, or has ended, since taking them away looks at all of its versions.
+    is_undone: bool,
+}
+
+impl Unended {
+    fn forget_undone(&mut self, engine: &Engine) {
+        if std::mem::take(&mut self.is_undone) {
+            engine.versions.forget(self.owner, self.updates, 0);
+        }
+    }
 }
 
 /// Versions on their way from the log.
@@ -200,8 +210,7 @@ impl<'a> Rebuilding<'a> {
             Body::Compensation { remaining } => {
                 let left = remaining as usize;
                 if let Some(unended) = self.unended.get_mut(&id).filter(|unended| unended.updates > left) {
-                    unended.updates = left;
-                    self.engine.versions.forget(unended.owner, unended.updates, 0);
+                    (unended.updates, unended.is_undone) = (left, true);
                 }
             }
             Body::RolledBack => self.forget(id),
@@ -228,8 +237,9 @@ impl<'a> Rebuilding<'a> {
                 *owners += 1;
                 Owner(*owners - 1)
             });
-            Unended { owner, updates: 0 }
+            Unended { owner, updates: 0, is_undone: false }
         });
+        unended.forget_undone(engine);
         let number = unended.updates;
         unended.updates += 1;
         let is_there = engine.catalog.partitions.borrow().get_or_hidden(undo.partition()).is_some();
@@ -256,7 +266,9 @@ impl<'a> Rebuilding<'a> {
         }
         let engine = self.engine;
         match self.unended.remove(&id) {
-            Some(Unended { owner, .. }) => {
+            Some(mut unended) => {
+                unended.forget_undone(engine);
+                let owner = unended.owner;
                 engine.versions.rebuild_commit(engine.records(), owner, end, self.unix_ns);
                 self.spare.push(owner);
             }

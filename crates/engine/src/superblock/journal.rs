@@ -203,8 +203,10 @@ impl Journal {
     }
 
     pub(super) fn limit_since(&mut self, end: u64) {
-        let beyond = self.since.iter().filter(|(_, since)| **since > end);
-        self.queue.extend(beyond.map(|(id, _)| CatalogChange::Since(*id, end)));
+        for (id, since) in self.since.iter_mut().filter(|(_, since)| **since > end) {
+            *since = end;
+            self.queue.push(CatalogChange::Since(*id, end));
+        }
         for (id, index) in self.indexes.iter_mut().filter(|(_, index)| index.since > end) {
             index.since = end;
             self.queue.push(CatalogChange::Index(*id, index.clone()));

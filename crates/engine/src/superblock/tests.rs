@@ -139,6 +139,23 @@ fn a_file_of_an_earlier_format_becomes_one_of_this() {
     });
 }
 
+#[test]
+fn no_partition_is_known_from_beyond_the_logs_end_on() {
+    let media = Media::new();
+    run(&media, async |executor, device| {
+        let mut file = SuperblockFile::create(executor, device, &superblock(), []).await.expect("creates");
+        file.change([
+            CatalogChange::Begin(Box::new(partition(1)), None),
+            CatalogChange::Enter(1),
+            CatalogChange::Since(1, 100),
+        ]);
+        file.write(executor, &superblock()).await.expect("writes");
+        assert_eq!(file.since(1), Lsn(100));
+        file.limit_since(Lsn(50));
+        assert_eq!(file.since(1), Lsn(50));
+    });
+}
+
 /// A random history of the catalog against a model, with openings in between, each of which finds a copy of anything damaged or
 /// unreadable.
 #[test]

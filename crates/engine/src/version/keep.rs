@@ -31,15 +31,19 @@ impl<'a> Image<'a> {
     }
 }
 
-/// The number of the object of a direct partition at this place.
-pub(super) fn object_at(records: Records<'_>, page: PageId, offset: u16) -> u64 {
-    let found = records.partitions.borrow().get_or_hidden(page.partition).cloned();
-    let found = found.expect("an update is of a partition that exists");
-    let Organization::Direct { blocking_factor, record_size, .. } = found.organization else {
-        unreachable!("only objects are changed by pages")
+/// An object of a direct partition of which these bytes at this place of a page are a part: its number, where the part begins in it, and
+/// whether that is all of it. `None` if there is no such object.
+pub(super) fn object_at(records: Records<'_>, page: PageId, offset: u16, length: usize) -> Option<(u64, usize, bool)> {
+    let partitions = records.partitions.borrow();
+    let Organization::Direct { blocking_factor, record_size, .. } =
+        partitions.get_or_hidden(page.partition)?.organization
+    else {
+        return None;
     };
-    let slot = (usize::from(offset) - page::HEADER_SIZE) / record_size as usize;
-    u64::from(page.number) * u64::from(blocking_factor) + slot as u64
+    let (at, size) = (usize::from(offset).checked_sub(page::HEADER_SIZE)?, record_size as usize);
+    let (slot, from) = (at / size, at % size);
+    let is_one = slot < blocking_factor as usize && length > 0 && from + length <= size;
+    is_one.then(|| (u64::from(page.number) * u64::from(blocking_factor) + slot as u64, from, length == size))
 }
 
 impl VersionStore {
@@ -142,15 +146,12 @@ impl VersionStore {
         (page, offset): (PageId, u16),
         bytes: &[u8],
     ) {
-        let object = object_at(records, page, offset);
+        let found = object_at(records, page, offset, bytes.len());
+        let (object, from, is_whole) = found.expect("a change of a page is of an object, or of a part of one");
         let (name, key) = (Resource::record(page.partition, object), object.to_be_bytes());
-        self.keep(
-            records,
-            (owner, OwnChange::Update(number)),
-            name,
-            (page.partition, &key),
-            Image::of(Before::Value(bytes)),
-        );
+        let before = if is_whole { Before::Value(bytes) } else { Before::Patch(from as u32, bytes) };
+        let change = (owner, OwnChange::Update(number));
+        self.keep(records, change, name, (page.partition, &key), Image::of(before));
     }
 
     fn keep(

@@ -32,9 +32,10 @@ impl Versions {
             // Additions, fences and loads are forgotten up to there, even while an extent still has versions from before it.
             self.horizon = self.horizon.max(horizon);
         }
-        self.fences.forget_before(horizon);
-        self.loads.forget_before(horizon);
-        self.emptied.forget_before(horizon);
+        let refused = horizon.max(self.horizon);
+        self.fences.forget_before(refused);
+        self.loads.forget_before(refused);
+        self.emptied.forget_before(refused);
         while self.give_up(horizon) {}
         while self.history.bytes() > self.settings.size && self.give_up(Lsn::MAX) {
             self.given_up += 1;

@@ -40,17 +40,30 @@ impl VersionStore {
         (owner, number): (Owner, usize),
         undo: &Undo<'_>,
     ) -> bool {
-        let name = match *undo {
-            Undo::Remove { partition, key }
-            | Undo::Insert { partition, key, .. }
-            | Undo::Replace { partition, key, .. }
-            | Undo::PatchValue { partition, key, .. } => Resource::record(partition, key_hash(key)),
-            Undo::EraseAppended { page, slot } => {
-                Resource::record(page.partition, append::number(Position { page, slot }))
+        let is_of = |is_organized: fn(&Organization) -> bool| {
+            let partitions = records.partitions.borrow();
+            partitions.get_or_hidden(undo.partition()).is_some_and(|found| is_organized(&found.organization))
+        };
+        let record = match *undo {
+            Undo::Remove { key, .. }
+            | Undo::Insert { key, .. }
+            | Undo::Replace { key, .. }
+            | Undo::PatchValue { key, .. } => {
+                is_of(|found| matches!(found, Organization::BTree)).then(|| key_hash(key))
             }
-            Undo::PatchPage { page, offset, .. } => Resource::record(page.partition, object_at(records, page, offset)),
+            Undo::EraseAppended { page, slot } => is_of(|found| matches!(found, Organization::Append { .. }))
+                .then(|| append::number(Position { page, slot })),
+            Undo::PatchPage { page, offset, bytes } => {
+                object_at(records, page, offset, bytes.len()).map(|(object, ..)| object)
+            }
             Undo::FreePage { .. } => return true,
         };
+        let Some(record) = record else {
+            // Nodes may change any part of a page.
+            self.forget_partition(undo.partition(), self.present());
+            return true;
+        };
+        let name = Resource::record(undo.partition(), record);
         let head = self.versions.borrow().heads.get(name).target();
         if matches!(head, Target::Private(of, _) if of != owner) {
             return false;
@@ -67,11 +80,12 @@ impl VersionStore {
             let partitions = records.partitions.borrow();
             partitions.get_or_hidden(partition).is_some_and(|found| found.organization == Organization::BTree)
         };
-        let mut nothing = Vec::new();
+        let (mut nothing, mut from) = (Vec::new(), 0);
         stored::store_here(&[], &mut nothing);
-        while let Some((number, partition, ..)) = versions.long_value(owner, is_tree) {
+        while let Some((number, partition, ..)) = versions.long_value((owner, from), is_tree) {
             versions.replace(owner, number, &nothing);
             versions.forget_partition(partition, commit);
+            from = number + 1;
         }
         versions.commit(owner, commit, Instant::from_ns(unix_ns));
         drop(versions);

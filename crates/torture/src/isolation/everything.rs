@@ -5,7 +5,9 @@ use super::actor::{Actor, Look, New};
 use super::reader::SnapshotReader;
 use super::store::Store;
 use crate::context::RunContext;
+use crate::event::ClientEvent;
 use crate::history::{Level, Span};
+use base::Lsn;
 use engine::{Database, Direction, Error, Result};
 use std::rc::Rc;
 
@@ -76,18 +78,38 @@ pub async fn read(context: &RunContext, database: &Database) -> bool {
     !context.over.get()
 }
 
+/// Reads everything as a snapshot shows it, and returns its moment.
+async fn read_present(context: &RunContext, database: &Database, contention: &Contention) -> Result<Lsn> {
+    let number = context.oracle.borrow_mut().history.begin(Level::Snapshot);
+    let snapshot = database.snapshot().await?;
+    context.oracle.borrow_mut().history.started(number);
+    let (database, oracle) = (database.clone(), Rc::clone(&context.oracle));
+    let mut reader = SnapshotReader { database, snapshot, number, oracle };
+    for store in &contention.stores {
+        match reader.read_all(*store, contention.keys).await {
+            Err(error @ Error::SnapshotTooOld { .. }) => context.wrong(format!("{store:?} as it is: {error}")),
+            done => done?,
+        }
+    }
+    context.oracle.borrow_mut().history.asks(number);
+    context.oracle.borrow_mut().history.committed(number);
+    Ok(reader.snapshot.moment())
+}
+
 /// Reads some moments before the restart, as far as they are kept.
 async fn read_moments(context: &RunContext, database: &Database) -> Result<()> {
     let Some(contention) = context.configuration.contention.as_ref().filter(|drawn| drawn.keeps_moments()) else {
         return Ok(());
     };
+    let present = read_present(context, database, contention).await?;
     let moments = context.oracle.borrow().moments.clone();
     for (moment, other) in moments.iter().rev().step_by(moments.len() / MOMENTS_MAX + 1).copied() {
         let snapshot = match database.as_of(moment).await {
             Err(Error::SnapshotTooOld { oldest }) => {
                 let (first, versions) = (database.recovery().oldest_moment, database.versions());
                 let is_given_up = versions.given_up > 0 || versions.failure.is_some();
-                if oldest <= moment || first.is_some_and(|first| first <= moment) && !is_given_up {
+                let is_possible = oldest > moment && oldest <= present;
+                if !is_possible || first.is_some_and(|first| first <= moment) && !is_given_up {
                     context.wrong(format!("moment {moment} is too old; the oldest is {oldest}, and was {first:?}"));
                 }
                 continue;
@@ -99,9 +121,17 @@ async fn read_moments(context: &RunContext, database: &Database) -> Result<()> {
         let mut reader = SnapshotReader { database, snapshot, number, oracle };
         for store in &contention.stores {
             match reader.read_all(*store, contention.keys).await {
-                // The log does not have before images of all that there is.
-                Err(Error::SnapshotTooOld { oldest }) if oldest > moment => {}
-                done => done?,
+                Err(Error::SnapshotTooOld { oldest }) => {
+                    let is_possible = oldest > moment && oldest <= present;
+                    // The log has no before images of sets.
+                    if !is_possible || !store.is_set() {
+                        context.wrong(format!("{store:?} as of {moment} is too old; the oldest is {oldest}"));
+                    }
+                }
+                done => {
+                    done?;
+                    context.event(ClientEvent::MomentRead);
+                }
             }
         }
         context.oracle.borrow_mut().history.asks(number);

@@ -42,6 +42,11 @@ impl Store {
         }
     }
 
+    /// Whether it is a set.
+    pub fn is_set(self) -> bool {
+        matches!(self, Store::Set | Store::Index)
+    }
+
     /// Whether there is an order that can be scanned.
     pub fn is_ordered(self) -> bool {
         matches!(self, Store::Tree | Store::Index)
