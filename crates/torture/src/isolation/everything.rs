@@ -96,6 +96,12 @@ async fn read_present(context: &RunContext, database: &Database, contention: &Co
     Ok(reader.snapshot.moment())
 }
 
+/// Whether there was no room for all versions.
+fn has_given_up(database: &Database) -> bool {
+    let versions = database.versions();
+    versions.given_up > 0 || versions.failure.is_some()
+}
+
 /// Reads some moments before the restart, as far as they are kept.
 async fn read_moments(context: &RunContext, database: &Database) -> Result<()> {
     let Some(contention) = context.configuration.contention.as_ref().filter(|drawn| drawn.keeps_moments()) else {
@@ -106,10 +112,9 @@ async fn read_moments(context: &RunContext, database: &Database) -> Result<()> {
     for (moment, other) in moments.iter().rev().step_by(moments.len() / MOMENTS_MAX + 1).copied() {
         let snapshot = match database.as_of(moment).await {
             Err(Error::SnapshotTooOld { oldest }) => {
-                let (first, versions) = (database.recovery().oldest_moment, database.versions());
-                let is_given_up = versions.given_up > 0 || versions.failure.is_some();
+                let first = database.recovery().oldest_moment;
                 let is_possible = oldest > moment && oldest <= present;
-                if !is_possible || first.is_some_and(|first| first <= moment) && !is_given_up {
+                if !is_possible || first.is_some_and(|first| first <= moment) && !has_given_up(database) {
                     context.wrong(format!("moment {moment} is too old; the oldest is {oldest}, and was {first:?}"));
                 }
                 continue;
@@ -123,8 +128,7 @@ async fn read_moments(context: &RunContext, database: &Database) -> Result<()> {
             match reader.read_all(*store, contention.keys).await {
                 Err(Error::SnapshotTooOld { oldest }) => {
                     let is_possible = oldest > moment && oldest <= present;
-                    // The log has no before images of sets.
-                    if !is_possible || !store.is_set() {
+                    if !is_possible || store.is_in_log() && !has_given_up(&reader.database) {
                         context.wrong(format!("{store:?} as of {moment} is too old; the oldest is {oldest}"));
                     }
                 }

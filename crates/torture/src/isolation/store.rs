@@ -42,9 +42,9 @@ impl Store {
         }
     }
 
-    /// Whether it is a set.
-    pub fn is_set(self) -> bool {
-        matches!(self, Store::Set | Store::Index)
+    /// Whether the log has all that its records were. It has not of sets, and not of the long values that trees lose.
+    pub fn is_in_log(self) -> bool {
+        matches!(self, Store::Direct | Store::Appended)
     }
 
     /// Whether there is an order that can be scanned.
