@@ -4,7 +4,7 @@
 
 use base::{PageId, PartitionId};
 use libfuzzer_sys::fuzz_target;
-use node::algorithm::ALGORITHMS;
+use node::algorithm::{ALGORITHMS, Frames};
 use node::message::{ClientId, Copy, HEAD_SIZE, Request, Secrets, ToServer, Transaction, decode};
 use node::server::{Action, Memory, Server};
 
@@ -33,7 +33,7 @@ fn likely(bytes: &[u8; 4]) -> Option<Request> {
     let transaction = Transaction(u64::from(transaction % 4));
     let leaving = (page > 127).then_some(Copy { page: PageId::new(PartitionId(1), u32::from(page >> 2) % 4), ..copy });
     Some(match kind % 10 {
-        0 | 1 => Request::Read { copy, transaction, leaving },
+        0 | 1 => Request::Read { copy, transaction, leaving, waited: None },
         2 => Request::Write { copy, transaction },
         3 => Request::InUse { copy, by: vec![transaction] },
         4 => Request::CalledBack { copy },
@@ -65,7 +65,7 @@ fn end(server: &mut Server, pending: &mut Vec<Action>, which: u8, actions: &mut 
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((first, mut rest)) = bytes.split_first() else { return };
-    let mut server = Server::new(ALGORITHMS[usize::from(*first) % ALGORITHMS.len()], 1);
+    let mut server = Server::new(&ALGORITHMS[usize::from(*first) % ALGORITHMS.len()], Frames::lru(4), 1);
     let mut actions = Vec::new();
     let mut clients = [(); 3].map(|()| join(&mut server, &mut actions));
     let mut pending = Vec::new();

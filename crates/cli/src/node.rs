@@ -54,7 +54,7 @@ pub struct Arguments {
     /// Configuration file [default: DIR/entresol.toml]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// What becomes of copies: cbl, fwd, fwd-h, fwd-s, fwd-hs
+    /// What becomes of copies: cbl, fwd, fwd-h, fwd-s, fwd-hs, adaptive
     #[arg(long, value_name = "NAME", default_value = "cbl", value_parser = algorithm)]
     algorithm: String,
     /// What nodes may do (TOML), by the names in their certificates
@@ -105,6 +105,6 @@ mod tests {
     #[test]
     fn algorithms_have_names() {
         assert!(algorithm("fwd-hs").is_ok());
-        assert_eq!(algorithm("magic"), Err("one of cbl, fwd, fwd-h, fwd-s, fwd-hs".to_owned()));
+        assert_eq!(algorithm("magic"), Err("one of cbl, fwd, fwd-h, fwd-s, fwd-hs, adaptive".to_owned()));
     }
 }

@@ -3,6 +3,7 @@
 //! All share callback locking. They differ in three decisions of the server's alone, so a client never knows which one is in use
 //! (Franklin, Carey, Livny 1992, section 2.3).
 
+mod adaptive;
 mod callback_locking;
 mod forwarding;
 mod hate_and_sending;
@@ -10,21 +11,65 @@ mod hate_hints;
 mod sending;
 
 use crate::message::ClientId;
+use base::PageId;
+use structures::replacement;
 
-/// The algorithms, the usual one first.
-pub const ALGORITHMS: &[&dyn Algorithm] = &[
-    &callback_locking::CallbackLocking,
-    &forwarding::Forwarding,
-    &hate_hints::HateHints,
-    &sending::Sending,
-    &hate_and_sending::HateAndSending,
+/// The algorithms, the usual one first. The adaptive one weighs those that stand before it.
+pub const ALGORITHMS: &[Algorithm] = &[
+    Algorithm { name: "cbl", begin: |_| Box::new(callback_locking::CallbackLocking) },
+    Algorithm { name: "fwd", begin: |_| Box::new(forwarding::Forwarding) },
+    Algorithm { name: "fwd-h", begin: |_| Box::new(hate_hints::HateHints) },
+    Algorithm { name: "fwd-s", begin: |_| Box::new(sending::Sending) },
+    Algorithm { name: "fwd-hs", begin: |_| Box::new(hate_and_sending::HateAndSending) },
+    Algorithm { name: "adaptive", begin: |memory| Box::new(adaptive::Adaptive::new(memory)) },
 ];
 
-/// Decides where pages come from and which stay in the server's memory.
-pub trait Algorithm: Sync {
-    /// What it is called, such as `fwd-h`.
-    fn name(&self) -> &'static str;
+/// An algorithm by its name.
+pub struct Algorithm {
+    name: &'static str,
+    begin: fn(Frames) -> Box<dyn Placement>,
+}
 
+/// A server's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frames {
+    /// How many pages it holds.
+    pub count: usize,
+    /// Which page leaves next, where none is hated.
+    pub replacement: replacement::Policy,
+}
+
+impl Frames {
+    /// This many, of which the least recently used leaves next.
+    pub const fn lru(count: usize) -> Frames {
+        Frames { count, replacement: replacement::POLICIES[0] }
+    }
+}
+
+impl Algorithm {
+    /// What it is called, such as `fwd-h`.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// What decides at one server, with this memory.
+    pub fn begin(&self, memory: Frames) -> Box<dyn Placement> {
+        (self.begin)(memory)
+    }
+
+    /// Whether clients may send pages to each other.
+    pub fn forwards(&self) -> bool {
+        self.begin(Frames::lru(1)).may_forward()
+    }
+
+    /// Whether pages that leave the memories of clients may come to the server.
+    pub fn returns(&self) -> bool {
+        self.begin(Frames::lru(1)).may_return()
+    }
+}
+
+/// Decides where pages come from and which stay in the server's memory.
+pub trait Placement {
     /// Where a page comes from that is not in the server's memory. `holders` have copies that they may send, in the order of
     /// their names; `turn` grows with each such decision, so that the work goes around.
     fn source(&self, holders: &[ClientId], turn: u64) -> Source;
@@ -34,6 +79,44 @@ pub trait Algorithm: Sync {
 
     /// What becomes of a page that leaves the memory of a client, where no other client has a copy.
     fn on_last_copy(&self, is_at_server: bool) -> Fate;
+
+    /// Whether it ever decides that a client sends a page to another.
+    fn may_forward(&self) -> bool {
+        self.source(&[ClientId(0)], 0) != Source::Disk
+    }
+
+    /// Whether it ever decides that a page comes to the server.
+    fn may_return(&self) -> bool {
+        self.on_last_copy(false) == Fate::Returned
+    }
+
+    /// Something has happened at the server. Those that learn nothing need not know.
+    fn note(&mut self, _noted: Noted<'_>) {}
+}
+
+/// What a server tells the one that decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noted<'a> {
+    /// A client gets a page now, which these others could send. Told before anything is decided about that.
+    Read(PageId, &'a [ClientId]),
+    /// A page leaves the memory of the last client that has it. Told before it is decided what becomes of that.
+    LastCopy(PageId),
+    /// A page comes with a commit.
+    Changed(PageId),
+    /// A client has waited for a page that came from there, from its request on, in nanoseconds. What it has waited for locks is not in
+    /// that.
+    Waited(Origin, u64),
+}
+
+/// Where a page has come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The server's memory.
+    Memory,
+    /// That of another client.
+    Client,
+    /// The server's disk.
+    Disk,
 }
 
 /// Where a page comes from.
@@ -73,8 +156,8 @@ pub enum Fate {
 /// assert_eq!(algorithm::named("fwd-hs").map(|found| found.name()), Some("fwd-hs"));
 /// assert!(algorithm::named("magic").is_none());
 /// ```
-pub fn named(name: &str) -> Option<&'static dyn Algorithm> {
-    ALGORITHMS.iter().copied().find(|algorithm| algorithm.name() == name)
+pub fn named(name: &str) -> Option<&'static Algorithm> {
+    ALGORITHMS.iter().find(|algorithm| algorithm.name() == name)
 }
 
 /// One of the clients that have copies, each in its turn; the disk if there is none.
@@ -99,10 +182,13 @@ mod tests {
         let holders = [ClientId(1), ClientId(4)];
         let decided = |name: &str| {
             let algorithm = named(name).expect("it is one of them");
+            let (may_forward, may_return) = (algorithm.forwards(), algorithm.returns());
+            let algorithm = algorithm.begin(Frames::lru(4));
             let forwards = algorithm.source(&holders, 1) == Source::Client(ClientId(4));
             assert_eq!(forwards, algorithm.source(&holders, 2) == Source::Client(ClientId(1)), "each in its turn");
             assert_eq!(algorithm.source(&[], 1), Source::Disk);
             let hates = algorithm.after_sending() == Recency::Hated;
+            assert_eq!((may_forward, may_return), (forwards, algorithm.on_last_copy(false) == Fate::Returned));
             (forwards, hates, algorithm.on_last_copy(true), algorithm.on_last_copy(false))
         };
         assert_eq!(decided("cbl"), (false, false, Fate::Dropped, Fate::Dropped));
@@ -110,6 +196,6 @@ mod tests {
         assert_eq!(decided("fwd-h"), (true, true, Fate::Dropped, Fate::Dropped));
         assert_eq!(decided("fwd-s"), (true, false, Fate::KeptAtServer, Fate::Returned));
         assert_eq!(decided("fwd-hs"), (true, true, Fate::KeptAtServer, Fate::Returned));
-        assert_eq!(ALGORITHMS.len(), 5);
+        assert_eq!(ALGORITHMS.len(), 6);
     }
 }

@@ -20,7 +20,7 @@
 //!   are wanted.
 
 use crate::message::LIST_MAX;
-use crate::message::{Copy, Request, Secret, Secrets, Session, ToServer, Transaction};
+use crate::message::{Copy, Request, Secret, Secrets, Session, ToServer, Transaction, Wait};
 use base::PageId;
 use engine::canary::{self, Canary};
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,6 +40,8 @@ pub struct Client {
     departed: Vec<Copy>,
     /// Copies that were dropped since the last message.
     drops: Vec<Copy>,
+    /// How long the last page took that has come.
+    waited: Option<Wait>,
     next_copy: u64,
     next_transaction: u64,
 }
@@ -161,6 +163,7 @@ impl Client {
         assert!(self.uses.is_empty(), "transactions end with the connection");
         self.departed.clear();
         self.drops.clear();
+        self.waited = None;
         self.copies.retain(|_, held| held.place == Place::Resident);
         for held in self.copies.values_mut() {
             (held.is_called, held.lock) = (false, Lock::Shared);
@@ -251,8 +254,8 @@ impl Client {
                 number
             }
         };
-        let copy = Copy { page, number };
-        (self.message(Request::Read { copy, transaction, leaving }), forgotten)
+        let (copy, waited) = (Copy { page, number }, self.waited.take());
+        (self.message(Request::Read { copy, transaction, leaving, waited }), forgotten)
     }
 
     /// A page has not come for long: the same request again, if it is still waited for. An answer that is only late does no harm.
@@ -262,7 +265,12 @@ impl Client {
         *by = transaction;
         let leaving = *leaving;
         let copy = Copy { page, number: held.number };
-        Some(self.message(Request::Read { copy, transaction, leaving }))
+        Some(self.message(Request::Read { copy, transaction, leaving, waited: None }))
+    }
+
+    /// The page of a copy that was asked for took so long to come, in nanoseconds: the server is told with the next request.
+    pub fn note_wait(&mut self, copy: Copy, waited_ns: u64) {
+        self.waited = Some(Wait { copy, waited_ns });
     }
 
     /// Takes out a copy that has left the memory and whose fate is not decided.

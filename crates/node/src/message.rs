@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 use thiserror::Error;
 
 /// The version of the messages. Nodes of different versions do not talk to each other.
-pub const VERSION: u8 = 8;
+pub const VERSION: u8 = 9;
 /// The bytes before a message: its length and its version.
 pub const HEAD_SIZE: usize = 5;
 /// The longest message, in bytes: a commit of some thousands of pages.
@@ -132,6 +132,8 @@ pub enum Request {
         transaction: Transaction,
         /// The copy that has to make room for it.
         leaving: Option<Copy>,
+        /// How long another page took to come.
+        waited: Option<Wait>,
     },
     /// It wants the write lock of a page of which it has a copy that the transaction uses.
     Write {
@@ -186,6 +188,15 @@ pub enum Request {
         #[serde(with = "raw")]
         bytes: Vec<u8>,
     },
+}
+
+/// How long a page took to come, from the request to its arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wait {
+    /// Which copy.
+    pub copy: Copy,
+    /// The time, in nanoseconds of the client's clock.
+    pub waited_ns: u64,
 }
 
 /// A partition of the server's database, as far as clients have to know it.

@@ -361,7 +361,8 @@ impl ClientNode {
                 self.say(&message);
             }
         }
-        self.reads.complete(copy.page, bytes);
+        let waited_ns = self.reads.complete(copy.page, bytes, self.executor.now());
+        waited_ns.inspect(|waited_ns| self.protocol.borrow_mut().note_wait(copy, *waited_ns));
         if arrival.is_called {
             self.discard(copy.page);
             let message = self.protocol.borrow_mut().give_up(copy.page);

@@ -8,7 +8,7 @@ mod ended;
 mod memory;
 mod survey;
 
-use crate::algorithm::{Algorithm, Fate, Recency};
+use crate::algorithm::{Algorithm, Frames, Recency};
 use crate::channel::{Acceptor, Channel, ChannelError, Incoming, Transport, next_connection};
 use crate::grants::{Access, Grants, Right};
 use crate::lease::{LEASE_NS, Term};
@@ -39,7 +39,7 @@ use std::rc::{Rc, Weak};
 #[derive(Clone)]
 pub struct ServerSettings {
     /// What it does with the memories of its clients.
-    pub algorithm: &'static dyn Algorithm,
+    pub algorithm: &'static Algorithm,
     /// The least length of a message, in bytes: shorter ones are filled up. None but for described networks.
     pub message_size_min: usize,
     /// Whether clients have leases, so that one which is not heard is given up no sooner than it knows. All do but those on described
@@ -96,12 +96,13 @@ impl PageServer {
         settings.grants.as_ref().map_or(Ok(()), |grants| check_grants(database, grants))?;
         ended::await_ends(database).await?;
         let acceptor = transport.listen(address).await?;
-        let mut protocol = Server::new(settings.algorithm, begin_epoch(database, settings.has_leases).await?);
+        let buffer = &database.settings().buffer;
+        let memory = Frames { count: buffer.frames, replacement: buffer.replacement };
+        let mut protocol = Server::new(settings.algorithm, memory, begin_epoch(database, settings.has_leases).await?);
         if settings.has_leases {
             protocol.gather(database.log().settings().durable);
         }
-        let returns = settings.algorithm.on_last_copy(false) == Fate::Returned;
-        let seed = (settings.has_leases && returns).then(|| database.executor().entropy() as u64);
+        let seed = (settings.has_leases && settings.algorithm.returns()).then(|| database.executor().entropy() as u64);
         let inner = Rc::new_cyclic(|this| ServerNode {
             this: this.clone(),
             database: database.clone(),

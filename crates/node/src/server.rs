@@ -26,15 +26,16 @@ mod directory;
 mod ending;
 mod joining;
 mod rights;
+mod serving;
 mod survey;
 
-use crate::algorithm::{Algorithm, Fate, Source};
-use crate::grants::{Access, Right};
+use crate::algorithm::{Algorithm, Frames, Placement};
+use crate::grants::Access;
 use crate::message::{Answer, ClientId, Copy, Image, Request, Secrets, ToServer, Transaction};
 use action::misbehaved;
 pub use action::{Action, Counts, Found, Misbehaviour};
 use base::{Instant, PageId};
-use directory::{Directory, Kind, Waiting};
+use directory::{Directory, Kind, Served, Waiting};
 use engine::canary::{self, Canary};
 pub use joining::Joined;
 pub use rights::Newcomer;
@@ -61,7 +62,8 @@ pub trait Memory {
 
 /// The server's side of the protocol.
 pub struct Server {
-    algorithm: &'static dyn Algorithm,
+    algorithm: &'static Algorithm,
+    placement: Box<dyn Placement>,
     clients: BTreeMap<ClientId, JoinedClient>,
     directory: Directory,
     /// Transactions with write locks, and the pages.
@@ -75,7 +77,7 @@ pub struct Server {
     /// Whether these are what this server has, too.
     takes_copies: bool,
     epoch: u64,
-    /// The time, as far as its owner has told it: nothing is decided by that.
+    /// The time, as far as its owner has told it: no right is decided by that.
     now: Instant,
 }
 
@@ -107,10 +109,11 @@ struct Writer {
 }
 
 impl Server {
-    /// A server without clients, with an epoch that is greater than those of all earlier ones of the same pages.
-    pub fn new(algorithm: &'static dyn Algorithm, epoch: u64) -> Server {
+    /// A server without clients, with this memory, and an epoch that is greater than those of all earlier ones of the same pages.
+    pub fn new(algorithm: &'static Algorithm, memory: Frames, epoch: u64) -> Server {
         Server {
             algorithm,
+            placement: algorithm.begin(memory),
             clients: BTreeMap::new(),
             directory: Directory::default(),
             writers: BTreeMap::new(),
@@ -243,7 +246,8 @@ impl Server {
                 self.lose(client, memory, actions);
                 Ok(())
             }
-            Request::Read { copy, transaction, leaving } => {
+            Request::Read { copy, transaction, leaving, waited } => {
+                waited.inspect(|waited| self.note_wait(client, *waited));
                 self.read(client, (copy, transaction, leaving), memory, actions)
             }
             Request::Write { copy, transaction } => self.write(client, (copy, transaction), memory, actions),
@@ -252,6 +256,7 @@ impl Server {
             Request::Refused { wanted, to, returns } => {
                 self.counts.refusals += 1;
                 if self.directory.holds(to, wanted) {
+                    self.directory.forget_served(to, wanted.page);
                     actions.push(self.page_to(to, wanted, returns, Found::Refused));
                 }
                 Ok(())
@@ -307,7 +312,11 @@ impl Server {
             actions.push(Action::Send(client, Answer::Failed { copy, is_denied: false, reason }));
             return Ok(());
         }
-        self.enqueue(Waiting { client, transaction, copy, kind: Kind::Read { leaving }, since: 0 }, memory, actions)
+        self.enqueue(
+            Waiting { client, transaction, copy, kind: Kind::Read { leaving }, since: 0, asked: self.now },
+            memory,
+            actions,
+        )
     }
 
     fn write(
@@ -331,7 +340,8 @@ impl Server {
         if entry.writer == Some((client, transaction)) {
             return Err(misbehaved(client, "asked twice for a write lock of", copy.page));
         }
-        self.enqueue(Waiting { client, transaction, copy, kind: Kind::Write, since: 0 }, memory, actions)
+        let waiting = Waiting { client, transaction, copy, kind: Kind::Write, since: 0, asked: self.now };
+        self.enqueue(waiting, memory, actions)
     }
 
     /// Adds a request, grants it if possible, and ends the deadlock that it makes.
@@ -386,9 +396,13 @@ impl Server {
             let Some(first) = entry.queue.front() else { break };
             match first.kind {
                 Kind::Read { leaving } if entry.may_read(first.client) => {
-                    let Waiting { client, copy, .. } = self.dequeue(page);
+                    let Waiting { client, copy, asked, .. } = self.dequeue(page);
                     self.directory.register(client, copy);
-                    self.serve(client, copy, leaving, memory, actions);
+                    let origin = self.serve(client, copy, leaving, memory, actions);
+                    let served = Served { origin, queued_ns: self.now.since_ns(asked) };
+                    if let Some(held) = self.directory.entry(page).copies.get_mut(&client) {
+                        held.served = Some(served);
+                    }
                 }
                 Kind::Write if may_grant && entry.may_write(first.client) => {
                     let Waiting { client, transaction, copy, .. } = self.dequeue(page);
@@ -422,86 +436,6 @@ impl Server {
         if let Some(client) = self.clients.get_mut(&client) {
             client.waiting -= 1;
         }
-    }
-
-    /// Has the page sent to a client that is in the directory as one of its holders.
-    fn serve(
-        &mut self,
-        client: ClientId,
-        copy: Copy,
-        leaving: Option<Copy>,
-        memory: &dyn Memory,
-        actions: &mut Vec<Action>,
-    ) {
-        let returns = leaving.is_some_and(|leaving| self.leave(client, leaving, memory, actions));
-        self.counts.reads += 1;
-        if memory.has(copy.page) {
-            self.counts.hits += 1;
-            return actions.push(self.page_to(client, copy, returns, Found::Memory));
-        }
-        let mut holders = self.directory.entry(copy.page).senders(client);
-        holders.retain(|holder| self.may(*holder, copy.page, Right::Write) && !self.clients[holder].is_revoked);
-        self.turn += 1;
-        match self.algorithm.source(&holders, self.turn) {
-            Source::Disk => actions.push(self.page_to(client, copy, returns, Found::Disk)),
-            Source::Client(holder) => {
-                self.counts.forwards += 1;
-                let entry = self.directory.entry(copy.page);
-                let own = Copy { page: copy.page, number: entry.copies[&holder].number };
-                entry.copies.get_mut(&client).expect("it was entered").sender = Some((holder, returns));
-                let JoinedClient { address, name, secrets, .. } = &self.clients[&client];
-                let (wanted, secret, address, name) = (copy.number, secrets.pages, *address, name.clone());
-                let forward = Answer::Forward { copy: own, wanted, to: client, address, name, secret, returns };
-                actions.push(Action::Send(holder, forward));
-            }
-        }
-    }
-
-    /// Has a page sent that the client has got before, or should have got from another one.
-    fn serve_again(
-        &mut self,
-        client: ClientId,
-        copy: Copy,
-        (leaving, was_forwarded): (Option<Copy>, bool),
-        memory: &dyn Memory,
-        actions: &mut Vec<Action>,
-    ) {
-        let returns = leaving.is_some_and(|leaving| self.leave(client, leaving, memory, actions));
-        let found = match memory.has(copy.page) {
-            _ if was_forwarded => Found::Refused,
-            true => Found::Memory,
-            false => Found::Disk,
-        };
-        self.counts.reads += u64::from(!was_forwarded);
-        self.counts.hits += u64::from(found == Found::Memory);
-        actions.push(self.page_to(client, copy, returns, found));
-    }
-
-    fn page_to(&self, to: ClientId, copy: Copy, returns: bool, found: Found) -> Action {
-        Action::SendPage { to, copy, returns, recency: self.algorithm.after_sending(), found }
-    }
-
-    /// Decides what becomes of a copy that leaves a client's memory. True if it is to be returned; otherwise it is gone. A copy that
-    /// its client writes does not leave, whatever it says.
-    fn leave(&mut self, client: ClientId, copy: Copy, memory: &dyn Memory, actions: &mut Vec<Action>) -> bool {
-        if !self.directory.holds(client, copy) || self.directory.entry(copy.page).is_written_by(client) {
-            return false;
-        }
-        self.counts.leaving += 1;
-        if self.directory.entry(copy.page).copies.len() == 1 && self.may(client, copy.page, Right::Write) {
-            match self.algorithm.on_last_copy(memory.has(copy.page)) {
-                Fate::Returned => {
-                    self.counts.returned += 1;
-                    self.directory.entry(copy.page).copies.get_mut(&client).expect("it holds it").is_wanted = true;
-                    return true;
-                }
-                Fate::KeptAtServer => actions.push(Action::Touch(copy.page)),
-                Fate::Dropped => {}
-            }
-        }
-        self.directory.remove(client, copy);
-        self.advance(copy.page, memory, actions);
-        false
     }
 
     fn drop_copy(

@@ -27,7 +27,7 @@ const TRANSACTIONS: usize = 40;
 
 /// What goes wrong in one run.
 struct Plan {
-    algorithm: &'static dyn Algorithm,
+    algorithm: &'static Algorithm,
     seed: u64,
     faults: NetworkFaults,
     /// When the server, and when which client, loses its power, in nanoseconds.
@@ -52,7 +52,7 @@ impl Plan {
         let server_ends_ns = random.chance(0.5).then(|| ends(&mut random));
         let client = random.between(1, u64::from(CLIENTS)) as u32;
         let client_ends_ns = random.chance(0.4).then(|| (client, ends(&mut random)));
-        let algorithm = ALGORITHMS[seed as usize % ALGORITHMS.len()];
+        let algorithm = &ALGORITHMS[seed as usize % ALGORITHMS.len()];
         Plan { algorithm, seed, faults, server_ends_ns, client_ends_ns }
     }
 }
@@ -155,7 +155,7 @@ async fn work(executor: Executor, at: SocketAddr, own: SocketAddr, counters: Par
 
 type History = Rc<RefCell<Vec<Entry>>>;
 
-async fn serve_again(executor: Executor, address: SocketAddr, algorithm: &'static dyn Algorithm) -> PageServer {
+async fn serve_again(executor: Executor, address: SocketAddr, algorithm: &'static Algorithm) -> PageServer {
     let database = Database::open(&executor, settings(), "counters").await.expect("it is recovered");
     let settings = ServerSettings { algorithm, message_size_min: 0, has_leases: true, grants: None };
     let transport = Rc::new(Plain(executor));

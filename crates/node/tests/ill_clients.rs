@@ -60,7 +60,7 @@ impl Script {
     }
 
     async fn read_instead(&mut self, copy: Copy, leaving: Option<Copy>) -> Vec<u8> {
-        match self.ask(Request::Read { copy, transaction: Transaction(0), leaving }).await {
+        match self.ask(Request::Read { copy, transaction: Transaction(0), leaving, waited: None }).await {
             Answer::Page { bytes, returns, .. } => {
                 assert_eq!(returns, leaving.is_some());
                 bytes
@@ -215,7 +215,7 @@ fn a_commit_that_does_not_follow_is_refused_though_the_file_grows_for_it() {
         script.say(Request::Commit { transaction, records, pages }).await;
         for number in 0..30 {
             let copy = script.copy(counters, number);
-            script.say(Request::Read { copy, transaction: Transaction(0), leaving: None }).await;
+            script.say(Request::Read { copy, transaction: Transaction(0), leaving: None, waited: None }).await;
         }
         loop {
             match script.hear().await {
@@ -238,7 +238,7 @@ fn a_client_that_may_only_read_does_not_have_files_grow() {
     ground.run(async move |mut script| {
         for number in capacity..capacity + 3 {
             let copy = script.copy(tree, number);
-            script.ask(Request::Read { copy, transaction: Transaction(0), leaving: None }).await;
+            script.ask(Request::Read { copy, transaction: Transaction(0), leaving: None, waited: None }).await;
         }
     });
     assert_eq!(ground.capacity(), capacity);

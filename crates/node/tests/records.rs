@@ -35,7 +35,7 @@ async fn serve(executor: Executor, address: SocketAddr, number: usize) -> PageSe
     let counter = async |tx: &mut engine::Transaction| tx.put(tree, COUNTER, &[0; 8]).await;
     database.transaction(counter).await.expect("there is room");
     let settings = ServerSettings {
-        algorithm: ALGORITHMS[number % ALGORITHMS.len()],
+        algorithm: &ALGORITHMS[number % ALGORITHMS.len()],
         message_size_min: 0,
         has_leases: true,
         grants: None,

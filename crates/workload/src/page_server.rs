@@ -14,7 +14,7 @@ pub use measured::{Figures, Hits};
 pub use run::{Machines, run};
 
 /// The names of the algorithms.
-pub const ALGORITHMS: [&str; 5] = ["cbl", "fwd", "fwd-h", "fwd-s", "fwd-hs"];
+pub const ALGORITHMS: [&str; 6] = ["cbl", "fwd", "fwd-h", "fwd-s", "fwd-hs", "adaptive"];
 /// How many pages the database has (table 4 of the paper).
 pub const DATABASE_PAGES: u32 = 1250;
 /// The mean number of pages that a transaction references: half of them to half as many more.

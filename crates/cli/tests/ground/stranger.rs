@@ -105,6 +105,8 @@ fn request(random: &mut Random) -> Request {
         7 if random.chance(0.05) => Request::Write { copy: wanted, transaction },
         8 if random.chance(0.02) => hello(random, PAGE_SIZE),
         9 if random.chance(0.05) => Request::Returned { copy: wanted, bytes: noise(random, 9_000) },
-        _ => Request::Read { copy: wanted, transaction, leaving: random.chance(0.2).then(|| copy(random)) },
+        _ => {
+            Request::Read { copy: wanted, transaction, leaving: random.chance(0.2).then(|| copy(random)), waited: None }
+        }
     }
 }

@@ -14,7 +14,7 @@ pub struct Nodes {
     /// server.
     pub buffer: Option<u64>,
     /// `algorithm`: what becomes of copies in their memories (Franklin, Carey, Livny 1992): `"cbl"`, `"fwd"`, `"fwd-h"`,
-    /// `"fwd-s"`, `"fwd-hs"`.
+    /// `"fwd-s"`, `"fwd-hs"`; `"adaptive"` moves between them.
     pub algorithm: &'static str,
 }
 

@@ -1,15 +1,11 @@
-use super::{Algorithm, Fate, Recency, Source};
+use super::{Fate, Placement, Recency, Source};
 use crate::message::ClientId;
 
 /// CBL: copies and their read locks stay at clients; the server's memory is least recently used, and the memories of clients serve
 /// themselves alone (section 2.3.1).
 pub struct CallbackLocking;
 
-impl Algorithm for CallbackLocking {
-    fn name(&self) -> &'static str {
-        "cbl"
-    }
-
+impl Placement for CallbackLocking {
     fn source(&self, _: &[ClientId], _: u64) -> Source {
         Source::Disk
     }

@@ -1,14 +1,10 @@
-use super::{Algorithm, Fate, Recency, Source, forwarded};
+use super::{Fate, Placement, Recency, Source, forwarded};
 use crate::message::ClientId;
 
 /// FWD: what the server lacks, a client that has it sends (section 2.3.2).
 pub struct Forwarding;
 
-impl Algorithm for Forwarding {
-    fn name(&self) -> &'static str {
-        "fwd"
-    }
-
+impl Placement for Forwarding {
     fn source(&self, holders: &[ClientId], turn: u64) -> Source {
         forwarded(holders, turn)
     }

@@ -1,14 +1,10 @@
-use super::{Algorithm, Fate, Recency, Source, forwarded, sent_back};
+use super::{Fate, Placement, Recency, Source, forwarded, sent_back};
 use crate::message::ClientId;
 
 /// FWD-HS: forwarding, hate hints and sending dropped pages (section 2.3.5).
 pub struct HateAndSending;
 
-impl Algorithm for HateAndSending {
-    fn name(&self) -> &'static str {
-        "fwd-hs"
-    }
-
+impl Placement for HateAndSending {
     fn source(&self, holders: &[ClientId], turn: u64) -> Source {
         forwarded(holders, turn)
     }

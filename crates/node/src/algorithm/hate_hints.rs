@@ -1,15 +1,11 @@
-use super::{Algorithm, Fate, Recency, Source, forwarded};
+use super::{Fate, Placement, Recency, Source, forwarded};
 use crate::message::ClientId;
 
 /// FWD-H: forwarding, and a page that was sent to a client leaves the server's memory next, because it is in memory elsewhere
 /// (section 2.3.3).
 pub struct HateHints;
 
-impl Algorithm for HateHints {
-    fn name(&self) -> &'static str {
-        "fwd-h"
-    }
-
+impl Placement for HateHints {
     fn source(&self, holders: &[ClientId], turn: u64) -> Source {
         forwarded(holders, turn)
     }

@@ -1,14 +1,10 @@
-use super::{Algorithm, Fate, Recency, Source, forwarded, sent_back};
+use super::{Fate, Placement, Recency, Source, forwarded, sent_back};
 use crate::message::ClientId;
 
 /// FWD-S: forwarding, and the last copy in memory is not dropped but comes to the server (section 2.3.4).
 pub struct Sending;
 
-impl Algorithm for Sending {
-    fn name(&self) -> &'static str {
-        "fwd-s"
-    }
-
+impl Placement for Sending {
     fn source(&self, holders: &[ClientId], turn: u64) -> Source {
         forwarded(holders, turn)
     }

@@ -22,9 +22,9 @@ struct PendingRead {
 }
 
 impl Reads {
-    /// The page has come.
-    pub fn complete(&self, page: PageId, bytes: &[u8]) {
-        let Some(PendingRead { mut transfer, then, .. }) = self.0.borrow_mut().remove(&page) else { return };
+    /// The page has come, `now`. Returns for how long it was waited, in nanoseconds, if it was.
+    pub fn complete(&self, page: PageId, bytes: &[u8], now: Instant) -> Option<u64> {
+        let PendingRead { mut transfer, then, asked } = self.0.borrow_mut().remove(&page)?;
         let result = if bytes.len() == transfer.length {
             transfer.buffer[..bytes.len()].copy_from_slice(bytes);
             Ok(Output::Done)
@@ -32,6 +32,7 @@ impl Reads {
             Err(Fault::new(FaultKind::Device, format!("{page} came with {} bytes", bytes.len())))
         };
         then(Completion { token: TOKEN, result, buffer: Some(transfer.buffer) });
+        Some(now.since_ns(asked))
     }
 
     /// It will not come.

@@ -1,5 +1,6 @@
 //! Which clients have copies of which pages, which may write, and which wait.
 
+use crate::algorithm::Origin;
 use crate::message::{ClientId, Copy, Transaction};
 use base::{Instant, PageId};
 use engine::canary::{self, Canary};
@@ -38,8 +39,18 @@ pub struct RegisteredCopy {
     pub called: Option<Instant>,
     /// The client that was asked to send it, if it did not come from here, and whether it has to return another.
     pub sender: Option<(ClientId, bool)>,
+    /// How it was served, if that says what a page costs.
+    pub served: Option<Served>,
     /// Whether its bytes are to come back, for it leaves the client's memory.
     pub is_wanted: bool,
+}
+
+/// How a request for a page was served.
+#[derive(Clone, Copy, Debug)]
+pub struct Served {
+    pub origin: Origin,
+    /// How long it had to wait for locks, in nanoseconds.
+    pub queued_ns: u64,
 }
 
 /// A request that waits.
@@ -51,6 +62,8 @@ pub struct Waiting {
     pub kind: Kind,
     /// When it began to.
     pub since: u64,
+    /// The time at which it has come.
+    pub asked: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,6 +195,14 @@ impl Directory {
             }
         }
         Some(gone)
+    }
+
+    /// What a client has waited for its copy says nothing of what a page costs.
+    pub fn forget_served(&mut self, client: ClientId, page: PageId) {
+        let held = self.pages.get_mut(&page).and_then(|entry| entry.copies.get_mut(&client));
+        if let Some(held) = held {
+            held.served = None;
+        }
     }
 
     /// How many copies a client has.

@@ -2,6 +2,7 @@
 
 use super::directory::{Kind, Waiting};
 use super::{Action, Found, Memory, Misbehaviour, Server, deadlock, misbehaved};
+use crate::algorithm::Noted;
 use crate::message::{Answer, ClientId, Copy, Image, SIZE_MAX, Transaction};
 use base::PageId;
 use engine::canary::{self, Canary};
@@ -42,6 +43,11 @@ impl Server {
         actions: &mut Vec<Action>,
     ) {
         self.counts.commits += 1;
+        let changed = self
+            .writers
+            .get(&(client, transaction))
+            .map_or_else(Vec::new, |writer| writer.pages.iter().copied().collect());
+        changed.into_iter().for_each(|page| self.placement.note(Noted::Changed(page)));
         if let Some(joined) = self.clients.get_mut(&client) {
             joined.last_committed = Some(transaction);
             actions.push(Action::Send(client, Answer::Committed { transaction }));

@@ -5,9 +5,11 @@ mod rights;
 mod survey;
 
 use super::*;
-use crate::algorithm;
-use crate::message::{Former, Image, Outcome, Secret, Session};
+use crate::algorithm::{self, Fate, Noted, Origin, Recency, Source};
+use crate::message::{Former, Image, Outcome, Secret, Session, Wait};
 use base::PartitionId;
+use std::cell::RefCell;
+use std::rc::Rc;
 
 /// A server's memory that has these pages.
 struct Having(Vec<PageId>);
@@ -21,6 +23,8 @@ impl Memory for Having {
         true
     }
 }
+
+const FRAMES: Frames = Frames::lru(4);
 
 struct Ground {
     server: Server,
@@ -36,7 +40,7 @@ fn copy(page_number: u32, number: u64) -> Copy {
 }
 
 fn read(copy: Copy, transaction: u64, leaving: Option<Copy>) -> Request {
-    Request::Read { copy, transaction: Transaction(transaction), leaving }
+    Request::Read { copy, transaction: Transaction(transaction), leaving, waited: None }
 }
 
 fn write(copy: Copy, transaction: u64) -> Request {
@@ -46,7 +50,7 @@ fn write(copy: Copy, transaction: u64) -> Request {
 impl Ground {
     fn new(name: &str) -> Ground {
         let algorithm = algorithm::named(name).expect("it is one of them");
-        Ground { server: Server::new(algorithm, 1), memory: Having(Vec::new()) }
+        Ground { server: Server::new(algorithm, FRAMES, 1), memory: Having(Vec::new()) }
     }
 
     fn join(&mut self) -> ClientId {
@@ -205,7 +209,7 @@ fn clients_of_another_epoch_keep_copies_only_while_nothing_is_granted() {
     let epochs = [(1, true, true), (1, false, false), (2, true, false), (2, false, false), (3, true, false)];
     for (epoch, gathers, is_believed) in epochs {
         let mut ground = Ground::new("fwd");
-        ground.server = Server::new(algorithm::named("fwd").expect("it is one of them"), 2);
+        ground.server = Server::new(algorithm::named("fwd").expect("it is one of them"), FRAMES, 2);
         ground.server.gather(true);
         if !gathers {
             ground.step(|server, memory, actions| server.end_gathering(memory, actions));
@@ -225,7 +229,7 @@ fn clients_of_another_epoch_keep_copies_only_while_nothing_is_granted() {
 #[test]
 fn what_a_client_names_twice_it_does_not_keep() {
     let mut ground = Ground::new("fwd");
-    ground.server = Server::new(algorithm::named("fwd").expect("it is one of them"), 2);
+    ground.server = Server::new(algorithm::named("fwd").expect("it is one of them"), FRAMES, 2);
     ground.server.gather(true);
     let session = Session { epoch: 1, client: ClientId(0) };
     let copies = vec![copy(0, 5), copy(0, 6)];
@@ -253,4 +257,51 @@ fn no_copy_leaves_for_itself() {
         ground.say(liar, read(copy(1, 0), 0, Some(leaving))).expect_err("it asks for what it drops");
     }
     assert_eq!(ground.server.copies(page(1)), [(holder, copy(1, 0))]);
+}
+
+/// Notes what it is told.
+struct Probe(Rc<RefCell<Vec<(Origin, u64)>>>);
+
+impl Placement for Probe {
+    fn source(&self, _: &[ClientId], _: u64) -> Source {
+        Source::Disk
+    }
+
+    fn after_sending(&self) -> Recency {
+        Recency::MostRecentlyUsed
+    }
+
+    fn on_last_copy(&self, _: bool) -> Fate {
+        Fate::Dropped
+    }
+
+    fn note(&mut self, noted: Noted<'_>) {
+        if let Noted::Waited(origin, waited_ns) = noted {
+            self.0.borrow_mut().push((origin, waited_ns));
+        }
+    }
+}
+
+#[test]
+fn what_a_page_costs_is_told_without_the_wait_for_a_lock() {
+    let mut ground = Ground::new("cbl");
+    let told: Rc<RefCell<Vec<(Origin, u64)>>> = Rc::default();
+    ground.server.placement = Box::new(Probe(Rc::clone(&told)));
+    ground.memory = Having(vec![page(1)]);
+    let (writer, other) = (ground.join(), ground.join());
+    ground.say(writer, read(copy(0, 0), 0, None)).expect("it is honest");
+    ground.say(writer, write(copy(0, 0), 0)).expect("it is honest");
+    ground.server.note_time(Instant::from_ns(1_000));
+    assert!(ground.say(other, read(copy(0, 0), 0, None)).expect("it is honest").is_empty(), "it waits");
+    ground.server.note_time(Instant::from_ns(1_700));
+    ground.say(writer, Request::Abort { transaction: Transaction(0) }).expect("it is honest");
+    let waited = |copy, waited_ns| Some(Wait { copy, waited_ns });
+    let next = |copy, waited| Request::Read { copy, transaction: Transaction(0), leaving: None, waited };
+    ground.say(other, next(copy(1, 1), waited(copy(0, 0), 900))).expect("it is honest");
+    ground.say(other, next(copy(2, 2), waited(copy(1, 1), 30))).expect("it is honest");
+    // What it has no copy of, or what it had to ask for again, tells nothing.
+    ground.say(other, next(copy(2, 2), None)).expect("it is honest");
+    ground.say(other, next(copy(3, 3), waited(copy(2, 2), 40))).expect("it is honest");
+    ground.say(other, next(copy(4, 4), waited(copy(9, 9), 40))).expect("it is honest");
+    assert_eq!(*told.borrow(), [(Origin::Disk, 200), (Origin::Memory, 30)]);
 }

@@ -27,7 +27,7 @@ pub fn counters() -> PartitionSpec {
 pub async fn serve(
     executor: Executor,
     address: SocketAddr,
-    algorithm: &'static dyn Algorithm,
+    algorithm: &'static Algorithm,
 ) -> (PageServer, PartitionId) {
     let database = Database::create(&executor, settings()).await.expect("the medium is empty");
     let counters = database.create_partition(counters()).await.expect("there is room");

@@ -16,12 +16,12 @@ use entresol_node::message::{
 };
 use entresol_node::server::{Action, Memory, Newcomer, Server};
 use std::collections::BTreeMap;
-use world::{Faults, Plan, World};
+use world::{FRAMES, Faults, Plan, World};
 
 /// Runs seeds until one fails; that one's failure.
 fn first_failure(seeds: std::ops::Range<u64>, faults: Faults) -> Option<String> {
     seeds.into_iter().find_map(|seed| {
-        let algorithm = ALGORITHMS[seed as usize % ALGORITHMS.len()];
+        let algorithm = &ALGORITHMS[seed as usize % ALGORITHMS.len()];
         let plan = Plan { algorithm, clients: 3, pages: 2 + seed % 7, transactions: 8, faults };
         let failure = World::new(plan, seed).run().err()?;
         Some(format!("seed {seed}, {}: {failure}", algorithm.name()))
@@ -46,7 +46,7 @@ fn a_server_that_is_started_again_takes_nothing_with_it() {
 #[test]
 fn the_same_seed_gives_the_same_course() {
     let course = |seed| {
-        let plan = Plan { algorithm: ALGORITHMS[4], clients: 3, pages: 4, transactions: 8, faults: Faults::All };
+        let plan = Plan { algorithm: &ALGORITHMS[4], clients: 3, pages: 4, transactions: 8, faults: Faults::All };
         let mut world = World::new(plan, seed);
         world.run().expect("it ends well");
         world.steps()
@@ -112,13 +112,13 @@ impl Memory for Nothing {
 fn lost_callback() -> Option<String> {
     let page = node::page(0);
     let address: std::net::SocketAddr = "10.0.0.1:1".parse().expect("an address");
-    let (mut server, mut actions) = (Server::new(ALGORITHMS[0], 1), Vec::new());
+    let (mut server, mut actions) = (Server::new(&ALGORITHMS[0], FRAMES, 1), Vec::new());
     let copy = Copy { page, number: 0 };
     let transaction = Transaction(0);
     let [reader, writer] =
         [(); 2].map(|()| server.join(address, (None, Secrets::default()), &Everything, &mut actions).session);
     let says = |body| ToServer { drops: Vec::new(), body };
-    let read = || says(Request::Read { copy, transaction, leaving: None });
+    let read = || says(Request::Read { copy, transaction, leaving: None, waited: None });
     for (client, said) in
         [(reader.client, read()), (writer.client, read()), (writer.client, says(Request::Write { copy, transaction }))]
     {
@@ -138,13 +138,13 @@ fn stale_return() -> Option<String> {
     let (copy, next) = (Copy { page: node::page(0), number: 0 }, Copy { page: node::page(1), number: 1 });
     let transaction = Transaction(0);
     let sending = ALGORITHMS.iter().find(|algorithm| algorithm.name() == "fwd-s").expect("it is one of them");
-    let (mut server, mut actions) = (Server::new(*sending, 1), Vec::new());
+    let (mut server, mut actions) = (Server::new(sending, FRAMES, 1), Vec::new());
     let address: std::net::SocketAddr = "10.0.0.1:1".parse().expect("an address");
     let client = server.join(address, (None, Secrets::default()), &Nothing, &mut actions).session.client;
     let pages = vec![Image { page: copy.page, bytes: vec![2] }];
     let said = [
-        Request::Read { copy, transaction, leaving: None },
-        Request::Read { copy: next, transaction, leaving: Some(copy) },
+        Request::Read { copy, transaction, leaving: None, waited: None },
+        Request::Read { copy: next, transaction, leaving: Some(copy), waited: None },
         Request::Write { copy, transaction },
         Request::Commit { transaction, records: Vec::new(), pages },
     ];
@@ -165,7 +165,7 @@ fn stale_return() -> Option<String> {
 
 /// A node without grants says that it had a copy before the server was started again.
 fn ungranted_copy() -> Option<String> {
-    let (mut server, mut actions) = (Server::new(ALGORITHMS[0], 2), Vec::new());
+    let (mut server, mut actions) = (Server::new(&ALGORITHMS[0], FRAMES, 2), Vec::new());
     server.gather(true);
     let (session, copies) = (Session { epoch: 1, client: ClientId(0) }, vec![Copy { page: node::page(0), number: 0 }]);
     let former = Former { session, secret: Secret::default(), copies };

@@ -412,6 +412,8 @@ impl Node {
     fn take_in(&mut self, copy: Copy, bytes: &[u8], arrival: Arrival) -> Vec<Said> {
         let mut said = Vec::new();
         self.uses += 1;
+        // Any time, so that disk and messages become dear and cheap in turns.
+        self.protocol.note_wait(copy, (self.uses / 16 % 3) * 1_000 + 1_000 * (copy.number % 3));
         self.memory.insert(copy.page, Slot { version: version(bytes), used: self.uses });
         if let Some((left, returns)) = arrival.leaving {
             let bytes = self.kept.remove(&left).expect("its bytes were kept").to_le_bytes().to_vec();

@@ -2,14 +2,14 @@
 
 use super::node::{Clock, Node, Place, Said, page, version};
 use base::{Instant, PageId, Random};
-use entresol_node::algorithm::Algorithm;
+use entresol_node::algorithm::{Algorithm, Frames};
 use entresol_node::lease::Term;
 use entresol_node::message::{Answer, ClientId, Copy, Image, Request, Secret, Secrets, ToPeer, ToServer, Transaction};
 use entresol_node::server::{Action, Joined, Memory, Server};
 use std::collections::{BTreeMap, VecDeque};
 
 pub struct Plan {
-    pub algorithm: &'static dyn Algorithm,
+    pub algorithm: &'static Algorithm,
     pub clients: u16,
     pub pages: u64,
     /// How many each client runs.
@@ -32,6 +32,7 @@ pub enum Faults {
 struct ServerMemory(VecDeque<PageId>);
 
 const SERVER_CAPACITY: usize = 2;
+pub const FRAMES: Frames = Frames::lru(SERVER_CAPACITY);
 
 impl Memory for ServerMemory {
     fn has(&self, page: PageId) -> bool {
@@ -140,7 +141,7 @@ impl World {
         }
         let committed = (0..plan.pages).map(|number| (page(number), 0)).collect();
         let mut world = World {
-            server: Server::new(plan.algorithm, 1),
+            server: Server::new(plan.algorithm, FRAMES, 1),
             plan,
             epoch: 1,
             sessions: 0,
@@ -501,7 +502,7 @@ impl World {
         self.terms.clear();
         self.memory = ServerMemory::default();
         self.epoch += 1;
-        self.server = Server::new(self.plan.algorithm, self.epoch);
+        self.server = Server::new(self.plan.algorithm, FRAMES, self.epoch);
         self.server.gather(true);
         self.gathers_until = Term::new(LEASE_NS, Instant::from_ns(self.now)).end();
     }

@@ -12,7 +12,7 @@ use std::fmt;
 #[derive(Clone)]
 pub struct ClusterShape {
     /// What the server does with the memories of its nodes.
-    pub algorithm: &'static dyn Algorithm,
+    pub algorithm: &'static Algorithm,
     /// How many nodes there are.
     pub nodes: u32,
     /// Those of them, by number, that only read pages, and that as often as they can.
@@ -79,7 +79,7 @@ impl ClusterShape {
     /// Draws the cluster of a seed.
     pub fn draw(seed: u64, options: ClusterOptions) -> ClusterShape {
         let mut random = Random::stream(seed, "cluster shape");
-        let algorithm = ALGORITHMS[seed as usize % ALGORITHMS.len()];
+        let algorithm = &ALGORITHMS[seed as usize % ALGORITHMS.len()];
         let nodes = random.between(2, 4) as u32;
         let readers: Vec<u32> = (2..=nodes).filter(|_| random.chance(0.4)).collect();
         // More of them than frames, so that they leave, or so few that nodes are always in each other's way.

@@ -3,7 +3,7 @@ use super::{CONTROL_MESSAGE, DATABASE_PAGES, Figures, Hits, PAGE_INSTRUCTIONS, P
 use base::{PageId, PartitionId, Random};
 use engine::{Error, Result, buffer};
 use executor::{Cluster, Executor, JoinHandle};
-use node::algorithm::{self, Algorithm, Source};
+use node::algorithm::{self, Algorithm};
 use node::channel::Plain;
 use node::message::ClientId;
 use node::page_client::{self, PageClient};
@@ -89,7 +89,7 @@ fn go(machines: &mut Machines<'_>, running: &Running, until: base::Instant) -> R
 
 fn start(
     model: &PageServerModel,
-    algorithm: &'static dyn Algorithm,
+    algorithm: &'static Algorithm,
     machines: &mut Machines<'_>,
     seed: u64,
 ) -> Result<Running> {
@@ -288,8 +288,8 @@ impl Running {
     }
 
     /// The share of the database that a client can have without a disk, on average over the clients.
-    fn in_memory(&self, algorithm: &dyn Algorithm, pages: PartitionId) -> f64 {
-        let is_forwarded = matches!(algorithm.source(&[ClientId(0)], 0), Source::Client(_));
+    fn in_memory(&self, algorithm: &Algorithm, pages: PartitionId) -> f64 {
+        let is_forwarded = algorithm.forwards();
         let all = || (0..DATABASE_PAGES).map(|number| PageId::new(pages, number));
         let server = self.server.buffer().pool().borrow();
         let pools: Vec<_> = self.clients.iter().map(|client| client.buffer().pool().borrow()).collect();

@@ -1,0 +1,111 @@
+//! Where a page comes from that a client gets, and what becomes of the one that makes room for it.
+
+use super::directory::Served;
+use super::{Action, Found, JoinedClient, Memory, Server};
+use crate::algorithm::{Fate, Noted, Origin, Source};
+use crate::grants::Right;
+use crate::message::{Answer, ClientId, Copy, Wait};
+
+impl Server {
+    /// A client says how long it has waited for a page.
+    pub(super) fn note_wait(&mut self, client: ClientId, Wait { copy, waited_ns }: Wait) {
+        let held = self.directory.get(copy.page).and_then(|entry| entry.copies.get(&client)?.is(copy));
+        if let Some(Served { origin, queued_ns }) = held.and_then(|held| held.served) {
+            self.placement.note(Noted::Waited(origin, waited_ns.saturating_sub(queued_ns)));
+        }
+    }
+
+    /// Has the page sent to a client that is in the directory as one of its holders. Returns where it is.
+    pub(super) fn serve(
+        &mut self,
+        client: ClientId,
+        copy: Copy,
+        leaving: Option<Copy>,
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) -> Origin {
+        let mut holders = self.directory.entry(copy.page).senders(client);
+        holders.retain(|holder| self.may(*holder, copy.page, Right::Write) && !self.clients[holder].is_revoked);
+        self.placement.note(Noted::Read(copy.page, &holders));
+        let returns = leaving.is_some_and(|leaving| self.leave(client, leaving, memory, actions));
+        self.counts.reads += 1;
+        if memory.has(copy.page) {
+            self.counts.hits += 1;
+            actions.push(self.page_to(client, copy, returns, Found::Memory));
+            return Origin::Memory;
+        }
+        self.turn += 1;
+        match self.placement.source(&holders, self.turn) {
+            Source::Disk => {
+                actions.push(self.page_to(client, copy, returns, Found::Disk));
+                Origin::Disk
+            }
+            Source::Client(holder) => {
+                self.counts.forwards += 1;
+                let entry = self.directory.entry(copy.page);
+                let own = Copy { page: copy.page, number: entry.copies[&holder].number };
+                entry.copies.get_mut(&client).expect("it was entered").sender = Some((holder, returns));
+                let JoinedClient { address, name, secrets, .. } = &self.clients[&client];
+                let (wanted, secret, address, name) = (copy.number, secrets.pages, *address, name.clone());
+                let forward = Answer::Forward { copy: own, wanted, to: client, address, name, secret, returns };
+                actions.push(Action::Send(holder, forward));
+                Origin::Client
+            }
+        }
+    }
+
+    /// Has a page sent that the client has got before, or should have got from another one.
+    pub(super) fn serve_again(
+        &mut self,
+        client: ClientId,
+        copy: Copy,
+        (leaving, was_forwarded): (Option<Copy>, bool),
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) {
+        self.directory.forget_served(client, copy.page);
+        let returns = leaving.is_some_and(|leaving| self.leave(client, leaving, memory, actions));
+        let found = match memory.has(copy.page) {
+            _ if was_forwarded => Found::Refused,
+            true => Found::Memory,
+            false => Found::Disk,
+        };
+        self.counts.reads += u64::from(!was_forwarded);
+        self.counts.hits += u64::from(found == Found::Memory);
+        actions.push(self.page_to(client, copy, returns, found));
+    }
+
+    pub(super) fn page_to(&self, to: ClientId, copy: Copy, returns: bool, found: Found) -> Action {
+        Action::SendPage { to, copy, returns, recency: self.placement.after_sending(), found }
+    }
+
+    /// Decides what becomes of a copy that leaves a client's memory. True if it is to be returned; otherwise it is gone. A copy that
+    /// its client writes does not leave, whatever it says.
+    pub(super) fn leave(
+        &mut self,
+        client: ClientId,
+        copy: Copy,
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) -> bool {
+        if !self.directory.holds(client, copy) || self.directory.entry(copy.page).is_written_by(client) {
+            return false;
+        }
+        self.counts.leaving += 1;
+        if self.directory.entry(copy.page).copies.len() == 1 && self.may(client, copy.page, Right::Write) {
+            self.placement.note(Noted::LastCopy(copy.page));
+            match self.placement.on_last_copy(memory.has(copy.page)) {
+                Fate::Returned => {
+                    self.counts.returned += 1;
+                    self.directory.entry(copy.page).copies.get_mut(&client).expect("it holds it").is_wanted = true;
+                    return true;
+                }
+                Fate::KeptAtServer => actions.push(Action::Touch(copy.page)),
+                Fate::Dropped => {}
+            }
+        }
+        self.directory.remove(client, copy);
+        self.advance(copy.page, memory, actions);
+        false
+    }
+}
