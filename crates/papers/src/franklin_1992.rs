@@ -3,6 +3,7 @@
 //! The server and each client are machines of their own under one clock, joined by the paper's network. What runs on them is the
 //! engine's buffer, log and protocol; only the references are drawn.
 
+mod adaptive;
 mod answers;
 mod large_buffers;
 mod small_buffers;
@@ -153,7 +154,7 @@ impl Study for Franklin1992 {
     }
 
     fn claims(&self, results: &Results) -> Vec<Claim> {
-        let rooms = [small_buffers::claims, large_buffers::claims, writes::claims, uniform::claims];
+        let rooms = [small_buffers::claims, large_buffers::claims, writes::claims, uniform::claims, adaptive::claims];
         rooms.into_iter().flat_map(|claims| claims(results)).collect()
     }
 

@@ -6,8 +6,14 @@ use serde_json::{Value, json};
 const KEYS: [&str; 3] = ["throughput_per_s", "page_server", "utilization"];
 
 fn trial(name: &str, report: impl Fn(&str, f64) -> Value) -> Trial {
+    // What adapts does as well as the best.
+    let best = |x| {
+        let throughput = |report: &Value| report["throughput_per_s"].as_f64().unwrap_or(0.0);
+        let reports = ALL.map(|line| report(line, x)).into_iter();
+        reports.max_by(|one, other| throughput(one).total_cmp(&throughput(other))).expect("there are five")
+    };
     study::canned(&Franklin1992, &KEYS, name, |line, x| Outcome {
-        reports: vec![report(line, x)],
+        reports: vec![if ALL.contains(&line) { report(line, x) } else { best(x) }],
         ..Outcome::default()
     })
 }
@@ -151,14 +157,14 @@ fn experiments_are_readable() {
 
 #[test]
 fn what_the_paper_describes_holds() {
-    for (results, claims) in [(read_only(), 24 + 6), (writing(), 7 + 4)] {
+    for (results, claims) in [(read_only(), 24 + 6 + 3), (writing(), 7 + 4 + 4)] {
         let judged = judged(&results);
         for claim in &judged {
             assert_eq!(claim.verdict, Verdict::Holds, "{claim:?}");
         }
         assert_eq!(judged.len(), claims);
     }
-    assert_eq!(Franklin1992.claims(&Results::default()).len(), 24 + 6 + 7 + 4);
+    assert_eq!(Franklin1992.claims(&Results::default()).len(), 24 + 6 + 7 + 4 + 12 + 1);
 }
 
 #[test]
