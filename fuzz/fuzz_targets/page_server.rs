@@ -5,7 +5,7 @@
 use base::{PageId, PartitionId};
 use libfuzzer_sys::fuzz_target;
 use node::algorithm::{ALGORITHMS, Frames};
-use node::message::{ClientId, Copy, HEAD_SIZE, Request, Secrets, ToServer, Transaction, decode};
+use node::message::{ClientId, Copy, HEAD_SIZE, Request, Secrets, ToServer, Transaction, Wait, decode};
 use node::server::{Action, Memory, Server};
 
 /// A memory that has every second page.
@@ -33,7 +33,11 @@ fn likely(bytes: &[u8; 4]) -> Option<Request> {
     let transaction = Transaction(u64::from(transaction % 4));
     let leaving = (page > 127).then_some(Copy { page: PageId::new(PartitionId(1), u32::from(page >> 2) % 4), ..copy });
     Some(match kind % 10 {
-        0 | 1 => Request::Read { copy, transaction, leaving, waited: None },
+        0 | 1 => {
+            let waited_ns = [0, 1, 1 << 20, u64::MAX][usize::from(kind >> 6)];
+            let waited = leaving.map(|copy| Wait { copy, waited_ns });
+            Request::Read { copy, transaction, leaving, waited }
+        }
         2 => Request::Write { copy, transaction },
         3 => Request::InUse { copy, by: vec![transaction] },
         4 => Request::CalledBack { copy },

@@ -1,7 +1,7 @@
 //! A peer that says anything: bytes of no form, messages with bytes changed, and messages in form that no honest node says.
 
 use base::{PageId, PartitionId, Random};
-use node::message::{self, ClientId, Copy, Former, Image, Request, Secret, Session, ToServer, Transaction};
+use node::message::{self, ClientId, Copy, Former, Image, Request, Secret, Session, ToServer, Transaction, Wait};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -106,7 +106,10 @@ fn request(random: &mut Random) -> Request {
         8 if random.chance(0.02) => hello(random, PAGE_SIZE),
         9 if random.chance(0.05) => Request::Returned { copy: wanted, bytes: noise(random, 9_000) },
         _ => {
-            Request::Read { copy: wanted, transaction, leaving: random.chance(0.2).then(|| copy(random)), waited: None }
+            let leaving = random.chance(0.2).then(|| copy(random));
+            let waited_ns = [0, 1, u64::MAX][random.below(3) as usize];
+            let waited = random.chance(0.5).then(|| Wait { copy: copy(random), waited_ns });
+            Request::Read { copy: wanted, transaction, leaving, waited }
         }
     }
 }

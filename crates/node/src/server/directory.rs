@@ -197,6 +197,13 @@ impl Directory {
         Some(gone)
     }
 
+    /// How this very copy was served, told once.
+    pub fn take_served(&mut self, client: ClientId, copy: Copy) -> Option<Served> {
+        let held = self.pages.get_mut(&copy.page)?.copies.get_mut(&client)?;
+        held.is(copy)?;
+        held.served.take()
+    }
+
     /// What a client has waited for its copy says nothing of what a page costs.
     pub fn forget_served(&mut self, client: ClientId, page: PageId) {
         let held = self.pages.get_mut(&page).and_then(|entry| entry.copies.get_mut(&client));

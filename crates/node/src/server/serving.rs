@@ -9,8 +9,7 @@ use crate::message::{Answer, ClientId, Copy, Wait};
 impl Server {
     /// A client says how long it has waited for a page.
     pub(super) fn note_wait(&mut self, client: ClientId, Wait { copy, waited_ns }: Wait) {
-        let held = self.directory.get(copy.page).and_then(|entry| entry.copies.get(&client)?.is(copy));
-        if let Some(Served { origin, queued_ns }) = held.and_then(|held| held.served) {
+        if let Some(Served { origin, queued_ns }) = self.directory.take_served(client, copy) {
             self.placement.note(Noted::Waited(origin, waited_ns.saturating_sub(queued_ns)));
         }
     }

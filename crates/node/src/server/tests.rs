@@ -299,9 +299,11 @@ fn what_a_page_costs_is_told_without_the_wait_for_a_lock() {
     let next = |copy, waited| Request::Read { copy, transaction: Transaction(0), leaving: None, waited };
     ground.say(other, next(copy(1, 1), waited(copy(0, 0), 900))).expect("it is honest");
     ground.say(other, next(copy(2, 2), waited(copy(1, 1), 30))).expect("it is honest");
+    // However often it says so.
+    ground.say(other, next(copy(5, 3), waited(copy(1, 1), u64::MAX))).expect("it is honest");
     // What it has no copy of, or what it had to ask for again, tells nothing.
     ground.say(other, next(copy(2, 2), None)).expect("it is honest");
-    ground.say(other, next(copy(3, 3), waited(copy(2, 2), 40))).expect("it is honest");
-    ground.say(other, next(copy(4, 4), waited(copy(9, 9), 40))).expect("it is honest");
+    ground.say(other, next(copy(3, 4), waited(copy(2, 2), 40))).expect("it is honest");
+    ground.say(other, next(copy(4, 5), waited(copy(9, 9), 40))).expect("it is honest");
     assert_eq!(*told.borrow(), [(Origin::Disk, 200), (Origin::Memory, 30)]);
 }

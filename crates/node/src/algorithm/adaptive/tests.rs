@@ -162,6 +162,27 @@ fn shares_are_those_of_decisions_and_make_one_whole() {
 }
 
 #[test]
+fn whatever_clients_say_of_their_waits_the_shares_make_one_whole() {
+    const SAID_NS: [u64; 5] = [0, 1, 1_000_000, 1 << 50, u64::MAX];
+    for seed in 0..20 {
+        let mut random = Random::stream(seed, "absurd waits");
+        let mut adaptive = Adaptive::new(Frames::lru(8));
+        let most = 1 + random.below(SAID_NS.len() as u64);
+        for step in 0..4_000 {
+            let holders = [ClientId(3)];
+            adaptive.note(Noted::Read(page(random.below(20)), &holders[..random.below(2) as usize]));
+            adaptive.note(Noted::LastCopy(page(random.below(20))));
+            let origin = [Origin::Memory, Origin::Client, Origin::Disk][random.below(3) as usize];
+            adaptive.note(Noted::Waited(origin, SAID_NS[random.below(most) as usize]));
+            let shares: Vec<f64> = adaptive.candidates.iter().map(|candidate| candidate.share).collect();
+            let is_share = |share: &f64| (0.0..=1.0 + 1e-9).contains(share);
+            assert!(shares.iter().all(is_share), "seed {seed}, step {step}: {shares:?}");
+            assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9, "seed {seed}, step {step}: {shares:?}");
+        }
+    }
+}
+
+#[test]
 fn no_client_makes_a_page_dearer_than_a_limit() {
     let mut prices = Prices::default();
     (0..1_000).for_each(|_| prices.note(Origin::Memory, u64::MAX));
