@@ -4,6 +4,7 @@
 //! sends. What a message causes is decided in one synchronous step, and then done: pages that are here are sent at once, others
 //! by a task that fetches them.
 
+mod committing;
 mod ended;
 mod memory;
 mod survey;
@@ -14,7 +15,7 @@ use crate::grants::{Access, Grants, Right};
 use crate::lease::{LEASE_NS, Term};
 use crate::message::{
     Answer, ClientId, Copy, Described, Former, HELLO_MAX, Image, Message, MessageError, Request, SIZE_MAX, Secret,
-    Secrets, ToServer, Transaction,
+    Secrets, ToServer,
 };
 use crate::outbox::{Amount, Outbox, TO_CLIENT_MAX, Traffic};
 use crate::server::{Action, CLIENTS_MAX, Counts, Found, Joined, Memory, Newcomer, Server};
@@ -75,6 +76,8 @@ struct ServerNode {
     received: RefCell<BTreeMap<&'static str, Amount>>,
     /// One at a time is told what is known.
     survey_turn: Turn,
+    /// Whose commit is tried again that has found all frames in use.
+    frames_turn: Turn,
     since: Instant,
     observer: RefCell<Option<Observer>>,
     address: SocketAddr,
@@ -117,6 +120,7 @@ impl PageServer {
             traffic: Rc::default(),
             received: RefCell::default(),
             survey_turn: Turn::new(),
+            frames_turn: Turn::new(),
             since: database.executor().now(),
             observer: RefCell::default(),
             address: acceptor.address(),
@@ -549,47 +553,5 @@ impl ServerNode {
             return Err(Error::NoPartition(format!("'{}' of pages: it is in memory", found.name)));
         }
         Ok(found.organization)
-    }
-
-    /// Commits what follows from the pages as they are here, all at once: whatever makes room lets go of pages. On described networks, on
-    /// which no strangers are, pages that are not in the buffer are not read for that.
-    async fn commit_checked(
-        &self,
-        client: ClientId,
-        records: &[u8],
-        pages: &[(PageId, &[u8])],
-        pins: &mut Pins,
-    ) -> Result<(), CommitFailure> {
-        if self.settings.has_leases {
-            for (page, _) in pages {
-                self.make_room(client, *page).await.map_err(CommitFailure::NothingLogged)?;
-            }
-            for (page, _) in pages {
-                self.fetch(*page, pins).await.map_err(CommitFailure::NothingLogged)?;
-            }
-        }
-        self.database.commit_shipped(records, pages).await
-    }
-
-    async fn commit(&self, owner: (ClientId, Transaction), records: Vec<u8>, pages: Vec<Image>) {
-        let shipped: Vec<(PageId, &[u8])> = pages.iter().map(|image| (image.page, &image.bytes[..])).collect();
-        let mut pins = Pins::new(self.database.buffer());
-        match self.commit_checked(owner.0, &records, &shipped, &mut pins).await {
-            Ok(()) => self.step(|server, memory, actions| server.committed(owner, memory, actions)),
-            Err(CommitFailure::NothingLogged(error)) => {
-                let reason = error.to_string();
-                self.step(|server, memory, actions| server.not_committed(owner, reason, memory, actions));
-            }
-            // The client must not roll back what it may find committed. As it joins again it learns that nothing is known.
-            Err(CommitFailure::Undecided(error)) => {
-                if canary::is_planted(Canary::DecidedFailure) {
-                    let reason = error.to_string();
-                    self.step(|server, memory, actions| server.not_committed(owner, reason, memory, actions));
-                }
-                self.protocol.borrow_mut().note_undecided();
-                self.hang_up(owner.0);
-            }
-        }
-        self.bell.wake_all(self.executor());
     }
 }

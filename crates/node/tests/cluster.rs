@@ -100,6 +100,13 @@ fn what_was_committed_is_read_by_all_and_survives_a_restart() {
 }
 
 #[test]
+fn a_commit_waits_for_frames_that_others_have_for_a_moment() {
+    // Four nodes may commit more pages at a time than the server has frames.
+    let algorithm = ALGORITHMS.iter().find(|algorithm| algorithm.name() == "fwd-hs").expect("it is one of them");
+    counts_are_right(algorithm, 1_000);
+}
+
+#[test]
 fn a_client_with_pages_of_another_size_is_refused_by_name() {
     let machines = Machines::new(1);
     let (server, client) = (machines.server(), machines.client(1));

@@ -1,0 +1,83 @@
+//! Commits of clients: what is shipped is installed in the buffer, or nothing of it.
+
+use super::ServerNode;
+use crate::message::{ClientId, Image, Transaction};
+use base::PageId;
+use base::time::MILLISECOND_NS;
+use engine::buffer::Pins;
+use engine::canary::{self, Canary};
+use engine::{CommitFailure, Error};
+
+/// How often a commit that finds all frames in use is tried again, and after how many nanoseconds.
+const TRIES: u32 = 1000;
+const DELAY_NS: u64 = MILLISECOND_NS;
+
+impl ServerNode {
+    /// Commits what follows from the pages as they are here, all at once: whatever makes room lets go of pages. On described networks, on
+    /// which no strangers are, pages that are not in the buffer are not read for that.
+    async fn commit_checked(
+        &self,
+        client: ClientId,
+        records: &[u8],
+        pages: &[(PageId, &[u8])],
+        pins: &mut Pins,
+    ) -> Result<(), CommitFailure> {
+        if self.settings.has_leases {
+            for (page, _) in pages {
+                self.make_room(client, *page).await.map_err(CommitFailure::NothingLogged)?;
+            }
+            for (page, _) in pages {
+                self.fetch(*page, pins).await.map_err(CommitFailure::NothingLogged)?;
+            }
+        }
+        self.database.commit_shipped(records, pages).await
+    }
+
+    /// That all frames are in use for a moment is no reason to refuse a commit. Those that have found it so are tried again one at a time,
+    /// so that none waits for frames that another one waits with.
+    async fn commit_as_frames_allow(
+        &self,
+        client: ClientId,
+        records: &[u8],
+        pages: &[(PageId, &[u8])],
+        pins: &mut Pins,
+    ) -> Result<(), CommitFailure> {
+        let is_exhausted = |done: &Result<(), CommitFailure>| matches!(done, Err(CommitFailure::NothingLogged(Error::BufferExhausted { frames })) if pages.len() < *frames);
+        let mut done = self.commit_checked(client, records, pages, pins).await;
+        if is_exhausted(&done) {
+            *pins = Pins::new(self.database.buffer());
+            let _turn = self.frames_turn.take(self.executor()).await;
+            for _ in 0..TRIES {
+                self.executor().sleep_ns(DELAY_NS).await;
+                done = self.commit_checked(client, records, pages, pins).await;
+                if !is_exhausted(&done) {
+                    break;
+                }
+                *pins = Pins::new(self.database.buffer());
+            }
+        }
+        done
+    }
+
+    pub(super) async fn commit(&self, owner: (ClientId, Transaction), records: Vec<u8>, pages: Vec<Image>) {
+        let shipped: Vec<(PageId, &[u8])> = pages.iter().map(|image| (image.page, &image.bytes[..])).collect();
+        let mut pins = Pins::new(self.database.buffer());
+        match self.commit_as_frames_allow(owner.0, &records, &shipped, &mut pins).await {
+            Ok(()) => self.step(|server, memory, actions| server.committed(owner, memory, actions)),
+            Err(CommitFailure::NothingLogged(error)) => {
+                let reason = error.to_string();
+                self.step(|server, memory, actions| server.not_committed(owner, reason, memory, actions));
+            }
+            // The client must not roll back what it may find committed. As it joins again it learns that nothing is known.
+            Err(CommitFailure::Undecided(error)) => {
+                if canary::is_planted(Canary::DecidedFailure) {
+                    let reason = error.to_string();
+                    self.step(|server, memory, actions| server.not_committed(owner, reason, memory, actions));
+                }
+                self.protocol.borrow_mut().note_undecided();
+                self.hang_up(owner.0);
+            }
+        }
+        self.bell.wake_all(self.executor());
+    }
+}
