@@ -31,7 +31,7 @@ fn what_is_planted_between_nodes_is_found() {
         (Canary::HastyGrant, 1, "in real time"),
         (Canary::HastyRevocation, 461, "in real time"),
         (Canary::EndlessLease, 3, "commits nothing of the transaction"),
-        (Canary::UnnumberedCopies, 36, "G-single"),
+        (Canary::UnnumberedCopies, 62, "G-single"),
         (Canary::ForgottenCallback, 99, "does not commit within 60 s"),
         (Canary::BaselessRefusal, 0, "commits nothing of the transaction"),
         (Canary::UnrenewedTerm, 2, "after all is mended"),
