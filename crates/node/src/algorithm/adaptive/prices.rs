@@ -39,7 +39,7 @@ impl Waits {
         self.mean = Some(mean + (wait - mean) * WEIGHT);
     }
 
-    /// What nobody has waited for is not as dear as it was.
+    /// What was not waited for is not as dear as it was.
     fn end_round(&mut self) {
         if std::mem::take(&mut self.count) == 0 {
             self.mean = self.mean.map(|mean| mean.min(mean + (2.0 * self.least - mean) / 4.0));
@@ -90,7 +90,7 @@ impl Prices {
         // A miss waits for the dirty page that makes room, too. Others make room for pages that come with commits or come back.
         let operations = 1.0 + (done.disk_writes / done.disk_reads.max(1.0)).min(1.0);
         let queueing = 1.0 - self.memory.least / all;
-        // What nobody waits for takes its part of the senders' work where there are no queues. Where messages queue it delays all that
+        // What is not waited for takes its part of the senders' work where there are no queues. Where messages queue it delays all that
         // come behind it, up to about twice as long as one waits for a page.
         let part = PART_MIN.max(queueing * (1.0 + queueing));
         // One short message more: what that waits in queues says little of what it adds to them.
