@@ -45,12 +45,21 @@ pub fn run(
         let driver = VirtualDriver::on_network(client.clone(), options, Media::new(), network.attach(number));
         Executor::new(Box::new(driver), Order::FirstInFirstOut)
     };
-    let machines: Vec<Executor> = (1..=clients).map(machine).collect();
-    let cluster = Cluster::new([store.executor().clone()].into_iter().chain(machines.iter().cloned()));
-    let addresses = (0..=clients).map(|number| network.address(number)).collect();
-    let machines = Machines { database: store.database(), pages, clients: machines, addresses, cluster };
+    let clients = ClientMachines((1..=clients).map(machine).collect());
+    let cluster = Cluster::new([store.executor().clone()].into_iter().chain(clients.0.iter().cloned()));
+    let addresses = (0..=clients.0.len() as u32).map(|number| network.address(number)).collect();
+    let machines = Machines { database: store.database(), pages, clients: clients.0.clone(), addresses, cluster };
     let figures = page_server::run(model, machines, (warm_up, measured, batches), plan.seed)?;
     Ok(PointRun { reports: figures.into_iter().map(report).collect(), saturated: None })
+}
+
+/// Machines that stop when the run is over: their tasks hold them, and with them their memories.
+struct ClientMachines(Vec<Executor>);
+
+impl Drop for ClientMachines {
+    fn drop(&mut self) {
+        self.0.iter().for_each(Executor::stop);
+    }
 }
 
 fn report(figures: Figures) -> Value {
