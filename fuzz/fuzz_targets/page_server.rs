@@ -31,11 +31,12 @@ fn likely(bytes: &[u8; 4]) -> Option<Request> {
     let [kind, page, number, transaction] = *bytes;
     let copy = Copy { page: PageId::new(PartitionId(1), u32::from(page % 4)), number: u64::from(number % 16) };
     let transaction = Transaction(u64::from(transaction % 4));
-    let leaving = (page > 127).then_some(Copy { page: PageId::new(PartitionId(1), u32::from(page >> 2) % 4), ..copy });
+    let earlier = Copy { page: PageId::new(PartitionId(1), u32::from(page >> 2) % 4), number: u64::from(number >> 4) };
+    let leaving = (page > 127).then_some(earlier);
     Some(match kind % 10 {
         0 | 1 => {
             let waited_ns = [0, 1, 1 << 20, u64::MAX][usize::from(kind >> 6)];
-            let waited = leaving.map(|copy| Wait { copy, waited_ns });
+            let waited = (page % 128 > 31).then_some(Wait { copy: earlier, waited_ns });
             Request::Read { copy, transaction, leaving, waited }
         }
         2 => Request::Write { copy, transaction },

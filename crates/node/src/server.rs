@@ -104,8 +104,9 @@ struct Writer {
     pages: BTreeSet<PageId>,
     /// Its commit is under way.
     is_committing: bool,
-    /// The bytes of that.
+    /// The bytes of that, and its pages.
     bytes: usize,
+    shipped: Vec<PageId>,
 }
 
 impl Server {
@@ -398,10 +399,11 @@ impl Server {
                 Kind::Read { leaving } if entry.may_read(first.client) => {
                     let Waiting { client, copy, asked, .. } = self.dequeue(page);
                     self.directory.register(client, copy);
-                    let origin = self.serve(client, copy, leaving, memory, actions);
-                    let served = Served { origin, queued_ns: self.now.since_ns(asked) };
-                    if let Some(held) = self.directory.entry(page).copies.get_mut(&client) {
-                        held.served = Some(served);
+                    let queued_ns = self.now.since_ns(asked);
+                    if let Some(origin) = self.serve(client, copy, leaving, memory, actions)
+                        && let Some(held) = self.directory.entry(page).copies.get_mut(&client)
+                    {
+                        held.served = Some(Served { origin, queued_ns });
                     }
                 }
                 Kind::Write if may_grant && entry.may_write(first.client) => {

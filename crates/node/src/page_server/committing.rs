@@ -3,13 +3,13 @@
 use super::ServerNode;
 use crate::message::{ClientId, Image, Transaction};
 use base::PageId;
-use base::time::MILLISECOND_NS;
+use base::time::{MILLISECOND_NS, SECOND_NS};
 use engine::buffer::Pins;
 use engine::canary::{self, Canary};
 use engine::{CommitFailure, Error};
 
-/// How often a commit that finds all frames in use is tried again, and after how many nanoseconds.
-const TRIES: u32 = 1000;
+/// For how long a commit that finds all frames in use is tried again, and how long it rests before each try, in nanoseconds.
+const PATIENCE_NS: u64 = SECOND_NS;
 const DELAY_NS: u64 = MILLISECOND_NS;
 
 impl ServerNode {
@@ -46,14 +46,12 @@ impl ServerNode {
         let mut done = self.commit_checked(client, records, pages, pins).await;
         if is_exhausted(&done) {
             *pins = Pins::new(self.database.buffer());
+            let until = self.executor().now().plus_ns(PATIENCE_NS);
             let _turn = self.frames_turn.take(self.executor()).await;
-            for _ in 0..TRIES {
+            while is_exhausted(&done) && self.executor().now() < until && !self.is_closed.get() {
+                *pins = Pins::new(self.database.buffer());
                 self.executor().sleep_ns(DELAY_NS).await;
                 done = self.commit_checked(client, records, pages, pins).await;
-                if !is_exhausted(&done) {
-                    break;
-                }
-                *pins = Pins::new(self.database.buffer());
             }
         }
         done

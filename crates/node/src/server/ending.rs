@@ -32,6 +32,7 @@ impl Server {
             return Err(misbehaved(client, "committed twice a transaction, and not", PageId::default()));
         }
         writer.bytes = bytes;
+        writer.shipped = pages.iter().map(|image| image.page).collect();
         Ok(())
     }
 
@@ -43,11 +44,8 @@ impl Server {
         actions: &mut Vec<Action>,
     ) {
         self.counts.commits += 1;
-        let changed = self
-            .writers
-            .get(&(client, transaction))
-            .map_or_else(Vec::new, |writer| writer.pages.iter().copied().collect());
-        changed.into_iter().for_each(|page| self.placement.note(Noted::Changed(page)));
+        let shipped = self.writers.get_mut(&(client, transaction)).map(|writer| std::mem::take(&mut writer.shipped));
+        shipped.into_iter().flatten().for_each(|page| self.placement.note(Noted::Changed(page)));
         if let Some(joined) = self.clients.get_mut(&client) {
             joined.last_committed = Some(transaction);
             actions.push(Action::Send(client, Answer::Committed { transaction }));

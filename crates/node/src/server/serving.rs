@@ -5,16 +5,20 @@ use super::{Action, Found, JoinedClient, Memory, Server};
 use crate::algorithm::{Fate, Noted, Origin, Source};
 use crate::grants::Right;
 use crate::message::{Answer, ClientId, Copy, Wait};
+use base::PageId;
 
 impl Server {
     /// A client says how long it has waited for a page.
     pub(super) fn note_wait(&mut self, client: ClientId, Wait { copy, waited_ns }: Wait) {
-        if let Some(Served { origin, queued_ns }) = self.directory.take_served(client, copy) {
-            self.placement.note(Noted::Waited(origin, waited_ns.saturating_sub(queued_ns)));
+        let Some(Served { origin, queued_ns }) = self.directory.take_served(client, copy) else { return };
+        // One that has asked again meanwhile has not counted all that it has waited for locks.
+        if let Some(waited_ns) = waited_ns.checked_sub(queued_ns) {
+            self.placement.note(Noted::Waited(origin, waited_ns));
         }
     }
 
-    /// Has the page sent to a client that is in the directory as one of its holders. Returns where it is.
+    /// Has the page sent to a client that is in the directory as one of its holders. Returns where it is; nothing if the client, which
+    /// is not an honest one then, has given it up meanwhile.
     pub(super) fn serve(
         &mut self,
         client: ClientId,
@@ -22,22 +26,26 @@ impl Server {
         leaving: Option<Copy>,
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
-    ) -> Origin {
-        let mut holders = self.directory.entry(copy.page).senders(client);
-        holders.retain(|holder| self.may(*holder, copy.page, Right::Write) && !self.clients[holder].is_revoked);
+    ) -> Option<Origin> {
+        let holders = self.senders(client, copy.page);
         self.placement.note(Noted::Read(copy.page, &holders));
         let returns = leaving.is_some_and(|leaving| self.leave(client, leaving, memory, actions));
+        if !self.directory.holds(client, copy) {
+            return None;
+        }
         self.counts.reads += 1;
         if memory.has(copy.page) {
             self.counts.hits += 1;
             actions.push(self.page_to(client, copy, returns, Found::Memory));
-            return Origin::Memory;
+            return Some(Origin::Memory);
         }
         self.turn += 1;
+        // What has left may have let others have pages for which they have given up this one.
+        let holders = self.senders(client, copy.page);
         match self.placement.source(&holders, self.turn) {
             Source::Disk => {
                 actions.push(self.page_to(client, copy, returns, Found::Disk));
-                Origin::Disk
+                Some(Origin::Disk)
             }
             Source::Client(holder) => {
                 self.counts.forwards += 1;
@@ -48,9 +56,16 @@ impl Server {
                 let (wanted, secret, address, name) = (copy.number, secrets.pages, *address, name.clone());
                 let forward = Answer::Forward { copy: own, wanted, to: client, address, name, secret, returns };
                 actions.push(Action::Send(holder, forward));
-                Origin::Client
+                Some(Origin::Client)
             }
         }
+    }
+
+    /// The clients that may send a page to another one.
+    fn senders(&mut self, client: ClientId, page: PageId) -> Vec<ClientId> {
+        let mut holders = self.directory.entry(page).senders(client);
+        holders.retain(|holder| self.may(*holder, page, Right::Write) && !self.clients[holder].is_revoked);
+        holders
     }
 
     /// Has a page sent that the client has got before, or should have got from another one.

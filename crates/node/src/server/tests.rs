@@ -259,6 +259,48 @@ fn no_copy_leaves_for_itself() {
     assert_eq!(ground.server.copies(page(1)), [(holder, copy(1, 0))]);
 }
 
+/// Clients that each have one of the pages from 1 on, and one that has all and waits for their write locks.
+fn awaited(ground: &mut Ground, count: u32) -> (Vec<ClientId>, ClientId) {
+    let (holders, all): (Vec<ClientId>, ClientId) = ((0..count).map(|_| ground.join()).collect(), ground.join());
+    for (number, holder) in (1..).zip(&holders) {
+        ground.say(*holder, read(copy(number, 0), 0, None)).expect("it is honest");
+        ground.say(all, read(copy(number, u64::from(number)), 0, None)).expect("it is honest");
+        let asked = ground.say(all, write(copy(number, u64::from(number)), u64::from(number))).expect("it is honest");
+        assert!(!granted(&asked, all));
+    }
+    (holders, all)
+}
+
+#[test]
+fn holders_that_give_up_each_others_pages_send_none() {
+    for name in ["fwd", "fwd-hs", "adaptive", "cbl"] {
+        let mut ground = Ground::new(name);
+        let (holders, all) = awaited(&mut ground, 2);
+        let [one, other] = holders[..] else { unreachable!("there are two") };
+        ground.say(one, read(copy(2, 1), 0, Some(copy(1, 0)))).expect("it may be honest");
+        ground.say(other, read(copy(1, 1), 0, Some(copy(2, 0)))).expect("it may be honest");
+        ground.step(|server, memory, actions| server.lose(all, memory, actions));
+        assert_eq!(ground.server.waiting(), 0, "{name}");
+    }
+}
+
+#[test]
+fn a_copy_that_is_given_up_before_it_has_come_is_not_sent() {
+    for name in ["fwd", "fwd-hs", "adaptive", "cbl"] {
+        let mut ground = Ground::new(name);
+        let (holders, all) = awaited(&mut ground, 3);
+        let [_, one, other] = holders[..] else { unreachable!("there are three") };
+        ground.say(one, read(copy(1, 1), 0, Some(copy(2, 0)))).expect("it may be honest");
+        ground.say(other, read(copy(2, 1), 0, Some(copy(3, 0)))).expect("it may be honest");
+        ground.say(one, read(copy(3, 2), 0, Some(copy(1, 1)))).expect("it may be honest");
+        let actions = ground.step(|server, memory, actions| server.lose(all, memory, actions));
+        assert_eq!(ground.server.waiting(), 0, "{name}");
+        let is_sent = |action: &Action| matches!(action, Action::SendPage { to, copy: sent, .. } if *to == one && *sent == copy(1, 1));
+        let is_held = ground.server.copies(page(1)).contains(&(one, copy(1, 1)));
+        assert!(is_held || !actions.iter().any(is_sent), "{name}: {actions:?}");
+    }
+}
+
 /// Notes what it is told.
 struct Probe(Rc<RefCell<Vec<(Origin, u64)>>>);
 

@@ -18,6 +18,31 @@ fn trial(name: &str, report: impl Fn(&str, f64) -> Value) -> Trial {
     })
 }
 
+/// All twelve, in each of which what adapts reaches this part of the best one's throughput.
+fn adapting(part: f64) -> Results {
+    let outcome = |line: &str, clients| Outcome {
+        reports: vec![report(line, clients, if ALL.contains(&line) { 20.0 } else { 20.0 * part })],
+        ..Outcome::default()
+    };
+    let names = Franklin1992.experiments().iter().map(|(file, _)| file.trim_end_matches(".toml"));
+    Results { trials: names.map(|name| study::canned(&Franklin1992, &KEYS, name, outcome)).collect() }
+}
+
+#[test]
+fn what_adapts_is_judged_by_the_mean_of_all_configurations() {
+    for (part, each, mean) in [
+        (1.0, Verdict::Holds, Verdict::Holds),
+        (0.97, Verdict::Holds, Verdict::Differs),
+        (0.9, Verdict::Differs, Verdict::Differs),
+    ] {
+        let claims = Franklin1992.claims(&adapting(part));
+        let verdicts = |number: &str| -> Vec<Verdict> {
+            claims.iter().filter(|claim| claim.id.starts_with(number)).map(|claim| claim.verdict).collect()
+        };
+        assert_eq!((verdicts("A-1"), verdicts("A-2")), (vec![each; 12], vec![mean]), "{part}");
+    }
+}
+
 /// Where a curve stands in an order, the first the highest.
 fn rank(order: [&str; 5], line: &str) -> f64 {
     5.0 - order.iter().position(|other| *other == line).expect("one of the curves") as f64

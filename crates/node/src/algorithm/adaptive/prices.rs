@@ -32,6 +32,8 @@ struct Waits {
 impl Waits {
     fn note(&mut self, wait: f64) {
         self.count += 1;
+        // One that is not honest may have waited for nothing.
+        let wait = wait.max(self.least / 2.0);
         // The first ones weigh as much as they are.
         let mean = self.mean.unwrap_or(wait);
         self.least =
