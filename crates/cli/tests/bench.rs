@@ -180,6 +180,14 @@ fn recovery_redoes_the_log_and_undoes_what_was_under_way() {
 }
 
 #[test]
+fn recovery_makes_moments_readable_again() {
+    let directory = workshop();
+    let report = report(directory.path(), "recovery --moments --scale 1 --log 2MiB --buffer 32MiB");
+    assert!(number(&report, "/moments_log_bytes") >= number(&report, "/log_bytes"), "{report:#}");
+    assert!(number(&report, "/moments_seconds") > 0.0, "{report:#}");
+}
+
+#[test]
 fn recovery_loads_the_backup_of_sets_and_repeats_their_log() {
     let directory = workshop();
     let report = report(directory.path(), "recovery --sets --scale 1 --log 2MiB");

@@ -5,6 +5,7 @@ use crate::progress::Progress;
 use crate::table::{fact, facts, wrapped};
 use crate::{Failure, opening};
 use base::Random;
+use base::time::SECOND_NS;
 use base::units::{format_duration_ns, format_size, grouped, grouped_decimal};
 use clap::Args;
 use entresol::configuration::{Checkpoint, Configuration};
@@ -20,6 +21,7 @@ use workload::{Length, Load, Plan, Unwatched};
 #[command(after_help = "Examples:\n  \
     entresol bench recovery\n  \
     entresol bench recovery --scale 50 --log 1GiB --json\n  \
+    entresol bench recovery --moments --data moments.data\n  \
     entresol bench recovery --sets --scale 300 --log 1GiB --data sets.data\n  \
     entresol bench recovery --sets --again --backed 6GiB --data sets.data --json")]
 pub struct Arguments {
@@ -41,6 +43,9 @@ pub struct Arguments {
     /// Partitions are memory-resident sets, not pages
     #[arg(long)]
     pub sets: bool,
+    /// Keeps moments readable that are less than an hour old, also over the restart
+    #[arg(long, conflicts_with = "sets")]
+    pub moments: bool,
     /// Memory for pages
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
     pub buffer: u64,
@@ -75,6 +80,10 @@ pub struct RecoveryReport {
     pub redo_seconds: f64,
     /// The time of taking back what was not committed.
     pub undo_seconds: f64,
+    /// Bytes of log read once more so that moments before the restart can be read.
+    pub moments_log_bytes: u64,
+    /// The time of that.
+    pub moments_seconds: f64,
     /// The time from the start of the opening (with `--again`, of the process) until a first transaction had been committed.
     pub open_seconds: f64,
     /// The CPU time of all threads in it.
@@ -99,6 +108,8 @@ pub struct RecoveryReport {
 const CLIENTS: u32 = 16;
 /// Transactions between two looks at the log's length.
 const STEP: u64 = 10_000;
+/// For how long moments are kept, where they are, in nanoseconds.
+const RETENTION_NS: u64 = 3_600 * SECOND_NS;
 /// Transfers of the transaction that is under way when the crash comes.
 const UNFINISHED: usize = 100;
 
@@ -117,6 +128,7 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RecoveryReport,
     configuration.checkpoint = Checkpoint { interval_ns: None, log_bytes: None, ..configuration.checkpoint };
     // Whether commits waited for the disk makes no difference to the log that a restart finds; only filling it is quicker.
     configuration.log.durable = false;
+    configuration.undo.retention_ns = if arguments.moments { RETENTION_NS } else { 0 };
     let opening = Opening::new(&arguments.data, configuration).seed(arguments.seed);
     if !arguments.again {
         crash(arguments, &opening, progress)?;
@@ -176,6 +188,8 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RecoveryReport,
         unfinished: report.unfinished,
         redo_seconds,
         undo_seconds: report.undo_ns as f64 / 1e9,
+        moments_log_bytes: report.moments_log_bytes,
+        moments_seconds: report.moments_ns as f64 / 1e9,
         open_seconds,
         open_cpu_seconds,
         records_per_s: report.records as f64 / redo_seconds,
@@ -249,6 +263,9 @@ impl RecoveryReport {
     pub fn to_text(&self) -> String {
         let seconds = |seconds: f64| format_duration_ns(seconds * 1e9);
         let rate = |bytes: f64| format!("{}/s", format_size(bytes as u64));
+        let moments = (self.moments_log_bytes > 0).then(|| {
+            fact("moments", seconds(self.moments_seconds), format!("{} of log", format_size(self.moments_log_bytes)))
+        });
         let rows = [
             fact("log", format_size(self.log_bytes), format!("{} records", grouped(self.records))),
             fact("backup", format_size(self.backup_bytes), format!("loaded in {}", seconds(self.load_seconds))),
@@ -257,6 +274,8 @@ impl RecoveryReport {
             fact("log device", rate(self.sequential_read_bytes_per_s), "read in sequence"),
             fact("ratio", format!("{:.2}", self.bandwidth_ratio), "redo over the log device"),
             fact("undo", seconds(self.undo_seconds), format!("{} transactions", grouped(self.unfinished))),
+        ];
+        let rest = [
             fact("opening", seconds(self.open_seconds), "up to the end of a first transaction"),
             fact("", seconds(self.open_cpu_seconds), "of CPU time"),
             fact("reading", seconds(self.sequential_read_seconds), "log and backup in sequence"),
@@ -264,6 +283,6 @@ impl RecoveryReport {
             fact("memory", seconds(self.memory_seconds), "as much as the backup, new from the system"),
         ];
         let heading = wrapped(&format!("{}\n{}; seed {}", self.workload, self.driver, self.seed));
-        format!("{heading}\n\n{}", facts(rows))
+        format!("{heading}\n\n{}", facts(rows.into_iter().chain(moments).chain(rest)))
     }
 }
