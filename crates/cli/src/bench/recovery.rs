@@ -43,7 +43,7 @@ pub struct Arguments {
     /// Partitions are memory-resident sets, not pages
     #[arg(long)]
     pub sets: bool,
-    /// Keeps moments readable that are less than an hour old, also over the restart
+    /// Keeps the moments of the last hour readable, also over the restart
     #[arg(long, conflicts_with = "sets")]
     pub moments: bool,
     /// Memory for pages
