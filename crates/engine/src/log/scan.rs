@@ -149,6 +149,17 @@ impl LogScan {
         let name = settings.file_of(copies.kept.iter().map(|file| file.index).min().unwrap_or(0));
         let mut files: Vec<LogFile> = copies.kept.into_iter().chain(copies.fresh).collect();
         files.sort_by_key(|file| file.index);
+        let reads = ReadAhead::new(executor, sources, settings.page_size, circle, (oldest, limit));
+        LogScan::with((executor, settings), (name, files), circle, (from, known_durable, oldest), reads)
+    }
+
+    fn with(
+        (executor, settings): (&Executor, &Settings),
+        (name, files): (String, Vec<LogFile>),
+        circle: Circle,
+        (from, known_durable, oldest): (Lsn, Lsn, u64),
+        reads: ReadAhead,
+    ) -> LogScan {
         LogScan {
             executor: executor.clone(),
             settings: settings.clone(),
@@ -158,7 +169,7 @@ impl LogScan {
             from,
             known_durable,
             oldest,
-            reads: ReadAhead::new(executor, sources, settings.page_size, circle, (oldest, limit)),
+            reads,
             chunk: None,
             next_page: oldest,
             epoch: 0,
@@ -275,30 +286,9 @@ impl LogScan {
 
     /// Another scan of these files, over pages between two positions; it ends with the first one that is not there.
     pub(super) fn again(&self, files: &Sources, (from, to): (Lsn, Lsn)) -> LogScan {
-        LogScan {
-            executor: self.executor.clone(),
-            settings: self.settings.clone(),
-            name: self.name.clone(),
-            files: Vec::new(),
-            circle: self.circle,
-            from,
-            known_durable: Lsn::ZERO,
-            oldest: from.0,
-            reads: self.read_again(files.clone(), (from.0, to.0)),
-            chunk: None,
-            next_page: from.0,
-            epoch: 0,
-            begun: false,
-            at: 0,
-            used: 0,
-            page_is_full: false,
-            aligned: false,
-            partial: Vec::new(),
-            partial_start: 0,
-            partial_done: false,
-            end: from,
-            tail: None,
-        }
+        let reads = self.read_again(files.clone(), (from.0, to.0));
+        let place = (self.name.clone(), Vec::new());
+        LogScan::with((&self.executor, &self.settings), place, self.circle, (from, Lsn::ZERO, from.0), reads)
     }
 
     /// The front of the first page that the log lacks, once it was met.
