@@ -205,6 +205,30 @@ fn what_the_log_cannot_give_back_is_refused_by_partition() {
     });
 }
 
+#[test]
+fn what_is_unknown_stays_unknown_before_the_log_has_said_a_time() {
+    let (media, settings) = (Media::new(), settings(HOUR_NS, 1 << 20));
+    let (before, after) = on(&media, 0, async |executor| {
+        let database = Database::create(executor, settings.clone()).await?;
+        let long = database.create_partition(PartitionSpec::b_tree("long")).await?;
+        let before = put(&database, long, 1, &vec![7; 100_000]).await?;
+        put(&database, long, 1, &[8]).await?;
+        let after = put(&database, long, 2, &[9]).await?;
+        put(&database, long, 3, &[10]).await?;
+        assert!(executor.unix_ns() < 1_000_000, "the log says no time in a clock's first millisecond");
+        Ok((before, after))
+    });
+    on(&media, 0, async |executor| {
+        let database = open(executor, &settings).await?;
+        let long = database.partition("long")?;
+        assert!(is_too_old(&database.as_of(before).await?.get(long, &[1]).await));
+        let mut later = database.as_of(after).await?;
+        assert_eq!(later.get(long, &[1]).await?, Some(vec![8]));
+        assert_eq!((later.get(long, &[2]).await?, later.get(long, &[3]).await?), (Some(vec![9]), None));
+        Ok(())
+    });
+}
+
 /// The partitions of the model, by their places in it.
 const NAMES: [&str; 5] = ["tree", "long", "direct", "appended", "set"];
 const TREE: usize = 0;

@@ -166,14 +166,16 @@ struct Rebuilding<'a> {
 
 impl<'a> Rebuilding<'a> {
     fn new(engine: &'a Rc<Engine>, since: Lsn, from: Lsn) -> Rebuilding<'a> {
+        // All that came after it is read.
+        let horizon = (from <= since).then_some(since);
+        horizon.into_iter().for_each(|horizon| engine.versions.set_horizon(horizon));
         Rebuilding {
             engine,
             from,
             unended: BTreeMap::new(),
             spare: Vec::new(),
             owners: 0,
-            // All that came after it is read.
-            horizon: (from <= since).then_some(since),
+            horizon,
             is_timed: false,
             unix_ns: 0,
             present_ns: engine.versions.unix_ns(),
@@ -251,11 +253,11 @@ impl<'a> Rebuilding<'a> {
         self.unix_ns = unix_ns.clamp(self.unix_ns, self.present_ns.max(self.unix_ns));
         if self.horizon.is_none() && oldest >= self.from {
             self.horizon = Some(end);
+            self.engine.versions.set_horizon(end);
         }
         if let Some(horizon) = self.horizon
             && !std::mem::replace(&mut self.is_timed, true)
         {
-            self.engine.versions.set_horizon(horizon);
             self.engine.versions.rebuild_moment(horizon, self.unix_ns);
         }
     }
@@ -291,9 +293,6 @@ impl<'a> Rebuilding<'a> {
         }
         let horizon = self.horizon?;
         let versions = &self.engine.versions;
-        if !self.is_timed {
-            versions.set_horizon(horizon);
-        }
         self.loaded.iter().for_each(|tree| versions.forget_partition(*tree, versions.present()));
         Some(horizon)
     }

@@ -27,7 +27,7 @@ impl VersionStore {
         self.is_kept.set(true);
     }
 
-    /// Moments from `horizon` on can be read.
+    /// Moments from `horizon` on can be read. Before this is said purging takes away what earlier ones need.
     pub(crate) fn set_horizon(&self, horizon: Lsn) {
         self.versions.borrow_mut().horizon = horizon;
     }
