@@ -181,6 +181,10 @@ canaries! {
     HastyCheck,
     /// A waker that was cloned, as other runtimes' futures and combinators do, wakes no task.
     DeafWaker,
+    /// A bulk load whose sync fails says so to its caller alone, and the file goes on being used.
+    ForgivenLoad,
+    /// A restart passes over the changes of a page that it cannot read.
+    PassedOver,
     /// The log is written behind the end of what is there of its file, whether there is room for that or not.
     UnpreparedLog,
     /// A file becomes shorter while a restart would look for what was behind its end.
@@ -189,8 +193,6 @@ canaries! {
     ForgottenFloor,
     /// A bulk load comes to nothing, and the log goes on saying that it has ended.
     UnsaidUndoing,
-    /// A bulk load whose sync fails says so to its caller alone, and the file goes on being used.
-    ForgivenLoad,
     /// A page server grants write locks and does not call back the copies of others.
     UncalledCopies,
     /// A page server takes a late message about an earlier copy for one about the present copy.

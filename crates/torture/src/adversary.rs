@@ -1,13 +1,13 @@
 //! The world against the engine: the virtual driver, watched and made hostile.
 
+mod damaging;
 mod ending;
 mod hanging;
 mod recognition;
 
 use crate::coverage::Pair;
-use crate::damage::{self, Damage};
+use crate::damage::Damages;
 use crate::plan::{CutPoint, Full, Plan, SectorDamage, Target};
-use crate::rot::superblock_copy_at;
 use crate::{ClientEvent, Coverage, FaultKind, Step};
 use base::{Instant, Random};
 use driver::{
@@ -16,7 +16,7 @@ use driver::{
 };
 use executor::Executor;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use virtual_driver::{Injury, VirtualDriver};
@@ -49,11 +49,13 @@ pub struct Observed {
     /// Whether a sync was among them, or a durable write of pages. Data may be lost, so the engine stops relying on the file.
     pub sync_failed: Cell<bool>,
     /// What was damaged on the media, in this run and earlier ones.
-    pub damages: RefCell<Vec<Damage>>,
+    pub damages: Damages,
     /// How many operations are under way.
     pub under_way: Cell<usize>,
     /// Set by the run: whether what is acknowledged is on two devices of the log, unless one of them is lost.
     pub is_log_doubled: Cell<bool>,
+    /// Set by clients: the files of partitions whose next sync is to fail.
+    pub failing_loads: RefCell<BTreeSet<String>>,
     /// Whether the log may not become longer in this run.
     pub is_log_full: Cell<bool>,
     /// Whether a device has hung, for a while or for ever.
@@ -91,6 +93,8 @@ struct Flight {
     /// Device, file, offset and length of a write that is to be damaged.
     write: Option<DamagedWrite>,
     damage: Option<SectorDamage>,
+    /// Whether what became of the write is noted, though it was not told of yet.
+    is_noted: bool,
 }
 
 type DamagedWrite = (DeviceId, String, u64, u32);
@@ -109,6 +113,7 @@ pub struct Adversary {
     plan: Plan,
     random: Random,
     devices: Vec<String>,
+    page_size: u64,
     files: BTreeMap<u32, (DeviceId, String)>,
     /// The first file of the present opening. A run may abandon one opening for another, which opens the files again.
     opening: u32,
@@ -137,10 +142,10 @@ const UNTORN_ON_REQUEST: u32 = 64 << 10;
 const PARKS_MAX: u64 = 20_000_000;
 
 impl Adversary {
-    /// `devices` are the hardware's, in the order of their numbers.
+    /// The devices are the hardware's, in the order of their numbers.
     pub fn new(
         mut driver: VirtualDriver,
-        devices: Vec<String>,
+        (devices, page_size): (Vec<String>, u64),
         plan: Plan,
         random: Random,
         observed: Rc<Observed>,
@@ -158,6 +163,7 @@ impl Adversary {
             plan,
             random,
             devices,
+            page_size,
             files,
             opening,
             flights,
@@ -193,6 +199,7 @@ impl Adversary {
         {
             self.forgetting = Some((token, file));
         }
+        self.fail_load(token, step, flight);
         self.fail_reads(token, step, flight);
         if let Some((target, ns)) = self.plan.late
             && self.meant(target, step)
@@ -321,7 +328,7 @@ impl Adversary {
                     self.expose();
                 }
             }
-            Ok(_) if flight.kind == OpKind::Write => self.damage(step, flight),
+            Ok(_) if flight.kind == OpKind::Write && !flight.is_noted => self.damage(step, &flight),
             Ok(_) if flight.kind == OpKind::Read => {
                 let stale_reads = self.driver.stale_reads();
                 if std::mem::replace(&mut self.stale_reads, stale_reads) != stale_reads {
@@ -343,42 +350,6 @@ impl Adversary {
             _ => return,
         };
         self.observed.coverage.borrow_mut().event(event);
-    }
-
-    /// Notes where an acknowledged write lies, and damages it as planned.
-    fn damage(&mut self, step: Step, flight: Flight) {
-        let Some((device, file, offset, length)) = flight.write else { return };
-        let kind = match (flight.injury, flight.damage) {
-            (Some(Injury::Lose), _) => FaultKind::LostWrite,
-            (Some(Injury::Misdirect), _) => FaultKind::Misdirected,
-            (Some(Injury::Stale), _) => FaultKind::StaleRead,
-            (_, Some(damage)) => {
-                let byte = offset + self.random.below(u64::from(length));
-                let (media, device) = (self.driver.media(), &self.devices[usize::from(device.0)]);
-                let damaged = match damage {
-                    SectorDamage::Flip => media.flip_bit(device, &file, byte, self.random.below(8) as u8),
-                    SectorDamage::Unreadable => media.make_unreadable(device, &file, byte, 1),
-                };
-                if damaged.is_err() {
-                    return;
-                }
-                if damage == SectorDamage::Flip { FaultKind::Flip } else { FaultKind::Unreadable }
-            }
-            _ => return,
-        };
-        // A stale read is hit when it is read.
-        if kind != FaultKind::StaleRead {
-            self.hit(kind, step);
-        }
-        let copy = superblock_copy_at(&file, offset);
-        let mut damages = self.observed.damages.borrow_mut();
-        // The other device serves, if it is whole.
-        let is_elsewhere = damages.iter().any(|damage| damage.is_of_log() && damage.file != file);
-        let is_redundant = step == Step::LogWrite && self.observed.is_log_doubled.get() && !is_elsewhere;
-        damages.push(Damage { kind, step, file, is_redundant, copy, is_exposed: false });
-        if is_elsewhere {
-            damage::expose_log(&mut damages);
-        }
     }
 
     fn hit(&self, kind: FaultKind, step: Step) {
@@ -440,7 +411,8 @@ impl Driver for Adversary {
         };
         let (kind, creates) = (op.kind(), matches!(op, Op::Open { create: true, .. }));
         let (injury, damage) = (None, None);
-        let mut flight = Flight { step, kind, file, opens, creates, injury, is_durable, write, damage };
+        let mut flight =
+            Flight { step, kind, file, opens, creates, injury, is_durable, write, damage, is_noted: false };
         if self.is_overtaken(&op, step) {
             self.observed.coverage.borrow_mut().event(ClientEvent::ReadOvertaken);
             self.overtaken.push((token, op));
@@ -484,6 +456,7 @@ impl Driver for Adversary {
             if self.is_withheld(&completion) {
                 let step = self.flights.get(&completion.token).and_then(|flight| flight.step);
                 step.into_iter().for_each(|step| self.hit(FaultKind::Hung, step));
+                self.note_withheld(&completion);
                 self.hung.as_mut().expect("what is withheld is hung").withheld.push(completion);
             } else {
                 self.landed(&completion);

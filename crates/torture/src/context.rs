@@ -1,7 +1,7 @@
 //! What the clients of one run share.
 
 use crate::adversary::Observed;
-use crate::damage::{self, Damage};
+use crate::damage;
 use crate::foreign;
 use crate::ledger::TransferOutcome;
 use crate::oracle::Oracle;
@@ -31,6 +31,8 @@ pub struct RunContext {
     pub wrong: Rc<RefCell<Vec<String>>>,
     /// Whether damage was reported as it should be.
     pub detected: Rc<Cell<bool>>,
+    /// Whether a comparison has shown something that damage explains: what the clients know is not what is there any more.
+    pub is_astray: Rc<Cell<bool>>,
     /// Whether this run is over, so that clients should stop.
     pub over: Cell<bool>,
     /// Clients that are still at work.
@@ -41,6 +43,8 @@ pub struct RunContext {
     pub seed: u64,
     /// Whether an operation of a creation of the database is to fail, if there is one.
     pub creation_fails: bool,
+    /// Whether clients have the syncs of loads fail.
+    pub fails_loads: bool,
     /// After how many polls an opening is given up for another one, if one is.
     pub reopened_after: Option<u64>,
     /// The log of the open database.
@@ -68,26 +72,30 @@ impl RunContext {
         self.over.set(true);
     }
 
-    /// Records that the database returned something other than expected, and ends the run. This is a failure unless a fault
-    /// that cannot be detected was injected, after which older data may be returned.
-    pub fn differs(&self, what: impl Into<String>) {
-        self.differs_unless(damage::has_undetectable, what);
+    /// Records that these partitions are other than expected, and ends the run. This is a failure unless something older was read
+    /// of one of them, or of the log, where nothing could tell that it was.
+    pub fn differs(&self, partitions: &[&str], what: impl Into<String>) {
+        match self.is_excused(partitions) {
+            false => self.wrong(what),
+            true if self.observed.are_clients_at_work.get() => self.note_damage(),
+            // The rest is compared all the same.
+            true => {
+                self.detected.set(true);
+                self.is_astray.set(true);
+            }
+        }
     }
 
-    /// The same where only this partition was read, which never had another name: only what was done to it, or to the log, excuses.
-    pub fn differs_in(&self, partition: &str, what: impl Into<String>) {
-        self.differs_unless(|damages| damage::has_undetectable_in(damages, partition), what);
+    /// Whether something older was read of one of these partitions, or of the log, where nothing could tell that it was.
+    pub fn is_excused(&self, partitions: &[&str]) -> bool {
+        self.look_at_damages();
+        damage::has_spread_to(&self.observed.damages.borrow(), partitions)
     }
 
-    fn differs_unless(&self, excuse: impl Fn(&[Damage]) -> bool, what: impl Into<String>) {
-        self.expose_log();
-        let is_excused = excuse(&self.observed.damages.borrow());
-        if is_excused { self.note_damage() } else { self.wrong(what) }
-    }
-
-    /// One of two devices of the log serves for the other no longer if one of them is lost, or may be: an opening says so only when it
-    /// has succeeded.
-    pub fn expose_log(&self) {
+    /// Looks what has become of what was damaged. One of two devices of the log serves for the other no longer if one of them is lost, or
+    /// may be: an opening says so only when it has succeeded.
+    pub fn look_at_damages(&self) {
+        damage::look_at(&mut self.observed.damages.borrow_mut(), &self.media);
         let log = self.log.borrow();
         let is_lost = log.as_ref().map_or_else(
             || self.observed.errors.get() > 0 || self.may_requests_hang(),
@@ -146,7 +154,7 @@ impl RunContext {
 
     /// Judges an error: is it one that what was done to the database explains?
     pub fn judge(&self, error: &Error, doing: &str) -> After {
-        self.expose_log();
+        self.look_at_damages();
         match error {
             error if error.is_conflict() => After::Retry,
             Error::BufferExhausted { .. } | Error::SnapshotTooOld { .. } => After::Retry,
@@ -170,7 +178,12 @@ impl RunContext {
                 After::Reopen
             }
             error => {
-                self.differs(format!("{doing}: {error}"));
+                let is_excused = damage::may_have_led_to(&self.observed.damages.borrow(), error);
+                if is_excused {
+                    self.note_damage()
+                } else {
+                    self.wrong(format!("{doing}: {error}"))
+                }
                 After::Reopen
             }
         }

@@ -9,17 +9,28 @@
 //! * A *lost*, *misdirected* or *stale* write leaves something older that is sound by itself. A page says which page it is and
 //!   how many changes it has seen, so a page of another place is found at once, and one that is too old as soon as redo meets
 //!   a later change of it. Between two checkpoints nothing remembers what a page that left the buffer had seen: a table of
-//!   that would have an entry for each page of the medium. So such a page may be taken for what it shows, and what depends on
-//!   it is not judged. A tier's slots are of another kind: while the database is open, and by the cache's table beyond that, it is
-//!   known which version each holds, so nothing older is served from them. The log's end is where nothing follows: pages lost there are not missed, those before are.
-//!   Clusters of temporary space and versions name their place and their use, and the superblock file has a checksum over a backup's
-//!   images, so there every such write is found.
+//!   that would have an entry for each page of the medium. So such a page may be taken for what it shows, once it is read: the
+//!   damage has *spread*, and what its partition shows from then on is not judged, nor what follows from that for a history. Other
+//!   partitions are. A tier's slots are of another kind: while the database is open, and by the cache's table beyond that, it is
+//!   known which version each holds, so nothing older is served from them. The log's end is where nothing follows: pages lost
+//!   there are not missed, those before are. Clusters of temporary space and versions name their place and their use, and the
+//!   superblock file has a checksum over a backup's images, so there every such write is found.
 //! * An *error* excuses the operation, what had to be given up for it, and nothing after the next opening.
+//!
+//! No damage excuses anything before the engine has read it. Once one was reported, the medium is repaired and the scenario goes on:
+//! then nothing may be missing, and only what has spread is an excuse any more.
 
 use crate::{FaultKind, Step, partitions};
 use driver::FaultKind as Refusal;
 use engine::Error;
 use engine::check::Finding;
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+use virtual_driver::{Media, MediaDamage};
+
+/// What was damaged in a scenario so far, and may explain something. What a run has left under way may add to it in the next one.
+pub type Damages = Rc<RefCell<Vec<Damage>>>;
 
 /// One injected damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +39,12 @@ pub struct Damage {
     pub kind: FaultKind,
     /// What was being written.
     pub step: Step,
-    /// Where.
+    /// The file.
     pub file: String,
+    /// What the media know of it: nothing of a cache that was replaced.
+    pub found: Option<MediaDamage>,
+    /// The size of a page of the file, in bytes.
+    pub page_size: u64,
     /// Whether there is, for certain, another copy that serves.
     pub is_redundant: bool,
     /// Which copy, if it is of the superblock file.
@@ -42,11 +57,41 @@ impl Damage {
     /// The cache is another one: to it all writes since are lost.
     pub fn of_cache() -> Damage {
         let (kind, step, file) = (FaultKind::LostWrite, Step::TierWrite, "cache.tier".to_owned());
-        Damage { kind, step, file, is_redundant: false, copy: None, is_exposed: true }
+        Damage { kind, step, file, found: None, page_size: 1, is_redundant: false, copy: None, is_exposed: true }
+    }
+
+    /// Whether the engine has read any of it.
+    pub fn is_met(&self) -> bool {
+        self.found.as_ref().is_none_or(|found| found.is_met)
+    }
+
+    /// Whether any of it shows still, or may again.
+    fn is_present(&self) -> bool {
+        self.found.as_ref().is_none_or(|found| found.is_present)
+    }
+
+    /// Whether something older may have been taken for what was written, and be there for good, be the medium repaired or not. A
+    /// partition's is gone with its file.
+    pub fn has_spread(&self) -> bool {
+        let is_gone = self.found.as_ref().is_some_and(|found| found.is_removed) && !self.is_of_log();
+        self.is_met() && self.is_undetectable() && !is_gone
+    }
+
+    /// Whether it may explain anything in a run to come.
+    pub fn is_over(&self) -> bool {
+        self.is_passing() || !self.is_present() && !self.has_spread()
+    }
+
+    /// Whether this page of its file is one of those damaged. A page that is older than it should be may have others look wrong.
+    fn concerns(&self, page: u32) -> bool {
+        let bytes = u64::from(page) * self.page_size..(u64::from(page) + 1) * self.page_size;
+        let overlaps = |place: &Range<u64>| place.start < bytes.end && bytes.start < place.end;
+        let is_within = self.found.as_ref().is_some_and(|found| found.places.iter().any(overlaps));
+        is_within || !self.file.ends_with(".pages") || self.kind.is_silent()
     }
 
     /// Whether it is gone when the database is opened again.
-    pub fn is_passing(&self) -> bool {
+    fn is_passing(&self) -> bool {
         self.step.is_temporary() || self.step == Step::UndoSpaceWrite
     }
 
@@ -78,11 +123,12 @@ impl Damage {
     fn explains(&self, error: &Error) -> bool {
         let is_log = self.is_of_log() && self.kind.is_silent();
         match error {
+            _ if !self.is_met() => false,
             _ if self.is_redundant || (self.is_of_superblock() && !self.is_exposed) => false,
-            Error::DamagedPage { file, detail, .. } => {
+            Error::DamagedPage { file, detail, page } => {
                 // A torn page is one that nothing can be told of.
                 let is_torn = !detail.contains("the log goes on with change");
-                *file == self.file || self.serves_torn_pages() && is_torn || is_log
+                *file == self.file && self.concerns(page.number) || self.serves_torn_pages() && is_torn || is_log
             }
             Error::DamagedBackup { file, .. } | Error::OlderBackup { file } => *file == self.file || is_log,
             Error::DamagedTemp { file, .. } => *file == self.file,
@@ -108,12 +154,17 @@ impl Damage {
     }
 
     fn explains_finding(&self, finding: &Finding) -> bool {
-        let is_log = self.is_of_log() && self.kind.is_silent();
+        if self.is_redundant || !self.is_met() {
+            return false;
+        }
         let is_named = finding.what.contains(&format!("'{}'", self.file));
-        let is_own = self.file.ends_with(".pages") && (is_named || is_file_of(&self.file, &finding.partition));
+        // What an unreadable page leads to is not found to be in use.
+        let is_of_page = self.concerns(finding.page) || finding.what.contains("neither in use nor free");
+        let is_own = is_named || is_of_page && is_file_of(&self.file, &finding.partition);
         // A page whose latest changes are in a cache alone.
         let is_of_cache = self.step == Step::TierWrite && is_named;
-        !self.is_redundant && (is_own || is_of_cache || self.serves_torn_pages() || is_log)
+        let is_of_log = self.is_of_log() && self.kind.is_silent();
+        self.file.ends_with(".pages") && is_own || is_of_cache || self.serves_torn_pages() || is_of_log
     }
 }
 
@@ -138,15 +189,40 @@ pub fn explain_finding(damages: &[Damage], finding: &Finding) -> bool {
     damages.iter().any(|damage| damage.explains_finding(finding))
 }
 
-/// Whether something older may be taken for what was written.
-pub fn has_undetectable(damages: &[Damage]) -> bool {
-    damages.iter().any(Damage::is_undetectable)
+/// Whether something older was taken, or may have been, for what was written of one of these partitions.
+pub fn has_spread_to(damages: &[Damage], partitions: &[&str]) -> bool {
+    let is_hit = |damage: &Damage| partitions.iter().any(|partition| is_file_of(&damage.file, partition));
+    damages.iter().any(|damage| damage.has_spread() && (damage.is_of_log() || is_hit(damage)))
 }
 
-/// The same where only the records of one partition are looked at, which never had another name.
-pub fn has_undetectable_in(damages: &[Damage], partition: &str) -> bool {
-    let file = format!("{partition}.pages");
-    damages.iter().any(|damage| damage.is_undetectable() && (damage.is_of_log() || damage.file == file))
+/// Whether the error may come of something older that was taken for what was written: of the log anything may, of a partition what
+/// says that its pages do not fit together, or that its records are other than expected.
+pub fn may_have_led_to(damages: &[Damage], error: &Error) -> bool {
+    let is_of = |damage: &Damage| match error {
+        _ if damage.is_of_log() => true,
+        Error::DamagedPage { file, .. } => damage.file == *file,
+        Error::Duplicate(_) | Error::NoRecord(_) | Error::NotRepeated { .. } => true,
+        _ => false,
+    };
+    match error {
+        Error::LogNotRelieved { cause } | Error::RollbackStalled { cause } => may_have_led_to(damages, cause),
+        _ => damages.iter().any(|damage| damage.has_spread() && is_of(damage)),
+    }
+}
+
+/// Asks the media what has become of what was damaged.
+pub fn look_at(damages: &mut [Damage], media: &Media) {
+    for found in damages.iter_mut().filter_map(|damage| damage.found.as_mut()) {
+        *found = media.damage(found.number).expect("what was damaged stays known");
+    }
+}
+
+/// The first damage of a file that concerns this byte and is not among these.
+pub fn unknown_at(damages: &[Damage], media: &Media, (device, file): (&str, &str), byte: u64) -> Option<MediaDamage> {
+    let is_known =
+        |number| damages.iter().any(|damage| damage.found.as_ref().is_some_and(|found| found.number == number));
+    let is_there = |damage: &MediaDamage| damage.places.iter().any(|place| place.contains(&byte));
+    media.damages(device, file).into_iter().find(|damage| is_there(damage) && !is_known(damage.number))
 }
 
 /// No other device of the log serves any more for what is damaged on one.
@@ -162,6 +238,44 @@ pub fn is_injected(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::{PageId, PartitionId};
+
+    fn flipped(is_met: bool) -> Damage {
+        let places = std::iter::once(9_000..9_001).collect();
+        let found = Some(MediaDamage { number: 1, places, is_met, is_present: true, is_removed: false });
+        let (kind, step, file, page_size) = (FaultKind::Flip, Step::PageWrite, "orders.pages".to_owned(), 4_096);
+        Damage { kind, step, file, found, page_size, is_exposed: false, ..Damage::of_cache() }
+    }
+
+    fn damaged(number: u32) -> Error {
+        let (page, file) = (PageId::new(PartitionId(3), number), "orders.pages".to_owned());
+        Error::DamagedPage { page, file, detail: "its checksum is wrong".to_owned() }
+    }
+
+    #[test]
+    fn damage_explains_errors_about_its_own_page_once_it_was_read() {
+        assert!(explain(&[flipped(true)], &damaged(2)));
+        assert!(!explain(&[flipped(false)], &damaged(2)), "nothing has read it");
+        assert!(!explain(&[flipped(true)], &damaged(1)), "another page");
+    }
+
+    #[test]
+    fn what_an_older_page_shows_excuses_its_partition_alone() {
+        let lost = |is_met| Damage { kind: FaultKind::LostWrite, ..flipped(is_met) };
+        assert!(has_spread_to(&[lost(true)], &["customers", "orders"]));
+        assert!(!has_spread_to(&[lost(true)], &["customers"]) && !has_spread_to(&[lost(true)], &[]));
+        assert!(!has_spread_to(&[lost(false)], &["orders"]), "nothing has read it");
+        assert!(!has_spread_to(&[flipped(true)], &["orders"]), "a checksum tells");
+        let removed = |mut damage: Damage| {
+            damage.found.iter_mut().for_each(|found| found.is_removed = true);
+            damage
+        };
+        assert!(!has_spread_to(&[removed(lost(true))], &["orders"]), "its file is gone");
+        let of_log = removed(Damage { step: Step::LogWrite, file: "log".to_owned(), ..lost(true) });
+        let damages = [of_log];
+        assert!(has_spread_to(&damages, &[]) && has_spread_to(&damages, &["customers"]));
+        assert!(may_have_led_to(&[lost(true)], &damaged(7)) && !may_have_led_to(&[lost(false)], &damaged(7)));
+    }
 
     #[test]
     fn findings_are_explained_by_damage_of_files_of_their_partition_alone() {
@@ -169,7 +283,7 @@ mod tests {
         let finding = |partition: &str| Finding { partition: partition.to_owned(), page: 3, what: what() };
         let is_explained = |file: &str, partition: &str| {
             let (kind, step, file) = (FaultKind::LostWrite, Step::PageWrite, file.to_owned());
-            let damage = Damage { kind, step, file, is_redundant: false, copy: None, is_exposed: false };
+            let damage = Damage { kind, step, file, is_exposed: false, ..Damage::of_cache() };
             explain_finding(&[damage], &finding(partition))
         };
         assert!(is_explained("orders.pages", "orders") && !is_explained("orders.pages", "order"));

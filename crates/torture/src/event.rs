@@ -124,11 +124,15 @@ pub enum ClientEvent {
     VersionsSwept,
     /// After a restart the database was read as it was at a moment before that.
     MomentRead,
+    /// Damage was reported, and the medium repaired, on which the scenario went on.
+    Repaired,
+    /// The sync of a load failed, and what it was to make durable was gone.
+    LoadNotSynced,
 }
 
 impl ClientEvent {
     /// Every event.
-    pub const ALL: [ClientEvent; 60] = [
+    pub const ALL: [ClientEvent; 62] = [
         ClientEvent::Replayed,
         ClientEvent::NothingCreated,
         ClientEvent::NotClosed,
@@ -189,6 +193,8 @@ impl ClientEvent {
         ClientEvent::LargeTransaction,
         ClientEvent::VersionsSwept,
         ClientEvent::MomentRead,
+        ClientEvent::Repaired,
+        ClientEvent::LoadNotSynced,
     ];
 
     /// The event in a few words.
@@ -254,6 +260,8 @@ impl ClientEvent {
             ClientEvent::LargeTransaction => "large transaction",
             ClientEvent::VersionsSwept => "versions swept",
             ClientEvent::MomentRead => "earlier moment read",
+            ClientEvent::Repaired => "medium repaired",
+            ClientEvent::LoadNotSynced => "load not synced",
         }
     }
 
@@ -274,7 +282,8 @@ impl ClientEvent {
             | ClientEvent::CacheOlder
             | ClientEvent::SlotsOlder
             | ClientEvent::CacheForeign
-            | ClientEvent::CacheAway => true,
+            | ClientEvent::CacheAway
+            | ClientEvent::Repaired => true,
             ClientEvent::UndoFull | ClientEvent::VersionsSwept | ClientEvent::MomentRead => kind == SeedKind::Isolation,
             _ => kind == SeedKind::Durability,
         }
@@ -312,6 +321,7 @@ impl ClientEvent {
                     | ClientEvent::NamesNotListed
                     | ClientEvent::LargeTransaction
                     | ClientEvent::VersionsSwept
+                    | ClientEvent::LoadNotSynced
             )
     }
 }

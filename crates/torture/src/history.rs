@@ -164,6 +164,25 @@ impl History {
         (transaction.asked, transaction.end) = (Some(asked), End::RolledBack(at));
     }
 
+    /// The same without what was done to these stores, or shown of them.
+    pub fn without(&self, is_left_out: impl Fn(&str) -> bool) -> History {
+        let mut history = self.clone();
+        for transaction in &mut history.transactions {
+            for (_, operation) in &mut transaction.operations {
+                let store = match operation {
+                    Operation::Wrote { key, .. } | Operation::Read { key, .. } => key.store,
+                    Operation::Scanned { store, .. } => store,
+                    Operation::RolledBackTo { .. } | Operation::LeftOut => continue,
+                };
+                if is_left_out(store) {
+                    // Savepoints are positions, so something must stand here.
+                    *operation = Operation::LeftOut;
+                }
+            }
+        }
+        history
+    }
+
     /// This moment.
     pub fn moment(&mut self) -> Moment {
         self.tick()

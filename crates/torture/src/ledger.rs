@@ -67,6 +67,18 @@ pub struct Ledger {
 /// The balances of one kind of row, by number.
 pub type Balances = BTreeMap<u64, i64>;
 
+/// The partitions of the rows, by kind.
+pub const KINDS: [&str; 3] = ["account", "teller", "branch"];
+
+/// Something that is wrong, and the partitions that say so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// Their names.
+    pub partitions: Vec<&'static str>,
+    /// What it is.
+    pub what: String,
+}
+
 /// What was found in the database.
 #[derive(Debug, Default)]
 pub struct FoundTransfers {
@@ -111,10 +123,26 @@ impl Ledger {
     ///
     /// # Errors
     /// Everything that is wrong.
-    pub fn reconcile(&mut self, found: &FoundTransfers) -> Result<(), Vec<String>> {
+    pub fn reconcile(&mut self, found: &FoundTransfers) -> Result<(), Vec<Wrong>> {
+        let mut wrong = Vec::new();
+        let present = self.compare_history(&found.history, &mut wrong);
+        for (kind, name) in KINDS.into_iter().enumerate() {
+            let expected = balances(present.values(), kind);
+            compare(name, &expected, &found.balances[kind], &mut wrong);
+        }
+        if !wrong.is_empty() {
+            return Err(wrong);
+        }
+        self.transfers.retain(|id, _| present.contains_key(id));
+        self.transfers.values_mut().for_each(|(_, outcome)| *outcome = TransferOutcome::Acknowledged);
+        Ok(())
+    }
+
+    /// The transfers that are in the history; what is wrong with it goes to `wrongs`.
+    fn compare_history(&self, history: &[Vec<u8>], wrongs: &mut Vec<Wrong>) -> BTreeMap<u64, Transfer> {
         let mut wrong = Vec::new();
         let mut present = BTreeMap::new();
-        for record in &found.history {
+        for record in history {
             match Transfer::decode(record) {
                 None => wrong.push(format!("a history record of {} bytes is garbage", record.len())),
                 Some((id, transfer)) => {
@@ -139,16 +167,8 @@ impl Ledger {
                 wrong.push(format!("acknowledged transfer {id} is lost: {transfer:?}"));
             }
         }
-        for (kind, name) in ["account", "teller", "branch"].into_iter().enumerate() {
-            let expected = balances(present.values(), kind);
-            compare(name, &expected, &found.balances[kind], &mut wrong);
-        }
-        if !wrong.is_empty() {
-            return Err(wrong);
-        }
-        self.transfers.retain(|id, _| present.contains_key(id));
-        self.transfers.values_mut().for_each(|(_, outcome)| *outcome = TransferOutcome::Acknowledged);
-        Ok(())
+        wrongs.extend(wrong.into_iter().map(|what| Wrong { partitions: vec!["history"], what }));
+        present
     }
 }
 
@@ -163,12 +183,13 @@ fn balances<'a>(transfers: impl Iterator<Item = &'a Transfer>, kind: usize) -> B
     sums
 }
 
-fn compare(name: &str, expected: &Balances, found: &Balances, wrong: &mut Vec<String>) {
+fn compare(name: &'static str, expected: &Balances, found: &Balances, wrong: &mut Vec<Wrong>) {
     let rows: std::collections::BTreeSet<_> = expected.keys().chain(found.keys()).collect();
     for row in rows {
         let (expected, found) = (expected.get(row).unwrap_or(&0), found.get(row).unwrap_or(&0));
         if expected != found {
-            wrong.push(format!("{name} {row} holds {found}, its history gives {expected}"));
+            let what = format!("{name} {row} holds {found}, its history gives {expected}");
+            wrong.push(Wrong { partitions: vec![name, "history"], what });
         }
     }
 }
@@ -195,7 +216,7 @@ mod tests {
             ledger.note(id, outcome);
             ledger
         };
-        let told = |outcome, found| ledger(outcome).reconcile(&found).map_err(|wrong| wrong[0].clone());
+        let told = |outcome, found| ledger(outcome).reconcile(&found).map_err(|wrong| wrong[0].what.clone());
         assert_eq!(told(TransferOutcome::Acknowledged, found(&[1], 5)), Ok(()));
         assert_eq!(told(TransferOutcome::InDoubt, found(&[1], 5)), Ok(()));
         assert_eq!(told(TransferOutcome::InDoubt, found(&[], 0)), Ok(()));

@@ -15,7 +15,9 @@
 //! damaged must not pass for a whole one.
 //!
 //! What was injected decides which errors are excused (`damage.rs`): an error must name what was damaged, and data that is
-//! stored twice must be served. No fault of one run excuses a later run that does not open.
+//! stored twice must be served. No fault of one run excuses a later run that does not open, and no damage excuses anything before
+//! the engine has read it. Where damage was reported the medium is repaired, and the scenario goes on with it
+//! ([`ClientEvent::Repaired`]): nothing else may be missing then.
 //!
 //! A seed of the [other kind](SeedKind::Isolation) has its clients meet on few records, records what they are shown, and looks for
 //! what their [isolation](history) forbids.

@@ -11,6 +11,7 @@ mod known;
 mod read;
 mod shape;
 mod transaction;
+mod unsynced;
 
 pub use client::client;
 pub use crowd::{count as crowd_count, crowd, is_large as is_large_crowd};

@@ -92,6 +92,8 @@ pub struct Plan {
     pub outage: Option<Outage>,
     /// Whether reads of a file's pages wait for a sync of it that is under way and forgets.
     pub late_reads: bool,
+    /// Whether clients have the syncs of loads fail.
+    pub fails_loads: bool,
     /// Which allocation of frames fails, counted from 1.
     pub memory: Option<u64>,
     /// A file that finds no room to grow.
@@ -129,6 +131,11 @@ fn target(random: &mut Random, kind: SeedKind, admitted: impl Fn(Step) -> bool) 
     };
     let nth = random.exponential(mean) as u64 + 1;
     Target { step, nth }
+}
+
+/// What a device does to a write that it acknowledges.
+fn silent(random: &mut Random) -> Injury {
+    *random.choose(&[Injury::Lose, Injury::Misdirect, Injury::Stale]).expect("three injuries")
 }
 
 impl Plan {
@@ -216,6 +223,32 @@ impl Plan {
         if random.chance(0.04) {
             let target = Target { step: Step::DataGrowth, nth: 1 + random.exponential(0.7) as u64 };
             self.injuries.push((target, Injury::Fail));
+        }
+        self
+    }
+
+    /// The same with loads now and then whose syncs fail, behind which the run goes on.
+    pub fn with_failing_loads(mut self, random: &mut Random) -> Plan {
+        self.fails_loads = random.chance(0.15);
+        if self.fails_loads {
+            self.cut = None;
+        }
+        self
+    }
+
+    /// The same with damage while there are runs to come, which go on once it is repaired.
+    pub fn with_early_damage(mut self, random: &mut Random, kind: SeedKind) -> Plan {
+        match random.below(24) {
+            0 => self.damage.push((target(random, kind, Step::flips), SectorDamage::Flip)),
+            1 => {
+                let target = target(random, kind, |step| step.admits(FaultKind::Unreadable));
+                self.damage.push((target, SectorDamage::Unreadable));
+            }
+            2 => {
+                let injury = silent(random);
+                self.injuries.push((target(random, kind, Step::may_vanish), injury));
+            }
+            _ => {}
         }
         self
     }
@@ -325,7 +358,7 @@ impl Plan {
         if random.chance(0.15) {
             let steps = [Step::Staging, Step::RedoWrite, Step::UndoWrite, Step::TierWrite, Step::LogBuffer];
             let step = *random.choose(&steps).expect("five steps");
-            let injury = *random.choose(&[Injury::Lose, Injury::Misdirect, Injury::Stale]).expect("three injuries");
+            let injury = silent(random);
             self.injuries.push((Target { step, nth: 1 + random.exponential(1.5) as u64 }, injury));
         }
         self

@@ -48,7 +48,7 @@ pub fn decay(
         Step::SegmentWrite => stored_in(media, (&DATA_DEVICES, ".backup-"), SEGMENT_SIZE as usize, random),
         _ => stored_in(media, (&DATA_DEVICES, ".pages"), page_size, random),
     };
-    damage(media, place?, step, FaultKind::Decay, random)
+    damage((media, page_size), place?, step, FaultKind::Decay, random)
 }
 
 /// Makes a sector unreadable, or flips a bit, of what `step` wrote, on any device and in any copy; returns what was damaged.
@@ -67,7 +67,8 @@ pub fn rot(
             .map(|place| with_page_in_place(media, configuration, place)),
         Step::LogWrite => {
             if random.chance(0.2) {
-                return damage(media, blank_log_page(media, configuration, random)?, step, kind, random);
+                let place = blank_log_page(media, configuration, random)?;
+                return damage((media, page_size), place, step, kind, random);
             }
             let is_second = configuration.settings.log.second.is_some() && random.chance(0.7);
             let place = vouched_log_page(media, configuration, (is_second, oracle.log_copy_lost), random)?;
@@ -86,7 +87,7 @@ pub fn rot(
         Step::SegmentWrite => stored_in(media, (&DATA_DEVICES, ".backup-"), SEGMENT_SIZE as usize, random),
         _ => stored_in(media, (&DATA_DEVICES, ".pages"), page_size, random),
     };
-    damage(media, place?, step, kind, random)
+    damage((media, page_size), place?, step, kind, random)
 }
 
 /// Blanks a page of a partition that was written; returns what was damaged. Partitions whose pages are found by number alone
@@ -101,10 +102,18 @@ pub fn hole(media: &Media, configuration: &Configuration, random: &mut Random) -
     let first = place.offset / page_size as u64 * page_size as u64;
     media.punch("disk", &file, first, page_size as u64).ok()?;
     let step = Step::PageWrite;
-    Some(Damage { kind: FaultKind::Hole, step, file, is_redundant: false, copy: None, is_exposed: false })
+    let found = media.damages("disk", &file).pop();
+    let (kind, page_size) = (FaultKind::Hole, page_size as u64);
+    Some(Damage { kind, step, file, found, page_size, is_redundant: false, copy: None, is_exposed: false })
 }
 
-fn damage(media: &Media, place: StoredByte, step: Step, kind: FaultKind, random: &mut Random) -> Option<Damage> {
+fn damage(
+    (media, page_size): (&Media, usize),
+    place: StoredByte,
+    step: Step,
+    kind: FaultKind,
+    random: &mut Random,
+) -> Option<Damage> {
     let StoredByte { device, file, offset, is_redundant } = place;
     match kind {
         FaultKind::Rot => media.make_unreadable(device, &file, offset, 1),
@@ -114,7 +123,9 @@ fn damage(media: &Media, place: StoredByte, step: Step, kind: FaultKind, random:
     let step = if file == "log-buffer.tier" { Step::LogBuffer } else { step };
     let copy = superblock_copy_at(&file, offset);
     // A place with the same contents in both copies is redundant; if they differ, a write was under way.
-    Some(Damage { kind, step, file, is_redundant, copy, is_exposed: true })
+    let found = media.damages(device, &file).pop();
+    let page_size = page_size as u64;
+    Some(Damage { kind, step, file, found, page_size, is_redundant, copy, is_exposed: true })
 }
 
 const SUPERBLOCK_FILE: &str = "entresol.home";

@@ -6,7 +6,8 @@ use crate::cache_change::CacheChanges;
 use crate::configuration::LOG_DEVICES;
 use crate::context::{After, RunContext};
 use crate::coverage::pairs;
-use crate::damage::{self, Damage};
+use crate::damage::{self, Damage, Damages};
+use crate::history::{Anomaly, History};
 use crate::oracle::Oracle;
 use crate::plan::Plan;
 use crate::procedure::procedures;
@@ -35,7 +36,7 @@ pub struct World {
     /// What is known of them.
     pub oracle: Rc<RefCell<Oracle>>,
     /// What was damaged on them.
-    pub damages: Vec<Damage>,
+    pub damages: Damages,
     /// What the run before ran on, if its database was dropped. Nothing of it is under way any more, or so it should be.
     pub left: Option<Executor>,
 }
@@ -55,6 +56,8 @@ pub struct RunOutcome {
     pub wrong: Vec<String>,
     /// Whether damage was reported as it should be.
     pub detected: bool,
+    /// Whether what the clients know is not what is there any more, which damage explains.
+    pub is_astray: bool,
     /// What the adversary tells.
     pub observed: Rc<Observed>,
     /// What it ran on, if its database was dropped.
@@ -69,10 +72,11 @@ const CREATIONS_MAX: u64 = 5;
 
 /// Performs one run.
 pub fn run(world: &World, run: u64, plan: Plan, purpose: Purpose) -> RunOutcome {
-    let observed = Rc::new(Observed::default());
-    observed.damages.replace(world.damages.clone());
-    let (wrong, detected) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new(false)));
+    let observed = Rc::new(Observed { damages: Rc::clone(&world.damages), ..Observed::default() });
+    let wrong = Rc::new(RefCell::new(Vec::new()));
+    let (detected, is_astray) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
     let reopened_after = plan.reopened_after;
+    let fails_loads = plan.fails_loads;
     let creation_fails = plan.injuries.iter().any(|(target, _)| target.step == Step::Create);
     let machine = Machine(machine(world, run, plan, &observed));
     let executor = machine.0.clone();
@@ -84,11 +88,13 @@ pub fn run(world: &World, run: u64, plan: Plan, purpose: Purpose) -> RunOutcome 
         observed: Rc::clone(&observed),
         wrong: Rc::clone(&wrong),
         detected: Rc::clone(&detected),
+        is_astray: Rc::clone(&is_astray),
         over: Cell::new(false),
         working: Cell::new(0),
         run,
         seed: world.seed,
         creation_fails,
+        fails_loads,
         reopened_after,
         log: RefCell::new(None),
         refused_ns: Cell::new(0),
@@ -113,14 +119,25 @@ pub fn run(world: &World, run: u64, plan: Plan, purpose: Purpose) -> RunOutcome 
         }
     }
     let mut wrong = wrong.take();
-    let anomalies = world.oracle.borrow().history.anomalies();
-    if damage::has_undetectable(&observed.damages.borrow()) {
-        detected.set(detected.get() || !anomalies.is_empty());
-    } else {
-        wrong.extend(anomalies.iter().take(3).map(ToString::to_string));
-    }
+    damage::look_at(&mut observed.damages.borrow_mut(), &world.media);
+    let (anomalies, has_more) = anomalies(&world.oracle.borrow().history, &observed.damages.borrow());
+    wrong.extend(anomalies.iter().take(3).map(ToString::to_string));
+    detected.set(detected.get() || has_more);
     let left = (observed.is_dropped.get() && !observed.is_cut.get()).then_some(executor);
-    RunOutcome { wrong, detected: detected.get(), observed, left }
+    RunOutcome { wrong, detected: detected.get(), is_astray: is_astray.get(), observed, left }
+}
+
+/// What should not have happened, and whether there is more of it that damage explains: what depends on partitions, or on a log, of
+/// which something older was taken for what was written.
+fn anomalies(history: &History, damages: &[Damage]) -> (Vec<Anomaly>, bool) {
+    let is_hit = |store: &str| damage::has_spread_to(damages, &[store]);
+    if damages.iter().any(Damage::has_spread) {
+        let judged = history.without(is_hit).anomalies();
+        let has_more = judged.is_empty() && !history.anomalies().is_empty();
+        (judged, has_more)
+    } else {
+        (history.anomalies(), false)
+    }
 }
 
 pub(crate) fn message(panic: &(dyn std::any::Any + Send)) -> String {
@@ -132,13 +149,15 @@ pub(crate) fn message(panic: &(dyn std::any::Any + Send)) -> String {
 pub(crate) fn machine(world: &World, run: u64, plan: Plan, observed: &Rc<Observed>) -> Executor {
     let hardware = world.configuration.hardware();
     let devices = hardware.devices.keys().cloned().collect();
+    let page_size = world.configuration.settings.buffer.page_size as u64;
     let seed = Random::stream(world.seed, &format!("life {run}")).word();
     let keeps_cache = canary::is_planted(Canary::TrustedCache);
     let faults = Some(FaultPlan { slow: plan.slow.clone(), keeps_cache, ..FaultPlan::default() });
     let options = Options { seed, faults, jitter: world.configuration.jitter, discard: Vec::new() };
     let driver = VirtualDriver::new(hardware, options, world.media.clone());
     observed.earlier.replace(world.left.clone());
-    let adversary = Adversary::new(driver, devices, plan, Random::stream(seed, "adversary"), Rc::clone(observed));
+    let adversary =
+        Adversary::new(driver, (devices, page_size), plan, Random::stream(seed, "adversary"), Rc::clone(observed));
     let order = if world.configuration.shuffled { Order::Seeded(seed) } else { Order::FirstInFirstOut };
     Executor::new(Box::new(adversary), order)
 }
@@ -166,7 +185,7 @@ async fn use_database(context: &Rc<RunContext>, purpose: Purpose) {
     }
     let mut random = context.random("acts");
     verify::structure(context, &database).await;
-    if purpose == Purpose::Inspection || context.over.get() {
+    if purpose == Purpose::Inspection || context.over.get() || context.is_astray.get() {
         return;
     }
     work(context, &database, &mut random).await;
@@ -320,7 +339,7 @@ async fn prepare(context: &RunContext, database: &Database) -> bool {
         let name = spec.name.clone();
         if database.partition(&name).is_err() {
             if context.oracle.borrow().partitions.contains(&name) {
-                context.differs(format!("partition '{name}' is lost"));
+                context.differs(&[], format!("partition '{name}' is lost"));
                 return false;
             }
             if !create(context, database, &spec).await {

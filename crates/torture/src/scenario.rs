@@ -1,17 +1,18 @@
 //! The scenario of one seed, from the first run to the last, and ranges of seeds.
 
+mod planning;
 mod restoring;
 
-use crate::backups::{PLACES, Past};
+use crate::backups::Past;
 use crate::cache_files::CacheFiles;
-use crate::configuration::{CACHE_DEVICE, Rows};
-use crate::damage::Damage;
+use crate::configuration::Rows;
+use crate::damage::{self, Damage, Damages};
 use crate::isolation::Contention;
 use crate::oracle::Oracle;
 use crate::plan::Plan;
 use crate::records::Owner;
 use crate::run::{Purpose, RunOutcome, World, run};
-use crate::{ClientEvent, Configuration, Coverage, Options, SeedKind, Step, partitions, replay, rot};
+use crate::{ClientEvent, Configuration, Coverage, Options, SeedKind, Step, replay, rot};
 use base::Random;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -125,7 +126,7 @@ pub fn run_seed(seed: u64, options: Options) -> Outcome {
         seed,
         media: Media::new(),
         oracle: Rc::new(RefCell::new(oracle)),
-        damages: Vec::new(),
+        damages: Damages::default(),
         configuration,
         left: None,
     };
@@ -171,7 +172,7 @@ impl Scenario {
                 return;
             }
         }
-        let is_sound = self.world.damages.is_empty();
+        let is_sound = self.world.damages.borrow().is_empty();
         if is_sound && !(self.restore_some(0.8) && self.restore_further() && self.restore_damaged()) {
             return;
         }
@@ -195,76 +196,15 @@ impl Scenario {
         false
     }
 
-    /// What goes wrong in this run, one of those that end in a fault. Each kind of fault has random numbers of its own.
-    fn plan(&mut self, run: u64, kind: SeedKind, flips: bool) -> Plan {
-        let World { seed, ref configuration, .. } = self.world;
-        let random = |concern: &str| Random::stream(seed, &format!("{concern} {run}"));
-        // The last ones, behind which damage may show.
-        let is_late = run + 2 >= configuration.runs;
-        let mut plan = Plan::draw(&mut self.random, kind, flips && is_late);
-        if configuration.settings.log.second.is_some() {
-            plan = plan.with_two_logs(&mut random("hung"));
-        }
-        if configuration.spills {
-            plan = plan.with_temporary(&mut random("temporary space, life"));
-        }
-        if self.more {
-            let faults = &mut random("more faults, life");
-            plan = plan.with_more(faults, kind, is_late);
-            if configuration.spills {
-                plan = plan.with_more_temporary(faults);
-            }
-            plan = plan.with_cached_syncs(&mut random("cached syncs, life"));
-        }
-        if configuration.settings.hierarchy.cache.is_some() {
-            plan = plan.with_hung_cache(&mut random("hung cache, run"));
-            plan = plan.with_slow_device(&mut random("slow cache, run"), CACHE_DEVICE, 1_000);
-        }
-        plan = plan.with_growing_log(&mut random("growing log, run"));
-        plan = plan.with_late(&mut random("late, run"));
-        plan = plan.with_failing_growth(&mut random("failing growth, run"));
-        // Of what is dropped at work a backup may go on for a while.
-        if !configuration.backups {
-            plan = plan.with_dropped_database(&mut random("dropped database, run"));
-        }
-        plan = plan.with_full_device(&mut random("full device, life"), kind);
-        if self.more {
-            plan = plan.with_failing_reads(&mut random("failing reads, life"));
-            if configuration.rows == Rows::Set && is_late {
-                plan = plan.with_lost_segments(&mut random("lost segments, run"));
-            }
-            if let Some(device) = &configuration.settings.temp.device {
-                plan = plan.with_slow_device(&mut random("slow temporary space, run"), device, 20);
-            }
-            if is_late {
-                plan = plan.with_seldom_vanishing(&mut random("seldom vanishing, run"));
-            }
-        }
-        if configuration.partition_clients > 0 {
-            plan = plan.with_cut_creation(&mut random("cut creation, run"));
-        }
-        if configuration.backups {
-            plan = plan.with_backups(&mut random("backups, run"), PLACES[run as usize % PLACES.len()]);
-            // What copies the log waits for a device that the log itself does without.
-            plan.hang = plan.hang.filter(|_| configuration.settings.log.second.is_none());
-        }
-        if let Some(place) = &configuration.settings.log.archive {
-            plan = plan.with_archive(&mut random("archive, run"), place);
-        }
-        if configuration.crowd > 0 {
-            plan = plan.with_many_partitions(&mut random("many partitions, life"));
-        }
-        // The first run creates all partitions without faults, so that later runs meet them all.
-        if partitions::is_large_crowd(configuration.crowd) && run == 0 { Plan::default() } else { plan }
-    }
-
     /// Now and then the cache is another one than it was when the run ended. The scenario goes on with it where no page can tear,
     /// so that the log has what only the cache had. Otherwise, and with another tier's file, an opening of a copy of the media
     /// may say what is missing. False if the scenario is over.
     fn replace_cache(&mut self, run: u64) -> bool {
         let World { seed, ref configuration, ref media, ref damages, .. } = self.world;
         let random = &mut Random::stream(seed, &format!("cache replaced after {run}"));
-        let Some(present) = CacheFiles::of(media, configuration).filter(|_| damages.is_empty()) else { return true };
+        let Some(present) = CacheFiles::of(media, configuration).filter(|_| damages.borrow().is_empty()) else {
+            return true;
+        };
         let (event, files) = match random.below(24) {
             0 | 1 => (ClientEvent::CacheEmptied, Some(present.emptied())),
             2 | 3 => (ClientEvent::CacheOlder, self.older_cache.clone()),
@@ -301,9 +241,9 @@ impl Scenario {
         let Scenario { world, outcome, .. } = self;
         outcome.coverage.event(ClientEvent::CacheAway);
         present.emptied().put(&world.media, &world.configuration);
-        world.damages.push(Damage::of_cache());
+        world.damages.borrow_mut().push(Damage::of_cache());
         let ended = run(world, outcome.runs, Plan::default(), Purpose::Inspection);
-        world.damages.clear();
+        world.damages.borrow_mut().clear();
         world.media.process_end(&mut Random::stream(world.seed, &format!("end of run {}", outcome.runs)));
         if CacheFiles::of(&world.media, &world.configuration).is_none() {
             present.put(&world.media, &world.configuration);
@@ -314,10 +254,8 @@ impl Scenario {
     /// Performs a run and treats the media according to its end; false if the scenario is over.
     fn run(&mut self, plan: Plan, purpose: Purpose) -> bool {
         let ended = run(&self.world, self.outcome.runs, plan.clone(), purpose);
-        self.world.damages =
-            ended.observed.damages.borrow().iter().filter(|damage| !damage.is_passing()).cloned().collect();
         self.world.left = ended.left.clone();
-        if !self.note(&ended, &format!("{plan:?}")) {
+        if !self.note(&ended, &format!("{plan:?}")) || ended.is_astray {
             return false;
         }
         // The power may go right behind a drop, before anything has synced what that left.
@@ -337,7 +275,29 @@ impl Scenario {
             let survival = self.world.media.power_cut(&mut self.random, &policy);
             self.outcome.coverage.add_survival(survival);
         }
-        true
+        let is_repaired = self.look_after_damages(ended.detected);
+        // Nothing else would look at what was repaired.
+        !(is_repaired && purpose == Purpose::Inspection) || self.run(Plan::default(), purpose)
+    }
+
+    /// Forgets what was damaged and is over. If something was reported, all that was damaged is as it should be from now on, as after
+    /// copies of its sectors were put back: nothing may be missing then. Whether there was something to be repaired.
+    fn look_after_damages(&mut self, is_detected: bool) -> bool {
+        let forget = || {
+            let damages = &mut *self.world.damages.borrow_mut();
+            damage::look_at(damages, &self.world.media);
+            damages.retain(|damage| !damage.is_over());
+            damages.len()
+        };
+        let left = forget();
+        if is_detected {
+            self.world.media.repair();
+        }
+        let is_repaired = forget() < left;
+        if is_repaired {
+            self.outcome.coverage.event(ClientEvent::Repaired);
+        }
+        is_repaired
     }
 
     /// Records how a run ended; false if the scenario is over.
@@ -357,7 +317,7 @@ impl Scenario {
             self.fail(ended.wrong.clone(), (plan, damages));
         }
         self.outcome.runs += 1;
-        self.outcome.failure.is_none() && !ended.detected
+        self.outcome.failure.is_none()
     }
 
     fn fail(&mut self, wrong: Vec<String>, (plan, damages): (&str, String)) {
@@ -396,7 +356,8 @@ impl Scenario {
         self.inspect(media, damage)
     }
 
-    /// Runs on a damaged copy of the media with a copy of the oracle. False if the scenario is over.
+    /// Runs on a damaged copy of the media with a copy of the oracle, and again once a damage that was reported is repaired. False
+    /// if the scenario is over.
     fn inspect(&mut self, media: Media, damage: Option<Damage>) -> bool {
         let Some(damage) = damage else { return true };
         self.outcome
@@ -409,12 +370,20 @@ impl Scenario {
         let configuration = Rc::clone(&self.world.configuration);
         let oracle = Rc::new(RefCell::new(oracle));
         let told = format!("after {damage:?}");
-        let world = World { seed: self.world.seed, configuration, media, oracle, damages: vec![damage], left: None };
+        let is_on_media = damage.found.is_some();
+        let (seed, damages) = (self.world.seed, Rc::new(RefCell::new(vec![damage])));
+        let world = World { seed, configuration, media, oracle, damages, left: None };
         let ended = run(&world, self.outcome.runs, Plan::default(), Purpose::Inspection);
-        let detected = ended.detected;
-        // The original goes on, whatever came of the copy.
-        self.note(&RunOutcome { detected: false, ..ended }, &told);
-        self.outcome.detected |= detected;
-        self.outcome.failure.is_none()
+        let is_repaired = ended.detected && is_on_media;
+        if !self.note(&ended, &told) || !is_repaired {
+            return self.outcome.failure.is_none();
+        }
+        self.outcome.coverage.event(ClientEvent::Repaired);
+        let random = &mut Random::stream(self.world.seed, &format!("power behind run {}", self.outcome.runs));
+        world.media.power_cut(random, &PowerCut::default());
+        world.media.repair();
+        world.damages.borrow_mut().clear();
+        let ended = run(&world, self.outcome.runs, Plan::default(), Purpose::Inspection);
+        self.note(&ended, &format!("{told}, which was repaired"))
     }
 }

@@ -53,6 +53,7 @@ pub async fn client(context: Rc<RunContext>, database: Database) {
 
 /// Whether an injected fault in temporary space explains the error. Temporary data need not survive, so the run continues.
 fn judge(context: &RunContext, error: &Error) {
+    context.look_at_damages();
     let is_explained = match error {
         Error::TempFull { .. } => context.configuration.settings.temp.size < 1 << 20,
         error if damage::is_injected(&error.to_string()) => true,

@@ -155,6 +155,18 @@ fn a_restart_that_trusts_what_a_failed_sync_has_left_in_the_cache_is_found() {
 }
 
 #[test]
+fn changes_of_an_unreadable_page_that_a_restart_passes_over_are_found() {
+    let failure = first_failure_of_long_runs(Canary::PassedOver, 50..51);
+    assert!(failure.wrong[0].contains("is lost"), "{failure}");
+}
+
+#[test]
+fn a_file_that_is_used_although_the_sync_of_a_load_failed_is_found() {
+    let failure = first_failure_of_long_runs(Canary::ForgivenLoad, 152..153);
+    assert!(failure.wrong[0].contains("its checksum is"), "{failure}");
+}
+
+#[test]
 fn a_drop_that_does_not_wait_is_found() {
     let failure = first_failure_of_long_runs(Canary::HastyDrop, 14..15);
     assert!(failure.wrong[0].contains("while a transaction has changed it"), "{failure}");

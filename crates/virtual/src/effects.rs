@@ -232,6 +232,7 @@ impl Disks {
             return Err(Fault::new(FaultKind::EndOfFile, message));
         }
         let device = &self.devices[usize::from(opened.device.0)].0;
+        file.note_read(offset, buffer.len() as u64);
         if let Some(fault) = file.unreadable(device, offset, buffer.len() as u64) {
             return Err(fault);
         }
@@ -260,28 +261,33 @@ impl Disks {
         let injury = self.injury(opened, OpKind::Write, cancelled, &mut faults);
         let fails = cancelled || matches!(injury, Some(Injury::Fail | Injury::NoSpace));
         let discards = !self.discard.is_empty() && self.discards(contents, opened);
+        let number = contents.new_damage();
         let file = &mut contents.files[opened.file];
-        let mut place = Some(offset).filter(|_| injury != Some(Injury::Lose));
-        match (injury, &mut faults) {
-            (Some(Injury::Misdirect), Some(faults)) => {
-                place = file.elsewhere(offset, data.len() as u64, &mut faults.random);
-            }
-            (Some(Injury::Stale), _) => file.make_stale(offset, data.len()),
-            _ => {}
-        }
-        match (&mut faults, place) {
+        let durable = durable || faults.is_none() || description.keeps_completed_writes();
+        match (&mut faults, injury) {
             _ if discards => file.extend(end),
-            (Some(_), _) if injury == Some(Injury::NoSpace) => {}
+            (_, Some(Injury::NoSpace)) => {}
             (Some(faults), _) if fails => file.write_partly(offset, data, &mut faults.random),
-            (_, None) => file.extend(end),
-            (Some(_), Some(place)) if !durable && !description.keeps_completed_writes() => {
-                file.write_unsynced(place, data);
+            (_, Some(Injury::Lose)) => file.lose(number, offset, data, durable),
+            (Some(faults), Some(Injury::Misdirect)) => {
+                if let Some(place) = file.elsewhere(offset, data.len() as u64, &mut faults.random) {
+                    file.write_astray(number, place, data, durable);
+                }
+                file.lose(number, offset, data, durable);
             }
-            (_, Some(place)) => file.write_durably(place, data),
+            (_, injury) => {
+                if injury == Some(Injury::Stale) {
+                    file.make_stale(number, offset, data.len());
+                }
+                match durable {
+                    true => file.write_durably(offset, data),
+                    false => file.write_unsynced(offset, data),
+                }
+            }
         }
         let flip = faults.filter(|_| !discards).and_then(|faults| faults.flips(device, data.len() as u32));
         if let Some((byte, mask)) = flip {
-            file.flip(offset + byte, mask);
+            file.flip(number, offset + byte, mask);
         }
         if fails {
             return Err(self.failure(contents, opened, OpKind::Write, injury));

@@ -1,7 +1,9 @@
-use crate::unsynced::{Medium, Unsynced};
-use crate::{PowerCut, Survival};
+use crate::medium::{Image, Medium, sectors};
+use crate::unsynced::Unsynced;
+use crate::{MediaDamage, PowerCut, Survival};
 use base::Random;
 use driver::{Fault, FaultKind};
+use std::ops::Range;
 
 /// One file of a described device.
 #[derive(Clone, Debug)]
@@ -12,14 +14,33 @@ pub(crate) struct File {
     durable_length: u64,
     medium: Medium,
     unsynced: Unsynced,
-    /// What reads of these extents are still given: offset and bytes.
-    stale: Vec<(u64, Vec<u8>)>,
+    /// What reads of these extents are still given.
+    stale: Vec<Stale>,
+    /// Whatever was done to it that it should not show.
+    damages: Vec<FileDamage>,
     /// The unit that is never torn, in bytes.
     unit: usize,
     /// Writes of up to this many bytes are never torn.
     atomic: u32,
     /// Whether the file was removed: then it stays only as what open handles refer to.
     pub(crate) removed: bool,
+}
+
+/// What the next read of an extent is given in place of what was written.
+#[derive(Clone, Debug)]
+struct Stale {
+    /// The damage's number.
+    number: u64,
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+/// A damage: its number, where it is, and whether a read met it.
+#[derive(Clone, Debug)]
+struct FileDamage {
+    number: u64,
+    places: Vec<Range<u64>>,
+    is_met: bool,
 }
 
 impl File {
@@ -31,6 +52,7 @@ impl File {
             medium: Medium::default(),
             unsynced: Unsynced::default(),
             stale: Vec::new(),
+            damages: Vec::new(),
             unit: alignment.clamp(64, 512) as usize,
             atomic,
             removed: false,
@@ -53,22 +75,80 @@ impl File {
             return false;
         }
         let end = offset + buffer.len() as u64;
-        let touches = |(from, bytes): &(u64, Vec<u8>)| *from < end && offset < from + bytes.len() as u64;
-        let (given, kept) = std::mem::take(&mut self.stale).into_iter().partition(touches);
+        let touches = |stale: &Stale| stale.offset < end && offset < stale.offset + stale.bytes.len() as u64;
+        let (given, kept): (Vec<Stale>, Vec<Stale>) = std::mem::take(&mut self.stale).into_iter().partition(touches);
         self.stale = kept;
-        for (from, bytes) in &given {
+        for Stale { number, offset: from, bytes } in &given {
             let (first, last) = (offset.max(*from), end.min(from + bytes.len() as u64));
             let old = &bytes[(first - from) as usize..(last - from) as usize];
             buffer[(first - offset) as usize..(last - offset) as usize].copy_from_slice(old);
+            self.damages.iter_mut().filter(|damage| damage.number == *number).for_each(|damage| damage.is_met = true);
         }
-        !Vec::is_empty(&given)
+        !given.is_empty()
     }
 
     /// The next read of any of these bytes is given what stands there now, whatever is written meanwhile.
-    pub(crate) fn make_stale(&mut self, offset: u64, length: usize) {
+    pub(crate) fn make_stale(&mut self, number: u64, offset: u64, length: usize) {
         let mut bytes = vec![0; length];
         self.medium.bytes.read(offset, &mut bytes);
-        self.stale.push((offset, bytes));
+        self.stale.push(Stale { number, offset, bytes });
+        self.note_damage(number, offset..offset + length as u64);
+    }
+
+    fn note_damage(&mut self, number: u64, place: Range<u64>) {
+        match self.damages.last_mut().filter(|latest| latest.number == number) {
+            Some(latest) => latest.places.push(place),
+            None => self.damages.push(FileDamage { number, places: vec![place], is_met: false }),
+        }
+    }
+
+    /// A read takes place, whatever it is given.
+    pub(crate) fn note_read(&mut self, offset: u64, length: u64) {
+        for number in self.medium.damages(self.unit, offset, length) {
+            let met = self.damages.iter_mut().filter(|damage| damage.number == number);
+            met.for_each(|damage| damage.is_met = true);
+        }
+    }
+
+    /// All that was damaged, be it mended since or not.
+    pub(crate) fn damages(&self) -> impl Iterator<Item = MediaDamage> {
+        self.damages.iter().map(|FileDamage { number, places, is_met }| {
+            let is_present = self.stale.iter().any(|stale| stale.number == *number)
+                || places.iter().any(|place| self.is_damaged(*number, place));
+            MediaDamage {
+                number: *number,
+                places: places.clone(),
+                is_met: *is_met,
+                is_present,
+                is_removed: self.removed,
+            }
+        })
+    }
+
+    /// Whether a damage shows in these bytes, or would if the power went now.
+    fn is_damaged(&self, damage: u64, place: &Range<u64>) -> bool {
+        let length = place.end - place.start;
+        let mut shown = self.medium.damages(self.unit, place.start, length);
+        let mut kept = self.unsynced.images(sectors(self.unit, place.start, length));
+        shown.any(|number| number == damage) || kept.any(|image| image.damage_number() == Some(damage))
+    }
+
+    /// Everything is as if nothing had been damaged, but for what was written since.
+    pub(crate) fn repair(&mut self) {
+        self.stale.clear();
+        for place in self.damages.iter().flat_map(|damage| damage.places.clone()).collect::<Vec<_>>() {
+            self.change_images(sectors(self.unit, place.start, place.end - place.start), Image::repair);
+        }
+    }
+
+    /// Changes sectors in whichever versions there are of them.
+    fn change_images(&mut self, sectors: Range<u64>, mut change: impl FnMut(&mut Image)) {
+        for number in sectors.clone() {
+            let mut image = self.medium.image(self.unit, number);
+            change(&mut image);
+            self.medium.put(self.unit, number, &image);
+        }
+        self.unsynced.images_mut(sectors).for_each(change);
     }
 
     /// Another place in the file for a write of this length, if there is one.
@@ -147,19 +227,50 @@ impl File {
         (self.length, self.durable_length, self.removed) = (0, 0, true);
     }
 
-    pub(crate) fn flip(&mut self, offset: u64, mask: u8) {
-        let mut byte = [0];
-        self.medium.bytes.read(offset, &mut byte);
-        self.medium.bytes.write(offset, &[byte[0] ^ mask]);
-        self.unsynced.flip(self.unit, offset, mask);
+    /// A bit of the medium flips.
+    pub(crate) fn flip(&mut self, damage: u64, offset: u64, mask: u8) {
+        let inside = (offset % self.unit as u64) as usize;
+        let flip = |image: &mut Image| image.damage(damage, |bytes, _| bytes[inside] ^= mask);
+        self.change_images(sectors(self.unit, offset, 1), flip);
+        self.note_damage(damage, offset..offset + 1);
     }
 
-    pub(crate) fn make_unreadable(&mut self, offset: u64, length: u64) {
-        let (first, end) = (offset / self.unit as u64, (offset + length).div_ceil(self.unit as u64));
-        for number in first..end {
-            self.medium.unreadable.insert(number);
-            self.unsynced.make_unreadable(number);
+    /// Sectors cannot be read any more.
+    pub(crate) fn make_unreadable(&mut self, damage: u64, offset: u64, length: u64) {
+        let unreadable = |image: &mut Image| image.damage(damage, |_, unreadable| *unreadable = true);
+        self.change_images(sectors(self.unit, offset, length), unreadable);
+        self.note_damage(damage, offset..offset + length);
+    }
+
+    /// A write that is acknowledged and changes nothing.
+    pub(crate) fn lose(&mut self, damage: u64, offset: u64, data: &[u8], durable: bool) {
+        self.unsynced.lose(&mut self.medium, self.unit, damage, (offset, data));
+        let end = offset + data.len() as u64;
+        self.extend(end);
+        if durable {
+            self.unsynced.make_durable(self.unit, offset, data.len() as u64);
+            self.durable_length = self.durable_length.max(end);
         }
+        self.note_damage(damage, offset..end);
+    }
+
+    /// Something is written where it does not belong.
+    pub(crate) fn write_astray(&mut self, damage: u64, place: u64, data: &[u8], durable: bool) {
+        let touched = sectors(self.unit, place, data.len() as u64);
+        let before: Vec<Image> = touched.clone().map(|sector| self.medium.image(self.unit, sector)).collect();
+        match durable {
+            true => self.write_durably(place, data),
+            false => self.write_unsynced(place, data),
+        }
+        for (sector, before) in touched.clone().zip(&before) {
+            let mut image = self.medium.image(self.unit, sector);
+            image.intend_as(damage, before);
+            self.medium.put(self.unit, sector, &image);
+        }
+        for (sector, image) in self.unsynced.latest(touched.clone()) {
+            image.intend_as(damage, &before[(sector - touched.start) as usize]);
+        }
+        self.note_damage(damage, place..place + data.len() as u64);
     }
 
     pub(crate) fn power_cut(&mut self, random: &mut Random, policy: &PowerCut, survival: &mut Survival) {

@@ -24,13 +24,14 @@ mod effects;
 mod faults;
 mod file;
 mod media;
+mod medium;
 mod network;
 mod simulation;
 mod sparse;
 mod unsynced;
 
 pub use faults::{BitFlip, ErrorAt, FaultPlan, Injected, Injury, Slow};
-pub use media::{Media, PowerCut, Survival};
+pub use media::{Media, MediaDamage, PowerCut, Survival};
 pub use network::{Network, NetworkFaults, NetworkInjected, NetworkOptions, OneWay, Partition, Port};
 pub use simulation::{Options, VirtualDriver};
 

@@ -4,6 +4,7 @@ use devices::Device;
 use driver::{Fault, FaultKind};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// The contents of described devices. A handle: clones refer to the same contents, which outlive every driver that used
@@ -72,12 +73,31 @@ pub struct Survival {
     pub torn: u64,
 }
 
+/// What was done to a file that it should not show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MediaDamage {
+    /// Its number: later ones of the same contents have larger numbers.
+    pub number: u64,
+    /// The bytes that are not what they should be: of a misdirected write those that it should have changed, and those that it
+    /// has changed.
+    pub places: Vec<Range<u64>>,
+    /// Whether a driver has read any of that while it was damaged, and whether the read failed or not.
+    pub is_met: bool,
+    /// Whether any of it shows, or would if the power went now and took back what was written over it. What a power cut would have taken
+    /// back in any case counts no more behind one.
+    pub is_present: bool,
+    /// Whether the file was removed.
+    pub is_removed: bool,
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) files: Vec<File>,
     devices: BTreeMap<String, Directory>,
     /// Changes of names and lengths that were under way when the power went.
     pub(crate) interrupted: Vec<Interrupted>,
+    /// How many numbers of damages are taken.
+    damages: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -169,7 +189,7 @@ impl Media {
     /// If `bit` is above 7.
     pub fn flip_bit(&self, device: &str, file: &str, offset: u64, bit: u8) -> Result<(), Fault> {
         assert!(bit < 8, "a byte has eight bits");
-        self.damage(device, file, (offset, 1), |file| file.flip(offset, 1 << bit))
+        self.inflict(device, file, (offset, 1), |file, number| file.flip(number, offset, 1 << bit))
     }
 
     /// Makes the sectors that hold these bytes unreadable: a read that touches one fails with [`FaultKind::Device`] until the
@@ -201,7 +221,7 @@ impl Media {
     /// # Ok::<(), driver::Fault>(())
     /// ```
     pub fn make_unreadable(&self, device: &str, file: &str, offset: u64, length: u64) -> Result<(), Fault> {
-        self.damage(device, file, (offset, length), |file| file.make_unreadable(offset, length))
+        self.inflict(device, file, (offset, length), |file, number| file.make_unreadable(number, offset, length))
     }
 
     /// Makes the bytes blank for good, as a tool does that takes them for unused and frees their sectors: they are zeros now,
@@ -210,26 +230,45 @@ impl Media {
     /// # Errors
     /// [`FaultKind::NotFound`] if there is no such file, [`FaultKind::EndOfFile`] if bytes lie beyond its end.
     pub fn punch(&self, device: &str, file: &str, offset: u64, length: u64) -> Result<(), Fault> {
-        self.damage(device, file, (offset, length), |file| file.write_durably(offset, &vec![0; length as usize]))
+        let blank = vec![0; length as usize];
+        self.inflict(device, file, (offset, length), |file, number| file.write_astray(number, offset, &blank, true))
     }
 
-    fn damage(
+    fn inflict(
         &self,
         device: &str,
         file: &str,
         (offset, length): (u64, u64),
-        damage: impl FnOnce(&mut File),
+        damage: impl FnOnce(&mut File, u64),
     ) -> Result<(), Fault> {
         let mut contents = self.0.borrow_mut();
         let index = contents.find(device, file).ok_or_else(|| not_found(device, file))?;
+        let number = contents.new_damage();
         let found = &mut contents.files[index];
         if offset.checked_add(length).is_none_or(|end| end > found.length()) {
             let what = format!("{length} bytes at {offset}");
             let message = format!("{what} lie beyond the end of file '{file}' on device '{device}'");
             return Err(Fault::new(FaultKind::EndOfFile, message));
         }
-        damage(found);
+        damage(found, number);
         Ok(())
+    }
+
+    /// What was done to this file that it should not show, in order, be it mended since or not.
+    pub fn damages(&self, device: &str, file: &str) -> Vec<MediaDamage> {
+        let contents = self.0.borrow();
+        contents.find(device, file).map_or_else(Vec::new, |index| contents.files[index].damages().collect())
+    }
+
+    /// What has become of the damage of this number, whichever file it was in; nothing if there was none.
+    pub fn damage(&self, number: u64) -> Option<MediaDamage> {
+        self.0.borrow().files.iter().find_map(|file| file.damages().find(|damage| damage.number == number))
+    }
+
+    /// Whatever is still damaged is what it should be, as if a sound copy of it had been put back: bits that have flipped,
+    /// unreadable sectors, writes that never happened or happened elsewhere, reads to come that would show what was there before.
+    pub fn repair(&self) {
+        self.0.borrow_mut().files.iter_mut().filter(|file| !file.removed).for_each(File::repair);
     }
 
     /// The program is killed and the machine goes on: written data stays, but is not durable before a sync; changes of names
@@ -259,6 +298,12 @@ impl Contents {
     /// Makes a device known and says whether a power cut empties it.
     pub(crate) fn register(&mut self, device: &str, volatile: bool) {
         self.devices.entry(device.to_owned()).or_default().volatile = volatile;
+    }
+
+    /// A number for what may become damage.
+    pub(crate) fn new_damage(&mut self) -> u64 {
+        self.damages += 1;
+        self.damages
     }
 
     pub(crate) fn names(&self, device: &str) -> Vec<String> {

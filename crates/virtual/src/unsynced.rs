@@ -1,7 +1,8 @@
-use crate::sparse::Sparse;
+use crate::medium::{Image, Medium, sectors};
 use crate::{PowerCut, Survival};
 use base::Random;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// What a power cut may undo in one file: for each sector (the unit that is never torn) the durable bytes and every later
 /// version that a completed or interrupted write gave it.
@@ -26,58 +27,6 @@ struct Version {
     image: Image,
     /// Whether a failed sync has marked it clean: reads see it, no sync makes it durable.
     forgotten: bool,
-}
-
-/// What a sector holds.
-#[derive(Clone, Debug)]
-struct Image {
-    bytes: Box<[u8]>,
-    unreadable: bool,
-}
-
-/// What stands in a file.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Medium {
-    pub(crate) bytes: Sparse,
-    /// The numbers of sectors that cannot be read until they are written again.
-    pub(crate) unreadable: BTreeSet<u64>,
-}
-
-impl Medium {
-    /// Writes; sectors that are written whole can be read again.
-    pub(crate) fn write(&mut self, unit: usize, offset: u64, data: &[u8]) {
-        self.bytes.write(offset, data);
-        if !self.unreadable.is_empty() {
-            let whole = offset.div_ceil(unit as u64)..(offset + data.len() as u64) / unit as u64;
-            self.unreadable.retain(|number| !whole.contains(number));
-        }
-    }
-
-    /// The first sector among these bytes that cannot be read.
-    pub(crate) fn first_unreadable(&self, unit: usize, offset: u64, length: u64) -> Option<u64> {
-        let (first, end) = (offset / unit as u64, offset.saturating_add(length).div_ceil(unit as u64));
-        self.unreadable.range(first..end.max(first)).next().copied()
-    }
-
-    /// Forgets everything from `length` on.
-    pub(crate) fn truncate(&mut self, unit: usize, length: u64) {
-        self.bytes.truncate(length);
-        self.unreadable.split_off(&length.div_ceil(unit as u64));
-    }
-
-    fn image(&self, unit: usize, number: u64) -> Image {
-        let mut bytes = vec![0; unit].into_boxed_slice();
-        self.bytes.read(number * unit as u64, &mut bytes);
-        Image { bytes, unreadable: self.unreadable.contains(&number) }
-    }
-
-    fn put(&mut self, unit: usize, number: u64, image: &Image) {
-        self.bytes.write(number * unit as u64, &image.bytes);
-        match image.unreadable {
-            true => self.unreadable.insert(number),
-            false => self.unreadable.remove(&number),
-        };
-    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -126,6 +75,18 @@ impl Unsynced {
         self.write_sectors(medium, unit, offset, data, |_| whole.unwrap_or_else(|| random.chance(0.5)));
     }
 
+    /// Like [`Unsynced::write`], but no byte changes: what is kept or made durable is that the sectors should hold `data`.
+    pub(crate) fn lose(&mut self, medium: &mut Medium, unit: usize, damage: u64, (offset, data): (u64, &[u8])) {
+        self.begin(offset, data.len());
+        for number in sectors(unit, offset, data.len() as u64) {
+            let durable = medium.image(unit, number);
+            let mut image = durable.clone();
+            image.intend(damage, number, (offset, data));
+            medium.put(unit, number, &image);
+            self.add_version(number, durable, image);
+        }
+    }
+
     fn begin(&mut self, offset: u64, length: usize) {
         self.writes.insert(self.next, Extent { end: offset + length as u64, length: length as u32 });
         self.next += 1;
@@ -147,12 +108,22 @@ impl Unsynced {
             if lands(number) {
                 let durable = medium.image(unit, number);
                 medium.write(unit, from, &data[(from - offset) as usize..(to - offset) as usize]);
-                let sector = self.sectors.entry(number).or_insert_with(|| Sector { durable, versions: Vec::new() });
-                let (write, image) = (self.next - 1, medium.image(unit, number));
-                sector.versions.push(Version { write, image, forgotten: false });
+                self.add_version(number, durable, medium.image(unit, number));
             }
             from = to;
         }
+    }
+
+    /// The latest write gives a sector this image; `durable` is what it had before.
+    fn add_version(&mut self, number: u64, durable: Image, image: Image) {
+        let sector = self.sectors.entry(number).or_insert_with(|| Sector { durable, versions: Vec::new() });
+        sector.versions.push(Version { write: self.next - 1, image, forgotten: false });
+    }
+
+    /// What the latest write to these sectors gave them, where that is not durable.
+    pub(crate) fn latest(&mut self, sectors: Range<u64>) -> impl Iterator<Item = (u64, &mut Image)> {
+        let found = self.sectors.range_mut(sectors);
+        found.filter_map(|(number, sector)| sector.versions.last_mut().map(|version| (*number, &mut version.image)))
     }
 
     /// What stands at these bytes is durable.
@@ -239,24 +210,22 @@ impl Unsynced {
         self.sectors.split_off(&length.div_ceil(unit as u64));
         let inside = (length % unit as u64) as usize;
         if let Some(sector) = self.sectors.get_mut(&(length / unit as u64)) {
-            sector.images().for_each(|image| image.bytes[inside..].fill(0));
+            sector.images().for_each(|image| image.clear_from(inside));
         }
         self.writes.values_mut().for_each(|extent| extent.end = extent.end.min(length));
     }
 
-    /// A bit of the medium flips, in whichever versions of its sector there are.
-    pub(crate) fn flip(&mut self, unit: usize, offset: u64, mask: u8) {
-        let inside = (offset % unit as u64) as usize;
-        if let Some(sector) = self.sectors.get_mut(&(offset / unit as u64)) {
-            sector.images().for_each(|image| image.bytes[inside] ^= mask);
-        }
+    /// The images of these sectors that a power cut, or a file that is opened anew, may bring back.
+    pub(crate) fn images_mut(&mut self, sectors: Range<u64>) -> impl Iterator<Item = &mut Image> {
+        self.sectors.range_mut(sectors).flat_map(|(_, sector)| sector.images())
     }
 
-    /// A sector cannot be read any more, in whichever version.
-    pub(crate) fn make_unreadable(&mut self, number: u64) {
-        if let Some(sector) = self.sectors.get_mut(&number) {
-            sector.images().for_each(|image| image.unreadable = true);
-        }
+    /// The same, to be looked at.
+    pub(crate) fn images(&self, sectors: Range<u64>) -> impl Iterator<Item = &Image> {
+        let found = self.sectors.range(sectors).map(|(_, sector)| sector);
+        found.flat_map(|Sector { durable, versions }| {
+            std::iter::once(durable).chain(versions.iter().map(|version| &version.image))
+        })
     }
 
     /// The power goes: every write is kept, lost or torn. Returns where the last surviving byte ends.

@@ -187,6 +187,7 @@ fn summary(number: usize, transaction: &Transaction) -> String {
                 format!("scans {store} {}: {}", Spanned(*span), found.join(" "))
             }
             Operation::RolledBackTo { savepoint } => format!("rolls back to operation {savepoint}"),
+            Operation::LeftOut => "does what is left out".to_owned(),
         };
         words.push(format!("{at} {what}"));
     }

@@ -83,6 +83,7 @@ impl Reader<'_> {
                 Operation::RolledBackTo { savepoint } => self.own.retain(|(written, ..)| written < savepoint),
                 Operation::Read { key, found } => self.look(*key, *found, Span::ALL, false),
                 Operation::Scanned { store, span, found } => self.scan(store, *span, found),
+                Operation::LeftOut => {}
             }
         }
     }

@@ -143,7 +143,7 @@ fn surviving(operations: &[(Moment, Operation)]) -> Vec<(Installed, Key)> {
                 writes.push((position, installed, *key));
             }
             Operation::RolledBackTo { savepoint } => writes.retain(|(written, ..)| written < savepoint),
-            Operation::Read { .. } | Operation::Scanned { .. } => {}
+            Operation::Read { .. } | Operation::Scanned { .. } | Operation::LeftOut => {}
         }
     }
     writes.into_iter().map(|(_, installed, key)| (installed, key)).collect()

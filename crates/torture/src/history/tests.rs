@@ -2,6 +2,7 @@
 
 mod brute_force;
 mod catalogue;
+mod left_out;
 
 use super::{History, Key, Level, Span, Version};
 use std::collections::BTreeMap;

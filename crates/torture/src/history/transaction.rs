@@ -87,6 +87,8 @@ pub enum Operation {
     Scanned { store: &'static str, span: Span, found: Vec<(Key, Version)> },
     /// The writes from the operation of this position on were undone.
     RolledBackTo { savepoint: usize },
+    /// Something that is not judged.
+    LeftOut,
 }
 
 /// How it ended.

@@ -84,6 +84,9 @@ impl Client {
             1 => self.reconcile(&name).await,
             // An open snapshot counts as a transaction.
             2 | 3 if self.context.configuration.settings.multiprogramming_level > 4 => self.look_back().await,
+            4..=7 if is_fresh && shape.kind == ShapeKind::Tree && self.has_its_sync_fail(&name) => {
+                self.load_without_sync(&name, &shape).await
+            }
             4..=7 if is_fresh => self.load(&name, &shape).await,
             _ => self.transact(&name).await,
         }
@@ -182,13 +185,13 @@ impl Client {
         let reconciled =
             with_known(&self.context, name, |known: &mut Known| known.reconcile(&spec_of(&partition), &found));
         if let Err(what) = reconciled {
-            self.context.differs(format!("partition '{name}': {what}"));
+            self.context.differs(&[name], format!("partition '{name}': {what}"));
         }
         After::Retry
     }
 
     /// Loads an empty partition: all records are there, or none.
-    async fn load(&mut self, name: &str, shape: &Rc<Shape>) -> After {
+    pub(super) async fn load(&mut self, name: &str, shape: &Rc<Shape>) -> After {
         let Some(id) = self.number_of(name) else { return After::Reopen };
         let mut records = self.records(shape);
         let full = Rc::new(shape.with(records.iter().cloned().collect()));

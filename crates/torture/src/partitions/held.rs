@@ -78,7 +78,8 @@ impl Client {
             let found = read(&self.context, &mut snapshot, &partition).await?;
             if found != expected {
                 let what = difference(&expected, &found);
-                self.context.differs(format!("a snapshot of '{name}' at {} moves: it {what}", snapshot.moment()));
+                self.context
+                    .differs(&[name], format!("a snapshot of '{name}' at {} moves: it {what}", snapshot.moment()));
             }
         }
         if self.random.chance(0.7) {

@@ -59,7 +59,7 @@ pub async fn read(context: &RunContext, snapshot: &mut Snapshot, partition: &Par
         }
     }
     if let Some(number) = twice {
-        context.differs(format!("record {number} of '{}' is there twice", partition.name));
+        context.differs(&[&partition.name], format!("record {number} of '{}' is there twice", partition.name));
     }
     if partition.schema.is_some() {
         compare_index(context, snapshot, partition, &found).await?;
@@ -95,7 +95,8 @@ async fn compare_index(
     }
     if shown != *found || groups.len() != found.len() || !groups.is_sorted() {
         let (records, name) = (found.len(), &partition.name);
-        context.differs(format!("the index of '{name}' shows {} of {records} records: {groups:?}", groups.len()));
+        context
+            .differs(&[name], format!("the index of '{name}' shows {} of {records} records: {groups:?}", groups.len()));
     }
     Ok(())
 }
@@ -173,7 +174,7 @@ async fn compare_all(context: &RunContext, database: &Database) -> Result<()> {
                 let locked = read_locked(&mut tx, &partition, &found).await?;
                 if locked != found {
                     let what = super::known::difference(&found, &locked);
-                    context.differs(format!("a snapshot of '{name}' is not what a transaction reads: {what}"));
+                    context.differs(&[name], format!("a snapshot of '{name}' is not what a transaction reads: {what}"));
                 }
                 let has_index = partition.schema.as_ref().map(|schema| schema.secondary(INDEX_NAME).is_ok());
                 with_known(context, name, |known| {
@@ -187,12 +188,12 @@ async fn compare_all(context: &RunContext, database: &Database) -> Result<()> {
             None => with_known(context, name, Known::reconcile_absent),
         };
         if let Err(what) = reconciled {
-            context.differs(format!("partition '{name}': {what}"));
+            context.differs(&[name], format!("partition '{name}': {what}"));
         }
     }
     let renames = std::mem::take(&mut context.oracle.borrow_mut().renames);
     if let Some(what) = misnamed(&renames, |name| find(database, name).is_some()) {
-        context.differs(what);
+        context.differs(&[], what);
     }
     tx.commit().await
 }

@@ -214,7 +214,10 @@ impl Client {
             0 => {
                 let deleted = tx.delete(changed.id, &key).await?;
                 if deleted != changed.contents.remove(&number).is_some() {
-                    self.context.differs(format!("a delete of record {number} of '{}' says {deleted}", changed.name));
+                    self.context.differs(
+                        &[&changed.name],
+                        format!("a delete of record {number} of '{}' says {deleted}", changed.name),
+                    );
                 }
             }
             1 => {
@@ -227,7 +230,8 @@ impl Client {
                     inserted => self.fits(inserted, changed, &value)?,
                 };
                 if inserted && changed.contents.insert(number, value).is_some() {
-                    self.context.differs(format!("an insert replaced record {number} of '{}'", changed.name));
+                    self.context
+                        .differs(&[&changed.name], format!("an insert replaced record {number} of '{}'", changed.name));
                 }
             }
             _ => {
@@ -259,7 +263,10 @@ impl Client {
                     record.as_ref().map(|(key, value)| (key.clone(), value.len()))
                 };
                 let (found, expected) = (name(&found), name(&expected));
-                self.context.differs(format!("a scan of '{}' shows {found:?} in place of {expected:?}", changed.name));
+                self.context.differs(
+                    &[&changed.name],
+                    format!("a scan of '{}' shows {found:?} in place of {expected:?}", changed.name),
+                );
                 return Ok(());
             }
             let Some((key, _)) = expected else { return Ok(()) };
@@ -323,7 +330,10 @@ impl Client {
             let found: RecordsByNumber = found.into_iter().map(|value| (number, value.into())).collect();
             let expected: RecordsByNumber = expected.into_iter().map(|value| (number, Rc::clone(value))).collect();
             let what = difference(&expected, &found);
-            self.context.differs(format!("a transaction on '{}' reads another record: it {what}", changed.name));
+            self.context.differs(
+                &[&changed.name],
+                format!("a transaction on '{}' reads another record: it {what}", changed.name),
+            );
         }
         Ok(())
     }

@@ -135,7 +135,7 @@ impl Client {
                     self.context.note_owner(self.number);
                     if let Err(what) = reconciled {
                         self.context
-                            .differs_in("records", format!("client {} after an abandoned commit: {what}", self.number));
+                            .differs(&["records"], format!("client {} after an abandoned commit: {what}", self.number));
                         return After::Reopen;
                     }
                     return After::Retry;
@@ -217,7 +217,7 @@ impl Client {
             result => result?,
         }
         if work.contents.insert(key, value).is_some() {
-            self.context.differs_in("records", "an insert replaced a record");
+            self.context.differs(&["records"], "an insert replaced a record");
         }
         Ok(())
     }
@@ -229,7 +229,7 @@ impl Client {
             None => return self.look(work, key, None).await,
         };
         if deleted != work.contents.remove(&key).is_some() {
-            self.context.differs_in("records", format!("a delete says {deleted}"));
+            self.context.differs(&["records"], format!("a delete says {deleted}"));
         }
         Ok(())
     }
@@ -254,7 +254,7 @@ impl Client {
         let found = work.tx.get(self.partition, &key).await?;
         if found.as_deref() != work.contents.get(&key).map(|value| &value[..]) {
             self.context
-                .differs_in("records", format!("client {} reads another value of {key:?} than it wrote", self.number));
+                .differs(&["records"], format!("client {} reads another value of {key:?} than it wrote", self.number));
         }
         Ok(())
     }
@@ -289,8 +289,8 @@ impl Client {
     async fn look(&self, work: &mut RecordWork, key: Vec<u8>, new: Option<Rc<[u8]>>) -> Result<()> {
         let found = work.tx.get(self.partition, &key).await?;
         if found.as_deref() != new.as_deref() && found.as_deref() != work.contents.get(&key).map(|value| &value[..]) {
-            self.context.differs_in(
-                "records",
+            self.context.differs(
+                &["records"],
                 format!("client {} finds neither the old nor the new value of {key:?}", self.number),
             );
         }
@@ -316,7 +316,7 @@ impl Client {
         let found = self.read_own(&mut work.tx, bounds, direction).await?;
         if found != expected {
             let what = difference(&expected, &found);
-            self.context.differs_in("records", format!("client {} scans {direction:?} and finds: {what}", self.number));
+            self.context.differs(&["records"], format!("client {} scans {direction:?} and finds: {what}", self.number));
         }
         Ok(())
     }
@@ -338,7 +338,7 @@ impl Client {
         while let Some((key, value)) = tx.next(&mut cursor).await? {
             let ordered = last.is_none_or(|last| (last < key) == (direction == Direction::Forward) && last != key);
             if !ordered {
-                self.context.differs_in("records", format!("a scan {direction:?} shows {key:?} out of order"));
+                self.context.differs(&["records"], format!("a scan {direction:?} shows {key:?} out of order"));
             }
             last = Some(key.clone());
             found.insert(key, value.into());
@@ -359,13 +359,13 @@ impl Client {
         }
         if scans[0] != scans[1] {
             self.context
-                .differs_in("records", format!("a repeated scan differs: {}", difference(&scans[0], &scans[1])));
+                .differs(&["records"], format!("a repeated scan differs: {}", difference(&scans[0], &scans[1])));
         }
         let own = |key: &Vec<u8>| owner_of(key) == self.number;
         let mine: RecordsByKey =
             scans[0].iter().filter(|(key, _)| own(key)).map(|(k, v)| (k.clone(), v.clone())).collect();
         if mine != work.contents {
-            self.context.differs_in("records", format!("a scan of everything: {}", difference(&work.contents, &mine)));
+            self.context.differs(&["records"], format!("a scan of everything: {}", difference(&work.contents, &mine)));
         }
         for (key, value) in scans[0].iter().filter(|(key, _)| !own(key)) {
             self.note_shown(work, owner_of(key), value);
@@ -377,8 +377,8 @@ impl Client {
         let Some(version) = version_of(value) else { return };
         let fair = self.context.oracle.borrow().owners.get(owner).is_some_and(|owner| owner.may_show(version));
         if !fair {
-            self.context.differs_in(
-                "records",
+            self.context.differs(
+                &["records"],
                 format!("client {} is shown version {version} of client {owner}, uncommitted", self.number),
             );
         }

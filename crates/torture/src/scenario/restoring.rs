@@ -3,8 +3,9 @@
 use super::Scenario;
 use crate::backups::{self, ARCHIVE, Ended, Flaw, Restored, Taken};
 use crate::configuration::Rows;
+use crate::damage::{self, Damages};
 use crate::run::{Purpose, World, run};
-use crate::{ClientEvent, Plan, damage};
+use crate::{ClientEvent, Plan};
 use base::{Lsn, Random};
 use engine::{BackupError, Error, RestoreArchive, RestoreSource, RestoreTarget};
 use std::cell::RefCell;
@@ -15,7 +16,7 @@ impl Scenario {
     pub(super) fn restore_some(&mut self, share: f64) -> bool {
         let all = self.world.oracle.borrow().backups.clone();
         let random = &mut self.restoring("restores");
-        let is_sound = self.world.damages.is_empty();
+        let is_sound = self.world.damages.borrow().is_empty();
         all.iter().filter(|_| is_sound).all(|taken| {
             let is_chosen = random.chance(share);
             if taken.is_whole() && !is_chosen { true } else { self.restore(taken) }
@@ -112,7 +113,7 @@ impl Scenario {
                 oracle.past.as_ref().is_some_and(|past| past.may_have_loaded(*position))
             }
             BackupError::CallBeforeChange { .. } => {
-                configuration.rows == Rows::Set && configuration.partition_clients > 0
+                configuration.rows == Rows::Set && (configuration.partition_clients > 0 || configuration.crowd > 0)
             }
             _ => false,
         };
@@ -136,7 +137,7 @@ impl Scenario {
     fn lost(&self, flaw: Option<&Flaw>, random: &mut Random) -> World {
         let media = backups::lose(&self.world, flaw, random);
         let (configuration, oracle) = (Rc::clone(&self.world.configuration), Rc::clone(&self.world.oracle));
-        World { seed: self.world.seed, configuration, media, oracle, damages: Vec::new(), left: None }
+        World { seed: self.world.seed, configuration, media, oracle, damages: Damages::default(), left: None }
     }
 
     /// Restores a backup, opens what that makes and compares it. False if the scenario is over.

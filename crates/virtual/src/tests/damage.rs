@@ -2,7 +2,7 @@ use super::{Bench, read};
 use crate::{FaultPlan, Media, Options, PowerCut};
 use base::Random;
 use devices::Hardware;
-use driver::{FaultKind, Op};
+use driver::{Driver, FaultKind, Op};
 
 const LOSE: PowerCut = PowerCut { lost: 1.0, torn: 0.0 };
 
@@ -89,4 +89,129 @@ fn a_hole_is_blank_and_stays_so() {
     assert_eq!(bench.read(file, 4_096, 4_096), Ok(vec![0; 4_096]), "it can be read again");
     let beyond = media.punch("disk", "data", 16_384, 1).map_err(|fault| fault.kind);
     assert_eq!(beyond, Err(FaultKind::EndOfFile));
+}
+
+/// What is known of the only damage of the file: whether it was read, and whether it is still there.
+fn met_and_present(media: &Media) -> (bool, bool) {
+    let damages = media.damages("disk", "data");
+    assert_eq!(damages.len(), 1, "{damages:?}");
+    (damages[0].is_met, damages[0].is_present)
+}
+
+/// A file of 16 KiB of ones, all durable.
+fn sound() -> (Media, Bench, driver::FileId) {
+    let media = Media::new();
+    let mut bench = Bench::new(Hardware::ideal(), tracked(), &media);
+    let file = bench.open("disk", "data");
+    bench.write(file, 0, 1, 16_384, true);
+    (media, bench, file)
+}
+
+#[test]
+fn damage_is_met_by_reads_of_its_sectors_while_it_is_there() {
+    let (media, mut bench, file) = sound();
+    media.flip_bit("disk", "data", 5_000, 3).expect("the file is that long");
+    assert_eq!(met_and_present(&media), (false, true));
+    bench.read(file, 0, 4_096).expect("readable");
+    media.read("disk", "data", 4_096, &mut [0; 4_096]).expect("readable");
+    assert_eq!(met_and_present(&media), (false, true), "neither other sectors nor a look at the media count");
+    bench.write(file, 4_096, 2, 4_096, false);
+    bench.read(file, 4_096, 4_096).expect("readable");
+    assert_eq!(met_and_present(&media), (false, true), "a cut may take that back");
+    media.power_cut(&mut Random::stream(0, "cut"), &LOSE);
+    assert_eq!(met_and_present(&media), (false, true), "it has");
+    bench.read(file, 4_096, 4_096).expect("readable");
+    assert_eq!(met_and_present(&media), (true, true));
+    media.repair();
+    assert_eq!(bench.read(file, 0, 16_384), Ok(vec![1; 16_384]));
+    assert_eq!(met_and_present(&media), (true, false));
+}
+
+#[test]
+fn damage_ends_where_it_is_overwritten_for_good_and_with_its_file() {
+    let (media, mut bench, file) = sound();
+    media.flip_bit("disk", "data", 5_000, 3).expect("the file is that long");
+    bench.write(file, 4_096, 2, 4_096, false);
+    assert!(bench.run(Op::Sync { file }).result.is_ok());
+    assert_eq!(met_and_present(&media), (false, false));
+    bench.read(file, 4_096, 4_096).expect("readable");
+    media.flip_bit("disk", "data", 9_000, 3).expect("the file is that long");
+    bench.read(file, 0, 16_384).expect("readable");
+    let damages = media.damages("disk", "data");
+    assert_eq!([damages[0].is_met, damages[1].is_met], [false, true], "the first was no more");
+    media.remove("disk", "data");
+    let number = damages[1].number;
+    let left = media.damage(number).expect("it is known");
+    assert!(left.is_met && left.is_removed && !left.is_present && media.damage(number + 1).is_none());
+}
+
+#[test]
+fn a_lost_write_is_damage_once_it_should_be_durable() {
+    for (durable, synced) in [(false, false), (false, true), (true, false)] {
+        let (media, mut bench, file) = sound();
+        let token = bench.submit(super::write(file, 4_096, 2, 4_096, durable));
+        bench.driver.inject(token, crate::Injury::Lose);
+        bench.driver.park(None, &mut Vec::new()).expect("the write completes");
+        assert_eq!(met_and_present(&media), (false, true));
+        if synced {
+            assert!(bench.run(Op::Sync { file }).result.is_ok());
+        }
+        media.power_cut(&mut Random::stream(0, "cut"), &LOSE);
+        assert_eq!(met_and_present(&media), (false, durable || synced), "a cut takes what was not durable anyway");
+        media.repair();
+        let expected = if durable || synced { 2 } else { 1 };
+        assert_eq!(bench.read(file, 4_096, 4_096), Ok(vec![expected; 4_096]));
+        assert_eq!(bench.read(file, 8_192, 8_192), Ok(vec![1; 8_192]));
+    }
+}
+
+#[test]
+fn a_misdirected_write_damages_two_places_and_a_repair_mends_both() {
+    let (media, mut bench, file) = sound();
+    let token = bench.submit(super::write(file, 4_096, 2, 4_096, false));
+    bench.driver.inject(token, crate::Injury::Misdirect);
+    bench.driver.park(None, &mut Vec::new()).expect("the write completes");
+    let damages = media.damages("disk", "data");
+    assert_eq!((damages.len(), damages[0].places.len()), (1, 2), "{damages:?}");
+    let astray = damages[0].places.iter().find(|place| place.start != 4_096).expect("it went elsewhere").clone();
+    assert_eq!(bench.read(file, astray.start, 4_096), Ok(vec![2; 4_096]));
+    assert_eq!(met_and_present(&media), (true, true));
+    media.repair();
+    assert_eq!(bench.read(file, astray.start, 4_096), Ok(vec![1; 4_096]));
+    assert_eq!(bench.read(file, 4_096, 4_096), Ok(vec![2; 4_096]));
+}
+
+#[test]
+fn unreadable_and_blank_sectors_are_repaired_with_what_they_held() {
+    let (media, mut bench, file) = damaged();
+    bench.write(file, 8_192, 3, 512, false);
+    media.punch("disk", "data", 8_192, 4_096).expect("the file is that long");
+    assert_eq!(bench.read(file, 8_192, 4_096), Ok(vec![0; 4_096]));
+    let damages = media.damages("disk", "data");
+    assert_eq!(
+        damages.iter().map(|damage| (damage.is_met, damage.is_present)).collect::<Vec<_>>(),
+        [(false, true), (true, true)]
+    );
+    media.repair();
+    assert_eq!(bench.read(file, 0, 8_192), Ok(vec![1; 8_192]));
+    assert_eq!(bench.read(file, 8_192, 512), Ok(vec![3; 512]));
+    assert_eq!(bench.read(file, 8_704, 512), Ok(vec![1; 512]));
+}
+
+#[test]
+fn a_read_to_come_that_would_be_stale_is_damage_until_it_is_made() {
+    let (media, mut bench, file) = sound();
+    let mut stale = || {
+        let token = bench.submit(super::write(file, 4_096, 2, 4_096, true));
+        bench.driver.inject(token, crate::Injury::Stale);
+        bench.driver.park(None, &mut Vec::new()).expect("the write completes");
+    };
+    stale();
+    assert_eq!(met_and_present(&media), (false, true));
+    media.repair();
+    assert_eq!(met_and_present(&media), (false, false));
+    stale();
+    bench.read(file, 4_096, 512).expect("readable");
+    let read = &media.damages("disk", "data")[1];
+    assert!(read.is_met && !read.is_present);
 }

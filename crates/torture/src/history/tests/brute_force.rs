@@ -108,7 +108,7 @@ fn replays(history: &History, number: usize, view: &State, committed: &mut State
                 own.insert(*key, (*version, place.is_some()));
                 true
             }
-            Operation::RolledBackTo { .. } => unreachable!("no savepoints here"),
+            Operation::RolledBackTo { .. } | Operation::LeftOut => unreachable!("neither is here"),
         };
         if !same {
             return false;
