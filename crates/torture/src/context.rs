@@ -222,6 +222,13 @@ impl RunContext {
         }
     }
 
+    /// Notes that a partition or an index is about to be dropped, renamed, truncated or made.
+    pub fn note_change(&self) {
+        if let Some(past) = &mut self.oracle.borrow_mut().past {
+            past.note_change(self.position());
+        }
+    }
+
     /// Notes that all of that was compared with what is there.
     pub fn note_all(&self, oracle: &mut Oracle) {
         let Some(past) = &mut oracle.past else { return };

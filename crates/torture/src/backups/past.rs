@@ -64,8 +64,10 @@ pub struct Past {
     transfers: BTreeMap<u64, Bracket>,
     owners: BTreeMap<usize, Timeline<Owner>>,
     own: BTreeMap<String, Timeline<Known>>,
-    /// Where the log ended when bulk loads were asked for.
+    /// Where the log ended when bulk loads were asked for,
     loads: Vec<Lsn>,
+    /// and when partitions or indexes were to be dropped, renamed, truncated or made.
+    changes: Vec<Lsn>,
 }
 
 impl Past {
@@ -77,6 +79,16 @@ impl Past {
     /// Whether a load may have ended at `position`.
     pub fn may_have_loaded(&self, position: Lsn) -> bool {
         self.loads.iter().any(|begun| *begun <= position)
+    }
+
+    /// Notes that a partition or an index is about to be dropped, renamed, truncated or made.
+    pub fn note_change(&mut self, position: Lsn) {
+        self.changes.push(position);
+    }
+
+    /// Whether one of those may have been done at `position`.
+    pub fn may_have_changed(&self, position: Lsn) -> bool {
+        self.changes.iter().any(|begun| *begun <= position)
     }
 
     /// Notes what a client knows of a transfer now.

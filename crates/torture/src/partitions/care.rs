@@ -13,6 +13,7 @@ use std::rc::Rc;
 impl Client {
     /// Gives a partition that is there another of this client's names, which is taken now and then.
     pub(super) async fn rename(&mut self, name: &str, shape: &Rc<Shape>) -> After {
+        self.context.note_change();
         let Some(id) = self.number_of(name) else { return After::Reopen };
         let others: Vec<String> = self.usable_names().into_iter().filter(|other| other != name).collect();
         let Some(other) = self.care.choose(&others).cloned() else { return After::Retry };
@@ -93,6 +94,7 @@ impl Client {
 
     /// Takes all records out of a partition, now and then while this client still uses it.
     pub(super) async fn truncate(&mut self, name: &str, shape: &Rc<Shape>) -> After {
+        self.context.note_change();
         let Some(id) = self.number_of(name) else { return After::Reopen };
         let shows = self.held.as_ref().is_some_and(|held| held.shows(id));
         // A truncation waits for a snapshot for as long as it has patience.

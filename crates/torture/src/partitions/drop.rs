@@ -18,6 +18,7 @@ const REST_NS_MAX: u64 = MILLISECOND_NS;
 impl Client {
     /// Drops a partition that is there, now and then while this client still uses it.
     pub(super) async fn drop_partition(&mut self, name: &str, shape: &Rc<Shape>) -> After {
+        self.context.note_change();
         let Some(id) = self.number_of(name) else { return After::Reopen };
         let shows = self.held.as_ref().is_some_and(|held| held.shows(id));
         // A drop waits for a snapshot for as long as it has patience.

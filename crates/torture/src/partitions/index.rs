@@ -16,6 +16,7 @@ const CHANGES_MAX: u64 = 4;
 impl Client {
     /// Changes the index once or several times.
     pub(super) async fn change_index(&mut self, name: &str) -> After {
+        self.context.note_change();
         for _ in 0..self.drops.between(1, CHANGES_MAX) {
             if self.context.over.get() || self.change_index_once(name).await == After::Reopen {
                 return After::Reopen;

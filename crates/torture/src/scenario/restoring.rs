@@ -99,8 +99,11 @@ impl Scenario {
 
     /// Whether what happened in the runs explains that the archive is not enough.
     fn excuses(&mut self, taken: &Taken, error: &Error) -> bool {
-        let configuration = &self.world.configuration;
         let Error::Backup(error) = error else { return false };
+        let oracle = self.world.oracle.borrow();
+        let past = oracle.past.as_ref().expect("it is kept where backups are taken");
+        // What the backup has is not made again.
+        let is_behind = |position: Lsn| !matches!(taken.ended, Ended::Whole(end) if position <= end);
         let is_excused = match error {
             BackupError::NotArchived { .. } => return !taken.is_archived,
             // It lags behind.
@@ -108,15 +111,14 @@ impl Scenario {
             BackupError::ArchiveGap { position, .. } => {
                 return self.last_archived().is_some_and(|last| last < *position);
             }
-            BackupError::LoadNotLogged { position, .. } => {
-                let oracle = self.world.oracle.borrow();
-                oracle.past.as_ref().is_some_and(|past| past.may_have_loaded(*position))
-            }
-            BackupError::CallBeforeChange { .. } => {
-                configuration.rows == Rows::Set && (configuration.partition_clients > 0 || configuration.crowd > 0)
+            BackupError::LoadNotLogged { position, .. } => is_behind(*position) && past.may_have_loaded(*position),
+            BackupError::CallBeforeChange { position, .. } => {
+                let has_calls = self.world.configuration.rows == Rows::Set;
+                has_calls && is_behind(*position) && past.may_have_changed(*position)
             }
             _ => false,
         };
+        drop(oracle);
         if is_excused {
             self.outcome.coverage.event(ClientEvent::RestoreWithoutLoad);
         }
