@@ -20,6 +20,7 @@
 //! No damage excuses anything before the engine has read it. Once one was reported, the medium is repaired and the scenario goes on:
 //! then nothing may be missing, and only what has spread is an excuse any more.
 
+use crate::rot::SUPERBLOCK_STRETCH;
 use crate::{FaultKind, Step, partitions};
 use driver::FaultKind as Refusal;
 use engine::Error;
@@ -75,6 +76,13 @@ impl Damage {
     pub fn has_spread(&self) -> bool {
         let is_gone = self.found.as_ref().is_some_and(|found| found.is_removed) && !self.is_of_log();
         self.is_met() && self.is_undetectable() && !is_gone
+    }
+
+    /// Whether it is there still although an opening mends it: that of a copy of the superblock, the other one of which is whole.
+    pub fn is_left(&self) -> bool {
+        let is_of_copy = |place: &Range<u64>| place.end <= 2 * SUPERBLOCK_STRETCH;
+        let is_mended = |found: &MediaDamage| found.places.iter().all(is_of_copy) && found.is_met && found.is_present;
+        self.is_of_superblock() && self.is_redundant && self.found.as_ref().is_some_and(is_mended)
     }
 
     /// Whether it may explain anything in a run to come.

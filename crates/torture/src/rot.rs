@@ -129,7 +129,8 @@ fn damage(
 }
 
 const SUPERBLOCK_FILE: &str = "entresol.home";
-const SUPERBLOCK_STRETCH: u64 = 65_536;
+/// The size of an extent of one of its copies, in bytes.
+pub const SUPERBLOCK_STRETCH: u64 = 65_536;
 
 /// Which copy this byte belongs to, if the file is the superblock file, where extents of the two copies alternate.
 pub fn superblock_copy_at(file: &str, offset: u64) -> Option<u64> {

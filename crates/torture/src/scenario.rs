@@ -375,7 +375,14 @@ impl Scenario {
         let world = World { seed, configuration, media, oracle, damages, left: None };
         let ended = run(&world, self.outcome.runs, Plan::default(), Purpose::Inspection);
         let is_repaired = ended.detected && is_on_media;
-        if !self.note(&ended, &told) || !is_repaired {
+        if !self.note(&ended, &told) {
+            return false;
+        }
+        damage::look_at(&mut world.damages.borrow_mut(), &world.media);
+        if !ended.detected && world.damages.borrow().iter().any(Damage::is_left) {
+            self.fail(vec!["a damaged copy of the superblock is left as it is".to_owned()], (&told, String::new()));
+        }
+        if !is_repaired {
             return self.outcome.failure.is_none();
         }
         self.outcome.coverage.event(ClientEvent::Repaired);

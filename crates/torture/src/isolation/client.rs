@@ -84,6 +84,7 @@ impl Client<'_> {
                 self.context.executor.sleep_ns(self.afterwards.below(PATIENCE_NS_MAX)).await;
             }
             if self.context.over.get() {
+                self.history().aborted(actor.number);
                 return After::Reopen;
             }
             let polls = if self.random.chance(0.01) { self.random.between(1, 4) } else { u64::MAX };
@@ -101,6 +102,7 @@ impl Client<'_> {
                         return self.go_on(actor, &error).await;
                     }
                     if self.context.judge(&error, "contention") == After::Reopen {
+                        self.history().aborted(actor.number);
                         return After::Reopen;
                     }
                     return self.undo(actor).await;
@@ -142,9 +144,12 @@ impl Client<'_> {
         for _ in 0..self.random.between(1, 2 * self.contention.operations_max) {
             self.rest().await;
             if self.context.over.get() {
+                self.history().aborted(number);
                 return After::Reopen;
             }
             if let Err(error) = self.look(&mut reader).await {
+                // What it was shown before counts.
+                self.history().aborted(number);
                 return self.context.judge(&error, "reading the past");
             }
         }
