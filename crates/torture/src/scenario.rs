@@ -332,7 +332,7 @@ impl Scenario {
         const FLIPPED: [Step; 5] =
             [Step::SuperblockWrite, Step::LogWrite, Step::Staging, Step::PageWrite, Step::SegmentWrite];
         let step = *self.random.choose(&FLIPPED).expect("some steps' writes decay");
-        let media = self.world.media.copy();
+        let media = self.media_at_rest();
         let damage =
             rot::decay((&media, &self.world.oracle.borrow()), &self.world.configuration, step, &mut self.random);
         self.inspect(media, damage)
@@ -343,7 +343,7 @@ impl Scenario {
         let random = &mut Random::stream(self.world.seed, "rot");
         let steps: Vec<Step> = Step::ALL.into_iter().filter(|step| step.decays()).collect();
         let step = *random.choose(&steps).expect("some steps' writes decay");
-        let media = self.world.media.copy();
+        let media = self.media_at_rest();
         let damage = rot::rot((&media, &self.world.oracle.borrow()), &self.world.configuration, step, random);
         self.inspect(media, damage)
     }
@@ -351,9 +351,16 @@ impl Scenario {
     /// The same with a page that its file has lost.
     fn hole(&mut self) -> bool {
         let random = &mut Random::stream(self.world.seed, "hole's place");
-        let media = self.world.media.copy();
+        let media = self.media_at_rest();
         let damage = rot::hole(&media, &self.world.configuration, random);
         self.inspect(media, damage)
+    }
+
+    /// A copy of what the next opening will find.
+    fn media_at_rest(&self) -> Media {
+        let media = self.world.media.copy();
+        media.drop_caches();
+        media
     }
 
     /// Runs on a damaged copy of the media with a copy of the oracle, and again once a damage that was reported is repaired. False

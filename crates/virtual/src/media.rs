@@ -271,6 +271,12 @@ impl Media {
         self.0.borrow_mut().files.iter_mut().filter(|file| !file.removed).for_each(File::repair);
     }
 
+    /// Reads are given what the devices have: what failed syncs have left in the system's cache alone is read no more, as when files are
+    /// opened anew.
+    pub fn drop_caches(&self) {
+        self.0.borrow_mut().files.iter_mut().for_each(File::drop_cache);
+    }
+
     /// The program is killed and the machine goes on: written data stays, but is not durable before a sync; changes of names
     /// and lengths under way happen or not.
     pub fn process_end(&self, random: &mut Random) {
