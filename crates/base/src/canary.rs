@@ -185,6 +185,10 @@ canaries! {
     ForgivenLoad,
     /// A restart passes over the changes of a page that it cannot read.
     PassedOver,
+    /// A thread that was woken with its answer wakes no other.
+    KeptWake,
+    /// Who wakes a thread with its answer takes one that has left by itself for woken.
+    BlindWake,
     /// The log is written behind the end of what is there of its file, whether there is room for that or not.
     UnpreparedLog,
     /// A file becomes shorter while a restart would look for what was behind its end.

@@ -253,7 +253,7 @@ impl Serving for Engine {
         let host = Host::Engine(store.database().clone(), RefCell::new(page_server));
         let host = Requests::new(host, &executor, wakes);
         executor.run(receive(&host, requests, transactions.as_ref()))?;
-        wakes.begin();
+        host.answers.wake();
         if let Some(transactions) = transactions {
             executor.run(transactions.close())?;
         }
@@ -264,7 +264,7 @@ impl Serving for Engine {
 
 pub(crate) async fn receive(host: &Rc<Requests>, requests: Mailbox<Request>, transactions: Option<&TransactionServer>) {
     let executor = &host.executor;
-    let messages = transactions.map(|server| ThreadMessages::start(executor, server, &host.answered));
+    let messages = transactions.map(|server| ThreadMessages::start(executor, server, &host.answers));
     let (mut batch, mut spin) = (Vec::new(), Spin::default());
     let mut grace_ns = GRACE_NS;
     'open: while spin.receive(executor, &requests, &mut batch).await {
@@ -291,13 +291,13 @@ pub(crate) async fn receive(host: &Rc<Requests>, requests: Mailbox<Request>, tra
     let is_over = || host.count() == 0 && messages.as_ref().is_none_or(|messages| messages.open() == 0);
     let end = async {
         while !is_over() {
-            host.answered.wait(executor).await;
+            host.answers.wait(executor).await;
         }
     };
     if executor.within(grace_ns, end).await.is_none() {
         host.cancel(None);
         while host.count() > 0 {
-            host.answered.wait(executor).await;
+            host.answers.wait(executor).await;
         }
     }
 }

@@ -67,7 +67,7 @@ impl Handle {
         begin: impl FnOnce(&Rc<Requests>, Promise<Result<T, E>>) + Send + 'static,
     ) -> Pending<T, E> {
         let slot = Slot::new();
-        let promise = Promise::new(&slot, &self.link.wakes);
+        let promise = Promise::new(&slot);
         self.link.sender.send(Request::Run(Box::new(move |requests| begin(requests, promise))));
         Pending { slot, link: Arc::clone(&self.link) }
     }
@@ -495,7 +495,7 @@ impl Handle {
     /// Those of [`Database::call`].
     pub fn call(&self, name: &str, parameters: &[u8]) -> Pending<Vec<u8>> {
         let slot = Slot::new();
-        let promise = Promise::new(&slot, &self.link.wakes);
+        let promise = Promise::new(&slot);
         self.link.sender.send(Request::Call { name: name.to_owned(), parameters: parameters.to_vec(), promise });
         Pending { slot, link: Arc::clone(&self.link) }
     }

@@ -1,9 +1,9 @@
 //! The message server of other threads: their calls go through the transaction server, its responses back to the threads.
 
-use crate::reply::Promise;
+use crate::reply::{Answers, Promise};
 use engine::Result;
 use engine::server::{MessageServer, Response, TransactionServer};
-use executor::{Executor, WaitQueue};
+use executor::Executor;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -21,13 +21,12 @@ pub(crate) struct ThreadMessages {
     /// Calls under way.
     open: Cell<usize>,
     executor: Executor,
-    /// Told of answers, so that their threads are woken.
-    answered: Rc<WaitQueue>,
+    answers: Rc<Answers>,
 }
 
 impl ThreadMessages {
-    /// A message server whose responses are handed out by a task of its own, which tells `answered` so.
-    pub fn start(executor: &Executor, server: &TransactionServer, answered: &Rc<WaitQueue>) -> Rc<ThreadMessages> {
+    /// A message server whose responses are handed out by a task of its own, through `answers`.
+    pub fn start(executor: &Executor, server: &TransactionServer, answers: &Rc<Answers>) -> Rc<ThreadMessages> {
         let this = Rc::new(ThreadMessages {
             server: server.clone(),
             messages: server.message_server(),
@@ -35,7 +34,7 @@ impl ThreadMessages {
             free: RefCell::default(),
             open: Cell::new(0),
             executor: executor.clone(),
-            answered: Rc::clone(answered),
+            answers: Rc::clone(answers),
         });
         executor.spawn_in(server.message_group(), 0, Rc::clone(&this).receive());
         this
@@ -55,7 +54,7 @@ impl ThreadMessages {
         };
         if let Err(error) = submitted {
             self.fulfil(tag, Err(error));
-            self.answered.wake_all(&self.executor);
+            self.answers.tell(&self.executor);
         }
     }
 
@@ -78,7 +77,7 @@ impl ThreadMessages {
         let promise = self.expected.borrow_mut()[tag as usize].take().expect("a request is answered once");
         self.free.borrow_mut().push(tag);
         self.open.set(self.open.get() - 1);
-        promise.keep(answer);
+        self.answers.give(promise, answer);
     }
 
     async fn receive(self: Rc<Self>) {
@@ -88,7 +87,7 @@ impl ThreadMessages {
             for Response { tag, answer, .. } in batch.drain(..) {
                 self.fulfil(tag, answer);
             }
-            self.answered.wake_all(&self.executor);
+            self.answers.tell(&self.executor);
         }
     }
 }

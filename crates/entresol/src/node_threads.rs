@@ -196,7 +196,7 @@ impl Serving for NodeEngine {
         let executor = self.executor().clone();
         let host = Requests::new(Host::Node(self.client.clone()), &executor, wakes);
         executor.run(receive(&host, requests, None))?;
-        wakes.begin();
+        host.answers.wake();
         Ok(())
     }
 }

@@ -1,6 +1,19 @@
-//! Answers to other threads. The engine's thread pays for one wake a batch: a woken thread wakes two more.
+//! Answers to other threads.
+//!
+//! To wake a thread is a system call, which takes as long as half a short transaction. So the engine's thread makes one for many
+//! answers: it puts the slots of threads that sleep into a queue and wakes the first, and each thread that was woken wakes the
+//! next when it has its answer, or the next two where there are processors for them. Few threads are ready to run at a time
+//! then, so the scheduler has no reason to move them to the engine's processor.
+//!
+//! No thread is forgotten: while the queue has slots, a thread that was woken has not passed that on yet. A slot is woken under its
+//! lock and only if its answer is still there; the thread takes the answer under the same lock, sees that it was woken, and
+//! passes on. One that left by itself meanwhile, because its time was over, is seen to have left, and the next is woken instead.
 
+use engine::canary::{self, Canary};
+use executor::{Executor, WaitQueue};
+use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -23,6 +36,10 @@ enum State<T> {
     Empty,
     Awaited(Waiter),
     Full(T),
+    /// The answer is there, and its thread sleeps.
+    Asleep(T, Thread),
+    /// The answer is there, and its thread was woken and is to wake others.
+    Woken(T),
     /// No answer will come.
     Abandoned,
 }
@@ -33,47 +50,89 @@ enum Waiter {
     Task(Waker),
 }
 
+/// What a slot had: its answer, or `None` if none will come.
+struct Taken<T> {
+    answer: Option<T>,
+    was_woken: bool,
+}
+
 impl<T> Slot<T> {
     /// An empty slot.
     pub fn new() -> Arc<Slot<T>> {
         Arc::new(Slot { state: Mutex::new(State::Empty), is_over: AtomicBool::new(false) })
     }
 
-    /// Puts the answer in, or says that none will come. Returns the waiter to be told.
-    fn end(&self, end: State<T>) -> Option<Waiter> {
+    /// Puts the answer in. Returns whether its thread sleeps; a task is woken.
+    fn fill(&self, answer: T) -> bool {
         let mut state = lock(&self.state);
-        if matches!(*state, State::Full(_)) {
-            return None;
-        }
         self.is_over.store(true, Ordering::Release);
-        match std::mem::replace(&mut *state, end) {
-            State::Awaited(waiter) => Some(waiter),
-            _ => None,
+        match std::mem::replace(&mut *state, State::Empty) {
+            State::Awaited(Waiter::Thread(thread)) => {
+                *state = State::Asleep(answer, thread);
+                return true;
+            }
+            State::Awaited(Waiter::Task(waker)) => {
+                *state = State::Full(answer);
+                drop(state);
+                waker.wake();
+            }
+            _ => *state = State::Full(answer),
+        }
+        false
+    }
+
+    /// Says that no answer will come.
+    fn abandon(&self) {
+        let before = {
+            let mut state = lock(&self.state);
+            self.is_over.store(true, Ordering::Release);
+            std::mem::replace(&mut *state, State::Abandoned)
+        };
+        match before {
+            State::Awaited(Waiter::Thread(thread)) => thread.unpark(),
+            State::Awaited(Waiter::Task(waker)) => waker.wake(),
+            _ => {}
         }
     }
 
-    /// Takes the answer if it is there: `Some(None)` if none will come. Else `waiter` is told of it.
-    fn take(&self, waiter: impl FnOnce() -> Option<Waiter>) -> Option<Option<T>> {
+    /// Takes the answer if it is there. Else `waiter` is told of it.
+    fn take(&self, waiter: impl FnOnce() -> Option<Waiter>) -> Option<Taken<T>> {
         let mut state = lock(&self.state);
-        match std::mem::replace(&mut *state, State::Empty) {
-            State::Full(answer) => Some(Some(answer)),
-            State::Abandoned => Some(None),
+        let (answer, was_woken) = match std::mem::replace(&mut *state, State::Empty) {
+            State::Full(answer) | State::Asleep(answer, _) => (Some(answer), false),
+            State::Woken(answer) => (Some(answer), true),
+            State::Abandoned => (None, false),
             State::Empty | State::Awaited(_) => {
                 if let Some(waiter) = waiter() {
                     *state = State::Awaited(waiter);
                 }
-                None
+                return None;
             }
-        }
+        };
+        Some(Taken { answer, was_woken })
     }
 
     /// Waits for the answer, until `end` at most; `Some(None)` if none will come, `None` if the time is over.
     pub fn wait(&self, wakes: &Wakes, end: Option<Instant>) -> Option<Option<T>> {
-        self.spin(wakes);
+        let waiting = &wakes.0.waiting;
+        if waiting.fetch_add(1, Ordering::Relaxed) < wakes.0.spinning_max {
+            self.spin();
+        }
+        let taken = self.sleep(end);
+        waiting.fetch_sub(1, Ordering::Relaxed);
+        taken.map(|Taken { answer, was_woken }| {
+            if was_woken {
+                wakes.pass_on();
+            }
+            answer
+        })
+    }
+
+    fn sleep(&self, end: Option<Instant>) -> Option<Taken<T>> {
         loop {
-            let found = self.take(|| Some(Waiter::Thread(std::thread::current())));
-            if found.is_some() {
-                return found;
+            let taken = self.take(|| Some(Waiter::Thread(std::thread::current())));
+            if taken.is_some() {
+                return taken;
             }
             match end {
                 None => std::thread::park(),
@@ -86,28 +145,23 @@ impl<T> Slot<T> {
                     std::thread::park_timeout(left);
                 }
             }
-            wakes.pass_on();
         }
     }
 
-    /// Looks for the answer for as long as going to sleep and being woken would take, unless other threads need the processor.
-    fn spin(&self, wakes: &Wakes) {
-        let waiting = &wakes.0.waiting;
-        if waiting.fetch_add(1, Ordering::Relaxed) < wakes.0.spinning_max {
-            for _ in 0..SPINS {
-                if self.is_over.load(Ordering::Acquire) {
-                    break;
-                }
-                std::hint::spin_loop();
+    /// Looks for the answer for as long as going to sleep and being woken would take.
+    fn spin(&self) {
+        for _ in 0..SPINS {
+            if self.is_over.load(Ordering::Acquire) {
+                break;
             }
+            std::hint::spin_loop();
         }
-        waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Asks for the answer, of which the context's task is told.
     pub fn poll(&self, context: &Context<'_>) -> Poll<Option<T>> {
         match self.take(|| Some(Waiter::Task(context.waker().clone()))) {
-            Some(found) => Poll::Ready(found),
+            Some(taken) => Poll::Ready(taken.answer),
             None => Poll::Pending,
         }
     }
@@ -124,26 +178,79 @@ pub fn end_of(limit: Duration) -> Option<Instant> {
     Instant::now().checked_add(limit)
 }
 
-/// The threads to be woken, shared by all wakers.
-#[derive(Clone)]
-pub struct Wakes(Arc<Sleepers>);
+/// A slot of any answer whose thread sleeps.
+trait Sleeper: Send + Sync {
+    /// Wakes the thread, which passes that on; false if it has left.
+    fn wake(&self) -> bool;
+}
 
-struct Sleepers {
-    threads: Mutex<VecDeque<Thread>>,
-    /// How many threads look for an answer before they go to sleep, and at most.
+impl<T: Send> Sleeper for Slot<T> {
+    fn wake(&self) -> bool {
+        let thread = {
+            let mut state = lock(&self.state);
+            match std::mem::replace(&mut *state, State::Empty) {
+                State::Asleep(answer, thread) => {
+                    *state = State::Woken(answer);
+                    thread
+                }
+                other => {
+                    *state = other;
+                    return false;
+                }
+            }
+        };
+        thread.unpark();
+        true
+    }
+}
+
+/// The threads to be woken, shared by all who wake them.
+#[derive(Clone)]
+pub struct Wakes(Arc<Shared>);
+
+struct Shared {
+    chain: Mutex<Chain>,
+    /// How many threads wait for an answer.
     waiting: AtomicUsize,
+    /// How many may wait at most for one more to look for its answer before it goes to sleep.
     spinning_max: usize,
+    /// How many threads one that was woken wakes.
+    fan: usize,
+}
+
+#[derive(Default)]
+struct Chain {
+    /// Those that have an answer, first answered first.
+    asleep: VecDeque<Arc<dyn Sleeper>>,
+    /// How many threads were woken and have not passed on.
+    awake: usize,
+    /// Whether one has passed on since there were answers last.
+    has_moved: bool,
+}
+
+impl Chain {
+    /// The next to be woken, who is counted as awake.
+    fn next(&mut self) -> Option<Arc<dyn Sleeper>> {
+        let next = self.asleep.pop_front();
+        self.awake += usize::from(next.is_some());
+        next
+    }
 }
 
 /// How often a thread looks for its answer before it goes to sleep: some ten microseconds.
 const SPINS: u32 = 300;
 
 impl Wakes {
-    /// None yet.
+    /// No thread sleeps yet.
     pub fn new() -> Wakes {
-        // One processor is the engine's.
-        let spinning_max = std::thread::available_parallelism().map_or(0, |processors| processors.get() - 1);
-        Wakes(Arc::new(Sleepers { threads: Mutex::default(), waiting: AtomicUsize::new(0), spinning_max }))
+        Wakes::among(std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+    }
+
+    fn among(processors: usize) -> Wakes {
+        // One is the engine's.
+        let others = processors.saturating_sub(1);
+        let (chain, waiting) = (Mutex::default(), AtomicUsize::new(0));
+        Wakes(Arc::new(Shared { chain, waiting, spinning_max: others, fan: others.clamp(1, 2) }))
     }
 
     /// Tells the databases of a process apart.
@@ -151,55 +258,119 @@ impl Wakes {
         Arc::as_ptr(&self.0).addr()
     }
 
-    /// Wakes one thread; it wakes others.
-    pub fn begin(&self) {
-        let first = lock(&self.0.threads).pop_front();
-        if let Some(thread) = first {
-            thread.unpark();
+    /// Has these woken, in their order. Wakes one itself unless others are at it; they may be kept from running, so also if none has
+    /// passed on since this was called last.
+    fn begin(&self, answered: &mut Vec<Arc<dyn Sleeper>>) {
+        let begins = {
+            let mut chain = lock(&self.0.chain);
+            chain.asleep.extend(answered.drain(..));
+            let has_moved = std::mem::take(&mut chain.has_moved);
+            chain.awake == 0 || !has_moved
+        };
+        if begins {
+            self.wake(1);
         }
     }
 
-    /// Wakes two threads: called by every thread that was woken.
+    /// What a thread does that was woken.
     fn pass_on(&self) {
-        for _ in 0..2 {
-            self.begin();
+        if canary::is_planted(Canary::KeptWake) {
+            return;
+        }
+        {
+            let mut chain = lock(&self.0.chain);
+            chain.awake -= 1;
+            chain.has_moved = true;
+        }
+        self.wake(self.0.fan);
+    }
+
+    fn wake(&self, mut count: usize) {
+        while count > 0 {
+            let next = lock(&self.0.chain).next();
+            let Some(sleeper) = next else { return };
+            if sleeper.wake() || canary::is_planted(Canary::BlindWake) {
+                count -= 1;
+            } else {
+                lock(&self.0.chain).awake -= 1;
+            }
         }
     }
 }
 
 /// The engine's end of a slot: abandoned if it is dropped without an answer.
 pub struct Promise<T> {
-    slot: Arc<Slot<T>>,
-    wakes: Wakes,
+    slot: Option<Arc<Slot<T>>>,
 }
 
 impl<T> Promise<T> {
     /// A promise to fill `slot`.
-    pub fn new(slot: &Arc<Slot<T>>, wakes: &Wakes) -> Promise<T> {
-        Promise { slot: Arc::clone(slot), wakes: wakes.clone() }
+    pub fn new(slot: &Arc<Slot<T>>) -> Promise<T> {
+        Promise { slot: Some(Arc::clone(slot)) }
     }
 
     /// Which slot it is, among those that exist.
     pub fn place(&self) -> usize {
-        Arc::as_ptr(&self.slot).addr()
-    }
-
-    /// Answers. A thread is woken with the batch ([`Wakes::begin`]), a task at once.
-    pub fn keep(self, answer: T) {
-        match self.slot.end(State::Full(answer)) {
-            Some(Waiter::Thread(thread)) => lock(&self.wakes.0.threads).push_back(thread),
-            Some(Waiter::Task(waker)) => waker.wake(),
-            None => {}
-        }
+        self.slot.as_ref().map_or(0, |slot| Arc::as_ptr(slot).addr())
     }
 }
 
 impl<T> Drop for Promise<T> {
     fn drop(&mut self) {
-        match self.slot.end(State::Abandoned) {
-            Some(Waiter::Thread(thread)) => thread.unpark(),
-            Some(Waiter::Task(waker)) => waker.wake(),
-            None => {}
+        if let Some(slot) = self.slot.take() {
+            slot.abandon();
         }
     }
 }
+
+/// Answers on their way from the engine's thread to others, which are told of them once for all that there are in a round.
+pub struct Answers {
+    wakes: Wakes,
+    asleep: RefCell<Vec<Arc<dyn Sleeper>>>,
+    /// Told of every answer.
+    given: WaitQueue,
+}
+
+impl Answers {
+    /// None yet. A task wakes threads, which the first answer of a round wakes and which runs after those that give the others.
+    pub fn new(executor: &Executor, wakes: &Wakes) -> Rc<Answers> {
+        let answers = Rc::new(Answers { wakes: wakes.clone(), asleep: RefCell::default(), given: WaitQueue::new() });
+        let (own, executor_of_task) = (Rc::clone(&answers), executor.clone());
+        executor.spawn(async move {
+            loop {
+                own.given.wait(&executor_of_task).await;
+                own.wake();
+            }
+        });
+        answers
+    }
+
+    /// Keeps a promise.
+    pub fn give<T: Send + 'static>(&self, mut promise: Promise<T>, answer: T) {
+        let slot = promise.slot.take().expect("a promise is kept once");
+        if slot.fill(answer) {
+            self.asleep.borrow_mut().push(slot);
+        }
+    }
+
+    /// Tells of what was given, and of requests that ended without an answer.
+    pub fn tell(&self, executor: &Executor) {
+        self.given.wake_all(executor);
+    }
+
+    /// Waits until there are answers.
+    pub async fn wait(&self, executor: &Executor) {
+        self.given.wait(executor).await;
+    }
+
+    /// Wakes the threads that have answers.
+    pub fn wake(&self) {
+        let mut asleep = self.asleep.borrow_mut();
+        if !asleep.is_empty() {
+            self.wakes.begin(&mut asleep);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,8 @@
 //! The requests of handles, each in a task of its own on the engine's thread.
 
-use crate::reply::{Promise, Wakes};
+use crate::reply::{Answers, Promise, Wakes};
 use engine::{Database, Error, Result};
-use executor::{CatchPanic, Executor, Panic, TaskId, WaitQueue, catch_panic, panic_message};
+use executor::{CatchPanic, Executor, Panic, TaskId, catch_panic, panic_message};
 use node::page_client::PageClient;
 use node::page_server::PageServer;
 use pin_project_lite::pin_project;
@@ -39,24 +39,15 @@ pub(crate) struct Requests {
     free: RefCell<Vec<usize>>,
     count: Cell<usize>,
     /// Told of every request that ends.
-    pub answered: Rc<WaitQueue>,
+    pub answers: Rc<Answers>,
 }
 
 impl Requests {
-    /// None yet. Threads that wait for answers are woken once for all requests that end in one round: by a task that the first
-    /// of them wakes and that runs after the others.
+    /// None yet.
     pub fn new(host: Host, executor: &Executor, wakes: &Wakes) -> Rc<Requests> {
-        let executor = executor.clone();
-        let answered = Rc::new(WaitQueue::new());
-        let (told, wakes, own) = (Rc::clone(&answered), wakes.clone(), executor.clone());
-        executor.spawn(async move {
-            loop {
-                told.wait(&own).await;
-                wakes.begin();
-            }
-        });
         let (running, free, count) = (RefCell::default(), RefCell::default(), Cell::new(0));
-        Rc::new(Requests { executor, host, running, free, count, answered })
+        let (executor, answers) = (executor.clone(), Answers::new(executor, wakes));
+        Rc::new(Requests { executor, host, running, free, count, answers })
     }
 
     /// The database of the handles that are a database's.
@@ -100,7 +91,7 @@ impl Requests {
     }
 
     /// Runs a request; `what` names it should its code panic. Its answer is the promise's.
-    pub fn run<T: 'static, E: From<Error> + 'static>(
+    pub fn run<T: Send + 'static, E: From<Error> + Send + 'static>(
         self: &Rc<Self>,
         what: &'static str,
         promise: Promise<Result<T, E>>,
@@ -131,7 +122,7 @@ impl Requests {
         self.running.borrow_mut()[entry] = None;
         self.free.borrow_mut().push(entry);
         self.count.set(self.count.get() - 1);
-        self.answered.wake_all(&self.executor);
+        self.answers.tell(&self.executor);
     }
 
     /// Before each step of a request: whether it is to end. Notes its task.
@@ -166,7 +157,12 @@ pin_project! {
     }
 }
 
-impl<T, E: From<Error>, F: Future<Output = Result<T, E>>> Future for Job<T, E, F> {
+impl<T, E, F> Future for Job<T, E, F>
+where
+    T: Send + 'static,
+    E: From<Error> + Send + 'static,
+    F: Future<Output = Result<T, E>>,
+{
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -179,7 +175,8 @@ impl<T, E: From<Error>, F: Future<Output = Result<T, E>>> Future for Job<T, E, F
                 Poll::Ready(Ok(answer)) => answer,
                 Poll::Ready(Err(panic)) => Err(job.requests.panicked(job.what, panic).into()),
             };
-            job.promise.take().expect("a request is answered once").keep(answer);
+            let promise = job.promise.take().expect("a request is answered once");
+            job.requests.answers.give(promise, answer);
         }
         job.requests.leave(*job.entry);
         Poll::Ready(())

@@ -1,0 +1,159 @@
+#![allow(clippy::disallowed_methods, reason = "the threads that wait are what is tested")]
+
+use super::*;
+use canary::plant;
+use std::sync::mpsc;
+use std::thread;
+
+type Queue = Vec<Arc<dyn Sleeper>>;
+
+/// Slots with an answer each, of threads that sleep; this thread stands for all of them.
+fn asleep(count: usize) -> (Vec<Arc<Slot<usize>>>, Queue) {
+    let slots: Vec<_> = (0..count).map(|_| Slot::new()).collect();
+    let mut queue: Queue = Vec::new();
+    for (number, slot) in slots.iter().enumerate() {
+        assert!(slot.take(|| Some(Waiter::Thread(thread::current()))).is_none());
+        assert!(slot.fill(number), "its thread sleeps");
+        queue.push(Arc::clone(slot) as Arc<dyn Sleeper>);
+    }
+    (slots, queue)
+}
+
+fn is_woken(slot: &Slot<usize>) -> bool {
+    matches!(*lock(&slot.state), State::Woken(_))
+}
+
+/// What a woken thread does.
+fn leave(slot: &Slot<usize>, wakes: &Wakes) -> Option<usize> {
+    let taken = slot.take(|| None).expect("its answer is there");
+    if taken.was_woken {
+        wakes.pass_on();
+    }
+    taken.answer
+}
+
+/// Wakes threads one by one through each other; whether all were woken.
+fn are_all_woken(count: usize, processors: usize) -> bool {
+    let wakes = Wakes::among(processors);
+    let (slots, mut queue) = asleep(count);
+    wakes.begin(&mut queue);
+    slots.iter().enumerate().all(|(number, slot)| is_woken(slot) && leave(slot, &wakes) == Some(number))
+}
+
+#[test]
+fn a_woken_thread_wakes_the_next() {
+    assert!((1..=4).all(|processors| are_all_woken(5, processors)));
+    plant(Some(Canary::KeptWake));
+    let are_all = are_all_woken(5, 2);
+    plant(None);
+    assert!(!are_all, "nobody wakes the second");
+}
+
+#[test]
+fn where_there_are_processors_for_them_two_are_woken_at_a_time() {
+    for (processors, awake) in [(1, 1), (2, 1), (3, 2), (64, 2)] {
+        let wakes = Wakes::among(processors);
+        let (slots, mut queue) = asleep(5);
+        wakes.begin(&mut queue);
+        leave(&slots[0], &wakes);
+        assert_eq!(slots.iter().filter(|slot| is_woken(slot)).count(), awake, "on {processors} processors");
+    }
+}
+
+/// The first leaves because its time is over, before it is woken; whether the second is woken.
+fn is_next_woken() -> bool {
+    let wakes = Wakes::among(2);
+    let (slots, mut queue) = asleep(2);
+    assert_eq!(leave(&slots[0], &wakes), Some(0));
+    wakes.begin(&mut queue);
+    is_woken(&slots[1])
+}
+
+#[test]
+fn a_thread_that_has_left_is_passed_over() {
+    assert!(is_next_woken());
+    plant(Some(Canary::BlindWake));
+    let is_woken = is_next_woken();
+    plant(None);
+    assert!(!is_woken, "the one that has left passes nothing on");
+}
+
+#[test]
+fn the_engine_wakes_no_thread_while_others_do() {
+    let wakes = Wakes::among(2);
+    let (first, mut queue) = asleep(2);
+    wakes.begin(&mut queue);
+    leave(&first[0], &wakes);
+    assert!(is_woken(&first[1]));
+    // One has passed on, so others are at it.
+    let (second, mut queue) = asleep(2);
+    wakes.begin(&mut queue);
+    assert!(!is_woken(&second[0]));
+    // None has since: the one that should is kept from running.
+    wakes.begin(&mut Vec::new());
+    assert!(is_woken(&second[0]) && !is_woken(&second[1]));
+    // Both go on in the end, and nothing is left.
+    for slot in first[1..].iter().chain(&second) {
+        leave(slot, &wakes);
+    }
+    let chain = lock(&wakes.0.chain);
+    assert_eq!((chain.awake, chain.asleep.len()), (0, 0));
+}
+
+/// Threads that ask again and again, of which some give up waiting for a while and all are woken without cause now and then;
+/// an engine that answers some at a time.
+#[test]
+fn no_thread_sleeps_for_ever() {
+    const THREADS: u64 = 12;
+    let requests = if cfg!(miri) { 20 } else { 1_500 };
+    let wakes = Wakes::new();
+    let (sender, asked) = mpsc::channel::<Promise<u64>>();
+    let engine = thread::spawn({
+        let wakes = wakes.clone();
+        move || {
+            let mut number = 0;
+            while let Ok(first) = asked.recv() {
+                let mut answered: Queue = Vec::new();
+                for mut promise in std::iter::once(first).chain(asked.try_iter()) {
+                    number += 1;
+                    let slot = promise.slot.take().expect("it is kept once");
+                    if number % 97 == 0 {
+                        slot.abandon();
+                    } else if slot.fill(number) {
+                        answered.push(slot);
+                    }
+                }
+                wakes.begin(&mut answered);
+            }
+            number
+        }
+    });
+    let clients: Vec<_> = (0..THREADS)
+        .map(|thread| {
+            let (sender, wakes) = (sender.clone(), wakes.clone());
+            thread::spawn(move || {
+                for request in 0..requests {
+                    let slot = Slot::new();
+                    sender.send(Promise::new(&slot)).expect("the engine goes on");
+                    let limit = Duration::from_micros((thread * 31 + request * 17) % 200);
+                    let is_patient = request % 3 == 0;
+                    if is_patient || slot.wait(&wakes, end_of(limit)).is_none() {
+                        slot.wait(&wakes, None).expect("no time is over");
+                    }
+                }
+            })
+        })
+        .collect();
+    drop(sender);
+    while !clients.iter().all(thread::JoinHandle::is_finished) {
+        for client in &clients {
+            client.thread().unpark();
+            thread::sleep(Duration::from_micros(300));
+        }
+    }
+    clients.into_iter().for_each(|client| client.join().expect("no panic"));
+    assert_eq!(engine.join().expect("no panic"), THREADS * requests);
+    let chain = lock(&wakes.0.chain);
+    // Those that left by themselves may still be there; nobody waits for them.
+    assert_eq!(chain.awake, 0);
+}
