@@ -1,5 +1,5 @@
 //! Debit-Credit by clients in three places, in turns on one database: tasks of the engine's thread, threads, and tasks of one
-//! other thread. `cargo run --release -p entresol --example client_cost [CLIENTS [TURNS [BRANCHES [DIR]]]]`.
+//! other thread. `cargo run --release -p entresol --example client_cost [CLIENTS [TURNS [BRANCHES [DIR [CONFIG]]]]]`.
 
 #![allow(clippy::disallowed_methods, reason = "threads of a user's program are what is measured")]
 
@@ -238,9 +238,12 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let branches: u64 = arguments.next().map_or(Ok(4), |number| number.parse())?;
     let directory = arguments.next().unwrap_or_else(|| "client-cost.data".to_owned());
     let scale = Scale::tpc_b(branches);
-    let settings = Configuration::parse("[log]\nsize = \"1 GiB\"\n[buffer]\nsize = \"1 GiB\"")?;
+    let settings = match arguments.next() {
+        Some(file) => std::fs::read_to_string(file)?,
+        None => "[log]\nsize = \"1 GiB\"\n[buffer]\nsize = \"1 GiB\"".to_owned(),
+    };
     let known = scale.clone();
-    let opening = Opening::new(&directory, settings).procedures(move || {
+    let opening = Opening::new(&directory, Configuration::parse(&settings)?).procedures(move || {
         let mut procedures = Procedures::new();
         debit_credit::register(&mut procedures, &known);
         procedures

@@ -372,5 +372,7 @@ impl Answers {
     }
 }
 
+// An example includes this file from elsewhere.
 #[cfg(test)]
+#[path = "reply/tests.rs"]
 mod tests;
