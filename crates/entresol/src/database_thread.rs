@@ -4,9 +4,10 @@ use crate::handle::{Handle, Link};
 use crate::message_server::ThreadMessages;
 use crate::reply::{Promise, Wakes};
 use crate::requests::{Host, Requests};
+use crate::spin::Spin;
 use crate::store::Store;
 use crate::{OpenError, Opening};
-use base::time::{MICROSECOND_NS, SECOND_NS};
+use base::time::SECOND_NS;
 use engine::server::TransactionServer;
 use engine::{Error, Result};
 use executor::{Executor, Mailbox, Sender, mailbox};
@@ -21,10 +22,6 @@ use std::time::Duration;
 
 /// How long requests that are under way may go on when the database is closed, unless the caller says so.
 pub(crate) const GRACE_NS: u64 = 30 * SECOND_NS;
-/// How long the engine looks for requests before it sleeps, and for how many times in a row at most it does not after it
-/// found none.
-const SPIN_NS: u64 = 20 * MICROSECOND_NS;
-const UNSPUN_MAX: u32 = 64;
 
 type Begin = Box<dyn FnOnce(&Rc<Requests>) + Send>;
 
@@ -265,7 +262,7 @@ impl Serving for Engine {
 pub(crate) async fn receive(host: &Rc<Requests>, requests: Mailbox<Request>, transactions: Option<&TransactionServer>) {
     let executor = &host.executor;
     let messages = transactions.map(|server| ThreadMessages::start(executor, server, &host.answers));
-    let (mut batch, mut spin) = (Vec::new(), Spin::default());
+    let (mut batch, mut spin) = (Vec::new(), Spin::new(executor.now()));
     let mut grace_ns = GRACE_NS;
     'open: while spin.receive(executor, &requests, &mut batch).await {
         for request in batch.drain(..) {
@@ -299,36 +296,5 @@ pub(crate) async fn receive(host: &Rc<Requests>, requests: Mailbox<Request>, tra
         while host.count() > 0 {
             host.answers.wait(executor).await;
         }
-    }
-}
-
-/// Looks for requests for a while before the engine sleeps. If it finds none it goes to sleep at once the next times, twice as
-/// often after each failure.
-#[derive(Default)]
-struct Spin {
-    /// How many times more it sleeps at once.
-    unspun: u32,
-    /// How many times it did after it last found none.
-    penalty: u32,
-}
-
-impl Spin {
-    /// Moves what was sent into `batch`, waiting for it if need be; false when nothing more will come.
-    async fn receive(&mut self, executor: &Executor, requests: &Mailbox<Request>, batch: &mut Vec<Request>) -> bool {
-        if self.unspun > 0 {
-            self.unspun -= 1;
-            return requests.receive(executor, batch).await;
-        }
-        let until = executor.now().plus_ns(SPIN_NS);
-        while !requests.has_items() {
-            if executor.now() >= until {
-                self.penalty = (2 * self.penalty).clamp(1, UNSPUN_MAX);
-                self.unspun = self.penalty;
-                return requests.receive(executor, batch).await;
-            }
-            executor.yield_until_idle().await;
-        }
-        self.penalty = 0;
-        requests.receive(executor, batch).await
     }
 }

@@ -77,6 +77,7 @@ mod pending;
 mod reply;
 mod requests;
 mod restore;
+mod spin;
 mod store;
 mod warnings;
 
