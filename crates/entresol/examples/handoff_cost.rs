@@ -21,7 +21,7 @@ const TURNS: u32 = 5;
 
 /// What the threads share.
 #[derive(Default)]
-struct Shared {
+struct Exchange {
     requests: Mutex<Vec<Promise<u64>>>,
     has_requests: AtomicBool,
     answered: AtomicU64,
@@ -30,7 +30,7 @@ struct Shared {
     is_left: AtomicBool,
 }
 
-impl Shared {
+impl Exchange {
     fn send(&self, promise: Promise<u64>) {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(promise);
         self.has_requests.store(true, Ordering::Release);
@@ -83,7 +83,7 @@ impl Shared {
 
 /// Requests per second, and processor time of each in microseconds: the server's and that of all clients.
 fn measure(clients: u64, work_ns: u64, wait_ns: u64) -> Result<[f64; 3], driver::Fault> {
-    let (shared, wakes) = (&Shared::default(), &Wakes::new());
+    let (shared, wakes) = (&Exchange::default(), &Wakes::new());
     std::thread::scope(|scope| {
         let server = scope.spawn(move || shared.serve(wakes, work_ns, wait_ns));
         let clients: Vec<_> = (0..clients).map(|_| scope.spawn(move || shared.ask(wakes))).collect();

@@ -206,9 +206,9 @@ impl<T: Send> Sleeper for Slot<T> {
 
 /// The threads to be woken, shared by all who wake them.
 #[derive(Clone)]
-pub struct Wakes(Arc<Shared>);
+pub struct Wakes(Arc<Sleepers>);
 
-struct Shared {
+struct Sleepers {
     chain: Mutex<Chain>,
     /// How many threads wait for an answer.
     waiting: AtomicUsize,
@@ -250,7 +250,7 @@ impl Wakes {
         // One is the engine's.
         let others = processors.saturating_sub(1);
         let (chain, waiting) = (Mutex::default(), AtomicUsize::new(0));
-        Wakes(Arc::new(Shared { chain, waiting, spinning_max: others, fan: others.clamp(1, 2) }))
+        Wakes(Arc::new(Sleepers { chain, waiting, spinning_max: others, fan: others.clamp(1, 2) }))
     }
 
     /// Tells the databases of a process apart.

@@ -70,7 +70,7 @@ impl Spin {
         self.skipped = self.penalty;
     }
 
-    /// So many have come.
+    /// This number of requests has come.
     fn note(&mut self, now: Instant, count: usize) {
         let ns = now.since_ns(self.last) / count.max(1) as u64;
         self.gap_ns = (15 * self.gap_ns + ns) / 16;

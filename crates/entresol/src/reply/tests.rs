@@ -46,7 +46,7 @@ fn a_woken_thread_wakes_the_next() {
     plant(Some(Canary::KeptWake));
     let are_all = are_all_woken(5, 2);
     plant(None);
-    assert!(!are_all, "nobody wakes the second");
+    assert!(!are_all, "none wakes the second");
 }
 
 #[test]
@@ -154,6 +154,6 @@ fn no_thread_sleeps_for_ever() {
     clients.into_iter().for_each(|client| client.join().expect("no panic"));
     assert_eq!(engine.join().expect("no panic"), THREADS * requests);
     let chain = lock(&wakes.0.chain);
-    // Those that left by themselves may still be there; nobody waits for them.
+    // Those that left by themselves may still be there; none waits for them.
     assert_eq!(chain.awake, 0);
 }
