@@ -372,6 +372,16 @@ impl Answers {
     }
 }
 
+impl Drop for Answers {
+    /// Nothing wakes those any more who have answers, also where the engine's thread unwinds.
+    fn drop(&mut self) {
+        let asleep = self.asleep.get_mut();
+        if !asleep.is_empty() {
+            self.wakes.begin(asleep);
+        }
+    }
+}
+
 // An example includes this file from elsewhere.
 #[cfg(test)]
 #[path = "reply/tests.rs"]

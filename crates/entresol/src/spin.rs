@@ -10,9 +10,11 @@ use executor::{Executor, Mailbox};
 /// How long it looks, and for how many times in a row at most it does not after it found none.
 const LOOK_NS: u64 = 20 * MICROSECOND_NS;
 const SKIPPED_MAX: u32 = 64;
-/// How long it looks while requests come as often as this: as long as a log write may keep all clients waiting.
+/// How long it looks while requests come as often as this: as long as a log write may keep all clients waiting. And how often in a row
+/// at most it finds none before it counts as idle: it may be what keeps its clients from running.
 const BUSY_LOOK_NS: u64 = 200 * MICROSECOND_NS;
 const BUSY_GAP_NS: u64 = 40 * MICROSECOND_NS;
+const BUSY_MISSES_MAX: u32 = 3;
 
 /// Looks for requests for a while before the engine sleeps. If it finds none it goes to sleep at once the next times, twice as
 /// often after each failure, unless they come so often that it would hardly sleep.
@@ -21,6 +23,8 @@ pub(crate) struct Spin {
     skipped: u32,
     /// How many times it did after it last found none.
     penalty: u32,
+    /// How many looks in a row have found none.
+    misses: u32,
     /// When requests came last, and the mean time between two of them lately.
     last: Instant,
     gap_ns: u64,
@@ -29,13 +33,14 @@ pub(crate) struct Spin {
 impl Spin {
     /// Nothing has come yet.
     pub fn new(now: Instant) -> Spin {
-        Spin { skipped: 0, penalty: 0, last: now, gap_ns: SECOND_NS }
+        Spin { skipped: 0, penalty: 0, misses: 0, last: now, gap_ns: SECOND_NS }
     }
 
     /// Moves what was sent into `batch`, waiting for it if need be; false when nothing more will come.
     pub async fn receive<T>(&mut self, executor: &Executor, requests: &Mailbox<T>, batch: &mut Vec<T>) -> bool {
-        if !requests.has_items() {
-            self.look(executor, requests).await;
+        match requests.has_items() {
+            true => self.misses = 0,
+            false => self.look(executor, requests).await,
         }
         let is_open = requests.receive(executor, batch).await;
         self.note(executor.round_now(), batch.len());
@@ -51,12 +56,16 @@ impl Spin {
             }
             executor.yield_until_idle().await;
         }
-        self.penalty = 0;
+        self.find();
+    }
+
+    fn find(&mut self) {
+        (self.penalty, self.misses) = (0, 0);
     }
 
     /// How long to look this time, if at all.
     fn limit_ns(&mut self) -> Option<u64> {
-        if self.gap_ns <= BUSY_GAP_NS {
+        if self.gap_ns <= BUSY_GAP_NS && self.misses < BUSY_MISSES_MAX {
             return Some(BUSY_LOOK_NS);
         }
         let looks = self.skipped == 0;
@@ -68,6 +77,7 @@ impl Spin {
     fn fail(&mut self) {
         self.penalty = (2 * self.penalty).clamp(1, SKIPPED_MAX);
         self.skipped = self.penalty;
+        self.misses += 1;
     }
 
     /// This number of requests has come.
@@ -105,10 +115,17 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(spin.limit_ns(), Some(BUSY_LOOK_NS));
             spin.fail();
+            spin.find();
         }
+        // What never finds any may keep those from running who would send some.
+        (0..3).for_each(|_| spin.fail());
+        assert!((0..4).all(|_| spin.limit_ns().is_none()));
+        assert_eq!(spin.limit_ns(), Some(LOOK_NS));
+        spin.find();
+        assert_eq!(spin.limit_ns(), Some(BUSY_LOOK_NS));
         // A pause ends that.
         spin.note(spin.last.plus_ns(SECOND_NS), 1);
-        assert_eq!(spin.limit_ns(), None);
+        assert_eq!(spin.limit_ns(), Some(LOOK_NS));
         assert_eq!(after(1_000, 32, 3_000 * MICROSECOND_NS).limit_ns(), Some(LOOK_NS), "seldom");
     }
 }

@@ -100,8 +100,28 @@ fn the_engine_wakes_no_thread_while_others_do() {
     assert_eq!((chain.awake, chain.asleep.len()), (0, 0));
 }
 
-/// Threads that ask again and again, of which some give up waiting for a while and all are woken without cause now and then;
-/// an engine that answers some at a time.
+#[test]
+fn answers_that_are_left_when_the_engine_ends_are_told_of() {
+    let driver = virtual_driver::VirtualDriver::new(
+        virtual_driver::Hardware::ideal(),
+        virtual_driver::Options::default(),
+        virtual_driver::Media::new(),
+    );
+    let executor = Executor::new(Box::new(driver), executor::Order::FirstInFirstOut);
+    let wakes = Wakes::among(2);
+    let answers = Answers::new(&executor, &wakes);
+    let slot = Slot::new();
+    assert!(slot.take(|| Some(Waiter::Thread(thread::current()))).is_none());
+    answers.give(Promise::new(&slot), 7);
+    assert!(!is_woken(&slot), "it is told of behind the others of its round");
+    drop(answers);
+    executor.stop();
+    drop(executor);
+    assert!(is_woken(&slot) && leave(&slot, &wakes) == Some(7));
+}
+
+/// Threads that ask again and again, of which some give up waiting for a while and every second one is woken without cause now and
+/// then; an engine that answers some at a time.
 #[test]
 fn no_thread_sleeps_for_ever() {
     const THREADS: u64 = 12;
@@ -146,7 +166,7 @@ fn no_thread_sleeps_for_ever() {
         .collect();
     drop(sender);
     while !clients.iter().all(thread::JoinHandle::is_finished) {
-        for client in &clients {
+        for client in clients.iter().step_by(2) {
             client.thread().unpark();
             thread::sleep(Duration::from_micros(300));
         }
