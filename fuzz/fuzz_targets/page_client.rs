@@ -3,7 +3,8 @@
 
 use base::{PageId, PartitionId};
 use libfuzzer_sys::fuzz_target;
-use node::client::{Client, WriteLock};
+use engine::lock::Mode;
+use node::client::{Client, PageLock, WriteLock};
 use node::message::{Answer, ClientId, Copy, HEAD_SIZE, Secret, Secrets, Session, ToPeer, Transaction, decode};
 use std::collections::BTreeSet;
 
@@ -25,6 +26,22 @@ impl Owner {
         self.is_committing = false;
     }
 
+    /// The pages that the transaction may have changed.
+    fn changed(&self) -> BTreeSet<PageId> {
+        self.pinned.iter().filter(|page| self.protocol.may_write(self.transaction, **page)).copied().collect()
+    }
+
+    fn roll_back(&mut self) {
+        let restored = self.protocol.aborted(self.transaction, &self.changed());
+        assert!(restored.is_empty(), "no other transaction is there");
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        let due = self.protocol.take_due();
+        self.discard(due.discards);
+    }
+
     fn discard(&mut self, pages: Vec<PageId>) {
         pages.iter().for_each(|page| assert!(self.memory.remove(page), "only what is there is given up"));
     }
@@ -33,9 +50,14 @@ impl Owner {
     fn step(&mut self, what: u8, page: PageId) {
         match what % 6 {
             0 | 1 if !self.is_committing => {
+                let mode = if what % 6 == 1 { Mode::Exclusive } else { Mode::Shared };
+                if self.protocol.lock(self.transaction, page, mode) != PageLock::Held {
+                    self.protocol.wait_no_more(self.transaction);
+                    return;
+                }
                 self.protocol.enter(self.transaction, page);
                 if !self.memory.contains(&page) && !self.protocol.is_coming(page) {
-                    self.protocol.request(page, self.transaction);
+                    self.protocol.request(page, self.transaction, what > 127);
                 } else if self.memory.contains(&page) && what % 6 == 1 {
                     self.pinned.insert(page);
                     let _: WriteLock = self.protocol.write(self.transaction, page);
@@ -46,23 +68,24 @@ impl Owner {
                 self.protocol.left(page);
             }
             3 if !self.is_committing => {
-                let ended = self.protocol.aborted(self.transaction);
-                self.discard(ended.discards);
+                self.roll_back();
                 self.begin();
             }
             4 if !self.is_committing => {
-                if self.protocol.written(self.transaction).is_empty() {
-                    let ended = self.protocol.committed_unchanged(self.transaction);
-                    self.discard(ended.discards);
+                let changed = self.changed();
+                if changed.is_empty() {
+                    self.protocol.committed_unchanged(self.transaction);
+                    self.settle();
                     self.begin();
                 } else {
                     self.is_committing = true;
-                    self.protocol.commit(self.transaction, Vec::new(), Vec::new());
+                    self.protocol.join_commit(self.transaction, changed);
+                    self.settle();
+                    self.protocol.send_commit(Vec::new(), Vec::new());
                 }
             }
             5 if !self.is_committing => {
-                let ended = self.protocol.aborted(self.transaction);
-                self.discard(ended.discards);
+                self.roll_back();
                 let kept = self.protocol.disconnect(what > 127);
                 assert!(kept.iter().all(|copy| self.memory.contains(&copy.page)), "it names what is there");
                 if kept.is_empty() {
@@ -83,6 +106,7 @@ impl Owner {
             self.memory.remove(&copy.page);
             self.protocol.give_up(copy.page);
         }
+        self.settle();
     }
 
     fn hear(&mut self, answer: Answer) {
@@ -99,6 +123,11 @@ impl Owner {
                 }
             }
             Answer::Withdrawn { copy } => self.protocol.withdrawn(copy),
+            Answer::NotCommitted { .. } if self.is_committing => {
+                self.protocol.refused();
+                self.settle();
+                self.begin();
+            }
             Answer::Forward { copy, wanted, to, returns, .. } => {
                 if self.protocol.may_send(copy) {
                     return;
@@ -114,12 +143,13 @@ impl Owner {
                 }
             }
             Answer::Committed { transaction } if transaction == self.transaction && self.is_committing => {
-                let ended = self.protocol.committed(transaction);
-                self.discard(ended.discards);
+                self.protocol.committed();
+                self.settle();
                 self.begin();
             }
             _ => {}
         }
+        self.settle();
     }
 }
 

@@ -5,7 +5,9 @@
 use base::{PageId, PartitionId};
 use libfuzzer_sys::fuzz_target;
 use node::algorithm::{ALGORITHMS, Frames};
-use node::message::{ClientId, Copy, HEAD_SIZE, Request, Secrets, ToServer, Transaction, Wait, decode};
+use node::message::{
+    ClientId, Copy, HEAD_SIZE, Image, Request, Secrets, ToServer, Transaction, Wait, WaitsFor, decode,
+};
 use node::server::{Action, Memory, Server};
 
 /// A memory that has every second page.
@@ -33,19 +35,24 @@ fn likely(bytes: &[u8; 4]) -> Option<Request> {
     let transaction = Transaction(u64::from(transaction % 4));
     let earlier = Copy { page: PageId::new(PartitionId(1), u32::from(page >> 2) % 4), number: u64::from(number >> 4) };
     let leaving = (page > 127).then_some(earlier);
-    Some(match kind % 10 {
+    Some(match kind % 11 {
         0 | 1 => {
             let waited_ns = [0, 1, 1 << 20, u64::MAX][usize::from(kind >> 6)];
             let waited = (page % 128 > 31).then_some(Wait { copy: earlier, waited_ns });
-            Request::Read { copy, transaction, leaving, waited }
+            Request::Read { copy, transaction, writes: number > 127, leaving, waited }
         }
         2 => Request::Write { copy, transaction },
         3 => Request::InUse { copy, by: vec![transaction] },
         4 => Request::CalledBack { copy },
         5 => Request::Refused { wanted: copy, to: ClientId(u32::from(page >> 6)), returns: page > 127 },
-        6 => Request::Commit { transaction, records: Vec::new(), pages: Vec::new() },
+        6 => {
+            let pages = (page > 127).then(|| Image { page: copy.page, bytes: Vec::new() }).into_iter().collect();
+            let others = (number > 127).then_some(Transaction(u64::from(number % 4))).into_iter().collect();
+            Request::Commit { transaction, others, keeps: number % 2 == 0, records: Vec::new(), pages }
+        }
         7 => Request::Abort { transaction },
         8 => Request::Returned { copy, bytes: vec![0; 8] },
+        9 => Request::Waits { pairs: vec![WaitsFor { transaction, other: Transaction(u64::from(number % 4)) }] },
         _ => return None,
     })
 }

@@ -239,6 +239,14 @@ canaries! {
     UnrenewedTerm,
     /// A page server says of a commit under which its log has failed that nothing of it is committed.
     DecidedFailure,
+    /// A node lets two of its transactions change a page at a time.
+    SharedChanges,
+    /// A node that rolls a transaction back drops pages that have what others have committed and the server has not answered.
+    UndoneTogether,
+    /// A node does not say which of its transactions wait for others of it.
+    UntoldWaits,
+    /// A node acknowledges a commit that the server has not answered.
+    UnansweredCommits,
 }
 
 #[cfg(feature = "canary")]

@@ -32,14 +32,13 @@ use std::thread::JoinHandle;
 /// with a memory of its own, and a thread more that has the disks and the log. Nodes share pages as those of a page server on a network do
 /// (Franklin, Carey, Livny, VLDB 1992), over channels in memory. Others reach them through a [`NodeHandle`].
 ///
-/// It pays where transactions read much, or write different pages in different nodes. Locks are whole pages', a node runs one transaction
-/// at a time, and each commit waits for the log: what one engine does for many clients at once ([`DatabaseThread`]) is faster where
-/// commits wait for a disk. What a node can do is what a [`NodeTransaction`](PageTransaction) has: memory-resident sets, records with
+/// It pays where transactions read much, or write different pages in different nodes. Locks are whole pages', and nodes that write the same
+/// ones take turns, for each of which pages go to the server and back: there one engine ([`DatabaseThread`]) is faster. What a node can do is what a [`NodeTransaction`](PageTransaction) has: memory-resident sets, records with
 /// fields and indexes, writing long values, snapshots and registered procedures are not of it. Those that can be asked for are refused
 /// ([`Error::WrongOrganization`], [`Error::TooLarge`]).
 ///
 /// A wait for another node's lock has no end: `[locks] wait_at_most` is not followed here. A request to a node does not wait for another one to
-/// the same node.
+/// the same node, as long as no more are under way than the configuration says (`[nodes]`, `transactions`).
 ///
 /// Each node may have copies of as many pages as its buffer holds, so together they take as much memory as the sum of theirs and
 /// the server's.
@@ -184,7 +183,14 @@ fn settings(configuration: &Configuration) -> ClientSettings {
         cleaner: false,
         ..buffer::Settings::default()
     };
-    ClientSettings { buffer, address: Threads::ANY, message_size_min: 0, patience_ns: 0 }
+    ClientSettings {
+        buffer,
+        address: Threads::ANY,
+        message_size_min: 0,
+        transactions: configuration.nodes.transactions as usize,
+        keeps_write_locks: configuration.nodes.keeps_write_locks,
+        patience_ns: 0,
+    }
 }
 
 impl Serving for NodeEngine {

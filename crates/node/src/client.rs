@@ -5,12 +5,16 @@
 //!
 //! The rules:
 //!
-//! - A copy is kept across transactions, with its read lock. A transaction uses every page that it has asked for until its end, so that
-//!   within a node and across nodes locks are held to the end of transactions.
+//! - A copy is kept across transactions, with its read lock. A transaction locks every page that it looks at among those of its node
+//!   (`locks.rs`), and uses it until its end, so that within a node and across nodes locks are held to the end of transactions.
+//! - A transaction ends when its commit is put behind those of its node that go before (`commits.rs`). What it has changed stays here until
+//!   the server has answered.
 //! - A copy in use stays registered at the server though its bytes may leave the memory: that it was dropped is said only when
 //!   no transaction uses it any more.
 //! - A copy that is called back goes at once if no transaction uses it, else when the last one has ended, and the server is told at once
-//!   which ones those are.
+//!   which ones those are (`calls.rs`). No other one uses it before it has come again.
+//! - A write lock is a transaction's. Where write locks are kept, that of a page which was committed is the node's from then on, until the
+//!   copy is called back, and any of its transactions writes the page that has locked it in the node.
 //! - A page that is asked for counts as in use from then on, because it may come from another client after the server has called it
 //!   back.
 //! - A page of another client is taken only if it was sent to this session and the copy has never been here: a copy that was here
@@ -19,14 +23,25 @@
 //! - What leaves the memory is named in the next request for a page, and its bytes are kept until the answer says whether they
 //!   are wanted.
 
+mod calls;
+mod commits;
+mod locks;
+
+pub use calls::CalledBack;
+
 use crate::message::LIST_MAX;
-use crate::message::{Copy, Request, Secret, Secrets, Session, ToServer, Transaction, Wait};
+use crate::message::{Copy, Request, Secret, Secrets, Session, ToServer, Transaction, Wait, WaitsFor};
 use base::PageId;
+use commits::Commits;
 use engine::canary::{self, Canary};
+use engine::lock::Mode;
+use locks::{Asked, Holder, NodeLocks};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many pages that have left the memory wait to be named; older ones are dropped.
 const DEPARTED_MAX: usize = 16;
+/// How many pages are known as written here before they are forgotten.
+const WRITTEN_MAX: usize = 4096;
 
 /// A client's side of the protocol.
 #[derive(Default)]
@@ -34,8 +49,21 @@ pub struct Client {
     session: Option<Session>,
     secrets: Secrets,
     copies: BTreeMap<PageId, Held>,
-    /// The pages that each active transaction uses.
+    /// The pages that each active transaction uses: those that it has locked.
     uses: BTreeMap<Transaction, BTreeSet<PageId>>,
+    locks: NodeLocks,
+    /// The pages of which transactions wait for the node's locks, and those that they wait for to come.
+    waiting: BTreeMap<Transaction, PageId>,
+    awaited: BTreeMap<Transaction, PageId>,
+    /// What the server was told of these waits.
+    told: Vec<WaitsFor>,
+    commits: Commits,
+    /// Whether the node keeps write locks.
+    keeps: bool,
+    /// Pages that had write locks here.
+    written: BTreeSet<PageId>,
+    /// What is to be done since that was asked last.
+    due: Due,
     /// Copies that have left the memory and are to be named.
     departed: Vec<Copy>,
     /// Copies that were dropped since the last message.
@@ -53,13 +81,15 @@ struct Held {
     lock: Lock,
     /// Whether it is to be given up when no transaction uses it.
     is_called: bool,
+    /// Whether what is here is not what was committed, so that it goes in any case.
+    is_spoiled: bool,
     /// Whether its bytes were here.
     was_here: bool,
 }
 
 impl Held {
     fn asked_for(number: u64, place: Place) -> Held {
-        Held { number, place, lock: Lock::Shared, is_called: false, was_here: false }
+        Held { number, place, lock: Lock::Shared, is_called: false, is_spoiled: false, was_here: false }
     }
 }
 
@@ -78,6 +108,8 @@ enum Lock {
     Shared,
     Asked(Transaction),
     Exclusive(Transaction),
+    /// The node's, as a write lock that it keeps.
+    Kept,
 }
 
 impl Lock {
@@ -118,27 +150,43 @@ pub enum WriteLock {
     Wait,
 }
 
-/// What is to be done when the server calls a copy back.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CalledBack {
-    /// What to say; nothing if the page is on its way here without a transaction that waits for it.
-    pub answer: Option<ToServer>,
-    /// The page is to be taken out of the memory.
-    pub discards: bool,
-    /// The bytes of this copy, which were kept though it has left, are not needed any more.
-    pub forgets: Option<Copy>,
+/// What came of asking for a lock among the transactions of the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageLock {
+    /// The transaction has it.
+    Held,
+    /// It has to wait; see [`Client::has_lock`].
+    Wait,
+    /// To end a deadlock this transaction has to be rolled back. If it is another one, the lock is waited for.
+    Victim(Transaction),
 }
 
-/// What is to be done when a transaction has ended.
+/// What is to be done because of what was done here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ended {
+pub struct Due {
     /// What to say, in this order.
     pub messages: Vec<ToServer>,
     /// The pages to be taken out of the memory before that.
     pub discards: Vec<PageId>,
+    /// Transactions have got locks that they have waited for.
+    pub wakes: bool,
 }
 
+/// What a transaction that was rolled back leaves of the pages that it has changed; the others are dropped.
+pub type Restored = Vec<PageId>;
+
 impl Client {
+    /// From now on write locks are kept.
+    pub fn keep_write_locks(&mut self) {
+        self.keeps = true;
+    }
+
+    /// What is to be done, in the step in which something was done here that is not told.
+    pub fn take_due(&mut self) -> Due {
+        self.settle();
+        std::mem::take(&mut self.due)
+    }
+
     /// A session has begun, with these secrets.
     pub fn join(&mut self, session: Session, secrets: Secrets) {
         (self.session, self.secrets) = (Some(session), secrets);
@@ -161,6 +209,10 @@ impl Client {
     /// If a transaction is active.
     pub fn disconnect(&mut self, has_lease: bool) -> Vec<Copy> {
         assert!(self.uses.is_empty(), "transactions end with the connection");
+        (self.locks, self.due) = Default::default();
+        self.waiting.clear();
+        self.awaited.clear();
+        self.told.clear();
         self.departed.clear();
         self.drops.clear();
         self.waited = None;
@@ -185,19 +237,99 @@ impl Client {
         transaction
     }
 
-    /// A transaction uses this page from now on, wherever it is. If another transaction, which waits no longer, has asked for
+    /// A transaction asks for a lock on a page among those of its node: it uses the page from when it has it.
+    pub fn lock(&mut self, transaction: Transaction, page: PageId, mode: Mode) -> PageLock {
+        self.waiting.remove(&transaction);
+        let mode = if canary::is_planted(Canary::SharedChanges) { Mode::Shared } else { mode };
+        match self.locks.request(Holder::Transaction(transaction), page, mode) {
+            Asked::Granted => {
+                self.uses.get_mut(&transaction).expect("it has begun and not ended").insert(page);
+                PageLock::Held
+            }
+            Asked::Deadlock(victim) if victim == transaction => PageLock::Victim(victim),
+            asked => {
+                self.waiting.insert(transaction, page);
+                if let Asked::Deadlock(victim) = asked { PageLock::Victim(victim) } else { PageLock::Wait }
+            }
+        }
+    }
+
+    /// A transaction does not wait for a lock of the node's any more.
+    pub fn wait_no_more(&mut self, transaction: Transaction) {
+        if self.waiting.remove(&transaction).is_some() {
+            self.locks.withdraw(Holder::Transaction(transaction));
+        }
+    }
+
+    /// Whether the transaction waits for a lock of the node's.
+    pub fn waits(&self, transaction: Transaction) -> bool {
+        self.waiting.contains_key(&transaction)
+    }
+
+    /// In which mode the transaction has locked the page.
+    pub fn lock_of(&self, transaction: Transaction, page: PageId) -> Option<Mode> {
+        self.locks.holds(Holder::Transaction(transaction), page)
+    }
+
+    /// A transaction that has locked this page wants it, wherever it is. If another transaction, which is no longer, has asked for
     /// it, this says that the page is for this one: the server has to know which waits for which.
     pub fn enter(&mut self, transaction: Transaction, page: PageId) -> Option<ToServer> {
-        self.uses.get_mut(&transaction).expect("it has begun and not ended").insert(page);
         match self.copies.get(&page)?.place {
-            Place::Coming { by, .. } if by != transaction => self.repeat(page, transaction),
+            Place::Coming { by, .. } if by != transaction && !self.is_used_by(by, page) => {
+                self.repeat(page, transaction)
+            }
             _ => None,
         }
     }
 
-    /// Whether the transaction has asked for the page: then it has, or will have, its read lock.
+    /// The transaction waits for a page to come, or does so no longer.
+    pub fn awaits(&mut self, transaction: Transaction, page: Option<PageId>) {
+        match page {
+            Some(page) => drop(self.awaited.insert(transaction, page)),
+            None => drop(self.awaited.remove(&transaction)),
+        }
+    }
+
+    /// Whether the transaction has locked the page: then it has, or will have, its read lock.
     pub fn is_used_by(&self, transaction: Transaction, page: PageId) -> bool {
         self.uses.get(&transaction).is_some_and(|pages| pages.contains(&page))
+    }
+
+    /// A transaction that uses the page; none if all that have wanted it have ended.
+    pub fn user(&self, page: PageId) -> Option<Transaction> {
+        self.uses.iter().find(|(_, pages)| pages.contains(&page)).map(|(transaction, _)| *transaction)
+    }
+
+    /// Whether transactions of this node have written the page before.
+    pub fn has_written(&self, page: PageId) -> bool {
+        self.written.contains(&page)
+    }
+
+    fn is_used(&self, page: PageId) -> bool {
+        self.locks.is_held(page)
+    }
+
+    /// Grants among the transactions have let others go on.
+    fn settle(&mut self) {
+        loop {
+            let woken = self.locks.take_woken();
+            if woken.is_empty() {
+                return;
+            }
+            for holder in woken {
+                match holder {
+                    Holder::Transaction(transaction) if !self.locks.is_waiting(holder) => {
+                        if let Some(page) = self.waiting.remove(&transaction) {
+                            self.uses.entry(transaction).or_default().insert(page);
+                            self.due.wakes = true;
+                            self.tell_late_use(transaction, page);
+                        }
+                    }
+                    Holder::Callback(page) => self.try_give_up(page),
+                    Holder::Transaction(_) => {}
+                }
+            }
+        }
     }
 
     /// Whether the page was asked for and has not come.
@@ -216,6 +348,11 @@ impl Client {
         here.map(|(page, held)| Copy { page: *page, number: held.number })
     }
 
+    /// Whether a transaction runs.
+    pub fn is_active(&self, transaction: Transaction) -> bool {
+        self.uses.contains_key(&transaction)
+    }
+
     /// The active transactions.
     pub fn active(&self) -> impl Iterator<Item = Transaction> {
         self.uses.keys().copied()
@@ -231,12 +368,12 @@ impl Client {
         ToServer { drops: std::mem::replace(&mut self.drops, rest), body }
     }
 
-    /// A page that is not in the memory is needed by a transaction. Returns the request, and a copy whose bytes, kept until now, are
-    /// not needed.
+    /// A page that is not in the memory is needed by a transaction, which `writes` it if its write lock is to come with it. Returns the
+    /// request, and a copy whose bytes, kept until now, are not needed.
     ///
     /// # Panics
     /// If it is there or was asked for: a memory asks once.
-    pub fn request(&mut self, page: PageId, transaction: Transaction) -> (ToServer, Option<Copy>) {
+    pub fn request(&mut self, page: PageId, transaction: Transaction, mut writes: bool) -> (ToServer, Option<Copy>) {
         let forgotten = self.take_departed(page);
         self.drops.extend(forgotten);
         let leaving = self.departed.pop();
@@ -244,18 +381,27 @@ impl Client {
             Some(held) => {
                 assert_eq!(held.place, Place::Left, "{page} is asked for once");
                 held.place = Place::Coming { leaving, by: transaction };
+                writes = false;
                 held.number
             }
             None => {
                 let number = self.next_copy;
                 self.next_copy += 1;
                 let place = Place::Coming { leaving, by: transaction };
-                self.copies.insert(page, Held::asked_for(number, place));
+                let lock = if writes { Lock::Asked(transaction) } else { Lock::Shared };
+                self.copies.insert(page, Held { lock, ..Held::asked_for(number, place) });
                 number
             }
         };
         let (copy, waited) = (Copy { page, number }, self.waited.take());
-        (self.message(Request::Read { copy, transaction, leaving, waited }), forgotten)
+        (self.message(Request::Read { copy, transaction, writes, leaving, waited }), forgotten)
+    }
+
+    /// A page has not come for long: it is asked for again, for a transaction that uses it.
+    pub fn ask_again(&mut self, page: PageId) -> Option<ToServer> {
+        let Place::Coming { by, .. } = self.copies.get(&page)?.place else { return None };
+        let by = if self.is_used_by(by, page) { by } else { self.user(page).unwrap_or(by) };
+        self.repeat(page, by)
     }
 
     /// A page has not come for long: the same request again, if it is still waited for. An answer that is only late does no harm.
@@ -265,7 +411,7 @@ impl Client {
         *by = transaction;
         let leaving = *leaving;
         let copy = Copy { page, number: held.number };
-        Some(self.message(Request::Read { copy, transaction, leaving, waited: None }))
+        Some(self.message(Request::Read { copy, transaction, writes: false, leaving, waited: None }))
     }
 
     /// The page of a copy that was asked for took so long to come, in nanoseconds: the server is told with the next request.
@@ -288,17 +434,23 @@ impl Client {
     /// needed any more.
     ///
     /// # Panics
-    /// If it is not there, or a transaction may write it: such pages stay.
+    /// If it is not there.
     pub fn left(&mut self, page: PageId) -> (Option<Copy>, Option<Copy>) {
-        let is_used = !self.users(page).is_empty();
+        let is_used = self.is_used(page) || self.commits.has(page);
         let held = self.copies.get_mut(&page).expect("what leaves was here");
-        assert!(held.place == Place::Resident && held.lock == Lock::Shared, "{page} cannot leave: {held:?}");
+        assert!(held.place == Place::Resident, "{page} cannot leave: {held:?}");
         if is_used {
             held.place = Place::Left;
             return (None, None);
         }
         let copy = Copy { page, number: held.number };
+        let is_kept = held.lock == Lock::Kept;
         self.copies.remove(&page);
+        if is_kept {
+            // The write lock goes with it.
+            self.drops.push(copy);
+            return (None, None);
+        }
         self.departed.push(copy);
         let oldest = (self.departed.len() > DEPARTED_MAX).then(|| self.departed.remove(0));
         self.drops.extend(oldest);
@@ -320,13 +472,19 @@ impl Client {
 
     /// A page has come from the server. `None` if it is late: nothing waits for it.
     pub fn arrived(&mut self, copy: Copy, returns: bool) -> Option<Arrival> {
-        let is_used = !self.users(copy.page).is_empty();
         let held = self.copies.get_mut(&copy.page).filter(|held| held.number == copy.number)?;
         let Place::Coming { leaving, .. } = held.place else { return None };
         (held.place, held.was_here) = (Place::Resident, true);
         held.is_called &= !canary::is_planted(Canary::KeptArrival);
-        let is_called = held.is_called && !is_used;
-        Some(Arrival { leaving: leaving.map(|copy| (copy, returns)), is_called })
+        let is_called = held.is_called;
+        let users = self.users(copy.page);
+        let is_used = !users.is_empty();
+        if is_called && is_used {
+            self.await_users(copy.page);
+            // They may have come to it after it was called back.
+            self.tell_use(copy, users);
+        }
+        Some(Arrival { leaving: leaving.map(|copy| (copy, returns)), is_called: is_called && !is_used })
     }
 
     /// A page cannot be had. The server has the copy in its directory until it is told otherwise, for the page may have come from
@@ -339,6 +497,7 @@ impl Client {
         self.drops.extend(leaving);
         let answer = (!is_locked).then(|| {
             self.copies.remove(&copy.page);
+            self.locks.end(Holder::Callback(copy.page));
             self.message(Request::CalledBack { copy })
         });
         Failure { was_waited_for: true, forgets: leaving, answer }
@@ -363,71 +522,54 @@ impl Client {
     /// A page that was called back has been taken out of the memory.
     pub fn give_up(&mut self, page: PageId) -> Option<ToServer> {
         let held = self.copies.remove(&page)?;
+        self.locks.end(Holder::Callback(page));
         Some(self.message(Request::CalledBack { copy: Copy { page, number: held.number } }))
     }
 
-    /// A transaction, which uses the page, is to write it.
+    /// A transaction, which has locked the page among those of its node, is to write it.
     pub fn write(&mut self, transaction: Transaction, page: PageId) -> WriteLock {
-        let held = self.copies.get_mut(&page).expect("the page is used");
-        match held.lock {
-            Lock::Exclusive(writer) if writer == transaction => WriteLock::Held,
-            Lock::Exclusive(_) | Lock::Asked(_) => WriteLock::Wait,
-            Lock::Shared => {
-                held.lock = Lock::Asked(transaction);
-                let copy = Copy { page, number: held.number };
-                WriteLock::Ask(self.message(Request::Write { copy, transaction }))
-            }
+        if self.may_write(transaction, page) {
+            return WriteLock::Held;
         }
+        let held = self.copies.get_mut(&page).expect("the page is used");
+        if held.lock != Lock::Shared {
+            return WriteLock::Wait;
+        }
+        held.lock = Lock::Asked(transaction);
+        let copy = Copy { page, number: held.number };
+        WriteLock::Ask(self.message(Request::Write { copy, transaction }))
     }
 
     /// A write lock is granted. Whether the transaction still waits for it.
     pub fn granted(&mut self, copy: Copy, transaction: Transaction) -> bool {
         let held = self.copies.get_mut(&copy.page).filter(|held| held.number == copy.number);
-        match held.filter(|held| held.lock == Lock::Asked(transaction)) {
-            Some(held) => {
-                held.lock = Lock::Exclusive(transaction);
-                true
-            }
-            None => false,
+        let Some(held) = held.filter(|held| held.lock == Lock::Asked(transaction)) else { return false };
+        held.lock = Lock::Exclusive(transaction);
+        if self.written.len() == WRITTEN_MAX {
+            self.written.clear();
         }
+        self.written.insert(copy.page);
+        true
     }
 
     /// Whether the transaction may write the page.
     pub fn may_write(&self, transaction: Transaction, page: PageId) -> bool {
-        self.copies.get(&page).is_some_and(|held| held.lock == Lock::Exclusive(transaction))
-    }
-
-    /// The server calls a copy back.
-    pub fn call_back(&mut self, copy: Copy) -> CalledBack {
-        let users = self.users(copy.page);
-        if let Some(held) = self.copies.get_mut(&copy.page).filter(|held| held.number == copy.number) {
-            let is_coming = matches!(held.place, Place::Coming { .. });
-            if users.is_empty() && !is_coming {
-                self.copies.remove(&copy.page);
-                let answer = Some(self.message(Request::CalledBack { copy }));
-                return CalledBack { answer, discards: true, forgets: None };
-            }
-            held.is_called = true;
-            let is_told = !users.is_empty() && !canary::is_planted(Canary::SilentUse);
-            let answer = is_told.then(|| self.message(Request::InUse { copy, by: users }));
-            return CalledBack { answer, ..CalledBack::default() };
-        }
-        // It has left the memory, or is long gone.
-        let forgets = self.has_departed(copy).then(|| self.take_departed(copy.page)).flatten();
-        CalledBack { answer: Some(self.message(Request::CalledBack { copy })), discards: false, forgets }
+        let is_its = |held: &Held| match held.lock {
+            Lock::Exclusive(owner) if owner == transaction => true,
+            // A transaction that has ended hands it on where write locks are kept.
+            Lock::Exclusive(_) => self.keeps && self.commits.has_changed(page),
+            Lock::Kept => true,
+            Lock::Shared | Lock::Asked(_) => false,
+        };
+        let is_planted = canary::is_planted(Canary::SharedChanges);
+        let is_locked = || self.lock_of(transaction, page) == Some(Mode::Exclusive) || is_planted;
+        self.copies.get(&page).is_some_and(is_its) && is_locked()
     }
 
     fn has_departed(&self, copy: Copy) -> bool {
         let is_leaving =
             |held: &Held| matches!(held.place, Place::Coming { leaving: Some(leaving), .. } if leaving == copy);
         self.departed.contains(&copy) || self.copies.values().any(is_leaving)
-    }
-
-    /// A copy that was called back may stay.
-    pub fn withdrawn(&mut self, copy: Copy) {
-        if let Some(held) = self.copies.get_mut(&copy.page).filter(|held| held.number == copy.number) {
-            held.is_called = false;
-        }
     }
 
     /// Whether the bytes of this copy are here and may be sent to another client: not while a transaction wants to write them.
@@ -447,99 +589,5 @@ impl Client {
     /// What to say with the bytes of a copy that the server wants back.
     pub fn give_back(&mut self, copy: Copy, bytes: Vec<u8>) -> ToServer {
         self.message(Request::Returned { copy, bytes })
-    }
-
-    /// The pages that a transaction may write.
-    pub fn written(&self, transaction: Transaction) -> Vec<PageId> {
-        let pages = self.uses.get(&transaction).into_iter().flatten().copied();
-        pages.filter(|page| self.may_write(transaction, *page)).collect()
-    }
-
-    /// What to say to commit a transaction: its log records and the pages that it has changed.
-    pub fn commit(
-        &mut self,
-        transaction: Transaction,
-        records: Vec<u8>,
-        pages: Vec<crate::message::Image>,
-    ) -> ToServer {
-        self.message(Request::Commit { transaction, records, pages })
-    }
-
-    /// The server has committed a transaction, and its write locks are over.
-    pub fn committed(&mut self, transaction: Transaction) -> Ended {
-        let mut ended = Ended::default();
-        self.end_uses(transaction, &mut ended);
-        ended
-    }
-
-    /// A transaction is committed that has changed nothing: the server has to know only that it has no write lock any more.
-    pub fn committed_unchanged(&mut self, transaction: Transaction) -> Ended {
-        let mut ended = Ended::default();
-        self.give_locks_back(transaction, &mut ended);
-        self.end_uses(transaction, &mut ended);
-        ended
-    }
-
-    fn end_uses(&mut self, transaction: Transaction, ended: &mut Ended) {
-        for page in self.uses.remove(&transaction).unwrap_or_default() {
-            if let Some(held) = self.copies.get_mut(&page)
-                && held.lock.is_of(transaction)
-            {
-                held.lock = Lock::Shared;
-            }
-            self.end_use(page, ended);
-        }
-    }
-
-    /// Says that the transaction neither has nor wants write locks any more, if it does.
-    fn give_locks_back(&mut self, transaction: Transaction, ended: &mut Ended) {
-        let mut pages = self.uses.get(&transaction).into_iter().flatten();
-        if pages.any(|page| self.copies.get(page).is_some_and(|held| held.lock.is_of(transaction))) {
-            ended.messages.push(self.message(Request::Abort { transaction }));
-        }
-    }
-
-    /// A transaction is rolled back: what it may have changed is dropped.
-    pub fn aborted(&mut self, transaction: Transaction) -> Ended {
-        let mut ended = Ended::default();
-        self.give_locks_back(transaction, &mut ended);
-        for page in self.uses.remove(&transaction).unwrap_or_default() {
-            match self.copies.get_mut(&page) {
-                Some(held) if held.lock == Lock::Exclusive(transaction) => {
-                    self.drops.push(Copy { page, number: held.number });
-                    self.copies.remove(&page);
-                    ended.discards.push(page);
-                }
-                Some(held) => {
-                    if held.lock == Lock::Asked(transaction) {
-                        held.lock = Lock::Shared;
-                    }
-                    self.end_use(page, &mut ended);
-                }
-                None => {}
-            }
-        }
-        ended
-    }
-
-    /// One transaction fewer uses a page: one that was called back is given up now, one that has left the memory is dropped.
-    fn end_use(&mut self, page: PageId, ended: &mut Ended) {
-        if !self.users(page).is_empty() {
-            return;
-        }
-        let Some(held) = self.copies.get(&page) else { return };
-        let copy = Copy { page, number: held.number };
-        match (held.place, held.is_called) {
-            (Place::Coming { .. }, _) | (Place::Resident, false) => {}
-            (place, true) => {
-                self.copies.remove(&page);
-                ended.discards.extend((place == Place::Resident).then_some(page));
-                ended.messages.push(self.message(Request::CalledBack { copy }));
-            }
-            (Place::Left, false) => {
-                self.copies.remove(&page);
-                self.drops.push(copy);
-            }
-        }
     }
 }

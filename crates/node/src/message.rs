@@ -19,13 +19,15 @@ use std::net::SocketAddr;
 use thiserror::Error;
 
 /// The version of the messages. Nodes of different versions do not talk to each other.
-pub const VERSION: u8 = 9;
+pub const VERSION: u8 = 10;
 /// The bytes before a message: its length and its version.
 pub const HEAD_SIZE: usize = 5;
 /// The longest message, in bytes: a commit of some thousands of pages.
 pub const SIZE_MAX: usize = 64 << 20;
 /// The most elements of a list in a message.
 pub const LIST_MAX: usize = 1 << 16;
+/// The most waits of its transactions for each other that a node tells at a time.
+pub const WAITS_MAX: usize = 1024;
 /// The longest first message, in bytes, of a peer that is not known yet: one that names as many copies as a list may have.
 pub const HELLO_MAX: usize = 2 << 20;
 
@@ -62,7 +64,7 @@ pub struct Secrets {
 }
 
 /// Names a transaction of one client. A client gives each number once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Transaction(pub u64);
 
 /// A copy of a page at a client, from the request for it until it is dropped. The client gives each number once, so a message
@@ -130,6 +132,8 @@ pub enum Request {
         copy: Copy,
         /// For which transaction.
         transaction: Transaction,
+        /// Whether that wants to write it: then the page comes when the transaction has its write lock.
+        writes: bool,
         /// The copy that has to make room for it.
         leaving: Option<Copy>,
         /// How long another page took to come.
@@ -150,7 +154,7 @@ pub enum Request {
         #[serde(with = "list")]
         by: Vec<Transaction>,
     },
-    /// It has given up the copy that was called back or could not be had, or had no such copy any more.
+    /// It has given up the copy that was called back or could not be had, and its write lock if it had that, or had no such copy any more.
     CalledBack {
         /// The copy.
         copy: Copy,
@@ -164,14 +168,25 @@ pub enum Request {
         /// Whether that is to return the copy that leaves its memory, as the server said.
         returns: bool,
     },
-    /// A transaction is to be committed.
+    /// Which of its transactions wait for which others of its own, all that do so. What was said of that before is over.
+    Waits {
+        /// Who for whom.
+        #[serde(with = "list")]
+        pairs: Vec<WaitsFor>,
+    },
+    /// Transactions are to be committed, all of them or none.
     Commit {
-        /// Which.
+        /// The first, by which all are known.
         transaction: Transaction,
-        /// Its log records, one after another, in the engine's form but for their transaction's number.
+        /// The others.
+        #[serde(with = "list")]
+        others: Vec<Transaction>,
+        /// Whether the node keeps the write locks of these pages: it gives each up with its copy.
+        keeps: bool,
+        /// Their log records, one after another, in the engine's form but for their transaction's number.
         #[serde(with = "raw")]
         records: Vec<u8>,
-        /// The pages that it has changed, all of which it has write locks of.
+        /// The pages that they have changed, all of which they or the node have write locks of.
         #[serde(with = "list")]
         pages: Vec<Image>,
     },
@@ -188,6 +203,15 @@ pub enum Request {
         #[serde(with = "raw")]
         bytes: Vec<u8>,
     },
+}
+
+/// A transaction waits for another one of the same node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitsFor {
+    /// Which.
+    pub transaction: Transaction,
+    /// For which one.
+    pub other: Transaction,
 }
 
 /// How long a page took to come, from the request to its arrival.

@@ -3,13 +3,15 @@
 //! The buffer is an engine's, and its pages' store is the server. A transaction's changes stay here until it commits: then
 //! its log records and the pages go to the server. What it has changed never leaves the buffer before.
 //!
-//! When the connection to the server is gone, the transaction that runs fails, and the node joins again, with its copies if it can
+//! When the connection to the server is gone, the transactions that run fail, and the node joins again, with its copies if it can
 //! (`session.rs`). While it has no lease, transactions wait.
 //!
-//! One transaction runs at a time: the protocol has more, but those of one node would need the engine's own locks among
-//! themselves, and the server would have to know which of them waits for which.
+//! Many transactions run at a time. Those that commit while a commit is on its way are sent together behind it (`group.rs`). Their locks
+//! in the node are over by then, so that the next ones go on with what they have changed; all are acknowledged when the server has
+//! answered, and fail together.
 
 mod catalog;
+mod group;
 mod peers;
 mod records;
 mod session;
@@ -20,20 +22,21 @@ mod view;
 pub use transaction::PageTransaction;
 
 use crate::channel::Transport;
-use crate::client::{Arrival, Client, Ended};
+use crate::client::{Arrival, Client};
 use crate::lease::Lease;
 use crate::message::{Answer, ClientId, Copy, Outcome, Request, Secret, Session, ToPeer, ToServer, Transaction};
 use crate::outbox::{Outbox, Traffic};
-use base::time::SECOND_NS;
+use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{Instant, PageId, PartitionId};
 use catalog::KnownCatalog;
 use driver::{Fault, FaultKind};
 use engine::buffer::{self, Buffer, PageSpace};
 use engine::page::{PageKind, header};
-use executor::{Executor, Turn, WaitQueue};
+use executor::{Executor, WaitQueue};
+use group::Groups;
 use peers::{PeerPlace, Peers};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use store::{Reads, RemoteStore};
@@ -47,6 +50,11 @@ pub struct ClientSettings {
     pub address: SocketAddr,
     /// The least length of a message, in bytes: shorter ones are filled up. None but for described networks.
     pub message_size_min: usize,
+    /// How many transactions run at a time, at most, those that only wait for the server's answer to their commits not among them. They are
+    /// fewer if the buffer has less than eight frames for each.
+    pub transactions: usize,
+    /// Whether a write lock is kept when its transaction has ended, until another node wants the page.
+    pub keeps_write_locks: bool,
     /// For how long a server that cannot be reached is tried again, in nanoseconds. Then the node is of no use any more.
     pub patience_ns: u64,
 }
@@ -77,30 +85,39 @@ struct ClientNode {
     reads: Reads,
     /// The bytes of copies that have left the buffer and may be wanted.
     kept: RefCell<BTreeMap<Copy, Vec<u8>>>,
-    /// The transaction that runs, and what the server has said of it.
-    current: Cell<Transaction>,
-    told: RefCell<Told>,
-    /// Wakes the transaction.
+    standing: RefCell<Standing>,
+    /// How many transactions run.
+    running: Cell<usize>,
+    /// Transactions that have to be rolled back, and why.
+    doomed: RefCell<BTreeMap<Transaction, Doom>>,
+    /// The pages that running transactions have changed, and those that are to come for a transaction which writes them.
+    changing: RefCell<BTreeSet<PageId>>,
+    to_write: RefCell<BTreeMap<PageId, Transaction>>,
+    groups: Groups,
+    is_telling_waits: Cell<bool>,
+    /// Wakes transactions that run, those that wait for the server's answer to their commits, and those that wait to begin.
     bell: WaitQueue,
-    turn: Turn,
+    answered: WaitQueue,
+    gate: WaitQueue,
 }
 
-/// What the server has said of the present transaction.
+/// How it stands with the server.
 #[derive(Clone, Debug, PartialEq)]
-enum Told {
-    Nothing,
-    Victim,
-    /// It may not write what it wants to.
-    Denied(String),
-    /// Nothing, since the transaction is to be committed.
-    Committing,
-    Committed,
-    /// Nothing of it is committed.
-    Refused(String),
+enum Standing {
+    Joined,
     /// The server is gone for now.
     Lost(String),
     /// The server is not sought any more.
     GivenUp(String),
+}
+
+/// Why a transaction has to be rolled back.
+#[derive(Clone, Debug, PartialEq)]
+enum Doom {
+    /// It is a deadlock's victim.
+    Victim,
+    /// It may not write what it wants to.
+    Denied(String),
 }
 
 impl PageClient {
@@ -120,6 +137,9 @@ impl PageClient {
         let introduced = session::introduce(&way, acceptor.address(), None).await?;
         let buffer = Buffer::new(executor, None, settings.buffer)?;
         let mut protocol = Client::default();
+        if settings.keeps_write_locks {
+            protocol.keep_write_locks();
+        }
         protocol.join(introduced.session, introduced.secrets);
         let inner = Rc::new(ClientNode {
             executor: executor.clone(),
@@ -138,10 +158,16 @@ impl PageClient {
             traffic,
             reads: Reads::default(),
             kept: RefCell::default(),
-            current: Cell::new(Transaction(0)),
-            told: RefCell::new(Told::Nothing),
+            standing: RefCell::new(Standing::Joined),
+            running: Cell::new(0),
+            doomed: RefCell::default(),
+            changing: RefCell::default(),
+            to_write: RefCell::default(),
+            groups: Groups::default(),
+            is_telling_waits: Cell::new(false),
             bell: WaitQueue::new(),
-            turn: Turn::new(),
+            answered: WaitQueue::new(),
+            gate: WaitQueue::new(),
         });
         let weak = Rc::downgrade(&inner);
         let departure = Box::new(move |page, bytes: &[u8]| {
@@ -181,8 +207,8 @@ impl PageClient {
 
     /// Why it is of no use any more, if its server was sought in vain or does not want it.
     pub fn failure(&self) -> Option<String> {
-        match &*self.0.told.borrow() {
-            Told::GivenUp(cause) => Some(cause.clone()),
+        match &*self.0.standing.borrow() {
+            Standing::GivenUp(cause) => Some(cause.clone()),
             _ => None,
         }
     }
@@ -207,13 +233,17 @@ impl PageClient {
         self.0.attach(partition);
     }
 
-    /// Begins a transaction, when the one before has ended.
+    /// Begins a transaction. It waits while the server is sought, and while as many run as may.
     pub async fn begin(&self) -> PageTransaction {
-        self.0.turn.take(&self.0.executor).await.keep();
+        while !self.0.may_begin() {
+            self.0.gate.wait(&self.0.executor).await;
+        }
         PageTransaction::new(&self.0)
     }
 }
 
+/// How many frames there have to be for each transaction that runs: it has some pages in use at a time.
+const FRAMES_EACH: usize = 8;
 /// How long a page is waited for before it is asked for again, in nanoseconds: another client may have died with it.
 const PATIENCE_NS: u64 = 5 * SECOND_NS;
 
@@ -225,8 +255,25 @@ async fn ask_again(client: Weak<ClientNode>, executor: Executor) {
         let now = executor.now();
         let long_ago = Instant::from_ns(now.ns().saturating_sub(PATIENCE_NS));
         for page in client.reads.overdue(long_ago, now) {
-            let again = client.protocol.borrow_mut().repeat(page, client.current.get());
-            again.inspect(|again| client.say(again));
+            client.ask_again(page);
+        }
+    }
+}
+
+/// How long a transaction waits for others of its node before the server is told, in nanoseconds. Most waits are over by then, and of a
+/// deadlock of transactions of several nodes nobody else knows.
+const WAITS_NS: u64 = 5 * MILLISECOND_NS;
+
+/// Tells the server which transactions wait for others of this node, as long as some do.
+async fn tell_waits(client: Weak<ClientNode>, executor: Executor) {
+    loop {
+        executor.sleep_ns(WAITS_NS).await;
+        let Some(client) = client.upgrade() else { return };
+        let told = client.protocol.borrow_mut().tell_waits();
+        told.inspect(|told| client.say(told));
+        if !client.protocol.borrow().has_waits() {
+            client.is_telling_waits.set(false);
+            return;
         }
     }
 }
@@ -255,9 +302,51 @@ impl ClientNode {
         self.lease.get().is_valid(self.executor.now())
     }
 
-    fn tell(&self, told: Told) {
-        self.told.replace(told);
+    fn stand(&self, standing: Standing) {
+        self.standing.replace(standing);
         self.bell.wake_all(&self.executor);
+        self.gate.wake_all(&self.executor);
+    }
+
+    fn may_begin(&self) -> bool {
+        match &*self.standing.borrow() {
+            Standing::Joined => {
+                let frames = self.settings.buffer.frames;
+                self.running.get() < self.settings.transactions.min(frames / FRAMES_EACH).max(1)
+            }
+            Standing::Lost(_) => false,
+            Standing::GivenUp(_) => true,
+        }
+    }
+
+    /// A transaction has to be rolled back, if it runs.
+    fn doom(&self, transaction: Transaction, why: Doom) {
+        if self.protocol.borrow().is_active(transaction) {
+            self.doomed.borrow_mut().entry(transaction).or_insert(why);
+            self.bell.wake_all(&self.executor);
+        }
+    }
+
+    /// Does what is due because of what was done.
+    fn settle(&self) {
+        let due = self.protocol.borrow_mut().take_due();
+        due.discards.into_iter().for_each(|page| self.discard(page));
+        due.messages.iter().for_each(|message| self.say(message));
+        if due.wakes {
+            self.bell.wake_all(&self.executor);
+        }
+    }
+
+    /// A transaction waits for others of this node: the server is told if that lasts.
+    fn tell_waits(self: &Rc<Self>) {
+        if !self.is_telling_waits.replace(true) {
+            self.executor.spawn(tell_waits(Rc::downgrade(self), self.executor.clone()));
+        }
+    }
+
+    fn ask_again(&self, page: PageId) {
+        let again = self.protocol.borrow_mut().ask_again(page);
+        again.inspect(|again| self.say(again));
     }
 
     /// The server has said something.
@@ -272,11 +361,7 @@ impl ClientNode {
                 let kind = if is_denied { FaultKind::Denied } else { FaultKind::Device };
                 self.fail(copy, Fault::new(kind, reason));
             }
-            Answer::Denied { transaction, reason } => {
-                if transaction == self.current.get() && *self.told.borrow() == Told::Nothing {
-                    self.tell(Told::Denied(reason));
-                }
-            }
+            Answer::Denied { transaction, reason } => self.doom(transaction, Doom::Denied(reason)),
             Answer::Granted { copy, transaction } => {
                 if self.protocol.borrow_mut().granted(copy, transaction) {
                     self.bell.wake_all(&self.executor);
@@ -289,26 +374,22 @@ impl ClientNode {
                     self.discard(copy.page);
                 }
                 called.answer.inspect(|answer| self.say(answer));
+                self.settle();
             }
-            Answer::Withdrawn { copy } => self.protocol.borrow_mut().withdrawn(copy),
+            Answer::Withdrawn { copy } => {
+                self.protocol.borrow_mut().withdrawn(copy);
+                self.settle();
+            }
             Answer::Forward { copy, wanted, to, address, name, secret, returns } => {
                 self.forward((copy, wanted), (to, PeerPlace { address, name }, secret), returns)
             }
             Answer::Victim { transaction, withdrawn } => {
-                // One that is being committed waits for nothing, so the victim is what it waited for before.
-                if transaction == self.current.get() && *self.told.borrow() == Told::Nothing {
-                    self.tell(Told::Victim);
-                }
+                // One that is being committed waits for nothing any more.
+                self.doom(transaction, Doom::Victim);
                 withdrawn.into_iter().for_each(|copy| self.withdraw(copy));
             }
-            Answer::Committed { transaction } => self.end_commit(transaction, Told::Committed),
-            Answer::NotCommitted { transaction, reason } => self.end_commit(transaction, Told::Refused(reason)),
-        }
-    }
-
-    fn end_commit(&self, transaction: Transaction, told: Told) {
-        if transaction == self.current.get() && *self.told.borrow() == Told::Committing {
-            self.tell(told);
+            Answer::Committed { transaction } => self.end_group(transaction, None),
+            Answer::NotCommitted { transaction, reason } => self.end_group(transaction, Some(reason)),
         }
     }
 
@@ -333,8 +414,7 @@ impl ClientNode {
             return true;
         }
         if self.check_page(copy.page, bytes).is_err() {
-            let again = self.protocol.borrow_mut().repeat(copy.page, self.current.get());
-            again.inspect(|again| self.say(again));
+            self.ask_again(copy.page);
             return false;
         }
         let arrival = self.protocol.borrow_mut().arrived_from_peer(to, copy, returns);
@@ -368,6 +448,7 @@ impl ClientNode {
             let message = self.protocol.borrow_mut().give_up(copy.page);
             message.inspect(|message| self.say(message));
         }
+        self.settle();
     }
 
     /// A page cannot be had.
@@ -445,11 +526,5 @@ impl ClientNode {
     fn discard(&self, page: PageId) {
         let is_gone = self.buffer.pool().borrow_mut().discard_page(page);
         assert!(is_gone, "{page} is given up while it is in use");
-    }
-
-    /// Does what the end of a transaction asks for.
-    fn finish(&self, ended: Ended) {
-        ended.discards.into_iter().for_each(|page| self.discard(page));
-        ended.messages.iter().for_each(|message| self.say(message));
     }
 }

@@ -9,11 +9,14 @@
 //! - A copy at a client is a read lock. It is entered before the page is sent, and stays until the client says that the copy is gone:
 //!   also if the page cannot be read, for it may have come from another client.
 //! - A write lock is granted when no other client has a copy. Who asks for it has a copy itself and uses it, so two that ask for it
-//!   at the same time are a deadlock.
+//!   at the same time are a deadlock; or asks for both at once, and gets the page when it has the lock.
+//! - A write lock ends with its transaction, or its client keeps it beyond that: then the copy is called back for readers, too, and
+//!   the lock goes with it.
 //! - Requests that cannot be granted wait in the order in which they came. A client that has a copy already and has only lost the
 //!   bytes does not wait.
 //! - A transaction that waits does so for those that use the copies that are in its way, as far as their clients have said so, for
-//!   the writer, and for writers ahead of it. All who wait are known here, so a cycle is a deadlock and a deadlock is a cycle.
+//!   the writer, and for writers ahead of it; and for those of its own client for which that says that it waits. So a cycle is a deadlock
+//!   and a deadlock is a cycle.
 //!
 //! - A client whose connection breaks keeps all that until its lease is over, or until it joins again (`joining.rs`).
 //!
@@ -31,7 +34,7 @@ mod survey;
 
 use crate::algorithm::{Algorithm, Frames, Placement};
 use crate::grants::Access;
-use crate::message::{Answer, ClientId, Copy, Image, Request, Secrets, ToServer, Transaction};
+use crate::message::{Answer, ClientId, Copy, Image, Request, Secrets, ToServer, Transaction, WAITS_MAX};
 use action::misbehaved;
 pub use action::{Action, Counts, Found, Misbehaviour};
 use base::{Instant, PageId};
@@ -107,6 +110,8 @@ struct Writer {
     /// The bytes of that, and its pages.
     bytes: usize,
     shipped: Vec<PageId>,
+    /// Whether its client keeps the locks of these pages.
+    keeps: bool,
 }
 
 impl Server {
@@ -247,9 +252,9 @@ impl Server {
                 self.lose(client, memory, actions);
                 Ok(())
             }
-            Request::Read { copy, transaction, leaving, waited } => {
+            Request::Read { copy, transaction, writes, leaving, waited } => {
                 waited.inspect(|waited| self.note_wait(client, *waited));
-                self.read(client, (copy, transaction, leaving), memory, actions)
+                self.read(client, (copy, transaction), (leaving, writes), memory, actions)
             }
             Request::Write { copy, transaction } => self.write(client, (copy, transaction), memory, actions),
             Request::InUse { copy, by } => self.note_use(client, copy, by, memory, actions),
@@ -262,9 +267,20 @@ impl Server {
                 }
                 Ok(())
             }
-            Request::Commit { transaction, records, pages } => {
-                self.begin_commit((client, transaction), records.len(), &pages)?;
-                self.withdraw_writes((client, transaction), memory, actions);
+            Request::Waits { pairs } if pairs.len() > WAITS_MAX => {
+                Err(misbehaved(client, "over a thousand waits of its own, and not only for", PageId::default()))
+            }
+            Request::Waits { pairs } => {
+                self.note_waits(client, &pairs, memory, actions);
+                Ok(())
+            }
+            Request::Commit { transaction, others, keeps, records, pages } => {
+                self.begin_commit((client, transaction), (&others, keeps), records.len(), &pages)?;
+                for member in others.into_iter().chain([transaction]) {
+                    self.withdraw_writes((client, member), memory, actions);
+                }
+                let shipped = pages.iter().map(|image| image.page).filter(|_| keeps);
+                shipped.collect::<Vec<_>>().into_iter().for_each(|page| self.advance(page, memory, actions));
                 actions.push(Action::Commit { client, transaction, records, pages });
                 if canary::is_planted(Canary::EarlyRelease) {
                     self.release((client, transaction), memory, actions);
@@ -279,7 +295,8 @@ impl Server {
     fn read(
         &mut self,
         client: ClientId,
-        (copy, transaction, leaving): (Copy, Transaction, Option<Copy>),
+        (copy, transaction): (Copy, Transaction),
+        (leaving, mut writes): (Option<Copy>, bool),
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
     ) -> Result<(), Misbehaviour> {
@@ -289,6 +306,8 @@ impl Server {
         if self.denies(client, (copy, None), actions) {
             return Ok(());
         }
+        // It may still read it.
+        writes &= !self.denies(client, (copy, writes.then_some(transaction)), actions);
         match self.directory.get(copy.page).and_then(|entry| entry.copies.get(&client)) {
             // The client that was to send the page is silent, or the page was there and has left: others must not send it again.
             Some(held) if held.number == copy.number => {
@@ -314,7 +333,7 @@ impl Server {
             return Ok(());
         }
         self.enqueue(
-            Waiting { client, transaction, copy, kind: Kind::Read { leaving }, since: 0, asked: self.now },
+            Waiting { client, transaction, copy, kind: Kind::Read { leaving, writes }, since: 0, asked: self.now },
             memory,
             actions,
         )
@@ -338,7 +357,7 @@ impl Server {
         held.users.insert(transaction);
         // What it is about to change is not what was to come back.
         held.is_wanted &= canary::is_planted(Canary::StaleReturn);
-        if entry.writer == Some((client, transaction)) {
+        if entry.writer.is_some_and(|writer| writer == (client, transaction) || writer.0 == client && entry.is_kept) {
             return Err(misbehaved(client, "asked twice for a write lock of", copy.page));
         }
         let waiting = Waiting { client, transaction, copy, kind: Kind::Write, since: 0, asked: self.now };
@@ -396,7 +415,7 @@ impl Server {
             let entry = self.directory.entry(page);
             let Some(first) = entry.queue.front() else { break };
             match first.kind {
-                Kind::Read { leaving } if entry.may_read(first.client) => {
+                Kind::Read { leaving, writes: false } if entry.may_read(first.client) => {
                     let Waiting { client, copy, asked, .. } = self.dequeue(page);
                     self.directory.register(client, copy);
                     let queued_ns = self.now.since_ns(asked);
@@ -406,15 +425,19 @@ impl Server {
                         held.served = Some(Served { origin, queued_ns });
                     }
                 }
-                Kind::Write if may_grant && entry.may_write(first.client) => {
+                kind if kind.writes() && may_grant && entry.may_write(first.client) => {
                     let Waiting { client, transaction, copy, .. } = self.dequeue(page);
                     let entry = self.directory.entry(page);
-                    entry.writer = Some((client, transaction));
+                    (entry.writer, entry.is_kept) = (Some((client, transaction)), false);
                     self.writers.entry((client, transaction)).or_default().pages.insert(page);
                     actions.push(Action::Send(client, Answer::Granted { copy, transaction }));
+                    if let Kind::Read { leaving, .. } = kind {
+                        self.directory.register(client, copy);
+                        self.serve(client, copy, leaving, memory, actions);
+                    }
                 }
-                Kind::Write if !may_grant => break,
-                Kind::Write => {
+                kind if kind.writes() && !may_grant => break,
+                _ => {
                     let called = entry.call_back(self.now);
                     self.counts.callbacks += called.len() as u64;
                     let call =
@@ -422,7 +445,6 @@ impl Server {
                     actions.extend(called.into_iter().map(call));
                     break;
                 }
-                Kind::Read { .. } => break,
             }
         }
         self.directory.tidy(page);
@@ -450,8 +472,16 @@ impl Server {
         if !self.directory.holds(client, copy) {
             return Ok(());
         }
-        if self.directory.entry(copy.page).is_written_by(client) {
-            return Err(misbehaved(client, "a write lock, or asks for one, and dropped", copy.page));
+        let entry = self.directory.entry(copy.page);
+        let writer = entry.writer.filter(|writer| writer.0 == client);
+        if writer.is_some_and(|owner| self.writers.get(&owner).is_some_and(|writer| writer.is_committing)) {
+            return Err(misbehaved(client, "a commit under way of, and dropped,", copy.page));
+        }
+        if self.directory.entry(copy.page).is_asked_by(client) {
+            return Err(misbehaved(client, "asked for a write lock of, and dropped,", copy.page));
+        }
+        if let Some(owner) = writer {
+            self.end_write(owner, copy.page);
         }
         self.directory.remove(client, copy);
         self.advance(copy.page, memory, actions);
@@ -503,6 +533,9 @@ impl Server {
             }
         }
         let mut waiting = self.directory.waiting_owners().filter(|_| !self.is_gathering);
+        if let Some(page) = self.directory.kept().find(|page| self.writer(*page).is_none()) {
+            return Err(format!("{page} is kept by nobody"));
+        }
         match waiting.find(|owner| deadlock::victim(&self.directory, *owner).is_some()) {
             Some(owner) => Err(format!("{owner:?} waits for itself")),
             None => Ok(()),

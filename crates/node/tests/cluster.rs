@@ -188,7 +188,7 @@ fn a_client_that_takes_nothing_costs_no_memory_when_it_was_given_up() {
         say(Request::Hello { page_size: PAGE_SIZE as u32, address: own, former: None }).await;
         let copy = Copy { page: PageId::new(counters, 0), number: 0 };
         for _ in 0..20_000 {
-            say(Request::Read { copy, transaction: Transaction(0), leaving: None, waited: None }).await;
+            say(Request::Read { copy, transaction: Transaction(0), writes: false, leaving: None, waited: None }).await;
         }
         executor.sleep_ns(60_000_000_000).await;
     });

@@ -267,6 +267,7 @@ fn a_server_of_an_earlier_epoch_knows_nothing_of_a_commit_and_that_is_said() {
     let committed = ground.run(async move |executor, at, own| {
         let client = join(&executor, at, own).await?;
         let mut transaction = client.begin().await;
+        transaction.read(PAGE, length).await?;
         transaction.write(PAGE, 40, &[1]).await?;
         transaction.commit().await
     });

@@ -60,7 +60,8 @@ impl Script {
     }
 
     async fn read_instead(&mut self, copy: Copy, leaving: Option<Copy>) -> Vec<u8> {
-        match self.ask(Request::Read { copy, transaction: Transaction(0), leaving, waited: None }).await {
+        match self.ask(Request::Read { copy, transaction: Transaction(0), writes: false, leaving, waited: None }).await
+        {
             Answer::Page { bytes, returns, .. } => {
                 assert_eq!(returns, leaving.is_some());
                 bytes
@@ -88,7 +89,14 @@ impl Script {
         header::set_sequence(&mut bytes, before);
         change.apply(&mut bytes, Lsn::ZERO);
         header::seal(&mut bytes);
-        self.ask(Request::Commit { transaction, records, pages: vec![Image { page, bytes }] }).await
+        self.ask(Request::Commit {
+            transaction,
+            others: Vec::new(),
+            keeps: false,
+            records,
+            pages: vec![Image { page, bytes }],
+        })
+        .await
     }
 }
 
@@ -212,10 +220,12 @@ fn a_commit_that_does_not_follow_is_refused_though_the_file_grows_for_it() {
         let granted = script.ask(Request::Write { copy: added, transaction }).await;
         assert!(matches!(granted, Answer::Granted { .. }), "{granted:?}");
         let pages = vec![Image { page, bytes: changed }, Image { page: added.page, bytes: new }];
-        script.say(Request::Commit { transaction, records, pages }).await;
+        script.say(Request::Commit { transaction, others: Vec::new(), keeps: false, records, pages }).await;
         for number in 0..30 {
             let copy = script.copy(counters, number);
-            script.say(Request::Read { copy, transaction: Transaction(0), leaving: None, waited: None }).await;
+            script
+                .say(Request::Read { copy, transaction: Transaction(0), writes: false, leaving: None, waited: None })
+                .await;
         }
         loop {
             match script.hear().await {
@@ -238,7 +248,9 @@ fn a_client_that_may_only_read_does_not_have_files_grow() {
     ground.run(async move |mut script| {
         for number in capacity..capacity + 3 {
             let copy = script.copy(tree, number);
-            script.ask(Request::Read { copy, transaction: Transaction(0), leaving: None, waited: None }).await;
+            script
+                .ask(Request::Read { copy, transaction: Transaction(0), writes: false, leaving: None, waited: None })
+                .await;
         }
     });
     assert_eq!(ground.capacity(), capacity);

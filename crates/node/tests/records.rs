@@ -68,8 +68,14 @@ impl Writer {
     async fn join(executor: Executor, server: SocketAddr, address: SocketAddr, number: u32, seed: u64) -> Writer {
         executor.sleep_ns(1_000).await;
         let transport = Rc::new(Plain(executor.clone()));
-        let settings =
-            ClientSettings { buffer: buffer_settings(120), address, message_size_min: 0, patience_ns: 60_000_000_000 };
+        let settings = ClientSettings {
+            buffer: buffer_settings(120),
+            address,
+            message_size_min: 0,
+            transactions: 8,
+            keeps_write_locks: false,
+            patience_ns: 60_000_000_000,
+        };
         let client = PageClient::join(&executor, transport, server, settings).await.expect("the server listens");
         let number_of = async |name| client.partition(name).await.expect("it is there").id();
         let (tree, history) = (number_of("tree").await, number_of("history").await);

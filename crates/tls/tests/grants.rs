@@ -54,8 +54,14 @@ async fn serve(ground: &Ground, tls: Tls, algorithm: &str) -> (PageServer, [Part
 async fn join(ground: &Ground, tls: Tls, server: SocketAddr) -> (PageClient, Rc<Tap>) {
     let tap = Rc::<Tap>::default();
     let transport = Rc::new(Tapped(tls, Rc::clone(&tap)));
-    let settings =
-        ClientSettings { buffer: pages(), address: loopback(), message_size_min: 0, patience_ns: 20_000_000_000 };
+    let settings = ClientSettings {
+        buffer: pages(),
+        address: loopback(),
+        message_size_min: 0,
+        transactions: 8,
+        keeps_write_locks: false,
+        patience_ns: 20_000_000_000,
+    };
     let client = PageClient::join(&ground.executor, transport, server, settings).await.expect("it is let in");
     (client, tap)
 }

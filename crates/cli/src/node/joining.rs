@@ -65,6 +65,8 @@ impl Joining {
             },
             address: self.listens(server)?,
             message_size_min: 0,
+            transactions: configuration.nodes.transactions as usize,
+            keeps_write_locks: configuration.nodes.keeps_write_locks,
             patience_ns: PATIENCE_NS,
         };
         let Way { transport, .. } = self.protection.way(executor, self.tls_server_name.as_deref(), progress)?;

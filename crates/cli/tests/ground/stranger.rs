@@ -94,11 +94,19 @@ fn request(random: &mut Random) -> Request {
         2 => Request::CalledBack { copy: wanted },
         3 => Request::Refused { wanted, to: ClientId(random.below(100) as u32), returns: random.chance(0.5) },
         4 => {
-            Request::Commit { transaction: Transaction(random.word()), records: noise(random, 500), pages: Vec::new() }
+            let others = (0..random.below(3)).map(Transaction).collect();
+            let (transaction, keeps) = (Transaction(random.word()), random.chance(0.5));
+            Request::Commit { transaction, others, keeps, records: noise(random, 500), pages: Vec::new() }
         }
         5 if random.chance(0.05) => {
             let image = Image { page: wanted.page, bytes: noise(random, 9_000) };
-            Request::Commit { transaction, records: noise(random, 100), pages: vec![image] }
+            Request::Commit {
+                transaction,
+                others: Vec::new(),
+                keeps: false,
+                records: noise(random, 100),
+                pages: vec![image],
+            }
         }
         6 => Request::Abort { transaction },
         // Without a copy it ends the connection, and what comes behind is not heard.
@@ -109,7 +117,7 @@ fn request(random: &mut Random) -> Request {
             let leaving = random.chance(0.2).then(|| copy(random));
             let waited_ns = [0, 1, u64::MAX][random.below(3) as usize];
             let waited = random.chance(0.5).then(|| Wait { copy: copy(random), waited_ns });
-            Request::Read { copy: wanted, transaction, leaving, waited }
+            Request::Read { copy: wanted, transaction, writes: random.chance(0.1), leaving, waited }
         }
     }
 }

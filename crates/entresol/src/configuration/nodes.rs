@@ -16,17 +16,24 @@ pub struct Nodes {
     /// `algorithm`: what becomes of copies in their memories (Franklin, Carey, Livny 1992): `"cbl"`, `"fwd"`, `"fwd-h"`,
     /// `"fwd-s"`, `"fwd-hs"`; `"adaptive"` moves between them.
     pub algorithm: &'static str,
+    /// `transactions`: how many run at a time in each of them, at most, 1 to 256, and fewer than that in
+    /// a buffer of less than eight pages for each; those that only wait for their commits are not counted.
+    pub transactions: u32,
+    /// `keep_write_locks`: whether a node that has written a page may write it again without asking, until another one wants it.
+    pub keeps_write_locks: bool,
 }
 
 impl Default for Nodes {
     fn default() -> Nodes {
-        Nodes { count: 1, buffer: None, algorithm: ALGORITHMS[0].name() }
+        Nodes { count: 1, buffer: None, algorithm: ALGORITHMS[0].name(), transactions: 64, keeps_write_locks: true }
     }
 }
 
 impl Nodes {
     /// The most nodes.
     pub const COUNT_MAX: u32 = 64;
+    /// The most transactions of a node that run at a time: a server does not listen to one that has many more.
+    pub const TRANSACTIONS_MAX: u32 = 256;
 
     /// Reads a `[nodes]`.
     pub(super) fn read(section: &mut Section<'_>, page_size: u32) -> Nodes {
@@ -37,6 +44,10 @@ impl Nodes {
             count: section.number("count", 1..=Nodes::COUNT_MAX.into()).map_or(defaults.count, |count| count as u32),
             buffer: section.size("buffer", 16 * u64::from(page_size)..=TIB, ""),
             algorithm: section.word("algorithm", &words).unwrap_or(defaults.algorithm),
+            transactions: section
+                .number("transactions", 1..=Nodes::TRANSACTIONS_MAX.into())
+                .map_or(defaults.transactions, |count| count as u32),
+            keeps_write_locks: section.flag("keep_write_locks").unwrap_or(defaults.keeps_write_locks),
         }
     }
 }

@@ -85,6 +85,8 @@ fn every_section_is_read() {
         count = 3
         buffer = "32 MiB"
         algorithm = "fwd-h"
+        transactions = 8
+        keep_write_locks = false
         [driver]
         backend = "thread-pool"
         direct = false
@@ -156,7 +158,13 @@ fn every_section_is_read() {
         checkpoint: Checkpoint { interval_ns: None, log_bytes: Some(8 << 20), ..Checkpoint::for_log(0) },
         locks: Locks { victim: VictimPolicy::Youngest, wait_ns_max: Some(250_000_000) },
         server: Some(engine::server::Settings { standbys: 3, queue: 40, retry_interval_ns: 2_500_000_000 }),
-        nodes: Nodes { count: 3, buffer: Some(32 << 20), algorithm: "fwd-h" },
+        nodes: Nodes {
+            count: 3,
+            buffer: Some(32 << 20),
+            algorithm: "fwd-h",
+            transactions: 8,
+            keeps_write_locks: false,
+        },
         driver: Driver { backend: Backend::ThreadPool, direct: false },
         partitions: BTreeMap::from([(
             "account".to_owned(),

@@ -22,6 +22,7 @@ impl Message for ToServer {
             Request::InUse { .. } => "in use",
             Request::CalledBack { .. } => "called back",
             Request::Refused { .. } => "refused",
+            Request::Waits { .. } => "waits",
             Request::Commit { .. } => "commit",
             Request::Abort { .. } => "abort",
             Request::Returned { .. } => "returned",

@@ -6,7 +6,7 @@
 //! in order; writing long values, whose pages are freed only behind a commit. Each is refused in words.
 
 use super::PageTransaction;
-use super::view::LockedPages;
+use super::view::{Intent, LockedPages};
 use crate::message::Described;
 use base::{PageId, PartitionId};
 use engine::catalog::Organization;
@@ -28,7 +28,7 @@ impl PageTransaction {
     /// As [`PageTransaction::read`]; [`Error::NoPartition`], [`Error::WrongOrganization`].
     pub async fn get(&mut self, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.tree(partition).await?;
-        let found = self.resolve(|pages| {
+        let found = self.resolve(Intent::Read, |pages| {
             let (place, leaf) = b_tree::find(pages, partition, key)?;
             Ok(place.exact.then(|| slotted::value(leaf, place.slot).to_vec()))
         });
@@ -48,7 +48,7 @@ impl PageTransaction {
         let mut stored = Vec::new();
         stored::store_here(value, &mut stored);
         loop {
-            let step = self.resolve(|pages| plan_put(pages, partition, key, &stored)).await?;
+            let step = self.resolve(Intent::Change, |pages| plan_put(pages, partition, key, &stored)).await?;
             match step {
                 Step::Restructure(plan) => self.restructure(&plan),
                 Step::Place { place, old: None } => {
@@ -74,7 +74,7 @@ impl PageTransaction {
         partition: PartitionId,
         key: &[u8],
     ) -> Result<Option<(b_tree::Location, Vec<u8>)>> {
-        self.resolve(|pages| {
+        self.resolve(Intent::Change, |pages| {
             let (place, leaf) = b_tree::find(pages, partition, key)?;
             if !place.exact {
                 return Ok(None);
@@ -97,7 +97,7 @@ impl PageTransaction {
         let change = Change::RemoveSlot { slot: place.slot };
         self.apply(&Body::Update(&undo), &[Edit { page: place.page, change }]);
         loop {
-            let plan = self.resolve(|pages| {
+            let plan = self.resolve(Intent::Change, |pages| {
                 let plan = b_tree::merge(pages, partition, key)?;
                 plan.iter().try_for_each(|plan| pages.permit(plan))?;
                 Ok(plan)
@@ -148,7 +148,7 @@ impl PageTransaction {
         self.tree(partition).await?;
         let mut from = from.map(<[u8]>::to_vec);
         loop {
-            let leaf = self.resolve(|pages| {
+            let leaf = self.resolve(Intent::Read, |pages| {
                 let range = b_tree::forward(pages, partition, from.as_ref().map(Vec::as_slice))?;
                 let page = pages.page(range.page)?;
                 let records = (range.slot..slotted::count(page)).map(|slot| {
@@ -193,7 +193,10 @@ impl PageTransaction {
         let mut stored = vec![LIVE];
         stored.extend_from_slice(record);
         loop {
-            match self.resolve(|pages| plan_append(pages, partition, stored.len(), blocking_factor)).await? {
+            match self
+                .resolve(Intent::Append, |pages| plan_append(pages, partition, stored.len(), blocking_factor))
+                .await?
+            {
                 Err(plan) => self.restructure(&plan),
                 Ok(Position { page, slot }) => {
                     let undo = Undo::EraseAppended { page, slot }.stored();
@@ -219,10 +222,10 @@ impl PageTransaction {
             return Err(found.wrong_organization("its records are found by key or number"));
         }
         let first = PageId::new(partition, 0);
-        let count = self.resolve(|pages| Ok(allocator::read(pages.page(first)?).page_count)).await?;
+        let count = self.resolve(Intent::Read, |pages| Ok(allocator::read(pages.page(first)?).page_count)).await?;
         for number in 1..count {
             let page = PageId::new(partition, number);
-            let records = self.resolve(|pages| {
+            let records = self.resolve(Intent::Read, |pages| {
                 let bytes = pages.page(page)?;
                 let count = if header::kind(bytes) == Some(PageKind::Append) { slotted::count(bytes) } else { 0 };
                 Ok((0..count).map(|slot| slotted::value(bytes, slot).to_vec()).collect::<Vec<_>>())
@@ -315,8 +318,9 @@ impl PageTransaction {
         };
         let (mut value, mut page) = (Vec::new(), PageId::new(partition, first));
         while page.number != 0 && value.len() < length {
-            let (next, part) =
-                self.resolve(|pages| stored::part(pages, page).map(|(next, part)| (next, part.to_vec()))).await?;
+            let (next, part) = self
+                .resolve(Intent::Read, |pages| stored::part(pages, page).map(|(next, part)| (next, part.to_vec())))
+                .await?;
             value.extend_from_slice(&part);
             page.number = next;
         }
@@ -362,7 +366,6 @@ fn plan_append(
 ) -> Result<std::result::Result<Position, Vec<OwnedEdit>>, Need> {
     if let Some(tail) = append::tail(pages, partition)? {
         // The lock first: what is read without it may be full when it comes, and two that have read it are a deadlock.
-        pages.page(tail)?;
         pages.write_permission(tail)?;
         let position = append::next_position(pages, tail, length)?;
         let has_place = |position: &Position| blocking_factor == 0 || u32::from(position.slot) < blocking_factor;

@@ -4,7 +4,7 @@
 //! Its copies outlive a session if it had a lease when it introduced itself again, and the server still had it among its clients or
 //! was started again only just now.
 
-use super::{ClientNode, ClientSettings, Told};
+use super::{ClientNode, ClientSettings, Standing};
 use crate::channel::{ChannelError, Incoming, Transport};
 use crate::lease::{self, Lease};
 use crate::message::{Answer, Former, Outcome, Request, Secrets, Session, ToServer, Transaction};
@@ -122,6 +122,12 @@ pub(super) fn unknown_outcome(cause: &str) -> Error {
     Fault::new(FaultKind::Reset, words).into()
 }
 
+/// What is said of a commit of which it is certain that nothing came.
+pub(super) fn not_committed(cause: &str) -> Error {
+    let words = format!("a transaction was lost with the server and is not committed: {cause}");
+    Fault::new(FaultKind::Cancelled, words).into()
+}
+
 /// Asks for a longer lease, three times in one. A server that says nothing for as long as two is as good as gone.
 pub(super) async fn renew(client: Weak<ClientNode>, executor: Executor) {
     loop {
@@ -143,15 +149,16 @@ pub(super) async fn stay(client: Weak<ClientNode>, mut incoming: Incoming, execu
         let Some(node) = client.upgrade() else { return };
         node.lose_server(&cause);
         // The transactions of the session end first.
-        node.turn.take(&executor).await.keep();
+        while node.running.get() > 0 {
+            node.gate.wait(&executor).await;
+        }
         drop(node);
         let introduced = seek(&client, &executor).await;
         let Some(node) = client.upgrade() else { return };
         match introduced {
             Some(introduced) => incoming = node.begin_session(introduced),
-            None => node.tell(Told::GivenUp(cause)),
+            None => node.stand(Standing::GivenUp(cause)),
         }
-        node.turn.give_back(&executor);
         if node.is_given_up() {
             return;
         }
@@ -202,13 +209,15 @@ impl ClientNode {
     }
 
     fn is_given_up(&self) -> bool {
-        matches!(*self.told.borrow(), Told::GivenUp(_))
+        matches!(*self.standing.borrow(), Standing::GivenUp(_))
     }
 
     fn lose_server(&self, cause: &str) {
         self.to_server.borrow().close();
+        self.standing.replace(Standing::Lost(cause.to_owned()));
         self.reads.fail_all(&Fault::new(FaultKind::Reset, cause));
-        self.tell(Told::Lost(cause.to_owned()));
+        self.lose_groups(cause);
+        self.gate.wake_all(&self.executor);
     }
 
     async fn rejoin(&self) -> Result<Introduced> {
@@ -242,7 +251,8 @@ impl ClientNode {
         self.lease.set(lease);
         self.heard.set(self.executor.now());
         self.to_server.replace(outbox.take_over());
-        self.tell(Told::Nothing);
+        self.doomed.borrow_mut().clear();
+        self.stand(Standing::Joined);
         incoming
     }
 
@@ -251,9 +261,8 @@ impl ClientNode {
         loop {
             match self.ended.get() {
                 Some((ended, Outcome::Committed(last))) if ended == session => {
-                    let words = "a transaction was lost with the server and is not committed";
                     let is_committed = last == Some(transaction);
-                    return if is_committed { Ok(()) } else { Err(Fault::new(FaultKind::Cancelled, words).into()) };
+                    return if is_committed { Ok(()) } else { Err(not_committed(&cause)) };
                 }
                 // Another session has begun. Epochs need not grow: the server may have been started from a backup.
                 _ if self.protocol.borrow().session() != Some(session) => return Err(unknown_outcome(&cause)),

@@ -1,6 +1,7 @@
 //! A partition whose pages are at the server.
 
 use super::ClientNode;
+use crate::message::Transaction;
 use base::{Instant, PageId};
 use driver::{Access, Completion, Fault, FaultKind, Output, Token};
 use engine::page_store::{Future, PageStore, Then, Transfer};
@@ -74,6 +75,19 @@ impl RemoteStore {
     }
 }
 
+/// No transaction has this number: a page comes for it that those which wanted it do without by now.
+const NONE: Transaction = Transaction(u64::MAX);
+
+impl ClientNode {
+    /// The transaction that a page is asked for, and whether that writes it.
+    fn asker(&self, page: PageId) -> (Transaction, bool) {
+        let protocol = self.protocol.borrow();
+        let writer = self.to_write.borrow().get(&page).copied().filter(|writer| protocol.is_used_by(*writer, page));
+        let by = writer.or_else(|| protocol.user(page)).unwrap_or(NONE);
+        (by, writer.is_some())
+    }
+}
+
 fn gone() -> Fault {
     Fault::new(FaultKind::Closed, "the node has left its server")
 }
@@ -104,7 +118,8 @@ impl PageStore for RemoteStore {
             return then(Completion { token: TOKEN, result: Err(gone()), buffer: Some(transfer.buffer) });
         };
         let page = transfer.first;
-        let (request, forgotten) = client.protocol.borrow_mut().request(page, client.current.get());
+        let (by, writes) = client.asker(page);
+        let (request, forgotten) = client.protocol.borrow_mut().request(page, by, writes);
         client.forget(forgotten);
         let before = client.reads.0.borrow_mut().insert(page, PendingRead { transfer, then, asked: executor.now() });
         assert!(before.is_none(), "a page is read into one frame");

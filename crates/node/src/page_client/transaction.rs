@@ -1,18 +1,24 @@
 //! Transactions on pages: strict two-phase locking with pages as granules, no steal, force to the server's log.
 
-use super::{ClientNode, Told, session};
-use crate::client::{Ended, WriteLock};
-use crate::message::{Image, LIST_MAX, SIZE_MAX, Transaction};
+use super::group::{COMMIT_MAX, Fate, FateOfGroup, length_of_commit};
+use super::{ClientNode, Doom, Standing, session};
+use crate::client::{PageLock, WriteLock};
+use crate::message::{LIST_MAX, Transaction};
 use base::PageId;
 use driver::{Fault, FaultKind, Work};
 use engine::buffer::Pins;
+use engine::canary::{self, Canary};
+use engine::lock::Mode;
 use engine::log::record::Body;
 use engine::page::{Change, Edit, Pages, header};
 use engine::second_level::design::Pattern;
 use engine::undo::Undo;
 use engine::{Error, Need, Result};
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 /// A transaction that reads and writes pages. It is rolled back if it is dropped.
 pub struct PageTransaction {
@@ -23,39 +29,23 @@ pub struct PageTransaction {
     /// Those of them that it has changed.
     pub(super) changed: BTreeSet<PageId>,
     pub(super) records: Vec<u8>,
-    stage: Stage,
-}
-
-/// The most bytes of a commit: what else its message has, is less.
-const COMMIT_MAX: usize = SIZE_MAX - (2 << 20);
-/// More than the bytes that a page has in a message beside its own.
-const PER_PAGE: usize = 32;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Active,
-    /// Its commit is under way.
-    Committing,
-    /// Its commit is under way, and its program does not wait for that any more.
-    Abandoned,
-    Over,
+    /// What it has seen of these is not committed yet, or was not when it was seen.
+    depends: Vec<FateOfGroup>,
+    is_over: bool,
 }
 
 impl PageTransaction {
     pub(super) fn new(client: &Rc<ClientNode>) -> PageTransaction {
         let transaction = client.protocol.borrow_mut().begin();
-        client.current.set(transaction);
-        let is_lost = matches!(*client.told.borrow(), Told::Lost(_) | Told::GivenUp(_));
-        if !is_lost {
-            client.told.replace(Told::Nothing);
-        }
+        client.running.set(client.running.get() + 1);
         PageTransaction {
             client: Rc::clone(client),
             transaction,
             pinned: BTreeMap::new(),
             changed: BTreeSet::new(),
             records: Vec::new(),
-            stage: Stage::Active,
+            depends: Vec::new(),
+            is_over: false,
         }
     }
 
@@ -64,17 +54,18 @@ impl PageTransaction {
     /// # Errors
     /// [`Error::Deadlock`] if the transaction is a victim and has to be rolled back; those of a page that cannot be had.
     pub async fn read<T>(&mut self, page: PageId, look: impl FnOnce(&[u8]) -> T) -> Result<(T, bool)> {
-        let was_here = self.bring(page, None).await?;
+        let was_here = self.bring(page, Mode::Shared, None).await?;
         let pool = self.client.buffer.pool().borrow();
         let bytes = pool.page(page).expect("it has been brought here");
         Ok((look(bytes), was_here))
     }
 
-    /// Has the page in the buffer, locked for reading, and keeps it there as long as `pins` if they are given. Whether it was there.
-    pub(super) async fn bring(&mut self, page: PageId, mut pins: Option<&mut Pins>) -> Result<bool> {
+    /// Has the page in the buffer, locked, and keeps it there as long as `pins` if they are given. Whether it was there.
+    pub(super) async fn bring(&mut self, page: PageId, mode: Mode, mut pins: Option<&mut Pins>) -> Result<bool> {
         self.check().await?;
-        let client = &self.client;
-        client.executor.charge(Work::LockPair);
+        self.client.executor.charge(Work::LockPair);
+        self.lock_in_node(page, mode).await?;
+        let client = Rc::clone(&self.client);
         let told = client.protocol.borrow_mut().enter(self.transaction, page);
         told.inspect(|told| client.say(told));
         let is_here = || client.buffer.pool().borrow().frame_of(page).is_some();
@@ -83,15 +74,96 @@ impl PageTransaction {
         let mut is_kept = false;
         while !is_here() || (pins.is_some() && !is_kept) {
             let pins = pins.as_deref_mut().unwrap_or(&mut own);
-            let fetched = client.buffer.resolve(Need::Page(page), Pattern::Random, pins).await;
+            let is_asked = !is_here();
+            if is_asked {
+                self.await_page(page, mode);
+            }
+            let fetched = self.unless_doomed(client.buffer.resolve(Need::Page(page), Pattern::Random, pins)).await;
+            if is_asked {
+                self.await_no_page(page);
+            }
             self.check().await?;
-            match fetched {
-                // An earlier transaction of this node had asked for it, and was a victim.
+            match fetched? {
+                // A transaction of this node had asked for it, and was a victim.
                 Err(Error::Input(fault)) if fault.kind == FaultKind::Cancelled => {}
                 fetched => is_kept = fetched.map(|_| true)?,
             }
         }
+        if client.protocol.borrow().is_spoiled(page) {
+            // It was granted what those before it have changed in vain: the page is here no longer when it is run again.
+            client.doom(self.transaction, Doom::Victim);
+            return Err(Error::Deadlock);
+        }
+        if let Some(fate) = client.groups.of_page(page)
+            && !self.depends.iter().any(|other| other.is(&fate))
+        {
+            self.depends.push(fate);
+        }
         Ok(was_here)
+    }
+
+    /// What `waited` gives, unless the transaction has to be rolled back: what it waits for may be asked for by another one.
+    async fn unless_doomed<T>(&self, waited: impl Future<Output = T>) -> Result<T> {
+        let client = &self.client;
+        let mut waited = pin!(waited);
+        loop {
+            let mut rung = pin!(client.bell.wait(&client.executor));
+            let output = poll_fn(|context| match waited.as_mut().poll(context) {
+                Poll::Ready(output) => Poll::Ready(Some(output)),
+                Poll::Pending => rung.as_mut().poll(context).map(|()| None),
+            });
+            match output.await {
+                Some(output) => return Ok(output),
+                None => self.check().await?,
+            }
+        }
+    }
+
+    /// It waits for a page, which one that writes asks for with its write lock.
+    fn await_page(&self, page: PageId, mode: Mode) {
+        let writes = match mode {
+            Mode::Exclusive => true,
+            // The first page of a partition is written seldom, and wanted by all.
+            _ => mode == Mode::Update && page.number != 0,
+        };
+        if writes {
+            self.client.to_write.borrow_mut().insert(page, self.transaction);
+        }
+        self.client.protocol.borrow_mut().awaits(self.transaction, Some(page));
+        self.client.tell_waits();
+    }
+
+    fn await_no_page(&self, page: PageId) {
+        self.client.protocol.borrow_mut().awaits(self.transaction, None);
+        let mut to_write = self.client.to_write.borrow_mut();
+        if to_write.get(&page) == Some(&self.transaction) {
+            to_write.remove(&page);
+        }
+    }
+
+    /// Locks a page among the transactions of the node.
+    async fn lock_in_node(&self, page: PageId, mode: Mode) -> Result<()> {
+        let client = &self.client;
+        let held = client.protocol.borrow().lock_of(self.transaction, page);
+        if held.is_some_and(|held| held.supremum(mode) == held) {
+            return Ok(());
+        }
+        let asked = client.protocol.borrow_mut().lock(self.transaction, page, mode);
+        client.settle();
+        match asked {
+            PageLock::Held => return Ok(()),
+            PageLock::Wait => {}
+            PageLock::Victim(victim) => client.doom(victim, Doom::Victim),
+        }
+        client.tell_waits();
+        let _waiting = WaitInNode { client, transaction: self.transaction };
+        loop {
+            self.check().await?;
+            if !client.protocol.borrow().waits(self.transaction) {
+                return Ok(());
+            }
+            client.bell.wait(&client.executor).await;
+        }
     }
 
     /// Locks a page for writing, and keeps it in the buffer until the transaction ends. If it is not waited for, the lock may come
@@ -100,23 +172,22 @@ impl PageTransaction {
     /// # Errors
     /// As [`PageTransaction::read`].
     pub async fn lock(&mut self, page: PageId) -> Result<()> {
-        self.bring(page, None).await?;
-        let asked = self.client.protocol.borrow_mut().write(self.transaction, page);
+        self.bring(page, Mode::Exclusive, None).await?;
         self.pin(page);
-        match asked {
-            WriteLock::Held => return Ok(()),
-            WriteLock::Ask(message) => {
-                self.client.executor.charge(Work::LockPair);
-                self.client.say(&message);
+        loop {
+            let asked = self.client.protocol.borrow_mut().write(self.transaction, page);
+            match asked {
+                WriteLock::Held => return self.check().await,
+                WriteLock::Ask(message) => {
+                    self.client.executor.charge(Work::LockPair);
+                    self.client.say(&message);
+                }
+                // It has asked before, or the lock of a transaction before it is not over.
+                WriteLock::Wait => {}
             }
-            // It has asked before.
-            WriteLock::Wait => {}
-        }
-        while !self.client.protocol.borrow().may_write(self.transaction, page) {
-            self.check().await?;
             self.client.bell.wait(&self.client.executor).await;
+            self.check().await?;
         }
-        self.check().await
     }
 
     fn pin(&mut self, page: PageId) {
@@ -138,7 +209,7 @@ impl PageTransaction {
     pub async fn write(&mut self, page: PageId, offset: u16, bytes: &[u8]) -> Result<()> {
         self.lock(page).await?;
         // The lock that it has now is looked up and paid for as in each use.
-        self.bring(page, None).await?;
+        self.bring(page, Mode::Exclusive, None).await?;
         let undo = {
             let pool = self.client.buffer.pool().borrow();
             let before = pool.bytes(pool.frame_in_use(page));
@@ -150,73 +221,53 @@ impl PageTransaction {
         Ok(())
     }
 
-    /// Commits: when this returns, the changes survive whatever happens. If it is not waited for, it goes on, and the next transaction
-    /// waits for it.
+    /// Commits: when this returns, the changes survive whatever happens, and so does what was seen. If it is not waited for, it goes on.
     ///
     /// # Errors
-    /// [`Error::Deadlock`] for a victim. [`Error::CommitRefused`] if the server commits nothing of it. [`Error::Input`] if the server was
-    /// lost, after it was found again or given up: with [`FaultKind::Cancelled`] it is certain that nothing is committed; otherwise what
-    /// became of the transaction is not known.
+    /// [`Error::Deadlock`] for a victim. [`Error::CommitRefused`] if the server commits nothing of it, or of what it has seen.
+    /// [`Error::Input`] if the server was lost, after it was found again or given up: with [`FaultKind::Cancelled`] it is certain that
+    /// nothing is committed; otherwise what became of the transaction is not known.
     pub async fn commit(mut self) -> Result<()> {
         self.check().await?;
+        let client = Rc::clone(&self.client);
         if self.changed.is_empty() {
-            let ended = self.client.protocol.borrow_mut().committed_unchanged(self.transaction);
-            self.end(ended);
+            self.unpin();
+            client.protocol.borrow_mut().committed_unchanged(self.transaction);
+            let depends = std::mem::take(&mut self.depends);
+            self.end();
+            for fate in depends {
+                client.await_fate(&fate).await?;
+            }
             return Ok(());
         }
-        let length = self.records.len() + self.changed.len() * (self.client.settings.buffer.page_size + PER_PAGE);
-        if length > COMMIT_MAX || self.changed.len() > LIST_MAX {
+        let (page_size, pages) = (client.settings.buffer.page_size, self.changed.len());
+        let length = length_of_commit(self.records.len(), pages, page_size);
+        if length > COMMIT_MAX || pages > LIST_MAX {
             let words = format!(
-                "a transaction has changed {} pages, and its commit would have {length} bytes: at most {COMMIT_MAX} are sent at a time; \
-                 commit more often",
-                self.changed.len()
+                "a transaction has changed {pages} pages, and its commit would have {length} bytes: at most {COMMIT_MAX} are sent at a \
+                 time; commit more often"
             );
             return Err(Fault::new(FaultKind::NoSpace, words).into());
         }
-        let pages = self.copy_out();
-        let records = std::mem::take(&mut self.records);
-        let message = self.client.protocol.borrow_mut().commit(self.transaction, records, pages);
-        self.client.say(&message);
-        self.client.told.replace(Told::Committing);
-        self.stage = Stage::Committing;
-        self.end_commit().await
-    }
-
-    /// Waits for the server's word on the commit.
-    async fn end_commit(mut self) -> Result<()> {
-        let client = Rc::clone(&self.client);
-        while *client.told.borrow() == Told::Committing {
-            client.bell.wait(&client.executor).await;
+        while !client.groups.has_room(self.records.len(), pages, page_size) {
+            client.answered.wait(&client.executor).await;
+            self.check().await?;
         }
-        let told = client.told.borrow().clone();
-        self.stage = Stage::Active;
-        self.end_writes(told == Told::Committed);
-        match told {
-            Told::Lost(cause) => {
-                let (session, transaction) = (client.protocol.borrow().session(), self.transaction);
-                // What it has changed is dropped here, whatever became of it there.
-                drop(self);
-                client.ask_outcome(session.expect("it has joined"), transaction, cause).await
-            }
-            Told::Refused(cause) => Err(Error::CommitRefused(cause)),
-            Told::GivenUp(cause) => Err(session::unknown_outcome(&cause)),
-            Told::Committed => {
-                let ended = client.protocol.borrow_mut().committed(self.transaction);
-                self.end(ended);
-                Ok(())
-            }
-            Told::Nothing | Told::Victim | Told::Denied(_) | Told::Committing => {
-                unreachable!("the server's word ends a commit")
-            }
-        }
+        let fate = client.join_group(&mut self);
+        self.unpin();
+        client.protocol.borrow_mut().join_commit(self.transaction, std::mem::take(&mut self.changed));
+        self.end();
+        client.send_group();
+        client.await_fate(&fate).await
     }
 
     /// It is over: its pages may leave, and the next one may begin.
-    fn end(&mut self, ended: Ended) {
-        self.stage = Stage::Over;
-        self.unpin();
-        self.client.finish(ended);
-        self.client.turn.give_back(&self.client.executor);
+    fn end(&mut self) {
+        self.is_over = true;
+        self.client.doomed.borrow_mut().remove(&self.transaction);
+        self.client.settle();
+        self.client.running.set(self.client.running.get() - 1);
+        self.client.gate.wake_all(&self.client.executor);
     }
 
     fn unpin(&mut self) {
@@ -224,39 +275,32 @@ impl PageTransaction {
         std::mem::take(&mut self.pinned).into_values().for_each(|frame| pool.unpin(frame));
     }
 
-    /// Copies of the changed pages, sealed. From here on they count as being written back.
-    fn copy_out(&self) -> Vec<Image> {
-        let mut pool = self.client.buffer.pool().borrow_mut();
-        let copy = |page: &PageId| {
-            let frame = self.pinned[page];
-            let mut bytes = vec![0; pool.bytes(frame).len()];
-            pool.begin_write(frame, &mut bytes);
-            Image { page: *page, bytes }
-        };
-        self.changed.iter().map(copy).collect()
-    }
-
-    fn end_writes(&self, are_written: bool) {
-        let mut pool = self.client.buffer.pool().borrow_mut();
-        self.changed.iter().for_each(|page| pool.end_write(self.pinned[page], are_written));
+    /// Whether all that it has seen is known to be committed. Otherwise that shows when it commits itself.
+    pub fn is_settled(&self) -> bool {
+        self.depends.iter().all(|fate| fate.get() == Fate::Committed)
     }
 
     /// Whether it was given up to end a deadlock: it has to be rolled back, and may be run again.
     pub fn is_victim(&self) -> bool {
-        *self.client.told.borrow() == Told::Victim
+        self.client.doomed.borrow().get(&self.transaction) == Some(&Doom::Victim)
     }
 
     /// It may go on. While the client has no lease, it waits.
     pub(super) async fn check(&self) -> Result<()> {
         loop {
-            match &*self.client.told.borrow() {
-                Told::Nothing | Told::Committing | Told::Committed => {}
-                Told::Victim => return Err(Error::Deadlock),
-                Told::Denied(reason) => return Err(Fault::new(FaultKind::Denied, reason.clone()).into()),
-                Told::Refused(cause) => return Err(Error::CommitRefused(cause.clone())),
-                Told::Lost(cause) | Told::GivenUp(cause) => {
-                    return Err(Fault::new(FaultKind::Reset, cause.clone()).into());
-                }
+            if let Standing::Lost(cause) | Standing::GivenUp(cause) = &*self.client.standing.borrow() {
+                return Err(Fault::new(FaultKind::Reset, cause.clone()).into());
+            }
+            match self.client.doomed.borrow().get(&self.transaction) {
+                None => {}
+                Some(Doom::Victim) => return Err(Error::Deadlock),
+                Some(Doom::Denied(reason)) => return Err(Fault::new(FaultKind::Denied, reason.clone()).into()),
+            }
+            if let Some(failed) = self.depends.iter().find(|fate| fate.has_failed()) {
+                return Err(match failed.get() {
+                    Fate::Refused(cause) => Error::CommitRefused(cause),
+                    _ => Fault::new(FaultKind::Reset, "what the transaction has seen is lost with the server").into(),
+                });
             }
             if self.client.has_lease() {
                 return Ok(());
@@ -266,30 +310,45 @@ impl PageTransaction {
     }
 }
 
+impl ClientNode {
+    /// Waits for the server's word on a group.
+    async fn await_fate(&self, fate: &FateOfGroup) -> Result<()> {
+        loop {
+            match fate.get() {
+                Fate::Open if canary::is_planted(Canary::UnansweredCommits) => return Ok(()),
+                Fate::Open => self.answered.wait(&self.executor).await,
+                Fate::Committed => return Ok(()),
+                Fate::Refused(cause) => return Err(Error::CommitRefused(cause)),
+                Fate::Unsent(cause) => return Err(session::not_committed(&cause)),
+                Fate::Lost { session, name, cause } => return self.ask_outcome(session, name, cause).await,
+            }
+        }
+    }
+}
+
 impl Drop for PageTransaction {
     fn drop(&mut self) {
-        match self.stage {
-            Stage::Active => {
-                self.unpin();
-                let ended = self.client.protocol.borrow_mut().aborted(self.transaction);
-                self.end(ended);
-            }
-            Stage::Committing => {
-                // What the server has begun cannot be taken back.
-                let rest = PageTransaction {
-                    client: Rc::clone(&self.client),
-                    transaction: self.transaction,
-                    pinned: std::mem::take(&mut self.pinned),
-                    changed: std::mem::take(&mut self.changed),
-                    records: Vec::new(),
-                    stage: Stage::Abandoned,
-                };
-                self.client.executor.spawn(async move {
-                    let _unwanted = rest.end_commit().await;
-                });
-            }
-            // The machine stops, or it is over.
-            Stage::Abandoned | Stage::Over => {}
+        if self.is_over {
+            return;
         }
+        self.unpin();
+        let client = Rc::clone(&self.client);
+        client.changing.borrow_mut().retain(|page| !self.changed.contains(page));
+        let restored = client.protocol.borrow_mut().aborted(self.transaction, &self.changed);
+        client.restore(&restored);
+        self.end();
+    }
+}
+
+/// A transaction waits for a lock of the node's, as long as this is there.
+struct WaitInNode<'a> {
+    client: &'a ClientNode,
+    transaction: Transaction,
+}
+
+impl Drop for WaitInNode<'_> {
+    fn drop(&mut self) {
+        self.client.protocol.borrow_mut().wait_no_more(self.transaction);
+        self.client.settle();
     }
 }

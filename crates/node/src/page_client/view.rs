@@ -6,22 +6,49 @@ use crate::message::Transaction;
 use base::{Lsn, PageId, PartitionId, TransactionId};
 use engine::Result;
 use engine::buffer::{Pins, Pool};
+use engine::lock::Mode;
 use engine::log::record::{self, Body};
-use engine::page::{Edit, OwnedEdit, Pages, header};
+use engine::page::{Edit, OwnedEdit, PageKind, Pages, header, slotted};
 use engine::second_level::design::Pattern;
 use std::cell::Ref;
 use structures::Need;
 
-/// Pages in the buffer that the transaction has locked for reading: others are asked for first, so that nothing is seen without a lock.
+/// Pages in the buffer that the transaction has locked: others are asked for first, so that nothing is seen without a lock.
 pub(super) struct LockedPages<'a> {
     transaction: Transaction,
+    /// What it means to do.
+    intent: Intent,
     protocol: Ref<'a, Client>,
     pool: Ref<'a, Pool>,
 }
 
+/// What a transaction means to do with records that it looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Intent {
+    Read,
+    /// Their pages are locked so that it can, before it looks at them: two that have both looked could not both write.
+    Change,
+    /// Records are added one after the other, and each may need a new page, which the partition's first one has to name.
+    Append,
+}
+
+impl Intent {
+    /// How a page is locked that is here, with these bytes.
+    fn mode(self, id: PageId, page: &[u8]) -> Mode {
+        let may_change = match self {
+            Intent::Read => false,
+            Intent::Change => header::kind(page) == Some(PageKind::Node) && slotted::level(page) == 0,
+            Intent::Append => id.number == 0,
+        };
+        if may_change { Mode::Update } else { Mode::Shared }
+    }
+}
+
 impl Pages for LockedPages<'_> {
     fn page(&self, id: PageId) -> Result<&[u8], Need> {
-        if self.protocol.is_used_by(self.transaction, id) { self.pool.page(id) } else { Err(Need::Page(id)) }
+        let mode = self.protocol.lock_of(self.transaction, id).ok_or(Need::Page(id))?;
+        let bytes = self.pool.page(id)?;
+        if mode == Mode::Shared && self.intent.mode(id, bytes) != mode { Err(Need::Page(id)) } else { Ok(bytes) }
     }
 
     fn write_permission(&self, id: PageId) -> Result<(), Need> {
@@ -48,29 +75,44 @@ impl LockedPages<'_> {
 }
 
 impl PageTransaction {
-    fn locked_pages(&self) -> LockedPages<'_> {
+    fn locked_pages(&self, intent: Intent) -> LockedPages<'_> {
         LockedPages {
             transaction: self.transaction,
+            intent,
             protocol: self.client.protocol.borrow(),
             pool: self.client.buffer.pool().borrow(),
+        }
+    }
+
+    /// How a page is locked that `attempt` of [`PageTransaction::resolve`] asks for. Of one that is not here it is only known whether it was
+    /// written here before.
+    fn mode(&self, intent: Intent, page: PageId) -> Mode {
+        match self.client.buffer.pool().borrow().peek(page) {
+            Some(bytes) => intent.mode(page, bytes),
+            None if intent == Intent::Change && self.client.protocol.borrow().has_written(page) => Mode::Update,
+            None => Mode::Shared,
         }
     }
 
     /// Calls `attempt` until it lacks nothing, fetching and locking pages in between.
     pub(super) async fn resolve<T>(
         &mut self,
+        intent: Intent,
         mut attempt: impl FnMut(&LockedPages<'_>) -> std::result::Result<T, Need>,
     ) -> Result<T> {
         self.check().await?;
         // What has come stays until all is there.
         let mut pins = Pins::new(&self.client.buffer);
         loop {
-            let need = match attempt(&self.locked_pages()) {
+            let need = match attempt(&self.locked_pages(intent)) {
                 Ok(value) => return Ok(value),
                 Err(need) => need,
             };
             match need {
-                Need::Page(page) => self.bring(page, Some(&mut pins)).await.map(drop)?,
+                Need::Page(page) => {
+                    let mode = self.mode(intent, page);
+                    self.bring(page, mode, Some(&mut pins)).await.map(drop)?;
+                }
                 Need::Write(page) => self.lock(page).await?,
                 Need::Space(_) | Need::Fail(_) => {
                     self.client.buffer.resolve(need.into(), Pattern::Random, &mut pins).await?;
@@ -91,7 +133,9 @@ impl PageTransaction {
         for edit in edits {
             let frame = self.pinned[&edit.page];
             pool.edit(frame, &edit.change, Lsn::ZERO, Lsn::ZERO);
-            self.changed.insert(edit.page);
+            if self.changed.insert(edit.page) {
+                self.client.changing.borrow_mut().insert(edit.page);
+            }
         }
     }
 }

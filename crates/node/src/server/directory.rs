@@ -1,7 +1,7 @@
 //! Which clients have copies of which pages, which may write, and which wait.
 
 use crate::algorithm::Origin;
-use crate::message::{ClientId, Copy, Transaction};
+use crate::message::{ClientId, Copy, Transaction, WaitsFor};
 use base::{Instant, PageId};
 use engine::canary::{self, Canary};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -12,6 +12,8 @@ pub struct Directory {
     pages: BTreeMap<PageId, PageEntry>,
     /// The pages that transactions wait for.
     waits: BTreeMap<(ClientId, Transaction), BTreeSet<PageId>>,
+    /// Those that wait for others of their own clients, and when they have begun to.
+    waits_within: BTreeMap<(ClientId, Transaction), (BTreeSet<Transaction>, u64)>,
     /// How many copies each client has.
     held: BTreeMap<ClientId, usize>,
     /// Counts requests, so that it is known which began to wait last.
@@ -19,11 +21,13 @@ pub struct Directory {
 }
 
 /// What is known of one page. Invariants, checked by [`Directory::check`]: a writer has the only copy, and a copy is called back only
-/// while a write waits.
+/// while a write waits, or anything for a lock that is kept.
 #[derive(Default)]
 pub struct PageEntry {
     pub copies: BTreeMap<ClientId, RegisteredCopy>,
     pub writer: Option<(ClientId, Transaction)>,
+    /// Whether the writer's client keeps its lock when that has ended.
+    pub is_kept: bool,
     pub queue: VecDeque<Waiting>,
     /// Whether the page is on its way into the server's memory from a client that has dropped it.
     pub is_arriving: bool,
@@ -68,8 +72,19 @@ pub struct Waiting {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    Read { leaving: Option<Copy> },
+    /// With its write lock if it `writes`.
+    Read {
+        leaving: Option<Copy>,
+        writes: bool,
+    },
     Write,
+}
+
+impl Kind {
+    /// Whether it is of a write lock.
+    pub fn writes(self) -> bool {
+        matches!(self, Kind::Write | Kind::Read { writes: true, .. })
+    }
 }
 
 impl RegisteredCopy {
@@ -93,34 +108,49 @@ impl PageEntry {
 
     /// Whether the client writes the page, or asks for that.
     pub fn is_written_by(&self, client: ClientId) -> bool {
-        let asks = |waiting: &Waiting| waiting.client == client && waiting.kind == Kind::Write;
-        self.writer.is_some_and(|(writer, _)| writer == client) || self.queue.iter().any(asks)
+        self.writer.is_some_and(|(writer, _)| writer == client) || self.is_asked_by(client)
     }
 
-    /// The copies that are in the way of the first request, a write, and were not called back before.
+    /// Whether the client, which has a copy, asks for the write lock.
+    pub fn is_asked_by(&self, client: ClientId) -> bool {
+        self.queue.iter().any(|waiting| waiting.client == client && waiting.kind == Kind::Write)
+    }
+
+    /// Whether the client keeps the write lock.
+    fn is_kept_by(&self, client: ClientId) -> bool {
+        self.is_kept && self.writer.is_some_and(|(writer, _)| writer == client)
+    }
+
+    /// Whether a request can only be granted when this client gives its copy up.
+    fn is_in_the_way(&self, client: ClientId, waiting: &Waiting) -> bool {
+        waiting.client != client && (waiting.kind.writes() || self.is_kept_by(client))
+    }
+
+    /// The copies that are in the way of the first request and were not called back before.
     pub fn call_back(&mut self, now: Instant) -> Vec<(ClientId, u64)> {
-        let Some(first) = self.queue.front() else { return Vec::new() };
-        let others = self.copies.iter_mut().filter(|(client, held)| **client != first.client && held.called.is_none());
-        let called = others.map(|(client, held)| {
+        let Some(first) = self.queue.front().copied() else { return Vec::new() };
+        let in_the_way: Vec<ClientId> =
+            self.copies.keys().filter(|client| self.is_in_the_way(**client, &first)).copied().collect();
+        let called = in_the_way.into_iter().filter_map(|client| {
+            let held = self.copies.get_mut(&client).filter(|held| held.called.is_none())?;
             held.called = Some(now);
-            (*client, held.number)
+            Some((client, held.number))
         });
         called.collect()
     }
 
-    /// The copies that were called back and may stay, for no write waits any more that they are in the way of.
+    /// The copies that were called back and may stay, for nothing waits any more that they are in the way of.
     pub fn withdraw_callbacks(&mut self) -> Vec<(ClientId, u64)> {
-        let mut writers = self.queue.iter().filter(|waiting| waiting.kind == Kind::Write).map(|waiting| waiting.client);
-        let (first, second) = (writers.next(), writers.next());
-        let is_needed = |client: &ClientId| first.is_some_and(|first| first != *client) || second.is_some();
-        let called = self.copies.iter_mut().filter(|(client, held)| held.called.is_some() && !is_needed(client));
-        let stays = called.map(|(client, held)| {
+        let is_needed = |client: &ClientId| self.queue.iter().any(|waiting| self.is_in_the_way(*client, waiting));
+        let called = self.copies.iter().filter(|(client, held)| held.called.is_some() && !is_needed(client));
+        let stays: Vec<(ClientId, u64)> = called.map(|(client, held)| (*client, held.number)).collect();
+        for (client, _) in &stays {
+            let held = self.copies.get_mut(client).expect("it was found");
             held.called = None;
             // Who uses it is told anew if it is called back again.
             held.users.clear();
-            (*client, held.number)
-        });
-        stays.collect()
+        }
+        stays
     }
 
     /// The clients that may send their copies to this one, because they neither give them up nor want to write.
@@ -158,6 +188,11 @@ impl Directory {
     /// A page is on its way into the server's memory from now on. False if it was before.
     pub fn begin_keeping(&mut self, page: PageId) -> bool {
         !std::mem::replace(&mut self.entry(page).is_arriving, true)
+    }
+
+    /// The pages whose write locks are kept.
+    pub fn kept(&self) -> impl Iterator<Item = PageId> {
+        self.pages.iter().filter(|(_, entry)| entry.is_kept).map(|(page, _)| *page)
     }
 
     /// This very copy, if the client has it.
@@ -271,6 +306,19 @@ impl Directory {
         true
     }
 
+    /// What a transaction asks to read comes without its write lock. False if it did not ask for that.
+    pub fn forget_writing(&mut self, page: PageId, owner: (ClientId, Transaction)) -> bool {
+        let Some(entry) = self.pages.get_mut(&page) else { return false };
+        let is_its = |waiting: &&mut Waiting| (waiting.client, waiting.transaction) == owner;
+        let mut changed = false;
+        for waiting in entry.queue.iter_mut().filter(is_its) {
+            if let Kind::Read { writes, .. } = &mut waiting.kind {
+                changed |= std::mem::take(writes);
+            }
+        }
+        changed
+    }
+
     /// The pages that a transaction waits for.
     pub fn waits_of(&self, owner: (ClientId, Transaction)) -> Vec<PageId> {
         self.waits.get(&owner).into_iter().flatten().copied().collect()
@@ -278,7 +326,31 @@ impl Directory {
 
     /// Every transaction that waits.
     pub fn waiting_owners(&self) -> impl Iterator<Item = (ClientId, Transaction)> {
-        self.waits.keys().copied()
+        self.waits.keys().chain(self.waits_within.keys()).copied()
+    }
+
+    /// These are all that wait for others of the same client.
+    pub fn wait_within(&mut self, client: ClientId, pairs: &[WaitsFor]) {
+        let all = (client, Transaction(0))..=(client, Transaction(u64::MAX));
+        let earlier: BTreeMap<_, u64> =
+            self.waits_within.range(all).map(|(owner, (_, since))| (*owner, *since)).collect();
+        self.end_waits_within(client, None);
+        for WaitsFor { transaction, other } in pairs {
+            let owner = (client, *transaction);
+            let since = earlier.get(&owner).copied().unwrap_or_else(|| {
+                self.clock += 1;
+                self.clock
+            });
+            self.waits_within.entry(owner).or_insert_with(|| (BTreeSet::new(), since)).0.insert(*other);
+        }
+    }
+
+    /// A transaction, or each of the client's, waits for no other one of its client any more.
+    pub fn end_waits_within(&mut self, client: ClientId, transaction: Option<Transaction>) {
+        let is_it = |owner: (ClientId, Transaction)| {
+            owner.0 == client && transaction.is_none_or(|transaction| transaction == owner.1)
+        };
+        self.waits_within.retain(|owner, _| !is_it(*owner));
     }
 
     /// The transactions of one client that wait.
@@ -315,18 +387,21 @@ impl Directory {
     /// Whom a transaction waits for, not by way of third ones, and since when it has waited.
     pub fn waits_for(&self, owner: (ClientId, Transaction), found: &mut Vec<(ClientId, Transaction)>) -> Option<u64> {
         let mut since = None;
-        for entry in self.waits.get(&owner)?.iter().filter_map(|page| self.pages.get(page)) {
+        if let Some((others, began)) = self.waits_within.get(&owner) {
+            since = Some(*began);
+            found.extend(others.iter().map(|other| (owner.0, *other)));
+        }
+        let pages = self.waits.get(&owner).into_iter().flatten();
+        for entry in pages.filter_map(|page| self.pages.get(page)) {
             let Some(place) = entry.queue.iter().position(|w| (w.client, w.transaction) == owner) else { continue };
             let own = entry.queue[place];
             since = since.max(Some(own.since));
             found.extend(entry.writer.filter(|writer| writer.0 != owner.0));
             let ahead = entry.queue.iter().take(place).filter(|other| other.client != owner.0);
-            let writes = |other: &&Waiting| own.kind == Kind::Write || other.kind == Kind::Write;
+            let writes = |other: &&Waiting| own.kind.writes() || other.kind.writes();
             found.extend(ahead.filter(writes).map(|other| (other.client, other.transaction)));
-            if own.kind == Kind::Write {
-                let others = entry.copies.iter().filter(|(client, _)| **client != owner.0);
-                found.extend(others.flat_map(|(client, held)| held.users.iter().map(|user| (*client, *user))));
-            }
+            let others = entry.copies.iter().filter(|(client, _)| entry.is_in_the_way(**client, &own));
+            found.extend(others.flat_map(|(client, held)| held.users.iter().map(|user| (*client, *user))));
         }
         since
     }
@@ -341,8 +416,10 @@ impl Directory {
             {
                 return Err(format!("{page} has a writer and copies elsewhere"));
             }
-            let write_waits = entry.queue.iter().any(|waiting| waiting.kind == Kind::Write);
-            if !write_waits && entry.copies.values().any(|held| held.called.is_some()) {
+            let is_called_in_vain = |(client, held): (&ClientId, &RegisteredCopy)| {
+                held.called.is_some() && !entry.queue.iter().any(|waiting| entry.is_in_the_way(*client, waiting))
+            };
+            if entry.copies.iter().any(is_called_in_vain) {
                 return Err(format!("{page} is called back for no one"));
             }
             let strange = entry

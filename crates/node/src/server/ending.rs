@@ -1,39 +1,68 @@
 //! How transactions and clients end: commits, rollbacks, victims of deadlocks, broken connections.
 
 use super::directory::{Kind, Waiting};
-use super::{Action, Found, Memory, Misbehaviour, Server, deadlock, misbehaved};
+use super::{Action, Found, Memory, Misbehaviour, Server, Writer, deadlock, misbehaved};
 use crate::algorithm::Noted;
-use crate::message::{Answer, ClientId, Copy, Image, SIZE_MAX, Transaction};
+use crate::message::{Answer, ClientId, Copy, Image, SIZE_MAX, Transaction, WaitsFor};
 use base::PageId;
 use engine::canary::{self, Canary};
 use std::collections::{BTreeSet, VecDeque};
 
 impl Server {
+    /// The transactions that a commit is of are one from now on, under the name of the first.
     pub(super) fn begin_commit(
         &mut self,
-        owner: (ClientId, Transaction),
+        (client, transaction): (ClientId, Transaction),
+        (others, keeps): (&[Transaction], bool),
         records: usize,
         pages: &[Image],
     ) -> Result<(), Misbehaviour> {
         let bytes = records + pages.iter().map(|image| image.bytes.len()).sum::<usize>();
-        let joined = self.clients.get_mut(&owner.0).filter(|joined| joined.committing + bytes <= SIZE_MAX);
+        let joined = self.clients.get_mut(&client).filter(|joined| joined.committing + bytes <= SIZE_MAX);
         let Some(joined) = joined else {
-            return Err(misbehaved(owner.0, "more to commit than a message may have, and not only", PageId::default()));
+            return Err(misbehaved(client, "more to commit than a message may have, and not only", PageId::default()));
         };
         joined.committing += bytes;
-        let writer = self.writers.entry(owner).or_default();
-        let (mut seen, client) = (BTreeSet::new(), owner.0);
+        let mut all = Writer::default();
+        for member in others.iter().chain([&transaction]) {
+            self.directory.end_waits_within(client, Some(*member));
+            let Some(writer) = self.writers.remove(&(client, *member)) else { continue };
+            if writer.is_committing {
+                self.writers.insert((client, *member), writer);
+                return Err(misbehaved(client, "committed twice a transaction, and not", PageId::default()));
+            }
+            all.pages.extend(writer.pages);
+        }
+        let mut seen = BTreeSet::new();
+        let mut odd = None;
         for Image { page, .. } in pages {
-            if !writer.pages.contains(page) || !seen.insert(*page) {
-                return Err(misbehaved(client, "committed without a write lock, or twice,", *page));
+            if !all.pages.contains(page) && self.take_kept(client, *page) {
+                all.pages.insert(*page);
+            }
+            if !all.pages.contains(page) || !seen.insert(*page) {
+                odd.get_or_insert(*page);
             }
         }
-        if std::mem::replace(&mut writer.is_committing, true) {
-            return Err(misbehaved(client, "committed twice a transaction, and not", PageId::default()));
+        for page in &all.pages {
+            let entry = self.directory.entry(*page);
+            (entry.writer, entry.is_kept) = (Some((client, transaction)), keeps && seen.contains(page));
         }
-        writer.bytes = bytes;
-        writer.shipped = pages.iter().map(|image| image.page).collect();
-        Ok(())
+        (all.is_committing, all.bytes, all.keeps) = (odd.is_none(), bytes, keeps);
+        all.shipped = seen.into_iter().collect();
+        self.writers.insert((client, transaction), all);
+        odd.map_or(Ok(()), |page| Err(misbehaved(client, "committed without a write lock, or twice,", page)))
+    }
+
+    /// A client that keeps the write lock of a page uses it to commit. False if it has none.
+    fn take_kept(&mut self, client: ClientId, page: PageId) -> bool {
+        let keeper = self.directory.get(page).filter(|entry| entry.is_kept).and_then(|entry| entry.writer);
+        let Some(owner) = keeper.filter(|owner| owner.0 == client) else { return false };
+        let Some(writer) = self.writers.get_mut(&owner).filter(|writer| !writer.is_committing) else { return false };
+        let was_its = writer.pages.remove(&page);
+        if writer.pages.is_empty() {
+            self.writers.remove(&owner);
+        }
+        was_its
     }
 
     /// A commit is durable and its pages are installed.
@@ -50,7 +79,25 @@ impl Server {
             joined.last_committed = Some(transaction);
             actions.push(Action::Send(client, Answer::Committed { transaction }));
         }
-        self.release((client, transaction), memory, actions);
+        if self.writers.get(&(client, transaction)).is_some_and(|writer| writer.keeps) {
+            self.keep_locks((client, transaction), memory, actions);
+        } else {
+            self.release((client, transaction), memory, actions);
+        }
+    }
+
+    /// A client keeps the write locks of the pages that it has committed.
+    fn keep_locks(&mut self, owner: (ClientId, Transaction), memory: &dyn Memory, actions: &mut Vec<Action>) {
+        let Some(mut ended) = self.writers.remove(&owner) else { return };
+        let is_kept = |page: &PageId| self.directory.get(*page).is_some_and(|entry| entry.is_kept);
+        let (pages, released) = std::mem::take(&mut ended.pages).into_iter().partition(is_kept);
+        ended.pages = released;
+        let kept = Writer { pages, ..Writer::default() };
+        let over = self.end_locks(owner, ended);
+        if !kept.pages.is_empty() {
+            self.writers.insert(owner, kept);
+        }
+        over.into_iter().for_each(|page| self.advance(page, memory, actions));
     }
 
     /// A commit is refused, and nothing of it was done. One whose outcome is unknown until the server is started again never ends: its
@@ -102,6 +149,7 @@ impl Server {
         if self.writers.get(&owner).is_some_and(|writer| writer.is_committing) {
             return Err(misbehaved(owner.0, "rolled back what it commits, and not", PageId::default()));
         }
+        self.directory.end_waits_within(owner.0, Some(owner.1));
         self.withdraw_writes(owner, memory, actions);
         self.release(owner, memory, actions);
         Ok(())
@@ -117,17 +165,48 @@ impl Server {
     /// Strikes out a transaction's write locks and returns their pages.
     fn end_writer(&mut self, owner: (ClientId, Transaction)) -> BTreeSet<PageId> {
         let writer = self.writers.remove(&owner).unwrap_or_default();
+        self.end_locks(owner, writer)
+    }
+
+    fn end_locks(&mut self, owner: (ClientId, Transaction), writer: Writer) -> BTreeSet<PageId> {
         if let Some(joined) = self.clients.get_mut(&owner.0) {
             joined.committing -= writer.bytes;
         }
         for page in &writer.pages {
             let entry = self.directory.entry(*page);
-            entry.writer = None;
+            (entry.writer, entry.is_kept) = (None, false);
             if let Some(held) = entry.copies.get_mut(&owner.0) {
                 held.users.remove(&owner.1);
             }
         }
         writer.pages
+    }
+
+    /// One of a transaction's write locks is over, or one that its client keeps.
+    pub(super) fn end_write(&mut self, owner: (ClientId, Transaction), page: PageId) {
+        let entry = self.directory.entry(page);
+        (entry.writer, entry.is_kept) = (None, false);
+        if let Some(writer) = self.writers.get_mut(&owner) {
+            writer.pages.remove(&page);
+            if writer.pages.is_empty() {
+                self.writers.remove(&owner);
+            }
+        }
+    }
+
+    /// A client says which of its transactions wait for which others of its own.
+    pub(super) fn note_waits(
+        &mut self,
+        client: ClientId,
+        pairs: &[WaitsFor],
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) {
+        self.directory.wait_within(client, pairs);
+        let waiting: BTreeSet<Transaction> = pairs.iter().map(|pair| pair.transaction).collect();
+        for transaction in waiting {
+            self.end_deadlock((client, transaction), memory, actions);
+        }
     }
 
     /// A transaction's requests for write locks are taken out of the queues. What it has asked to read comes all the same: its
@@ -139,7 +218,9 @@ impl Server {
         actions: &mut Vec<Action>,
     ) {
         for page in self.directory.waits_of(owner) {
-            if !self.take_requests(page, owner, |kind| kind == Kind::Write, actions).is_empty() {
+            let is_changed = self.directory.forget_writing(page, owner);
+            let is_taken = !self.take_requests(page, owner, |kind| kind == Kind::Write, actions).is_empty();
+            if is_changed || is_taken {
                 self.advance(page, memory, actions);
             }
         }
@@ -196,6 +277,7 @@ impl Server {
             && let Some(victim) = deadlock::victim(&self.directory, from)
         {
             self.counts.victims += 1;
+            self.directory.end_waits_within(victim.0, Some(victim.1));
             let withdrawn = self.withdraw(victim, memory, actions);
             actions.push(Action::Send(victim.0, Answer::Victim { transaction: victim.1, withdrawn }));
         }
@@ -208,6 +290,9 @@ impl Server {
         }
         // Nothing is granted before all of it is gone, so that nothing is granted to it, nor asked of it.
         let mut pages = self.silence(client, actions);
+        for writer in self.writers.iter_mut().filter(|((writer, _), _)| *writer == client) {
+            writer.1.keeps = false;
+        }
         let owned = self.writers.iter().filter(|((writer, _), state)| *writer == client && !state.is_committing);
         let owned: Vec<_> = owned.map(|(owner, _)| *owner).collect();
         owned.into_iter().for_each(|owner| pages.extend(self.end_writer(owner)));
@@ -232,6 +317,7 @@ impl Server {
     /// have got them already pass them over. Returns the pages that it has waited for.
     fn silence(&mut self, client: ClientId, actions: &mut Vec<Action>) -> BTreeSet<PageId> {
         let mut pages = BTreeSet::new();
+        self.directory.end_waits_within(client, None);
         for owner in self.directory.waiting_transactions(client) {
             for page in self.directory.waits_of(owner) {
                 self.take_requests(page, owner, |_| true, actions);

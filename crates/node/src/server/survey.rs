@@ -1,7 +1,6 @@
 //! What is known of clients, of their copies and of callbacks, for those who look.
 
 use super::Server;
-use super::directory::Kind;
 use crate::message::ClientId;
 use crate::survey::{Callback, CopyCount, ENTRIES_MAX, Holder, NodeState, PageState, Survey, Waiter};
 use base::{Instant, PageId, PartitionId};
@@ -60,7 +59,7 @@ impl Server {
     fn callbacks_under_way(&self, now: Instant, name: &dyn Fn(PartitionId) -> String) -> Vec<Callback> {
         let mut found = Vec::new();
         for (page, entry) in self.directory.entries() {
-            // The first in the queue is a write, or nothing would be called back.
+            // The first in the queue is what they are called back for.
             let Some(first) = entry.queue.front() else { continue };
             found.extend(entry.copies.iter().filter_map(|(holder, held)| {
                 Some(Callback {
@@ -99,7 +98,7 @@ impl Server {
             let waiter = |waiting: &super::Waiting| Waiter {
                 client: waiting.client,
                 transaction: waiting.transaction,
-                is_write: waiting.kind == Kind::Write,
+                is_write: waiting.kind.writes(),
             };
             state.waiting = entry.queue.iter().map(waiter).collect();
         }

@@ -40,7 +40,7 @@ fn copy(page_number: u32, number: u64) -> Copy {
 }
 
 fn read(copy: Copy, transaction: u64, leaving: Option<Copy>) -> Request {
-    Request::Read { copy, transaction: Transaction(transaction), leaving, waited: None }
+    Request::Read { copy, transaction: Transaction(transaction), writes: false, leaving, waited: None }
 }
 
 fn write(copy: Copy, transaction: u64) -> Request {
@@ -181,7 +181,9 @@ fn a_commit_ends_what_its_transaction_has_asked_for() {
     assert!(!granted(&asked, one));
     // It waits for that lock no longer.
     let pages = vec![Image { page: page(0), bytes: vec![2] }];
-    ground.say(one, Request::Commit { transaction, records: Vec::new(), pages }).expect("it is honest");
+    ground
+        .say(one, Request::Commit { transaction, others: Vec::new(), keeps: false, records: Vec::new(), pages })
+        .expect("it is honest");
     ground.step(|server, memory, actions| server.committed((one, transaction), memory, actions));
     ground.say(other, Request::CalledBack { copy: copy(1, 0) }).expect("it is honest");
     assert_eq!(ground.server.writer(page(1)), None, "no transaction is there that would release it");
@@ -338,7 +340,7 @@ fn what_a_page_costs_is_told_without_the_wait_for_a_lock() {
     ground.server.note_time(Instant::from_ns(1_700));
     ground.say(writer, Request::Abort { transaction: Transaction(0) }).expect("it is honest");
     let waited = |copy, waited_ns| Some(Wait { copy, waited_ns });
-    let next = |copy, waited| Request::Read { copy, transaction: Transaction(0), leaving: None, waited };
+    let next = |copy, waited| Request::Read { copy, transaction: Transaction(0), writes: false, leaving: None, waited };
     ground.say(other, next(copy(1, 1), waited(copy(0, 0), 900))).expect("it is honest");
     ground.say(other, next(copy(2, 2), waited(copy(1, 1), 30))).expect("it is honest");
     // However often it says so.
@@ -348,4 +350,27 @@ fn what_a_page_costs_is_told_without_the_wait_for_a_lock() {
     ground.say(other, next(copy(3, 4), waited(copy(2, 2), 40))).expect("it is honest");
     ground.say(other, next(copy(4, 5), waited(copy(9, 9), 40))).expect("it is honest");
     assert_eq!(*told.borrow(), [(Origin::Disk, 200), (Origin::Memory, 30)]);
+}
+
+#[test]
+fn a_write_lock_that_is_kept_is_called_back_for_a_reader_and_goes_with_the_copy() {
+    let mut ground = Ground::new("cbl");
+    let (keeper, reader) = (ground.join(), ground.join());
+    let both =
+        Request::Read { copy: copy(0, 0), transaction: Transaction(1), writes: true, leaving: None, waited: None };
+    let asked = ground.say(keeper, both).expect("it is honest");
+    assert!(granted(&asked, keeper) && asked.iter().any(|action| matches!(action, Action::SendPage { .. })));
+    for (first, other) in [(1, 2), (3, 4)] {
+        let pages = vec![Image { page: page(0), bytes: vec![2] }];
+        let (transaction, others) = (Transaction(first), vec![Transaction(other)]);
+        let commit = Request::Commit { transaction, others, keeps: true, records: Vec::new(), pages };
+        ground.say(keeper, commit).expect("the lock is its transaction's, and then its own");
+        ground.step(|server, memory, actions| server.committed((keeper, transaction), memory, actions));
+        assert_eq!(ground.server.writer(page(0)), Some((keeper, transaction)));
+    }
+    let asked = ground.say(reader, read(copy(0, 0), 1, None)).expect("it is honest");
+    assert_eq!(asked, [Action::Send(keeper, Answer::CallBack { copy: copy(0, 0) })]);
+    let given_up = ground.say(keeper, Request::CalledBack { copy: copy(0, 0) }).expect("it is honest");
+    assert!(given_up.iter().any(|action| matches!(action, Action::SendPage { to, .. } if *to == reader)));
+    assert_eq!(ground.server.writer(page(0)), None);
 }

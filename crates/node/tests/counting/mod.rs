@@ -82,5 +82,12 @@ pub async fn sum(client: &PageClient, counters: PartitionId) -> engine::Result<u
 
 pub fn client_settings(address: SocketAddr, frames: usize) -> page_client::ClientSettings {
     let buffer = buffer::Settings { frames, page_size: PAGE_SIZE, cleaner: false, ..buffer::Settings::default() };
-    page_client::ClientSettings { buffer, address, message_size_min: 0, patience_ns: 60_000_000_000 }
+    page_client::ClientSettings {
+        buffer,
+        address,
+        message_size_min: 0,
+        transactions: 8,
+        keeps_write_locks: false,
+        patience_ns: 60_000_000_000,
+    }
 }

@@ -7,8 +7,9 @@ mod world;
 
 use base::{Instant, PageId};
 use engine::canary::{self, Canary};
+use engine::lock::Mode;
 use entresol_node::algorithm::ALGORITHMS;
-use entresol_node::client::Client;
+use entresol_node::client::{Client, PageLock};
 use entresol_node::grants::Access;
 use entresol_node::lease::Lease;
 use entresol_node::message::{
@@ -61,8 +62,8 @@ fn late_arrival() -> Option<String> {
     let (secrets, wrong) = (Secrets { own: Secret(1), pages: Secret(2) }, Secret(1));
     client.join(own, secrets);
     let transaction = client.begin();
-    client.enter(transaction, page);
-    let asked = client.request(page, transaction).0.body;
+    assert_eq!(client.lock(transaction, page, Mode::Shared), PageLock::Held);
+    let asked = client.request(page, transaction, false).0.body;
     let Request::Read { copy, .. } = asked else { return Some(format!("it asks by {asked:?}")) };
     for other in [Session { epoch: 1, ..own }, Session { client: ClientId(0), ..own }] {
         if client.arrived_from_peer((other, secrets.pages), copy, false).is_some() {
@@ -76,7 +77,7 @@ fn late_arrival() -> Option<String> {
         return Some("a page in time is not taken".to_owned());
     }
     client.left(page);
-    client.request(page, transaction);
+    client.request(page, transaction, false);
     // One that was asked for first, and was on its way for long.
     if client.arrived_from_peer((own, secrets.pages), copy, false).is_some() {
         return Some("a page is taken from another client that was here before".to_owned());
@@ -118,7 +119,7 @@ fn lost_callback() -> Option<String> {
     let [reader, writer] =
         [(); 2].map(|()| server.join(address, (None, Secrets::default()), &Everything, &mut actions).session);
     let says = |body| ToServer { drops: Vec::new(), body };
-    let read = || says(Request::Read { copy, transaction, leaving: None, waited: None });
+    let read = || says(Request::Read { copy, transaction, writes: false, leaving: None, waited: None });
     for (client, said) in
         [(reader.client, read()), (writer.client, read()), (writer.client, says(Request::Write { copy, transaction }))]
     {
@@ -143,10 +144,10 @@ fn stale_return() -> Option<String> {
     let client = server.join(address, (None, Secrets::default()), &Nothing, &mut actions).session.client;
     let pages = vec![Image { page: copy.page, bytes: vec![2] }];
     let said = [
-        Request::Read { copy, transaction, leaving: None, waited: None },
-        Request::Read { copy: next, transaction, leaving: Some(copy), waited: None },
+        Request::Read { copy, transaction, writes: false, leaving: None, waited: None },
+        Request::Read { copy: next, transaction, writes: false, leaving: Some(copy), waited: None },
         Request::Write { copy, transaction },
-        Request::Commit { transaction, records: Vec::new(), pages },
+        Request::Commit { transaction, others: Vec::new(), keeps: false, records: Vec::new(), pages },
     ];
     for body in said {
         if let Err(error) = server.receive(client, ToServer { drops: Vec::new(), body }, &Nothing, &mut actions) {

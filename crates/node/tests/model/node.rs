@@ -1,7 +1,8 @@
 //! A client with a memory of version numbers and transactions to run.
 
 use base::{Instant, PageId, PartitionId, Random};
-use entresol_node::client::{Arrival, Client, Ended, WriteLock};
+use engine::lock::Mode;
+use entresol_node::client::{Arrival, Client, PageLock, WriteLock};
 use entresol_node::lease::Lease;
 use entresol_node::message::{
     Answer, ClientId, Copy, Former, Image, Request, Secret, Secrets, Session, ToPeer, ToServer, Transaction,
@@ -84,7 +85,16 @@ pub fn version(bytes: &[u8]) -> u64 {
 }
 
 impl Node {
-    pub fn new((place, clock): (Place, Clock), capacity: usize, lease_ns: u64, scripts: Vec<Vec<(u64, bool)>>) -> Node {
+    pub fn new(
+        (place, clock, keeps): (Place, Clock, bool),
+        capacity: usize,
+        lease_ns: u64,
+        scripts: Vec<Vec<(u64, bool)>>,
+    ) -> Node {
+        let mut protocol = Client::default();
+        if keeps {
+            protocol.keep_write_locks();
+        }
         Node {
             place,
             clock,
@@ -92,7 +102,7 @@ impl Node {
             now: clock.read(0),
             is_renewing: false,
             names_copies: false,
-            protocol: Client::default(),
+            protocol,
             memory: BTreeMap::new(),
             capacity,
             kept: BTreeMap::new(),
@@ -118,8 +128,8 @@ impl Node {
     /// It knows that its connection is gone: what runs is over, and it introduces itself anew.
     pub fn introduce(&mut self) -> ToServer {
         if !matches!(self.state, State::Idle | State::Joining(_)) {
-            let ended = self.protocol.aborted(self.transaction);
-            self.end(false, ended);
+            self.roll_back();
+            self.end(false);
         }
         self.kept.clear();
         self.is_renewing = false;
@@ -195,11 +205,12 @@ impl Node {
         let script = self.scripts.last().expect("it runs one").clone();
         let Some((number, writes)) = script.get(self.at).copied() else { return self.commit(committed) };
         let page = page(number);
+        self.lock(page, if writes && number % 2 == 0 { Mode::Exclusive } else { Mode::Shared })?;
         let mut said: Vec<Said> = self.protocol.enter(self.transaction, page).into_iter().map(Said::Server).collect();
         if !self.memory.contains_key(&page) {
             self.state = State::AwaitingPage(page);
             if !self.protocol.is_coming(page) {
-                said.extend(self.fetch(page));
+                said.extend(self.fetch(page, writes && number % 2 == 0));
             }
             return Ok(said);
         }
@@ -208,6 +219,7 @@ impl Node {
             self.at += 1;
             return Ok(Vec::new());
         }
+        self.lock(page, Mode::Exclusive)?;
         let lock = self.protocol.write(self.transaction, page);
         self.pinned.insert(page);
         match lock {
@@ -224,6 +236,14 @@ impl Node {
                 self.state = State::AwaitingLock;
                 Ok(Vec::new())
             }
+        }
+    }
+
+    /// Locks a page in the node, where it is the only transaction.
+    fn lock(&mut self, page: PageId, mode: Mode) -> Result<(), String> {
+        match self.protocol.lock(self.transaction, page, mode) {
+            PageLock::Held => Ok(()),
+            other => Err(format!("node {}: {other:?} of {page}, and no other transaction is there", self.place)),
         }
     }
 
@@ -259,7 +279,7 @@ impl Node {
     }
 
     /// Makes room as a memory does that forgets what was used least recently, and asks for the page.
-    fn fetch(&mut self, page: PageId) -> Vec<Said> {
+    fn fetch(&mut self, page: PageId, writes: bool) -> Vec<Said> {
         while self.memory.len() >= self.capacity {
             let clean = self.memory.iter().filter(|(page, _)| !self.pinned.contains(page));
             let Some(victim) = clean.min_by_key(|(_, slot)| slot.used).map(|(page, _)| *page) else { break };
@@ -268,7 +288,7 @@ impl Node {
             self.kept.extend(kept.map(|copy| (copy, slot.version)));
             forgotten.map(|copy| self.kept.remove(&copy));
         }
-        let (message, forgotten) = self.protocol.request(page, self.transaction);
+        let (message, forgotten) = self.protocol.request(page, self.transaction, writes);
         forgotten.map(|copy| self.kept.remove(&copy));
         vec![Said::Server(message)]
     }
@@ -278,25 +298,43 @@ impl Node {
             return Err(format!("version {version} of {page} was read, and changed before the commit"));
         }
         if self.writes.is_empty() {
-            let ended = self.protocol.committed_unchanged(self.transaction);
-            return Ok(self.end(true, ended));
+            self.protocol.committed_unchanged(self.transaction);
+            return Ok(self.end(true));
         }
         let image = |page: &PageId| Image { page: *page, bytes: self.memory[page].version.to_le_bytes().to_vec() };
         let pages = self.writes.iter().map(image).collect();
         self.state = State::AwaitingCommit;
-        Ok(vec![Said::Server(self.protocol.commit(self.transaction, Vec::new(), pages))])
+        self.protocol.join_commit(self.transaction, self.writes.iter().copied());
+        let mut said = self.due();
+        said.push(Said::Server(self.protocol.send_commit(Vec::new(), pages).1));
+        Ok(said)
     }
 
-    fn end(&mut self, is_committed: bool, ended: Ended) -> Vec<Said> {
+    /// Its transaction is over, and nothing of it is committed.
+    fn roll_back(&mut self) {
+        if self.state == State::AwaitingCommit {
+            self.protocol.refused();
+        } else {
+            let restored = self.protocol.aborted(self.transaction, &self.writes);
+            assert!(restored.is_empty(), "no other transaction is there");
+        }
+    }
+
+    fn end(&mut self, is_committed: bool) -> Vec<Said> {
         if is_committed {
             self.scripts.pop();
         }
         self.state = State::Idle;
         self.pinned.clear();
-        for page in ended.discards {
+        self.due()
+    }
+
+    fn due(&mut self) -> Vec<Said> {
+        let due = self.protocol.take_due();
+        for page in due.discards {
             self.memory.remove(&page);
         }
-        ended.messages.into_iter().map(Said::Server).collect()
+        due.messages.into_iter().map(Said::Server).collect()
     }
 
     /// The server has said something.
@@ -352,15 +390,15 @@ impl Node {
                 if !is_active {
                     return Ok(Vec::new());
                 }
-                let ended = self.protocol.aborted(transaction);
-                Ok(self.end(false, ended))
+                self.roll_back();
+                Ok(self.end(false))
             }
             Answer::Committed { transaction } => {
                 if (self.state, transaction) != (State::AwaitingCommit, self.transaction) {
                     return Err("a commit is acknowledged that is over".to_owned());
                 }
-                let ended = self.protocol.committed(transaction);
-                Ok(self.end(true, ended))
+                self.protocol.committed();
+                Ok(self.end(true))
             }
             other => Err(format!("the server says {other:?}")),
         }
@@ -425,6 +463,7 @@ impl Node {
             self.memory.remove(&copy.page);
             said.extend(self.protocol.give_up(copy.page).map(Said::Server));
         }
+        said.extend(self.due());
         self.wait_no_more(copy.page);
         said
     }
@@ -445,7 +484,7 @@ impl Node {
     }
 
     pub fn abort(&mut self) -> Vec<Said> {
-        let ended = self.protocol.aborted(self.transaction);
-        self.end(false, ended)
+        self.roll_back();
+        self.end(false)
     }
 }

@@ -123,7 +123,7 @@ const LEASE_NS: u64 = 300;
 fn start(place: Place, lease_ns: u64, scripts: Vec<Vec<(u64, bool)>>, random: &mut Random) -> Node {
     let clock = Clock { offset: random.below(1_000_000), rate: random.between(950, 1050) };
     // Room for what one transaction may write, and one page more.
-    Node::new((place, clock), random.between(5, 6) as usize, lease_ns, scripts)
+    Node::new((place, clock, random.chance(0.5)), random.between(5, 6) as usize, lease_ns, scripts)
 }
 
 impl World {

@@ -118,6 +118,8 @@ fn start(
             },
             address: own,
             message_size_min: CONTROL_MESSAGE,
+            transactions: 1,
+            keeps_write_locks: false,
             patience_ns: 0,
         };
         let joining = executor.clone().spawn(async move {

@@ -1,7 +1,7 @@
 //! What one client may cost the server, whatever it says.
 
 use super::*;
-use crate::message::SIZE_MAX;
+use crate::message::{SIZE_MAX, WaitsFor};
 
 /// Has a client say this without a look at all of the state, which grows here.
 fn say(ground: &mut Ground, client: ClientId, body: Request) -> Result<Vec<Action>, Misbehaviour> {
@@ -79,6 +79,8 @@ fn commits_that_are_under_way_have_no_more_bytes_than_one_message() {
     let client = ground.join();
     let commit = |transaction, length| Request::Commit {
         transaction: Transaction(transaction),
+        others: Vec::new(),
+        keeps: false,
         records: vec![0; length],
         pages: Vec::new(),
     };
@@ -89,6 +91,20 @@ fn commits_that_are_under_way_have_no_more_bytes_than_one_message() {
     ground.step(|server, memory, actions| server.not_committed((client, Transaction(2)), reason, memory, actions));
     ground.say(client, commit(3, SIZE_MAX - 1)).expect("those have ended");
     ground.say(client, commit(4, SIZE_MAX / 2)).expect_err("one that waits for its commit sends no other");
+}
+
+#[test]
+fn a_client_tells_no_more_waits_of_its_own_than_the_limit() {
+    let mut ground = Ground::new("cbl");
+    let client = ground.join();
+    let waits = |count: usize| Request::Waits {
+        pairs: (1..=count as u64).map(|n| WaitsFor { transaction: Transaction(n), other: Transaction(0) }).collect(),
+    };
+    ground.say(client, waits(WAITS_MAX)).expect("it is honest");
+    assert_eq!(ground.server.directory.waiting_owners().count(), WAITS_MAX);
+    ground.say(client, waits(0)).expect("it is honest");
+    assert_eq!(ground.server.directory.waiting_owners().count(), 0, "what was said before is over");
+    ground.say(client, waits(WAITS_MAX + 1)).expect_err("they are too many");
 }
 
 #[test]

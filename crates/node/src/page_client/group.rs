@@ -1,0 +1,225 @@
+//! Transactions that are committed together: their log records one behind the other, and each page as the last of them has left it.
+//!
+//! One group is on its way at a time; those that commit meanwhile are the next one. What a group has changed stays in the buffer, and its
+//! bytes here, until the server has answered: others may change the pages already.
+
+use super::{ClientNode, PageTransaction};
+use crate::message::{Image, LIST_MAX, Request, SIZE_MAX, Session, Transaction};
+use base::PageId;
+use engine::page::header;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// The most bytes of a commit: what else its message has, is less.
+pub(super) const COMMIT_MAX: usize = SIZE_MAX - (2 << 20);
+/// More than the bytes that a page has in a message beside its own.
+const PER_PAGE: usize = 32;
+
+/// What becomes of a group.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Fate {
+    /// The server has not answered, or nothing was sent.
+    Open,
+    Committed,
+    /// Nothing of it is committed, says the server.
+    Refused(String),
+    /// The server was lost before it was sent.
+    Unsent(String),
+    /// The server was lost before it has answered.
+    Lost {
+        session: Session,
+        name: Transaction,
+        cause: String,
+    },
+}
+
+#[derive(Default)]
+struct Group {
+    fate: FateOfGroup,
+    /// The name that it was sent under.
+    name: Option<Transaction>,
+    members: usize,
+    records: Vec<u8>,
+    pages: BTreeMap<PageId, GroupPage>,
+}
+
+/// What the members of a group, and those that have seen what it has changed, look at.
+#[derive(Clone)]
+pub(super) struct FateOfGroup(Rc<RefCell<Fate>>);
+
+impl Default for FateOfGroup {
+    fn default() -> FateOfGroup {
+        FateOfGroup(Rc::new(RefCell::new(Fate::Open)))
+    }
+}
+
+impl FateOfGroup {
+    pub fn get(&self) -> Fate {
+        self.0.borrow().clone()
+    }
+
+    /// Whether what it has changed is lost, or may be.
+    pub fn has_failed(&self) -> bool {
+        !matches!(*self.0.borrow(), Fate::Open | Fate::Committed)
+    }
+
+    pub fn is(&self, other: &FateOfGroup) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// A page as the last member has left it that has changed it, and the frame in which it is pinned.
+struct GroupPage {
+    frame: u32,
+    bytes: Vec<u8>,
+}
+
+/// The group that is joined by those that commit, and the one that is on its way.
+#[derive(Default)]
+pub(super) struct Groups {
+    open: RefCell<Group>,
+    sent: RefCell<Option<Group>>,
+}
+
+impl Groups {
+    /// The group that has changed the page last, of those that are not answered.
+    pub fn of_page(&self, page: PageId) -> Option<FateOfGroup> {
+        let open = self.open.borrow();
+        if open.pages.contains_key(&page) {
+            return Some(open.fate.clone());
+        }
+        let sent = self.sent.borrow();
+        sent.as_ref().filter(|sent| sent.pages.contains_key(&page)).map(|sent| sent.fate.clone())
+    }
+
+    /// Whether these records and that number of pages may be added to the group that is joined now.
+    pub fn has_room(&self, records: usize, pages: usize, page_size: usize) -> bool {
+        let open = self.open.borrow();
+        let (records, pages) = (open.records.len() + records, open.pages.len() + pages);
+        records + pages * (page_size + PER_PAGE) <= COMMIT_MAX && pages.max(open.members) < LIST_MAX
+    }
+}
+
+/// The bytes of a commit of its own.
+pub(super) fn length_of_commit(records: usize, pages: usize, page_size: usize) -> usize {
+    records + pages * (page_size + PER_PAGE)
+}
+
+impl ClientNode {
+    /// A transaction is committed with the next group. What it has changed is the group's from here on.
+    pub(super) fn join_group(&self, transaction: &mut PageTransaction) -> FateOfGroup {
+        let mut open = self.groups.open.borrow_mut();
+        let mut pool = self.buffer.pool().borrow_mut();
+        for page in &transaction.changed {
+            self.changing.borrow_mut().remove(page);
+            let frame = transaction.pinned[page];
+            let bytes = pool.bytes(frame);
+            match open.pages.get_mut(page) {
+                Some(member) => member.bytes.copy_from_slice(bytes),
+                None => {
+                    let member = GroupPage { frame, bytes: bytes.to_vec() };
+                    pool.pin(frame);
+                    open.pages.insert(*page, member);
+                }
+            }
+        }
+        open.records.append(&mut transaction.records);
+        open.members += 1;
+        let fate = open.fate.clone();
+        drop((open, pool));
+        fate
+    }
+
+    /// Sends the group that is joined now, if none is on its way.
+    pub(super) fn send_group(&self) {
+        let mut sent = self.groups.sent.borrow_mut();
+        if sent.is_some() || self.groups.open.borrow().members == 0 {
+            return;
+        }
+        let mut group = self.groups.open.take();
+        let image = |(page, member): (&PageId, &mut GroupPage)| {
+            header::seal(&mut member.bytes);
+            Image { page: *page, bytes: std::mem::take(&mut member.bytes) }
+        };
+        let images = group.pages.iter_mut().map(image).collect();
+        let records = std::mem::take(&mut group.records);
+        let (name, message) = self.protocol.borrow_mut().send_commit(records, images);
+        self.say(&message);
+        if let Request::Commit { pages, .. } = message.body {
+            for (member, image) in group.pages.values_mut().zip(pages) {
+                member.bytes = image.bytes;
+            }
+        }
+        group.name = Some(name);
+        *sent = Some(group);
+    }
+
+    /// The server has answered the commit of this name, and refused it if there is a reason.
+    pub(super) fn end_group(&self, name: Transaction, refusal: Option<String>) {
+        if self.groups.sent.borrow().as_ref().and_then(|sent| sent.name) != Some(name) {
+            return;
+        }
+        match refusal {
+            None => self.end_committed(),
+            Some(reason) => self.fail_groups(&Fate::Refused(reason.clone()), Fate::Refused(reason)),
+        }
+        self.send_group();
+    }
+
+    fn end_committed(&self) {
+        let Some(group) = self.groups.sent.take() else { return };
+        self.release_frames(&group);
+        self.protocol.borrow_mut().committed();
+        self.settle();
+        group.fate.0.replace(Fate::Committed);
+        self.answered.wake_all(&self.executor);
+        // Write locks are over that others of the node wait for.
+        self.bell.wake_all(&self.executor);
+    }
+
+    /// The frames of its pages are clean, but for those that are changed again.
+    fn release_frames(&self, group: &Group) {
+        let (open, changing) = (self.groups.open.borrow(), self.changing.borrow());
+        let mut pool = self.buffer.pool().borrow_mut();
+        for (page, member) in &group.pages {
+            pool.unpin(member.frame);
+            if !open.pages.contains_key(page) && !changing.contains(page) {
+                pool.note_written(member.frame);
+            }
+        }
+    }
+
+    /// Nothing is, or may be, committed of the group that is on its way, and so nothing of the one that is joined now.
+    fn fail_groups(&self, of_sent: &Fate, of_open: Fate) {
+        let (sent, open) = (self.groups.sent.take(), self.groups.open.take());
+        for group in sent.iter().chain([&open]) {
+            self.release_frames(group);
+        }
+        self.protocol.borrow_mut().refused();
+        self.settle();
+        sent.inspect(|sent| drop(sent.fate.0.replace(of_sent.clone())));
+        open.fate.0.replace(of_open);
+        self.answered.wake_all(&self.executor);
+        self.bell.wake_all(&self.executor);
+    }
+
+    /// The server is lost.
+    pub(super) fn lose_groups(&self, cause: &str) {
+        let name = self.groups.sent.borrow().as_ref().and_then(|sent| sent.name).unwrap_or_default();
+        let session = self.protocol.borrow().session().expect("it has joined");
+        let lost = Fate::Lost { session, name, cause: cause.to_owned() };
+        self.fail_groups(&lost, Fate::Unsent(cause.to_owned()));
+    }
+
+    /// Pages become again what those have left that are committed and not answered.
+    pub(super) fn restore(&self, pages: &[PageId]) {
+        let (open, sent) = (self.groups.open.borrow(), self.groups.sent.borrow());
+        let mut pool = self.buffer.pool().borrow_mut();
+        for page in pages {
+            let member = open.pages.get(page).or_else(|| sent.as_ref()?.pages.get(page));
+            let member = member.expect("a group that is not answered has changed it");
+            pool.overwrite(member.frame, &member.bytes);
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Transactions of one node beside each other: what one has not committed no other one sees or overwrites, what several have committed is
+//! sent together, and what they wait for in the node is known at the server.
+
+use crate::counting::{client_settings, count, serve, sum};
+use crate::machines::Machines;
+use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
+use base::{PageId, PartitionId};
+use engine::canary::{self, Canary};
+use engine::{Error, Result};
+use entresol_node::algorithm;
+use entresol_node::channel::Plain;
+use entresol_node::page_client::{ClientSettings, PageClient, PageTransaction};
+use entresol_node::page_server::PageServer;
+use executor::{Cluster, Executor};
+use std::rc::Rc;
+
+const FRAMES: usize = 60;
+const TASKS: u64 = 6;
+const TRANSACTIONS: u64 = 20;
+
+/// A server and two nodes.
+struct Ground {
+    cluster: Cluster,
+    executors: [Executor; 3],
+    server: PageServer,
+    nodes: [PageClient; 2],
+    counters: PartitionId,
+}
+
+impl Ground {
+    fn new(keeps_write_locks: bool) -> Ground {
+        Ground::with(keeps_write_locks, TASKS as usize)
+    }
+
+    fn with(keeps_write_locks: bool, transactions: usize) -> Ground {
+        let machines = Machines::new(11);
+        let executors = [machines.server(), machines.client(1), machines.client(2)];
+        let mut cluster = Cluster::new(executors.iter().cloned());
+        let (at, algorithm) = (machines.address(0), algorithm::named("fwd").expect("it is one of them"));
+        let serving = executors[0].spawn(serve(executors[0].clone(), at, algorithm));
+        let (server, counters) = cluster.run(serving).expect("it starts");
+        let nodes = [1, 2].map(|number: u32| {
+            let executor = executors[number as usize].clone();
+            let settings = client_settings(machines.address(number), FRAMES);
+            let settings = ClientSettings { keeps_write_locks, transactions, ..settings };
+            let joining = executor.clone().spawn(async move {
+                let transport = Rc::new(Plain(executor.clone()));
+                PageClient::join(&executor, transport, at, settings).await
+            });
+            let node = cluster.run(joining).expect("they go on").expect("the server listens");
+            node.attach(counters);
+            node
+        });
+        // No write lock is granted before leases of an earlier server would be over.
+        cluster.run_until(cluster.now().plus_ns(3 * SECOND_NS)).expect("they go on");
+        Ground { cluster, executors, server, nodes, counters }
+    }
+
+    fn page(&self, number: u32) -> PageId {
+        PageId::new(self.counters, number)
+    }
+
+    /// Runs tasks at nodes, each of which is given its node, until all have ended. `None` if some never do.
+    fn run<T: 'static, F: Future<Output = T> + 'static>(
+        &mut self,
+        tasks: impl IntoIterator<Item = (usize, F)>,
+    ) -> Option<Vec<T>> {
+        let spawned: Vec<_> = tasks.into_iter().map(|(node, task)| self.executors[node + 1].spawn(task)).collect();
+        let end = self.cluster.now().plus_ns(100 * SECOND_NS);
+        while self.cluster.now() < end && spawned.iter().any(|task| !task.is_finished()) {
+            self.cluster.run_until(self.cluster.now().plus_ns(SECOND_NS)).expect("they go on");
+        }
+        if spawned.iter().any(|task| !task.is_finished()) {
+            return None;
+        }
+        Some(spawned.into_iter().map(|task| self.cluster.run(task).expect("they go on")).collect())
+    }
+
+    fn end(self) -> std::result::Result<(), String> {
+        let sound = self.server.protocol().check();
+        drop((self.server, self.nodes));
+        self.executors.iter().for_each(Executor::stop);
+        sound
+    }
+}
+
+fn value(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes[32..40].try_into().expect("eight bytes"))
+}
+
+async fn set(transaction: &mut PageTransaction, page: PageId, value: u64) -> Result<()> {
+    transaction.write(page, 32, &value.to_le_bytes()).await
+}
+
+/// Many add to the same counters at both nodes. What is lost of that, or never ends.
+fn wrong_sum(keeps: bool) -> Option<String> {
+    let mut ground = Ground::new(keeps);
+    let counters = ground.counters;
+    let tasks: Vec<_> = (0..2 * TASKS)
+        .map(|task| {
+            let node = (task % 2) as usize;
+            (node, count(ground.nodes[node].clone(), counters, task, TRANSACTIONS))
+        })
+        .collect();
+    let Some(counted) = ground.run(tasks) else { return Some("some never end".to_owned()) };
+    let added: u64 = counted.iter().map(|(added, _)| added).sum();
+    let node = ground.nodes[1].clone();
+    let found = ground.run([(1, async move { sum(&node, counters).await })])?.pop()?;
+    if found != Ok(added) {
+        return Some(format!("{added} were added, and {found:?} are there"));
+    }
+    ground.end().err()
+}
+
+#[test]
+fn nothing_is_lost_of_what_transactions_of_a_node_add_to_the_same_pages() {
+    assert_eq!([false, true].map(wrong_sum), [None, None]);
+}
+
+#[test]
+fn those_that_commit_while_a_commit_is_on_its_way_are_sent_together() {
+    let mut ground = Ground::new(true);
+    let page = ground.page(7);
+    let add = |node: PageClient| async move {
+        for _ in 0..TRANSACTIONS {
+            let mut transaction = node.begin().await;
+            transaction.lock(page).await?;
+            let (found, _) = transaction.read(page, value).await?;
+            set(&mut transaction, page, found + 1).await?;
+            transaction.commit().await?;
+        }
+        Ok::<(), Error>(())
+    };
+    let tasks: Vec<_> = (0..TASKS).map(|_| (0, add(ground.nodes[0].clone()))).collect();
+    let ended = ground.run(tasks).expect("they end");
+    assert!(ended.iter().all(Result::is_ok), "{ended:?}");
+    let commits = ground.server.counts().commits;
+    assert!(commits * 2 < TASKS * TRANSACTIONS, "{commits} messages for {} commits", TASKS * TRANSACTIONS);
+    let node = ground.nodes[1].clone();
+    let found = ground.run([(1, async move { node.begin().await.read(page, value).await })]).expect("it ends");
+    assert_eq!(found[0].as_ref().map(|(found, _)| *found), Ok(TASKS * TRANSACTIONS));
+    ground.end().expect("the directory is right");
+}
+
+/// How long the transactions of many tasks at both nodes take, in microseconds of the machines' time, each of which writes a page of its own and
+/// two that all write; and how many messages go to and from the server.
+fn cost_of_all(keeps: bool, transactions: usize) -> (u64, u64) {
+    let mut ground = Ground::with(keeps, transactions);
+    let hot = [0, 1].map(|number| ground.page(number));
+    let tasks: Vec<_> = (0..2 * TASKS)
+        .map(|task| {
+            let (at, own) = ((task % 2) as usize, ground.page(2 + task as u32));
+            let (node, executor) = (ground.nodes[at].clone(), ground.executors[at + 1].clone());
+            let run = async move {
+                for _ in 0..TRANSACTIONS {
+                    while !add_to(&node, &[own, hot[0], hot[1]]).await {
+                        executor.sleep_ns(MILLISECOND_NS / 10 * (1 + task)).await;
+                    }
+                }
+                executor.now().ns()
+            };
+            (at, run)
+        })
+        .collect();
+    let began = ground.cluster.now().ns();
+    let ends = ground.run(tasks).expect("they end");
+    let traffic = ground.server.traffic();
+    let messages = traffic.messages.get() + ground.nodes.iter().map(|node| node.traffic().messages.get()).sum::<u64>();
+    ground.end().expect("the directory is right");
+    ((ends.into_iter().max().expect("there are some") - began) / MICROSECOND_NS, messages)
+}
+
+/// Adds one to each of some counters; false if the transaction was a deadlock's victim.
+async fn add_to(node: &PageClient, pages: &[PageId]) -> bool {
+    let mut transaction = node.begin().await;
+    for page in pages {
+        let added = async {
+            transaction.lock(*page).await?;
+            let (found, _) = transaction.read(*page, value).await?;
+            set(&mut transaction, *page, found + 1).await
+        };
+        match added.await {
+            Ok(()) => {}
+            Err(Error::Deadlock) => return false,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    transaction.commit().await.is_ok()
+}
+
+#[test]
+fn transactions_beside_each_other_take_less_time_and_far_fewer_messages() {
+    let (one_by_one, beside) = (cost_of_all(false, 1), cost_of_all(true, TASKS as usize));
+    let told = format!("{one_by_one:?} one by one, {beside:?} beside each other");
+    println!("{} transactions: {told} (us, messages)", 2 * TASKS * TRANSACTIONS);
+    assert!(beside.0 < one_by_one.0 && 2 * beside.1 < one_by_one.1, "{told}");
+}
+
+/// One commits, another one changes the same page before the server has answered, and is rolled back. What a third one finds.
+fn found_behind_a_rollback() -> Option<Result<u64>> {
+    let mut ground = Ground::new(true);
+    let (node, page) = (ground.nodes[0].clone(), ground.page(3));
+    let found = ground.run([(0, {
+        let executor = ground.executors[1].clone();
+        async move {
+            for number in 1..=2 {
+                let mut transaction = node.begin().await;
+                set(&mut transaction, page, number).await?;
+                let committing = executor.spawn(transaction.commit());
+                executor.yield_now().await;
+                let mut rolled_back = node.begin().await;
+                set(&mut rolled_back, page, 99).await?;
+                let is_early = !committing.is_finished();
+                drop(rolled_back);
+                let (found, _) = node.begin().await.read(page, value).await?;
+                committing.join().await?;
+                if found != number || (number == 2 && !is_early) {
+                    return Ok(found);
+                }
+            }
+            Ok(0)
+        }
+    })]);
+    ground.end().ok()?;
+    found?.pop()
+}
+
+#[test]
+fn a_rollback_leaves_what_others_have_committed_and_the_server_has_not_answered() {
+    assert_eq!(found_behind_a_rollback(), Some(Ok(0)));
+}
+
+/// Two transactions of the first node and one of the second wait for each other in a ring. How many are victims.
+fn victims_of_a_ring(keeps: bool) -> Option<usize> {
+    let mut ground = Ground::new(keeps);
+    let pages = [0, 1, 2].map(|number| ground.page(number));
+    let tasks: Vec<_> = [(0, 0, 1), (0, 1, 2), (1, 2, 0)]
+        .into_iter()
+        .map(|(at, own, next)| {
+            let (node, executor) = (ground.nodes[at].clone(), ground.executors[at + 1].clone());
+            let task = async move {
+                let mut transaction = node.begin().await;
+                set(&mut transaction, pages[own], 1).await?;
+                executor.sleep_ns(500 * MILLISECOND_NS).await;
+                set(&mut transaction, pages[next], 2).await?;
+                transaction.commit().await
+            };
+            (at, task)
+        })
+        .collect();
+    let ended: Vec<Result<()>> = ground.run(tasks)?;
+    ground.end().ok()?;
+    Some(ended.into_iter().filter(|ended| *ended == Err(Error::Deadlock)).count())
+}
+
+#[test]
+fn a_deadlock_by_way_of_two_transactions_of_a_node_is_ended() {
+    assert_eq!([false, true].map(victims_of_a_ring), [Some(1), Some(1)]);
+}
+
+#[test]
+fn what_is_planted_among_the_transactions_of_a_node_is_found() {
+    type Finds = fn() -> bool;
+    let planted: [(Canary, Finds); 3] = [
+        (Canary::SharedChanges, || wrong_sum(true).is_some()),
+        (Canary::UndoneTogether, || found_behind_a_rollback() != Some(Ok(0))),
+        (Canary::UntoldWaits, || victims_of_a_ring(true).is_none()),
+    ];
+    for (canary, finds) in planted {
+        canary::plant(Some(canary));
+        // A panic is a find, too.
+        let found = std::panic::catch_unwind(finds).unwrap_or(true);
+        canary::plant(None);
+        assert!(found, "{canary:?}");
+    }
+}
