@@ -157,6 +157,11 @@ impl History {
         self.transactions[transaction].end = End::Aborted;
     }
 
+    /// Notes that the transaction was rolled back, and that what it had seen was not known to be committed.
+    pub fn lost(&mut self, transaction: usize) {
+        self.transactions[transaction].end = End::Lost;
+    }
+
     /// Notes that a client asked for a rollback at this moment and was told that it is done: what it was shown leaves with it.
     pub fn rolled_back(&mut self, transaction: usize, asked: Moment) {
         let at = self.tick();

@@ -174,6 +174,8 @@ pub enum ClusterEvent {
     Victim,
     /// One failed because the server was lost.
     Lost,
+    /// One failed because its node had no frame for a page.
+    Exhausted,
     /// One failed because its node may not do this.
     Denied,
     /// One was under way at the server when its log failed.
@@ -208,12 +210,13 @@ pub enum ClusterEvent {
 
 impl ClusterEvent {
     /// Every one.
-    pub const ALL: [ClusterEvent; 20] = [
+    pub const ALL: [ClusterEvent; 21] = [
         ClusterEvent::Committed,
         ClusterEvent::CommittedReading,
         ClusterEvent::RolledBack,
         ClusterEvent::Victim,
         ClusterEvent::Lost,
+        ClusterEvent::Exhausted,
         ClusterEvent::Denied,
         ClusterEvent::Undecided,
         ClusterEvent::Abandoned,
@@ -239,6 +242,7 @@ impl ClusterEvent {
             ClusterEvent::RolledBack => "rolled back",
             ClusterEvent::Victim => "victim",
             ClusterEvent::Lost => "server lost",
+            ClusterEvent::Exhausted => "no frame",
             ClusterEvent::Denied => "denied",
             ClusterEvent::Undecided => "undecided",
             ClusterEvent::Abandoned => "abandoned",

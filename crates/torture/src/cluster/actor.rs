@@ -199,7 +199,7 @@ impl NodeActor {
 
     /// Rolls back.
     pub fn abort(self) {
-        self.history().aborted(self.number);
+        end_unsuccessful(&self.course, self.number, self.tx.is_settled());
     }
 
     /// Commits, and waits for that no longer than this.
@@ -207,6 +207,8 @@ impl NodeActor {
         self.enter(ClusterStep::Commit);
         let NodeActor { executor, course, begun, tx, number, has_written, .. } = self;
         course.history.borrow_mut().asks(number);
+        let is_settled = tx.is_settled();
+        let abort = || end_unsuccessful(&course, number, is_settled);
         let committing = tx.commit();
         let ended = match patience_ns {
             Some(ns) => executor.within(ns, committing).await,
@@ -220,17 +222,16 @@ impl NodeActor {
                 course.event(if has_written { ClusterEvent::Committed } else { ClusterEvent::CommittedReading });
             }
             Some(Err(Error::Deadlock)) => {
-                history().aborted(number);
+                abort();
                 course.event(ClusterEvent::Victim);
             }
             Some(Err(error)) if is_cancelled(&error) => {
-                history().aborted(number);
+                abort();
                 course.judge(begun, &error, "commit");
                 course.event(ClusterEvent::NotCommitted);
             }
-            // What it was shown must be explained all the same.
             Some(Err(error)) if !has_written || matches!(error, Error::CommitRefused(_)) => {
-                history().aborted(number);
+                abort();
                 course.judge(begun, &error, "commit");
             }
             Some(Err(error)) => {
@@ -240,6 +241,12 @@ impl NodeActor {
             None => course.event(ClusterEvent::AbandonedCommit),
         }
     }
+}
+
+/// Nothing of a transaction is committed. What it was shown must be explained all the same, if that was known to be committed.
+fn end_unsuccessful(course: &Course, number: usize, is_settled: bool) {
+    let mut history = course.history.borrow_mut();
+    if is_settled { history.aborted(number) } else { history.lost(number) }
 }
 
 /// Whether it is certain that nothing was committed.

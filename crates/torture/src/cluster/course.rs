@@ -156,6 +156,8 @@ impl Course {
         let wrong = |when: &str| self.wrong(format!("{what} of node {node}{when}: {error}"));
         match error {
             Error::Deadlock => self.event(ClusterEvent::Victim),
+            // All of a node's transactions together may have more pages in use than it has frames.
+            Error::BufferExhausted { .. } if self.shape.transactions > 1 => self.event(ClusterEvent::Exhausted),
             Error::Input(fault) => match fault.kind {
                 FaultKind::Denied if !self.node(node).is_restricted => wrong(", which may do everything"),
                 FaultKind::Denied

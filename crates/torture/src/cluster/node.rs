@@ -9,7 +9,7 @@ use crate::history::{Level, Span};
 use base::Random;
 use base::time::MILLISECOND_NS;
 use engine::Result;
-use executor::Executor;
+use executor::{Executor, JoinHandle};
 use node::page_client::{ClientSettings, PageClient};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -31,7 +31,11 @@ impl NodeProgram {
         while !self.course.over.get() {
             let Some((client, tables)) = self.join().await else { continue };
             self.course.set_client(self.number, Some(client.clone()));
-            self.work(&client, tables).await;
+            let workers: Vec<_> =
+                (0..self.course.shape.transactions).map(|_| self.start_worker(&client, tables)).collect();
+            for worker in workers {
+                worker.join().await;
+            }
             self.course.set_client(self.number, None);
         }
         self.course.enter(self.number, ClusterStep::Rest);
@@ -56,6 +60,8 @@ impl NodeProgram {
             buffer: shape.buffer(shape.frames.0),
             address: self.own,
             message_size_min: 0,
+            transactions: shape.transactions as usize,
+            keeps_write_locks: shape.keeps_write_locks,
             patience_ns: shape.patience_ns,
         };
         let transport = Rc::new(Named(self.executor.clone()));
@@ -67,6 +73,27 @@ impl NodeProgram {
         Ok((client, tables))
     }
 
+    fn start_worker(&mut self, client: &PageClient, tables: Tables) -> JoinHandle<()> {
+        let mut worker = NodeWorker {
+            executor: self.executor.clone(),
+            course: Rc::clone(&self.course),
+            number: self.number,
+            random: Random::stream(self.random.word(), "transactions"),
+        };
+        let client = client.clone();
+        self.executor.spawn(async move { worker.work(&client, tables).await })
+    }
+}
+
+/// Runs transactions of a node, one after the other, beside others that do so.
+struct NodeWorker {
+    executor: Executor,
+    course: Rc<Course>,
+    number: u32,
+    random: Random,
+}
+
+impl NodeWorker {
     /// Runs transactions until the node is of no use any more, or all is over.
     async fn work(&mut self, client: &PageClient, tables: Tables) {
         let only_reads = self.course.shape.only_reads(self.number);

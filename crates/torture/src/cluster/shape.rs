@@ -21,6 +21,10 @@ pub struct ClusterShape {
     pub pages: u64,
     /// How many records may be in the tree that they share.
     pub keys: u64,
+    /// How many transactions of a node run at a time.
+    pub transactions: u32,
+    /// Whether nodes keep write locks.
+    pub keeps_write_locks: bool,
     /// How many frames a node's buffer has, and how many the server's.
     pub frames: (usize, usize),
     /// How many operations a transaction has, at most.
@@ -57,6 +61,8 @@ impl fmt::Debug for ClusterShape {
             .field("readers", &self.readers)
             .field("pages", &self.pages)
             .field("keys", &self.keys)
+            .field("transactions", &self.transactions)
+            .field("keeps_write_locks", &self.keeps_write_locks)
             .field("frames", &self.frames)
             .field("operations_max", &self.operations_max)
             .field("records", &self.records)
@@ -72,6 +78,8 @@ impl fmt::Debug for ClusterShape {
     }
 }
 
+/// How many frames more a node has for each further transaction that it runs at a time.
+const FRAMES_MORE: usize = 12;
 /// The pages' size, in bytes.
 const PAGE_SIZE: usize = 1024;
 
@@ -84,6 +92,9 @@ impl ClusterShape {
         let readers: Vec<u32> = (2..=nodes).filter(|_| random.chance(0.4)).collect();
         // More of them than frames, so that they leave, or so few that nodes are always in each other's way.
         let pages = if random.chance(0.4) { random.between(30, 80) } else { random.between(2, 8) };
+        let mut within = Random::stream(seed, "cluster transactions");
+        let transactions = if within.chance(0.25) { 1 } else { within.between(2, 5) as u32 };
+        let frames_more = FRAMES_MORE * (transactions as usize - 1);
         let is_noisy = random.chance(0.3);
         let noise = |random: &mut Random, most: f64| if is_noisy { random.unit() * most } else { 0.0 };
         let mut of_log = Random::stream(seed, "cluster log");
@@ -97,7 +108,9 @@ impl ClusterShape {
             readers,
             pages,
             keys: random.between(4, 16),
-            frames: (random.between(12, 24) as usize, random.between(12, 40) as usize),
+            transactions,
+            keeps_write_locks: within.chance(0.6),
+            frames: (random.between(12, 24) as usize + frames_more, random.between(12, 40) as usize),
             operations_max: random.between(2, 5),
             records: if random.chance(0.5) { random.unit() * 0.8 } else { 0.0 },
             writes: 0.15 + random.unit() * 0.5,

@@ -196,6 +196,7 @@ fn summary(number: usize, transaction: &Transaction) -> String {
         End::Open => "not answered".to_owned(),
         End::Committed(at) => format!("{at} committed"),
         End::Aborted => "aborted".to_owned(),
+        End::Lost => "lost".to_owned(),
         End::RolledBack(at) => format!("{at} rolled back"),
     });
     words.join(", ")

@@ -100,6 +100,8 @@ pub enum End {
     Committed(Moment),
     /// It was rolled back.
     Aborted,
+    /// It was rolled back, and so may have been what it had seen, of which it was to be told only when it commits.
+    Lost,
     /// It was rolled back, and the client was told so: the values that it was shown count as those of a read-only transaction.
     RolledBack(Moment),
 }
