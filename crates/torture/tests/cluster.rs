@@ -31,7 +31,6 @@ fn what_is_planted_between_nodes_is_found() {
         (Canary::HastyGrant, 2, "G-single"),
         (Canary::EndlessLease, 3, "commits nothing of the transaction"),
         (Canary::UnnumberedCopies, 0, "G-single"),
-        (Canary::ForgottenCallback, 16, "does not commit within 60 s"),
         (Canary::BaselessRefusal, 0, "commits nothing of the transaction"),
         (Canary::UnrenewedTerm, 0, "after all is mended"),
         (Canary::DecidedFailure, 7, "G1a"),
