@@ -572,10 +572,13 @@ impl Client {
         self.departed.contains(&copy) || self.copies.values().any(is_leaving)
     }
 
-    /// Whether the bytes of this copy are here and may be sent to another client: not while a transaction wants to write them.
+    /// Whether the bytes of this copy are here and may be sent to another client: not if they are not committed, nor while a transaction
+    /// wants to write them.
     pub fn may_send(&self, copy: Copy) -> bool {
         let held = self.copies.get(&copy.page).filter(|held| held.number == copy.number);
         match held {
+            Some(Held { is_spoiled: true, .. }) => false,
+            Some(_) if self.commits.has_changed(copy.page) => false,
             Some(held) => held.place == Place::Resident && held.lock == Lock::Shared,
             None => self.has_departed(copy),
         }

@@ -3,6 +3,7 @@
 mod beside;
 mod cancelled;
 mod cluster;
+mod copies;
 mod counting;
 mod faults;
 mod history;
