@@ -355,6 +355,9 @@ impl Server {
         let entry = self.directory.entry(copy.page);
         let held = entry.copies.get_mut(&client).expect("it has one");
         held.users.insert(transaction);
+        if held.users.len() > USERS_MAX {
+            return Err(misbehaved(client, "over a thousand transactions that use", copy.page));
+        }
         // What it is about to change is not what was to come back.
         held.is_wanted &= canary::is_planted(Canary::StaleReturn);
         if entry.writer.is_some_and(|writer| writer == (client, transaction) || writer.0 == client && entry.is_kept) {

@@ -24,7 +24,8 @@ impl Server {
         };
         joined.committing += bytes;
         let mut all = Writer::default();
-        for member in others.iter().chain([&transaction]) {
+        let members: BTreeSet<Transaction> = others.iter().copied().chain([transaction]).collect();
+        for member in &members {
             self.directory.end_waits_within(client, Some(*member));
             let Some(writer) = self.writers.remove(&(client, *member)) else { continue };
             if writer.is_committing {
@@ -46,6 +47,9 @@ impl Server {
         for page in &all.pages {
             let entry = self.directory.entry(*page);
             (entry.writer, entry.is_kept) = (Some((client, transaction)), keeps && seen.contains(page));
+            if let Some(held) = entry.copies.get_mut(&client) {
+                held.users.retain(|user| !members.contains(user));
+            }
         }
         (all.is_committing, all.bytes, all.keeps) = (odd.is_none(), bytes, keeps);
         all.shipped = seen.into_iter().collect();

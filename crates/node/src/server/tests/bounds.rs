@@ -121,3 +121,43 @@ fn no_more_clients_join_than_the_limit() {
     let unknown = Former { secret: Secret(1), ..known };
     assert!(!ground.server.has_room_for(Some(&unknown), None));
 }
+
+/// A commit of transactions of one client, which says that it has changed these pages.
+fn commit(members: &[u64], keeps: bool, pages: &[u32]) -> Request {
+    let mut members = members.iter().copied().map(Transaction);
+    Request::Commit {
+        transaction: members.next().expect("it is of one"),
+        others: members.collect(),
+        keeps,
+        records: Vec::new(),
+        pages: pages.iter().map(|number| Image { page: page(*number), bytes: vec![1] }).collect(),
+    }
+}
+
+#[test]
+fn transactions_that_commit_together_use_no_copy_any_more() {
+    for keeps in [false, true] {
+        let mut ground = Ground::new("cbl");
+        let client = ground.join();
+        ground.say(client, read(copy(0, 0), 1, None)).expect("it is honest");
+        ground.say(client, read(copy(1, 1), 1, None)).expect("it is honest");
+        ground.say(client, write(copy(0, 0), 2)).expect("it is honest");
+        ground.say(client, write(copy(1, 1), 1)).expect("it is honest");
+        ground.say(client, commit(&[1, 2], keeps, &[0, 1])).expect("it is honest");
+        ground.step(|server, memory, actions| server.committed((client, Transaction(1)), memory, actions));
+        for number in [0, 1] {
+            let users = &ground.server.directory.get(page(number)).expect("it has a copy").copies[&client].users;
+            assert!(users.is_empty(), "{keeps}, {number}: {users:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_said_to_be_in_use_and_written_together_is_within_the_limit() {
+    let mut ground = Ground::new("cbl");
+    let liar = ground.join();
+    ground.say(liar, read(copy(0, 0), 1, None)).expect("it is honest");
+    let by = (0..USERS_MAX as u64).map(Transaction).collect();
+    say(&mut ground, liar, Request::InUse { copy: copy(0, 0), by }).expect("it is within the limit");
+    say(&mut ground, liar, write(copy(0, 0), USERS_MAX as u64)).expect_err("it is one too many");
+}
