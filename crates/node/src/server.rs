@@ -535,6 +535,12 @@ impl Server {
                 return Err(format!("{owner:?} should be the writer of {page}"));
             }
         }
+        for (page, entry) in self.directory.entries() {
+            let is_known = |owner| self.writers.get(&owner).is_some_and(|writer| writer.pages.contains(&page));
+            if let Some(owner) = entry.writer.filter(|owner| !is_known(*owner)) {
+                return Err(format!("{page} is locked by {owner:?}, which has no such lock"));
+            }
+        }
         let mut waiting = self.directory.waiting_owners().filter(|_| !self.is_gathering);
         if let Some(page) = self.directory.kept().find(|page| self.writer(*page).is_none()) {
             return Err(format!("{page} is kept by nobody"));

@@ -22,16 +22,16 @@ impl Server {
         let Some(joined) = joined else {
             return Err(misbehaved(client, "more to commit than a message may have, and not only", PageId::default()));
         };
+        let members: BTreeSet<Transaction> = others.iter().copied().chain([transaction]).collect();
+        let is_committing = |member| self.writers.get(&(client, member)).is_some_and(|writer| writer.is_committing);
+        if members.iter().any(|member| is_committing(*member)) {
+            return Err(misbehaved(client, "committed twice a transaction, and not", PageId::default()));
+        }
         joined.committing += bytes;
         let mut all = Writer::default();
-        let members: BTreeSet<Transaction> = others.iter().copied().chain([transaction]).collect();
         for member in &members {
             self.directory.end_waits_within(client, Some(*member));
-            let Some(writer) = self.writers.remove(&(client, *member)) else { continue };
-            if writer.is_committing {
-                self.writers.insert((client, *member), writer);
-                return Err(misbehaved(client, "committed twice a transaction, and not", PageId::default()));
-            }
+            let writer = self.writers.remove(&(client, *member)).unwrap_or_default();
             all.pages.extend(writer.pages);
         }
         let mut seen = BTreeSet::new();

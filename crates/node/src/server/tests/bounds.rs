@@ -161,3 +161,19 @@ fn what_is_said_to_be_in_use_and_written_together_is_within_the_limit() {
     say(&mut ground, liar, Request::InUse { copy: copy(0, 0), by }).expect("it is within the limit");
     say(&mut ground, liar, write(copy(0, 0), USERS_MAX as u64)).expect_err("it is one too many");
 }
+
+#[test]
+fn a_commit_of_what_is_committed_already_leaves_no_page_locked() {
+    let mut ground = Ground::new("cbl");
+    let (liar, other) = (ground.join(), ground.join());
+    for number in [0, 1] {
+        ground.say(liar, read(copy(number, u64::from(number)), 1, None)).expect("it is honest so far");
+        ground.say(liar, write(copy(number, u64::from(number)), u64::from(number))).expect("it is honest so far");
+    }
+    ground.say(liar, commit(&[1], false, &[1])).expect("it is honest so far");
+    ground.say(liar, commit(&[2, 0, 1], false, &[0])).expect_err("one of them is committed");
+    ground.step(|server, memory, actions| server.lose(liar, memory, actions));
+    ground.say(other, read(copy(0, 0), 0, None)).expect("it is honest");
+    let asked = ground.say(other, write(copy(0, 0), 0)).expect("it is honest");
+    assert!(granted(&asked, other), "{asked:?}");
+}
