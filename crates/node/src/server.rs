@@ -322,6 +322,8 @@ impl Server {
         if copy.number < joined.next_copy {
             // It is patient no longer, or wants it for another transaction; the request waits, or was withdrawn.
             if self.directory.change_owner(client, copy, transaction) {
+                self.withdraw_callbacks(copy.page, actions);
+                self.advance(copy.page, memory, actions);
                 self.end_deadlock((client, transaction), memory, actions);
             }
             return Ok(());

@@ -293,7 +293,8 @@ impl Directory {
         true
     }
 
-    /// A request of a client for this copy, if it waits, is another transaction's from now on. False if there is none.
+    /// A request of a client for this copy, if it waits, is another transaction's from now on, which only reads the page: the write lock
+    /// is not wanted that was to come with it. False if there is none.
     pub fn change_owner(&mut self, client: ClientId, copy: Copy, to: Transaction) -> bool {
         let Some(entry) = self.pages.get_mut(&copy.page) else { return false };
         let is_it = |waiting: &&mut Waiting| {
@@ -301,6 +302,9 @@ impl Directory {
         };
         let Some(waiting) = entry.queue.iter_mut().find(is_it) else { return false };
         waiting.transaction = to;
+        if let Kind::Read { writes, .. } = &mut waiting.kind {
+            *writes = false;
+        }
         self.waits.entry((client, to)).or_default().insert(copy.page);
         self.tidy(copy.page);
         true

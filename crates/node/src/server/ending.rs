@@ -263,10 +263,15 @@ impl Server {
         {
             held.users.remove(&owner.1);
         }
-        let stays = |(client, number)| Action::Send(client, Answer::Withdrawn { copy: Copy { page, number } });
-        actions.extend(entry.withdraw_callbacks().into_iter().map(stays));
+        self.withdraw_callbacks(page, actions);
         gone.iter().for_each(|_| self.note_served(owner.0));
         gone
+    }
+
+    /// Copies of a page that were called back for nothing that still waits may stay.
+    pub(super) fn withdraw_callbacks(&mut self, page: PageId, actions: &mut Vec<Action>) {
+        let stays = |(client, number)| Action::Send(client, Answer::Withdrawn { copy: Copy { page, number } });
+        actions.extend(self.directory.entry(page).withdraw_callbacks().into_iter().map(stays));
     }
 
     /// Ends the deadlock that a transaction is part of, if there is one: as many victims as that takes. While no write lock is granted

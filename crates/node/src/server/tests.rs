@@ -374,3 +374,27 @@ fn a_write_lock_that_is_kept_is_called_back_for_a_reader_and_goes_with_the_copy(
     assert!(given_up.iter().any(|action| matches!(action, Action::SendPage { to, .. } if *to == reader)));
     assert_eq!(ground.server.writer(page(0)), None);
 }
+
+#[test]
+fn a_request_that_becomes_another_transactions_comes_without_the_write_lock() {
+    let mut ground = Ground::new("cbl");
+    let (one, other) = (ground.join(), ground.join());
+    ground.say(other, read(copy(0, 0), 1, None)).expect("it is honest");
+    let wanted = copy(0, 0);
+    let both = |transaction, writes| Request::Read {
+        copy: wanted,
+        transaction: Transaction(transaction),
+        writes,
+        leaving: None,
+        waited: None,
+    };
+    let called = ground.say(one, both(1, true)).expect("it is honest");
+    assert!(matches!(called[..], [Action::Send(to, Answer::CallBack { .. })] if to == other), "{called:?}");
+    // Transaction 1 gives up, and is committed; its transaction 2 only reads the page.
+    let actions = ground.say(one, both(2, false)).expect("it is honest");
+    let is_withdrawn = |action: &Action| matches!(action, Action::Send(to, Answer::Withdrawn { .. }) if *to == other);
+    let is_sent = |action: &Action| matches!(action, Action::SendPage { to, .. } if *to == one);
+    assert!(actions.iter().any(is_withdrawn) && actions.iter().any(is_sent), "{actions:?}");
+    assert!(!granted(&actions, one), "{actions:?}");
+    assert_eq!((ground.server.writer(page(0)), ground.server.waiting()), (None, 0));
+}
