@@ -477,29 +477,28 @@ impl Client {
         (held.place, held.was_here) = (Place::Resident, true);
         held.is_called &= !canary::is_planted(Canary::KeptArrival);
         let is_called = held.is_called;
-        let users = self.users(copy.page);
-        let is_used = !users.is_empty();
-        if is_called && is_used {
-            self.await_users(copy.page);
-            // They may have come to it after it was called back.
-            self.tell_use(copy, users);
+        let is_free = self.users(copy.page).is_empty() && !self.commits.has(copy.page);
+        if is_called && !is_free {
+            self.stay_called(copy);
         }
-        Some(Arrival { leaving: leaving.map(|copy| (copy, returns)), is_called: is_called && !is_used })
+        Some(Arrival { leaving: leaving.map(|copy| (copy, returns)), is_called: is_called && is_free })
     }
 
     /// A page cannot be had. The server has the copy in its directory until it is told otherwise, for the page may have come from
-    /// another client. A transaction that has seen the page keeps the copy, as one that has left the memory.
+    /// another client. A transaction that has seen the page, or commits, keeps the copy, as one that has left the memory.
     pub fn failed(&mut self, copy: Copy) -> Failure {
-        let is_used = !self.users(copy.page).is_empty();
+        let (is_used, is_committing) = (!self.users(copy.page).is_empty(), self.commits.has(copy.page));
         let Some((held, leaving)) = self.coming(copy) else { return Failure::default() };
-        let is_locked = held.was_here && is_used;
+        // A write lock that was not granted before this is not on its way.
+        let is_granted = held.was_here || matches!(held.lock, Lock::Exclusive(_));
+        let is_locked = held.was_here && is_used || is_granted && is_committing;
+        let is_called = held.is_called;
         held.place = Place::Left;
         self.drops.extend(leaving);
-        let answer = (!is_locked).then(|| {
-            self.copies.remove(&copy.page);
-            self.locks.end(Holder::Callback(copy.page));
-            self.message(Request::CalledBack { copy })
-        });
+        if is_locked && is_called {
+            self.stay_called(copy);
+        }
+        let answer = if is_locked { None } else { self.give_up(copy.page) };
         Failure { was_waited_for: true, forgets: leaving, answer }
     }
 
@@ -519,7 +518,7 @@ impl Client {
         Some((held, leaving))
     }
 
-    /// A page that was called back has been taken out of the memory.
+    /// A page that was called back has been taken out of the memory, and is in no commit under way.
     pub fn give_up(&mut self, page: PageId) -> Option<ToServer> {
         let held = self.copies.remove(&page)?;
         self.locks.end(Holder::Callback(page));

@@ -456,6 +456,7 @@ impl ClientNode {
         let failure = self.protocol.borrow_mut().failed(copy);
         self.forget(failure.forgets);
         failure.answer.inspect(|answer| self.say(answer));
+        self.settle();
         if failure.was_waited_for {
             self.reads.fail(copy.page, cause);
         }

@@ -80,6 +80,16 @@ impl Client {
         }
     }
 
+    /// A copy that was called back before it could be looked at stays while it is used, or in a commit under way.
+    pub(super) fn stay_called(&mut self, copy: Copy) {
+        self.await_users(copy.page);
+        // They may have come to it after it was called back.
+        let users = self.users(copy.page);
+        if !users.is_empty() {
+            self.tell_use(copy, users);
+        }
+    }
+
     /// Gives up a page that was called back, if it is not needed any more.
     pub(super) fn try_give_up(&mut self, page: PageId) {
         let holder = Holder::Callback(page);
