@@ -224,7 +224,7 @@ fn a_scan_that_leaves_out_what_a_sweep_writes_is_found() {
 
 #[test]
 fn an_index_that_a_restart_forgets_is_found() {
-    let failure = first_failure_of_long_runs(Canary::ForgottenIndex, 34..35);
+    let failure = first_failure_of_long_runs(Canary::ForgottenIndex, 51..52);
     assert!(failure.wrong[0].contains("its index is gone"), "{failure}");
 }
 

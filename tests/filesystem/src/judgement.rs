@@ -136,7 +136,8 @@ impl Judgement {
     }
 
     fn reconcile(&mut self, found: &FoundTransfers, notes: &BTreeMap<u64, (u64, bool)>, wrong: &mut Vec<String>) {
-        wrong.extend(self.ledger.reconcile(found).err().unwrap_or_default());
+        let differences = self.ledger.reconcile(found).err().unwrap_or_default();
+        wrong.extend(differences.into_iter().map(|difference| difference.what));
         // Of two transactions that change a note the later one comes later in the history: it waits for the other's lock.
         let mut expected = BTreeMap::new();
         for (id, _) in found.history.iter().filter_map(|record| Transfer::decode(record)) {
