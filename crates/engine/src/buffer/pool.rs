@@ -1,5 +1,6 @@
 //! The frames and what is in them: plain synchronous bookkeeping, no I/O.
 
+mod changes;
 mod check;
 mod floors;
 mod permissions;
@@ -468,18 +469,6 @@ impl Pool {
             slot.dirty = true;
             slot.recovery_lsn = slot.writing_lsn.min(since);
         }
-    }
-
-    /// The changes of the page in a frame are where they have to be, without a write from here.
-    pub fn note_written(&mut self, frame: u32) {
-        let slot = &mut self.slots[frame as usize];
-        debug_assert!(!slot.writing, "nothing is written from here");
-        self.dirty -= usize::from(std::mem::take(&mut slot.dirty));
-    }
-
-    /// Takes changes of the page in a frame back: these are its bytes.
-    pub fn overwrite(&mut self, frame: u32, bytes: &[u8]) {
-        self.frame_bytes_mut(frame).copy_from_slice(bytes);
     }
 
     /// The frame of a page that the caller has just seen here.
