@@ -5,7 +5,7 @@
 
 use super::directory::Directory;
 use crate::message::{ClientId, Transaction};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 type Owner = (ClientId, Transaction);
 
@@ -31,6 +31,38 @@ pub fn victim(directory: &Directory, from: Owner) -> Option<Owner> {
         }
     }
     None
+}
+
+/// Whether one of these transactions is on a cycle, or waits for what is: one search for all of them.
+pub fn is_reached(directory: &Directory, from: impl IntoIterator<Item = Owner>) -> bool {
+    let next = |owner| {
+        let mut found = Vec::new();
+        directory.waits_for(owner, &mut found);
+        found
+    };
+    let (mut path, mut on_path, mut done) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+    for start in from {
+        if !done.contains(&start) {
+            on_path.insert(start);
+            path.push((start, next(start)));
+        }
+        while let Some((owner, others)) = path.last_mut() {
+            match others.pop() {
+                Some(other) if on_path.contains(&other) => return true,
+                Some(other) if done.contains(&other) => {}
+                Some(other) => {
+                    on_path.insert(other);
+                    path.push((other, next(other)));
+                }
+                None => {
+                    on_path.remove(owner);
+                    done.insert(*owner);
+                    path.pop();
+                }
+            }
+        }
+    }
+    false
 }
 
 /// The one on the path from `from` back to itself that has waited shortest.

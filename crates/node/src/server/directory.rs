@@ -351,10 +351,10 @@ impl Directory {
 
     /// A transaction, or each of the client's, waits for no other one of its client any more.
     pub fn end_waits_within(&mut self, client: ClientId, transaction: Option<Transaction>) {
-        let is_it = |owner: (ClientId, Transaction)| {
-            owner.0 == client && transaction.is_none_or(|transaction| transaction == owner.1)
-        };
-        self.waits_within.retain(|owner, _| !is_it(*owner));
+        match transaction {
+            Some(transaction) => drop(self.waits_within.remove(&(client, transaction))),
+            None => self.waits_within.retain(|owner, _| owner.0 != client),
+        }
     }
 
     /// The transactions of one client that wait.

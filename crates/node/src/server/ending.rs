@@ -208,6 +208,10 @@ impl Server {
     ) {
         self.directory.wait_within(client, pairs);
         let waiting: BTreeSet<Transaction> = pairs.iter().map(|pair| pair.transaction).collect();
+        let owners = waiting.iter().map(|transaction| (client, *transaction));
+        if !deadlock::is_reached(&self.directory, owners) {
+            return;
+        }
         for transaction in waiting {
             self.end_deadlock((client, transaction), memory, actions);
         }

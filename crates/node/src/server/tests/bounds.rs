@@ -177,3 +177,23 @@ fn a_commit_of_what_is_committed_already_leaves_no_page_locked() {
     let asked = ground.say(other, write(copy(0, 0), 0)).expect("it is honest");
     assert!(granted(&asked, other), "{asked:?}");
 }
+
+#[test]
+fn one_search_finds_the_deadlocks_of_all_that_a_client_says() {
+    let mut ground = Ground::new("cbl");
+    let client = ground.join();
+    let waits = |pairs: &[(u64, u64)]| Request::Waits {
+        pairs: pairs.iter().map(|(a, b)| WaitsFor { transaction: Transaction(*a), other: Transaction(*b) }).collect(),
+    };
+    let victims = |actions: &[Action]| {
+        actions.iter().filter(|action| matches!(action, Action::Send(_, Answer::Victim { .. }))).count()
+    };
+    for (pairs, count) in [
+        (&[(1, 2), (1, 3), (2, 4), (3, 4)][..], 0),
+        (&[(1, 2), (2, 3), (3, 1)], 1),
+        (&[(1, 2), (3, 4), (4, 3), (5, 6), (6, 5)], 2),
+    ] {
+        let said = ground.say(client, waits(pairs)).expect("it is honest");
+        assert_eq!(victims(&said), count, "{pairs:?}");
+    }
+}
