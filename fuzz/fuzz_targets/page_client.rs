@@ -34,10 +34,10 @@ impl Owner {
     fn roll_back(&mut self) {
         let restored = self.protocol.aborted(self.transaction, &self.changed());
         assert!(restored.is_empty(), "no other transaction is there");
-        self.settle();
+        self.advance();
     }
 
-    fn settle(&mut self) {
+    fn advance(&mut self) {
         let due = self.protocol.take_due();
         self.discard(due.discards);
     }
@@ -75,12 +75,12 @@ impl Owner {
                 let changed = self.changed();
                 if changed.is_empty() {
                     self.protocol.committed_unchanged(self.transaction);
-                    self.settle();
+                    self.advance();
                     self.begin();
                 } else {
                     self.is_committing = true;
                     self.protocol.join_commit(self.transaction, changed);
-                    self.settle();
+                    self.advance();
                     self.protocol.send_commit(Vec::new(), Vec::new());
                 }
             }
@@ -106,7 +106,7 @@ impl Owner {
             self.memory.remove(&copy.page);
             self.protocol.give_up(copy.page);
         }
-        self.settle();
+        self.advance();
     }
 
     fn hear(&mut self, answer: Answer) {
@@ -125,7 +125,7 @@ impl Owner {
             Answer::Withdrawn { copy } => self.protocol.withdrawn(copy),
             Answer::NotCommitted { .. } if self.is_committing => {
                 self.protocol.refused();
-                self.settle();
+                self.advance();
                 self.begin();
             }
             Answer::Forward { copy, wanted, to, returns, .. } => {
@@ -144,12 +144,12 @@ impl Owner {
             }
             Answer::Committed { transaction } if transaction == self.transaction && self.is_committing => {
                 self.protocol.committed();
-                self.settle();
+                self.advance();
                 self.begin();
             }
             _ => {}
         }
-        self.settle();
+        self.advance();
     }
 }
 

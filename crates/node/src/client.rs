@@ -35,7 +35,7 @@ use base::PageId;
 use commits::Commits;
 use engine::canary::{self, Canary};
 use engine::lock::Mode;
-use locks::{Asked, Holder, NodeLocks};
+use locks::{Asked, LockHolder, NodeLocks};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many pages that have left the memory wait to be named; older ones are dropped.
@@ -183,7 +183,7 @@ impl Client {
 
     /// What is to be done, in the step in which something was done here that is not told.
     pub fn take_due(&mut self) -> Due {
-        self.settle();
+        self.advance();
         std::mem::take(&mut self.due)
     }
 
@@ -241,7 +241,7 @@ impl Client {
     pub fn lock(&mut self, transaction: Transaction, page: PageId, mode: Mode) -> PageLock {
         self.waiting.remove(&transaction);
         let mode = if canary::is_planted(Canary::SharedChanges) { Mode::Shared } else { mode };
-        match self.locks.request(Holder::Transaction(transaction), page, mode) {
+        match self.locks.request(LockHolder::Transaction(transaction), page, mode) {
             Asked::Granted => {
                 self.uses.get_mut(&transaction).expect("it has begun and not ended").insert(page);
                 PageLock::Held
@@ -257,7 +257,7 @@ impl Client {
     /// A transaction does not wait for a lock of the node's any more.
     pub fn wait_no_more(&mut self, transaction: Transaction) {
         if self.waiting.remove(&transaction).is_some() {
-            self.locks.withdraw(Holder::Transaction(transaction));
+            self.locks.withdraw(LockHolder::Transaction(transaction));
         }
     }
 
@@ -268,7 +268,7 @@ impl Client {
 
     /// In which mode the transaction has locked the page.
     pub fn lock_of(&self, transaction: Transaction, page: PageId) -> Option<Mode> {
-        self.locks.holds(Holder::Transaction(transaction), page)
+        self.locks.holds(LockHolder::Transaction(transaction), page)
     }
 
     /// A transaction that has locked this page wants it, wherever it is. If another transaction, which is no longer, has asked for
@@ -310,7 +310,7 @@ impl Client {
     }
 
     /// Grants among the transactions have let others go on.
-    fn settle(&mut self) {
+    fn advance(&mut self) {
         loop {
             let woken = self.locks.take_woken();
             if woken.is_empty() {
@@ -318,15 +318,15 @@ impl Client {
             }
             for holder in woken {
                 match holder {
-                    Holder::Transaction(transaction) if !self.locks.is_waiting(holder) => {
+                    LockHolder::Transaction(transaction) if !self.locks.is_waiting(holder) => {
                         if let Some(page) = self.waiting.remove(&transaction) {
                             self.uses.entry(transaction).or_default().insert(page);
                             self.due.wakes = true;
                             self.tell_late_use(transaction, page);
                         }
                     }
-                    Holder::Callback(page) => self.try_give_up(page),
-                    Holder::Transaction(_) => {}
+                    LockHolder::Callback(page) => self.try_give_up(page),
+                    LockHolder::Transaction(_) => {}
                 }
             }
         }
@@ -521,7 +521,7 @@ impl Client {
     /// A page that was called back has been taken out of the memory, and is in no commit under way.
     pub fn give_up(&mut self, page: PageId) -> Option<ToServer> {
         let held = self.copies.remove(&page)?;
-        self.locks.end(Holder::Callback(page));
+        self.locks.end(LockHolder::Callback(page));
         Some(self.message(Request::CalledBack { copy: Copy { page, number: held.number } }))
     }
 

@@ -85,11 +85,11 @@ struct ClientNode {
     reads: Reads,
     /// The bytes of copies that have left the buffer and may be wanted.
     kept: RefCell<BTreeMap<Copy, Vec<u8>>>,
-    standing: RefCell<Standing>,
+    standing: RefCell<ServerState>,
     /// How many transactions run.
     running: Cell<usize>,
     /// Transactions that have to be rolled back, and why.
-    doomed: RefCell<BTreeMap<Transaction, Doom>>,
+    doomed: RefCell<BTreeMap<Transaction, RollbackCause>>,
     /// The pages that running transactions have changed, and those that are to come for a transaction which writes them.
     changing: RefCell<BTreeSet<PageId>>,
     to_write: RefCell<BTreeMap<PageId, Transaction>>,
@@ -103,7 +103,7 @@ struct ClientNode {
 
 /// How it stands with the server.
 #[derive(Clone, Debug, PartialEq)]
-enum Standing {
+enum ServerState {
     Joined,
     /// The server is gone for now.
     Lost(String),
@@ -113,7 +113,7 @@ enum Standing {
 
 /// Why a transaction has to be rolled back.
 #[derive(Clone, Debug, PartialEq)]
-enum Doom {
+enum RollbackCause {
     /// It is a deadlock's victim.
     Victim,
     /// It may not write what it wants to.
@@ -158,7 +158,7 @@ impl PageClient {
             traffic,
             reads: Reads::default(),
             kept: RefCell::default(),
-            standing: RefCell::new(Standing::Joined),
+            standing: RefCell::new(ServerState::Joined),
             running: Cell::new(0),
             doomed: RefCell::default(),
             changing: RefCell::default(),
@@ -208,7 +208,7 @@ impl PageClient {
     /// Why it is of no use any more, if its server was sought in vain or does not want it.
     pub fn failure(&self) -> Option<String> {
         match &*self.0.standing.borrow() {
-            Standing::GivenUp(cause) => Some(cause.clone()),
+            ServerState::GivenUp(cause) => Some(cause.clone()),
             _ => None,
         }
     }
@@ -261,7 +261,7 @@ async fn ask_again(client: Weak<ClientNode>, executor: Executor) {
 }
 
 /// How long a transaction waits for others of its node before the server is told, in nanoseconds. Most waits are over by then, and of a
-/// deadlock of transactions of several nodes nobody else knows.
+/// deadlock of transactions of several nodes no one else knows.
 const WAITS_NS: u64 = 5 * MILLISECOND_NS;
 
 /// Tells the server which transactions wait for others of this node, as long as some do.
@@ -302,7 +302,7 @@ impl ClientNode {
         self.lease.get().is_valid(self.executor.now())
     }
 
-    fn stand(&self, standing: Standing) {
+    fn stand(&self, standing: ServerState) {
         self.standing.replace(standing);
         self.bell.wake_all(&self.executor);
         self.gate.wake_all(&self.executor);
@@ -310,17 +310,17 @@ impl ClientNode {
 
     fn may_begin(&self) -> bool {
         match &*self.standing.borrow() {
-            Standing::Joined => {
+            ServerState::Joined => {
                 let frames = self.settings.buffer.frames;
                 self.running.get() < self.settings.transactions.min(frames / FRAMES_EACH).max(1)
             }
-            Standing::Lost(_) => false,
-            Standing::GivenUp(_) => true,
+            ServerState::Lost(_) => false,
+            ServerState::GivenUp(_) => true,
         }
     }
 
     /// A transaction has to be rolled back, if it runs.
-    fn doom(&self, transaction: Transaction, why: Doom) {
+    fn condemn(&self, transaction: Transaction, why: RollbackCause) {
         if self.protocol.borrow().is_active(transaction) {
             self.doomed.borrow_mut().entry(transaction).or_insert(why);
             self.bell.wake_all(&self.executor);
@@ -328,7 +328,7 @@ impl ClientNode {
     }
 
     /// Does what is due because of what was done.
-    fn settle(&self) {
+    fn advance(&self) {
         let due = self.protocol.borrow_mut().take_due();
         due.discards.into_iter().for_each(|page| self.discard(page));
         due.messages.iter().for_each(|message| self.say(message));
@@ -361,7 +361,7 @@ impl ClientNode {
                 let kind = if is_denied { FaultKind::Denied } else { FaultKind::Device };
                 self.fail(copy, Fault::new(kind, reason));
             }
-            Answer::Denied { transaction, reason } => self.doom(transaction, Doom::Denied(reason)),
+            Answer::Denied { transaction, reason } => self.condemn(transaction, RollbackCause::Denied(reason)),
             Answer::Granted { copy, transaction } => {
                 if self.protocol.borrow_mut().granted(copy, transaction) {
                     self.bell.wake_all(&self.executor);
@@ -374,18 +374,18 @@ impl ClientNode {
                     self.discard(copy.page);
                 }
                 called.answer.inspect(|answer| self.say(answer));
-                self.settle();
+                self.advance();
             }
             Answer::Withdrawn { copy } => {
                 self.protocol.borrow_mut().withdrawn(copy);
-                self.settle();
+                self.advance();
             }
             Answer::Forward { copy, wanted, to, address, name, secret, returns } => {
                 self.forward((copy, wanted), (to, PeerPlace { address, name }, secret), returns)
             }
             Answer::Victim { transaction, withdrawn } => {
                 // One that is being committed waits for nothing any more.
-                self.doom(transaction, Doom::Victim);
+                self.condemn(transaction, RollbackCause::Victim);
                 withdrawn.into_iter().for_each(|copy| self.withdraw(copy));
             }
             Answer::Committed { transaction } => self.end_group(transaction, None),
@@ -448,7 +448,7 @@ impl ClientNode {
             let message = self.protocol.borrow_mut().give_up(copy.page);
             message.inspect(|message| self.say(message));
         }
-        self.settle();
+        self.advance();
     }
 
     /// A page cannot be had.
@@ -456,7 +456,7 @@ impl ClientNode {
         let failure = self.protocol.borrow_mut().failed(copy);
         self.forget(failure.forgets);
         failure.answer.inspect(|answer| self.say(answer));
-        self.settle();
+        self.advance();
         if failure.was_waited_for {
             self.reads.fail(copy.page, cause);
         }

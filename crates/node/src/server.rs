@@ -545,7 +545,7 @@ impl Server {
         }
         let mut waiting = self.directory.waiting_owners().filter(|_| !self.is_gathering);
         if let Some(page) = self.directory.kept().find(|page| self.writer(*page).is_none()) {
-            return Err(format!("{page} is kept by nobody"));
+            return Err(format!("{page} is kept by no one"));
         }
         match waiting.find(|owner| deadlock::victim(&self.directory, *owner).is_some()) {
             Some(owner) => Err(format!("{owner:?} waits for itself")),

@@ -1,6 +1,6 @@
 //! Copies that are called back: they are given up when no transaction uses them any more and all that was changed of them is committed.
 
-use super::{Client, Held, Holder, Lock, Place};
+use super::{Client, Held, Lock, LockHolder, Place};
 use crate::message::{Copy, Request, ToServer, Transaction, WAITS_MAX, WaitsFor};
 use base::PageId;
 use engine::canary::{self, Canary};
@@ -67,13 +67,13 @@ impl Client {
             self.copies.get_mut(&copy.page).filter(|held| held.number == copy.number && !held.is_spoiled)
         {
             held.is_called = false;
-            self.locks.end(Holder::Callback(copy.page));
+            self.locks.end(LockHolder::Callback(copy.page));
         }
     }
 
-    /// The page is given up when those that use it have ended, and nobody else uses it before that.
+    /// The page is given up when those that use it have ended, and no one else uses it before that.
     pub(super) fn await_users(&mut self, page: PageId) {
-        let holder = Holder::Callback(page);
+        let holder = LockHolder::Callback(page);
         // One that stands in the queue keeps its place.
         if !self.locks.is_waiting(holder) && self.locks.holds(holder, page).is_none() {
             let _granted = self.locks.request(holder, page, Mode::Exclusive);
@@ -92,7 +92,7 @@ impl Client {
 
     /// Gives up a page that was called back, if it is not needed any more.
     pub(super) fn try_give_up(&mut self, page: PageId) {
-        let holder = Holder::Callback(page);
+        let holder = LockHolder::Callback(page);
         let Some(Held { number, place, is_called: true, .. }) = self.copies.get(&page) else { return };
         let (copy, place) = (Copy { page, number: *number }, *place);
         let is_free = self.locks.holds(holder, page).is_some() && !self.commits.has(page);

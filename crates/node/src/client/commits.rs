@@ -2,7 +2,7 @@
 //! when the server has answered those before. Its locks in the node are over when it joins them; so others read and change what it has
 //! changed, and are committed with it or behind it. What they have seen is acknowledged when it is.
 
-use super::{Client, Holder, Lock, Place, Restored};
+use super::{Client, Lock, LockHolder, Place, Restored};
 use crate::message::{Copy, Image, Request, ToServer, Transaction};
 use base::PageId;
 use engine::canary::{self, Canary};
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 /// Transactions that are committed together.
 #[derive(Debug, Default)]
-struct Group {
+struct CommitGroup {
     members: Vec<Transaction>,
     /// What they have changed.
     changed: BTreeSet<PageId>,
@@ -21,8 +21,8 @@ struct Group {
 /// Those that are to be sent, and those that were and are not answered.
 #[derive(Debug, Default)]
 pub(super) struct Commits {
-    open: Group,
-    sent: Option<Group>,
+    open: CommitGroup,
+    sent: Option<CommitGroup>,
 }
 
 impl Commits {
@@ -33,7 +33,7 @@ impl Commits {
 
     /// Whether what is not answered has changed the page, or has its write lock.
     pub fn has(&self, page: PageId) -> bool {
-        let has = |group: &Group| group.changed.contains(&page) || group.locked.contains(&page);
+        let has = |group: &CommitGroup| group.changed.contains(&page) || group.locked.contains(&page);
         has(&self.open) || self.sent.as_ref().is_some_and(has)
     }
 }
@@ -150,7 +150,7 @@ impl Client {
             self.copies.remove(page);
             self.due.discards.push(*page);
             if is_called {
-                self.locks.end(Holder::Callback(*page));
+                self.locks.end(LockHolder::Callback(*page));
                 let message = self.message(Request::CalledBack { copy });
                 self.due.messages.push(message);
             } else {
@@ -165,14 +165,14 @@ impl Client {
     fn end_locks(&mut self, transaction: Transaction, pages: BTreeSet<PageId>) {
         self.waiting.remove(&transaction);
         self.awaited.remove(&transaction);
-        self.locks.end(Holder::Transaction(transaction));
+        self.locks.end(LockHolder::Transaction(transaction));
         pages.into_iter().for_each(|page| self.end_use(page));
     }
 
     /// One transaction fewer uses a page: one that was called back is given up if it was the last one, one that has left the memory is
     /// dropped.
     fn end_use(&mut self, page: PageId) {
-        self.settle();
+        self.advance();
         self.try_give_up(page);
         if self.is_used(page) || self.commits.has(page) {
             return;

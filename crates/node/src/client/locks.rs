@@ -10,7 +10,7 @@ use structures::lock::{LockTable, Mode, Outcome, Owner, Resource, VictimPolicy};
 
 /// Who has locks, or waits for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Holder {
+pub(super) enum LockHolder {
     /// The copy of this page is to be given up.
     Callback(PageId),
     Transaction(Transaction),
@@ -27,9 +27,9 @@ pub(super) enum Asked {
 
 pub(super) struct NodeLocks {
     table: LockTable,
-    owners: BTreeMap<Holder, Owner>,
+    owners: BTreeMap<LockHolder, Owner>,
     /// By the number of the owner: who it is, and which of all requests its last one was.
-    holders: Vec<Option<Holder>>,
+    holders: Vec<Option<LockHolder>>,
     arrivals: Vec<u64>,
     arrived: u64,
     free: Vec<Owner>,
@@ -45,7 +45,7 @@ impl Default for NodeLocks {
 }
 
 impl NodeLocks {
-    fn owner(&mut self, holder: Holder) -> Owner {
+    fn owner(&mut self, holder: LockHolder) -> Owner {
         if let Some(owner) = self.owners.get(&holder) {
             return *owner;
         }
@@ -59,40 +59,40 @@ impl NodeLocks {
         owner
     }
 
-    fn holder(&self, owner: Owner) -> Holder {
+    fn holder(&self, owner: Owner) -> LockHolder {
         self.holders[owner.0 as usize].expect("only owners in use are in the table")
     }
 
     /// Asks for a page. What the same holder has waited for before, it waits for no longer.
-    pub fn request(&mut self, holder: Holder, page: PageId, mode: Mode) -> Asked {
+    pub fn request(&mut self, holder: LockHolder, page: PageId, mode: Mode) -> Asked {
         let owner = self.owner(holder);
         self.table.cancel(owner, &mut self.woken);
         self.arrived += 1;
         self.arrivals[owner.0 as usize] = self.arrived;
         // A callback never is the youngest.
         let began = match holder {
-            Holder::Transaction(Transaction(number)) => number + 1,
-            Holder::Callback(_) => 0,
+            LockHolder::Transaction(Transaction(number)) => number + 1,
+            LockHolder::Callback(_) => 0,
         };
         match self.table.request(owner, Resource::page(page), mode, began) {
             Outcome::Granted => Asked::Granted,
             Outcome::Waiting => Asked::Waiting,
             Outcome::Deadlock { victim } => match self.holder(victim) {
-                Holder::Transaction(transaction) => Asked::Deadlock(transaction),
-                Holder::Callback(page) => unreachable!("no callback is younger than a transaction: {page}"),
+                LockHolder::Transaction(transaction) => Asked::Deadlock(transaction),
+                LockHolder::Callback(page) => unreachable!("no callback is younger than a transaction: {page}"),
             },
         }
     }
 
     /// The holder does not wait any more.
-    pub fn withdraw(&mut self, holder: Holder) {
+    pub fn withdraw(&mut self, holder: LockHolder) {
         if let Some(owner) = self.owners.get(&holder) {
             self.table.cancel(*owner, &mut self.woken);
         }
     }
 
     /// The holder's locks are over, and what it waits for.
-    pub fn end(&mut self, holder: Holder) {
+    pub fn end(&mut self, holder: LockHolder) {
         if let Some(owner) = self.owners.remove(&holder) {
             self.table.release_all(owner, &mut self.woken);
             self.holders[owner.0 as usize] = None;
@@ -101,20 +101,20 @@ impl NodeLocks {
     }
 
     /// Those that have got what they waited for since they were told last. Some may have ended since.
-    pub fn take_woken(&mut self) -> Vec<Holder> {
+    pub fn take_woken(&mut self) -> Vec<LockHolder> {
         let woken = std::mem::take(&mut self.woken);
         woken.into_iter().filter_map(|owner| self.holders[owner.0 as usize]).collect()
     }
 
-    pub fn holds(&self, holder: Holder, page: PageId) -> Option<Mode> {
+    pub fn holds(&self, holder: LockHolder, page: PageId) -> Option<Mode> {
         self.table.holds(*self.owners.get(&holder)?, Resource::page(page))
     }
 
-    pub fn is_waiting(&self, holder: Holder) -> bool {
+    pub fn is_waiting(&self, holder: LockHolder) -> bool {
         self.owners.get(&holder).is_some_and(|owner| self.table.waiting(*owner).is_some())
     }
 
-    /// Whether somebody has a lock on the page.
+    /// Whether there is a lock on the page.
     pub fn is_held(&self, page: PageId) -> bool {
         self.table.is_held(Resource::page(page))
     }
@@ -122,7 +122,7 @@ impl NodeLocks {
     /// Transactions that one waits for, by way of which it waits for all others that it does: the next one ahead of it in the queue, those
     /// that have the lock if that says nothing of them, and in place of a callback those that it waits for.
     pub fn blockers(&self, transaction: Transaction) -> Vec<Transaction> {
-        let Some(owner) = self.owners.get(&Holder::Transaction(transaction)) else { return Vec::new() };
+        let Some(owner) = self.owners.get(&LockHolder::Transaction(transaction)) else { return Vec::new() };
         let mut found = Vec::new();
         self.collect_blockers(*owner, &mut found);
         found.retain(|other| *other != transaction);
@@ -141,8 +141,8 @@ impl NodeLocks {
         }
         for other in next {
             match self.holder(other) {
-                Holder::Transaction(other) => found.push(other),
-                Holder::Callback(_) => self.collect_blockers(other, found),
+                LockHolder::Transaction(other) => found.push(other),
+                LockHolder::Callback(_) => self.collect_blockers(other, found),
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What partitions the server's database has. A client asks once in each session: the server may have been started again.
 
-use super::{ClientNode, PageClient, PageTransaction, Standing};
+use super::{ClientNode, PageClient, PageTransaction, ServerState};
 use crate::message::{Described, Request, Session, ToServer};
 use base::PartitionId;
 use driver::{Fault, FaultKind};
@@ -73,7 +73,7 @@ impl ClientNode {
     /// Waits until it is known what partitions there are in this session.
     async fn await_catalog(&self) -> Result<()> {
         loop {
-            if let Standing::Lost(cause) | Standing::GivenUp(cause) = &*self.standing.borrow() {
+            if let ServerState::Lost(cause) | ServerState::GivenUp(cause) = &*self.standing.borrow() {
                 return Err(Fault::new(FaultKind::Reset, cause.clone()).into());
             }
             let present = self.protocol.borrow().session();

@@ -18,7 +18,7 @@ const PER_PAGE: usize = 32;
 
 /// What becomes of a group.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Fate {
+pub(super) enum GroupOutcome {
     /// The server has not answered, or nothing was sent.
     Open,
     Committed,
@@ -36,7 +36,7 @@ pub(super) enum Fate {
 
 #[derive(Default)]
 struct Group {
-    fate: FateOfGroup,
+    fate: OutcomeOfGroup,
     /// The name that it was sent under.
     name: Option<Transaction>,
     members: usize,
@@ -46,25 +46,25 @@ struct Group {
 
 /// What the members of a group, and those that have seen what it has changed, look at.
 #[derive(Clone)]
-pub(super) struct FateOfGroup(Rc<RefCell<Fate>>);
+pub(super) struct OutcomeOfGroup(Rc<RefCell<GroupOutcome>>);
 
-impl Default for FateOfGroup {
-    fn default() -> FateOfGroup {
-        FateOfGroup(Rc::new(RefCell::new(Fate::Open)))
+impl Default for OutcomeOfGroup {
+    fn default() -> OutcomeOfGroup {
+        OutcomeOfGroup(Rc::new(RefCell::new(GroupOutcome::Open)))
     }
 }
 
-impl FateOfGroup {
-    pub fn get(&self) -> Fate {
+impl OutcomeOfGroup {
+    pub fn get(&self) -> GroupOutcome {
         self.0.borrow().clone()
     }
 
     /// Whether what it has changed is lost, or may be.
     pub fn has_failed(&self) -> bool {
-        !matches!(*self.0.borrow(), Fate::Open | Fate::Committed)
+        !matches!(*self.0.borrow(), GroupOutcome::Open | GroupOutcome::Committed)
     }
 
-    pub fn is(&self, other: &FateOfGroup) -> bool {
+    pub fn is(&self, other: &OutcomeOfGroup) -> bool {
         Rc::ptr_eq(&self.0, &other.0)
     }
 }
@@ -84,7 +84,7 @@ pub(super) struct Groups {
 
 impl Groups {
     /// The group that has changed the page last, of those that are not answered.
-    pub fn of_page(&self, page: PageId) -> Option<FateOfGroup> {
+    pub fn of_page(&self, page: PageId) -> Option<OutcomeOfGroup> {
         let open = self.open.borrow();
         if open.pages.contains_key(&page) {
             return Some(open.fate.clone());
@@ -108,7 +108,7 @@ pub(super) fn length_of_commit(records: usize, pages: usize, page_size: usize) -
 
 impl ClientNode {
     /// A transaction is committed with the next group. What it has changed is the group's from here on.
-    pub(super) fn join_group(&self, transaction: &mut PageTransaction) -> FateOfGroup {
+    pub(super) fn join_group(&self, transaction: &mut PageTransaction) -> OutcomeOfGroup {
         let mut open = self.groups.open.borrow_mut();
         let mut pool = self.buffer.pool().borrow_mut();
         for page in &transaction.changed {
@@ -162,7 +162,7 @@ impl ClientNode {
         }
         match refusal {
             None => self.end_committed(),
-            Some(reason) => self.fail_groups(&Fate::Refused(reason.clone()), Fate::Refused(reason)),
+            Some(reason) => self.fail_groups(&GroupOutcome::Refused(reason.clone()), GroupOutcome::Refused(reason)),
         }
         self.send_group();
     }
@@ -171,8 +171,8 @@ impl ClientNode {
         let Some(group) = self.groups.sent.take() else { return };
         self.release_frames(&group);
         self.protocol.borrow_mut().committed();
-        self.settle();
-        group.fate.0.replace(Fate::Committed);
+        self.advance();
+        group.fate.0.replace(GroupOutcome::Committed);
         self.answered.wake_all(&self.executor);
         // Write locks are over that others of the node wait for.
         self.bell.wake_all(&self.executor);
@@ -191,13 +191,13 @@ impl ClientNode {
     }
 
     /// Nothing is, or may be, committed of the group that is on its way, and so nothing of the one that is joined now.
-    fn fail_groups(&self, of_sent: &Fate, of_open: Fate) {
+    fn fail_groups(&self, of_sent: &GroupOutcome, of_open: GroupOutcome) {
         let (sent, open) = (self.groups.sent.take(), self.groups.open.take());
         for group in sent.iter().chain([&open]) {
             self.release_frames(group);
         }
         self.protocol.borrow_mut().refused();
-        self.settle();
+        self.advance();
         sent.inspect(|sent| drop(sent.fate.0.replace(of_sent.clone())));
         open.fate.0.replace(of_open);
         self.answered.wake_all(&self.executor);
@@ -208,8 +208,8 @@ impl ClientNode {
     pub(super) fn lose_groups(&self, cause: &str) {
         let name = self.groups.sent.borrow().as_ref().and_then(|sent| sent.name).unwrap_or_default();
         let session = self.protocol.borrow().session().expect("it has joined");
-        let lost = Fate::Lost { session, name, cause: cause.to_owned() };
-        self.fail_groups(&lost, Fate::Unsent(cause.to_owned()));
+        let lost = GroupOutcome::Lost { session, name, cause: cause.to_owned() };
+        self.fail_groups(&lost, GroupOutcome::Unsent(cause.to_owned()));
     }
 
     /// Pages become again what those have left that are committed and not answered.

@@ -4,7 +4,7 @@
 //! Its copies outlive a session if it had a lease when it introduced itself again, and the server still had it among its clients or
 //! was started again only just now.
 
-use super::{ClientNode, ClientSettings, Standing};
+use super::{ClientNode, ClientSettings, ServerState};
 use crate::channel::{ChannelError, Incoming, Transport};
 use crate::lease::{self, Lease};
 use crate::message::{Answer, Former, Outcome, Request, Secrets, Session, ToServer, Transaction};
@@ -157,7 +157,7 @@ pub(super) async fn stay(client: Weak<ClientNode>, mut incoming: Incoming, execu
         let Some(node) = client.upgrade() else { return };
         match introduced {
             Some(introduced) => incoming = node.begin_session(introduced),
-            None => node.stand(Standing::GivenUp(cause)),
+            None => node.stand(ServerState::GivenUp(cause)),
         }
         if node.is_given_up() {
             return;
@@ -209,12 +209,12 @@ impl ClientNode {
     }
 
     fn is_given_up(&self) -> bool {
-        matches!(*self.standing.borrow(), Standing::GivenUp(_))
+        matches!(*self.standing.borrow(), ServerState::GivenUp(_))
     }
 
     fn lose_server(&self, cause: &str) {
         self.to_server.borrow().close();
-        self.standing.replace(Standing::Lost(cause.to_owned()));
+        self.standing.replace(ServerState::Lost(cause.to_owned()));
         self.reads.fail_all(&Fault::new(FaultKind::Reset, cause));
         self.lose_groups(cause);
         self.gate.wake_all(&self.executor);
@@ -252,7 +252,7 @@ impl ClientNode {
         self.heard.set(self.executor.now());
         self.to_server.replace(outbox.take_over());
         self.doomed.borrow_mut().clear();
-        self.stand(Standing::Joined);
+        self.stand(ServerState::Joined);
         incoming
     }
 

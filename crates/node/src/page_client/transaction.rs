@@ -1,7 +1,7 @@
 //! Transactions on pages: strict two-phase locking with pages as granules, no steal, force to the server's log.
 
-use super::group::{COMMIT_MAX, Fate, FateOfGroup, length_of_commit};
-use super::{ClientNode, Doom, Standing, session};
+use super::group::{COMMIT_MAX, GroupOutcome, OutcomeOfGroup, length_of_commit};
+use super::{ClientNode, RollbackCause, ServerState, session};
 use crate::client::{PageLock, WriteLock};
 use crate::message::{LIST_MAX, Transaction};
 use base::PageId;
@@ -30,7 +30,7 @@ pub struct PageTransaction {
     pub(super) changed: BTreeSet<PageId>,
     pub(super) records: Vec<u8>,
     /// What it has seen of these is not committed yet, or was not when it was seen.
-    depends: Vec<FateOfGroup>,
+    depends: Vec<OutcomeOfGroup>,
     is_over: bool,
 }
 
@@ -91,7 +91,7 @@ impl PageTransaction {
         }
         if client.protocol.borrow().is_spoiled(page) {
             // It was granted what those before it have changed in vain: the page is here no longer when it is run again.
-            client.doom(self.transaction, Doom::Victim);
+            client.condemn(self.transaction, RollbackCause::Victim);
             return Err(Error::Deadlock);
         }
         if let Some(fate) = client.groups.of_page(page)
@@ -149,11 +149,11 @@ impl PageTransaction {
             return Ok(());
         }
         let asked = client.protocol.borrow_mut().lock(self.transaction, page, mode);
-        client.settle();
+        client.advance();
         match asked {
             PageLock::Held => return Ok(()),
             PageLock::Wait => {}
-            PageLock::Victim(victim) => client.doom(victim, Doom::Victim),
+            PageLock::Victim(victim) => client.condemn(victim, RollbackCause::Victim),
         }
         client.tell_waits();
         let _waiting = WaitInNode { client, transaction: self.transaction };
@@ -265,7 +265,7 @@ impl PageTransaction {
     fn end(&mut self) {
         self.is_over = true;
         self.client.doomed.borrow_mut().remove(&self.transaction);
-        self.client.settle();
+        self.client.advance();
         self.client.running.set(self.client.running.get() - 1);
         self.client.gate.wake_all(&self.client.executor);
     }
@@ -277,28 +277,28 @@ impl PageTransaction {
 
     /// Whether all that it has seen is known to be committed. Otherwise that shows when it commits itself.
     pub fn is_settled(&self) -> bool {
-        self.depends.iter().all(|fate| fate.get() == Fate::Committed)
+        self.depends.iter().all(|fate| fate.get() == GroupOutcome::Committed)
     }
 
     /// Whether it was given up to end a deadlock: it has to be rolled back, and may be run again.
     pub fn is_victim(&self) -> bool {
-        self.client.doomed.borrow().get(&self.transaction) == Some(&Doom::Victim)
+        self.client.doomed.borrow().get(&self.transaction) == Some(&RollbackCause::Victim)
     }
 
     /// It may go on. While the client has no lease, it waits.
     pub(super) async fn check(&self) -> Result<()> {
         loop {
-            if let Standing::Lost(cause) | Standing::GivenUp(cause) = &*self.client.standing.borrow() {
+            if let ServerState::Lost(cause) | ServerState::GivenUp(cause) = &*self.client.standing.borrow() {
                 return Err(Fault::new(FaultKind::Reset, cause.clone()).into());
             }
             match self.client.doomed.borrow().get(&self.transaction) {
                 None => {}
-                Some(Doom::Victim) => return Err(Error::Deadlock),
-                Some(Doom::Denied(reason)) => return Err(Fault::new(FaultKind::Denied, reason.clone()).into()),
+                Some(RollbackCause::Victim) => return Err(Error::Deadlock),
+                Some(RollbackCause::Denied(reason)) => return Err(Fault::new(FaultKind::Denied, reason.clone()).into()),
             }
             if let Some(failed) = self.depends.iter().find(|fate| fate.has_failed()) {
                 return Err(match failed.get() {
-                    Fate::Refused(cause) => Error::CommitRefused(cause),
+                    GroupOutcome::Refused(cause) => Error::CommitRefused(cause),
                     _ => Fault::new(FaultKind::Reset, "what the transaction has seen is lost with the server").into(),
                 });
             }
@@ -312,15 +312,15 @@ impl PageTransaction {
 
 impl ClientNode {
     /// Waits for the server's word on a group.
-    async fn await_fate(&self, fate: &FateOfGroup) -> Result<()> {
+    async fn await_fate(&self, fate: &OutcomeOfGroup) -> Result<()> {
         loop {
             match fate.get() {
-                Fate::Open if canary::is_planted(Canary::UnansweredCommits) => return Ok(()),
-                Fate::Open => self.answered.wait(&self.executor).await,
-                Fate::Committed => return Ok(()),
-                Fate::Refused(cause) => return Err(Error::CommitRefused(cause)),
-                Fate::Unsent(cause) => return Err(session::not_committed(&cause)),
-                Fate::Lost { session, name, cause } => return self.ask_outcome(session, name, cause).await,
+                GroupOutcome::Open if canary::is_planted(Canary::UnansweredCommits) => return Ok(()),
+                GroupOutcome::Open => self.answered.wait(&self.executor).await,
+                GroupOutcome::Committed => return Ok(()),
+                GroupOutcome::Refused(cause) => return Err(Error::CommitRefused(cause)),
+                GroupOutcome::Unsent(cause) => return Err(session::not_committed(&cause)),
+                GroupOutcome::Lost { session, name, cause } => return self.ask_outcome(session, name, cause).await,
             }
         }
     }
@@ -349,6 +349,6 @@ struct WaitInNode<'a> {
 impl Drop for WaitInNode<'_> {
     fn drop(&mut self) {
         self.client.protocol.borrow_mut().wait_no_more(self.transaction);
-        self.client.settle();
+        self.client.advance();
     }
 }
