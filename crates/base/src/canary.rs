@@ -133,6 +133,10 @@ canaries! {
     OlderImage,
     /// A scan of a set leaves out the segments that a sweep is writing.
     UnseenSegment,
+    /// Sweeps do not write the segments between which a compaction has moved records.
+    UnmarkedMove,
+    /// A compaction cuts both copies of a set's backup at once, also the one that a restart would load.
+    CutBackup,
     /// A restart leaves the sets' backup beginning where the log has no longer anything.
     LostBackupBegin,
     /// A record that changes leaves its old entry in a secondary index of its b-tree.
@@ -195,6 +199,8 @@ canaries! {
     EarlyShortening,
     /// Pages that were cut off the end of a file begin with their first sequence number when they are used anew.
     ForgottenFloor,
+    /// Pages of a direct partition are cut off its file that were changed while the blank ones at its end were looked for.
+    CutChanges,
     /// A bulk load comes to nothing, and the log goes on saying that it has ended.
     UnsaidUndoing,
     /// A page server grants write locks and does not call back the copies of others.

@@ -33,6 +33,8 @@ struct CopyFile {
     file: FileId,
     /// Its length in bytes.
     length: Cell<u64>,
+    /// Whether the next sweep over this copy is to cut off what is behind its segments.
+    is_to_end: Cell<bool>,
     /// Segments written since the start.
     writes: Cell<u64>,
     /// The checksum of each segment's image, as far as it was written or read since the start.
@@ -69,7 +71,8 @@ async fn open(executor: &Executor, device: DeviceId, name: String, create: bool)
         executor.perform(Op::Remove { device, name: name.clone() }).await.result?;
     }
     let (file, length) = executor.open(device, &name, create).await?;
-    Ok(CopyFile { name, file, length: Cell::new(length), writes: Cell::new(0), images: RefCell::default() })
+    let (length, is_to_end, writes) = (Cell::new(length), Cell::new(false), Cell::new(0));
+    Ok(CopyFile { name, file, length, is_to_end, writes, images: RefCell::default() })
 }
 
 impl Backup {
@@ -112,8 +115,14 @@ impl Backup {
         Rc::clone(files[usize::from(partition.0)].as_ref().expect("the files of a set are attached"))
     }
 
-    /// Makes room for `count` segments of `size` bytes: before they are written, because of resizes that overtake each other
-    /// the last one would cut off what the first has made room for.
+    /// The next sweep over each copy of a set cuts off what is behind the segments that it takes: a copy that a restart would load, or
+    /// that a backup reads, has all of them.
+    pub fn cut_at_next_sweep(&self, partition: PartitionId) {
+        self.files(partition).iter().for_each(|own| own.is_to_end.set(true));
+    }
+
+    /// Makes the room of a copy that of `count` segments of `size` bytes, or more: before they are written, because of resizes that
+    /// overtake each other the last one would cut off what the first has made room for.
     ///
     /// # Errors
     /// The driver's.
@@ -125,13 +134,22 @@ impl Backup {
     ) -> Result<()> {
         let own = &self.files(partition)[copy];
         let needed = u64::from(count) * size as u64;
-        if needed > own.length.get() {
-            // In large steps: files that grow by little are scattered over the device.
-            let quarters = (own.length.get() / 4).next_multiple_of(size as u64);
-            let length = needed.max(own.length.get() + quarters);
+        let resize = async |length| {
             // Zeros would be a burst of writes as long as what has grown, before the writes of the same segments.
             executor.perform(Op::Resize { file: own.file, length, prewrite: false }).await.result?;
             own.length.set(length);
+            Ok(())
+        };
+        if needed > own.length.get() {
+            // In large steps: files that grow by little are scattered over the device.
+            let quarters = (own.length.get() / 4).next_multiple_of(size as u64);
+            return resize(needed.max(own.length.get() + quarters)).await;
+        }
+        if own.is_to_end.get() {
+            // If this fails the file may be as short or not; the next sweep tries again.
+            own.length.set(needed);
+            resize(needed).await?;
+            own.is_to_end.set(false);
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use base::PageId;
 use std::fmt;
 use std::rc::Rc;
 use structures::canary::{self, Canary};
-use structures::organization::allocator;
+use structures::organization::{allocator, direct};
 use structures::page::{PageKind, Pages, header};
 
 /// How often a b-tree is looked at that changes meanwhile.
@@ -105,7 +105,11 @@ impl Examiner<'_> {
     async fn check(&mut self, progress: &mut dyn FnMut(u64)) {
         match self.partition.organization {
             Organization::Direct { objects, blocking_factor, .. } => {
-                let pages = u32::try_from(objects.div_ceil(u64::from(blocking_factor))).unwrap_or(u32::MAX);
+                let mut pages = u32::try_from(objects.div_ceil(u64::from(blocking_factor))).unwrap_or(u32::MAX);
+                if pages > self.engine.core.buffer.space(self.partition.id()).capacity() {
+                    let Some(first) = self.page(0).await else { return };
+                    pages = pages.min(direct::stated_end(&first).unwrap_or(pages));
+                }
                 self.check_medium(pages, PageKind::Direct, progress).await;
             }
             Organization::Append { .. } => {

@@ -15,7 +15,7 @@ mod sweeping;
 pub use crate::engine::{Policy, Strategy, SweepSettings};
 pub(crate) use background::start;
 pub(crate) use relief::start as start_relief;
-pub(crate) use sweeping::{SweepGuard, back_up_load, begin_sweeping_load, sweep_since};
+pub(crate) use sweeping::{SweepGuard, back_up_load, back_up_moved, begin_sweeping_load, hold_sweeps, sweep_since};
 
 use crate::Result;
 use crate::catalog::{Partition, Partitions};

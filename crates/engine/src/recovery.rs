@@ -16,7 +16,7 @@ pub(crate) use tiers::{NewCache, OpenedTiers, StatedTiers, TornPages, are_same_s
 
 use crate::buffer::{Buffer, Pins, Presence};
 use crate::checkpoint::checkpoint_restart;
-use crate::engine::{Catalog, Engine, TransactionState};
+use crate::engine::{Catalog, Engine, TransactionState, lengthen_as_stated};
 use crate::log::LogScan;
 use crate::log::record::{Body, Record};
 use crate::procedure::Procedures;
@@ -122,6 +122,7 @@ async fn redo_pages(engine: &Engine, decoded: &DecodedBatch, torn: &TornPages) -
                         fetched => drop(fetched?),
                     }
                 }
+                lengthen_as_stated(engine, &edit).await?;
             }
         }
     }

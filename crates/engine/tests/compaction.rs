@@ -12,7 +12,7 @@ use entresol_engine::{
 };
 use executor::{Executor, Order};
 use ground::{on, restored};
-use restoring::{backup, set, to};
+use restoring::{backup, to};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -391,15 +391,9 @@ fn a_transaction_from_before_keeps_the_file_as_long_as_it_goes_on() {
 }
 
 #[test]
-fn what_has_no_pages_to_give_back_says_so() {
+fn an_append_partition_ends_behind_its_last_page() {
     on(&Media::new(), async |executor| {
         let database = Database::create(executor, settings()).await?;
-        let direct = Organization::Direct { objects: 100, blocking_factor: 4, record_size: 20 };
-        for spec in [set("members"), PartitionSpec::new("objects", direct, Locking::Page)] {
-            let id = database.create_partition(spec).await?;
-            let refused = database.compact_partition(id).await;
-            assert!(matches!(refused, Err(Error::WrongOrganization { .. })), "{refused:?}");
-        }
         let append = PartitionSpec::new("events", Organization::Append { blocking_factor: 0 }, Locking::Page);
         let events = database.create_partition(append).await?;
         for _ in 0..100 {

@@ -528,10 +528,16 @@ impl ServerNode {
     }
 
     /// Has the file of a page's partition grow where the page is the one behind the last: a client that adds a page to a partition asks
-    /// for that. One that may only read adds none.
+    /// for that. So it does for any page behind the end of a direct partition, which was cut off. One that may only read adds none.
     async fn make_room(&self, client: ClientId, page: PageId) -> engine::Result<()> {
         let buffer = self.database.buffer();
-        let allocates = matches!(self.organization(page)?, Organization::BTree | Organization::Append { .. });
+        let allocates = match self.organization(page)? {
+            Organization::Direct { .. } if self.protocol.borrow().may(client, page, Right::Write) => {
+                return self.database.make_room_for_objects(page).await;
+            }
+            Organization::BTree | Organization::Append { .. } => true,
+            _ => false,
+        };
         let is_full = allocates && page.number == buffer.space(page.partition).capacity();
         if is_full && self.protocol.borrow().may(client, page, Right::Write) {
             let mut none = Pins::new(buffer);

@@ -62,6 +62,7 @@ mod segment;
 mod sharding;
 mod stable;
 mod unload;
+mod vacate;
 mod versions;
 mod visit;
 
@@ -75,6 +76,7 @@ pub use replay::{DetachedSet, Malformed, ReplayItem, ReplayStop, SortedChanges};
 pub use schema::{Field, FieldError, FieldType, FieldValue, RecordType};
 pub use secondary::Secondary;
 pub use sharding::{Located, Lookup, SHARES, Shard};
+pub use vacate::Vacated;
 pub use versions::SetVersion;
 pub use visit::position as visit_position;
 

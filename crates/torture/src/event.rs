@@ -34,8 +34,12 @@ pub enum ClientEvent {
     Truncated,
     /// A truncation failed, or was refused.
     TruncationFailed,
-    /// A partition was compacted, and its file was shorter then.
+    /// A partition with pages that are allocated was compacted, and its file was shorter then.
     Compacted,
+    /// A set was compacted, and took less memory then or had a shorter backup.
+    SetCompacted,
+    /// A partition of objects found by number was compacted, and its file was shorter then.
+    ObjectsCompacted,
     /// A compaction failed, or was refused.
     CompactionFailed,
     /// A secondary index of a b-tree was created while others changed records.
@@ -149,6 +153,8 @@ impl ClientEvent {
         ClientEvent::Truncated,
         ClientEvent::TruncationFailed,
         ClientEvent::Compacted,
+        ClientEvent::SetCompacted,
+        ClientEvent::ObjectsCompacted,
         ClientEvent::CompactionFailed,
         ClientEvent::IndexCreated,
         ClientEvent::IndexDropped,
@@ -216,6 +222,8 @@ impl ClientEvent {
             ClientEvent::Truncated => "partition truncated",
             ClientEvent::TruncationFailed => "truncation failed",
             ClientEvent::Compacted => "partition compacted",
+            ClientEvent::SetCompacted => "set compacted",
+            ClientEvent::ObjectsCompacted => "objects compacted",
             ClientEvent::CompactionFailed => "compaction failed",
             ClientEvent::IndexCreated => "index created",
             ClientEvent::IndexDropped => "index dropped",

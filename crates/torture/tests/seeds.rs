@@ -25,6 +25,19 @@ fn partitions_are_renamed_and_truncated() {
 }
 
 #[test]
+fn partitions_of_every_organization_are_compacted() {
+    let has_clients = |seed: &u64| Configuration::draw(*seed, Options::QUICK).partition_clients > 0;
+    let events = [ClientEvent::Compacted, ClientEvent::SetCompacted, ClientEvent::ObjectsCompacted];
+    let mut met = [0; 3];
+    for seed in (2_000..).filter(has_clients).take(60) {
+        let outcome = run_seed(seed, Options::QUICK);
+        assert_eq!(outcome.failure, None);
+        met.iter_mut().zip(events).for_each(|(met, event)| *met += outcome.coverage.events(event));
+    }
+    assert!(met.iter().all(|met| *met > 0), "{events:?} {met:?}");
+}
+
+#[test]
 fn a_seed_replays_exactly() {
     for seed in [1, 17, 90] {
         let (first, second) = (run_seed(seed, Options::QUICK), run_seed(seed, Options::QUICK));

@@ -37,7 +37,10 @@ impl PartitionCommand {
                     let before = file_bytes(database, id).await;
                     database.drop_partition(id).await.map(|()| before)
                 }
-                PartitionChange::Compact => Ok(database.compact_partition(id).await?.given_back),
+                PartitionChange::Compact => {
+                    let done = database.compact_partition(id).await?;
+                    Ok(done.given_back + done.memory)
+                }
             }
         });
         let given_back = work.wait()?;

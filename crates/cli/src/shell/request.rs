@@ -16,7 +16,7 @@ partitions                          lists the partitions, their fields and the r
 rename PARTITION NAME               gives a partition another name
 truncate PARTITION                  takes all records out of a partition and gives their room back
 drop PARTITION                      drops a partition with its records and indexes
-compact PARTITION                   gives the room of free pages back, while others use the partition
+compact PARTITION                   gives room back that a partition does not use, while others use it
 checkpoint                          takes a checkpoint
 backup DIR [RATE]                   copies the database into an empty directory, RATE bytes a second at most
 statistics                          shows what was counted since the database was opened

@@ -31,6 +31,25 @@ impl Buffer {
         self.pool.borrow_mut().set_capacity(space.partition(), space.capacity());
     }
 
+    /// Pages of a partition from this number on are none that was changed, if its own device has none of them but blank ones, and no read of
+    /// these was older than [`PageSpace::forget_writes`].
+    pub(crate) fn end_of_changes(&self, space: &PageSpace) -> u32 {
+        let partition = space.partition();
+        let here = self.pool.borrow().end_of_changes(partition);
+        let below = self.tiers().map_or(0, |tiers| tiers.end_of_changes(partition));
+        here.max(below).max(space.written_lately())
+    }
+
+    /// Makes room for at least this number of pages.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub(crate) async fn make_room(&self, space: &PageSpace, pages: u32) -> Result<()> {
+        space.reserve(&self.executor, pages).await?;
+        self.pool.borrow_mut().set_capacity(space.partition(), space.capacity());
+        Ok(())
+    }
+
     /// Gives back what there is behind the room of a partition, whose pages here and in the tiers are forgotten. Waits for the ends of
     /// transfers under way as [`Buffer::detach`] does.
     ///

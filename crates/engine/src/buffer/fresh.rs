@@ -8,7 +8,7 @@ use base::PageId;
 use driver::Frame;
 use std::rc::Rc;
 use structures::canary::{self, Canary};
-use structures::organization::allocator;
+use structures::organization::{allocator, direct};
 use structures::page::header;
 
 /// The sequence number of pages that a bulk load has written, past the log. One that has failed leaves some beyond those in use.
@@ -49,16 +49,22 @@ impl Buffer {
 
     /// Whether a page that its file does not hold may be one that was never written; `None` if page 0 would have to be read for
     /// that. During redo every page may be: what the log says of it shows whether it is. A direct partition's pages may be as
-    /// far as its file goes, and which of them were written is not known; those of any other partition are written before they
-    /// are needed again, but for those that page 0 does not count yet.
+    /// far as its file goes, and which of them were written is not known, and so are those behind the end that page 0 states; those of
+    /// any other partition are written before they are needed again, but for those that page 0 does not count yet.
     fn is_known_new(&self, id: PageId, space: &PageSpace) -> Option<bool> {
         if self.log.get().is_none() || space.is_new() || canary::is_planted(Canary::MissingPageNew) {
             return Some(true);
         }
-        if space.is_direct() {
+        if !space.is_direct() {
+            return self.is_known_unused(id, space);
+        }
+        let first = PageId { number: 0, ..id };
+        if id.number < space.capacity() || id == first {
             return Some(id.number < space.capacity() && !space.is_lost(id));
         }
-        self.is_known_unused(id, space)
+        let pool = self.pool.borrow();
+        let Presence::Resident(frame) = pool.presence(first) else { return None };
+        Some(direct::stated_end(pool.bytes(frame)).is_some_and(|end| id.number >= end))
     }
 
     /// Whether page 0 does not count a page, so that nothing there matters; `None` if page 0 would have to be read for that.

@@ -359,6 +359,13 @@ impl Pool {
         is_done
     }
 
+    /// Pages of a partition from this number on are as on the medium.
+    pub fn end_of_changes(&self, partition: PartitionId) -> u32 {
+        let is_changed = |slot: &&FrameDescriptor| slot.state != FrameState::Free && (slot.dirty || slot.writing);
+        let changed = self.slots.iter().filter(is_changed).map(|slot| slot.page);
+        changed.filter(|page| page.partition == partition).map(|page| page.number + 1).max().unwrap_or(0)
+    }
+
     /// Empties the frame of a page, if it is here and its bytes are not the device's any more. Whether it is not here then.
     pub fn discard_page(&mut self, id: PageId) -> bool {
         let Some(frame) = self.table.get(id) else { return true };

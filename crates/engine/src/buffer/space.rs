@@ -22,6 +22,10 @@ pub struct PageSpace {
     /// Whether it was made since the database was opened.
     is_new: bool,
     written: Cell<u32>,
+    /// Pages from this number on were not written since [`PageSpace::forget_writes`].
+    written_lately: Cell<u32>,
+    /// It does not become longer than this by itself.
+    pages_max: Cell<u32>,
     growth: Turn,
     /// Read operations since the start.
     pub reads: Cell<u64>,
@@ -56,6 +60,8 @@ impl PageSpace {
             fresh_kind,
             is_new,
             written: Cell::new(store.capacity()),
+            written_lately: Cell::new(0),
+            pages_max: Cell::new(u32::MAX),
             growth: Turn::new(),
             reads: Cell::new(0),
             writes: Cell::new(0),
@@ -93,6 +99,11 @@ impl PageSpace {
     /// States how its pages use the storage hierarchy, before they are in use.
     pub fn place(&self, placement: Placement) {
         self.placement.set(placement);
+    }
+
+    /// States how many pages there can be, before they are in use.
+    pub(crate) fn limit_growth(&self, pages: u32) {
+        self.pages_max.set(pages);
     }
 
     /// Which tiers its pages may enter at present.
@@ -162,8 +173,20 @@ impl PageSpace {
 
     /// Notes that a page, or several up to this one, are about to be written by one operation.
     pub fn note_write(&self, id: PageId) {
-        self.written.set(self.written.get().max(id.number.saturating_add(1)));
+        let end = id.number.saturating_add(1);
+        self.written.set(self.written.get().max(end));
+        self.written_lately.set(self.written_lately.get().max(end));
         self.writes.set(self.writes.get() + 1);
+    }
+
+    /// From now on it is noted which pages are written.
+    pub(crate) fn forget_writes(&self) {
+        self.written_lately.set(0);
+    }
+
+    /// Pages from this number on were not written since then.
+    pub(super) fn written_lately(&self) -> u32 {
+        self.written_lately.get()
     }
 
     /// Its partition was dropped: its contents are not needed.
@@ -281,7 +304,7 @@ impl PageSpace {
         let length = u64::from(before) * self.page_size() as u64;
         let step = (length / 4).min(GROWTH_MAX).max(step_min);
         let pages = u32::try_from((length + step).div_ceil(self.page_size() as u64)).unwrap_or(u32::MAX);
-        self.reserve(executor, pages).await
+        self.reserve(executor, pages.min(self.pages_max.get().max(before + 1))).await
     }
 
     /// Keeps it from becoming longer for as long as this exists.

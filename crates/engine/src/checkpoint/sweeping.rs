@@ -1,7 +1,9 @@
 //! The right to sweep, held by operations that do more than sweep: bulk loads and drops of sets.
 
 use super::relief::note_load;
-use super::{SETS, SuperblockChange, give_up_log, note_end, pages_begin, write_backup_in_turn, write_superblock};
+use super::{
+    SETS, SuperblockChange, give_up_log, must_await_pins, note_end, pages_begin, write_backup_in_turn, write_superblock,
+};
 use crate::Result;
 use crate::engine::{Checkpointer, Engine};
 use base::Lsn;
@@ -51,6 +53,28 @@ async fn acquire_sweep(engine: &Rc<Engine>, loads: bool) -> SweepGuard {
 /// Forbids sweeps while a set is loaded, because a sweep would take it half loaded.
 pub(crate) async fn begin_sweeping_load(engine: &Rc<Engine>) -> SweepGuard {
     acquire_sweep(engine, true).await
+}
+
+/// Forbids sweeps while records move between segments, because a sweep could take one segment before and the other after that.
+pub(crate) async fn hold_sweeps(engine: &Rc<Engine>) -> SweepGuard {
+    acquire_sweep(engine, false).await
+}
+
+/// Writes the older copy of the sets' backup after records have moved, of which the log says nothing, if it `fits`. False, with nothing
+/// done, if it does not, a backup reads that copy, or others sweep for `patience_ns` nanoseconds. To be run in a task of its own,
+/// so that no write of the superblock file is abandoned.
+pub(crate) async fn back_up_moved(engine: &Rc<Engine>, patience_ns: u64, fits: impl FnOnce() -> bool) -> Result<bool> {
+    let executor = &engine.core.executor;
+    let sweeping = executor.within(patience_ns, acquire_sweep(engine, false)).await;
+    if sweeping.is_none() || must_await_pins(engine) || !fits() {
+        return Ok(false);
+    }
+    let (_hurry, began) = (hurry(&engine.checkpointer), executor.now());
+    let result = write_backup_in_turn(engine, true).await;
+    note_end(engine, SETS, began, &result);
+    result?;
+    give_up_log(engine).await?;
+    Ok(true)
 }
 
 /// Has the backup begin no earlier than `begin` in the log, by a sweep if need be, and keeps the turn. To be run in a task of

@@ -8,7 +8,10 @@
 //!    that may have begun before are waited for.
 //! 4. Frames and slots that have them are emptied, and the file becomes shorter. A cut before that leaves it longer than it need be.
 //!
-//! A record in an append partition keeps its position, so only room behind the last page is given back there.
+//! A record in an append partition keeps its position, so only room behind the last page is given back there. Sets, and direct partitions: [`sets`], [`objects`].
+
+mod objects;
+mod sets;
 
 use super::Database;
 use super::drop::PATIENCE_NS;
@@ -40,12 +43,14 @@ const STEP_SIZE: u64 = 1024;
 /// What a compaction has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compaction {
-    /// Pages of b-trees that were moved.
+    /// Pages of b-trees, or records of sets, that were moved.
     pub moved: u64,
     /// Long values that were written anew.
     pub rewritten: u64,
     /// Bytes that the files are shorter by.
     pub given_back: u64,
+    /// Bytes of main memory that a set's segments take no more.
+    pub memory: u64,
 }
 
 /// The free list as it was walked: for each page the one before it and the one behind it, 0 if there is none.
@@ -68,18 +73,25 @@ struct Compactor<'a> {
 }
 
 impl Database {
-    /// Gives the room of a partition's free pages back to the file system, while transactions use it: a b-tree's, with its
-    /// indexes, whose last pages move to free ones before, and that behind the last page of an append partition. It goes on to its end
-    /// even if its future is dropped.
+    /// Gives the room that a partition does not use back to the file system, while transactions use it. It goes on to its end even if its
+    /// future is dropped. A [`Compaction`] of zeros says that there was nothing to give back.
     ///
-    /// Transactions, backups and bulk loads that began before its pages were moved are waited for, up to ten seconds, at the end. What long
+    /// - A b-tree's last pages, and those of its indexes, move to free ones before; then its file ends with the last one in use.
+    /// - The file of an append partition ends behind its last page in use.
+    /// - A set's records in its last segments move to room in those before. The memory of segments without records is free at once;
+    ///   both copies of the backup are swept, and end with the segments that there are. No transaction is waited for.
+    /// - The file of a direct partition ends with the last page of which an object was ever changed: the objects behind it are zeros,
+    ///   without room of their own until one is changed. That change is refused if the device has no room by then, which none is
+    ///   while the file is whole. Blank pages between others keep their room.
+    ///
+    /// Transactions, backups and bulk loads that began before pages of a b-tree were moved, or before the room behind an append partition
+    /// is given back, are waited for, up to ten seconds; of sets and direct partitions, backups are. What long
     /// values have left that are kept for snapshots is not free yet, and those of a partition without locks stay where they are. While it
     /// goes on the partition is not dropped. Once there is no record left, it cannot be bulk-loaded any more. A database whose pages are
     /// served to other nodes must not be compacted.
     ///
     /// # Errors
-    /// [`Error::NoPartition`]; [`Error::WrongOrganization`] for sets and direct partitions, whose room is not given back in
-    /// parts; [`Error::PartitionInUse`] if some of those have not ended in ten seconds: what was moved stays so, and another compaction goes on
+    /// [`Error::NoPartition`]; [`Error::PartitionInUse`] if some of those have not ended in ten seconds: what was moved stays so, and another compaction goes on
     /// there; [`Error::LogCrowded`] if for ten seconds transactions keep the room in the log that a step needs; the log's or the driver's.
     ///
     /// ```
@@ -113,7 +125,11 @@ impl Database {
                 done.given_back = self.shrink(&found).await?;
                 return Ok(done);
             }
-            _ => return Err(found.wrong_organization("its room is given back by truncating or dropping it only")),
+            Organization::Set { .. } => return sets::compact_set(engine, &found).await,
+            Organization::Direct { .. } => {
+                done.given_back = objects::cut_blank_end(self, &found).await?;
+                return Ok(done);
+            }
         }
         let indexes = found.schema.iter().flat_map(|schema| &schema.secondaries);
         // One that is being made or dropped is left to the next compaction.

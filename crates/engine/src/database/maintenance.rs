@@ -6,6 +6,8 @@ use crate::Error;
 use crate::Result;
 use crate::check::{self, CheckReport, Progress};
 use crate::checkpoint;
+use crate::engine::lengthen;
+use base::PageId;
 
 impl Database {
     /// Takes a checkpoint that writes back every page changed before this call.
@@ -60,6 +62,16 @@ impl Database {
             self.checkpoint().await?;
         }
         check::check(&self.0.engine, progress).await
+    }
+
+    /// Has the file of a direct partition have room for a page of it, which may have been cut off: before another node changes its objects.
+    ///
+    /// # Errors
+    /// [`Error::NoPartition`], and the driver's.
+    pub async fn make_room_for_objects(&self, page: PageId) -> Result<()> {
+        let space = self.0.engine.core.buffer.find_space(page.partition)?;
+        let has_object = page.number < self.describe(page.partition)?.first_pages()?;
+        if has_object && page.number >= space.capacity() { lengthen(&self.0.engine, page).await } else { Ok(()) }
     }
 
     /// Whether pages of deleted long values wait to be freed, which goes on beside everything else once the log has room for that.

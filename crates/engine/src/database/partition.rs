@@ -357,6 +357,9 @@ pub(super) async fn open_space(
     let store = DataFile::open(executor, device, &partition.file_name(), page_size, create).await?;
     let space = PageSpace::new(Rc::new(store), partition.id(), create, kind);
     space.place(placement);
+    if kind == PageKind::Direct {
+        space.limit_growth(partition.first_pages()?);
+    }
     // What stays in memory would have been read before the first transaction.
     if partition.assumed && !placement.resident {
         space.assume_written();

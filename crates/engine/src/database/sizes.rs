@@ -48,7 +48,10 @@ impl Database {
         }
         let page_size = self.settings().buffer.page_size as u64;
         let (used, free) = match found.organization {
-            Organization::Direct { objects, blocking_factor, .. } => (objects.div_ceil(u64::from(blocking_factor)), 0),
+            Organization::Direct { objects, blocking_factor, .. } => {
+                let capacity = u64::from(engine.core.buffer.find_space(partition)?.capacity());
+                (objects.div_ceil(u64::from(blocking_factor)).min(capacity), 0)
+            }
             _ => self.pages_in_use(partition).await?,
         };
         let space = engine.core.buffer.find_space(partition)?;

@@ -310,8 +310,8 @@ impl Restore<'_> {
             self.executor.perform(op).await.result.map_err(Error::from)?;
             restored.length = needed;
         }
-        // What the base has behind its partition's end of now was given back since.
-        let is_given_back = is_base && needed > restored.length;
+        // What the base has behind its partition's end of now was given back since; so was what a set had when it was copied first.
+        let is_given_back = (is_base || restored.is_set) && needed > restored.length;
         if head.length != numbers.len() * unit || needed > restored.length && !is_given_back {
             return Err(None);
         }

@@ -464,6 +464,14 @@ impl Slots {
         is_free
     }
 
+    /// Pages of a partition from this number on are in no slot, but for copies of what their own device has.
+    pub fn end_of_changes(&self, partition: PartitionId) -> u32 {
+        let is_changed = |slot: &&Slot| !matches!(slot.state, SlotState::Free | SlotState::Kept);
+        let changed = self.used().map(|(_, slot)| slot).filter(is_changed).map(|slot| slot.page);
+        let is_of = |page: &PageId| page.partition == partition && *page != NO_PAGE;
+        changed.filter(is_of).map(|page| page.number + 1).max().unwrap_or(0)
+    }
+
     /// Empties every slot of a partition's pages from `first` on that nothing is under way for.
     pub fn discard(&mut self, partition: PartitionId, first: u32) -> Discarded {
         let mut discarded = Discarded::default();

@@ -294,6 +294,13 @@ impl Tiers {
         rest == 0 && !self.entering.borrow().keys().any(is_of)
     }
 
+    /// Pages of a partition from this number on are in no tier, but for copies of what their own device has.
+    pub fn end_of_changes(&self, partition: PartitionId) -> u32 {
+        let entering = self.entering.borrow();
+        let entering = entering.keys().filter(|page| page.partition == partition).map(|page| page.number + 1).max();
+        self.slots.borrow().end_of_changes(partition).max(entering.unwrap_or(0))
+    }
+
     /// Empties the slot with a copy of a page whose contents are not needed any more, if there is one that nothing is under way
     /// for. Whether there is none then.
     pub fn discard_page(&self, page: PageId) -> bool {

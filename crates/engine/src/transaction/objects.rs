@@ -4,10 +4,11 @@ use super::Transaction;
 use super::log_room::admit_change;
 use super::update::update;
 use crate::catalog::{Locking, Organization};
+use crate::engine::lengthen;
 use crate::mvcc::object_at;
 use crate::second_level::design::Pattern;
 use crate::statistics::WaitKind;
-use crate::{Error, Result};
+use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
 use std::ops::Range;
 use structures::lock::{Mode, Resource};
@@ -151,6 +152,9 @@ impl Transaction {
         }
         let (place, length) = self.lock_object(partition, number, Mode::Exclusive).await?;
         let engine = self.engine.clone();
+        if place.page.number >= engine.core.buffer.pool().borrow().capacity(partition) {
+            lengthen(&engine, place.page).await?;
+        }
         let mut change = Some(change);
         let state = &mut self.state;
         let answer = engine
@@ -163,6 +167,9 @@ impl Transaction {
                     let pool = engine.core.buffer.pool().borrow();
                     let start = usize::from(place.offset);
                     let page = pool.page(place.page)?;
+                    if place.page.number >= pool.capacity(partition) {
+                        return Err(Need::Space(partition));
+                    }
                     pool.write_permission(place.page)?;
                     old.clear();
                     old.extend_from_slice(&page[start..start + length]);

@@ -12,6 +12,7 @@ use super::redo::{Action, Redo};
 use super::secondary::Ordered;
 use super::segment::{BLACK, Segment};
 use super::stable::Versions;
+use super::vacate::Vacating;
 use super::{Capture, Keys, Refusal, SetSettings};
 use crate::PrefetchDistance;
 use crate::difference::difference;
@@ -39,7 +40,9 @@ pub(super) struct Set {
     pub(super) segments: Vec<Segment>,
     free_lists: FreeLists,
     /// The segment that inserts go to while it has room.
-    current: u32,
+    pub(super) current: u32,
+    /// How far segments are being emptied.
+    pub(super) vacating: Vacating,
     pub(super) finder: Finder,
     pub(super) secondaries: Vec<Ordered>,
     /// The sweep in progress.
@@ -133,6 +136,7 @@ impl Set {
             segments: Vec::new(),
             free_lists: FreeLists::new(),
             current: 0,
+            vacating: Vacating::default(),
             finder: match keys {
                 Keys::Keyed => Finder::Keyed(Parts::new()),
                 Keys::Arrival => Finder::Arrival(Arrivals::default()),
@@ -228,7 +232,7 @@ impl Set {
     /// Bytes that inserts may use of a segment; an empty one may be filled by a single large record.
     pub(super) fn room(&self, segment: usize) -> usize {
         let found = &self.segments[segment];
-        if found.is_lent() {
+        if found.is_lent() || self.vacating.segment == Some(segment) {
             0
         } else if found.is_empty() {
             found.free()
@@ -272,7 +276,7 @@ impl Set {
     }
 
     /// Finds room for an insert in one segment; if only its colour is in the way, that is the refusal.
-    fn allocate_from(
+    pub(super) fn allocate_from(
         &mut self,
         segment: usize,
         size: usize,

@@ -7,6 +7,7 @@ use crate::ClientEvent;
 use crate::abandon::at_most;
 use crate::context::After;
 use base::PartitionId;
+use engine::catalog::Organization;
 use engine::{Database, Error};
 use std::rc::Rc;
 
@@ -160,14 +161,21 @@ impl Client {
         let Some(id) = self.number_of(name) else { return After::Reopen };
         let polls = if self.care.chance(0.2) { self.care.between(1, 40) } else { u64::MAX };
         match at_most(polls, self.database.compact_partition(id)).await {
-            Some(Ok(done)) if done.given_back > 0 => self.context.event(ClientEvent::Compacted),
+            Some(Ok(done)) if done.given_back + done.memory > 0 => {
+                let organization = self.database.describe(id).map(|found| found.organization);
+                self.context.event(match organization {
+                    Ok(Organization::Set { .. }) => ClientEvent::SetCompacted,
+                    Ok(Organization::Direct { .. }) => ClientEvent::ObjectsCompacted,
+                    _ => ClientEvent::Compacted,
+                });
+            }
             None => {
                 // It goes on without this client, and may wait for transactions.
                 self.context.drop_refused();
                 self.goes_on = true;
             }
-            // There was nothing to give back, or it is not of those that are compacted.
-            Some(Ok(_) | Err(Error::WrongOrganization { .. })) => {}
+            // There was nothing to give back.
+            Some(Ok(_)) => {}
             // It waits for all that has begun before its end.
             Some(Err(Error::PartitionInUse(_))) => {
                 self.context.event(ClientEvent::CompactionFailed);

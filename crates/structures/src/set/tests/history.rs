@@ -87,6 +87,9 @@ struct World {
     refused: u64,
     consistent: u64,
     restored: u64,
+    /// How many segments were emptied, and how many records moved to that end.
+    gone: u64,
+    moved: u64,
 }
 
 impl World {
@@ -111,6 +114,8 @@ impl World {
             refused: 0,
             consistent: 0,
             restored: 0,
+            gone: 0,
+            moved: 0,
         }
     }
 
@@ -281,7 +286,9 @@ impl World {
     /// Takes the sweep one segment further, or begins one.
     fn sweep(&mut self) {
         let copy = self.backup.target();
-        let Some(sweep) = &mut self.backup.sweep else { return self.begin_sweep() };
+        let Some(sweep) = &mut self.backup.sweep else {
+            return if self.random.chance(0.5) { self.vacate() } else { self.begin_sweep() };
+        };
         if self.random.chance(0.002) {
             return self.give_up_sweep();
         }
@@ -306,6 +313,26 @@ impl World {
         if is_captured {
             self.sets.mark_taken(partition, segment);
         }
+    }
+
+    /// Empties last segments, some way.
+    fn vacate(&mut self) {
+        for partition in PARTITIONS {
+            for _ in 0..self.random.below(30) {
+                let (segments, records_max) = (self.sets.segments(partition), self.random.between(1, 40));
+                let (gone, moved) = match self.sets.vacate(partition, records_max) {
+                    Vacated::Full => break,
+                    Vacated::Moved(moved) => (0, moved),
+                    Vacated::Gone(moved) => (1, moved),
+                };
+                assert!(moved <= records_max && self.sets.segments(partition) == segments - gone);
+                (self.gone, self.moved) = (self.gone + u64::from(gone), self.moved + moved);
+            }
+            if self.random.chance(0.5) {
+                self.sets.end_vacating(partition);
+            }
+        }
+        self.compare();
     }
 
     /// What the sweep writes of a segment, by one of the ways to get it.
@@ -460,7 +487,7 @@ impl World {
 
 /// Runs histories that log so.
 fn run(seeds: std::ops::Range<u64>, logging: Logging, whole_fields: bool) {
-    let (mut refused, mut consistent, mut restored) = (0, 0, 0);
+    let (mut refused, mut consistent, mut restored, mut gone, mut moved) = (0, 0, 0, 0, 0);
     for seed in seeds {
         let mut world = World::new(seed, logging, whole_fields);
         for _ in 0..2500 {
@@ -470,7 +497,9 @@ fn run(seeds: std::ops::Range<u64>, logging: Logging, whole_fields: bool) {
         refused += world.refused;
         consistent += world.consistent;
         restored += world.restored;
+        (gone, moved) = (gone + world.gone, moved + world.moved);
     }
+    assert!(gone > 50 && moved > 200, "{gone} segments were emptied of {moved} records");
     assert!(refused > 50 && consistent > 50, "{refused} refusals, {consistent} consistent sweeps");
     assert!(restored > 500, "{restored} segments with saved records");
 }
