@@ -119,6 +119,7 @@ async fn checkpoint_pages(engine: &Engine, extent: CheckpointExtent) -> Result<(
 async fn write_pages_back(engine: &Engine, extent: CheckpointExtent) -> Result<()> {
     let checkpointer = &engine.checkpointer;
     let _turn = checkpointer.paging.take(&engine.core.executor).await;
+    engine.core.statistics.tell(&Event::CheckpointBegun { of_sets: false });
     let begin = engine.core.log.end();
     // The second checkpoint after a change finds its page old: hot pages are written once in two checkpoints. A log
     // that is nearly full cannot wait for that.
@@ -183,6 +184,7 @@ async fn write_backup(engine: &Rc<Engine>) -> Result<()> {
 /// The same for the task whose turn it is to sweep; also if nothing was logged, where `unlogged` says that sets have changed.
 async fn write_backup_in_turn(engine: &Rc<Engine>, unlogged: bool) -> Result<()> {
     let checkpointer = &engine.checkpointer;
+    engine.core.statistics.tell(&Event::CheckpointBegun { of_sets: true });
     if checkpointer.superblock_unsure.get() {
         // The superblock file may name the copy that this sweep is about to write.
         let _turn = checkpointer.turn.take(&engine.core.executor).await;

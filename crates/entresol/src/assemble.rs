@@ -132,6 +132,7 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
             ..version::UndoSettings::default()
         },
         procedures,
+        listener: None,
         asked: configuration.asked.clone(),
     }
 }

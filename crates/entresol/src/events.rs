@@ -2,13 +2,16 @@
 //! tell, so that neither knows that crate. Where there is no subscriber when a database is opened, nothing is listened to and
 //! nothing is measured.
 //!
-//! All have the target `entresol`. The span `database` has the directory's path and is around everything else.
+//! All have the target `entresol`. The span `database` has the directory's path and is around everything else; `opening`, `recovery` within
+//! that, `checkpoint` and `closing` begin and end with what they are named after.
 
 use base::Instant;
 use base::time::SECOND_NS;
 use driver::{Fault, FaultKind};
+use engine::Error;
 use engine::statistics::{Event, Listener, RecoveryReport, TransactionTime};
 use executor::{Executor, Unanswered};
+use std::cell::RefCell;
 use std::fmt::Display;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -24,16 +27,21 @@ const LOOK_NS: u64 = SECOND_NS;
 pub(crate) const SLOW_NS: u64 = SECOND_NS;
 
 /// What makes events of one database.
+#[derive(Debug)]
 pub(crate) struct Events {
     span: Span,
     slow_ns: u64,
+    /// Around what goes on: a recovery, checkpoints of pages, those of sets.
+    recovery: RefCell<Option<Span>>,
+    checkpoints: [RefCell<Option<Span>>; 2],
 }
 
 impl Events {
     /// Of the database in this directory; nothing if no subscriber wants to hear of its errors.
     pub fn of(path: &str, slow_ns: u64) -> Option<Rc<Events>> {
         let span = || info_span!(target: "entresol", "database", path);
-        enabled!(target: "entresol", Level::ERROR).then(|| Rc::new(Events { span: span(), slow_ns }))
+        let events = || Events { span: span(), slow_ns, recovery: RefCell::default(), checkpoints: Default::default() };
+        enabled!(target: "entresol", Level::ERROR).then(|| Rc::new(events()))
     }
 
     /// A span around the opening.
@@ -69,37 +77,48 @@ impl Events {
     }
 
     /// The database is open.
-    pub fn tell_opened(&self, is_new: bool, recovery: &RecoveryReport) {
-        if recovery.records > 0 || recovery.backup_bytes > 0 {
-            let RecoveryReport {
-                records,
-                log_bytes,
-                unfinished,
-                backup_bytes,
-                load_ns,
-                redo_ns,
-                undo_ns,
-                moments_ns,
-                ..
-            } = *recovery;
-            info!(
-                target: "entresol",
-                records,
-                log_bytes,
-                unfinished,
-                backup_bytes,
-                load_us = load_ns / 1_000,
-                redo_us = redo_ns / 1_000,
-                undo_us = undo_ns / 1_000,
-                moments_us = moments_ns / 1_000,
-                "recovered"
-            );
-        }
+    pub fn tell_opened(&self, is_new: bool) {
         info!(target: "entresol", is_new, "opened");
+    }
+
+    /// The end of a recovery.
+    fn tell_recovered(&self, recovery: &RecoveryReport) {
+        let span = self.recovery.take().unwrap_or_else(Span::none);
+        let RecoveryReport {
+            records, log_bytes, unfinished, backup_bytes, load_ns, redo_ns, undo_ns, moments_ns, ..
+        } = *recovery;
+        if records == 0 && backup_bytes == 0 {
+            return;
+        }
+        info!(
+            target: "entresol",
+            parent: &span,
+            records,
+            log_bytes,
+            unfinished,
+            backup_bytes,
+            load_us = load_ns / 1_000,
+            redo_us = redo_ns / 1_000,
+            undo_us = undo_ns / 1_000,
+            moments_us = moments_ns / 1_000,
+            "recovered"
+        );
+    }
+
+    /// The end of a checkpoint.
+    fn tell_checkpoint(&self, of_sets: bool, took_ns: u64, error: Option<&Error>) {
+        let own = self.checkpoints[usize::from(of_sets)].take();
+        let span = own.as_ref().unwrap_or(&self.span);
+        let (of, took_us) = (kind(of_sets), took_ns / 1_000);
+        match error {
+            None => info!(target: "entresol", parent: span, of, took_us, "checkpoint"),
+            Some(error) => warn!(target: "entresol", parent: span, of, took_us, "a checkpoint failed: {error}"),
+        }
     }
 
     /// It could not be opened or closed.
     pub fn tell_failure(&self, error: &impl Display) {
+        self.recovery.take();
         error!(target: "entresol", "{error}");
     }
 }
@@ -112,13 +131,13 @@ impl Listener for Events {
     fn hear(&self, event: &Event<'_>) {
         let span = &self.span;
         match event {
-            Event::Checkpoint { of_sets, took_ns, error } => {
-                let (of, took_us) = (if *of_sets { "sets" } else { "pages" }, took_ns / 1_000);
-                match error {
-                    None => info!(target: "entresol", parent: span, of, took_us, "checkpoint"),
-                    Some(error) => warn!(target: "entresol", parent: span, of, took_us, "a checkpoint failed: {error}"),
-                }
+            Event::RecoveryBegun => drop(self.recovery.replace(Some(info_span!(target: "entresol", "recovery")))),
+            Event::Recovered(report) => self.tell_recovered(report),
+            Event::CheckpointBegun { of_sets } => {
+                let around = info_span!(target: "entresol", parent: span, "checkpoint", of = kind(*of_sets));
+                self.checkpoints[usize::from(*of_sets)].replace(Some(around));
             }
+            Event::Checkpoint { of_sets, took_ns, error } => self.tell_checkpoint(*of_sets, *took_ns, *error),
             Event::Retry { began, tries, cause } => match cause {
                 Some(cause) => debug!(target: "entresol", parent: span, transaction = began, tries, %cause, "retry"),
                 None => debug!(target: "entresol", parent: span, transaction = began, tries, "retry"),
@@ -150,6 +169,11 @@ impl Listener for Events {
             ),
         }
     }
+}
+
+/// What a checkpoint is one of.
+fn kind(of_sets: bool) -> &'static str {
+    if of_sets { "sets" } else { "pages" }
 }
 
 /// Tells of requests that are unanswered for long, each once.

@@ -7,7 +7,8 @@ use crate::events::{Events, SLOW_NS, Silence, watch};
 use crate::{OpenError, assemble, log_words, page_words};
 use contents::{Contents, contents, stranger};
 use engine::server::TransactionServer;
-use engine::{Database, Error, Machine, Procedures};
+use engine::statistics::Listener;
+use engine::{Database, Error, Machine, Procedures, Settings};
 use executor::{Executor, Order, Unanswered};
 use real_driver::{DirectoryLock, DirectoryLocks};
 use std::collections::BTreeSet;
@@ -243,7 +244,8 @@ impl Opening {
         if let Some(events) = events {
             events.hear_devices(executor, real);
         }
-        let settings = assemble::settings(&self.configuration, procedures);
+        let listener = events.map(|events| Rc::<Events>::clone(events) as Rc<dyn Listener>);
+        let settings = Settings { listener, ..assemble::settings(&self.configuration, procedures) };
         let home = settings.home_device.clone();
         let others = || self.configuration.devices.keys().filter(|name| real && **name != home);
         self.refuse_foreign(executor, &home, others(), create)?;
@@ -275,8 +277,7 @@ impl Opening {
             }
         };
         if let Some(events) = events {
-            database.statistics().listen(Rc::<Events>::clone(events));
-            events.tell_opened(is_new, &database.recovery());
+            events.tell_opened(is_new);
         }
         let events = events.cloned();
         Ok(Store { database: Some(database), machine, configuration: self.configuration, directories, events })

@@ -41,6 +41,8 @@ struct Collected {
     spans: Vec<Vec<String>>,
     entered: Vec<u64>,
     events: Vec<Told>,
+    /// What has begun, was told and has ended, in this order.
+    course: Vec<String>,
 }
 
 #[derive(Clone, Default)]
@@ -76,6 +78,7 @@ impl Subscriber for Collector {
         let mut collected = self.0.lock().expect("no test has panicked in it");
         let mut way = collected.around(span.parent(), span.is_contextual());
         way.push(span.metadata().name().to_owned());
+        collected.course.push(format!("begin {}", way.join(" ")));
         collected.spans.push(way);
         Id::from_u64(collected.spans.len() as u64)
     }
@@ -89,7 +92,19 @@ impl Subscriber for Collector {
         let within = collected.around(event.parent(), event.is_contextual());
         let mut told = Told { level: Some(*event.metadata().level()), within, ..Told::default() };
         event.record(&mut told);
+        collected.course.push(told.fields["message"].clone());
         collected.events.push(told);
+    }
+
+    fn clone_span(&self, _: &Id) -> Id {
+        panic!("a span ends with its only owner")
+    }
+
+    fn try_close(&self, span: Id) -> bool {
+        let mut collected = self.0.lock().expect("no test has panicked in it");
+        let way = collected.spans[span.into_u64() as usize - 1].join(" ");
+        collected.course.push(format!("end {way}"));
+        true
     }
 
     fn enter(&self, span: &Id) {
@@ -139,13 +154,60 @@ fn openings_recoveries_checkpoints_and_closings_are_told() {
     let recovered = collector.events("recovered");
     assert_eq!(recovered.len(), 1, "{recovered:?}");
     assert!(recovered[0].number("records") > 2 && recovered[0].number("log_bytes") > 0, "{recovered:?}");
-    assert_eq!(recovered[0].number("unfinished"), 0);
+    assert_eq!(
+        (recovered[0].number("unfinished"), recovered[0].within.join(" ")),
+        (0, "database opening recovery".into())
+    );
     let checkpoints = collector.events("checkpoint");
     let of_pages = checkpoints.iter().filter(|told| told.fields["of"] == "\"pages\"");
     assert!(of_pages.count() >= 2, "one on request, one to close: {checkpoints:?}");
-    assert!(checkpoints.iter().all(|told| told.within == ["database"] && told.level == Some(Level::INFO)));
+    assert!(checkpoints.iter().all(|told| told.within == ["database", "checkpoint"]));
+    assert!(checkpoints.iter().all(|told| told.level == Some(Level::INFO)));
     let spans = &collector.0.lock().expect("sound").spans;
     assert!(spans.iter().any(|way| way[..] == ["database", "closing"]), "{spans:?}");
+}
+
+#[test]
+fn recoveries_and_checkpoints_begin_and_end() {
+    let (collector, media) = (Collector::default(), Media::new());
+    let opened = collector.collect(|| {
+        let store = described().open_on(&media)?;
+        with_notes(&store)?;
+        drop(store);
+        collector.0.lock().expect("sound").course.clear();
+        described().open_on(&media)?.close()
+    });
+    opened.expect("works");
+    let course = collector.0.lock().expect("sound").course.clone();
+    let of_pages = ["begin database checkpoint", "checkpoint", "end database checkpoint"];
+    let recovery: Vec<&str> = ["begin database", "begin database opening", "begin database opening recovery"]
+        .into_iter()
+        .chain(of_pages)
+        .chain(["recovered", "end database opening recovery", "opened", "end database opening"])
+        .collect();
+    assert_eq!(course[..recovery.len()], recovery);
+    let closing = course[recovery.len()..].to_vec();
+    let expected: Vec<&str> =
+        ["begin database closing"].into_iter().chain(of_pages).chain(["end database closing"]).collect();
+    let told: Vec<&str> = closing.iter().map(String::as_str).filter(|line| expected.contains(line)).collect();
+    assert_eq!(told, expected, "{closing:?}");
+    assert_eq!(closing.last().map(String::as_str), Some("end database"));
+}
+
+#[test]
+fn a_recovery_that_fails_ends() {
+    let (collector, media) = (Collector::default(), Media::new());
+    let failed = collector.collect(|| {
+        let store = described().open_on(&media)?;
+        with_notes(&store)?;
+        store.close()?;
+        media.remove("disk", "notes.pages");
+        described().open_on(&media).map(drop)
+    });
+    let error = failed.expect_err("a file is missing").to_string();
+    let course = collector.0.lock().expect("sound").course.clone();
+    let end = ["end database opening recovery", &error, "end database opening", "end database"];
+    assert!(course.ends_with(&end.map(str::to_owned)) && !course.contains(&"recovered".to_owned()), "{course:?}");
 }
 
 #[test]
@@ -247,6 +309,7 @@ fn a_device_that_fails_is_told_and_so_is_an_opening() {
     assert_eq!(told[0].level, Some(Level::ERROR));
 }
 
+#[derive(Debug)]
 struct Deaf;
 
 impl Listener for Deaf {

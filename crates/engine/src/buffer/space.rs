@@ -106,6 +106,11 @@ impl PageSpace {
         self.pages_max.set(pages);
     }
 
+    /// How many pages there can be.
+    pub(crate) fn pages_max(&self) -> u32 {
+        self.pages_max.get()
+    }
+
     /// Which tiers its pages may enter at present.
     pub fn admission(&self) -> Placement {
         let placement = self.placement();

@@ -14,7 +14,7 @@ use crate::log::{Log, LogScan, WriteBuffer};
 use crate::mvcc::keep_moments;
 use crate::online_backup::{Archiver, begin_archive, forget_beyond, keep_unarchived, start_archiving};
 use crate::recovery::{self, OpenedTiers, StatedTiers, find_past, rebuild_moments, reconcile};
-use crate::statistics::{RecoveryReport, Statistics};
+use crate::statistics::{Event, RecoveryReport, Statistics};
 use crate::superblock::{Superblock, SuperblockFile};
 use crate::version::VersionStore;
 use crate::{Result, temp};
@@ -74,6 +74,7 @@ pub(super) fn assemble(
 ) -> Rc<Engine> {
     let statistics = Statistics::default();
     statistics.reserve(partitions.numbers());
+    settings.listener.iter().for_each(|listener| statistics.listen(Rc::clone(listener)));
     sets.borrow_mut().set_logging(settings.logging, settings.whole_fields);
     let rules = Rules {
         force: settings.force,
@@ -146,6 +147,8 @@ impl Database {
         let mut scan = scan.since_opening(superblock.log_epoch);
         let double_write = DoubleWrite::open(executor, home_device, &settings.buffer).await?;
         let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;
+        let tell = |event| settings.listener.iter().for_each(|listener| listener.hear(&event));
+        tell(Event::RecoveryBegun);
         let began = executor.now();
         let partitions = superblock_file.partitions();
         partition::remove_leftovers(executor, (&mut superblock_file, &superblock), &partitions).await?;
@@ -223,6 +226,7 @@ impl Database {
         keep_moments(&engine);
         let is_cache_missing = without_cache.is_some();
         let report = rebuilt.report(RecoveryReport { backup_bytes, load_ns, ..report });
+        tell(Event::Recovered(report));
         let database = Database::of(engine, settings, (report, archiver));
         if is_cache_missing {
             database.replace_missing_cache().await?;

@@ -1,8 +1,10 @@
 //! The settings of a database.
 
 use super::Asked;
+use crate::statistics::Listener;
 use crate::{Error, Procedures, Result, buffer, checkpoint, log, second_level, temp, version};
 use executor::Executor;
+use std::rc::Rc;
 use structures::lock::VictimPolicy;
 use structures::set::Logging;
 
@@ -60,6 +62,8 @@ pub struct Settings {
     pub procedures: Procedures,
     /// What a database that exists is asked to be.
     pub asked: Asked,
+    /// Who is told of events, from the opening on.
+    pub listener: Option<Rc<dyn Listener>>,
 }
 
 impl Default for Settings {
@@ -88,6 +92,7 @@ impl Default for Settings {
             undo: version::UndoSettings::default(),
             procedures: Procedures::new(),
             asked: Asked::default(),
+            listener: None,
         }
     }
 }

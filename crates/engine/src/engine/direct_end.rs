@@ -8,7 +8,7 @@ use super::Engine;
 use crate::{Need, Result};
 use base::PageId;
 use structures::organization::direct;
-use structures::page::{Change, Edit, OwnedEdit, Pages};
+use structures::page::{Change, Edit, OwnedEdit, PageKind, Pages};
 
 /// Bytes of a record that replaces a page, beside that page.
 const RECORD_SIZE: u64 = 128;
@@ -59,13 +59,11 @@ pub(crate) fn state_end(engine: &Engine, first: PageId, end: u32) -> Result<(), 
 /// # Errors
 /// The driver's.
 pub(crate) async fn lengthen_as_stated(engine: &Engine, edit: &Edit<'_>) -> Result<()> {
-    let Change::Format { level, count, .. } = edit.change else { return Ok(()) };
-    let Some(end) = direct::end_of(level, count) else { return Ok(()) };
-    let (found, space) =
-        (engine.catalog.describe(edit.page.partition)?, engine.core.buffer.find_space(edit.page.partition)?);
-    let end = end.min(found.first_pages()?);
-    if edit.page.number == 0 && space.is_direct() && end > space.capacity() {
-        engine.core.buffer.make_room(&space, end).await?;
+    let Change::Format { kind: PageKind::Direct, level, count, .. } = edit.change else { return Ok(()) };
+    let buffer = &engine.core.buffer;
+    let space = buffer.find_space(edit.page.partition)?;
+    match direct::end_of(level, count).map(|end| end.min(space.pages_max())) {
+        Some(end) if edit.page.number == 0 && end > space.capacity() => buffer.make_room(&space, end).await,
+        _ => Ok(()),
     }
-    Ok(())
 }

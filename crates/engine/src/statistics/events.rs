@@ -1,17 +1,27 @@
 //! What a database tells while it is open, to one that listens: nothing is measured or kept for that unless one does.
 
-use super::{Statistics, add};
+use super::{RecoveryReport, Statistics, add};
 use crate::Error;
 use base::{Instant, Lsn, TransactionId};
 use executor::{Executor, TaskId};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::rc::Rc;
 
 /// Something that has happened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event<'a> {
-    /// A checkpoint has ended, of pages or of the memory-resident sets.
+    /// A restart begins to make the database what it was.
+    RecoveryBegun,
+    /// It is so again.
+    Recovered(RecoveryReport),
+    /// A checkpoint begins, of pages or of the memory-resident sets. There is one of each at a time.
+    CheckpointBegun {
+        /// Whether it is one of sets.
+        of_sets: bool,
+    },
+    /// It has ended.
     Checkpoint {
         /// Whether it was one of sets.
         of_sets: bool,
@@ -91,7 +101,7 @@ pub(crate) enum WaitKind {
 /// # use entresol_engine::statistics::{Event, Listener};
 /// # use std::{cell::Cell, rc::Rc};
 /// /// Counts checkpoints.
-/// #[derive(Default)]
+/// #[derive(Debug, Default)]
 /// struct Checkpoints(Cell<u64>);
 ///
 /// impl Listener for Checkpoints {
@@ -112,7 +122,7 @@ pub(crate) enum WaitKind {
 /// # Ok(())
 /// # });
 /// ```
-pub trait Listener {
+pub trait Listener: Debug {
     /// From how many nanoseconds on a transaction is slow.
     fn slow_ns(&self) -> u64;
 
@@ -129,7 +139,7 @@ pub(super) struct Listening {
 }
 
 impl Statistics {
-    /// From now on `listener` is told of events.
+    /// From now on `listener` is told of events. One that is to hear of the opening, too, is in the settings of that.
     ///
     /// # Panics
     /// If another is already.
