@@ -55,7 +55,7 @@ async fn add(
     Ok(())
 }
 
-/// Deletes all records but one of so many.
+/// Deletes all records but one of `every`.
 async fn thin_out(database: &Database, id: PartitionId, every: usize, model: &mut Model) -> Result<()> {
     let gone: Vec<_> = model.keys().enumerate().filter(|(n, _)| n % every != 0).map(|(_, key)| key.clone()).collect();
     for keys in gone.chunks(20) {

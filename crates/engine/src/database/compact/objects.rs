@@ -3,7 +3,7 @@
 //! a device that is full by then.
 //!
 //! The medium is read from its end up to the first page that is not blank. What was written since is noted, and what has not been
-//! written is known in main memory and the tiers. In one step the end is chosen among all these, page 0 states it, and nobody
+//! written is known in main memory and the tiers. In one step the end is chosen among all these, page 0 states it, and no transaction
 //! changes a page behind it any more; then the file becomes shorter. Those pages have never been in the log, a tier or the
 //! double-write area, so no restart looks for them; a cut before the end leaves the file longer than it need be.
 
