@@ -106,9 +106,10 @@ impl Examiner<'_> {
         match self.partition.organization {
             Organization::Direct { objects, blocking_factor, .. } => {
                 let mut pages = u32::try_from(objects.div_ceil(u64::from(blocking_factor))).unwrap_or(u32::MAX);
-                if pages > self.engine.core.buffer.space(self.partition.id()).capacity() {
+                let capacity = self.engine.core.buffer.space(self.partition.id()).capacity();
+                if pages > capacity {
                     let Some(first) = self.page(0).await else { return };
-                    pages = pages.min(direct::stated_end(&first).unwrap_or(pages));
+                    pages = pages.min(direct::stated_end(&first).unwrap_or(pages).max(capacity));
                 }
                 self.check_medium(pages, PageKind::Direct, progress).await;
             }

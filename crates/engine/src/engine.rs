@@ -28,7 +28,7 @@ pub(crate) use catalog::{Counted, Keyed, KeyedPartition, Shrinking};
 pub(crate) use checkpointer::Checkpointer;
 pub use checkpointer::Policy;
 pub(crate) use core::{Core, margin_min};
-pub(crate) use direct_end::{lengthen, lengthen_as_stated, state_end};
+pub(crate) use direct_end::{RedoneEnds, check_length, lengthen, lengthen_unstated, state_end};
 pub use isolation::Isolation;
 pub(crate) use relief::Relief;
 pub(crate) use sets::{BlackWhiteSweep, SetStore, resolve_refusal, segments_returned, set_returned};

@@ -16,7 +16,7 @@ pub(crate) use tiers::{NewCache, OpenedTiers, StatedTiers, TornPages, are_same_s
 
 use crate::buffer::{Buffer, Pins, Presence};
 use crate::checkpoint::checkpoint_restart;
-use crate::engine::{Catalog, Engine, TransactionState, lengthen_as_stated};
+use crate::engine::{Catalog, Engine, RedoneEnds, TransactionState};
 use crate::log::LogScan;
 use crate::log::record::{Body, Record};
 use crate::procedure::Procedures;
@@ -72,7 +72,7 @@ pub async fn redo(
 ) -> Result<Remainder> {
     let (executor, buffer) = (&engine.core.executor, &engine.core.buffer);
     let (began, from) = (executor.now(), scan.end());
-    let mut remainder = Remainder::default();
+    let (mut remainder, mut ends) = (Remainder::default(), RedoneEnds::default());
     let mut lanes = Lanes::new(engine, procedures);
     let mut ahead = VecDeque::new();
     let pages_max = (buffer.settings().frames / 4).clamp(1, 1024);
@@ -84,11 +84,12 @@ pub async fn redo(
         }
         let Some(next) = ahead.pop_front() else { break };
         let decoded = next.join().await??;
-        redo_pages(engine, &decoded, torn).await?;
+        redo_pages(engine, &decoded, torn, &mut ends).await?;
         remainder.note_all(&decoded)?;
         lanes.replay(decoded).await?;
     }
     lanes.end().await?;
+    ends.lengthen(engine).await?;
     remainder.report.log_bytes = scan.end().0 - from.0;
     remainder.report.redo_ns = executor.now().since_ns(began);
     Ok(remainder)
@@ -96,7 +97,7 @@ pub async fn redo(
 
 /// Redoes what a batch's records say of pages, piece by piece. The log may hold changes of partitions that were dropped, or whose
 /// creation was cut off: their numbers were given, and lead to nothing.
-async fn redo_pages(engine: &Engine, decoded: &DecodedBatch, torn: &TornPages) -> Result<()> {
+async fn redo_pages(engine: &Engine, decoded: &DecodedBatch, torn: &TornPages, ends: &mut RedoneEnds) -> Result<()> {
     let buffer = &engine.core.buffer;
     let exists = |page: PageId| buffer.is_attached(page.partition) || canary::is_planted(Canary::RedoneStranger);
     for piece in &decoded.pieces {
@@ -122,7 +123,7 @@ async fn redo_pages(engine: &Engine, decoded: &DecodedBatch, torn: &TornPages) -
                         fetched => drop(fetched?),
                     }
                 }
-                lengthen_as_stated(engine, &edit).await?;
+                ends.note(engine, &edit);
             }
         }
     }

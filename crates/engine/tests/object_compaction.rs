@@ -3,7 +3,7 @@
 use crate::ground::backups as ground;
 use crate::ground::restoring;
 use base::time::{MILLISECOND_NS, SECOND_NS};
-use base::{PartitionId, Random};
+use base::{Instant, PartitionId, Random};
 use driver::{Halt, Op};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{CacheSettings, Design, Parameters};
@@ -17,7 +17,7 @@ use restoring::{backup, to};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use virtual_driver::{FaultPlan, Media, Options, PowerCut, VirtualDriver};
+use virtual_driver::{FaultPlan, Media, Options, PowerCut, Slow, VirtualDriver};
 
 const PAGE: u64 = 1024;
 const PER_PAGE: u64 = 4;
@@ -164,9 +164,44 @@ fn what_the_file_has_lost_before_its_end_is_missed_by_name() {
             );
         }
         assert_eq!(read(OBJECTS - 1).await, Ok(0), "nothing was ever there");
+        let write = async |number| {
+            database.transaction(async |tx| tx.modify_object(id, number, |bytes| bytes[0] = 1).await).await
+        };
+        for behind in [OBJECTS - 1, 60 * PER_PAGE] {
+            let found = write(behind).await;
+            assert!(matches!(&found, Err(Error::DamagedPage { page, .. }) if page.number == 30), "{behind}: {found:?}");
+        }
+        let found = database.compact_partition(id).await;
+        assert!(matches!(&found, Err(Error::DamagedPage { page, .. }) if page.number == 30), "{found:?}");
+        assert!(read(39 * PER_PAGE).await.is_err() && pages(&media) == 30, "what is lost stays so");
         Ok::<(), Error>(())
     })
     .expect("opens");
+}
+
+#[test]
+fn what_is_being_written_when_a_cut_begins_stays() {
+    for length in 1..100 {
+        // The last write that begins in this time ends while the compaction reads.
+        let (from, length_ns) = (Instant::from_ns(SECOND_NS), length * MILLISECOND_NS / 10);
+        let slow = Slow { device: "disk".to_owned(), from, until: from.plus_ns(length_ns), factor: 50.0 };
+        let faults = FaultPlan { slow: vec![slow], ..FaultPlan::default() };
+        ground::under(faults, &Media::new(), async |executor| {
+            let (database, id) = created(executor, settings(false)).await?;
+            let mut model = Model::new();
+            change(&database, id, [350 * PER_PAGE], (&mut model, &mut Random::stream(6, "objects"))).await?;
+            executor.sleep_ns(from.since_ns(executor.now())).await;
+            let writing = {
+                let database = database.clone();
+                executor.spawn(async move { database.checkpoint().await })
+            };
+            executor.sleep_ns(length_ns).await;
+            database.compact_partition(id).await?;
+            writing.join().await?;
+            check(&database, id, &model).await
+        })
+        .unwrap_or_else(|error| panic!("{length}: {error}"));
+    }
 }
 
 /// Changes objects until the compaction has ended: of one client, those with its own remainder, most of them in the front.

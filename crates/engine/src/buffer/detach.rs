@@ -37,7 +37,7 @@ impl Buffer {
         let partition = space.partition();
         let here = self.pool.borrow().end_of_changes(partition);
         let below = self.tiers().map_or(0, |tiers| tiers.end_of_changes(partition));
-        here.max(below).max(space.written_lately())
+        here.max(below).max(space.written_lately()).max(space.end_of_lost())
     }
 
     /// Makes room for at least this number of pages.

@@ -155,6 +155,11 @@ impl PageSpace {
         self.lost.borrow().contains(&page.number)
     }
 
+    /// No page from this number on is known to be lost.
+    pub(super) fn end_of_lost(&self) -> u32 {
+        self.lost.borrow().last().map_or(0, |last| last.saturating_add(1))
+    }
+
     /// The error of a page that was there once: the file was cut off, or the page was taken out of it.
     pub fn missing(&self, page: PageId) -> Error {
         let pages = self.capacity();

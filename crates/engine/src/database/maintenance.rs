@@ -6,7 +6,7 @@ use crate::Error;
 use crate::Result;
 use crate::check::{self, CheckReport, Progress};
 use crate::checkpoint;
-use crate::engine::lengthen;
+use crate::engine::lengthen_unstated;
 use base::PageId;
 
 impl Database {
@@ -71,7 +71,11 @@ impl Database {
     pub async fn make_room_for_objects(&self, page: PageId) -> Result<()> {
         let space = self.0.engine.core.buffer.find_space(page.partition)?;
         let has_object = page.number < self.describe(page.partition)?.first_pages()?;
-        if has_object && page.number >= space.capacity() { lengthen(&self.0.engine, page).await } else { Ok(()) }
+        if has_object && page.number >= space.capacity() {
+            lengthen_unstated(&self.0.engine, page).await
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether pages of deleted long values wait to be freed, which goes on beside everything else once the log has room for that.

@@ -13,7 +13,7 @@ use super::super::log_room::complete_logged;
 use super::{LOOK_NS, STEP_SIZE};
 use crate::buffer::PageSpace;
 use crate::catalog::Partition;
-use crate::engine::{Shrinking, state_end};
+use crate::engine::{Shrinking, check_length, state_end};
 use crate::page_store::Transfer;
 use crate::{Error, Result};
 use base::PageId;
@@ -42,12 +42,15 @@ pub(super) async fn cut_blank_end(database: &Database, found: &Partition) -> Res
     let _shrinking = Shrinking::new(&engine.catalog.shrinking, found.id());
     let _growth = space.keep_length(&core.executor).await;
     core.check_open()?;
+    check_length(engine, &space).await?;
     let before = space.capacity();
+    let end_of_changes = || if canary::is_planted(Canary::CutChanges) { 0 } else { core.buffer.end_of_changes(&space) };
     space.forget_writes();
+    // What is being written now may have ended when the end is chosen, and may not be there yet when it is read.
+    let under_way = end_of_changes();
     let written = end_of_written(&core.executor, &space).await?;
     let choose = || {
-        let changed = if canary::is_planted(Canary::CutChanges) { 0 } else { core.buffer.end_of_changes(&space) };
-        let end = direct::statable_above(written.max(changed).max(1));
+        let end = direct::statable_above(written.max(under_way).max(end_of_changes()).max(1));
         if end < space.capacity() {
             state_end(engine, PageId::new(found.id(), 0), end)?;
             core.buffer.limit(&space, end);
