@@ -1,10 +1,10 @@
 //! Room that is given back while a partition is used: every record stays, and the file is as short as they allow.
 
 use crate::ground::backups as ground;
+use crate::ground::compacting::{self, Records as Model, delete, put, until_cut};
 use crate::ground::restoring;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PartitionId, Random};
-use driver::Halt;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::{
     BackupSettings, Compaction, Database, Error, PartitionSpec, RestoreSource, RestoreTarget, Result, Settings,
@@ -12,11 +12,10 @@ use entresol_engine::{
 };
 use executor::{Executor, Order};
 use ground::{on, restored};
-use restoring::{backup, to};
+use restoring::{backup, behind_increment, to};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
-use virtual_driver::{FaultPlan, Media, Options, PowerCut, VirtualDriver};
+use virtual_driver::{Media, Options, PowerCut, VirtualDriver};
 
 /// With files that grow in small steps.
 fn settings() -> Settings {
@@ -27,9 +26,6 @@ fn settings() -> Settings {
 fn plain() -> Settings {
     Settings { log: restoring::plain().log, ..settings() }
 }
-
-/// The records of a partition.
-type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Some value: a few have pages of their own.
 fn value(random: &mut Random) -> Vec<u8> {
@@ -50,13 +46,7 @@ async fn add(
 ) -> Result<()> {
     for _ in 0..count / 10 {
         let records: Vec<_> = (0..10).map(|_| (key(random), value(random))).collect();
-        let put = async |tx: &mut Transaction| {
-            for (key, value) in &records {
-                tx.put(id, key, value).await?;
-            }
-            Ok::<_, Error>(())
-        };
-        database.transaction(put).await?;
+        put(database, id, &records).await?;
         model.extend(records);
     }
     Ok(())
@@ -66,17 +56,7 @@ async fn add(
 async fn thin_out(database: &Database, id: PartitionId, model: &mut Model) -> Result<()> {
     let gone: Vec<_> =
         model.keys().enumerate().filter(|(n, _)| n % 8 != 0 && n % 300 > 20).map(|(_, key)| key.clone()).collect();
-    for keys in gone.chunks(10) {
-        let delete = async |tx: &mut Transaction| {
-            for key in keys {
-                tx.delete(id, key).await?;
-            }
-            Ok::<_, Error>(())
-        };
-        database.transaction(delete).await?;
-        keys.iter().for_each(|key| drop(model.remove(key)));
-    }
-    Ok(())
+    delete(database, id, &gone, 10, model).await
 }
 
 async fn contents(database: &Database, id: PartitionId) -> Result<Model> {
@@ -94,12 +74,7 @@ async fn contents(database: &Database, id: PartitionId) -> Result<Model> {
 }
 
 async fn check(database: &Database, id: PartitionId, model: &Model) -> Result<()> {
-    let found = contents(database, id).await?;
-    assert_eq!(found.len(), model.len());
-    assert!(found == *model, "a record has another value");
-    let checked = database.check(|_| {}).await?;
-    assert!(checked.is_clean(), "{:?}", checked.findings);
-    Ok(())
+    compacting::check(database, contents(database, id).await?, model).await
 }
 
 /// A thinned out tree, whose file has much more pages than it uses.
@@ -198,26 +173,12 @@ fn transactions_go_on_beside_a_compaction() {
     }
 }
 
-/// Runs `work` until the power goes, or it ends. Returns the number of events.
-fn until_cut(media: &Media, event: Option<u64>, work: impl AsyncFnOnce(&Executor) -> Result<()>) -> bool {
-    let options =
-        Options { faults: Some(FaultPlan { power_cut_at: event, ..FaultPlan::default() }), ..Options::default() };
-    let driver = VirtualDriver::new(ground::hardware(), options, media.clone());
-    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
-    let result = executor.run(work(&executor));
-    executor.stop();
-    assert!(matches!(&result, Ok(Ok(())) | Err(Halt::PowerCut)), "{result:?}");
-    let cut = PowerCut { lost: 0.5, torn: 0.3 };
-    media.power_cut(&mut Random::stream(event.unwrap_or(0), "cut"), &cut);
-    result.is_err()
-}
-
 /// Cuts the power at this event of a compaction, and looks at what there is. Returns whether it came so far, and whether the file was
 /// shorter by then.
 fn cut_at(event: u64, prepared: &Media, model: &Model) -> (bool, bool) {
     let media = prepared.copy();
     let acknowledged = RefCell::new(model.clone());
-    let is_cut = until_cut(&media, Some(event), async |executor| {
+    let is_cut = until_cut(&media, event, async |executor| {
         let database = Database::open(executor, settings(), "cut").await?;
         let (id, mut random) = (database.partition("rows")?, Random::stream(event, "cut off"));
         // Pages that are there by now change before they move.
@@ -330,11 +291,7 @@ fn a_restore_from_before_a_compaction_has_what_came_after_it() {
             let at_increment = model.clone();
             add(&database, id, 600, (&mut model, &mut random)).await?;
             database.close().await?;
-            for (source, expected) in [
-                (RestoreSource { backup: "next".into(), ..to(RestoreTarget::End) }, &model),
-                (to(RestoreTarget::End), &model),
-                (RestoreSource { archive: None, ..to(RestoreTarget::End) }, &at_increment),
-            ] {
+            for (source, expected) in behind_increment().into_iter().zip([&model, &model, &at_increment]) {
                 let (database, _) = restored(executor, &plain(), &source).await?;
                 let id = database.partition("rows")?;
                 check(&database, id, expected).await?;

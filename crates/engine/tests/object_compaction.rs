@@ -1,23 +1,24 @@
 //! The blank end of a direct partition's file, which is cut off while its objects are used.
 
 use crate::ground::backups as ground;
+use crate::ground::compacting::{self, until_cut};
 use crate::ground::restoring;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{Instant, PartitionId, Random};
-use driver::{Halt, Op};
+use driver::Op;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{CacheSettings, Design, Parameters};
 use entresol_engine::{
     BackupSettings, Compaction, Database, Error, PartitionSpec, RestoreSource, RestoreTarget, Result, Settings, buffer,
     second_level,
 };
-use executor::{Executor, Order};
+use executor::Executor;
 use ground::{on, restored};
-use restoring::{backup, to};
+use restoring::{backup, behind_increment, to};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use virtual_driver::{FaultPlan, Media, Options, PowerCut, Slow, VirtualDriver};
+use virtual_driver::{FaultPlan, Media, Slow};
 
 const PAGE: u64 = 1024;
 const PER_PAGE: u64 = 4;
@@ -81,10 +82,7 @@ async fn contents(database: &Database, id: PartitionId) -> Result<Model> {
 }
 
 async fn check(database: &Database, id: PartitionId, model: &Model) -> Result<()> {
-    assert!(contents(database, id).await? == *model, "an object has another value");
-    let checked = database.check(|_| {}).await?;
-    assert!(checked.is_clean(), "{:?}", checked.findings);
-    Ok(())
+    compacting::check(database, contents(database, id).await?, model).await
 }
 
 /// The length of the file in pages.
@@ -278,19 +276,6 @@ fn transactions_go_on_beside_a_compaction() {
     assert!(given_back > 0);
 }
 
-/// Runs `work` until the power goes, or it ends: then false.
-fn until_cut(media: &Media, event: u64, work: impl AsyncFnOnce(&Executor) -> Result<()>) -> bool {
-    let faults = Some(FaultPlan { power_cut_at: Some(event), ..FaultPlan::default() });
-    let options = Options { faults, ..Options::default() };
-    let driver = VirtualDriver::new(ground::hardware(), options, media.clone());
-    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
-    let result = executor.run(work(&executor));
-    executor.stop();
-    assert!(matches!(&result, Ok(Ok(())) | Err(Halt::PowerCut)), "{result:?}");
-    media.power_cut(&mut Random::stream(event, "cut"), &PowerCut { lost: 0.5, torn: 0.3 });
-    result.is_err()
-}
-
 #[test]
 fn whenever_the_power_goes_every_object_is_there() {
     for is_cached in [false, true] {
@@ -361,11 +346,7 @@ fn what_is_backed_up_before_and_after_a_cut_is_restored() {
         let at_increment = model.clone();
         change(&database, id, [200 * PER_PAGE, 21 * PER_PAGE], (&mut model, random)).await?;
         database.close().await?;
-        for (source, expected) in [
-            (RestoreSource { backup: "next".into(), ..to(RestoreTarget::End) }, &model),
-            (to(RestoreTarget::End), &model),
-            (RestoreSource { archive: None, ..to(RestoreTarget::End) }, &at_increment),
-        ] {
+        for (source, expected) in behind_increment().into_iter().zip([&model, &model, &at_increment]) {
             let (database, _) = restored(executor, &plain(), &source).await?;
             let id = database.partition("rows")?;
             check(&database, id, expected).await?;

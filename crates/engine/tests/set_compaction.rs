@@ -1,28 +1,24 @@
 //! Room of sets that is given back while they are used: every record stays, and the backup is as short as they allow.
 
 use crate::ground::backups as ground;
+use crate::ground::compacting::{self, Records as Model, delete, put, until_cut};
 use crate::ground::restoring;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PartitionId, Random};
-use driver::Halt;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::checkpoint::{Policy, Strategy, SweepSettings};
 use entresol_engine::set::Logging;
 use entresol_engine::{
     BackupSettings, Database, Error, PartitionSpec, RestoreSource, RestoreTarget, Result, Settings, Transaction,
 };
-use executor::{Executor, Order};
+use executor::Executor;
 use ground::{on, restored};
 use restoring::{backup, plain, set, to};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
-use virtual_driver::{FaultPlan, Media, Options, PowerCut, VirtualDriver};
+use virtual_driver::Media;
 
 const SEGMENT: u64 = 16 << 10;
-
-/// The records of a set.
-type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn settings(strategy: Strategy) -> Settings {
     let sweep = SweepSettings { strategy, ..SweepSettings::default() };
@@ -43,13 +39,7 @@ async fn add(
 ) -> Result<()> {
     let records: Vec<_> = keys.into_iter().map(|key| (key.to_be_bytes().to_vec(), value(random))).collect();
     for records in records.chunks(20) {
-        let put = async |tx: &mut Transaction| {
-            for (key, value) in records {
-                tx.put(id, key, value).await?;
-            }
-            Ok::<_, Error>(())
-        };
-        database.transaction(put).await?;
+        put(database, id, records).await?;
     }
     model.extend(records);
     Ok(())
@@ -58,17 +48,7 @@ async fn add(
 /// Deletes all records but one of `every`.
 async fn thin_out(database: &Database, id: PartitionId, every: usize, model: &mut Model) -> Result<()> {
     let gone: Vec<_> = model.keys().enumerate().filter(|(n, _)| n % every != 0).map(|(_, key)| key.clone()).collect();
-    for keys in gone.chunks(20) {
-        let delete = async |tx: &mut Transaction| {
-            for key in keys {
-                tx.delete(id, key).await?;
-            }
-            Ok::<_, Error>(())
-        };
-        database.transaction(delete).await?;
-        keys.iter().for_each(|key| drop(model.remove(key)));
-    }
-    Ok(())
+    delete(database, id, &gone, 20, model).await
 }
 
 async fn contents(database: &Database, id: PartitionId) -> Result<Model> {
@@ -83,12 +63,7 @@ async fn contents(database: &Database, id: PartitionId) -> Result<Model> {
 }
 
 async fn check(database: &Database, id: PartitionId, model: &Model) -> Result<()> {
-    let found = contents(database, id).await?;
-    assert_eq!(found.len(), model.len());
-    assert!(found == *model, "a record has another value");
-    let checked = database.check(|_| {}).await?;
-    assert!(checked.is_clean(), "{:?}", checked.findings);
-    Ok(())
+    compacting::check(database, contents(database, id).await?, model).await
 }
 
 /// Every strategy with each log that it suits.
@@ -282,18 +257,6 @@ fn a_transaction_that_goes_on_keeps_no_room_and_can_be_rolled_back() {
         check(&database, id, &model).await
     })
     .expect("works");
-}
-
-/// Runs `work` until the power goes, or it ends: then false.
-fn until_cut(media: &Media, event: u64, work: impl AsyncFnOnce(&Executor) -> Result<()>) -> bool {
-    let faults = Some(FaultPlan { power_cut_at: Some(event), ..FaultPlan::default() });
-    let driver = VirtualDriver::new(ground::hardware(), Options { faults, ..Options::default() }, media.clone());
-    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
-    let result = executor.run(work(&executor));
-    executor.stop();
-    assert!(matches!(&result, Ok(Ok(())) | Err(Halt::PowerCut)), "{result:?}");
-    media.power_cut(&mut Random::stream(event, "cut"), &PowerCut { lost: 0.5, torn: 0.3 });
-    result.is_err()
 }
 
 /// Cuts the power at this event of a compaction beside changes, and looks at what there is. Whether it came so far, and whether the files

@@ -2,15 +2,16 @@
 //! past no others.
 
 use crate::ground::backups as ground;
+use crate::ground::cut_machine::run_up_to;
 use crate::ground::restoring::{backup, plain, set, settings, to};
 use base::time::MILLISECOND_NS;
 use base::{PartitionId, Random};
 use driver::{Halt, OpKind};
 use entresol_engine::{BackupError, Database, Error, PartitionSpec, RestoreTarget, Result};
-use executor::{Executor, Order};
+use executor::Executor;
 use ground::{on, restored, under};
 use std::cell::Cell;
-use virtual_driver::{ErrorAt, FaultPlan, Media, Options, PowerCut, VirtualDriver};
+use virtual_driver::{ErrorAt, FaultPlan, Media, PowerCut};
 
 const LOADED: u64 = 1_000;
 
@@ -115,12 +116,7 @@ fn a_restore_names_the_load_that_came_after_one_that_failed() {
 
 /// Runs `work` until the power goes.
 fn until_cut(media: &Media, event: u64, work: impl AsyncFnOnce(&Executor) -> Result<()>) {
-    let faults = FaultPlan { power_cut_at: Some(event), ..FaultPlan::default() };
-    let options = Options { faults: Some(faults), ..Options::default() };
-    let driver = VirtualDriver::new(ground::hardware(), options, media.clone());
-    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
-    let result = executor.run(work(&executor));
-    executor.stop();
+    let result = run_up_to(media, ground::hardware(), Some(event), work);
     assert!(matches!(&result, Ok(Ok(())) | Err(Halt::PowerCut)), "{result:?}");
     media.power_cut(&mut Random::stream(event, "cut"), &PowerCut { lost: 1.0, torn: 0.0 });
 }

@@ -4,6 +4,7 @@ pub mod archived;
 pub mod backups;
 pub mod building;
 pub mod cached;
+pub mod compacting;
 pub mod cut_machine;
 #[allow(unused_imports, reason = "examples use more of it")]
 pub mod database;

@@ -26,6 +26,13 @@ pub fn to(target: RestoreTarget) -> RestoreSource {
     RestoreSource { backup: "backup".into(), archive: Some(RestoreArchive { archive: "archive".into(), target }) }
 }
 
+/// Where what is behind an increment on the full backup in "next" can be restored from: that and the archive, the increment and
+/// the archive, and the increment alone, which has less.
+pub fn behind_increment() -> [RestoreSource; 3] {
+    let all = to(RestoreTarget::End);
+    [RestoreSource { backup: "next".into(), ..all.clone() }, all.clone(), RestoreSource { archive: None, ..all }]
+}
+
 /// A full backup.
 pub fn backup() -> BackupSettings {
     BackupSettings { target: "backup".into(), base: None, bytes_per_second: None }
