@@ -1,18 +1,14 @@
 //! Transactions of one node beside each other: what one has not committed no other one sees or overwrites, what several have committed is
 //! sent together, and what they wait for in the node is known at the server.
 
-use crate::counting::{client_settings, count, serve, sum};
-use crate::machines::Machines;
+use crate::counting::{Joined, count, joined, sum};
 use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 use base::{PageId, PartitionId};
 use engine::canary::{self, Canary};
 use engine::{Error, Result};
-use entresol_node::algorithm;
-use entresol_node::channel::Plain;
 use entresol_node::page_client::{ClientSettings, PageClient, PageTransaction};
 use entresol_node::page_server::PageServer;
 use executor::{Cluster, Executor};
-use std::rc::Rc;
 
 const FRAMES: usize = 60;
 const TASKS: u64 = 6;
@@ -33,27 +29,9 @@ impl Ground {
     }
 
     fn with(keeps_write_locks: bool, transactions: usize) -> Ground {
-        let machines = Machines::new(11);
-        let executors = [machines.server(), machines.client(1), machines.client(2)];
-        let mut cluster = Cluster::new(executors.iter().cloned());
-        let (at, algorithm) = (machines.address(0), algorithm::named("fwd").expect("it is one of them"));
-        let serving = executors[0].spawn(serve(executors[0].clone(), at, algorithm));
-        let (server, counters) = cluster.run(serving).expect("it starts");
-        let nodes = [1, 2].map(|number: u32| {
-            let executor = executors[number as usize].clone();
-            let settings = client_settings(machines.address(number), FRAMES);
-            let settings = ClientSettings { keeps_write_locks, transactions, ..settings };
-            let joining = executor.clone().spawn(async move {
-                let transport = Rc::new(Plain(executor.clone()));
-                PageClient::join(&executor, transport, at, settings).await
-            });
-            let node = cluster.run(joining).expect("they go on").expect("the server listens");
-            node.attach(counters);
-            node
-        });
-        // No write lock is granted before leases of an earlier server would be over.
-        cluster.run_until(cluster.now().plus_ns(3 * SECOND_NS)).expect("they go on");
-        Ground { cluster, executors, server, nodes, counters }
+        let suit = |settings| ClientSettings { keeps_write_locks, transactions, ..settings };
+        let Joined { cluster, executors, server, clients, counters } = joined((11, "fwd"), FRAMES, suit);
+        Ground { cluster, executors, server, nodes: clients, counters }
     }
 
     fn page(&self, number: u32) -> PageId {

@@ -1,17 +1,13 @@
 //! Whatever a client's program stops waiting for: locks, pages and commits of abandoned futures leave nothing behind, neither at the
 //! node nor at its server.
 
-use crate::counting::{PAGES, client_settings, serve};
-use crate::machines::Machines;
+use crate::counting::{Joined, PAGES, joined};
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PageId, PartitionId};
 use engine::Error;
-use entresol_node::algorithm;
-use entresol_node::channel::Plain;
 use entresol_node::page_client::PageClient;
 use entresol_node::page_server::PageServer;
 use executor::{Cluster, Executor};
-use std::rc::Rc;
 
 /// A server and two clients.
 struct Ground {
@@ -29,25 +25,8 @@ const LONG_NS: u64 = 10 * SECOND_NS;
 
 impl Ground {
     fn new(algorithm: &str) -> Ground {
-        let machines = Machines::new(5);
-        let executors = [machines.server(), machines.client(1), machines.client(2)];
-        let mut cluster = Cluster::new(executors.iter().cloned());
-        let (at, algorithm) = (machines.address(0), algorithm::named(algorithm).expect("it is one of them"));
-        let serving = executors[0].spawn(serve(executors[0].clone(), at, algorithm));
-        let (server, counters) = cluster.run(serving).expect("it starts");
-        let clients = [1, 2].map(|number: u32| {
-            let executor = executors[number as usize].clone();
-            let settings = client_settings(machines.address(number), FRAMES);
-            let joining = executor.clone().spawn(async move {
-                let transport = Rc::new(Plain(executor.clone()));
-                PageClient::join(&executor, transport, at, settings).await
-            });
-            let client = cluster.run(joining).expect("they go on").expect("the server listens");
-            client.attach(counters);
-            client
-        });
-        // No write lock is granted before leases of an earlier server would be over.
-        cluster.run_until(cluster.now().plus_ns(3 * SECOND_NS)).expect("they go on");
+        let Joined { cluster, executors, server, clients, counters } =
+            joined((5, algorithm), FRAMES, |settings| settings);
         Ground { cluster, executors, server, clients, counters }
     }
 

@@ -1,13 +1,15 @@
 //! Transactions that add to counters on pages: what nodes do in these tests.
 
+use crate::machines::Machines;
+use base::time::SECOND_NS;
 use base::{PageId, PartitionId, Random};
 use engine::catalog::{Locking, Organization};
 use engine::{Database, Error, PartitionSpec, Settings, buffer};
-use entresol_node::algorithm::Algorithm;
+use entresol_node::algorithm::{self, Algorithm};
 use entresol_node::channel::Plain;
 use entresol_node::page_client::{self, PageClient};
 use entresol_node::page_server::{self, PageServer};
-use executor::Executor;
+use executor::{Cluster, Executor};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
@@ -34,6 +36,43 @@ pub async fn serve(
     let transport = Rc::new(Plain(executor));
     let settings = page_server::ServerSettings { algorithm, message_size_min: 0, has_leases: true, grants: None };
     (PageServer::serve(&database, transport, address, settings).await.expect("the port is free"), counters)
+}
+
+/// A server and two clients that have joined it.
+pub struct Joined {
+    pub cluster: Cluster,
+    pub executors: [Executor; 3],
+    pub server: PageServer,
+    pub clients: [PageClient; 2],
+    pub counters: PartitionId,
+}
+
+/// Has two clients with this many frames join a server, and lets the time pass in which leases of an earlier server would not be over:
+/// until then no write lock is granted.
+pub fn joined(
+    (seed, algorithm): (u64, &str),
+    frames: usize,
+    suit: impl Fn(page_client::ClientSettings) -> page_client::ClientSettings,
+) -> Joined {
+    let machines = Machines::new(seed);
+    let executors = [machines.server(), machines.client(1), machines.client(2)];
+    let mut cluster = Cluster::new(executors.iter().cloned());
+    let (at, algorithm) = (machines.address(0), algorithm::named(algorithm).expect("it is one of them"));
+    let serving = executors[0].spawn(serve(executors[0].clone(), at, algorithm));
+    let (server, counters) = cluster.run(serving).expect("it starts");
+    let clients = [1, 2].map(|number: u32| {
+        let executor = executors[number as usize].clone();
+        let settings = suit(client_settings(machines.address(number), frames));
+        let joining = executor.clone().spawn(async move {
+            let transport = Rc::new(Plain(executor.clone()));
+            PageClient::join(&executor, transport, at, settings).await
+        });
+        let client = cluster.run(joining).expect("they go on").expect("the server listens");
+        client.attach(counters);
+        client
+    });
+    cluster.run_until(cluster.now().plus_ns(3 * SECOND_NS)).expect("they go on");
+    Joined { cluster, executors, server, clients, counters }
 }
 
 /// Adds one to some counters, transaction after transaction. Each is run again until it is committed. Returns how often it was not.
