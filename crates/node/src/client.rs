@@ -155,7 +155,7 @@ pub enum WriteLock {
 pub enum PageLock {
     /// The transaction has it.
     Held,
-    /// It has to wait; see [`Client::has_lock`].
+    /// It has to wait; see [`Client::lock_of`].
     Wait,
     /// To end a deadlock this transaction has to be rolled back. If it is another one, the lock is waited for.
     Victim(Transaction),

@@ -72,8 +72,8 @@ impl RunContext {
         self.over.set(true);
     }
 
-    /// Records that these partitions are other than expected, and ends the run. This is a failure unless something older was read
-    /// of one of them, or of the log, where nothing could tell that it was.
+    /// Records that these partitions are other than expected. This is a failure, which ends the run, unless something older was read of
+    /// one of them, or of the log, where nothing could tell that it was: then clients stop, and a comparison goes on with the rest.
     pub fn differs(&self, partitions: &[&str], what: impl Into<String>) {
         match self.is_excused(partitions) {
             false => self.wrong(what),
