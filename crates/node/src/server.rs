@@ -407,8 +407,10 @@ impl Server {
         if held.users.len() > USERS_MAX {
             return Err(misbehaved(client, "over a thousand transactions that use", copy.page));
         }
-        for transaction in by {
-            self.end_deadlock((client, transaction), memory, actions);
+        // Whatever this closes a cycle of, it goes through one of these.
+        let by: BTreeSet<Transaction> = by.into_iter().collect();
+        if deadlock::is_reached(&self.directory, by.iter().map(|transaction| (client, *transaction))) {
+            by.into_iter().for_each(|transaction| self.end_deadlock((client, transaction), memory, actions));
         }
         Ok(())
     }

@@ -23,7 +23,7 @@ pub async fn put(database: &Database, id: PartitionId, records: &[(Vec<u8>, Vec<
     database.transaction(put).await
 }
 
-/// Deletes the records of these keys, so many in each transaction.
+/// Deletes the records of these keys, `together` of them in each transaction.
 pub async fn delete(
     database: &Database,
     id: PartitionId,
