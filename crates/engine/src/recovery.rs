@@ -112,6 +112,7 @@ async fn redo_pages(engine: &Engine, decoded: &DecodedBatch, torn: &TornPages, e
                     check_given(&engine.catalog, edit.page.partition, start)?;
                     continue;
                 }
+                ends.note(engine, &edit).await?;
                 while let Err(need) = redo_edit(buffer, sequence, &edit, start, end) {
                     let mut pins = Pins::new(buffer);
                     match buffer.resolve(need, Pattern::Random, &mut pins).await {
@@ -123,7 +124,6 @@ async fn redo_pages(engine: &Engine, decoded: &DecodedBatch, torn: &TornPages, e
                         fetched => drop(fetched?),
                     }
                 }
-                ends.note(engine, &edit);
             }
         }
     }

@@ -177,6 +177,39 @@ fn what_the_file_has_lost_before_its_end_is_missed_by_name() {
     .expect("opens");
 }
 
+/// The change behind the loss is in the log, of a partition whose file was cut before and of one whose file never was.
+#[test]
+fn a_restart_makes_no_file_longer_that_has_lost_pages() {
+    for is_compacted in [false, true] {
+        let media = Media::new();
+        let (mut model, random) = (Model::new(), &mut Random::stream(5, "objects"));
+        on(&media, async |executor| {
+            let (database, id) = created(executor, settings(false)).await?;
+            change(&database, id, 0..40 * PER_PAGE, (&mut model, random)).await?;
+            if is_compacted {
+                database.compact_partition(id).await?;
+            }
+            database.close().await
+        })
+        .expect("works");
+        on(&media, async |executor| {
+            let database = Database::open(executor, settings(false), "here").await?;
+            change(&database, database.partition("rows")?, [60 * PER_PAGE], (&mut model, random)).await?;
+            let device = executor.device("disk").expect("it exists");
+            let (file, _) = executor.open(device, "rows.pages", false).await?;
+            executor.perform(Op::Resize { file, length: 30 * PAGE, prewrite: false }).await.result?;
+            Ok::<(), Error>(())
+        })
+        .expect("works");
+        for again in ["again", "once more"] {
+            let opened = on(&media, async |executor| Database::open(executor, settings(false), again).await.map(drop));
+            let is_named = matches!(&opened, Err(Error::DamagedPage { page, .. }) if page.number == 30);
+            assert!(is_named, "{is_compacted}: {opened:?}");
+        }
+        assert_eq!(pages(&media), 30);
+    }
+}
+
 #[test]
 fn what_is_being_written_when_a_cut_begins_stays() {
     for length in 1..100 {

@@ -9,6 +9,7 @@ use crate::buffer::PageSpace;
 use crate::{Need, Result};
 use base::{PageId, PartitionId};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use structures::organization::direct;
 use structures::page::{Change, Edit, OwnedEdit, PageKind, Pages};
 
@@ -85,21 +86,48 @@ struct RedoneEnd {
     changed: u32,
     /// What page 0 states after all.
     stated: u32,
+    /// What it stated before the first of these, which the file has unless it has lost pages: a restored one has them, too.
+    stated_before: u32,
 }
 
 impl RedoneEnds {
-    /// Notes an edit that was redone.
-    pub(crate) fn note(&mut self, engine: &Engine, edit: &Edit<'_>) {
-        let PageId { partition, number } = edit.page;
-        if number >= engine.core.buffer.pool().borrow().capacity(partition) {
-            let end = self.0.entry(partition).or_default();
+    /// Notes an edit that is about to be redone. Nothing is redone behind pages that were lost: these would be blank in a longer file.
+    ///
+    /// # Errors
+    /// That the file has lost pages, and those of fetching page 0.
+    pub(crate) async fn note(&mut self, engine: &Engine, edit: &Edit<'_>) -> Result<()> {
+        let capacity = engine.core.buffer.pool().borrow().capacity(edit.page.partition);
+        let stated = match edit.change {
+            Change::Format { kind: PageKind::Direct, level, count, .. } if edit.page.number == 0 => {
+                Some(direct::end_of(level, count).unwrap_or(0))
+            }
+            _ => None,
+        };
+        if stated.is_none() && edit.page.number < capacity {
+            return Ok(());
+        }
+        let space = engine.core.buffer.find_space(edit.page.partition)?;
+        if space.is_direct() { self.note_end(engine, &space, (edit.page.number, stated)).await } else { Ok(()) }
+    }
+
+    async fn note_end(&mut self, engine: &Engine, space: &PageSpace, edit: (u32, Option<u32>)) -> Result<()> {
+        let (number, stated) = edit;
+        let end = match self.0.entry(space.partition()) {
+            Entry::Occupied(end) => end.into_mut(),
+            Entry::Vacant(end) => {
+                let stated_before = stated_before(engine, space).await?;
+                end.insert(RedoneEnd { stated_before, ..RedoneEnd::default() })
+            }
+        };
+        end.stated = stated.unwrap_or(end.stated);
+        let capacity = space.capacity();
+        if number >= capacity {
+            if capacity < end.stated_before {
+                return Err(space.missing(PageId::new(space.partition(), capacity)));
+            }
             end.changed = end.changed.max(number.saturating_add(1));
         }
-        if let Change::Format { kind: PageKind::Direct, level, count, .. } = edit.change
-            && number == 0
-        {
-            self.0.entry(partition).or_default().stated = direct::end_of(level, count).unwrap_or(0);
-        }
+        Ok(())
     }
 
     /// Has the files become as long.
@@ -108,13 +136,25 @@ impl RedoneEnds {
     /// The driver's.
     pub(crate) async fn lengthen(self, engine: &Engine) -> Result<()> {
         let buffer = &engine.core.buffer;
-        for (partition, RedoneEnd { changed, stated }) in self.0 {
+        for (partition, RedoneEnd { changed, stated, .. }) in self.0 {
             let space = buffer.find_space(partition)?;
             let end = changed.max(stated).min(space.pages_max());
-            if space.is_direct() && end > space.capacity() {
+            if end > space.capacity() {
                 buffer.make_room(&space, end).await?;
             }
         }
         Ok(())
+    }
+}
+
+/// How many pages the file of a direct partition has for certain by what page 0 states before redo changes that; none if page 0 cannot be
+/// read, which redo may mend.
+async fn stated_before(engine: &Engine, space: &PageSpace) -> Result<u32> {
+    let (core, first) = (&engine.core, PageId::new(space.partition(), 0));
+    let found = core.complete(|| Ok(direct::stated_end(core.buffer.pool().borrow().page(first)?))).await;
+    match found {
+        Ok(stated) => Ok(stated.unwrap_or(u32::MAX).min(space.pages_max())),
+        Err(error) if error.is_unreadable() => Ok(0),
+        Err(error) => Err(error),
     }
 }
