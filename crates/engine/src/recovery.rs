@@ -182,7 +182,11 @@ impl Remainder {
     fn note(&mut self, (start, end): (Lsn, Lsn), record: &Record<'_>) {
         let id = record.transaction;
         match record.body {
-            Body::System | Body::Time { .. } | Body::Catalog { .. } => {}
+            Body::System
+            | Body::Time { .. }
+            | Body::Catalog { .. }
+            | Body::SetsBefore { .. }
+            | Body::LongValue { .. } => {}
             Body::Loaded { partition } => self.loads.push((partition, end)),
             Body::LoadUndone { partition, loaded } => self.loads.retain(|load| *load != (partition, loaded)),
             Body::Update(undo) => self.transactions.entry(id).or_default().undo.push_stored(undo),

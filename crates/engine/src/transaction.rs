@@ -21,6 +21,7 @@ mod long_value;
 mod modify;
 mod objects;
 mod observation;
+mod past_log;
 mod prefetch;
 mod read_ranges;
 mod records;

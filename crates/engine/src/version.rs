@@ -286,6 +286,22 @@ impl Versions {
         self.own.of(owner).is_incomplete = true;
     }
 
+    /// Which of an owner's versions precedes its update of this number, if one does.
+    pub(crate) fn own_version(&self, owner: Owner, update: usize) -> Option<usize> {
+        let versions = &self.own.get(owner)?.versions;
+        let precedes = |private: &Private| private.record.is_some() && private.change == OwnChange::Update(update);
+        versions.iter().position(precedes)
+    }
+
+    /// The whole value that a record had before an owner's update of this number, if a version has that.
+    pub(crate) fn own_value(&self, owner: Owner, update: usize) -> Option<&[u8]> {
+        let stored = self.own.stored(owner, self.own_version(owner, update)?);
+        match Version::decode(stored).expect("it was encoded").before {
+            Before::Value(value) => Some(value),
+            _ => None,
+        }
+    }
+
     /// Gives one of an owner's versions another value.
     pub(crate) fn replace(&mut self, owner: Owner, number: usize, value: &[u8]) {
         let own = self.own.of(owner);

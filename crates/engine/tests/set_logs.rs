@@ -1,10 +1,13 @@
 //! What the log has of sets: values, actions, procedures; over backups of every strategy that they go with.
 
+use base::time::SECOND_NS;
 use base::{PartitionId, Random};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::checkpoint::{Strategy, SweepSettings};
 use entresol_engine::set::Logging;
-use entresol_engine::{Database, Error, PartitionSpec, Procedures, Result, Settings, Transaction, checkpoint, log};
+use entresol_engine::{
+    Database, Error, PartitionSpec, Procedures, Result, Settings, Snapshot, Transaction, checkpoint, log, version,
+};
 use executor::{Executor, Order};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,6 +17,7 @@ use virtual_driver::{Hardware, Media, Options, VirtualDriver};
 /// Keys of the stock; every other one has a record from the beginning. Some are asked for more often.
 const STOCK: u64 = 3_000;
 const ASKED_FOR: u64 = 40;
+const HOUR_NS: u64 = 3_600 * SECOND_NS;
 
 /// Runs `work` on a new machine with these media whose devices take any time, then lets that machine vanish.
 fn run<T>(media: &Media, work: impl AsyncFnOnce(&Executor) -> T) -> T {
@@ -190,6 +194,52 @@ fn every_pair_recovers_what_was_committed_and_so_does_every_change_of_pairs() {
                 Some(live(&database, seed << 8 | opening).await)
             });
         }
+    }
+}
+
+/// What a snapshot shows of the sets.
+async fn past_contents(past: &mut Snapshot, database: &Database) -> Contents {
+    let mut all = Vec::new();
+    for set in ["stock", "orders"] {
+        let mut found = BTreeMap::new();
+        let note = |key: &[u8], value: &[u8]| found.insert(key.to_vec(), value.to_vec()).is_none();
+        past.scan_set(database.partition(set).expect("it exists"), note).await.expect("scans");
+        all.push(found);
+    }
+    all
+}
+
+#[test]
+fn moments_before_a_restart_are_read_whatever_the_log_has_of_sets() {
+    let undo = version::UndoSettings { retention_ns: HOUR_NS, ..version::UndoSettings::default() };
+    for (number, (logging, strategy)) in (0..).zip(pairs()) {
+        let (media, mut random) = (Media::new(), Random::stream(number, "moments of sets"));
+        let sweep = SweepSettings { strategy, ..SweepSettings::default() };
+        let settings = Settings { undo: undo.clone(), ..settings(logging, sweep) };
+        let moments = run(&media, async |executor| {
+            let database = create(executor, settings.clone()).await;
+            let begin = |seed| executor.spawn(client(database.clone(), number << 8 | seed));
+            let (clients, mut sweeping, mut moments) = ([0, 1, 2, 3].map(begin), None, Vec::new());
+            while !clients.iter().all(executor::JoinHandle::is_finished) {
+                if sweeping.as_ref().is_none_or(executor::JoinHandle::is_finished) {
+                    let database = database.clone();
+                    sweeping = Some(executor.spawn(async move { database.checkpoint().await.expect("sweeps") }));
+                }
+                executor.sleep_ns(random.below(100_000)).await;
+                let mut now = database.snapshot().await.expect("reads");
+                moments.push((now.moment(), past_contents(&mut now, &database).await));
+            }
+            moments
+        });
+        assert!(moments.len() > 5, "{} moments with {logging:?} and {strategy:?}", moments.len());
+        run(&media, async |executor| {
+            let database = Database::open(executor, settings, "test").await.expect("opens");
+            for (moment, expected) in moments {
+                let mut past = database.as_of(moment).await.expect("is kept");
+                let found = past_contents(&mut past, &database).await;
+                assert!(found == expected, "{logging:?}, {strategy:?} as of {moment}");
+            }
+        });
     }
 }
 

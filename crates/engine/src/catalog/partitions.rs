@@ -1,6 +1,6 @@
 //! The partitions that transactions may use, by number and by name.
 
-use super::Partition;
+use super::{Organization, Partition};
 use crate::{Error, Result};
 use base::{Lsn, PartitionId};
 #[cfg(test)]
@@ -125,6 +125,11 @@ impl Partitions {
     #[inline]
     pub fn get_or_hidden(&self, id: PartitionId) -> Option<&Rc<Partition>> {
         self.get(id).or_else(|| self.hidden(id))
+    }
+
+    /// Whether one is a b-tree, also while it is being dropped.
+    pub fn is_tree(&self, id: PartitionId) -> bool {
+        self.get_or_hidden(id).is_some_and(|found| found.organization == Organization::BTree)
     }
 
     #[cold]

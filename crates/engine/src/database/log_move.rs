@@ -219,7 +219,13 @@ async fn end_of_unneeded(
 fn says_nothing(body: &Body<'_>) -> bool {
     matches!(
         body,
-        Body::System | Body::Time { .. } | Body::Catalog { .. } | Body::Loaded { .. } | Body::LoadUndone { .. }
+        Body::System
+            | Body::Time { .. }
+            | Body::Catalog { .. }
+            | Body::SetsBefore { .. }
+            | Body::LongValue { .. }
+            | Body::Loaded { .. }
+            | Body::LoadUndone { .. }
     )
 }
 

@@ -78,6 +78,19 @@ pub enum Body<'a> {
         /// What it says, as its journal stores it.
         changes: &'a [u8],
     },
+    /// What records of memory-resident sets were before the transaction whose commit follows. Only a log whose moments can be read for a
+    /// time has this, and what follows.
+    SetsBefore {
+        /// One [`Undo`](structures::undo::Undo) for each record, in their stored forms: a removal, or the whole value.
+        undos: &'a [u8],
+    },
+    /// The long value that an update of the transaction whose commit follows has replaced: its pages are freed then.
+    LongValue {
+        /// The number of the update, as rollbacks count them.
+        update: u32,
+        /// The value.
+        value: &'a [u8],
+    },
     /// A bulk load of a partition ends here, or will have before any commit that comes after: what it has written is not in the log.
     Loaded {
         /// The partition.
@@ -159,6 +172,15 @@ pub fn encode<'a>(
             out.push(u8::from(*is_whole));
             put_bytes(out, changes);
             12
+        }
+        Body::SetsBefore { undos } => {
+            put_bytes(out, undos);
+            16
+        }
+        Body::LongValue { update, value } => {
+            out.extend_from_slice(&update.to_le_bytes());
+            put_bytes(out, value);
+            17
         }
         Body::Loaded { partition } => {
             out.extend_from_slice(&partition.0.to_le_bytes());
@@ -248,6 +270,8 @@ impl<'a> Record<'a> {
                 Body::LoadUndone { partition: PartitionId(take_u16(&mut input)?), loaded: Lsn(take_u64(&mut input)?) }
             }
             15 => Body::Time { unix_ns: take_u64(&mut input)?, oldest: Some(Lsn(take_u64(&mut input)?)) },
+            16 => Body::SetsBefore { undos: take_bytes(&mut input)? },
+            17 => Body::LongValue { update: take_u32(&mut input)?, value: take_bytes(&mut input)? },
             _ => return None,
         };
         Some(Record { transaction, body, edits, rest: input })
@@ -323,6 +347,8 @@ mod tests {
             Body::Catalog { is_whole: false, changes: b"" },
             Body::Loaded { partition },
             Body::LoadUndone { partition, loaded: Lsn(77) },
+            Body::SetsBefore { undos: b"undos" },
+            Body::LongValue { update: 3, value: b"long" },
         ]);
         let changes = [
             Change::Format { kind: PageKind::Node, level: 2, count: 3, image: b"image" },

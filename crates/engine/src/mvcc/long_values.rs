@@ -1,6 +1,5 @@
 //! Long values that a commit gives up, and readers of the past may want.
 
-use crate::catalog::Organization;
 use crate::engine::Engine;
 use structures::lock::Owner;
 use structures::organization::b_tree::stored;
@@ -8,10 +7,7 @@ use structures::organization::b_tree::stored;
 /// Before a commit that gives long values up: copies those that versions refer to, whose pages are freed soon.
 /// Where one cannot be read, the commit goes on, and snapshots from before it are given up.
 pub(crate) async fn keep_long_values(engine: &Engine, owner: Owner) {
-    let is_tree = |partition| {
-        let partitions = engine.catalog.partitions.borrow();
-        partitions.get_or_hidden(partition).is_some_and(|found| found.organization == Organization::BTree)
-    };
+    let is_tree = |partition| engine.catalog.partitions.borrow().is_tree(partition);
     while engine.versions.is_kept() {
         let referred = engine.versions.versions().borrow().long_value((owner, 0), is_tree);
         let Some((number, partition, length, first)) = referred else { return };

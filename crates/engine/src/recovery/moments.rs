@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use structures::canary::{self, Canary};
 use structures::lock::Owner;
-use structures::undo::{Undo, UndoList};
+use structures::undo::{Undo, UndoList, decode_undo};
 
 /// Others get their turn after this number of records.
 const TURN: u64 = 1_024;
@@ -116,13 +116,12 @@ async fn rebuild(engine: &Rc<Engine>, past: &Past, log_bytes: &mut u64) -> Optio
     None
 }
 
-/// Of what partitions were at moments before now the log says nothing of sets, and nothing of partitions that have taken the place of others.
+/// Of what partitions were at moments before now the log says nothing of those that have taken the place of others.
 fn forget_unsaid(engine: &Engine, (horizon, opened): (Option<Lsn>, Lsn)) {
     let superblock_file = engine.catalog.superblock_file.borrow();
     let since = |id| superblock_file.as_ref().map_or(opened, |file: &SuperblockFile| file.since(id));
     for partition in engine.catalog.partitions.borrow().iter() {
-        let is_set = partition.set_settings().is_some() && !canary::is_planted(Canary::PresentForPast);
-        let since = if is_set { opened } else { since(partition.id) };
+        let since = since(partition.id);
         if horizon.is_none_or(|horizon| since > horizon) {
             engine.versions.forget_partition(partition.id(), since);
         }
@@ -215,6 +214,8 @@ impl<'a> Rebuilding<'a> {
                     (unended.updates, unended.is_undone) = (left, true);
                 }
             }
+            Body::SetsBefore { undos } => return self.note_sets(id, undos),
+            Body::LongValue { update, value } => self.note_long_value(id, update as usize, value),
             Body::RolledBack => self.forget(id),
             Body::Commit { .. } | Body::SweptCommit { .. } | Body::Call { .. } => self.commit(id, end),
             Body::Time { unix_ns, oldest: Some(oldest) } => self.note_time(end, unix_ns, oldest),
@@ -232,8 +233,9 @@ impl<'a> Rebuilding<'a> {
         true
     }
 
-    fn note_update(&mut self, id: TransactionId, undo: &Undo<'_>) -> bool {
-        let (engine, owners, spare) = (self.engine, &mut self.owners, &mut self.spare);
+    /// A transaction that goes on; none if there are too many.
+    fn unended(&mut self, id: TransactionId) -> Option<&mut Unended> {
+        let (owners, spare) = (&mut self.owners, &mut self.spare);
         let unended = self.unended.entry(id).or_insert_with(|| {
             let owner = spare.pop().unwrap_or_else(|| {
                 *owners += 1;
@@ -241,12 +243,39 @@ impl<'a> Rebuilding<'a> {
             });
             Unended { owner, updates: 0, is_undone: false }
         });
-        unended.forget_undone(engine);
+        unended.forget_undone(self.engine);
+        (self.owners < OWNERS_MAX).then_some(unended)
+    }
+
+    fn note_update(&mut self, id: TransactionId, undo: &Undo<'_>) -> bool {
+        let engine = self.engine;
+        let Some(unended) = self.unended(id) else { return false };
         let number = unended.updates;
         unended.updates += 1;
         let is_there = engine.catalog.partitions.borrow().get_or_hidden(undo.partition()).is_some();
-        *owners < OWNERS_MAX
-            && (!is_there || engine.versions.rebuild_update(engine.records(), (unended.owner, number), undo))
+        !is_there || engine.versions.rebuild_update(engine.records(), (unended.owner, number), undo)
+    }
+
+    fn note_sets(&mut self, id: TransactionId, mut undos: &[u8]) -> bool {
+        let engine = self.engine;
+        let Some(&mut Unended { owner, .. }) = self.unended(id) else { return false };
+        let mut number = 0;
+        while let Some(undo) = decode_undo(&mut undos) {
+            if !canary::is_planted(Canary::PresentForPast)
+                && !engine.versions.rebuild_set_change(engine.records(), (owner, number), &undo)
+            {
+                return false;
+            }
+            number += 1;
+        }
+        undos.is_empty()
+    }
+
+    fn note_long_value(&mut self, id: TransactionId, update: usize, value: &[u8]) {
+        if let Some(unended) = self.unended.get_mut(&id) {
+            unended.forget_undone(self.engine);
+            self.engine.versions.rebuild_long_value(unended.owner, update, value);
+        }
     }
 
     fn note_time(&mut self, end: Lsn, unix_ns: u64, oldest: Lsn) {

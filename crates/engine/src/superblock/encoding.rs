@@ -16,6 +16,8 @@ const MAGIC: &[u8; 8] = b"ENTRESOL";
 pub(super) const CONTENTS: usize = 32;
 /// The first format whose catalog is a journal.
 const JOURNAL: u32 = 7;
+/// The first format whose log has what sets and long values were, where moments are kept.
+const PAST_OF_SETS: u32 = 17;
 
 /// The superblock as it is stored. What a later format adds goes behind the rest.
 #[derive(Serialize, Deserialize)]
@@ -158,7 +160,8 @@ fn present(format: u32, body: &[u8]) -> Option<Decoded> {
         cache_table: found.cache_table,
         log_shape: found.log_shape,
         archive: found.archive,
-        moments_since: found.moments_since,
+        // An earlier log has not what sets and long values were.
+        moments_since: found.moments_since.filter(|_| format >= PAST_OF_SETS),
     };
     is_sound(&superblock).then_some(Decoded::Present(superblock, found.catalog))
 }

@@ -77,6 +77,15 @@ fn earlier_formats_are_read_and_later_ones_named() {
     let found = Decoded::Present(superblock(), Default::default());
     assert_eq!(decode(&bytes, "new"), Ok((9, found)));
     assert_eq!(decode(&seal(7, 9, &bytes[CONTENTS..]), "old").map(|found| found.0), Ok(9), "7 had all of it");
+    let moments = Superblock { moments_since: Some(5), ..superblock() };
+    let kept = encode(9, &moments, Default::default()).expect("fits");
+    assert_eq!(decode(&kept, "new"), Ok((9, Decoded::Present(moments, Default::default()))));
+    let before = decode(&seal(16, 9, &kept[CONTENTS..]), "old");
+    assert_eq!(
+        before,
+        Ok((9, Decoded::Present(superblock(), Default::default()))),
+        "the log of 16 lacks what sets were"
+    );
     bytes[8] += 1;
     let newer = decode(&bytes, "newer").expect_err("not yet known");
     assert!(matches!(newer, Error::NewerFormat { found, supported: FORMAT, .. } if found == FORMAT + 1), "{newer}");

@@ -12,6 +12,7 @@
 use super::Transaction;
 use super::freeing::BYTES_OF_CHAIN;
 use super::log_relief::{relieve, wait_for_claim};
+use super::past_log;
 use crate::engine::relief::ReliefOutcome;
 use crate::engine::{Engine, TransactionState};
 use crate::log::record;
@@ -113,7 +114,8 @@ impl Transaction {
             // A sweep that goes on decides which of them it is.
             (_, Some(_)) => (redo + sets.changes(self.state.owner).div_ceil(8)).max(call.stored_len()),
         };
-        COMMIT_SIZE + of_sets as u64 + BYTES_OF_CHAIN * self.state.chains.len() as u64
+        let of_past = past_log::length(engine, &sets, &self.state);
+        COMMIT_SIZE + (of_sets + of_past) as u64 + BYTES_OF_CHAIN * self.state.chains.len() as u64
     }
 
     /// Of its log bytes, those for which room is kept behind its commit, because it has pages to free.

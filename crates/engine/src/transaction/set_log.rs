@@ -8,6 +8,7 @@
 //! which it is, so they mix. A restart replays the records serially in their order, which is an order that two-phase
 //! locking permits because locks are held until the commit record is in the log.
 
+use super::past_log;
 use crate::engine::{BlackWhiteSweep, Core, Engine, TransactionState};
 use crate::log::record::Body;
 use base::Lsn;
@@ -17,6 +18,7 @@ use structures::set::Sets;
 #[inline]
 pub(super) fn append_commit(engine: &Engine, sets: &Sets, state: &TransactionState, chains: &[u8]) -> Lsn {
     engine.note_time();
+    past_log::append(engine, sets, state);
     if let Some(black_white_sweep) = engine.sets.black_white_sweep.get() {
         return append_swept_commit(engine, sets, state, chains, black_white_sweep);
     }

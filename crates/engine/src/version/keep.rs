@@ -181,20 +181,32 @@ impl VersionStore {
         let (from, to) = (self.versions.borrow_mut().own.of(owner).of_sets, sets.changes(owner));
         for (number, version) in (from..to).zip(sets.versions_before(owner, from..to)) {
             let SetVersion { partition, key, before, deletes } = version;
-            let mut ghosts = Vec::new();
-            if deletes {
-                ghosts.push(Ghost::in_set(partition, &key));
-            }
-            if let Some(value) = &before {
-                let lost = |secondary, of: &[u8]| ghosts.push(Ghost::in_index((partition, secondary), (of, &key)));
-                sets.lost_entries(partition, &key, value, lost);
-            }
-            let name = Resource::record(partition, key_hash(&key));
-            let before = before.as_deref().map_or(Before::Absent, Before::Value);
-            let image = Image { ghosts, ..Image::of(before) };
-            self.keep(records, (owner, OwnChange::OfSet(number)), name, (partition, &key), image);
+            let change = (owner, OwnChange::OfSet(number));
+            self.keep_set_record(records, change, (partition, &key), (before.as_deref(), deletes));
         }
         self.versions.borrow_mut().own.of(owner).of_sets = to;
+    }
+
+    /// Keeps what a record of a set was, and what leads scans to it that the sets do not have any more: its entries, and its key if it `is_gone`.
+    pub(super) fn keep_set_record(
+        &self,
+        records: Records<'_>,
+        change: (Owner, OwnChange),
+        (partition, key): (PartitionId, &[u8]),
+        (before, is_gone): (Option<&[u8]>, bool),
+    ) {
+        let sets = records.sets.borrow();
+        let mut ghosts = Vec::new();
+        if is_gone {
+            ghosts.push(Ghost::in_set(partition, key));
+        }
+        if let Some(value) = before {
+            let lost = |secondary, of: &[u8]| ghosts.push(Ghost::in_index((partition, secondary), (of, key)));
+            sets.lost_entries(partition, key, value, lost);
+        }
+        let name = Resource::record(partition, key_hash(key));
+        let image = Image { ghosts, ..Image::of(before.map_or(Before::Absent, Before::Value)) };
+        self.keep(records, change, name, (partition, key), image);
     }
 
     /// From now on versions are kept for read views, including the changes that transactions under way have made.

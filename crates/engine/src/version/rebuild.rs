@@ -2,8 +2,8 @@
 //!
 //! An undo record says what a record was before a change, and names it by its key, so it is a version, wherever the record is by now.
 //! The log is gone through in its order, which is that of the locks, so changes, rollbacks and commits come as they did at run time, and go the same
-//! ways. What the log does not say before images of is unknown for earlier moments, of a partition at a time (`emptied.rs`): sets, which log what
-//! they become, bulk loads, and long values, whose pages were freed.
+//! ways. What records of sets and long values were stands in records of their own (`transaction/past_log.rs`). What the log does not say is unknown
+//! for earlier moments, of a partition at a time (`emptied.rs`): bulk loads, and a long value that could not be read when it was freed.
 
 use super::chain::Target;
 use super::fences::Fences;
@@ -11,6 +11,7 @@ use super::ghosts::Ghosts;
 use super::keep::object_at;
 use super::loads::Loads;
 use super::moments::Moments;
+use super::own::OwnChange;
 use super::{Emptied, Records, VersionStore};
 use crate::catalog::Organization;
 use base::{Instant, Lsn, PartitionId};
@@ -63,23 +64,59 @@ impl VersionStore {
             self.forget_partition(undo.partition(), self.present());
             return true;
         };
-        let name = Resource::record(undo.partition(), record);
-        let head = self.versions.borrow().heads.get(name).target();
-        if matches!(head, Target::Private(of, _) if of != owner) {
-            return false;
+        let is_free = self.is_free_for(owner, Resource::record(undo.partition(), record));
+        if is_free {
+            self.keep_undo(records, owner, number, undo);
         }
-        self.keep_undo(records, owner, number, undo);
-        true
+        is_free
+    }
+
+    /// Whether no other transaction that has not ended has changed a record.
+    fn is_free_for(&self, owner: Owner, name: Resource) -> bool {
+        let head = self.versions.borrow().heads.get(name).target();
+        !matches!(head, Target::Private(of, _) if of != owner)
+    }
+
+    /// Makes the version before a transaction's changes of a record of a set, if that is there still. False as above.
+    pub(crate) fn rebuild_set_change(&self, records: Records<'_>, change: (Owner, usize), undo: &Undo<'_>) -> bool {
+        let (partition, key, before) = match *undo {
+            Undo::Remove { partition, key } => (partition, key, None),
+            Undo::Replace { partition, key, value } => (partition, key, Some(value)),
+            _ => return false,
+        };
+        let is_set = {
+            let partitions = records.partitions.borrow();
+            partitions.get_or_hidden(partition).is_some_and(|found| found.set_settings().is_some())
+        };
+        let ((owner, number), name) = (change, Resource::record(partition, key_hash(key)));
+        if !is_set {
+            return true;
+        }
+        let is_free = self.is_free_for(owner, name);
+        if is_free {
+            // Whatever has become of it since: the sets are as they are at the log's end.
+            let present = records.sets.borrow().peek(partition, key, key_hash(key)).map(|present| present.is_some());
+            let is_gone = before.is_some() && present != Ok(true);
+            self.keep_set_record(records, (owner, OwnChange::OfSet(number)), (partition, key), (before, is_gone));
+        }
+        is_free
+    }
+
+    /// Makes the version before an update whole, which refers to a long value that is no more.
+    pub(crate) fn rebuild_long_value(&self, owner: Owner, update: usize, value: &[u8]) {
+        let mut versions = self.versions.borrow_mut();
+        if let Some(number) = versions.own_version(owner, update) {
+            let mut whole = Vec::new();
+            stored::store_here(value, &mut whole);
+            versions.replace(owner, number, &whole);
+        }
     }
 
     /// A transaction was committed by the record at `commit`, at this time by the calendar; moments from before that do not know what partitions were in which
     /// it gave up long values.
     pub(crate) fn rebuild_commit(self: &Rc<Self>, records: Records<'_>, owner: Owner, commit: Lsn, unix_ns: u64) {
         let mut versions = self.versions.borrow_mut();
-        let is_tree = |partition| {
-            let partitions = records.partitions.borrow();
-            partitions.get_or_hidden(partition).is_some_and(|found| found.organization == Organization::BTree)
-        };
+        let is_tree = |partition| records.partitions.borrow().is_tree(partition);
         let (mut nothing, mut from) = (Vec::new(), 0);
         stored::store_here(&[], &mut nothing);
         while let Some((number, partition, ..)) = versions.long_value((owner, from), is_tree) {

@@ -128,7 +128,7 @@ async fn read_moments(context: &RunContext, database: &Database) -> Result<()> {
             match reader.read_all(*store, contention.keys).await {
                 Err(Error::SnapshotTooOld { oldest }) => {
                     let is_possible = oldest > moment && oldest <= present;
-                    if !is_possible || store.is_in_log() && !has_given_up(&reader.database) {
+                    if !is_possible || !has_given_up(&reader.database) {
                         context.wrong(format!("{store:?} as of {moment} is too old; the oldest is {oldest}"));
                     }
                 }

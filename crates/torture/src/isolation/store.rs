@@ -42,11 +42,6 @@ impl Store {
         }
     }
 
-    /// Whether the log has all that its records were. It has not of sets, and not of the long values that trees lose.
-    pub fn is_in_log(self) -> bool {
-        matches!(self, Store::Direct | Store::Appended)
-    }
-
     /// Whether there is an order that can be scanned.
     pub fn is_ordered(self) -> bool {
         matches!(self, Store::Tree | Store::Index)

@@ -120,6 +120,8 @@ fn encodings(document: &Document) -> Outcome {
         ("swept_call", Body::Call { sweep: Some(Lsn(1 << 40)), call: b"call" }),
         ("time", Body::Time { unix_ns: 1 << 60, oldest: None }),
         ("moment", Body::Time { unix_ns: 1 << 60, oldest: Some(Lsn(9)) }),
+        ("sets_before", Body::SetsBefore { undos: b"undos" }),
+        ("long_value", Body::LongValue { update: 3, value: b"value" }),
         ("catalog", Body::Catalog { is_whole: true, changes: b"changes" }),
         ("loaded", Body::Loaded { partition: PartitionId(3) }),
         ("load_undone", Body::LoadUndone { partition: PartitionId(3), loaded: Lsn(5) }),

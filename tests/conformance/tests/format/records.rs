@@ -163,6 +163,11 @@ pub fn record<'a>(document: &'a Document, bytes: &[u8], met: &mut Met) -> Result
         }
         "time" => _ = input.take(8)?,
         "moment" => _ = input.take(16)?,
+        "sets_before" => _ = input.bytes()?,
+        "long_value" => {
+            input.take(4)?;
+            input.bytes()?;
+        }
         "catalog" => {
             input.take(1)?;
             input.bytes()?;
