@@ -189,6 +189,7 @@ impl Remainder {
             | Body::LongValue { .. } => {}
             Body::Loaded { partition } => self.loads.push((partition, end)),
             Body::LoadUndone { partition, loaded } => self.loads.retain(|load| *load != (partition, loaded)),
+            Body::LoadEnded { partition } => self.loads.retain(|(of, _)| *of != partition),
             Body::Update(undo) => self.transactions.entry(id).or_default().undo.push_stored(undo),
             Body::Compensation { remaining } => {
                 self.transactions.entry(id).or_default().undo.truncate(remaining as usize);
@@ -212,9 +213,9 @@ impl Remainder {
     }
 }
 
-/// Has a log that is archived say which of these loads were cut off, so that restores do without them: those of sets that no backup
-/// of the sets has, and that of a tree whose last pages the log does not have.
-fn say_undone_loads(engine: &Engine, loads: Vec<(PartitionId, Lsn)>, end: Lsn) {
+/// Has the log say that these loads have ended, and one that is archived which of them were cut off, so that restores do without them: those of
+/// sets that no backup of the sets has, and that of a tree whose last pages the log does not have.
+fn say_ended_loads(engine: &Engine, loads: Vec<(PartitionId, Lsn)>, end: Lsn) {
     let swept = engine.catalog.superblock.borrow().backup.as_ref().map(|backup| Lsn(backup.begin));
     for (id, loaded) in loads {
         let Ok(partition) = engine.catalog.describe(id) else { continue };
@@ -225,6 +226,7 @@ fn say_undone_loads(engine: &Engine, loads: Vec<(PartitionId, Lsn)>, end: Lsn) {
         if is_undone {
             engine.core.log.note_undone_load(id, loaded);
         }
+        engine.core.log.append(TransactionId::SYSTEM, &Body::LoadEnded { partition: id }, std::iter::empty());
     }
 }
 
@@ -236,7 +238,7 @@ pub async fn finish(engine: &Rc<Engine>, remainder: Remainder) -> Result<Recover
     let began = engine.core.executor.now();
     let unfinished = remainder.transactions.len() as u64;
     engine.transactions.registry.borrow_mut().skip(remainder.last);
-    say_undone_loads(engine, remainder.loads, remainder.end);
+    say_ended_loads(engine, remainder.loads, remainder.end);
     let mut freeing = Vec::new();
     for (id, unfinished) in remainder.transactions {
         match unfinished.chains {

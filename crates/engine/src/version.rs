@@ -286,17 +286,22 @@ impl Versions {
         self.own.of(owner).is_incomplete = true;
     }
 
-    /// Which of an owner's versions precedes its update of this number, if one does.
-    pub(crate) fn own_version(&self, owner: Owner, update: usize) -> Option<usize> {
-        let versions = &self.own.get(owner)?.versions;
-        let precedes = |private: &Private| private.record.is_some() && private.change == OwnChange::Update(update);
-        versions.iter().position(precedes)
+    /// The first of an owner's versions, from number `from` on, that precedes its update of this number or a later one, and whether it
+    /// is that of this one. Versions come in the order of the updates.
+    pub(crate) fn own_version(&self, owner: Owner, from: usize, update: usize) -> (usize, bool) {
+        let versions = self.own.get(owner).map_or(&[][..], |own| &own.versions);
+        let update_of = |private: &Private| match private.change {
+            OwnChange::Update(number) if private.record.is_some() => Some(number),
+            _ => None,
+        };
+        let found =
+            versions.iter().map(update_of).enumerate().skip(from).find(|(_, of)| of.is_some_and(|of| of >= update));
+        found.map_or((versions.len(), false), |(number, of)| (number, of == Some(update)))
     }
 
-    /// The whole value that a record had before an owner's update of this number, if a version has that.
-    pub(crate) fn own_value(&self, owner: Owner, update: usize) -> Option<&[u8]> {
-        let stored = self.own.stored(owner, self.own_version(owner, update)?);
-        match Version::decode(stored).expect("it was encoded").before {
+    /// The whole value that one of an owner's versions has, if it has that.
+    pub(crate) fn own_value(&self, owner: Owner, number: usize) -> Option<&[u8]> {
+        match Version::decode(self.own.stored(owner, number)).expect("it was encoded").before {
             Before::Value(value) => Some(value),
             _ => None,
         }

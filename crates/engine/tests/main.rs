@@ -42,6 +42,7 @@ mod hierarchy;
 mod index_changes;
 mod index_faults;
 mod indexes;
+mod kept_loads;
 mod kept_moments;
 mod large_caches;
 mod large_changes;

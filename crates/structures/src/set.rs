@@ -77,7 +77,7 @@ pub use schema::{Field, FieldError, FieldType, FieldValue, RecordType};
 pub use secondary::Secondary;
 pub use sharding::{Located, Lookup, SHARES, Shard};
 pub use vacate::Vacated;
-pub use versions::SetVersion;
+pub use versions::{SetRecord, SetStates, SetVersion};
 pub use visit::position as visit_position;
 
 use crate::PrefetchDistance;

@@ -225,6 +225,7 @@ fn says_nothing(body: &Body<'_>) -> bool {
             | Body::SetsBefore { .. }
             | Body::LongValue { .. }
             | Body::Loaded { .. }
+            | Body::LoadEnded { .. }
             | Body::LoadUndone { .. }
     )
 }

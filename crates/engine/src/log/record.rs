@@ -96,6 +96,12 @@ pub enum Body<'a> {
         /// The partition.
         partition: PartitionId,
     },
+    /// A bulk load of a partition has ended, or was cut off by the opening before this one. Only a log whose moments can be read for a time, or
+    /// that is archived, has this.
+    LoadEnded {
+        /// The partition.
+        partition: PartitionId,
+    },
     /// A bulk load whose [`Body::Loaded`] ends at `loaded` came to nothing: the partition is as empty as it was before.
     LoadUndone {
         /// The partition.
@@ -186,6 +192,10 @@ pub fn encode<'a>(
             out.extend_from_slice(&partition.0.to_le_bytes());
             13
         }
+        Body::LoadEnded { partition } => {
+            out.extend_from_slice(&partition.0.to_le_bytes());
+            18
+        }
         Body::LoadUndone { partition, loaded } => {
             out.extend_from_slice(&partition.0.to_le_bytes());
             out.extend_from_slice(&loaded.0.to_le_bytes());
@@ -271,15 +281,11 @@ impl<'a> Record<'a> {
             }
             15 => Body::Time { unix_ns: take_u64(&mut input)?, oldest: Some(Lsn(take_u64(&mut input)?)) },
             16 => Body::SetsBefore { undos: take_bytes(&mut input)? },
+            18 => Body::LoadEnded { partition: PartitionId(take_u16(&mut input)?) },
             17 => Body::LongValue { update: take_u32(&mut input)?, value: take_bytes(&mut input)? },
             _ => return None,
         };
         Some(Record { transaction, body, edits, rest: input })
-    }
-
-    /// Whether it edits no page.
-    pub(crate) fn is_without_edits(&self) -> bool {
-        self.edits == 0
     }
 
     /// The edits with their pages' sequence numbers after them, in order.
@@ -349,6 +355,7 @@ mod tests {
             Body::LoadUndone { partition, loaded: Lsn(77) },
             Body::SetsBefore { undos: b"undos" },
             Body::LongValue { update: 3, value: b"long" },
+            Body::LoadEnded { partition },
         ]);
         let changes = [
             Change::Format { kind: PageKind::Node, level: 2, count: 3, image: b"image" },

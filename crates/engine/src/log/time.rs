@@ -33,6 +33,11 @@ impl Log {
         self.time.keeps_moments.set(true);
     }
 
+    /// Whether the log says when commits are made, and what else it takes to come back to a moment.
+    pub(crate) fn says_time(&self) -> bool {
+        self.time.is_said.get()
+    }
+
     /// Says when the commit is made, or the partition changed, that is logged next. `first` is where the records of the transactions
     /// begin that have not ended, if they have any.
     #[inline]

@@ -27,8 +27,9 @@ impl LoadInProgress {
 impl Drop for LoadInProgress {
     fn drop(&mut self) {
         // An empty record makes a moment of its own, which no commit shares.
-        let (_, end) = self.engine.core.log_and_apply(TransactionId::SYSTEM, &Body::System, &[]);
         let engine = &self.engine;
+        let ended = engine.core.log.says_time().then_some(Body::LoadEnded { partition: self.partition });
+        let (_, end) = engine.core.log_and_apply(TransactionId::SYSTEM, &ended.unwrap_or(Body::System), &[]);
         engine.versions.end_load(self.partition, end);
         engine.catalog.end_load(self.began);
         // A reader at that moment waits until it is durable.

@@ -22,8 +22,9 @@ use structures::canary::{self, Canary};
 use structures::lock::Owner;
 use structures::undo::{Undo, UndoList, decode_undo};
 
-/// Others get their turn after this number of records.
+/// Others get their turn after this number of records, or of bytes.
 const TURN: u64 = 1_024;
+const TURN_BYTES: usize = 1 << 20;
 /// How often it is begun anew behind a page that cannot be read.
 const ATTEMPTS: usize = 16;
 /// Links tell this number of transactions apart.
@@ -133,6 +134,8 @@ struct Unended {
     owner: Owner,
     /// Its updates that are not taken back.
     updates: usize,
+    /// Where the version is looked for that its next long value belongs to.
+    next_long: usize,
     /// Whether versions are left of some that are: until it goes on, or has ended, since taking them away looks at all of its versions.
     is_undone: bool,
 }
@@ -159,7 +162,9 @@ struct Rebuilding<'a> {
     /// The time by the calendar, as far as the log has said it, in nanoseconds since 1970: never beyond the present, and never back.
     unix_ns: u64,
     present_ns: u64,
-    /// Trees whose load is about to end.
+    /// What records of sets were before the transaction whose commit is the next record but for long values. It may have been lost.
+    sets_before: Option<(TransactionId, Vec<u8>)>,
+    /// Partitions whose load is about to end.
     loaded: Vec<PartitionId>,
 }
 
@@ -178,6 +183,7 @@ impl<'a> Rebuilding<'a> {
             is_timed: false,
             unix_ns: 0,
             present_ns: engine.versions.unix_ns(),
+            sets_before: None,
             loaded: Vec::new(),
         }
     }
@@ -185,19 +191,20 @@ impl<'a> Rebuilding<'a> {
     /// Goes through the log.
     async fn read(&mut self, scan: &mut LogScan) -> Result<()> {
         let (executor, versions) = (&self.engine.core.executor, &self.engine.versions);
-        let mut records = 0_u64;
+        let (mut records, mut bytes) = (0_u64, 0);
         while let Some(entry) = scan.next().await? {
             let damaged =
                 |detail: &str| Error::DamagedLog { lsn: entry.start, file: "log".into(), detail: detail.into() };
             let record = Record::decode_body(entry.bytes).ok_or_else(|| damaged("it holds no record"))?;
             if !self.note(entry.end, &record) {
-                return Err(damaged("two transactions change a record at a time"));
+                return Err(damaged("it contradicts what was before it"));
             }
-            records += 1;
-            if records.is_multiple_of(TURN) {
-                executor.charge_times(Work::LogRecord, TURN);
+            (records, bytes) = (records + 1, bytes + entry.bytes.len());
+            if records == TURN || bytes >= TURN_BYTES {
+                executor.charge_times(Work::LogRecord, records);
                 executor.pay_debt().await;
                 versions.wait_for_room().await;
+                (records, bytes) = (0, 0);
             }
         }
         Ok(())
@@ -214,21 +221,15 @@ impl<'a> Rebuilding<'a> {
                     (unended.updates, unended.is_undone) = (left, true);
                 }
             }
-            Body::SetsBefore { undos } => return self.note_sets(id, undos),
+            Body::SetsBefore { undos } => self.sets_before = Some((id, undos.to_vec())),
             Body::LongValue { update, value } => self.note_long_value(id, update as usize, value),
             Body::RolledBack => self.forget(id),
-            Body::Commit { .. } | Body::SweptCommit { .. } | Body::Call { .. } => self.commit(id, end),
+            Body::Commit { .. } | Body::SweptCommit { .. } | Body::Call { .. } => return self.commit(id, end),
             Body::Time { unix_ns, oldest: Some(oldest) } => self.note_time(end, unix_ns, oldest),
             Body::Loaded { partition } => self.loaded.push(partition),
-            // The end of a load follows what it has said of it, before anyone commits.
-            Body::System if record.is_without_edits() => {
-                self.loaded.drain(..).for_each(|tree| self.engine.versions.forget_partition(tree, end));
-            }
-            Body::System
-            | Body::ChainStep { .. }
-            | Body::Time { .. }
-            | Body::Catalog { .. }
-            | Body::LoadUndone { .. } => {}
+            Body::LoadEnded { partition } => self.end_load(partition, end),
+            Body::LoadUndone { partition, .. } => self.loaded.retain(|loaded| *loaded != partition),
+            Body::System | Body::ChainStep { .. } | Body::Time { .. } | Body::Catalog { .. } => {}
         }
         true
     }
@@ -241,7 +242,7 @@ impl<'a> Rebuilding<'a> {
                 *owners += 1;
                 Owner(*owners - 1)
             });
-            Unended { owner, updates: 0, is_undone: false }
+            Unended { owner, updates: 0, next_long: 0, is_undone: false }
         });
         unended.forget_undone(self.engine);
         (self.owners < OWNERS_MAX).then_some(unended)
@@ -256,6 +257,7 @@ impl<'a> Rebuilding<'a> {
         !is_there || engine.versions.rebuild_update(engine.records(), (unended.owner, number), undo)
     }
 
+    /// Makes versions of what records of sets were before a transaction.
     fn note_sets(&mut self, id: TransactionId, mut undos: &[u8]) -> bool {
         let engine = self.engine;
         let Some(&mut Unended { owner, .. }) = self.unended(id) else { return false };
@@ -274,7 +276,17 @@ impl<'a> Rebuilding<'a> {
     fn note_long_value(&mut self, id: TransactionId, update: usize, value: &[u8]) {
         if let Some(unended) = self.unended.get_mut(&id) {
             unended.forget_undone(self.engine);
-            self.engine.versions.rebuild_long_value(unended.owner, update, value);
+            let from = (unended.owner, unended.next_long);
+            unended.next_long = self.engine.versions.rebuild_long_value(from, update, value);
+        }
+    }
+
+    /// What was loaded was not there before that.
+    fn end_load(&mut self, partition: PartitionId, end: Lsn) {
+        self.loaded.retain(|loaded| *loaded != partition);
+        let is_there = self.engine.catalog.partitions.borrow().get_or_hidden(partition).is_some();
+        if is_there && self.horizon.is_some() && !canary::is_planted(Canary::PresentForPast) {
+            self.engine.versions.rebuild_load(partition, end, self.unix_ns);
         }
     }
 
@@ -291,9 +303,14 @@ impl<'a> Rebuilding<'a> {
         }
     }
 
-    fn commit(&mut self, id: TransactionId, end: Lsn) {
+    fn commit(&mut self, id: TransactionId, end: Lsn) -> bool {
+        let sets_before = self.sets_before.take().filter(|(of, _)| *of == id);
         if self.horizon.is_none() {
-            return self.forget(id);
+            self.forget(id);
+            return true;
+        }
+        if sets_before.is_some_and(|(_, undos)| !self.note_sets(id, &undos)) {
+            return false;
         }
         let engine = self.engine;
         match self.unended.remove(&id) {
@@ -305,6 +322,7 @@ impl<'a> Rebuilding<'a> {
             }
             None => engine.versions.rebuild_moment(end, self.unix_ns),
         }
+        true
     }
 
     /// A transaction has left nothing, or what it has left is of no moment that can be read.
@@ -321,8 +339,9 @@ impl<'a> Rebuilding<'a> {
             self.forget(id);
         }
         let horizon = self.horizon?;
-        let versions = &self.engine.versions;
-        self.loaded.iter().for_each(|tree| versions.forget_partition(*tree, versions.present()));
+        // Which it was before the opening is found with it.
+        let present = self.engine.versions.present();
+        std::mem::take(&mut self.loaded).into_iter().for_each(|loaded| self.end_load(loaded, present));
         Some(horizon)
     }
 }

@@ -114,8 +114,13 @@ impl Transaction {
             // A sweep that goes on decides which of them it is.
             (_, Some(_)) => (redo + sets.changes(self.state.owner).div_ceil(8)).max(call.stored_len()),
         };
-        let of_past = past_log::length(engine, &sets, &self.state);
-        COMMIT_SIZE + (of_sets + of_past) as u64 + BYTES_OF_CHAIN * self.state.chains.len() as u64
+        COMMIT_SIZE + of_sets as u64 + BYTES_OF_CHAIN * self.state.chains.len() as u64
+    }
+
+    /// At most how many bytes the records take that come with it.
+    #[inline]
+    fn bytes_of_past(&self) -> u64 {
+        past_log::length(&self.engine, &self.engine.sets.sets.borrow(), &self.state) as u64
     }
 
     /// Of its log bytes, those for which room is kept behind its commit, because it has pages to free.
@@ -170,7 +175,8 @@ impl Transaction {
     /// Whether the log has room for the commit as it is, and for the `kept` bytes of its own behind that.
     #[inline]
     fn has_room_for_commit(&self, kept: u64) -> bool {
-        canary::is_planted(Canary::UnadmittedCommit) || self.may_log(self.bytes_of_commit(), kept)
+        canary::is_planted(Canary::UnadmittedCommit)
+            || self.may_log(self.bytes_of_commit() + self.bytes_of_past(), kept)
     }
 
     /// Waits for room for the commit.
@@ -179,7 +185,8 @@ impl Transaction {
             return Ok(());
         }
         let engine = &self.engine;
-        let found = self.bytes_of_commit();
+        let of_past = self.bytes_of_past();
+        let found = self.bytes_of_commit() + of_past;
         if found > record::SIZE_MAX {
             return Err(Error::RecordTooLong { found, limit: record::SIZE_MAX });
         }
@@ -191,7 +198,8 @@ impl Transaction {
             return Err(Error::LogFull { needed: needed + self.state.logged, capacity });
         }
         if fits_alone(needed + self.held_log())
-            && relieve(&self.engine, || self.may_log(self.bytes_of_commit(), kept)).await? == ReliefOutcome::Room
+            && relieve(&self.engine, || self.may_log(self.bytes_of_commit() + of_past, kept)).await?
+                == ReliefOutcome::Room
         {
             return Ok(());
         }

@@ -3,8 +3,6 @@
 
 use crate::engine::{Engine, TransactionState};
 use crate::log::record::{self, Body};
-use base::PartitionId;
-use std::collections::BTreeSet;
 use structures::organization::b_tree::stored::{self, Stored};
 use structures::set::Sets;
 use structures::undo::{Undo, UndoList, encode_undo};
@@ -27,7 +25,7 @@ pub(super) fn length(engine: &Engine, sets: &Sets, state: &TransactionState) -> 
 fn kept_length(engine: &Engine, sets: &Sets, state: &TransactionState) -> usize {
     let of_sets = sets_before(sets, state).map_or(0, |undos| RECORD_SIZE + undos.len());
     let long_values = long_values(engine, state);
-    of_sets + long_values.iter().map(|(_, length)| RECORD_SIZE + length).sum::<usize>()
+    of_sets + long_values.iter().map(|long| RECORD_SIZE + long.length).sum::<usize>()
 }
 
 /// Appends it.
@@ -44,10 +42,10 @@ fn append_kept(engine: &Engine, sets: &Sets, state: &TransactionState) {
     if let Some(undos) = sets_before(sets, state) {
         log.append(state.id, &Body::SetsBefore { undos: &undos }, std::iter::empty());
     }
-    for (update, _) in long_values(engine, state) {
-        let versions = engine.versions.versions().borrow();
-        // Only the first of a transaction's updates of a record has a version, and one that could not be copied has none.
-        if let Some(Stored::Here(value)) = versions.own_value(state.owner, update).map(stored::read) {
+    let versions = engine.versions.versions().borrow();
+    for LongValue { update, version, .. } in long_values(engine, state) {
+        // What could not be read is not copied.
+        if let Some(Stored::Here(value)) = versions.own_value(state.owner, version).map(stored::read) {
             log.append(state.id, &Body::LongValue { update: update as u32, value }, std::iter::empty());
         }
     }
@@ -55,31 +53,33 @@ fn append_kept(engine: &Engine, sets: &Sets, state: &TransactionState) {
 
 /// What records of sets were before the transaction.
 fn sets_before(sets: &Sets, state: &TransactionState) -> Option<Vec<u8>> {
-    let changes = sets.changes(state.owner);
-    if changes == 0 {
-        return None;
-    }
-    let (mut undos, mut changed) = (Vec::new(), BTreeSet::<(PartitionId, Vec<u8>)>::new());
-    for version in sets.versions_before(state.owner, 0..changes) {
-        let (partition, key) = (version.partition, &version.key[..]);
-        if changed.insert((partition, key.to_vec())) {
-            let undo = match &version.before {
-                None => Undo::Remove { partition, key },
-                Some(value) => Undo::Replace { partition, key, value },
-            };
-            encode_undo(&undo, &mut undos);
+    let states = sets.states_before(state.owner);
+    let mut undos = Vec::new();
+    for ((partition, key), value) in &states {
+        let partition = *partition;
+        match value {
+            None => encode_undo(&Undo::Remove { partition, key }, &mut undos),
+            Some(value) => encode_undo(&Undo::Replace { partition, key, value }, &mut undos),
         }
     }
-    Some(undos)
+    (!undos.is_empty()).then_some(undos)
 }
 
-/// The updates that have replaced or deleted long values, and how long these are.
-fn long_values(engine: &Engine, state: &TransactionState) -> Vec<(usize, usize)> {
+/// A long value that is replaced or deleted.
+struct LongValue {
+    update: usize,
+    /// The number of the transaction's version that has it.
+    version: usize,
+    length: usize,
+}
+
+/// Those that were there before the transaction: what it has put and replaced itself has no version.
+fn long_values(engine: &Engine, state: &TransactionState) -> Vec<LongValue> {
     if state.chains.is_empty() {
         return Vec::new();
     }
-    let partitions = engine.catalog.partitions.borrow();
-    let long = |undo: &Undo<'_>| match *undo {
+    let (partitions, undo) = (engine.catalog.partitions.borrow(), state.undo.borrow());
+    let length_of = |undo: &Undo<'_>| match *undo {
         Undo::Insert { partition, value, .. } | Undo::Replace { partition, value, .. }
             if partitions.is_tree(partition) =>
         {
@@ -90,6 +90,15 @@ fn long_values(engine: &Engine, state: &TransactionState) -> Vec<(usize, usize)>
         }
         _ => None,
     };
-    let undo = state.undo.borrow();
-    undo.iter().enumerate().filter_map(|(update, stored)| Some((update, long(&UndoList::decode(stored))?))).collect()
+    let (versions, mut from) = (engine.versions.versions().borrow(), 0);
+    let mut found = Vec::new();
+    for (update, stored) in undo.iter().enumerate() {
+        let Some(length) = length_of(&UndoList::decode(stored)) else { continue };
+        let (version, is_found) = versions.own_version(state.owner, from, update);
+        from = version;
+        if is_found {
+            found.push(LongValue { update, version, length });
+        }
+    }
+    found
 }

@@ -31,6 +31,14 @@ impl super::VersionStore {
         self.versions.borrow_mut().loads.0.push((partition, Lsn::MAX));
     }
 
+    /// One has ended before the opening.
+    pub(crate) fn rebuild_load(&self, partition: PartitionId, end: Lsn, unix_ns: u64) {
+        let mut versions = self.versions.borrow_mut();
+        versions.loads.0.push((partition, end));
+        versions.latest = versions.latest.max(end);
+        versions.moments.note(Instant::from_ns(unix_ns), end);
+    }
+
     /// Its end is a moment of its own, which no commit shares.
     pub(crate) fn end_load(&self, partition: PartitionId, end: Lsn) {
         self.last_commit.set(end);

@@ -3,7 +3,7 @@
 //! An undo record says what a record was before a change, and names it by its key, so it is a version, wherever the record is by now.
 //! The log is gone through in its order, which is that of the locks, so changes, rollbacks and commits come as they did at run time, and go the same
 //! ways. What records of sets and long values were stands in records of their own (`transaction/past_log.rs`). What the log does not say is unknown
-//! for earlier moments, of a partition at a time (`emptied.rs`): bulk loads, and a long value that could not be read when it was freed.
+//! for earlier moments, of a partition at a time (`emptied.rs`): a long value that could not be read when it was freed.
 
 use super::chain::Target;
 use super::fences::Fences;
@@ -102,14 +102,17 @@ impl VersionStore {
         is_free
     }
 
-    /// Makes the version before an update whole, which refers to a long value that is no more.
-    pub(crate) fn rebuild_long_value(&self, owner: Owner, update: usize, value: &[u8]) {
+    /// Makes the version before an update whole, which refers to a long value that is no more. Updates come in their order, so it is looked for
+    /// from version `from` on; returns where it is looked for the next one.
+    pub(crate) fn rebuild_long_value(&self, (owner, from): (Owner, usize), update: usize, value: &[u8]) -> usize {
         let mut versions = self.versions.borrow_mut();
-        if let Some(number) = versions.own_version(owner, update) {
+        let (number, is_found) = versions.own_version(owner, from, update);
+        if is_found {
             let mut whole = Vec::new();
             stored::store_here(value, &mut whole);
             versions.replace(owner, number, &whole);
         }
+        number
     }
 
     /// A transaction was committed by the record at `commit`, at this time by the calendar; moments from before that do not know what partitions were in which

@@ -11,6 +11,7 @@ pub mod database;
 pub mod failing_reads;
 pub mod flash_cache;
 pub mod holding;
+pub mod kept;
 pub mod kinds;
 pub mod machine;
 pub mod planting;

@@ -20,42 +20,63 @@ pub struct SetVersion {
     pub deletes: bool,
 }
 
+/// A record by its set and key.
+pub type SetRecord = (PartitionId, Vec<u8>);
+/// Values of records, nothing of those that are not there.
+pub type SetStates = BTreeMap<SetRecord, Option<Vec<u8>>>;
+
 impl Sets {
     /// What records were before an owner's changes of these numbers, of which the last is the owner's last.
     pub fn versions_before(&self, owner: Owner, numbers: Range<usize>) -> Vec<SetVersion> {
         let Some(changes) = self.owners.get(owner.0 as usize).filter(|_| !numbers.is_empty()) else {
             return Vec::new();
         };
-        // What a record is after a change is what it is before the next one of it.
-        let mut next: BTreeMap<(PartitionId, Vec<u8>), Option<Vec<u8>>> = BTreeMap::new();
+        let mut next = SetStates::new();
         let mut versions = Vec::with_capacity(numbers.len());
         let first = numbers.start;
         for number in numbers.rev() {
-            let shadow @ Shadow { set, place, before, .. } = changes.shadows[number];
-            let partition = PartitionId(set);
-            let (bytes, at) = self.set(partition).at(place);
-            let (key, value) = layout::record(bytes, at);
-            let saved = shadow.bytes(&changes.saved);
-            let name = (partition, key.to_vec());
-            let state = match before {
-                Before::Nothing => None,
-                Before::Bytes { offset, .. } => {
-                    let mut state = next.get(&name).cloned().flatten().unwrap_or_else(|| value.to_vec());
-                    state[offset as usize..][..saved.len()].copy_from_slice(saved);
-                    Some(state)
-                }
-                Before::Value { .. } => Some(saved.to_vec()),
-                // It stands there still.
-                Before::Here | Before::MovedTo(_) => Some(value.to_vec()),
-            };
-            let deletes = matches!(before, Before::Here);
+            let shadow = &changes.shadows[number];
+            let (name, state) = self.state_before(shadow, shadow.bytes(&changes.saved), &next);
             if number > first {
                 next.insert(name.clone(), state.clone());
             }
-            versions.push(SetVersion { partition, key: name.1, before: state, deletes });
+            let deletes = matches!(shadow.before, Before::Here);
+            versions.push(SetVersion { partition: name.0, key: name.1, before: state, deletes });
         }
         versions.reverse();
         versions
+    }
+
+    /// What the records were that an owner has changed, before its first changes of them.
+    pub fn states_before(&self, owner: Owner) -> SetStates {
+        let mut states = SetStates::new();
+        if let Some(changes) = self.owners.get(owner.0 as usize) {
+            for shadow in changes.shadows.iter().rev() {
+                let (name, state) = self.state_before(shadow, shadow.bytes(&changes.saved), &states);
+                states.insert(name, state);
+            }
+        }
+        states
+    }
+
+    /// The record of a change and what it was before that. What it is after it is what it is before the `next` one of it.
+    fn state_before(&self, shadow: &Shadow, saved: &[u8], next: &SetStates) -> (SetRecord, Option<Vec<u8>>) {
+        let partition = PartitionId(shadow.set);
+        let (bytes, at) = self.set(partition).at(shadow.place);
+        let (key, value) = layout::record(bytes, at);
+        let name = (partition, key.to_vec());
+        let state = match shadow.before {
+            Before::Nothing => None,
+            Before::Bytes { offset, .. } => {
+                let mut state = next.get(&name).cloned().flatten().unwrap_or_else(|| value.to_vec());
+                state[offset as usize..][..saved.len()].copy_from_slice(saved);
+                Some(state)
+            }
+            Before::Value { .. } => Some(saved.to_vec()),
+            // It stands there still.
+            Before::Here | Before::MovedTo(_) => Some(value.to_vec()),
+        };
+        (name, state)
     }
 
     /// Shows the secondary keys that a record's value has, by index, and the indexes do not have for it any more.

@@ -121,6 +121,7 @@ fn encodings(document: &Document) -> Outcome {
         ("time", Body::Time { unix_ns: 1 << 60, oldest: None }),
         ("moment", Body::Time { unix_ns: 1 << 60, oldest: Some(Lsn(9)) }),
         ("sets_before", Body::SetsBefore { undos: b"undos" }),
+        ("load_ended", Body::LoadEnded { partition: PartitionId(3) }),
         ("long_value", Body::LongValue { update: 3, value: b"value" }),
         ("catalog", Body::Catalog { is_whole: true, changes: b"changes" }),
         ("loaded", Body::Loaded { partition: PartitionId(3) }),

@@ -172,7 +172,7 @@ pub fn record<'a>(document: &'a Document, bytes: &[u8], met: &mut Met) -> Result
             input.take(1)?;
             input.bytes()?;
         }
-        "loaded" => _ = input.take(2)?,
+        "loaded" | "load_ended" => _ = input.take(2)?,
         "load_undone" => _ = input.take(10)?,
         other => return Err(format!("no record is called {other}")),
     }
