@@ -8,7 +8,7 @@ use crate::{Failure, print};
 use base::units::grouped;
 use clap::Args;
 use std::ops::Range;
-use torture::{ClientEvent, FaultKind, Options, SeedKind, Step, Summary, cache_designs, met_by_caches};
+use torture::{BESIDE_BACKUPS, ClientEvent, FaultKind, Options, SeedKind, Step, Summary, cache_designs, met_by_caches};
 
 /// Checks what survives seeded crashes and faults under the virtual clock
 ///
@@ -117,7 +117,8 @@ fn to_text(summary: &Summary) -> String {
     parts.push(coverage(summary, &FaultKind::DAMAGE));
     parts.push(designs(summary));
     parts.push(stops(summary));
-    parts.push(events(summary));
+    parts.push(events(("event", &ClientEvent::ALL), |event| summary.coverage.events(event)));
+    parts.push(events(("beside a backup", &BESIDE_BACKUPS), |event| summary.coverage.beside_backups(event)));
     parts.extend(summary.failures.iter().take(DESCRIBED_MAX).map(|failure| wrapped(&failure.to_string())));
     if summary.failures.len() > DESCRIBED_MAX {
         let seeds: Vec<String> = summary.failures.iter().map(|failure| failure.seed.to_string()).collect();
@@ -171,11 +172,11 @@ fn stops(summary: &Summary) -> String {
 }
 
 /// How often clients met what is no transaction, three to a line.
-fn events(summary: &Summary) -> String {
+fn events((heading, events): (&str, &[ClientEvent]), count: impl Fn(ClientEvent) -> u64) -> String {
     let columns = 3;
-    let cell = |event: &ClientEvent| [event.name().to_owned(), grouped(summary.coverage.events(*event))];
-    let rows = ClientEvent::ALL.chunks(columns).map(|events| events.iter().flat_map(cell).collect());
-    table(&["event", "count"].repeat(columns), 1, rows)
+    let cell = |event: &ClientEvent| [event.name().to_owned(), grouped(count(*event))];
+    let rows = events.chunks(columns).map(|events| events.iter().flat_map(cell).collect());
+    table(&[heading, "count"].repeat(columns), 1, rows)
 }
 
 fn to_json(summary: &Summary, kind: SeedKind) -> String {
@@ -195,10 +196,14 @@ fn to_json(summary: &Summary, kind: SeedKind) -> String {
         .iter()
         .map(|event| serde_json::json!({"act": event.name(), "count": summary.coverage.events(*event)}))
         .collect();
+    let beside_backups: Vec<_> = BESIDE_BACKUPS
+        .iter()
+        .map(|event| serde_json::json!({"act": event.name(), "count": summary.coverage.beside_backups(*event)}))
+        .collect();
     let survival = summary.coverage.survival;
     let json = serde_json::json!({
         "seeds": summary.seeds, "runs": summary.runs, "transactions": summary.transactions,
-        "acts": acts, "detected": summary.detected, "missing": summary.coverage.missing(kind), "hits": hits, "failures": failures,
+        "acts": acts, "beside_backups": beside_backups, "detected": summary.detected, "missing": summary.coverage.missing(kind), "hits": hits, "failures": failures,
         "levels": summary.levels,
         "unsynced_writes": {"kept": survival.kept, "lost": survival.lost, "torn": survival.torn},
     });

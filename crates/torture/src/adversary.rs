@@ -42,6 +42,8 @@ pub struct Observed {
     pub phase: Cell<Phase>,
     /// Set by the run once its clients work.
     pub are_clients_at_work: Cell<bool>,
+    /// Set by the client that takes backups, while it takes one.
+    pub is_backing_up: Cell<bool>,
     /// What was hit.
     pub coverage: RefCell<Coverage>,
     /// Operations failed on purpose.

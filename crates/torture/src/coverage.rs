@@ -41,6 +41,19 @@ pub fn met_by_caches() -> impl Iterator<Item = &'static str> {
         .chain([ClientEvent::CacheEmptied, ClientEvent::CacheOlder].map(ClientEvent::name))
 }
 
+/// What is to happen to databases while whole backups are taken of them.
+pub const BESIDE_BACKUPS: [ClientEvent; 9] = [
+    ClientEvent::Created,
+    ClientEvent::Loaded,
+    ClientEvent::Dropped,
+    ClientEvent::Renamed,
+    ClientEvent::Truncated,
+    ClientEvent::Compacted,
+    ClientEvent::SetCompacted,
+    ClientEvent::IndexCreated,
+    ClientEvent::IndexDropped,
+];
+
 /// How often each kind of fault hit each step, and what power cuts did to writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
@@ -50,6 +63,8 @@ pub struct Coverage {
     events: BTreeMap<ClientEvent, u64>,
     /// What caches of each design met.
     designs: BTreeMap<(&'static str, &'static str), u64>,
+    /// What happened while backups were taken that are whole.
+    beside_backups: BTreeMap<ClientEvent, u64>,
     /// What became of writes that were not durable at a power cut.
     pub survival: Survival,
 }
@@ -68,6 +83,19 @@ impl Coverage {
     /// How often clients met this.
     pub fn events(&self, event: ClientEvent) -> u64 {
         self.events.get(&event).copied().unwrap_or(0)
+    }
+
+    /// Counts what has happened since a backup began that is whole now; `begun` is the coverage of then.
+    pub fn end_backup(&mut self, begun: &Coverage) {
+        for event in BESIDE_BACKUPS {
+            let count = self.events(event) - begun.events(event);
+            *self.beside_backups.entry(event).or_default() += count;
+        }
+    }
+
+    /// How often this happened while a backup was taken that is whole.
+    pub fn beside_backups(&self, event: ClientEvent) -> u64 {
+        self.beside_backups.get(&event).copied().unwrap_or(0)
     }
 
     /// Counts where a run with sets of this pair ended.
@@ -132,6 +160,9 @@ impl Coverage {
         for (met, count) in &other.designs {
             *self.designs.entry(*met).or_default() += count;
         }
+        for (event, count) in &other.beside_backups {
+            *self.beside_backups.entry(*event).or_default() += count;
+        }
         self.add_survival(other.survival);
     }
 
@@ -172,6 +203,8 @@ impl Coverage {
             missing.extend(missed.map(|((logging, strategy), step, _)| {
                 format!("a stop at {} with {logging:?} and {strategy:?}", step.name())
             }));
+            let missed = BESIDE_BACKUPS.into_iter().filter(|event| self.beside_backups(*event) == 0);
+            missing.extend(missed.map(|event| format!("{} beside a backup", event.name())));
         }
         missing.extend(self.unmet(kind).filter(|event| event.is_rare()).map(|event| event.name().to_owned()));
         let met = cache_designs().flat_map(|design| met_by_caches().map(move |what| (design, what)));

@@ -61,7 +61,7 @@ mod step;
 mod verify;
 
 pub use configuration::{Configuration, Rows};
-pub use coverage::{Coverage, Pair, cache_designs, met_by_caches};
+pub use coverage::{BESIDE_BACKUPS, Coverage, Pair, cache_designs, met_by_caches};
 pub use event::ClientEvent;
 pub use isolation::{Contention, Store};
 pub use plan::Plan;

@@ -36,15 +36,20 @@ async fn wait(context: &RunContext, random: &mut Random) {
 async fn back_up(context: &RunContext, database: &Database, random: &mut Random) -> bool {
     let Some(taken) = begin(context, random) else { return false };
     let was_in_doubt = std::mem::replace(&mut context.oracle.borrow_mut().is_list_in_doubt, true);
-    let bytes_per_second = random.chance(0.6).then(|| 10f64.powf(random.between(13, 18) as f64 / 2.0) as u64);
+    let bytes_per_second = random.chance(0.6).then(|| 10f64.powf(random.between(10, 18) as f64 / 2.0) as u64);
     let (target, base) = (taken.place.to_owned(), taken.base.map(str::to_owned));
     let settings = BackupSettings { target, base, bytes_per_second };
     let polls = if random.chance(0.15) { 1 << random.below(8) } else { u64::MAX };
     let was_empty = context.media.names(taken.place).is_empty();
     let errors = context.observed.errors.get();
-    match at_most(polls, database.backup(&settings, |_| {})).await {
+    let begun = context.observed.coverage.borrow().clone();
+    context.observed.is_backing_up.set(true);
+    let taken_or_not = at_most(polls, database.backup(&settings, |_| {})).await;
+    context.observed.is_backing_up.set(false);
+    match taken_or_not {
         Some(Ok(report)) => {
             context.oracle.borrow_mut().is_list_in_doubt = was_in_doubt;
+            context.observed.coverage.borrow_mut().end_backup(&begun);
             end(context, &taken, report)
         }
         Some(Err(error)) => {

@@ -72,7 +72,8 @@ impl Client {
         if shape.kind == ShapeKind::TypedTree && self.drops.chance(0.4) {
             return self.change_index(&name).await;
         }
-        match self.care.below(20) {
+        // A backup is to meet all of that.
+        match self.care.below(if self.context.observed.is_backing_up.get() { 8 } else { 20 }) {
             0 | 1 => return self.rename(&name, &shape).await,
             2 | 3 => return self.truncate(&name, &shape).await,
             4 | 5 => return self.compact(&name).await,
