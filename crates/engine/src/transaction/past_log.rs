@@ -43,7 +43,7 @@ fn append_kept(engine: &Engine, sets: &Sets, state: &TransactionState) {
         log.append(state.id, &Body::SetsBefore { undos: &undos }, std::iter::empty());
     }
     let versions = engine.versions.versions().borrow();
-    for LongValue { update, version, .. } in long_values(engine, state) {
+    for ReplacedValue { update, version, .. } in long_values(engine, state) {
         // What could not be read is not copied.
         if let Some(Stored::Here(value)) = versions.own_value(state.owner, version).map(stored::read) {
             log.append(state.id, &Body::LongValue { update: update as u32, value }, std::iter::empty());
@@ -66,7 +66,7 @@ fn sets_before(sets: &Sets, state: &TransactionState) -> Option<Vec<u8>> {
 }
 
 /// A long value that is replaced or deleted.
-struct LongValue {
+struct ReplacedValue {
     update: usize,
     /// The number of the transaction's version that has it.
     version: usize,
@@ -74,7 +74,7 @@ struct LongValue {
 }
 
 /// Those that were there before the transaction: what it has put and replaced itself has no version.
-fn long_values(engine: &Engine, state: &TransactionState) -> Vec<LongValue> {
+fn long_values(engine: &Engine, state: &TransactionState) -> Vec<ReplacedValue> {
     if state.chains.is_empty() {
         return Vec::new();
     }
@@ -97,7 +97,7 @@ fn long_values(engine: &Engine, state: &TransactionState) -> Vec<LongValue> {
         let (version, is_found) = versions.own_version(state.owner, from, update);
         from = version;
         if is_found {
-            found.push(LongValue { update, version, length });
+            found.push(ReplacedValue { update, version, length });
         }
     }
     found
