@@ -237,21 +237,26 @@ fn law(measured: &DeviceMeasured, kind: ProbeKind) -> Result<Law, Failure> {
     Ok(Law::quantiles(quantiles.collect())?)
 }
 
-/// What closed loops show on a described device.
-pub fn show(device: &Device, costs: SystemCosts, mixes: &[Mix], seed: u64) -> Result<Vec<ProbePoint>, Failure> {
+/// A CPU that has these costs only. An instruction is a nanosecond.
+pub fn cpu(costs: SystemCosts) -> Cpu {
     let instructions = Instructions {
         submission: costs.submission_ns as u64,
         wake_up: costs.wake_up_ns as u64,
         ..Instructions::default()
     };
-    let cpu = Cpu {
+    Cpu {
         count: 1,
         mips: 1_000.0,
         discipline: Discipline::RunUntilWait,
         footprint: Vec::new(),
         wake_latency: Law::NONE,
         instructions,
-    };
+    }
+}
+
+/// What closed loops show on a described device.
+pub fn show(device: &Device, costs: SystemCosts, mixes: &[Mix], seed: u64) -> Result<Vec<ProbePoint>, Failure> {
+    let cpu = cpu(costs);
     let devices = BTreeMap::from([("d".to_owned(), device.clone())]);
     let hardware = Hardware { name: "fitted".to_owned(), cpu: Some(cpu), devices, networks: BTreeMap::new() };
     let options = Options { seed, discard: vec!["f".to_owned()], ..Options::default() };
