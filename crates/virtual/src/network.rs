@@ -179,8 +179,8 @@ fn address(machine: u32) -> IpAddr {
 }
 
 impl Port {
-    /// The moment up to which the network has come.
-    pub(crate) fn now(&self) -> Instant {
+    /// The moment to which the machine has come that is furthest.
+    pub(crate) fn latest(&self) -> Instant {
         self.network.0.borrow().latest
     }
 

@@ -144,7 +144,7 @@ impl VirtualDriver {
     /// reaches itself only.
     pub fn on_network(hardware: Hardware, options: Options, media: Media, port: Port) -> VirtualDriver {
         let mut driver = VirtualDriver::new(hardware, options, media);
-        driver.machine.pass(port.now());
+        driver.machine.pass(port.latest());
         driver.port = Some(port);
         driver
     }

@@ -51,10 +51,14 @@ fn device(calibration: &Calibration) -> Vec<Plot> {
     kinds
         .flat_map(|(kind, word)| FIGURES.map(|figure| (kind, word, figure)))
         .map(|(kind, word, (figure, name))| {
-            // Durable writes and syncs are there once, beside plain writes.
+            // A durable write or a sync is there once, and counts as one of the writes.
             let (along, others) = if kind == ProbeKind::Read { (0, "writes") } else { (1, "reads") };
             let curves = axis.iter().map(|beside| curve(&figures, (kind, along), *beside, (figure, others))).collect();
-            let x = if kind == ProbeKind::Read { "reads under way" } else { "writes under way" };
+            let x = match kind {
+                ProbeKind::Read => "reads under way",
+                ProbeKind::Write => "writes under way",
+                ProbeKind::Durable | ProbeKind::Sync => "writes under way, this one among them",
+            };
             Plot::new(format!("{word}s of 8 KiB: {name}"), [x, name], curves)
         })
         .collect()
@@ -68,6 +72,7 @@ fn curve(
     (figure, others): (usize, &str),
 ) -> FittedCurve {
     let alone = |at: ProbeKind| u32::from(kind == at);
+    let own = alone(ProbeKind::Durable) + alone(ProbeKind::Sync);
     let there = |found: &&Figure| {
         let Mix { depths, size, in_sequence } = found.mix;
         let is_plain = size == PAGE && !in_sequence;
@@ -78,7 +83,7 @@ fn curve(
     let of = |shown: bool| {
         let points = figures.iter().filter(there).map(|found| {
             let values = if shown { found.shown } else { found.measured };
-            [f64::from(found.mix.depths[along]), values[figure]]
+            [f64::from(found.mix.depths[along] + own), values[figure]]
         });
         sorted(points)
     };
@@ -143,12 +148,7 @@ fn clients(calibration: &Calibration) -> Plot {
 /// Times and CPU of answers by their length.
 fn messages(calibration: &Calibration) -> Vec<Plot> {
     let Ok((measured, fitted)) = &calibration.loopback else { return Vec::new() };
-    let figures: [(&str, fn(&Exchanged) -> f64); 3] = [
-        ("mean us", |seen| seen.times.mean_ns / 1e3),
-        ("99 % us", |seen| seen.times.p99_ns() / 1e3),
-        ("CPU us of both sides", |seen| seen.cpu_ns_each() / 1e3),
-    ];
-    let plot = |(name, of): (&str, fn(&Exchanged) -> f64)| {
+    let plot = |name: &str, of: fn(&Exchanged) -> f64| {
         let curves = measured.extent.depths.iter().map(|depth| {
             let points = |all: &[Exchanged]| {
                 let there = all.iter().filter(|seen| seen.traffic.depth == *depth);
@@ -162,5 +162,9 @@ fn messages(calibration: &Calibration) -> Vec<Plot> {
         });
         Plot::new(format!("Answers over the loopback: {name}"), ["KiB of an answer", name], curves.collect())
     };
-    figures.map(plot).into()
+    vec![
+        plot("mean us", |seen| seen.times.mean_ns / 1e3),
+        plot("99 % us", |seen| seen.times.p99_ns() / 1e3),
+        plot("CPU us of both sides", |seen| seen.cpu_ns_each() / 1e3),
+    ]
 }

@@ -302,3 +302,78 @@ impl Calibration {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fit::{self, tests::measured_disk};
+    use super::super::{cpu, loopback, loopback_fit, page};
+    use super::*;
+    use driver::Work;
+    use papers::Extent;
+
+    /// Of a described disk and a described loopback, with some runs of the engine.
+    fn calibration() -> Calibration {
+        let measured = measured_disk();
+        let fitted = fit::fit(&measured, |_, _| ()).expect("it is fitted");
+        let run = |name: &str, references: f64| {
+            let mut steps = [0.0; Work::ALL.len()];
+            (steps[Work::BeginTransaction as usize], steps[Work::ObjectReference as usize]) = (1.0, references);
+            let cpu_ns = 1_000.0 + 300.0 * references;
+            EngineRun { name: name.to_owned(), steps, cpu_ns, footprint: 1 << 20, durable: false }
+        };
+        let mut runs = vec![run("set, 1 reads", 1.0), run("set, 4 reads", 4.0), run("set, 16 reads", 16.0)];
+        runs.extend([1, 64].map(|clients| EngineRun {
+            durable: true,
+            ..run(&format!("Debit-Credit, durable, {clients} clients"), 4.0)
+        }));
+        let prices = cpu::prices(&runs, fitted.costs);
+        let extent = loopback::LoopbackExtent::quick();
+        let network = devices::Network { latency: devices::Law::Fixed(9_000), ..devices::Network::no_delay() };
+        let exchanged = loopback::show((&fit::cpu(fitted.costs), &network), &extent.traffics(), 500, 1);
+        let measured_loopback = LoopbackMeasured { extent, exchanged: exchanged.expect("it is described") };
+        let fitted_loopback = loopback_fit::fit(&measured_loopback, fitted.costs).expect("it is fitted");
+        let loopback = Ok((measured_loopback, fitted_loopback));
+        Calibration { measured, fitted, runs, prices, request_ns: 900.0, loopback }
+    }
+
+    #[test]
+    fn every_fitted_figure_has_its_error_in_text_json_and_html() {
+        let mut calibration = calibration();
+        let laws = [
+            "reads of 8 KiB",
+            "writes of 8 KiB",
+            "durable writes of 8 KiB",
+            "syncs of 8 KiB",
+            "messages, one at a time",
+        ];
+        let prices = ["object reference", "lock pair", "sleeping and waking up", "message, at each end"];
+        let (text, json) = (calibration.to_text(), calibration.to_json("described"));
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        assert!(laws.iter().chain(&prices).all(|name| text.contains(name)), "{text}");
+        let named = |list: &str, name: &str| {
+            let all = json[list].as_array().expect("a list");
+            all.iter().find(|figure| figure["name"] == name).unwrap_or_else(|| panic!("{name} of {all:?}")).clone()
+        };
+        for law in laws {
+            let found = named("laws", law);
+            let number = |key: &str| found[key].as_f64().unwrap_or_else(|| panic!("{key} of {found}"));
+            assert!(number("points") >= 3.0 && (0.0..0.15).contains(&number("unexplained")), "{found}");
+            assert!(found["p99"]["median"].as_f64().expect("a number") >= 0.0, "{found}");
+        }
+        let reference = named("prices", "object reference");
+        let range = [0, 1].map(|end| reference["range_ns"][end].as_f64().expect("an end"));
+        let near = |ns: f64| (ns - 300.0).abs() < 5.0;
+        assert!(near(reference["ns"].as_f64().expect("a price")) && range.into_iter().all(near), "{reference}");
+        assert!(prices.iter().all(|name| named("prices", name)["basis"].is_string()));
+        assert_eq!(json["loopback"]["points"].as_array().map(Vec::len), Some(6));
+        let html = page::html(&calibration, &crate::experiment::report_head(Extent::Quick));
+        // Three of each kind, the distributions, the CPU, three of the loopback.
+        assert_eq!(html.matches("<svg").count(), 3 * 4 + 1 + 1 + 3, "{}", html.len());
+        assert!(laws.iter().chain(&prices).all(|name| html.contains(name)), "the figures are there, too");
+
+        calibration.loopback = Err("no sockets".to_owned());
+        assert!(calibration.to_text().contains("The loopback is not described: no sockets"));
+        assert_eq!(calibration.to_json("described")["loopback"]["missing"], "no sockets");
+        assert!(!calibration.description("d").contains("[network"));
+    }
+}

@@ -221,6 +221,40 @@ fn machines_on_a_network_pay_for_batches_and_sleep() {
 }
 
 #[test]
+fn what_a_machine_ahead_has_done_is_noticed_when_others_have_come_as_far() {
+    let (machines, mut cluster, address) = machines(2);
+    let [receiver, sender] = [machines[0].clone(), machines[1].clone()];
+    let reading = machines[0].spawn(async move {
+        let connection = receiver.listen(address).await?.accept().await?;
+        receiver.charge_instructions(500_000);
+        receiver.pay_debt().await;
+        let (began, mut received) = (receiver.now(), Vec::new());
+        while received.len() < 100_000 {
+            connection.receive(&mut received).await?;
+        }
+        Ok::<_, driver::Fault>(began)
+    });
+    let sending = machines[1].spawn(async move {
+        sender.sleep_ns(1_000).await;
+        let connection = sender.connect(address).await?;
+        let (ticking, ticker) = (Rc::new(()), sender.clone());
+        let ends = Rc::downgrade(&ticking);
+        sender.spawn(async move {
+            while ends.upgrade().is_some() {
+                ticker.sleep_ns(10_000).await;
+            }
+        });
+        // More than a connection carries that nobody reads.
+        connection.send(&[7; 100_000]).await?;
+        connection.flush().await?;
+        Ok::<_, driver::Fault>((sender.now(), connection, ticking))
+    });
+    let (sent, _connection, _ticking) = cluster.run(sending).expect("no machine stops").expect("it is read");
+    let began = cluster.run(reading).expect("no machine stops").expect("it is sent");
+    assert!(began.ns() > 500_000 && sent >= began, "sent at {sent:?}, read from {began:?} on");
+}
+
+#[test]
 fn what_comes_while_a_machine_is_busy_waits_for_it() {
     let (machines, mut cluster, address) = machines(3);
     machines[0].spawn(answer(machines[0].clone(), address, 2, 100_000));
