@@ -82,10 +82,7 @@ pub fn of_device(measured: &DeviceMeasured, fitted: &Fitted) -> Vec<LawFit> {
         let points = measured.points.iter().zip(&fitted.shown).filter(|(seen, _)| takes(seen));
         points.filter_map(|both| pair(both, kind)).collect()
     };
-    let is_fitted = |point: &ProbePoint| {
-        let is_table = point.mix.size == PAGE && !point.mix.in_sequence && point.mix.depths[2] <= 1;
-        is_table && measured.extent.checks().iter().all(|check| *check != point.mix)
-    };
+    let is_fitted = |point: &ProbePoint| point.mix.size == PAGE && !point.mix.in_sequence && point.mix.depths[2] <= 1;
     let is_sequence = |point: &ProbePoint| measured.extent.sequences().contains(&point.mix);
     let is_else = |point: &ProbePoint| !is_fitted(point) && !is_sequence(point);
     let kinds = ProbeKind::ALL.into_iter().zip(ProbeKind::WORDS);
