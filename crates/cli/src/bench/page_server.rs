@@ -2,7 +2,7 @@
 //! pages, as those of `entresol node` do. On this machine they are threads that the loopback joins; on described hardware they are
 //! machines, joined by the described network. Server and nodes are the same code on both clocks.
 
-mod course;
+mod nodes_run;
 mod report;
 
 pub use report::PageServerReport;
@@ -14,12 +14,12 @@ use crate::progress::Progress;
 use crate::report::Clock;
 use crate::{Failure, opening};
 use clap::Args;
-use course::{Course, Stages};
 use devices::Hardware;
 use driver::FaultKind;
 use entresol::configuration::Configuration;
 use entresol::{Opening, Store};
 use executor::{Cluster, Executor, Order};
+use nodes_run::{NodesRun, Stages};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -75,8 +75,8 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<PageServerRepor
     }
 }
 
-fn course(arguments: &Arguments, configuration: &Configuration, clock: Clock) -> Course {
-    Course {
+fn planned(arguments: &Arguments, configuration: &Configuration, clock: Clock) -> NodesRun {
+    NodesRun {
         clock,
         plan: arguments.terms.plan(workload::Load::Closed { clients: arguments.clients }),
         nodes: arguments.nodes,
@@ -111,8 +111,8 @@ fn on_this_machine(
 ) -> Result<PageServerReport, Failure> {
     let opened = opening::open(opening_of(arguments, &configuration), progress);
     let (store, scale) = prepared(opened, arguments, progress)?;
-    let course = course(arguments, &configuration, Clock::Real);
-    let (course, configuration) = (&course, &configuration);
+    let run = planned(arguments, &configuration, Clock::Real);
+    let (run, configuration) = (&run, &configuration);
     let (served, nodes) = std::thread::scope(|scope| {
         let mut nodes = Vec::new();
         let start = |address: SocketAddr| {
@@ -122,28 +122,28 @@ fn on_this_machine(
                         let own = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
                         let ran = joining::on_a_machine(async |executor| {
                             let settings = joining::settings(configuration, configuration.nodes.buffer, own);
-                            course.run_node(executor, (address, settings), number).await
+                            run.run_node(executor, (address, settings), number).await
                         });
-                        // Nobody waits for a node that has failed.
-                        ran.map_err(|failure| course.stages.give_up(&failure))
+                        // A node that has failed is waited for no more.
+                        ran.map_err(|failure| run.stages.give_up(&failure))
                     })
                 })
                 .collect();
         };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let served = store.run(async |database| Ok(course.serve(database, address, start, progress).await));
+        let served = store.run(async |database| Ok(run.serve(database, address, start, progress).await));
         let served = served.map_err(Failure::from).and_then(|served| served);
-        let served = served.map_err(|failure| course.stages.give_up(&failure));
+        let served = served.map_err(|failure| run.stages.give_up(&failure));
         let ended: Vec<_> = nodes
             .into_iter()
             .map(|node| node.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect();
         (served, ended)
     });
-    let (served, nodes) = course.outcome(served, nodes)?;
+    let (served, nodes) = run.outcome(served, nodes)?;
     progress.phase("verifying", 0);
     bank::agreed(&store.run(async |database| bank::totals(database, &scale).await)?)?;
-    let report = PageServerReport::new((course, &scale), &served, &nodes);
+    let report = PageServerReport::new((run, &scale), &served, &nodes);
     store.close()?;
     Ok(report)
 }
@@ -160,9 +160,9 @@ fn network_of(hardware: &Hardware) -> Result<(&String, &devices::Network), Failu
 }
 
 /// Described machines.
-struct Machines(Vec<Executor>);
+struct NodeMachines(Vec<Executor>);
 
-impl Drop for Machines {
+impl Drop for NodeMachines {
     fn drop(&mut self) {
         self.0.iter().for_each(Executor::stop);
     }
@@ -181,34 +181,34 @@ fn on_described(
     let network = Network::new(options);
     let opened = opening_of(arguments, &configuration).open_at(network.attach(0)).map_err(Failure::from);
     let (store, scale) = prepared(opened, arguments, progress)?;
-    let course = course(arguments, &configuration, Clock::Virtual);
+    let run = planned(arguments, &configuration, Clock::Virtual);
     let machine = |number: u32| {
         let hardware = Hardware { devices: BTreeMap::new(), ..hardware.clone() };
         let options = Options { seed: seed.wrapping_add(number.into()), ..Options::default() };
         let driver = VirtualDriver::on_network(hardware, options, Media::new(), network.attach(number));
         Executor::new(Box::new(driver), Order::FirstInFirstOut)
     };
-    let machines = Machines((1..=arguments.nodes).map(machine).collect());
+    let machines = NodeMachines((1..=arguments.nodes).map(machine).collect());
     let executor = store.executor();
     // The server's clock is ahead, for it has loaded the database.
     let begin_ns = executor.now().ns() + 1;
     let address = SocketAddr::from((network.address(0), PORT));
     let serving = {
-        let (course, database) = (course.clone(), store.database().clone());
+        let (run, database) = (run.clone(), store.database().clone());
         executor.spawn(async move {
             let hidden = Progress::hidden();
-            let served = course.serve(&database, address, |_| (), &hidden).await;
-            served.map_err(|failure| course.stages.give_up(&failure))
+            let served = run.serve(&database, address, |_| (), &hidden).await;
+            served.map_err(|failure| run.stages.give_up(&failure))
         })
     };
     let nodes = machines.0.iter().zip(0..).map(|(executor, number)| {
         let own = SocketAddr::from((network.address(number + 1), PORT));
         let settings = joining::settings(&configuration, configuration.nodes.buffer, own);
-        let (course, executor) = (course.clone(), executor.clone());
+        let (run, executor) = (run.clone(), executor.clone());
         executor.clone().spawn(async move {
             executor.sleep_ns(begin_ns.saturating_sub(executor.now().ns())).await;
-            let ran = course.run_node(&executor, (address, settings), number).await;
-            ran.map_err(|failure| course.stages.give_up(&failure))
+            let ran = run.run_node(&executor, (address, settings), number).await;
+            ran.map_err(|failure| run.stages.give_up(&failure))
         })
     });
     let nodes: Vec<_> = nodes.collect();
@@ -217,8 +217,8 @@ fn on_described(
     let stopped = |stop| format!("the described machines have stopped: {stop:?}");
     let ended = nodes.into_iter().map(|node| cluster.run(node)).collect::<Result<Vec<_>, _>>().map_err(stopped)?;
     let served = cluster.run(serving).map_err(stopped)?;
-    let (served, nodes) = course.outcome(served, ended)?;
-    Ok(PageServerReport::new((&course, &scale), &served, &nodes))
+    let (served, nodes) = run.outcome(served, ended)?;
+    Ok(PageServerReport::new((&run, &scale), &served, &nodes))
 }
 
 /// Whether a server that is not there yet may come.

@@ -29,18 +29,18 @@ const PORT: u16 = 7000;
 
 /// What goes back and forth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Traffic {
+pub struct ExchangeMix {
     /// Bytes of an answer.
     pub size: u32,
     /// Questions under way at once.
     pub depth: u32,
 }
 
-/// What was seen of a traffic.
+/// What was seen of a mix.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Exchanged {
     /// What went back and forth.
-    pub traffic: Traffic,
+    pub mix: ExchangeMix,
     /// For how long, in seconds.
     pub seconds: f64,
     /// From a question to its whole answer.
@@ -86,10 +86,10 @@ impl LoopbackExtent {
     }
 
     /// What goes back and forth.
-    pub fn traffics(&self) -> Vec<Traffic> {
+    pub fn mixes(&self) -> Vec<ExchangeMix> {
         self.depths
             .iter()
-            .flat_map(|depth| self.sizes.iter().map(|size| Traffic { size: *size, depth: *depth }))
+            .flat_map(|depth| self.sizes.iter().map(|size| ExchangeMix { size: *size, depth: *depth }))
             .collect()
     }
 }
@@ -99,7 +99,7 @@ impl LoopbackExtent {
 pub struct LoopbackMeasured {
     /// What was to be measured.
     pub extent: LoopbackExtent,
-    /// In the order of [`LoopbackExtent::traffics`].
+    /// In the order of [`LoopbackExtent::mixes`].
     pub exchanged: Vec<Exchanged>,
 }
 
@@ -110,9 +110,9 @@ pub fn measure(extent: &LoopbackExtent, progress: impl FnMut(usize, usize)) -> R
         let answering = scope.spawn(move || {
             let answered = on_a_machine(async |executor| {
                 let listener = executor.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
-                tell.send(listener.address()).map_err(|_| "nobody asks")?;
+                tell.send(listener.address()).map_err(|_| "no side asks")?;
                 let accepted = executor.within(PATIENCE_NS, listener.accept()).await;
-                let connection = accepted.ok_or("nobody connects over the loopback")??;
+                let connection = accepted.ok_or("no connection comes over the loopback")??;
                 Ok(answer(executor, &connection).await?)
             });
             answered.map_err(|failure| failure.to_string())
@@ -120,7 +120,7 @@ pub fn measure(extent: &LoopbackExtent, progress: impl FnMut(usize, usize)) -> R
         let asked = match told.recv() {
             Ok(address) => on_a_machine(async |executor| {
                 let cpu_ns = real_driver::process_cpu_ns;
-                Ok(ask((executor, address), &extent.traffics(), Until::Time(extent.span_ns), &cpu_ns, progress).await?)
+                Ok(ask((executor, address), &extent.mixes(), Until::Time(extent.span_ns), &cpu_ns, progress).await?)
             }),
             Err(_) => Ok(Vec::new()),
         };
@@ -135,10 +135,10 @@ pub fn measure(extent: &LoopbackExtent, progress: impl FnMut(usize, usize)) -> R
     Ok(LoopbackMeasured { extent: extent.clone(), exchanged })
 }
 
-/// What the same exchange shows between two described machines, `count` answers of each traffic.
+/// What the same exchange shows between two described machines, `count` answers of each mix.
 pub fn show(
     (cpu, description): (&Cpu, &Description),
-    traffics: &[Traffic],
+    mixes: &[ExchangeMix],
     count: u64,
     seed: u64,
 ) -> Result<Vec<Exchanged>, Failure> {
@@ -153,7 +153,7 @@ pub fn show(
         let driver = VirtualDriver::on_network(hardware, options, Media::new(), network.attach(number));
         Executor::new(Box::new(driver), Order::FirstInFirstOut)
     };
-    let machines = Machines([machine(0), machine(1)]);
+    let machines = TwoMachines([machine(0), machine(1)]);
     let [answering, asking] = machines.0.clone();
     let address = SocketAddr::from((network.address(0), PORT));
     let executor = answering.clone();
@@ -161,20 +161,20 @@ pub fn show(
         let connection = executor.listen(address).await?.accept().await?;
         answer(&executor, &connection).await
     });
-    let (executor, both, traffics) = (asking.clone(), machines.0.clone(), traffics.to_vec());
+    let (executor, both, mixes) = (asking.clone(), machines.0.clone(), mixes.to_vec());
     let asked = asking.spawn(async move {
         executor.sleep_ns(1).await;
         let cpu_ns = || both.iter().map(|executor| busy_ns(executor, Instant::START)).sum();
-        ask((&executor, address), &traffics, Until::Operations(count), &cpu_ns, |_, _| ()).await
+        ask((&executor, address), &mixes, Until::Operations(count), &cpu_ns, |_, _| ()).await
     });
     let ended = Cluster::new(machines.0.iter().cloned()).run(asked);
     Ok(ended.map_err(|stop| format!("the described machines have stopped: {stop:?}"))??)
 }
 
 /// Described machines, which stop when they have done.
-struct Machines([Executor; 2]);
+struct TwoMachines([Executor; 2]);
 
-impl Drop for Machines {
+impl Drop for TwoMachines {
     fn drop(&mut self) {
         self.0.iter().for_each(Executor::stop);
     }
@@ -205,19 +205,19 @@ async fn answer(executor: &Executor, connection: &Connection) -> Result<(), Faul
     }
 }
 
-/// Asks: one traffic after the other, over one connection.
+/// Asks: one mix after the other, over one connection.
 async fn ask(
     (executor, address): (&Executor, SocketAddr),
-    traffics: &[Traffic],
+    mixes: &[ExchangeMix],
     until: Until,
     cpu_ns: &impl Fn() -> u64,
     mut progress: impl FnMut(usize, usize),
 ) -> Result<Vec<Exchanged>, Fault> {
     let connection = executor.connect(address).await?;
     let mut exchanged = Vec::new();
-    for (number, traffic) in traffics.iter().enumerate() {
-        progress(number, traffics.len());
-        exchanged.push(exchange((executor, &connection), *traffic, until, cpu_ns).await?);
+    for (number, mix) in mixes.iter().enumerate() {
+        progress(number, mixes.len());
+        exchanged.push(exchange((executor, &connection), *mix, until, cpu_ns).await?);
     }
     connection.close().await?;
     Ok(exchanged)
@@ -225,27 +225,27 @@ async fn ask(
 
 async fn exchange(
     (executor, connection): (&Executor, &Connection),
-    traffic: Traffic,
+    mix: ExchangeMix,
     until: Until,
     cpu_ns: &impl Fn() -> u64,
 ) -> Result<Exchanged, Fault> {
     let (mut times, mut received) = (Histogram::new(), Vec::new());
     let mut asked: VecDeque<Instant> = VecDeque::new();
     let mut question = [0; QUESTION];
-    question[..4].copy_from_slice(&traffic.size.to_le_bytes());
+    question[..4].copy_from_slice(&mix.size.to_le_bytes());
     let (cpu, start) = (cpu_ns(), executor.now());
-    for _ in 0..traffic.depth {
+    for _ in 0..mix.depth {
         asked.push_back(executor.now());
         connection.send(&question).await?;
     }
     while let Some(began) = asked.pop_front() {
-        while received.len() < traffic.size as usize {
+        while received.len() < mix.size as usize {
             if connection.receive(&mut received).await? == 0 {
                 return Err(Fault::new(FaultKind::Closed, "the side that answers has ended"));
             }
         }
-        executor.pay_message(traffic.size as usize).await;
-        received.drain(..traffic.size as usize);
+        executor.pay_message(mix.size as usize).await;
+        received.drain(..mix.size as usize);
         times.record(executor.now().since_ns(began));
         let is_over = match until {
             Until::Time(ns) => executor.now().since_ns(start) >= ns,
@@ -257,7 +257,7 @@ async fn exchange(
         }
     }
     let seconds = executor.now().since_ns(start) as f64 / 1e9;
-    Ok(Exchanged { traffic, seconds, times: ProbeTimes::of(&times), cpu_ns: cpu_ns() - cpu })
+    Ok(Exchanged { mix, seconds, times: ProbeTimes::of(&times), cpu_ns: cpu_ns() - cpu })
 }
 
 #[cfg(test)]
@@ -269,7 +269,7 @@ mod tests {
         let sizes = vec![QUESTION as u32, 8 << 10];
         let extent = LoopbackExtent { sizes, depths: vec![1, 4], span_ns: 20_000_000 };
         let measured = measure(&extent, |_, _| ()).expect("it has a loopback");
-        assert_eq!(measured.exchanged.iter().map(|seen| seen.traffic).collect::<Vec<_>>(), extent.traffics());
+        assert_eq!(measured.exchanged.iter().map(|seen| seen.mix).collect::<Vec<_>>(), extent.mixes());
         for seen in &measured.exchanged {
             assert!(seen.times.count > 0 && seen.seconds >= 0.02, "{seen:?}");
             assert!(seen.times.p50_ns() > 0.0 && seen.times.p50_ns() <= seen.times.p99_ns(), "{seen:?}");

@@ -3,7 +3,7 @@
 
 use super::closed_loop::SHARES;
 use super::fit::{self, SystemCosts};
-use super::loopback::{ANSWER_MAX, Exchanged, LoopbackMeasured, QUESTION, Traffic, show};
+use super::loopback::{ANSWER_MAX, ExchangeMix, Exchanged, LoopbackMeasured, QUESTION, show};
 use crate::Failure;
 use devices::{Bandwidth, Cpu, Law, Network};
 
@@ -30,7 +30,7 @@ pub struct MessagePrices {
     pub wake_up_ns: f64,
 }
 
-/// How often the description is corrected, and how many answers of each traffic it then gives.
+/// How often the description is corrected, and how many answers of each mix it then gives.
 const ROUNDS: usize = 8;
 const ANSWERS: u64 = 2_000;
 /// A longer time than that of the share before it is that of so few that it stands for their mean.
@@ -89,21 +89,21 @@ impl Guess {
     }
 }
 
-type Pair<'a> = (&'a Exchanged, &'a Exchanged);
+type ExchangedPair<'a> = (&'a Exchanged, &'a Exchanged);
 
 /// What is measured and shown where it says most.
 struct Pairs<'a> {
-    short_alone: Pair<'a>,
-    long_alone: Pair<'a>,
-    short_at_once: Pair<'a>,
-    long_at_once: Pair<'a>,
+    short_alone: ExchangedPair<'a>,
+    long_alone: ExchangedPair<'a>,
+    short_at_once: ExchangedPair<'a>,
+    long_at_once: ExchangedPair<'a>,
 }
 
 impl<'a> Pairs<'a> {
     fn of(measured: &'a LoopbackMeasured, shown: &'a [Exchanged]) -> Result<Pairs<'a>, Failure> {
         let depth_max = measured.extent.depths.iter().copied().max().unwrap_or(1);
         let find = |size: u32, depth: u32| {
-            let place = measured.exchanged.iter().position(|seen| seen.traffic == Traffic { size, depth });
+            let place = measured.exchanged.iter().position(|seen| seen.mix == ExchangeMix { size, depth });
             let pair = place.and_then(|place| Some((&measured.exchanged[place], shown.get(place)?)));
             pair.ok_or_else(|| format!("answers of {size} bytes, {depth} at once, were not measured"))
         };
@@ -118,9 +118,9 @@ impl<'a> Pairs<'a> {
 
 /// Fits a description to a loopback. What a batch of operations costs is known.
 pub fn fit(measured: &LoopbackMeasured, costs: SystemCosts) -> Result<FittedLoopback, Failure> {
-    let traffics = measured.extent.traffics();
+    let mixes = measured.extent.mixes();
     let mut guess = Guess { prices: MessagePrices::default(), latency_ns: [0.0; SHARES.len()], transmission_ns: 0.0 };
-    let show = |guess: &Guess, seed| show((&guess.cpu(costs), &guess.network()?), &traffics, ANSWERS, seed);
+    let show = |guess: &Guess, seed| show((&guess.cpu(costs), &guess.network()?), &mixes, ANSWERS, seed);
     for round in 0..ROUNDS {
         let shown = show(&guess, 1 + round as u64)?;
         guess.correct(&Pairs::of(measured, &shown)?);
@@ -142,7 +142,7 @@ mod tests {
         let latency = Law::quantiles(vec![(0.0, 4_000), (0.5, 7_000), (0.95, 9_000), (1.0, 30_000)]).expect("a law");
         let network = Network { latency, bandwidth: Some(Bandwidth(8e9)), packet: ANSWER_MAX, ..Network::no_delay() };
         let extent = LoopbackExtent::quick();
-        let exchanged = show((&cpu, &network), &extent.traffics(), 4_000, 5).expect("it is described");
+        let exchanged = show((&cpu, &network), &extent.mixes(), 4_000, 5).expect("it is described");
         let measured = LoopbackMeasured { extent, exchanged };
         let fitted = fit(&measured, costs).expect("it is fitted");
         let near = |found: f64, stated: f64, share: f64| (found / stated - 1.0).abs() < share;

@@ -151,8 +151,8 @@ fn messages(calibration: &Calibration) -> Vec<Plot> {
     let plot = |name: &str, of: fn(&Exchanged) -> f64| {
         let curves = measured.extent.depths.iter().map(|depth| {
             let points = |all: &[Exchanged]| {
-                let there = all.iter().filter(|seen| seen.traffic.depth == *depth);
-                sorted(there.map(|seen| [f64::from(seen.traffic.size) / 1024.0, of(seen)]))
+                let there = all.iter().filter(|seen| seen.mix.depth == *depth);
+                sorted(there.map(|seen| [f64::from(seen.mix.size) / 1024.0, of(seen)]))
             };
             FittedCurve {
                 name: format!("{depth} at once"),

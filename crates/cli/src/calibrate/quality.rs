@@ -250,7 +250,7 @@ impl Calibration {
                 format!("{} / {}", grouped_decimal(of(seen), digits), grouped_decimal(of(shown), digits))
             };
             vec![
-                format!("{}, {} at once", format_size(seen.traffic.size.into()), seen.traffic.depth),
+                format!("{}, {} at once", format_size(seen.mix.size.into()), seen.mix.depth),
                 pair(Exchanged::per_second, 0),
                 pair(|seen| seen.times.mean_ns / 1e3, 1),
                 pair(|seen| seen.times.p99_ns() / 1e3, 1),
@@ -274,7 +274,7 @@ impl Calibration {
                 "p99_us": seen.times.p99_ns() / 1e3, "cpu_us": seen.cpu_ns_each() / 1e3,
             })
         };
-        let point = |(seen, shown): (&Exchanged, &Exchanged)| json!({"size": seen.traffic.size, "at_once": seen.traffic.depth, "measured": of(seen), "shown": of(shown)});
+        let point = |(seen, shown): (&Exchanged, &Exchanged)| json!({"size": seen.mix.size, "at_once": seen.mix.depth, "measured": of(seen), "shown": of(shown)});
         json!({"points": measured.exchanged.iter().zip(&fitted.shown).map(point).collect::<Vec<_>>()})
     }
 
@@ -333,7 +333,7 @@ mod tests {
         let prices = cpu::prices(&runs, fitted.costs);
         let extent = loopback::LoopbackExtent::quick();
         let network = devices::Network { latency: devices::Law::Fixed(9_000), ..devices::Network::no_delay() };
-        let exchanged = loopback::show((&fit::cpu(fitted.costs), &network), &extent.traffics(), 500, 1);
+        let exchanged = loopback::show((&fit::cpu(fitted.costs), &network), &extent.mixes(), 500, 1);
         let measured_loopback = LoopbackMeasured { extent, exchanged: exchanged.expect("it is described") };
         let fitted_loopback = loopback_fit::fit(&measured_loopback, fitted.costs).expect("it is fitted");
         let loopback = Ok((measured_loopback, fitted_loopback));

@@ -32,11 +32,11 @@ pub struct PriceFit {
 }
 
 /// One measured figure and the description's: mean, median and 99th percentile.
-type Pair = [[f64; 3]; 2];
+type SeenAndShown = [[f64; 3]; 2];
 
 impl LawFit {
     /// Of these pairs, each with its weight; none if there are none.
-    fn of(name: impl Into<String>, pairs: &[(f64, Pair)]) -> Option<LawFit> {
+    fn of(name: impl Into<String>, pairs: &[(f64, SeenAndShown)]) -> Option<LawFit> {
         let errors = [0, 1, 2].map(|figure| {
             let errors = || pairs.iter().map(|(_, [seen, shown])| (shown[figure] / seen[figure] - 1.0).abs());
             [quantile(errors(), 0.5), quantile(errors(), 0.9)]
@@ -78,7 +78,7 @@ pub fn of_device(measured: &DeviceMeasured, fitted: &Fitted) -> Vec<LawFit> {
         let count = seen.times[kind as usize].count;
         (count >= 20).then(|| (count as f64, [of(seen), of(shown)]))
     };
-    let pairs = |takes: &dyn Fn(&ProbePoint) -> bool, kind: ProbeKind| -> Vec<(f64, Pair)> {
+    let pairs = |takes: &dyn Fn(&ProbePoint) -> bool, kind: ProbeKind| -> Vec<(f64, SeenAndShown)> {
         let points = measured.points.iter().zip(&fitted.shown).filter(|(seen, _)| takes(seen));
         points.filter_map(|both| pair(both, kind)).collect()
     };
@@ -95,8 +95,8 @@ pub fn of_device(measured: &DeviceMeasured, fitted: &Fitted) -> Vec<LawFit> {
 /// The same of messages.
 pub fn of_loopback(measured: &LoopbackMeasured, fitted: &FittedLoopback) -> Vec<LawFit> {
     let of = |seen: &Exchanged| [seen.times.mean_ns, seen.times.p50_ns(), seen.times.p99_ns()];
-    let pairs = |takes: &dyn Fn(u32) -> bool| -> Vec<(f64, Pair)> {
-        let points = measured.exchanged.iter().zip(&fitted.shown).filter(|(seen, _)| takes(seen.traffic.depth));
+    let pairs = |takes: &dyn Fn(u32) -> bool| -> Vec<(f64, SeenAndShown)> {
+        let points = measured.exchanged.iter().zip(&fitted.shown).filter(|(seen, _)| takes(seen.mix.depth));
         points.map(|(seen, shown)| (seen.times.count as f64, [of(seen), of(shown)])).collect()
     };
     let alone = LawFit::of("messages, one at a time", &pairs(&|depth| depth == 1));

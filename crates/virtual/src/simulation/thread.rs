@@ -75,7 +75,7 @@ impl VirtualDriver {
             return self.sleep(Some(self.machine.now()), done);
         }
         self.sleep(until, done)?;
-        // On a network it is looked at machines at each hop of a parcel, which wakes nobody.
+        // On a network it is looked at machines at each hop of a parcel, which wakes none.
         if done.is_empty() && self.port.is_some() { Ok(()) } else { self.wake_up(done) }
     }
 

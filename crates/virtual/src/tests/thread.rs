@@ -196,7 +196,7 @@ async fn answer(executor: Executor, address: std::net::SocketAddr, clients: u32,
     std::future::pending::<()>().await;
 }
 
-/// How long a client waits for each of so many answers, in nanoseconds.
+/// How long a client waits for each of `count` answers, in nanoseconds.
 async fn ask(executor: Executor, address: std::net::SocketAddr, count: u32) -> Vec<u64> {
     executor.sleep_ns(1_000).await;
     let connection = executor.connect(address).await.expect("it listens");
@@ -244,7 +244,7 @@ fn what_a_machine_ahead_has_done_is_noticed_when_others_have_come_as_far() {
                 ticker.sleep_ns(10_000).await;
             }
         });
-        // More than a connection carries that nobody reads.
+        // More than a connection carries that is not read.
         connection.send(&[7; 100_000]).await?;
         connection.flush().await?;
         Ok::<_, driver::Fault>((sender.now(), connection, ticking))

@@ -1,6 +1,6 @@
 //! What a run of a server and its nodes reports, on either clock.
 
-use super::course::{Course, NodeFigures, ServerFigures};
+use super::nodes_run::{NodeFigures, NodesRun, ServerFigures};
 use crate::report::{Clock, Response, SHARES, Station, Transfers};
 use crate::table::{fact, facts, wrapped};
 use base::statistics::{Histogram, Interval};
@@ -58,7 +58,7 @@ pub struct PageServerReport {
 
 impl PageServerReport {
     /// Of a run that has just ended.
-    pub fn new((course, scale): (&Course, &Scale), served: &ServerFigures, nodes: &[NodeFigures]) -> PageServerReport {
+    pub fn new((run, scale): (&NodesRun, &Scale), served: &ServerFigures, nodes: &[NodeFigures]) -> PageServerReport {
         let mut response = Histogram::new();
         nodes.iter().for_each(|node| response.merge(&node.response));
         let means: Vec<f64> = nodes.iter().flat_map(|node| &node.means).copied().collect();
@@ -73,26 +73,26 @@ impl PageServerReport {
         };
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let mut notes = Vec::new();
-        if course.clock == Clock::Real && course.nodes as usize + 1 > threads {
+        if run.clock == Clock::Real && run.nodes as usize + 1 > threads {
             notes.push(format!(
                 "the server and {} nodes shared {threads} processors; described machines have processors of their own",
-                course.nodes
+                run.nodes
             ));
         }
         PageServerReport {
             workload: format!(
                 "debit-credit on {} nodes of a page server, scale {}, {} of each",
-                course.nodes,
+                run.nodes,
                 scale.branches,
-                if course.clients == 1 { "1 client".to_owned() } else { format!("{} clients", course.clients) }
+                if run.clients == 1 { "1 client".to_owned() } else { format!("{} clients", run.clients) }
             ),
             driver: served.driver.clone(),
             notes,
-            clock: course.clock,
-            seed: course.plan.seed,
-            nodes: course.nodes,
-            clients: course.clients,
-            algorithm: course.algorithm,
+            clock: run.clock,
+            seed: run.plan.seed,
+            nodes: run.nodes,
+            clients: run.clients,
+            algorithm: run.algorithm,
             seconds,
             transactions,
             throughput_per_s: transactions as f64 / seconds.max(1e-9),

@@ -48,7 +48,7 @@ pub struct Stages {
 pub struct GivenUp;
 
 impl Stages {
-    /// Of so many nodes, none of which has joined.
+    /// None of these nodes has joined.
     pub fn new(nodes: u32) -> Stages {
         let none = || AtomicU32::new(0);
         Stages { nodes, joined: none(), warm: none(), ended: none(), failure: Mutex::new(None) }
@@ -78,7 +78,7 @@ impl Stages {
 
 /// A run.
 #[derive(Clone)]
-pub struct Course {
+pub struct NodesRun {
     pub clock: Clock,
     pub plan: Plan,
     pub nodes: u32,
@@ -142,7 +142,7 @@ impl CpuTime {
     }
 }
 
-impl Course {
+impl NodesRun {
     /// Serves the pages until all nodes have done; `tell` hears where.
     pub async fn serve(
         &self,
