@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """How far predictions are off: configurations drawn by seed, each run on both clocks by 'entresol predict'.
 
-Six families (in memory; larger than memory; second-level caches; log, undo and temporary space on other devices; sweeps and
-checkpoints; sorts and joins) on three kinds of devices:
+Seven families (in memory; larger than memory; second-level caches; log, undo and temporary space on other devices; sweeps and
+checkpoints; sorts and joins; a page server and its nodes over the loopback) on three kinds of devices:
 
   disk        the disk of --directory, as 'entresol calibrate' describes it
   throttled   a loop device on that disk, limited by the kernel (blkio, cgroup v1; needs root); described as the loop device is without
@@ -11,11 +11,10 @@ checkpoints; sorts and joins) on three kinds of devices:
 
 A third of the configurations is held out: drawn by a seed of its own, and run only with --held-out, so that whoever works on the
 models has not seen them. Every result is a line of the results file; a run that was interrupted, or whose --budget was spent, goes on
-where it ended if it is started again. The seventh family, two nodes of the page server over loopback, is not run: no benchmark of the
-command runs a node on this machine's sockets.
+where it ended if it is started again. What the loopback takes is in the description of the disk, which is calibrated first.
 
-    ./catalogue.py --directory /work/predictions                          # 24 configurations, for work on the models
-    ./catalogue.py --directory /work/predictions --held-out               # these and the 12 that are held out
+    ./catalogue.py --directory /work/predictions                          # 28 configurations, for work on the models
+    ./catalogue.py --directory /work/predictions --held-out               # these and the 14 that are held out
     ./catalogue.py --directory /work/predictions --held-out --table       # only the table of what is there, for BENCHMARKS.md
     ./catalogue.py --list --held-out                                      # what would be run
 """
@@ -39,7 +38,7 @@ THROTTLE = "/sys/fs/cgroup/blkio/blkio.throttle.{}_iops_device"
 # The kernel's blkio controller gives credit by slices of this length.
 SLICE = "100 ms"
 DEVICES = ["disk", "throttled", "described"]
-FAMILIES = ["in memory", "larger than memory", "caches", "placements", "sweeps", "sorts and joins"]
+FAMILIES = ["in memory", "larger than memory", "caches", "placements", "sweeps", "sorts and joins", "nodes"]
 CLIENTS = [1, 4, 16, 64, 256, 512]
 
 
@@ -58,7 +57,7 @@ def draw(family, number, seed, device):
     """One configuration of a family: the workload's words and the parts of its configuration file."""
     chance = random.Random(f"{family} {number} {seed}")
     return {"in memory": in_memory, "larger than memory": larger, "caches": cached, "placements": placed,
-            "sweeps": swept, "sorts and joins": spilled}[family](chance, device)
+            "sweeps": swept, "sorts and joins": spilled, "nodes": shared}[family](chance, device)
 
 
 SETS = "".join(f'[partition.{name}]\norganization = "set"\n' for name in ["account", "branch", "teller"])
@@ -123,6 +122,15 @@ def spilled(chance, _):
     words = [chance.choice(["sort", "join --method hash", "join --method sort-merge"])]
     words = words[0].split() + ["--size", f"{size}MiB", "--memory", f"{max(memory, 16)}MiB"]
     return words, '[buffer]\nsize = "16 MiB"\n[log]\nsize = "4 MiB"\n[checkpoint]\nlog_bytes = "off"\n'
+
+
+def shared(chance, _):
+    """A page server and two nodes over the loopback."""
+    words = ["page-server", "--scale", chance.choice([1, 5]), "--nodes", 2]
+    words += ["--clients", chance.choice([1, 1, 4, 16])]
+    config = f'[buffer]\nsize = "{chance.choice([8, 128])} MiB"\n[log]\nsize = "256 MiB"\n'
+    config += f'[nodes]\nbuffer = "{chance.choice([4, 128])} MiB"\nalgorithm = "{chance.choice(["cbl", "fwd", "fwd-h", "adaptive"])}"\n'
+    return words, config
 
 
 def catalogue(arguments):
@@ -233,11 +241,15 @@ class Ground:
             text = device_section(unlimited.read_text()).replace("[device.disk]\n", f"[device.disk]\nlimits = [{limits}]\n", 1)
             other = device_section(own.read_text()).replace("device.disk", "device.other")
             cpu = own.read_text().split("\n[device.")[0]
-            slow.write_text(f"{cpu}\n{text}\n{other}")
+            slow.write_text(f"{cpu}\n{text}\n{other}\n{network_section(own.read_text())}")
 
 
 def device_section(text):
-    return "[device." + text.split("\n[device.", 1)[1]
+    return "[device." + text.split("\n[device.", 1)[1].split("\n[network.")[0]
+
+
+def network_section(text):
+    return "".join("[network." + part for part in text.split("\n[network.")[1:])
 
 
 def say(text):

@@ -11,6 +11,7 @@ pub mod join;
 pub mod meter;
 mod nodes;
 mod on_either_clock;
+pub mod page_server;
 pub mod page_stream;
 mod point_reads;
 pub mod ratio;

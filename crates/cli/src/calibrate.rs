@@ -6,7 +6,11 @@ mod description;
 mod device;
 pub mod fit;
 mod least_squares;
+pub mod loopback;
+mod loopback_fit;
+mod page;
 mod quality;
+mod residuals;
 
 use crate::experiment::report_head;
 use crate::files;
@@ -16,6 +20,10 @@ use base::units::parse_size;
 use clap::Args;
 use cpu::{EngineExtent, EngineRun};
 use device::{DeviceExtent, DeviceMeasured};
+use driver::{Fault, FaultKind};
+use fit::SystemCosts;
+use loopback::{LoopbackExtent, LoopbackMeasured};
+use loopback_fit::FittedLoopback;
 use papers::Extent;
 use quality::Calibration;
 use serde::{Deserialize, Serialize};
@@ -25,8 +33,9 @@ use std::path::{Path, PathBuf};
 ///
 /// The device of DIR is measured with a temporary file: reads and writes beside each other, durable
 /// writes and syncs beside these, sizes, bandwidth, drift. The prices of the engine's steps are found
-/// by running the engine. The description is then run under the virtual clock and held against
-/// all of that. 'hardware' and 'described' in a configuration may name the result.
+/// by running the engine, and what messages over the loopback cost by two threads. The description is
+/// then run under the virtual clock and held against all of that: each law and each price is shown with
+/// its error. 'hardware' and 'described' in a configuration may name the result.
 ///
 /// An interrupted calibration with --output goes on where it was, if it is started again.
 #[derive(Args)]
@@ -84,6 +93,8 @@ struct Kept {
     device: Option<DeviceMeasured>,
     engine_extent: Option<EngineExtent>,
     runs: Vec<EngineRun>,
+    #[serde(default)]
+    loopback: Option<LoopbackMeasured>,
 }
 
 /// Where a calibration is kept until it is complete.
@@ -124,6 +135,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(output) = &arguments.output {
         check_output(output)?;
     }
+    real_driver::note_end_requests();
     let progress = Progress::start("calibrate");
     let mut keeping = Keeping::begin(arguments, &progress);
     let calibration = calibrated(arguments, &mut keeping)?;
@@ -138,7 +150,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     if let Some(directory) = &arguments.report {
         let extent = if arguments.quick { Extent::Quick } else { Extent::Full };
-        let page = calibration.to_html(&report_head(extent));
+        let page = page::html(&calibration, &report_head(extent));
         let file = crate::experiment::write_report(directory, &page, &calibration.to_json(&description))?;
         eprintln!("report: {}", file.display());
     }
@@ -168,8 +180,9 @@ fn calibrated(arguments: &Arguments, keeping: &mut Keeping) -> Result<Calibratio
         progress.step("measuring the device", so_far.points.len() as u64, all as u64);
         keeping.kept.device = Some(so_far.clone());
         keeping.keep();
+        go_on()
     })
-    .map_err(|fault| format!("'{place}' cannot be measured: {fault}"))?;
+    .map_err(|fault| refused(&arguments.directory, &fault))?;
     let fitted = fit::fit(&measured, |round, rounds| progress.step("fitting", round as u64, rounds as u64))?;
 
     if keeping.kept.engine_extent != Some(engine_extent) {
@@ -183,10 +196,58 @@ fn calibrated(arguments: &Arguments, keeping: &mut Keeping) -> Result<Calibratio
         keeping.kept.runs.push(run.clone());
         progress.step("running the engine", keeping.kept.runs.len() as u64, cpu::RUNS);
         keeping.keep();
+        go_on()
+    });
+    let request_ns = runs.and_then(|runs| Ok((cpu::request_ns(directory.path(), engine_extent, &runs)?, runs)));
+    let (request_ns, runs) = request_ns.map_err(|failure| match failure.downcast::<Fault>() {
+        Ok(fault) => refused(&arguments.directory, &fault),
+        Err(failure) => format!("the engine cannot run in '{place}', where it needs some GiB: {failure}").into(),
     })?;
-    let request_ns = cpu::request_ns(directory.path(), engine_extent, &runs)?;
     let prices = cpu::prices(&runs, fitted.costs);
-    Ok(Calibration { measured, fitted, runs, prices, request_ns })
+    let loopback_extent = if arguments.quick { LoopbackExtent::quick() } else { LoopbackExtent::full() };
+    let loopback = calibrated_loopback(&loopback_extent, fitted.costs, keeping).map_err(|failure| failure.to_string());
+    Ok(Calibration { measured, fitted, runs, prices, request_ns, loopback })
+}
+
+/// Measures the loopback and describes it. A machine that has none can be calibrated all the same.
+fn calibrated_loopback(
+    extent: &LoopbackExtent,
+    costs: SystemCosts,
+    keeping: &mut Keeping,
+) -> Result<(LoopbackMeasured, FittedLoopback), Failure> {
+    let progress = keeping.progress;
+    let step = |number: usize, all: usize| progress.step("measuring the loopback", number as u64, all as u64);
+    let measured = match keeping.kept.loopback.take().filter(|known| known.extent == *extent) {
+        Some(known) => known,
+        None => loopback::measure(extent, step)?,
+    };
+    keeping.kept.loopback = Some(measured.clone());
+    keeping.keep();
+    let fitted = loopback_fit::fit(&measured, costs)?;
+    Ok((measured, fitted))
+}
+
+/// Not if this process is asked to end.
+fn go_on() -> Result<(), Fault> {
+    if real_driver::is_end_requested() {
+        return Err(Fault::new(FaultKind::Cancelled, "interrupted"));
+    }
+    Ok(())
+}
+
+/// Why a directory cannot be measured, and what helps.
+fn refused(directory: &Path, fault: &Fault) -> Failure {
+    let place = directory.display();
+    let help = match fault.kind {
+        FaultKind::Cancelled => {
+            let how = "the same command goes on where it was, if it has an --output";
+            return format!("interrupted, and '{place}' is left as it was; {how}").into();
+        }
+        FaultKind::NoSpace => "; make room there, or give a smaller --size",
+        FaultKind::Denied => "; name a directory in which files can be written",
+        _ => "",
+    };
+    format!("'{place}' cannot be measured: {fault}{help}").into()
 }
 
 /// Refuses early what could not be written after a long measurement.

@@ -120,10 +120,16 @@ impl Directory {
 
     fn at(parent: &Path) -> Result<Directory, Failure> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = parent.join(format!("entresol-{}-{number}", std::process::id()));
-        std::fs::create_dir(&path).map_err(|error| format!("'{}' cannot be made: {error}", path.display()))?;
-        Ok(Directory(path))
+        loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let path = parent.join(format!("entresol-{}-{number}", std::process::id()));
+            match std::fs::create_dir(&path) {
+                Ok(()) => return Ok(Directory(path)),
+                // One that was killed had this process's number before it.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(format!("'{}' cannot be made: {error}", path.display()).into()),
+            }
+        }
     }
 
     /// Where it is.
@@ -136,5 +142,19 @@ impl Drop for Directory {
     fn drop(&mut self) {
         // A destructor has no caller to report an error to.
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_process_of_this_number_has_left_is_no_obstacle() {
+        let parent = tempfile::tempdir().expect("a directory for this test");
+        let left = |number: u64| parent.path().join(format!("entresol-{}-{number}", std::process::id()));
+        (0..1_000).for_each(|number| std::fs::create_dir(left(number)).expect("it is new"));
+        let made = Directory::beneath(parent.path()).expect("there are other names");
+        assert!(made.path().is_dir() && (0..1_000).all(|number| left(number) != made.path()));
     }
 }

@@ -14,7 +14,7 @@ fn workshop() -> tempfile::TempDir {
         "here.toml",
         "[cpu]\ncount = 1\nmips = 1_000\ndiscipline = \"run-until-wait\"\n[cpu.instructions]\nbegin_transaction = 500\n\
          object_reference = 500\nend_transaction = 500\ninput_output = 2_000\nnvem_access = 300\n\
-         [device.disk]\nwrite_cache = \"volatile\"\nmedium = { servers = 8, service = \"100 us\" }",
+         network_message = 3_000\nwake_up = 5_000\n[network.loopback]\nlatency = \"8 us\"\n[device.disk]\nwrite_cache = \"volatile\"\nmedium = { servers = 8, service = \"100 us\" }",
     );
     write("virtual.toml", "hardware = \"nvme-2026\"");
     directory
@@ -69,6 +69,63 @@ fn a_prediction_stands_beside_the_runs_that_it_is_of() {
     let page = std::fs::read_to_string(directory.path().join("report/report.html")).unwrap();
     assert!(page.contains("<svg") && page.contains("predicted, and run 1") && page.contains("run 2"));
     assert!(!directory.path().join("debit-credit.data/entresol-predict.probe").exists(), "the probe is gone");
+}
+
+#[test]
+fn a_server_and_two_nodes_are_predicted() {
+    let directory = workshop();
+    let line = format!("page-server {BOTH} --scale 1 --nodes 2 --clients 2 --transactions 200 --report report");
+    let found = comparison(directory.path(), &line);
+    let reports = found["real"].as_array().unwrap();
+    assert!(reports.iter().all(|report| report["clock"] == "real") && found["predicted"]["clock"] == "virtual");
+    for report in reports.iter().chain([&found["predicted"]]) {
+        assert_eq!(
+            (&report["transactions"], &report["unknown"], &report["nodes"]),
+            (&200.into(), &0.into(), &2.into())
+        );
+    }
+    // What server and nodes say to each other is the same code on both clocks: only times are predicted.
+    for key in
+        ["messages_per_transaction", "bytes_per_transaction", "pages_per_transaction", "log_bytes_per_transaction"]
+    {
+        let figure = figure(&found, key);
+        assert!(figure["predicted"].as_f64().unwrap() > 0.0 && figure["median"].as_f64().unwrap() > 0.0, "{key}");
+        assert!(figure["error"].as_f64().unwrap().abs() < 0.5, "{key}: {:#}", found["figures"]);
+    }
+    for key in ["throughput_per_s", "response_us.p99", "cpu_us_per_transaction", "server_cpu_us_per_transaction"] {
+        assert!(figure(&found, key)["predicted"].as_f64().unwrap() > 0.0, "{key}");
+    }
+    // A described run is the same each time.
+    let run = |seed: u32| {
+        let line = format!(
+            "page-server --data none --config small.toml --hardware here.toml --scale 1 --transactions 100 --seed {seed} --json"
+        );
+        let mut command = Command::new(env!("CARGO_BIN_EXE_entresol"));
+        let output = command.current_dir(directory.path()).arg("bench").args(line.split(' ')).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(run(1) == run(1) && run(1) != run(2));
+    let page = std::fs::read_to_string(directory.path().join("report/report.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("callbacks"), "{page}");
+}
+
+#[test]
+fn nodes_need_a_network_and_run_warm() {
+    let directory = workshop();
+    let described = std::fs::read_to_string(directory.path().join("here.toml")).unwrap();
+    let alone = described.replace("[network.loopback]\nlatency = \"8 us\"\n", "");
+    std::fs::write(directory.path().join("alone.toml"), alone).unwrap();
+    let refused = |line: &str| {
+        let output = predict(directory.path(), line);
+        assert!(!output.status.success() && output.stdout.is_empty(), "{line}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let said = refused("page-server --config small.toml --hardware alone.toml --scale 1");
+    assert!(said.contains("no network 'loopback'") && said.contains("entresol calibrate"), "{said}");
+    let said = refused("page-server --config small.toml --hardware here.toml --cold");
+    assert!(said.contains("--cold"), "{said}");
+    assert!(!directory.path().join("page-server.data").exists(), "nothing has begun");
 }
 
 #[test]

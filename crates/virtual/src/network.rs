@@ -1,7 +1,8 @@
 //! A network that joins simulated machines: sockets as the kernel of each machine has them, and parcels on the wires between.
 //!
 //! * **Time**: every event belongs to the machine that it happens to, and happens in that machine's park. The wires are the
-//!   queueing model of the devices crate. A machine of which no program runs leaves its events to the other end.
+//!   queueing model of the devices crate. A machine of which no program runs leaves its events to the other end. A machine whose tasks
+//!   keep its CPU until they wait may have come further than others: what it does is noticed by them when they have come as far.
 //! * **Streams**: the bytes of one direction of a connection arrive in the order in which they were sent, whatever happens to the
 //!   parcels. At most a window of them is under way or unread. What a receiver takes makes room for its peer at once:
 //!   acknowledgements cost nothing and take no time.
@@ -81,7 +82,10 @@ pub(crate) struct Net {
     links: BTreeMap<u64, Link>,
     next_link: u64,
     chance: Chance,
+    /// What the machine that acts has come to.
     now: Instant,
+    /// What the machine that is furthest has come to.
+    latest: Instant,
 }
 
 impl Network {
@@ -95,6 +99,7 @@ impl Network {
             next_link: 0,
             chance: Chance::new(faults, seed),
             now: Instant::START,
+            latest: Instant::START,
         })))
     }
 
@@ -174,20 +179,17 @@ fn address(machine: u32) -> IpAddr {
 }
 
 impl Port {
-    /// The moment up to which the network has come.
-    pub(crate) fn now(&self) -> Instant {
-        self.network.0.borrow().now
+    /// The moment to which the machine has come that is furthest.
+    pub(crate) fn latest(&self) -> Instant {
+        self.network.0.borrow().latest
     }
 
     /// When something happens to this machine, or is found to have not happened. A moment in the past is at once.
     pub(crate) fn next(&self) -> Option<Instant> {
         let net = self.network.0.borrow();
         let host = &net.hosts[self.machine as usize];
-        if !host.inbox.is_empty() {
-            return Some(Instant::START);
-        }
         let patience = host.patience().map(|(until, _)| until);
-        host.calendar.next().into_iter().chain(patience).min()
+        host.calendar.next().into_iter().chain(patience).chain(host.next_completed()).min()
     }
 
     /// How many events have happened to this machine.
@@ -216,9 +218,9 @@ impl Port {
         });
     }
 
-    /// What has completed since this was last asked.
-    pub(crate) fn collect(&self) -> Vec<(OpKind, Completion)> {
-        std::mem::take(&mut self.network.0.borrow_mut().hosts[self.machine as usize].inbox)
+    /// What has completed by this moment since this was last asked.
+    pub(crate) fn collect(&self, now: Instant) -> Vec<(OpKind, Completion)> {
+        self.network.0.borrow_mut().hosts[self.machine as usize].take_completed(now)
     }
 
     /// The power goes: nothing is told to peers.
@@ -236,7 +238,7 @@ impl Port {
 
     fn net(&self, now: Instant, act: impl FnOnce(&mut Net, u32)) {
         let net = &mut *self.network.0.borrow_mut();
-        net.now = net.now.max(now);
+        (net.now, net.latest) = (now, net.latest.max(now));
         act(net, self.machine);
         net.tidy();
     }

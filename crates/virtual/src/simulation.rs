@@ -144,7 +144,7 @@ impl VirtualDriver {
     /// reaches itself only.
     pub fn on_network(hardware: Hardware, options: Options, media: Media, port: Port) -> VirtualDriver {
         let mut driver = VirtualDriver::new(hardware, options, media);
-        driver.machine.pass(port.now());
+        driver.machine.pass(port.latest());
         driver.port = Some(port);
         driver
     }
@@ -347,20 +347,17 @@ impl Driver for VirtualDriver {
         if self.halted {
             return;
         }
-        if op.kind().is_network() {
-            return self.submit_to_network(token, op);
-        }
-        let until_wait = self.runs_until_wait();
         match &mut self.thread {
-            Some(thread) if until_wait => thread.submit(token, op),
-            _ => self.submit_to_devices(token, op),
+            Some(thread) => thread.submit(token, op),
+            None if op.kind().is_network() => self.submit_to_network(token, op),
+            None => self.submit_to_devices(token, op),
         }
     }
 
     /// Faults count events and may cut them off, and on a network other machines disturb, so with them every burst takes the
     /// long way.
     fn compute_alone(&mut self, instructions: u64, until: Option<Instant>) -> bool {
-        if self.runs_until_wait() {
+        if self.thread.is_some() {
             self.run(instructions);
             return true;
         }
@@ -375,7 +372,7 @@ impl Driver for VirtualDriver {
     }
 
     fn runs_until_wait(&self) -> bool {
-        self.thread.is_some() && self.port.is_none()
+        self.thread.is_some()
     }
 
     fn set_footprint(&mut self, bytes: u64) {
@@ -384,6 +381,9 @@ impl Driver for VirtualDriver {
 
     /// Only operations on slow devices (see [`FaultPlan`]) are given up; all others complete as they would.
     fn cancel(&mut self, token: Token) {
+        if self.port.is_some() {
+            self.hand_over(false);
+        }
         let mut slow =
             self.flights.iter_mut().filter(|flight| flight.as_ref().is_some_and(|f| f.slow && f.token == token));
         let Some(flight) = slow.next().and_then(Option::take) else {
@@ -402,11 +402,11 @@ impl Driver for VirtualDriver {
             done.push(Completion { token: Token::DOORBELL, result: Ok(Output::Done), buffer: None });
             return Ok(());
         }
+        if self.thread.is_some() {
+            return self.park_thread(until, done);
+        }
         if self.port.is_some() {
             return self.park_on_network(until, done);
-        }
-        if self.runs_until_wait() {
-            return self.park_thread(until, done);
         }
         if until.is_none() && self.in_flight == 0 {
             return Err(Halt::Idle);
@@ -426,7 +426,8 @@ impl Driver for VirtualDriver {
 
     fn next_event(&self) -> Option<Instant> {
         let network = self.port.as_ref().and_then(Port::next);
-        self.machine.next().into_iter().chain(network).min()
+        let batch = self.thread.as_ref().filter(|thread| !thread.batch.is_empty()).map(|_| self.machine.now());
+        self.machine.next().into_iter().chain(network).chain(batch).min()
     }
 
     fn entropy(&mut self) -> u128 {

@@ -1,5 +1,6 @@
 //! The workloads that run on either clock: what `entresol bench` runs on the one that is named, and what can be predicted.
 
+use super::page_server::{self, PageServerReport};
 use super::spill::SpillReport;
 use super::terms::{Setup, Terms};
 use super::{credit_card, debit_credit, join, page_stream, sort, synthetic, tpcc, trace, ycsb};
@@ -15,6 +16,7 @@ pub enum OnEitherClock {
     CreditCard(credit_card::Arguments),
     DebitCredit(debit_credit::Arguments),
     Join(join::Arguments),
+    PageServer(page_server::Arguments),
     PageStream(page_stream::Arguments),
     Sort(sort::Arguments),
     Synthetic(synthetic::Arguments),
@@ -30,6 +32,8 @@ pub enum Outcome {
     Transactions(Box<RunReport>),
     /// Of a sort or a join.
     Spill(Box<SpillReport>),
+    /// Of a page server and its nodes.
+    PageServer(Box<PageServerReport>),
 }
 
 impl Outcome {
@@ -38,6 +42,7 @@ impl Outcome {
         match self {
             Outcome::Transactions(report) => report.to_json(),
             Outcome::Spill(report) => report.to_json(),
+            Outcome::PageServer(report) => report.to_json(),
         }
     }
 
@@ -46,6 +51,7 @@ impl Outcome {
         match self {
             Outcome::Transactions(report) => report.to_text(),
             Outcome::Spill(report) => report.to_text(),
+            Outcome::PageServer(report) => report.to_text(),
         }
     }
 }
@@ -57,6 +63,7 @@ macro_rules! with_arguments {
             OnEitherClock::CreditCard($arguments) => $result,
             OnEitherClock::DebitCredit($arguments) => $result,
             OnEitherClock::Join($arguments) => $result,
+            OnEitherClock::PageServer($arguments) => $result,
             OnEitherClock::PageStream($arguments) => $result,
             OnEitherClock::Sort($arguments) => $result,
             OnEitherClock::Synthetic($arguments) => $result,
@@ -74,6 +81,7 @@ impl OnEitherClock {
             OnEitherClock::CreditCard(_) => "credit-card",
             OnEitherClock::DebitCredit(_) => "debit-credit",
             OnEitherClock::Join(_) => "join",
+            OnEitherClock::PageServer(_) => "page-server",
             OnEitherClock::PageStream(_) => "page-stream",
             OnEitherClock::Sort(_) => "sort",
             OnEitherClock::Synthetic(_) => "synthetic",
@@ -103,6 +111,7 @@ impl OnEitherClock {
         match self {
             OnEitherClock::CreditCard(arguments) => Some(&mut arguments.terms),
             OnEitherClock::DebitCredit(arguments) => Some(&mut arguments.terms),
+            OnEitherClock::PageServer(arguments) => Some(&mut arguments.terms),
             OnEitherClock::PageStream(arguments) => Some(&mut arguments.terms),
             OnEitherClock::Synthetic(arguments) => Some(&mut arguments.terms),
             OnEitherClock::Tpcc(arguments) => Some(&mut arguments.terms),
@@ -118,6 +127,9 @@ impl OnEitherClock {
             OnEitherClock::CreditCard(arguments) => credit_card::run(arguments, progress)?,
             OnEitherClock::DebitCredit(arguments) => debit_credit::run(arguments, None, progress)?,
             OnEitherClock::Join(arguments) => return Ok(Outcome::Spill(Box::new(join::run(arguments, progress)?))),
+            OnEitherClock::PageServer(arguments) => {
+                return Ok(Outcome::PageServer(Box::new(page_server::run(arguments, progress)?)));
+            }
             OnEitherClock::PageStream(arguments) => page_stream::run(arguments, None, progress)?,
             OnEitherClock::Sort(arguments) => return Ok(Outcome::Spill(Box::new(sort::run(arguments, progress)?))),
             OnEitherClock::Synthetic(arguments) => synthetic::run(arguments, None, progress)?,

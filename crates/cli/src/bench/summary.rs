@@ -129,7 +129,7 @@ fn references(database: &Database) -> BTreeMap<String, References> {
 }
 
 /// Transfers of each device, divided by the number of transactions or seconds.
-fn transfers(database: &Database, by: f64) -> BTreeMap<String, Transfers> {
+pub fn transfers(database: &Database, by: f64) -> BTreeMap<String, Transfers> {
     let mut devices: BTreeMap<String, Transfers> = BTreeMap::new();
     for partition in database.partitions() {
         let device = devices.entry(partition.device.clone()).or_default();

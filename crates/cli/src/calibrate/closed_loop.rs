@@ -52,7 +52,8 @@ pub struct ProbeTimes {
 }
 
 impl ProbeTimes {
-    fn of(times: &Histogram) -> ProbeTimes {
+    /// Of these times.
+    pub fn of(times: &Histogram) -> ProbeTimes {
         let quantiles_ns = SHARES.map(|share| times.quantile_ns(share));
         ProbeTimes { count: times.count(), mean_ns: times.mean_ns(), quantiles_ns }
     }

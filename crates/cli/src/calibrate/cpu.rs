@@ -8,7 +8,7 @@ use crate::bench::spill::{Input, Watch};
 use crate::bench::{bank, meter::Meter, sort, threads};
 use crate::progress::Progress;
 use base::{PartitionId, Random};
-use driver::Work;
+use driver::{Fault, Work};
 use engine::Transaction;
 use entresol::configuration::Configuration;
 use entresol::{Database, Opening, PartitionSpec, Store};
@@ -96,17 +96,17 @@ fn plan(clients: u32, span_ns: u64) -> Plan {
 }
 
 /// Runs the engine in a directory, which is left empty. `known` are the runs that an interrupted calibration has made; `keep` hears
-/// of each new one.
+/// of each new one; an error of its ends them.
 pub fn run_engine(
     directory: &Path,
     extent: EngineExtent,
     known: Vec<EngineRun>,
-    mut keep: impl FnMut(&EngineRun),
+    mut keep: impl FnMut(&EngineRun) -> Result<(), Fault>,
 ) -> Result<Vec<EngineRun>, Failure> {
     let mut runs = known;
     let mut add = |runs: &mut Vec<EngineRun>, run: EngineRun| {
-        keep(&run);
         runs.push(run);
+        keep(&runs[runs.len() - 1])
     };
     let has = |runs: &[EngineRun], name: &str| runs.iter().any(|run| run.name.starts_with(name));
     if !has(&runs, "set, 8 changes") {
@@ -121,14 +121,14 @@ pub fn run_engine(
                     (0, changes) => format!("{partition}, {changes} changes"),
                     _ => format!("{partition}, {reads} reads and {changes} changes"),
                 };
-                add(&mut runs, measured(&store, &name, (CLIENTS, extent.span_ns), async |_| Ok(workload()))?);
+                add(&mut runs, measured(&store, &name, (CLIENTS, extent.span_ns), async |_| Ok(workload()))?)?;
             }
         }
         store.close()?;
     }
     if !has(&runs, "sort") {
         let store = Opening::new(directory.join("small"), configuration(false, 64 << 20)).open()?;
-        add(&mut runs, sorted(&store)?);
+        add(&mut runs, sorted(&store)?)?;
         store.close()?;
     }
     for (name, branches, buffer) in
@@ -138,7 +138,7 @@ pub fn run_engine(
             let opening = Opening::new(directory.join(format!("bank-{branches}")), configuration(false, buffer));
             let store = opening.open()?;
             let run = debit_credit(&store, branches, (CLIENTS, 2 * extent.span_ns))?;
-            add(&mut runs, EngineRun { name: name.to_owned(), ..run });
+            add(&mut runs, EngineRun { name: name.to_owned(), ..run })?;
             store.close()?;
         }
     }
@@ -147,7 +147,7 @@ pub fn run_engine(
         if !runs.iter().any(|run| run.name == name) {
             let store = Opening::new(directory.join("bank-1"), configuration(true, 64 << 20)).open()?;
             let run = debit_credit(&store, 1, (clients, 2 * extent.span_ns))?;
-            add(&mut runs, EngineRun { name, durable: true, ..run });
+            add(&mut runs, EngineRun { name, durable: true, ..run })?;
             store.close()?;
         }
     }
@@ -259,12 +259,34 @@ const SOLVED: [Work; 8] = [
     Work::RowCopy,
 ];
 
+/// Whether a run is one of those that the prices of steps are found by.
+pub fn is_solved(run: &EngineRun) -> bool {
+    !run.durable && !run.name.contains("larger")
+}
+
+/// The least and the greatest prices of steps that are found without one of the runs, and how many runs they are found by.
+pub fn ranges(runs: &[EngineRun], costs: SystemCosts) -> (StepRange, usize) {
+    let count = runs.iter().filter(|run| is_solved(run)).count();
+    let mut range = ([f64::INFINITY; Work::ALL.len()], [0.0_f64; Work::ALL.len()]);
+    for left_out in runs.iter().filter(|run| is_solved(run)) {
+        let others: Vec<EngineRun> = runs.iter().filter(|run| run.name != left_out.name).cloned().collect();
+        for (work, ns) in prices(&others, costs).steps_ns.into_iter().enumerate() {
+            range.0[work] = range.0[work].min(ns);
+            range.1[work] = range.1[work].max(ns);
+        }
+    }
+    (range, count)
+}
+
+/// The least and the greatest price of each step, in nanoseconds.
+pub type StepRange = ([f64; Work::ALL.len()], [f64; Work::ALL.len()]);
+
 /// Finds the prices that explain the runs.
 pub fn prices(runs: &[EngineRun], costs: SystemCosts) -> StepPrices {
     let mut steps_ns = [0.0; Work::ALL.len()];
     // What the operating system takes for an operation is known; a batch of one belongs to it where logs are written.
     let known_ns = |run: &EngineRun| run.steps[Work::InputOutput as usize] * (costs.operation_ns + costs.submission_ns);
-    let fitted: Vec<&EngineRun> = runs.iter().filter(|run| !run.durable && !run.name.contains("larger")).collect();
+    let fitted: Vec<&EngineRun> = runs.iter().filter(|run| is_solved(run)).collect();
     let rows: Vec<Vec<f64>> =
         fitted.iter().map(|run| SOLVED.map(|work| run.steps[work as usize] / run.cpu_ns).to_vec()).collect();
     let right: Vec<f64> = fitted.iter().map(|run| ((run.cpu_ns - known_ns(run)) / run.cpu_ns).max(0.0)).collect();
@@ -293,4 +315,34 @@ pub fn prices(runs: &[EngineRun], costs: SystemCosts) -> StepPrices {
     let sleeps = |run: &EngineRun| if run.durable { run.steps[Work::InputOutput as usize] * wake_up_ns } else { 0.0 };
     let explained_ns = runs.iter().map(|run| of_steps(run) / speed(run) + sleeps(run)).collect();
     StepPrices { steps_ns, wake_up_ns, footprint, explained_ns }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(name: &str, steps: &[(Work, f64)], cpu_ns: f64) -> EngineRun {
+        let mut counts = [0.0; Work::ALL.len()];
+        steps.iter().for_each(|(work, count)| counts[*work as usize] = *count);
+        EngineRun { name: name.to_owned(), steps: counts, cpu_ns, footprint: 1 << 20, durable: false }
+    }
+
+    #[test]
+    fn a_price_that_its_runs_agree_on_has_a_narrow_range() {
+        let (begin, reference) = (Work::BeginTransaction, Work::ObjectReference);
+        let mut runs: Vec<EngineRun> = [1.0, 4.0, 16.0, 40.0]
+            .map(|count| {
+                run(&format!("{count} references"), &[(begin, 1.0), (reference, count)], 900.0 + 250.0 * count)
+            })
+            .into();
+        let ((low, high), count) = ranges(&runs, SystemCosts::default());
+        assert_eq!(count, 4);
+        for (step, ns) in [(begin, 450.0), (reference, 250.0)] {
+            let (low, high) = (low[step as usize], high[step as usize]);
+            assert!((low / ns - 1.0).abs() < 0.01 && (high / ns - 1.0).abs() < 0.01, "{step:?}: {low} to {high}");
+        }
+        runs[1].cpu_ns *= 1.4;
+        let ((low, high), _) = ranges(&runs, SystemCosts::default());
+        assert!(high[begin as usize] > 1.1 * low[begin as usize], "one run disagrees, and it is seen");
+    }
 }

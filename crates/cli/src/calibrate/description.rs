@@ -2,6 +2,8 @@
 
 use super::cpu::StepPrices;
 use super::fit::SystemCosts;
+use super::loopback::NAME as LOOPBACK;
+use super::loopback_fit::FittedLoopback;
 use base::units::format_size;
 use devices::{Device, Law, Times, WriteCache};
 use driver::Work;
@@ -25,7 +27,12 @@ const NAMES: [(Work, &str); 10] = [
 ];
 
 /// The text. One instruction is one nanosecond.
-pub fn text((name, device): (&str, &Device), prices: &StepPrices, costs: SystemCosts, how: &str) -> String {
+pub fn text(
+    (name, device): (&str, &Device),
+    (prices, costs): (&StepPrices, SystemCosts),
+    loopback: Option<&FittedLoopback>,
+    how: &str,
+) -> String {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let mut text = format!("# entresol calibrate, version {VERSION}: {how}\n");
     text += "\n# An instruction is a nanosecond of this CPU, found by running the engine. Begin and end of a transaction are known as a\n\
@@ -44,7 +51,20 @@ pub fn text((name, device): (&str, &Device), prices: &StepPrices, costs: SystemC
     }
     let _ = writeln!(text, "submission = {}", costs.submission_ns.round() as u64);
     let _ = writeln!(text, "wake_up = {}", prices.wake_up_ns.round() as u64);
-    text + &of_device(name, device)
+    if let Some(FittedLoopback { prices, .. }) = loopback {
+        let (message, piece) = (prices.message_ns.round() as u64, prices.piece_ns.round() as u64);
+        let _ = writeln!(text, "network_message = {message}\nnetwork_bytes = {piece}");
+    }
+    text + &of_device(name, device) + &loopback.map_or(String::new(), of_loopback)
+}
+
+fn of_loopback(FittedLoopback { network, .. }: &FittedLoopback) -> String {
+    let mut text = format!("\n# Between two threads of this machine.\n[network.{LOOPBACK}]\n");
+    let _ = writeln!(text, "latency = \"{}\"\npacket = \"{} B\"", law(&network.latency), network.packet);
+    if let Some(bandwidth) = network.bandwidth {
+        let _ = writeln!(text, "bandwidth = \"{} MB/s\"", (bandwidth.0 / 1e6).max(1.0).round() as u64);
+    }
+    text
 }
 
 fn of_device(name: &str, device: &Device) -> String {
@@ -115,7 +135,8 @@ fn law(law: &Law) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use devices::Hardware;
+    use crate::calibrate::loopback_fit::MessagePrices;
+    use devices::{Bandwidth, Hardware, Network};
 
     #[test]
     fn what_is_written_is_read_again() {
@@ -136,12 +157,18 @@ mod tests {
             explained_ns: Vec::new(),
         };
         let costs = SystemCosts { submission_ns: 800.4, operation_ns: 1_000.0, wake_up_ns: 0.0 };
-        let text = text(("d", &hardware.devices["d"]), &prices, costs, "a test");
+        let latency = Law::quantiles(vec![(0.0, 4_500), (0.5, 7_250), (1.0, 30_000)]).expect("a law");
+        let network = Network { latency, bandwidth: Some(Bandwidth(5_432e6)), packet: 65_536, ..Network::no_delay() };
+        let of_messages = MessagePrices { message_ns: 1_234.4, piece_ns: 17.0, wake_up_ns: 900.0 };
+        let loopback = FittedLoopback { network: network.clone(), prices: of_messages, shown: Vec::new() };
+        let text = text(("d", &hardware.devices["d"]), (&prices, costs), Some(&loopback), "a test");
         let read = Hardware::parse(&text, "test").unwrap_or_else(|error| panic!("{error}\n{text}"));
         assert_eq!(read.devices, hardware.devices, "{text}");
+        assert_eq!(read.networks[LOOPBACK], network, "{text}");
         assert!(text.contains("atomic_write = \"4 KiB\""), "what a power cut leaves whole is said: {text}");
         let cpu = read.cpu.expect("written");
         assert_eq!((cpu.instructions.submission, cpu.instructions.wake_up), (800, 4_321));
+        assert_eq!((cpu.instructions.network_message, cpu.instructions.network_bytes), (1_234, 17));
         assert_eq!(cpu.instructions.object_reference, 100 * Work::ObjectReference as u64);
         assert_eq!(cpu.footprint, [(1 << 20, 1.0), (1 << 30, 0.625)]);
     }

@@ -118,12 +118,13 @@ impl DeviceMeasured {
 const REFERENCES: usize = 5;
 
 /// Measures the device that holds `directory` with a temporary file in it. `known` is what an interrupted measurement of the same
-/// extent has: it is taken over. `keep` hears of everything so far behind each point, and how many points there are.
+/// extent has: it is taken over. `keep` hears of everything so far behind each point, and how many points there are; an error of
+/// its ends the measurement.
 pub fn measure(
     directory: &Path,
     extent: &DeviceExtent,
     known: Option<DeviceMeasured>,
-    mut keep: impl FnMut(&DeviceMeasured, usize),
+    mut keep: impl FnMut(&DeviceMeasured, usize) -> Result<(), Fault>,
 ) -> Result<DeviceMeasured, Fault> {
     let options = Options { devices: vec![("measured".to_owned(), directory.to_owned())], ..Options::default() };
     let driver = RealDriver::open(options)?;
@@ -150,7 +151,7 @@ pub fn measure(
 fn measure_points(
     bench: &mut ClosedLoop,
     measured: &mut DeviceMeasured,
-    keep: &mut impl FnMut(&DeviceMeasured, usize),
+    keep: &mut impl FnMut(&DeviceMeasured, usize) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     let extent = measured.extent.clone();
     let mixes: Vec<Mix> =
@@ -166,18 +167,17 @@ fn measure_points(
         }
         let point = bench.run(mixes[number], span)?;
         measured.points.push(point);
-        keep(measured, all);
+        keep(measured, all)?;
     }
     let reference = bench.run(extent.reference(), span)?;
     measured.references.push(reference);
     measured.submission_ns = BATCHES.iter().map(|count| bench.submission_ns(*count, PAGE)).collect::<Result<_, _>>()?;
-    keep(measured, all);
+    keep(measured, all)?;
     bench.make_fresh()?;
     let one = Mix { depths: [0, 0, 1, 0], size: PAGE, in_sequence: true };
     debug_assert_eq!(ProbeKind::ALL[2], ProbeKind::Durable);
     measured.fresh = Some(bench.run(one, span)?);
-    keep(measured, all);
-    Ok(())
+    keep(measured, all)
 }
 
 #[cfg(test)]
@@ -190,8 +190,11 @@ mod tests {
         let extent =
             DeviceExtent { axis: vec![0, 1, 3], sizes: vec![4 << 10], span_ns: 2_000_000, file_bytes: 64 << 20 };
         let mut kept = Vec::new();
-        let whole =
-            measure(directory.path(), &extent, None, |so_far, _| kept.push(so_far.clone())).expect("it is writable");
+        let keep = |so_far: &DeviceMeasured, _: usize| {
+            kept.push(so_far.clone());
+            Ok(())
+        };
+        let whole = measure(directory.path(), &extent, None, keep).expect("it is writable");
         let tears = whole.driver.contains("writes are whole by 512 B");
         assert!(tears || !whole.traits.3, "it says what a power cut leaves of a write: {}", whole.driver);
         let mixes = extent.tables().concat().len() + extent.checks().len() + 2;
@@ -201,7 +204,11 @@ mod tests {
         let half = kept[mixes / 2].clone();
         let known = half.points.len();
         let mut more = 0;
-        let rest = measure(directory.path(), &extent, Some(half.clone()), |_, _| more += 1).expect("it is writable");
+        let keep = |_: &DeviceMeasured, _: usize| {
+            more += 1;
+            Ok(())
+        };
+        let rest = measure(directory.path(), &extent, Some(half.clone()), keep).expect("it is writable");
         assert_eq!(rest.points[..known], half.points, "what is known is not measured again");
         assert_eq!((rest.points.len(), more), (mixes, mixes - known + 2));
         assert_eq!(std::fs::read_dir(directory.path()).expect("it is there").count(), 0);

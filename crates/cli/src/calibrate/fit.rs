@@ -237,21 +237,26 @@ fn law(measured: &DeviceMeasured, kind: ProbeKind) -> Result<Law, Failure> {
     Ok(Law::quantiles(quantiles.collect())?)
 }
 
-/// What closed loops show on a described device.
-pub fn show(device: &Device, costs: SystemCosts, mixes: &[Mix], seed: u64) -> Result<Vec<ProbePoint>, Failure> {
+/// A CPU that has these costs only. An instruction is a nanosecond.
+pub fn cpu(costs: SystemCosts) -> Cpu {
     let instructions = Instructions {
         submission: costs.submission_ns as u64,
         wake_up: costs.wake_up_ns as u64,
         ..Instructions::default()
     };
-    let cpu = Cpu {
+    Cpu {
         count: 1,
         mips: 1_000.0,
         discipline: Discipline::RunUntilWait,
         footprint: Vec::new(),
         wake_latency: Law::NONE,
         instructions,
-    };
+    }
+}
+
+/// What closed loops show on a described device.
+pub fn show(device: &Device, costs: SystemCosts, mixes: &[Mix], seed: u64) -> Result<Vec<ProbePoint>, Failure> {
+    let cpu = cpu(costs);
     let devices = BTreeMap::from([("d".to_owned(), device.clone())]);
     let hardware = Hardware { name: "fitted".to_owned(), cpu: Some(cpu), devices, networks: BTreeMap::new() };
     let options = Options { seed, discard: vec!["f".to_owned()], ..Options::default() };
@@ -268,7 +273,7 @@ pub fn show(device: &Device, costs: SystemCosts, mixes: &[Mix], seed: u64) -> Re
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::super::device::DeviceExtent;
     use super::*;
 
@@ -291,8 +296,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_described_device_is_found_again() {
+    /// What would be measured of a disk.
+    pub fn measured_disk() -> DeviceMeasured {
         let text = "[device.d]\nsync = \"70 us\"\ndurable_write = \"50 us\"\nwrite_cache = \"volatile\"\n\
                     [device.d.transmission]\nservers = 1\ndiscipline = \"processor-sharing\"\nbandwidth = \"2 GB/s\"\n\
                     [device.d.medium]\nservice = \"quantiles 0% 50 us, 50% 95 us, 99% 180 us, 100% 400 us\"\n\
@@ -303,7 +308,12 @@ mod tests {
                     [\"80 us\", \"80 us\", \"120 us\", \"300 us\"], [\"180 us\", \"180 us\", \"260 us\", \"600 us\"]]\n";
         let described = Hardware::parse(text, "test").unwrap_or_else(|error| panic!("{error}"));
         let costs = SystemCosts { submission_ns: 2_000.0, operation_ns: 1_000.0, wake_up_ns: 0.0 };
-        let measured = measured_of(&described.devices["d"], costs);
+        measured_of(&described.devices["d"], costs)
+    }
+
+    #[test]
+    fn a_described_device_is_found_again() {
+        let measured = measured_disk();
         let fitted = fit(&measured, |_, _| ()).expect("it is fitted");
         assert!((fitted.costs.submission_ns - 2_000.0).abs() < 20.0, "{:?}", fitted.costs);
         let tables = measured.extent.tables().concat();

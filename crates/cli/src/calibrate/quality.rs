@@ -5,10 +5,11 @@ use super::cpu::{EngineRun, StepPrices};
 use super::description;
 use super::device::{DeviceMeasured, PAGE};
 use super::fit::Fitted;
+use super::loopback::{Exchanged, LoopbackMeasured};
+use super::loopback_fit::FittedLoopback;
+use super::residuals::{self, LawFit, PriceFit, quantile};
 use crate::table::{table, wrapped};
 use base::units::{format_size, grouped, grouped_decimal};
-use papers::plot::{FittedCurve, escaped, fitted_curves};
-use papers::report::Head;
 use serde_json::{Value, json};
 
 /// What a calibration found.
@@ -19,15 +20,17 @@ pub struct Calibration {
     pub prices: StepPrices,
     /// What a request from another thread costs the engine's thread, in nanoseconds.
     pub request_ns: f64,
+    /// Why there is nothing of the loopback, if there is not.
+    pub loopback: Result<(LoopbackMeasured, FittedLoopback), String>,
 }
 
 /// One measured figure of a device, and the description's.
-struct Figure {
-    mix: Mix,
-    kind: ProbeKind,
+pub struct Figure {
+    pub mix: Mix,
+    pub kind: ProbeKind,
     /// Operations per second, mean, median and 99th percentile in microseconds: measured, then shown.
-    measured: [f64; 4],
-    shown: [f64; 4],
+    pub measured: [f64; 4],
+    pub shown: [f64; 4],
 }
 
 const FIGURES: [&str; 4] = ["per second", "mean", "50 %", "99 %"];
@@ -52,23 +55,31 @@ fn percent(share: f64) -> String {
     format!("{:+.0} %", share * 100.0)
 }
 
-/// The value that this share of the values does not exceed.
-fn quantile(values: impl Iterator<Item = f64>, share: f64) -> f64 {
-    let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
-    values.sort_by(f64::total_cmp);
-    let at = (share * values.len() as f64).ceil() as usize;
-    values.get(at.clamp(1, values.len().max(1)) - 1).copied().unwrap_or(0.0)
-}
-
 impl Calibration {
     /// The description as text.
     pub fn description(&self, name: &str) -> String {
         let extent = &self.measured.extent;
         let how = format!("{}; a file of {}", self.measured.driver, format_size(extent.file_bytes));
-        description::text((name, &self.fitted.device), &self.prices, self.fitted.costs, &how)
+        let loopback = self.loopback.as_ref().ok().map(|(_, fitted)| fitted);
+        description::text((name, &self.fitted.device), (&self.prices, self.fitted.costs), loopback, &how)
     }
 
-    fn figures(&self) -> Vec<Figure> {
+    /// How good each law is.
+    fn laws(&self) -> Vec<LawFit> {
+        let mut laws = residuals::of_device(&self.measured, &self.fitted);
+        laws.extend(self.loopback.iter().flat_map(|(measured, fitted)| residuals::of_loopback(measured, fitted)));
+        laws
+    }
+
+    /// How good each price is.
+    fn step_prices(&self) -> Vec<PriceFit> {
+        let mut prices = residuals::of_prices(&self.runs, self.fitted.costs, &self.prices);
+        prices.extend(self.loopback.iter().flat_map(|(measured, fitted)| residuals::of_messages(measured, fitted)));
+        prices
+    }
+
+    /// All figures of the device.
+    pub fn figures(&self) -> Vec<Figure> {
         let of = |point: &ProbePoint, kind: ProbeKind| {
             let times = &point.times[kind as usize];
             [point.per_second(kind), times.mean_ns / 1e3, times.p50_ns() / 1e3, times.p99_ns() / 1e3]
@@ -111,14 +122,26 @@ impl Calibration {
                 grouped_decimal(written, 0)
             ));
         }
+        match &self.loopback {
+            Err(why) => sentences.push(format!("The loopback is not described: {why}")),
+            Ok(_) => sentences.push(
+                "The time of a message on its way includes what the other thread takes to wake up where it sleeps; where several are \
+                 under way it often does not, and the description is too slow."
+                    .to_owned(),
+            ),
+        }
         sentences.push(format!(
             "A request from another thread costs the engine's thread {} us more than the same transaction of a task. No step stands \
              for it.",
             grouped_decimal(self.request_ns / 1e3, 1)
         ));
         sentences.push(
+            "The price of waking up and the speed beyond the processor's caches are each known from one run, which they fit whatever it is."
+                .to_owned(),
+        );
+        sentences.push(
             "Begin and end of a transaction are known as a sum. Messages of a transaction server, copies of segments, looks at the \
-             log and what machines send each other have no price of their own; what they take is in the steps beside them."
+             log and entries in a page server's directory have no price of their own; what they take is in the steps beside them."
                 .to_owned(),
         );
         sentences
@@ -129,7 +152,10 @@ impl Calibration {
         let figures = self.figures();
         let mut parts =
             vec![wrapped(&self.measured.driver), self.tables(), self.summary(&figures), self.worst(&figures)];
+        parts.push(residuals::laws_text(&self.laws()));
         parts.push(self.engine());
+        parts.push(residuals::prices_text(&self.step_prices()));
+        parts.extend(self.messages());
         parts.extend(self.unexplained().iter().map(|sentence| wrapped(sentence)));
         parts.join("\n\n")
     }
@@ -216,6 +242,42 @@ impl Calibration {
         format!("{}\n\n{}", table(&header, 1, rows), wrapped(&system))
     }
 
+    /// What was measured of the loopback, beside what the description shows.
+    fn messages(&self) -> Option<String> {
+        let (measured, fitted) = self.loopback.as_ref().ok()?;
+        let rows = measured.exchanged.iter().zip(&fitted.shown).map(|(seen, shown)| {
+            let pair = |of: fn(&Exchanged) -> f64, digits| {
+                format!("{} / {}", grouped_decimal(of(seen), digits), grouped_decimal(of(shown), digits))
+            };
+            vec![
+                format!("{}, {} at once", format_size(seen.mix.size.into()), seen.mix.depth),
+                pair(Exchanged::per_second, 0),
+                pair(|seen| seen.times.mean_ns / 1e3, 1),
+                pair(|seen| seen.times.p99_ns() / 1e3, 1),
+                pair(|seen| seen.cpu_ns_each() / 1e3, 1),
+            ]
+        });
+        let header = ["answers over the loopback", "per second", "mean us", "99 %", "CPU us"];
+        let legend = "Measured / shown by the description; CPU of both sides.";
+        Some(format!("{}\n\n{legend}", table(&header, 1, rows)))
+    }
+
+    /// The same for programs.
+    fn messages_json(&self) -> Value {
+        let (measured, fitted) = match &self.loopback {
+            Ok(both) => both,
+            Err(why) => return json!({"missing": why}),
+        };
+        let of = |seen: &Exchanged| {
+            json!({
+                "per_s": seen.per_second(), "mean_us": seen.times.mean_ns / 1e3, "p50_us": seen.times.p50_ns() / 1e3,
+                "p99_us": seen.times.p99_ns() / 1e3, "cpu_us": seen.cpu_ns_each() / 1e3,
+            })
+        };
+        let point = |(seen, shown): (&Exchanged, &Exchanged)| json!({"size": seen.mix.size, "at_once": seen.mix.depth, "measured": of(seen), "shown": of(shown)});
+        json!({"points": measured.exchanged.iter().zip(&fitted.shown).map(point).collect::<Vec<_>>()})
+    }
+
     /// The figures for programs.
     pub fn to_json(&self, description: &str) -> Value {
         let figures = self.figures();
@@ -234,56 +296,88 @@ impl Calibration {
             "file_bytes": self.measured.extent.file_bytes,
             "drift": self.measured.drift(),
             "points": figures.iter().map(figure).collect::<Vec<_>>(),
+            "laws": self.laws().iter().map(LawFit::to_json).collect::<Vec<_>>(),
+            "prices": self.step_prices().iter().map(PriceFit::to_json).collect::<Vec<_>>(),
+            "loopback": self.messages_json(),
             "engine": self.runs.iter().zip(&self.prices.explained_ns).map(run).collect::<Vec<_>>(),
             "request_from_another_thread_us": self.request_ns / 1e3,
             "unexplained": self.unexplained(),
             "description": description,
         })
     }
+}
 
-    /// The report: measured and fitted curves.
-    pub fn to_html(&self, head: &Head) -> String {
-        let axis = &self.measured.extent.axis;
-        let mut body = String::new();
-        for kind in [ProbeKind::Read, ProbeKind::Write] {
-            let (along, others) = if kind == ProbeKind::Read { (0, "writes") } else { (1, "reads") };
-            for (figure, name) in [(0, "per second"), (1, "mean us"), (3, "99 % us")] {
-                let curves: Vec<FittedCurve> =
-                    axis.iter().map(|beside| self.curve((kind, along), *beside, (figure, others))).collect();
-                let word = ProbeKind::WORDS[kind as usize];
-                let title = format!("{word}s of 8 KiB: {name}");
-                let x_name = format!("{word}s under way");
-                let plot = fitted_curves(&title, [&x_name, name], &curves).unwrap_or_default();
-                body += &format!("<h2>{}</h2><figure><div class=wide>{plot}</div></figure>", escaped(&title));
-            }
-        }
-        body += "<h2>Figures</h2>";
-        body += &format!("<pre>{}</pre>", escaped(&self.to_text()));
-        let footer = "Lines with filled marks are what the description shows under the virtual clock; hollow diamonds were measured. \
-                      Point at a mark to read it.";
-        papers::report::other(head, "Calibration", &body, footer)
+#[cfg(test)]
+mod tests {
+    use super::super::fit::{self, tests::measured_disk};
+    use super::super::{cpu, loopback, loopback_fit, page};
+    use super::*;
+    use driver::Work;
+    use papers::Extent;
+
+    /// Of a described disk and a described loopback, with some runs of the engine.
+    fn calibration() -> Calibration {
+        let measured = measured_disk();
+        let fitted = fit::fit(&measured, |_, _| ()).expect("it is fitted");
+        let run = |name: &str, references: f64| {
+            let mut steps = [0.0; Work::ALL.len()];
+            (steps[Work::BeginTransaction as usize], steps[Work::ObjectReference as usize]) = (1.0, references);
+            let cpu_ns = 1_000.0 + 300.0 * references;
+            EngineRun { name: name.to_owned(), steps, cpu_ns, footprint: 1 << 20, durable: false }
+        };
+        let mut runs = vec![run("set, 1 reads", 1.0), run("set, 4 reads", 4.0), run("set, 16 reads", 16.0)];
+        runs.extend([1, 64].map(|clients| EngineRun {
+            durable: true,
+            ..run(&format!("Debit-Credit, durable, {clients} clients"), 4.0)
+        }));
+        let prices = cpu::prices(&runs, fitted.costs);
+        let extent = loopback::LoopbackExtent::quick();
+        let network = devices::Network { latency: devices::Law::Fixed(9_000), ..devices::Network::no_delay() };
+        let exchanged = loopback::show((&fit::cpu(fitted.costs), &network), &extent.mixes(), 500, 1);
+        let measured_loopback = LoopbackMeasured { extent, exchanged: exchanged.expect("it is described") };
+        let fitted_loopback = loopback_fit::fit(&measured_loopback, fitted.costs).expect("it is fitted");
+        let loopback = Ok((measured_loopback, fitted_loopback));
+        Calibration { measured, fitted, runs, prices, request_ns: 900.0, loopback }
     }
 
-    /// A kind's figure by how many of it are under way, beside a number of the other kind.
-    fn curve(&self, (kind, along): (ProbeKind, usize), beside: u32, (figure, others): (usize, &str)) -> FittedCurve {
-        let of = |shown: bool| {
-            let there = |found: &&Figure| {
-                let depths = found.mix.depths;
-                let is_plain = found.mix.size == PAGE && !found.mix.in_sequence && depths[2] + depths[3] == 0;
-                found.kind == kind && is_plain && depths[1 - along] == beside
-            };
-            let figures = self.figures();
-            let mut points: Vec<[f64; 2]> = figures
-                .iter()
-                .filter(there)
-                .map(|found| {
-                    let values = if shown { found.shown } else { found.measured };
-                    [f64::from(found.mix.depths[along]), values[figure]]
-                })
-                .collect();
-            points.sort_by(|one, other| one[0].total_cmp(&other[0]));
-            points
+    #[test]
+    fn every_fitted_figure_has_its_error_in_text_json_and_html() {
+        let mut calibration = calibration();
+        let laws = [
+            "reads of 8 KiB",
+            "writes of 8 KiB",
+            "durable writes of 8 KiB",
+            "syncs of 8 KiB",
+            "messages, one at a time",
+        ];
+        let prices = ["object reference", "lock pair", "sleeping and waking up", "message, at each end"];
+        let (text, json) = (calibration.to_text(), calibration.to_json("described"));
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        assert!(laws.iter().chain(&prices).all(|name| text.contains(name)), "{text}");
+        let named = |list: &str, name: &str| {
+            let all = json[list].as_array().expect("a list");
+            all.iter().find(|figure| figure["name"] == name).unwrap_or_else(|| panic!("{name} of {all:?}")).clone()
         };
-        FittedCurve { name: format!("beside {beside} {others}"), fitted: of(true), measured: of(false) }
+        for law in laws {
+            let found = named("laws", law);
+            let number = |key: &str| found[key].as_f64().unwrap_or_else(|| panic!("{key} of {found}"));
+            assert!(number("points") >= 3.0 && (0.0..0.15).contains(&number("unexplained")), "{found}");
+            assert!(found["p99"]["median"].as_f64().expect("a number") >= 0.0, "{found}");
+        }
+        let reference = named("prices", "object reference");
+        let range = [0, 1].map(|end| reference["range_ns"][end].as_f64().expect("an end"));
+        let near = |ns: f64| (ns - 300.0).abs() < 5.0;
+        assert!(near(reference["ns"].as_f64().expect("a price")) && range.into_iter().all(near), "{reference}");
+        assert!(prices.iter().all(|name| named("prices", name)["basis"].is_string()));
+        assert_eq!(json["loopback"]["points"].as_array().map(Vec::len), Some(6));
+        let html = page::html(&calibration, &crate::experiment::report_head(Extent::Quick));
+        // Three of each kind, the distributions, the CPU, three of the loopback.
+        assert_eq!(html.matches("<figure>").count(), 3 * 4 + 1 + 1 + 3, "{}", html.len());
+        assert!(laws.iter().chain(&prices).all(|name| html.contains(name)), "the figures are there, too");
+
+        calibration.loopback = Err("no sockets".to_owned());
+        assert!(calibration.to_text().contains("The loopback is not described: no sockets"));
+        assert_eq!(calibration.to_json("described")["loopback"]["missing"], "no sockets");
+        assert!(!calibration.description("d").contains("[network"));
     }
 }

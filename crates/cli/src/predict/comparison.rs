@@ -145,6 +145,7 @@ impl Comparison {
         match &self.predicted {
             Outcome::Transactions(report) => &report.workload,
             Outcome::Spill(report) => &report.operation,
+            Outcome::PageServer(report) => &report.workload,
         }
     }
 
@@ -152,11 +153,15 @@ impl Comparison {
     fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = Vec::new();
         for outcome in self.real.iter().chain([&self.predicted]) {
-            if let Outcome::Transactions(report) = outcome {
-                notes.extend(report.notes.iter().cloned());
-                if report.warm_up.is_some_and(|warm_up| !warm_up.is_steady) {
-                    notes.push("the virtual run was measured before it was steady".to_owned());
+            match outcome {
+                Outcome::Transactions(report) => {
+                    notes.extend(report.notes.iter().cloned());
+                    if report.warm_up.is_some_and(|warm_up| !warm_up.is_steady) {
+                        notes.push("the virtual run was measured before it was steady".to_owned());
+                    }
                 }
+                Outcome::PageServer(report) => notes.extend(report.notes.iter().cloned()),
+                Outcome::Spill(_) => {}
             }
         }
         notes.sort();
@@ -190,6 +195,7 @@ impl Comparison {
             self.figures().iter().map(|figure| (figure.key.clone(), figure.to_json())).collect();
         let distribution = |outcome: &Outcome| match outcome {
             Outcome::Transactions(report) => json!(report.distribution_us),
+            Outcome::PageServer(report) => json!(report.distribution_us),
             Outcome::Spill(_) => Value::Null,
         };
         json!({

@@ -1,10 +1,11 @@
 //! The figures of a report that both clocks have, each under a name, a key for programs and a unit.
 
 use crate::bench::Outcome;
+use crate::bench::page_server::PageServerReport;
 use crate::bench::spill::SpillReport;
-use crate::report::{Composition, RunReport, Station};
+use crate::report::{Composition, Response, RunReport, Station, Transfers};
 use base::units::{format_duration_ns, format_size, grouped_decimal};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a figure counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,19 +63,15 @@ pub fn readings(outcome: &Outcome) -> Vec<Reading> {
     match outcome {
         Outcome::Transactions(report) => of_transactions(report),
         Outcome::Spill(report) => of_spill(report),
+        Outcome::PageServer(report) => of_page_server(report),
     }
 }
 
 fn of_transactions(report: &RunReport) -> Vec<Reading> {
     let Composition { cpu, lock_wait, read_wait, write_wait, commit_wait } = report.composition_us;
-    let response = report.response_us;
     let per_transaction = |count: u64| count as f64 / report.transactions.max(1) as f64;
-    let mut readings = vec![
-        reading("throughput", "throughput_per_s", Unit::PerSecond, report.throughput_per_s),
-        reading("response, mean", MEAN, Unit::Microseconds, response.mean),
-        reading("response, 50 %", "response_us.p50", Unit::Microseconds, response.p50),
-        reading("response, 95 %", "response_us.p95", Unit::Microseconds, response.p95),
-        reading("response, 99 %", "response_us.p99", Unit::Microseconds, response.p99),
+    let mut readings = of_response(report.throughput_per_s, &report.response_us);
+    readings.extend([
         reading("of the mean: CPU, and waiting for it", "composition_us.cpu", Unit::PartOfResponse, cpu),
         reading("of the mean: locks", "composition_us.lock_wait", Unit::PartOfResponse, lock_wait),
         reading("of the mean: reads", "composition_us.read_wait", Unit::PartOfResponse, read_wait),
@@ -84,7 +81,7 @@ fn of_transactions(report: &RunReport) -> Vec<Reading> {
         reading("CPUs busy", "cpus_busy", Unit::Share, report.cpu_us_per_transaction * report.throughput_per_s / 1e6),
         reading("log, per transaction", "log_bytes_per_transaction", Unit::Bytes, report.log_bytes_per_transaction),
         reading("rolled back, per transaction", "aborts_per_transaction", Unit::Number, per_transaction(report.aborts)),
-    ];
+    ]);
     for (name, references) in report.references.iter().filter(|(_, seen)| seen.hits + seen.misses > 0) {
         let key = |level: &str| format!("hit_ratio{level}.{name}");
         readings.push(reading(format!("hits in memory: {name}"), key(""), Unit::Share, references.hit_ratio()));
@@ -98,12 +95,48 @@ fn of_transactions(report: &RunReport) -> Vec<Reading> {
             readings.push(reading(name, format!("tier.{}.{word}", tier.name), Unit::Number, count));
         }
     }
-    for (device, transfers) in &report.io_per_transaction {
-        for (word, count) in [("reads", transfers.reads), ("writes", transfers.writes)] {
+    readings.extend(of_transfers(&report.io_per_transaction));
+    readings.extend(of_devices(&report.utilization));
+    readings
+}
+
+fn of_response(throughput_per_s: f64, response: &Response) -> Vec<Reading> {
+    vec![
+        reading("throughput", "throughput_per_s", Unit::PerSecond, throughput_per_s),
+        reading("response, mean", MEAN, Unit::Microseconds, response.mean),
+        reading("response, 50 %", "response_us.p50", Unit::Microseconds, response.p50),
+        reading("response, 95 %", "response_us.p95", Unit::Microseconds, response.p95),
+        reading("response, 99 %", "response_us.p99", Unit::Microseconds, response.p99),
+    ]
+}
+
+fn of_transfers(devices: &BTreeMap<String, Transfers>) -> impl Iterator<Item = Reading> {
+    devices.iter().flat_map(|(device, transfers)| {
+        [("reads", transfers.reads), ("writes", transfers.writes)].map(|(word, count)| {
             let name = format!("{device}: {word}, per transaction");
-            readings.push(reading(name, format!("io.{device}.{word}"), Unit::Number, count));
-        }
-    }
+            reading(name, format!("io.{device}.{word}"), Unit::Number, count)
+        })
+    })
+}
+
+fn of_page_server(report: &PageServerReport) -> Vec<Reading> {
+    let number = |name: &str, key: &str, value: f64| reading(name, key, Unit::Number, value);
+    let time = |name: &str, key: &str, us: f64| reading(name, key, Unit::Microseconds, us);
+    let bytes = |name: &str, key: &str, bytes: f64| reading(name, key, Unit::Bytes, bytes);
+    let share = |name: &str, key: &str, share: f64| reading(name, key, Unit::Share, share);
+    let mut readings = of_response(report.throughput_per_s, &report.response_us);
+    readings.extend([
+        time("CPU of a transaction, of all", "cpu_us_per_transaction", report.cpu_us_per_transaction),
+        time("of it the server's", "server_cpu_us_per_transaction", report.server_cpu_us_per_transaction),
+        number("messages, per transaction", "messages_per_transaction", report.messages_per_transaction),
+        bytes("their bytes, per transaction", "bytes_per_transaction", report.bytes_per_transaction),
+        number("pages asked for, per transaction", "pages_per_transaction", report.pages_per_transaction),
+        share("hits in the server's memory", "server_hit_ratio", report.server_hit_ratio),
+        number("callbacks, per transaction", "callbacks_per_transaction", report.callbacks_per_transaction),
+        number("repeated, per transaction", "repeated_per_transaction", report.repeated_per_transaction),
+        bytes("log, per transaction", "log_bytes_per_transaction", report.log_bytes_per_transaction),
+    ]);
+    readings.extend(of_transfers(&report.io_per_transaction));
     readings.extend(of_devices(&report.utilization));
     readings
 }

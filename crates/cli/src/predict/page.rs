@@ -31,10 +31,10 @@ fn curves(comparison: &Comparison) -> Vec<FittedCurve> {
 
 /// Times and the shares that are longer.
 fn points(outcome: &Outcome) -> Vec<[f64; 2]> {
-    match outcome {
-        Outcome::Transactions(report) => {
-            SHARES.iter().zip(&report.distribution_us).map(|(share, us)| [*us, 1.0 - share]).collect()
-        }
-        Outcome::Spill(_) => Vec::new(),
-    }
+    let distribution_us = match outcome {
+        Outcome::Transactions(report) => &report.distribution_us,
+        Outcome::PageServer(report) => &report.distribution_us,
+        Outcome::Spill(_) => return Vec::new(),
+    };
+    SHARES.iter().zip(distribution_us).map(|(share, us)| [*us, 1.0 - share]).collect()
 }

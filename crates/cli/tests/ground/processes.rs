@@ -94,6 +94,7 @@ pub fn fed(directory: &Path, line: &str, lines: &str) -> (String, String) {
 }
 
 /// A server of the database in the directory `bank`, and where it listens.
+#[allow(dead_code, reason = "not every test has one")]
 pub fn serve(directory: &Path, address: &str) -> (Process, String) {
     let mut server = Process::start(directory, &format!("node --serve {address} --data bank"));
     let line = server.line();

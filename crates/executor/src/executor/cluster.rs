@@ -2,7 +2,8 @@
 //!
 //! Machines take turns: the one to which something happens next, or whose next deadline comes first, has its clock set to that
 //! moment and runs its tasks until all of them wait. So no machine's clock is ever ahead of what another could still do to it,
-//! and the same seeds give the same run. Ties go to the machine that joined first.
+//! and the same seeds give the same run. Ties go to the machine that joined first. Where tasks keep the CPU until they wait, a turn
+//! takes time: its machine is ahead of others then, and has no turn before they have come as far.
 
 use super::groups::Membership;
 use super::{Executor, ROUND_MAX};
@@ -109,7 +110,7 @@ impl Cluster {
     /// The next turn, if it comes before `end`; false otherwise.
     fn step(&mut self, end: Instant) -> Result<bool, Stop> {
         let moments = self.machines.iter().enumerate();
-        let moments = moments.filter_map(|(place, machine)| Some((machine.next_moment()?.max(self.now), place)));
+        let moments = moments.filter_map(|(place, machine)| Some((machine.next_turn()?.max(self.now), place)));
         match moments.min() {
             None if end == Instant::NEVER => Err(Stop { machine: None, halt: Halt::Idle }),
             Some((moment, place)) if moment < end => {
@@ -135,6 +136,14 @@ impl Executor {
         }
         let (timer, event) = (inner.timers.borrow().next(), inner.driver.borrow().next_event());
         timer.into_iter().chain(event).min()
+    }
+
+    /// The same of a machine that may have come further than the others, for its tasks keep its CPU until they wait: it notices
+    /// then what happened meanwhile.
+    fn next_turn(&self) -> Option<Instant> {
+        let moment = self.next_moment()?;
+        let driver = self.0.driver.borrow();
+        Some(if driver.runs_until_wait() { moment.max(driver.now()) } else { moment })
     }
 
     /// This machine's clock comes to `moment`, and its tasks run until all of them wait.

@@ -9,6 +9,7 @@ use super::PageTransaction;
 use super::view::{Intent, LockedPages};
 use crate::message::Described;
 use base::{PageId, PartitionId};
+use driver::Work;
 use engine::catalog::Organization;
 use engine::log::record::Body;
 use engine::organization::append::{self, LIVE, Position};
@@ -27,6 +28,7 @@ impl PageTransaction {
     /// # Errors
     /// As [`PageTransaction::read`]; [`Error::NoPartition`], [`Error::WrongOrganization`].
     pub async fn get(&mut self, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.pay_reference().await;
         self.tree(partition).await?;
         let found = self.resolve(Intent::Read, |pages| {
             let (place, leaf) = b_tree::find(pages, partition, key)?;
@@ -43,6 +45,7 @@ impl PageTransaction {
     /// # Errors
     /// As [`PageTransaction::get`]; [`Error::TooLarge`] if the value does not fit a leaf, or takes the place of one that does not.
     pub async fn put(&mut self, partition: PartitionId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.pay_reference().await;
         let found = self.tree(partition).await?;
         self.check_length(&found, key, value.len())?;
         let mut stored = Vec::new();
@@ -90,6 +93,7 @@ impl PageTransaction {
     /// # Errors
     /// As [`PageTransaction::put`].
     pub async fn delete(&mut self, partition: PartitionId, key: &[u8]) -> Result<bool> {
+        self.pay_reference().await;
         let found = self.tree(partition).await?;
         let Some((place, old)) = self.find_to_change(partition, key).await? else { return Ok(false) };
         refuse_long(&found, &old)?;
@@ -119,6 +123,7 @@ impl PageTransaction {
         key: &[u8],
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R> {
+        self.pay_reference().await;
         let found = self.tree(partition).await?;
         let Some((place, old)) = self.find_to_change(partition, key).await? else {
             return Err(Error::NoRecord(found.name.clone()));
@@ -177,6 +182,7 @@ impl PageTransaction {
     /// # Errors
     /// As [`PageTransaction::get`]; [`Error::TooLarge`] if it fits no page.
     pub async fn append(&mut self, partition: PartitionId, record: &[u8]) -> Result<Position> {
+        self.pay_reference().await;
         let found = self.client.described(partition).await?;
         let Organization::Append { blocking_factor } = found.organization else {
             return Err(found.wrong_organization("records are added to it by key or number"));
@@ -276,7 +282,14 @@ impl PageTransaction {
         Ok(answer)
     }
 
+    /// Marks a reference to a record, and pays for what was marked before.
+    async fn pay_reference(&self) {
+        self.client.executor.charge(Work::ObjectReference);
+        self.client.executor.pay_debt().await;
+    }
+
     async fn place_of(&mut self, partition: PartitionId, number: u64) -> Result<(direct::Place, usize)> {
+        self.pay_reference().await;
         let found = self.client.described(partition).await?;
         let Organization::Direct { objects, blocking_factor, record_size } = found.organization else {
             return Err(found.wrong_organization("its records have no numbers"));

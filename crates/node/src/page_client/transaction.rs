@@ -38,6 +38,7 @@ impl PageTransaction {
     pub(super) fn new(client: &Rc<ClientNode>) -> PageTransaction {
         let transaction = client.protocol.borrow_mut().begin();
         client.running.set(client.running.get() + 1);
+        client.executor.charge(Work::BeginTransaction);
         PageTransaction {
             client: Rc::clone(client),
             transaction,
@@ -228,6 +229,8 @@ impl PageTransaction {
     /// [`Error::Input`] if the server was lost, after it was found again or given up: with [`FaultKind::Cancelled`] it is certain that
     /// nothing is committed; otherwise what became of the transaction is not known.
     pub async fn commit(mut self) -> Result<()> {
+        self.client.executor.charge(Work::EndTransaction);
+        self.client.executor.pay_debt().await;
         self.check().await?;
         let client = Rc::clone(&self.client);
         if self.changed.is_empty() {

@@ -4,6 +4,7 @@ use super::PageTransaction;
 use crate::client::Client;
 use crate::message::Transaction;
 use base::{Lsn, PageId, PartitionId, TransactionId};
+use driver::Work;
 use engine::Result;
 use engine::buffer::{Pins, Pool};
 use engine::lock::Mode;
@@ -123,6 +124,7 @@ impl PageTransaction {
 
     /// Notes the record of a change and makes its edits: of pages that the transaction has locked for writing.
     pub(super) fn apply(&mut self, body: &Body<'_>, edits: &[Edit<'_>]) {
+        self.client.executor.charge(Work::LogRecord);
         let mut pool = self.client.buffer.pool().borrow_mut();
         let numbered = edits.iter().enumerate().map(|(index, edit)| {
             let page = pool.peek(edit.page).expect("it is locked, and so it is here");

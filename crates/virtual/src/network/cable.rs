@@ -191,7 +191,7 @@ impl Net {
         self.post(id, CLIENT, What::Opened);
         if let Some(token) = accept {
             let output = self.accept_next(machine, address.port()).expect("one has just come");
-            self.hosts[machine as usize].complete((token, OpKind::Accept), Ok(output), None);
+            self.hosts[machine as usize].complete(self.now, (token, OpKind::Accept), Ok(output), None);
         }
     }
 
@@ -215,7 +215,7 @@ impl Net {
         let (EndState::Connecting(token), host) = (link.ends[CLIENT].state, link.hosts[CLIENT]) else { return };
         let host = &mut self.hosts[host as usize];
         host.connecting.remove(&token);
-        host.complete((token, OpKind::Connect), result, None);
+        host.complete(self.now, (token, OpKind::Connect), result, None);
     }
 
     fn arrive_part(&mut self, id: u64, to: usize, place: u64, content: Content) {

@@ -36,7 +36,8 @@ pub(crate) struct Host {
     events: Vec<Option<Event>>,
     free: Vec<u32>,
     pub(crate) happened: u64,
-    pub(crate) inbox: Vec<(OpKind, Completion)>,
+    /// What has completed, and when.
+    inbox: Vec<(Instant, OpKind, Completion)>,
     pub(crate) listeners: BTreeMap<SocketId, Listener>,
     /// Connections, and the side of each that is this machine's.
     pub(crate) sockets: BTreeMap<SocketId, (u64, usize)>,
@@ -89,11 +90,23 @@ impl Host {
 
     pub(crate) fn complete(
         &mut self,
+        now: Instant,
         (token, kind): (Token, OpKind),
         result: Result<Output, Fault>,
         buffer: Option<Frame>,
     ) {
-        self.inbox.push((kind, Completion { token, result, buffer }));
+        self.inbox.push((now, kind, Completion { token, result, buffer }));
+    }
+
+    /// When the first of what has completed did so.
+    pub(crate) fn next_completed(&self) -> Option<Instant> {
+        self.inbox.iter().map(|(at, ..)| *at).min()
+    }
+
+    /// Takes what has completed by this moment.
+    pub(crate) fn take_completed(&mut self, now: Instant) -> Vec<(OpKind, Completion)> {
+        let completed = self.inbox.extract_if(.., |(at, ..)| *at <= now);
+        completed.map(|(_, kind, completion)| (kind, completion)).collect()
     }
 
     /// A name for a socket.

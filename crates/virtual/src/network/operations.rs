@@ -48,7 +48,7 @@ impl Net {
             other => unreachable!("{other:?} is no operation of the network"),
         };
         if let Some((result, buffer)) = ended {
-            self.hosts[machine as usize].complete((token, kind), result, buffer);
+            self.hosts[machine as usize].complete(self.now, (token, kind), result, buffer);
         }
     }
 
@@ -189,7 +189,12 @@ impl Net {
             let rest = sending.length - sending.taken;
             if rest == 0 {
                 let Sending { token, buffer, .. } = ends[side].sending.take().expect("just seen");
-                return self.hosts[host as usize].complete((token, OpKind::Send), Ok(Output::Done), Some(buffer));
+                return self.hosts[host as usize].complete(
+                    self.now,
+                    (token, OpKind::Send),
+                    Ok(Output::Done),
+                    Some(buffer),
+                );
             }
             let count = rest.min(packet).min(flows[side].room(window));
             if count == 0 {
@@ -211,7 +216,7 @@ impl Net {
         let Some(Receiving { token, mut buffer, length }) = ends[side].receiving.take() else { return };
         let count = flow.read(&mut buffer[..length]) as u32;
         let output = Output::Received { length: count };
-        self.hosts[host as usize].complete((token, OpKind::Receive), Ok(output), Some(buffer));
+        self.hosts[host as usize].complete(self.now, (token, OpKind::Receive), Ok(output), Some(buffer));
         self.pump(id, 1 - side);
     }
 
@@ -221,10 +226,10 @@ impl Net {
         let host = link.hosts[side] as usize;
         let (sending, receiving) = (link.ends[side].sending.take(), link.ends[side].receiving.take());
         if let Some(Sending { token, buffer, .. }) = sending {
-            self.hosts[host].complete((token, OpKind::Send), Err(fault.clone()), Some(buffer));
+            self.hosts[host].complete(self.now, (token, OpKind::Send), Err(fault.clone()), Some(buffer));
         }
         if let Some(Receiving { token, buffer, .. }) = receiving {
-            self.hosts[host].complete((token, OpKind::Receive), Err(fault.clone()), Some(buffer));
+            self.hosts[host].complete(self.now, (token, OpKind::Receive), Err(fault.clone()), Some(buffer));
         }
     }
 
@@ -232,7 +237,7 @@ impl Net {
         let host = &mut self.hosts[machine as usize];
         if let Some(listener) = host.listeners.remove(&socket) {
             if let Some(token) = listener.accept {
-                host.complete((token, OpKind::Accept), Err(closed()), None);
+                host.complete(self.now, (token, OpKind::Accept), Err(closed()), None);
             }
             for id in listener.queue {
                 self.abort(id, SERVER);
@@ -276,7 +281,7 @@ impl Net {
         let accepts = |listener: &&mut Listener| listener.accept == Some(token);
         if let Some(listener) = host.listeners.values_mut().find(accepts) {
             listener.accept = None;
-            return host.complete((token, OpKind::Accept), Err(cancelled()), None);
+            return host.complete(self.now, (token, OpKind::Accept), Err(cancelled()), None);
         }
         for (id, side) in host.sockets.values().copied().collect::<Vec<_>>() {
             self.cancel_transfer(id, side, token);
@@ -288,9 +293,9 @@ impl Net {
         let (host, end) = (link.hosts[side] as usize, &mut link.ends[side]);
         if let Some(sending) = end.sending.take_if(|sending| sending.token == token) {
             end.mute = Some(Fault::new(FaultKind::Closed, "a send was given up half way"));
-            self.hosts[host].complete((token, OpKind::Send), Err(cancelled()), Some(sending.buffer));
+            self.hosts[host].complete(self.now, (token, OpKind::Send), Err(cancelled()), Some(sending.buffer));
         } else if let Some(receiving) = end.receiving.take_if(|receiving| receiving.token == token) {
-            self.hosts[host].complete((token, OpKind::Receive), Err(cancelled()), Some(receiving.buffer));
+            self.hosts[host].complete(self.now, (token, OpKind::Receive), Err(cancelled()), Some(receiving.buffer));
         }
     }
 

@@ -49,8 +49,10 @@ impl VirtualDriver {
         let network = self.port.as_ref().and_then(Port::next);
         if network.is_some_and(|network| self.machine.next().is_none_or(|own| network <= own)) {
             self.machine.pass(next);
+            let before = done.len();
+            self.collect_from_network(done);
             let now = self.machine.now();
-            return self.port.iter().for_each(|port| port.step(now));
+            return self.port.iter().filter(|_| done.len() == before).for_each(|port| port.step(now));
         }
         let completed = self.machine.step().and_then(|job| self.flights[job.0 as usize].take());
         if let Some(flight) = completed {
@@ -59,14 +61,10 @@ impl VirtualDriver {
         }
     }
 
-    /// What another machine has caused may be ahead of this one's clock.
+    /// What has completed by now. What another machine has caused may be ahead of this one's clock, and waits until it is not.
     fn collect_from_network(&mut self, done: &mut Vec<Completion>) {
         let Some(port) = &self.port else { return };
-        let (completed, now) = (port.collect(), port.now());
-        if !completed.is_empty() {
-            self.machine.pass(now);
-        }
-        for (kind, completion) in completed {
+        for (kind, completion) in port.collect(self.machine.now()) {
             self.fold(self.machine.now().ns());
             self.fold(completion.token.0);
             self.fold(kind as u64);

@@ -1,6 +1,6 @@
 //! A described CPU whose tasks keep it until they wait, as the executor's thread does on a real machine: while a burst of CPU
-//! time passes, devices go on, and what completes is noticed when the thread next asks. Operations reach the devices when the
-//! thread has nothing more to run for the moment, all in one batch.
+//! time passes, devices go on, and what completes is noticed when the thread next asks. Operations reach the devices and the network
+//! when the thread has nothing more to run for the moment, all in one batch.
 
 use super::VirtualDriver;
 use base::{Instant, Random};
@@ -14,7 +14,7 @@ pub(super) struct Thread {
     wake_latency: Law,
     random: Random,
     /// Operations that wait to be given to the operating system.
-    batch: Vec<(Token, Op)>,
+    pub(super) batch: Vec<(Token, Op)>,
     /// What completed while the thread ran.
     landed: Vec<Completion>,
 }
@@ -44,7 +44,7 @@ impl VirtualDriver {
         }
         let burst = self.machine.compute(instructions, Class::User);
         while !self.halted {
-            if self.faults.as_ref().is_some_and(|faults| faults.power_goes(self.machine.events())) {
+            if self.faults.as_ref().is_some_and(|faults| faults.power_goes(VirtualDriver::events(self))) {
                 self.cut_power();
                 return;
             }
@@ -67,25 +67,42 @@ impl VirtualDriver {
 
     /// The thread has nothing to run: it gives its operations to the operating system and takes what has completed, or sleeps.
     pub(super) fn park_thread(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> Result<(), Halt> {
-        let Some(thread) = &mut self.thread else { unreachable!("there is a thread") };
-        let (batch, instructions) = (std::mem::take(&mut thread.batch), thread.submission);
-        if !batch.is_empty() {
-            self.run(instructions);
-        }
-        for (token, op) in batch {
-            self.submit_to_devices(token, op);
-        }
+        self.hand_over(true);
         self.take_landed(done)?;
         let is_past = until.is_some_and(|until| until <= self.machine.now());
         if !done.is_empty() || is_past {
             // What happens at this very moment is at hand, too.
-            return self.wait(Some(self.machine.now()), done);
+            return self.sleep(Some(self.machine.now()), done);
+        }
+        self.sleep(until, done)?;
+        // On a network it is looked at machines at each hop of a parcel, which wakes none.
+        if done.is_empty() && self.port.is_some() { Ok(()) } else { self.wake_up(done) }
+    }
+
+    /// The operations of the batch are given to the operating system, which the thread pays for if it does so itself.
+    pub(super) fn hand_over(&mut self, is_paid: bool) {
+        let Some(thread) = &mut self.thread else { return };
+        let (batch, instructions) = (std::mem::take(&mut thread.batch), thread.submission);
+        if is_paid && !batch.is_empty() {
+            self.run(instructions);
+        }
+        for (token, op) in batch {
+            if op.kind().is_network() {
+                self.submit_to_network(token, op);
+            } else {
+                self.submit_to_devices(token, op);
+            }
+        }
+    }
+
+    fn sleep(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> Result<(), Halt> {
+        if self.port.is_some() {
+            return self.park_on_network(until, done);
         }
         if until.is_none() && self.in_flight == 0 {
             return Err(Halt::Idle);
         }
-        self.wait(until, done)?;
-        self.wake_up(done)
+        self.wait(until, done)
     }
 
     /// The thread slept, and has something to do again.
@@ -95,7 +112,7 @@ impl VirtualDriver {
         if latency_ns > 0 {
             let awake = self.machine.delay(latency_ns);
             loop {
-                if self.faults.as_ref().is_some_and(|faults| faults.power_goes(self.machine.events())) {
+                if self.faults.as_ref().is_some_and(|faults| faults.power_goes(VirtualDriver::events(self))) {
                     return Err(self.cut_power());
                 }
                 match self.machine.step() {

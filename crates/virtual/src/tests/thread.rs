@@ -1,11 +1,11 @@
 //! CPUs whose tasks keep them until they wait, held against what their descriptions state.
 
 use super::{Bench, read};
-use crate::{FaultPlan, Media, Options, VirtualDriver};
+use crate::{FaultPlan, Media, Network, NetworkOptions, Options, VirtualDriver};
 use base::Instant;
-use devices::Hardware;
+use devices::{Hardware, Law};
 use driver::{Driver, FileId, Halt, Op, Token, Work};
-use executor::{Executor, Order};
+use executor::{Cluster, Connection, Executor, Order};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -149,4 +149,121 @@ fn a_task_keeps_the_cpu_until_it_waits() {
     let (order, _) = steps(turns);
     assert_eq!(order[..4], [(1, "first"), (2, "first"), (1, "second"), (2, "second")]);
     assert_eq!(ns, 6_000, "creating a file takes no time here");
+}
+
+/// Machines whose messages cost 1 us at each end and are 10 us on their way.
+fn machines(count: u32) -> (Vec<Executor>, Cluster, std::net::SocketAddr) {
+    let described =
+        hardware("count = 1\nwake_latency = \"4 us\"", "network_message = 1_000\nsubmission = 2_000\nwake_up = 3_000");
+    let mut options = NetworkOptions::default();
+    options.description.latency = Law::Fixed(10_000);
+    let network = Network::new(options);
+    let machine = |number| {
+        let port = network.attach(number);
+        let driver = VirtualDriver::on_network(described.clone(), Options::default(), Media::new(), port);
+        Executor::new(Box::new(driver), Order::FirstInFirstOut)
+    };
+    let machines: Vec<Executor> = (0..count).map(machine).collect();
+    let cluster = Cluster::new(machines.iter().cloned());
+    (machines, cluster, (network.address(0), 7_000).into())
+}
+
+/// Takes one message of 8 bytes, which is paid for.
+async fn take(executor: &Executor, connection: &Connection) -> bool {
+    let mut message = Vec::new();
+    while message.len() < 8 {
+        if connection.receive(&mut message).await.expect("it lasts") == 0 {
+            return false;
+        }
+    }
+    executor.pay_message(8).await;
+    true
+}
+
+/// Answers each message after this number of instructions.
+async fn answer(executor: Executor, address: std::net::SocketAddr, clients: u32, instructions: u64) {
+    let listener = executor.listen(address).await.expect("the port is free");
+    for _ in 0..clients {
+        let (connection, own) = (listener.accept().await.expect("clients come"), executor.clone());
+        executor.spawn(async move {
+            while take(&own, &connection).await {
+                own.charge_instructions(instructions);
+                own.pay_debt().await;
+                connection.send(&[1; 8]).await.expect("it listens");
+            }
+        });
+    }
+    std::future::pending::<()>().await;
+}
+
+/// How long a client waits for each of `count` answers, in nanoseconds.
+async fn ask(executor: Executor, address: std::net::SocketAddr, count: u32) -> Vec<u64> {
+    executor.sleep_ns(1_000).await;
+    let connection = executor.connect(address).await.expect("it listens");
+    let mut times = Vec::new();
+    for _ in 0..count {
+        let began = executor.now();
+        connection.send(&[0; 8]).await.expect("it listens");
+        assert!(take(&executor, &connection).await, "it is answered");
+        times.push(executor.now().since_ns(began));
+    }
+    times
+}
+
+#[test]
+fn machines_on_a_network_pay_for_batches_and_sleep() {
+    let (machines, mut cluster, address) = machines(2);
+    machines[0].spawn(answer(machines[0].clone(), address, 1, 0));
+    let asked = machines[1].spawn(ask(machines[1].clone(), address, 20));
+    let times = cluster.run(asked).expect("no machine stops");
+    // Each message: its price, the batch, the way, waking up, its price.
+    assert_eq!(times[1..], [2 * (1_000 + 2_000 + 10_000 + 4_000 + 3_000 + 1_000); 19]);
+}
+
+#[test]
+fn what_a_machine_ahead_has_done_is_noticed_when_others_have_come_as_far() {
+    let (machines, mut cluster, address) = machines(2);
+    let [receiver, sender] = [machines[0].clone(), machines[1].clone()];
+    let reading = machines[0].spawn(async move {
+        let connection = receiver.listen(address).await?.accept().await?;
+        receiver.charge_instructions(500_000);
+        receiver.pay_debt().await;
+        let (began, mut received) = (receiver.now(), Vec::new());
+        while received.len() < 100_000 {
+            connection.receive(&mut received).await?;
+        }
+        Ok::<_, driver::Fault>(began)
+    });
+    let sending = machines[1].spawn(async move {
+        sender.sleep_ns(1_000).await;
+        let connection = sender.connect(address).await?;
+        let (ticking, ticker) = (Rc::new(()), sender.clone());
+        let ends = Rc::downgrade(&ticking);
+        sender.spawn(async move {
+            while ends.upgrade().is_some() {
+                ticker.sleep_ns(10_000).await;
+            }
+        });
+        // More than a connection carries that is not read.
+        connection.send(&[7; 100_000]).await?;
+        connection.flush().await?;
+        Ok::<_, driver::Fault>((sender.now(), connection, ticking))
+    });
+    let (sent, _connection, _ticking) = cluster.run(sending).expect("no machine stops").expect("it is read");
+    let began = cluster.run(reading).expect("no machine stops").expect("it is sent");
+    assert!(began.ns() > 500_000 && sent >= began, "sent at {sent:?}, read from {began:?} on");
+}
+
+#[test]
+fn what_comes_while_a_machine_is_busy_waits_for_it() {
+    let (machines, mut cluster, address) = machines(3);
+    machines[0].spawn(answer(machines[0].clone(), address, 2, 100_000));
+    let asked = [1, 2].map(|number: usize| machines[number].spawn(ask(machines[number].clone(), address, 50)));
+    let times = asked.map(|asked| cluster.run(asked).expect("no machine stops"));
+    // One alone waits for 42 us and its 100; beside another one it waits for the other's 100, too: both are answered in one batch.
+    for times in times {
+        let mean_ns = times.iter().sum::<u64>() / times.len() as u64;
+        assert!((200_000..250_000).contains(&mean_ns), "{mean_ns}");
+        assert!(times.iter().all(|ns| *ns >= 100_000 + 2 * 10_000), "{times:?}");
+    }
 }

@@ -1,0 +1,227 @@
+//! Debit-Credit on nodes that share a database: a server has the disks and the log, and the nodes run transactions on copies of its
+//! pages, as those of `entresol node` do. On this machine they are threads that the loopback joins; on described hardware they are
+//! machines, joined by the described network. Server and nodes are the same code on both clocks.
+
+mod nodes_run;
+mod report;
+
+pub use report::PageServerReport;
+
+use super::bank;
+use super::terms::Terms;
+use crate::node::joining;
+use crate::progress::Progress;
+use crate::report::Clock;
+use crate::{Failure, opening};
+use clap::Args;
+use devices::Hardware;
+use driver::FaultKind;
+use entresol::configuration::Configuration;
+use entresol::{Opening, Store};
+use executor::{Cluster, Executor, Order};
+use nodes_run::{NodesRun, Stages};
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use virtual_driver::{Media, Network, NetworkOptions, Options, VirtualDriver};
+use workload::debit_credit::Scale;
+
+/// Debit-Credit on nodes of a page server, over loopback or a described network
+///
+/// A server has the disks and the log. The nodes join it and run transactions on copies of its
+/// pages, as 'entresol node --join' does; the section 'nodes' of the configuration says how.
+/// On this machine each is a thread, on described hardware a machine of its own that the network
+/// 'loopback' joins, or the only one that is described ('entresol calibrate' describes it).
+#[derive(Args, Clone, Debug)]
+#[command(
+    verbatim_doc_comment,
+    next_line_help = true,
+    after_help = "Examples:\n  \
+    entresol bench page-server --nodes 2 --clients 4 --seconds 10\n  \
+    entresol predict page-server --hardware here.toml --nodes 2"
+)]
+pub struct Arguments {
+    /// Directory of the database, created if missing
+    #[arg(long, value_name = "DIR", default_value = "page-server.data")]
+    pub data: PathBuf,
+    /// Branches of 100,000 accounts [default: as loaded, or 10]
+    #[arg(long, value_name = "BRANCHES", value_parser = clap::value_parser!(u32).range(1..=40_000))]
+    pub scale: Option<u32>,
+    /// How many nodes join the server
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=24))]
+    pub nodes: u32,
+    /// Clients of each node, each with one transaction at a time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub clients: u32,
+    #[command(flatten)]
+    pub terms: Terms,
+}
+
+/// The port of the server's described machine; those of this machine take any that is free.
+const PORT: u16 = 7000;
+
+/// Loads the database if it is new, lets the nodes join, warms up, measures.
+pub fn run(arguments: &Arguments, progress: &Progress) -> Result<PageServerReport, Failure> {
+    let terms = &arguments.terms;
+    if terms.is_cold() || terms.like.is_some() {
+        return Err("nodes are measured as a whole and warm: leave --course, --cold and --like away".into());
+    }
+    let mut configuration = terms.configuration(&arguments.data)?;
+    configuration.nodes.transactions = configuration.nodes.transactions.max(arguments.clients);
+    match configuration.hardware.clone() {
+        None => on_this_machine(arguments, configuration, progress),
+        Some(hardware) => on_described(arguments, (configuration, &hardware), progress),
+    }
+}
+
+fn planned(arguments: &Arguments, configuration: &Configuration, clock: Clock) -> NodesRun {
+    NodesRun {
+        clock,
+        plan: arguments.terms.plan(workload::Load::Closed { clients: arguments.clients }),
+        nodes: arguments.nodes,
+        clients: arguments.clients,
+        algorithm: configuration.nodes.algorithm,
+        stages: Arc::new(Stages::new(arguments.nodes)),
+    }
+}
+
+/// Opens the server's database, and brings it into memory.
+fn prepared(
+    store: Result<Store, Failure>,
+    arguments: &Arguments,
+    progress: &Progress,
+) -> Result<(Store, Scale), Failure> {
+    let store = store?;
+    let scale = bank::prepare(&store, arguments.scale, progress)?;
+    let warm = |page, pages| progress.step("reading", page, pages);
+    store.run(async |database| bank::warm(database, &bank::WARMED, warm).await)?;
+    Ok((store, scale))
+}
+
+fn opening_of(arguments: &Arguments, configuration: &Configuration) -> Opening {
+    arguments.terms.opening(&arguments.data, configuration.clone())
+}
+
+/// The server on this thread, each node on another one.
+fn on_this_machine(
+    arguments: &Arguments,
+    configuration: Configuration,
+    progress: &Progress,
+) -> Result<PageServerReport, Failure> {
+    let opened = opening::open(opening_of(arguments, &configuration), progress);
+    let (store, scale) = prepared(opened, arguments, progress)?;
+    let run = planned(arguments, &configuration, Clock::Real);
+    let (run, configuration) = (&run, &configuration);
+    let (served, nodes) = std::thread::scope(|scope| {
+        let mut nodes = Vec::new();
+        let start = |address: SocketAddr| {
+            nodes = (0..arguments.nodes)
+                .map(|number| {
+                    scope.spawn(move || {
+                        let own = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+                        let ran = joining::on_a_machine(async |executor| {
+                            let settings = joining::settings(configuration, configuration.nodes.buffer, own);
+                            run.run_node(executor, (address, settings), number).await
+                        });
+                        // A node that has failed is waited for no more.
+                        ran.map_err(|failure| run.stages.give_up(&failure))
+                    })
+                })
+                .collect();
+        };
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let served = store.run(async |database| Ok(run.serve(database, address, start, progress).await));
+        let served = served.map_err(Failure::from).and_then(|served| served);
+        let served = served.map_err(|failure| run.stages.give_up(&failure));
+        let ended: Vec<_> = nodes
+            .into_iter()
+            .map(|node| node.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect();
+        (served, ended)
+    });
+    let (served, nodes) = run.outcome(served, nodes)?;
+    progress.phase("verifying", 0);
+    bank::agreed(&store.run(async |database| bank::totals(database, &scale).await)?)?;
+    let report = PageServerReport::new((run, &scale), &served, &nodes);
+    store.close()?;
+    Ok(report)
+}
+
+/// The network of this hardware that joins the machines.
+fn network_of(hardware: &Hardware) -> Result<(&String, &devices::Network), Failure> {
+    let loopback = hardware.networks.get_key_value(crate::calibrate::loopback::NAME);
+    let only = hardware.networks.iter().next().filter(|_| hardware.networks.len() == 1);
+    loopback.or(only).ok_or_else(|| {
+        let name = &hardware.name;
+        let how = "'entresol calibrate' describes that of this machine";
+        format!("the hardware '{name}' has no network 'loopback' for the nodes; {how}").into()
+    })
+}
+
+/// Described machines.
+struct NodeMachines(Vec<Executor>);
+
+impl Drop for NodeMachines {
+    fn drop(&mut self) {
+        self.0.iter().for_each(Executor::stop);
+    }
+}
+
+/// The server and each node on a described machine.
+fn on_described(
+    arguments: &Arguments,
+    (configuration, hardware): (Configuration, &Hardware),
+    progress: &Progress,
+) -> Result<PageServerReport, Failure> {
+    let (name, description) = network_of(hardware)?;
+    let seed = arguments.terms.seed;
+    let options =
+        NetworkOptions { name: name.clone(), description: description.clone(), seed, ..NetworkOptions::default() };
+    let network = Network::new(options);
+    let opened = opening_of(arguments, &configuration).open_at(network.attach(0)).map_err(Failure::from);
+    let (store, scale) = prepared(opened, arguments, progress)?;
+    let run = planned(arguments, &configuration, Clock::Virtual);
+    let machine = |number: u32| {
+        let hardware = Hardware { devices: BTreeMap::new(), ..hardware.clone() };
+        let options = Options { seed: seed.wrapping_add(number.into()), ..Options::default() };
+        let driver = VirtualDriver::on_network(hardware, options, Media::new(), network.attach(number));
+        Executor::new(Box::new(driver), Order::FirstInFirstOut)
+    };
+    let machines = NodeMachines((1..=arguments.nodes).map(machine).collect());
+    let executor = store.executor();
+    // The server's clock is ahead, for it has loaded the database.
+    let begin_ns = executor.now().ns() + 1;
+    let address = SocketAddr::from((network.address(0), PORT));
+    let serving = {
+        let (run, database) = (run.clone(), store.database().clone());
+        executor.spawn(async move {
+            let hidden = Progress::hidden();
+            let served = run.serve(&database, address, |_| (), &hidden).await;
+            served.map_err(|failure| run.stages.give_up(&failure))
+        })
+    };
+    let nodes = machines.0.iter().zip(0..).map(|(executor, number)| {
+        let own = SocketAddr::from((network.address(number + 1), PORT));
+        let settings = joining::settings(&configuration, configuration.nodes.buffer, own);
+        let (run, executor) = (run.clone(), executor.clone());
+        executor.clone().spawn(async move {
+            executor.sleep_ns(begin_ns.saturating_sub(executor.now().ns())).await;
+            let ran = run.run_node(&executor, (address, settings), number).await;
+            ran.map_err(|failure| run.stages.give_up(&failure))
+        })
+    });
+    let nodes: Vec<_> = nodes.collect();
+    progress.phase("running", 0);
+    let mut cluster = Cluster::new([executor.clone()].into_iter().chain(machines.0.iter().cloned()));
+    let stopped = |stop| format!("the described machines have stopped: {stop:?}");
+    let ended = nodes.into_iter().map(|node| cluster.run(node)).collect::<Result<Vec<_>, _>>().map_err(stopped)?;
+    let served = cluster.run(serving).map_err(stopped)?;
+    let (served, nodes) = run.outcome(served, ended)?;
+    Ok(PageServerReport::new((&run, &scale), &served, &nodes))
+}
+
+/// Whether a server that is not there yet may come.
+fn may_come(kind: FaultKind) -> bool {
+    matches!(kind, FaultKind::Refused | FaultKind::Reset | FaultKind::TimedOut)
+}

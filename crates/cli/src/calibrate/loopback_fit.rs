@@ -1,0 +1,166 @@
+//! A described network on which messages take as long, and cost as much CPU time, as on the measured loopback. It is corrected until
+//! the same exchange shows the same, as the description of a device is.
+
+use super::closed_loop::SHARES;
+use super::fit::{self, SystemCosts};
+use super::loopback::{ANSWER_MAX, ExchangeMix, Exchanged, LoopbackMeasured, QUESTION, show};
+use crate::Failure;
+use devices::{Bandwidth, Cpu, Law, Network};
+
+/// A fitted loopback.
+#[derive(Clone, Debug)]
+pub struct FittedLoopback {
+    /// Its description.
+    pub network: Network,
+    /// What the messages cost.
+    pub prices: MessagePrices,
+    /// What the description shows of everything that was measured, in the same order.
+    pub shown: Vec<Exchanged>,
+}
+
+/// CPU time at each end, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MessagePrices {
+    /// Of a message, whatever its length.
+    pub message_ns: f64,
+    /// Of 256 bytes of it.
+    pub piece_ns: f64,
+    /// Of sleeping and waking up between messages. A loop that does nothing else has its caches warm, so the engine's own price is
+    /// another one, and the description has that.
+    pub wake_up_ns: f64,
+}
+
+/// How often the description is corrected, and how many answers of each mix it then gives.
+const ROUNDS: usize = 8;
+const ANSWERS: u64 = 2_000;
+/// A longer time than that of the share before it is that of so few that it stands for their mean.
+const TAIL: f64 = (1.0 - SHARES[SHARES.len() - 2]) / 2.0;
+
+/// What is fitted.
+struct Guess {
+    prices: MessagePrices,
+    /// Of a message on its way, at [`SHARES`].
+    latency_ns: [f64; SHARES.len()],
+    /// Of the longest answer, of its transmission.
+    transmission_ns: f64,
+}
+
+impl Guess {
+    fn cpu(&self, costs: SystemCosts) -> Cpu {
+        let mut cpu = fit::cpu(SystemCosts { wake_up_ns: self.prices.wake_up_ns.round(), ..costs });
+        cpu.instructions.network_message = self.prices.message_ns.round() as u64;
+        cpu.instructions.network_bytes = self.prices.piece_ns.round() as u64;
+        cpu
+    }
+
+    fn network(&self) -> Result<Network, Failure> {
+        let mut last = 0;
+        let points = SHARES.iter().zip(self.latency_ns).map(|(share, ns)| {
+            last = last.max(ns.round() as u64);
+            (*share, last)
+        });
+        // A message passes the links of both machines.
+        let rate = 2.0 * f64::from(ANSWER_MAX) / (self.transmission_ns / 1e9);
+        let bandwidth = (self.transmission_ns >= 1.0).then_some(Bandwidth(rate));
+        Ok(Network { latency: Law::quantiles(points.collect())?, bandwidth, packet: ANSWER_MAX, ..Network::no_delay() })
+    }
+
+    fn correct(&mut self, pairs: &Pairs<'_>) {
+        let off =
+            |of: &dyn Fn(&Exchanged) -> f64, (measured, shown): (&Exchanged, &Exchanged)| of(measured) - of(shown);
+        // A question and its answer are two messages, and each has two ends.
+        let cpu_ns = off(&Exchanged::cpu_ns_each, pairs.short_at_once);
+        self.prices.message_ns = (self.prices.message_ns + cpu_ns / 4.0).max(0.0);
+        let pieces = 2.0 * f64::from(ANSWER_MAX) / 256.0;
+        let longer_ns = off(&Exchanged::cpu_ns_each, pairs.long_at_once) - cpu_ns;
+        self.prices.piece_ns = (self.prices.piece_ns + longer_ns / pieces).max(0.0);
+        // Both sides sleep once for each answer.
+        let alone_ns = off(&Exchanged::cpu_ns_each, pairs.short_alone) - cpu_ns;
+        self.prices.wake_up_ns = (self.prices.wake_up_ns + alone_ns / 2.0).max(0.0);
+        for (index, ns) in self.latency_ns.iter_mut().enumerate() {
+            *ns = (*ns + off(&|seen| seen.times.quantiles_ns[index] as f64, pairs.short_alone) / 2.0).max(0.0);
+        }
+        let [.., before, longest] = &mut self.latency_ns;
+        let mean_ns = off(&|seen| seen.times.mean_ns, pairs.short_alone) / 2.0;
+        *longest = before.max(*longest + mean_ns / TAIL);
+        let median_ns = |of| off(&|seen| seen.times.p50_ns(), of);
+        let longer_ns = median_ns(pairs.long_alone) - median_ns(pairs.short_alone);
+        self.transmission_ns = (self.transmission_ns + longer_ns).max(0.0);
+    }
+}
+
+type ExchangedPair<'a> = (&'a Exchanged, &'a Exchanged);
+
+/// What is measured and shown where it says most.
+struct Pairs<'a> {
+    short_alone: ExchangedPair<'a>,
+    long_alone: ExchangedPair<'a>,
+    short_at_once: ExchangedPair<'a>,
+    long_at_once: ExchangedPair<'a>,
+}
+
+impl<'a> Pairs<'a> {
+    fn of(measured: &'a LoopbackMeasured, shown: &'a [Exchanged]) -> Result<Pairs<'a>, Failure> {
+        let depth_max = measured.extent.depths.iter().copied().max().unwrap_or(1);
+        let find = |size: u32, depth: u32| {
+            let place = measured.exchanged.iter().position(|seen| seen.mix == ExchangeMix { size, depth });
+            let pair = place.and_then(|place| Some((&measured.exchanged[place], shown.get(place)?)));
+            pair.ok_or_else(|| format!("answers of {size} bytes, {depth} at once, were not measured"))
+        };
+        Ok(Pairs {
+            short_alone: find(QUESTION as u32, 1)?,
+            long_alone: find(ANSWER_MAX, 1)?,
+            short_at_once: find(QUESTION as u32, depth_max)?,
+            long_at_once: find(ANSWER_MAX, depth_max)?,
+        })
+    }
+}
+
+/// Fits a description to a loopback. What a batch of operations costs is known.
+pub fn fit(measured: &LoopbackMeasured, costs: SystemCosts) -> Result<FittedLoopback, Failure> {
+    let mixes = measured.extent.mixes();
+    let mut guess = Guess { prices: MessagePrices::default(), latency_ns: [0.0; SHARES.len()], transmission_ns: 0.0 };
+    let show = |guess: &Guess, seed| show((&guess.cpu(costs), &guess.network()?), &mixes, ANSWERS, seed);
+    for round in 0..ROUNDS {
+        let shown = show(&guess, 1 + round as u64)?;
+        guess.correct(&Pairs::of(measured, &shown)?);
+    }
+    let shown = show(&guess, 99)?;
+    Ok(FittedLoopback { network: guess.network()?, prices: guess.prices, shown })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::loopback::LoopbackExtent;
+    use super::*;
+
+    #[test]
+    fn a_described_loopback_is_found_again() {
+        let costs = SystemCosts { submission_ns: 900.0, operation_ns: 0.0, wake_up_ns: 2_500.0 };
+        let mut cpu = fit::cpu(costs);
+        (cpu.instructions.network_message, cpu.instructions.network_bytes) = (1_800, 25);
+        let latency = Law::quantiles(vec![(0.0, 4_000), (0.5, 7_000), (0.95, 9_000), (1.0, 30_000)]).expect("a law");
+        let network = Network { latency, bandwidth: Some(Bandwidth(8e9)), packet: ANSWER_MAX, ..Network::no_delay() };
+        let extent = LoopbackExtent::quick();
+        let exchanged = show((&cpu, &network), &extent.mixes(), 4_000, 5).expect("it is described");
+        let measured = LoopbackMeasured { extent, exchanged };
+        let fitted = fit(&measured, costs).expect("it is fitted");
+        let near = |found: f64, stated: f64, share: f64| (found / stated - 1.0).abs() < share;
+        assert!(near(fitted.prices.message_ns, 1_800.0, 0.05), "{:?}", fitted.prices);
+        assert!(near(fitted.prices.piece_ns, 25.0, 0.1), "{:?}", fitted.prices);
+        assert!(near(fitted.prices.wake_up_ns, 2_500.0, 0.1), "{:?}", fitted.prices);
+        assert!(near(fitted.network.latency.mean_ns(), network.latency.mean_ns(), 0.05), "{:?}", fitted.network);
+        assert!(near(fitted.network.bandwidth.expect("it is found").0, 8e9, 0.1), "{:?}", fitted.network);
+        for (measured, shown) in measured.exchanged.iter().zip(&fitted.shown) {
+            assert!(near(shown.times.mean_ns, measured.times.mean_ns, 0.05), "{measured:?} {shown:?}");
+            assert!(near(shown.cpu_ns_each(), measured.cpu_ns_each(), 0.05), "{measured:?} {shown:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_measured_is_named() {
+        let measured = LoopbackMeasured { extent: LoopbackExtent::quick(), exchanged: Vec::new() };
+        let refused = fit(&measured, SystemCosts::default()).expect_err("nothing is known");
+        assert!(refused.to_string().contains("64 bytes, 1 at once"), "{refused}");
+    }
+}
