@@ -67,6 +67,7 @@ impl Joining {
             message_size_min: 0,
             transactions: configuration.nodes.transactions as usize,
             keeps_write_locks: configuration.nodes.keeps_write_locks,
+            commits_pages: configuration.nodes.commits_pages,
             patience_ns: PATIENCE_NS,
         };
         let Way { transport, .. } = self.protection.way(executor, self.tls_server_name.as_deref(), progress)?;
