@@ -3,10 +3,12 @@
 
 use crate::ground::shipments::*;
 use base::{Lsn, PageId, PartitionId, Random};
+use entresol_engine::buffer::Pins;
 use entresol_engine::log::record::{self, Body};
 use entresol_engine::page::{Change, Edit, PageKind, header};
+use entresol_engine::second_level::design::Pattern;
 use entresol_engine::undo::Undo;
-use entresol_engine::{CommitFailure, Database, Error, PartitionSpec, Result, Shipment};
+use entresol_engine::{CommitFailure, Database, Error, Need, PartitionSpec, Result, Shipment};
 use virtual_driver::{FaultPlan, Media};
 
 const PAGES: u32 = 20;
@@ -156,8 +158,9 @@ fn a_page_is_begun_only_with_the_number_that_follows() -> Result<()> {
     whole(async |executor| {
         let (database, _) = with_pages(executor).await?;
         let tree = database.create_partition(PartitionSpec::b_tree("tree")).await?;
-        let page = PageId::new(tree, database.buffer().space(tree).capacity() - 1);
-        assert!(page.number > 1, "it is none that the tree has");
+        let page = PageId::new(tree, database.buffer().space(tree).capacity());
+        let mut none = Pins::new(database.buffer());
+        database.buffer().resolve(Need::Space(tree), Pattern::Random, &mut none).await?;
         let present = header::sequence(&contents(&database, page).await?);
         let formatted = |sequence: u64| {
             let change = Change::Format { kind: PageKind::Overflow, level: 0, count: 0, image: &[9; 40] };

@@ -57,6 +57,7 @@ impl Ground {
             Ok::<_, Error>(client)
         });
         let node = cluster.run(joining).expect("they go on").expect("the server listens");
+        node.attach(partitions[0]);
         Ground { machines, cluster, executors, server, node, partitions }
     }
 
@@ -136,7 +137,7 @@ fn a_server_has_the_same_whether_commits_carry_pages_or_records_alone() {
     println!("61 commits: {told}");
     assert!(4 * of_records.1 < of_pages.1, "{told}");
     assert_eq!(of_pages.2, 0);
-    assert!(of_records.2 > 180, "{}", of_records.2);
+    assert!(of_records.2 > 100, "{}", of_records.2);
 }
 
 #[test]

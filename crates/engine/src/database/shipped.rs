@@ -57,7 +57,6 @@ impl Database {
         for (page, _) in shipment.images {
             arriving.make_place(*page).await?;
         }
-        self.check_against_present(shipment)?;
         let length = shipment.records.len() as u64 + COMMIT_SIZE;
         loop {
             wait_for_log_of_shipment(engine, length).await?;
@@ -65,6 +64,8 @@ impl Database {
                 return Err(failure);
             }
             if has_log_for_shipment(engine, length) {
+                // In one step with what follows: others may have changed the pages while this has waited, against the rules.
+                self.check_against_present(shipment)?;
                 return Ok(self.append_shipped(shipment, &mut arriving));
             }
         }
