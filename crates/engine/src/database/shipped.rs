@@ -1,8 +1,8 @@
 //! Transactions that another node has run on copies of pages: it sends their log records, and the pages that they have changed or the
 //! names of these.
 //!
-//! The records are appended with the commit record, and the pages installed or the records redone, in one synchronous step. So no transaction of another
-//! node is ever in the log in part, and none has to be rolled back but after a crash that cuts the log in its midst.
+//! The records are appended with the commit record, and the pages installed or the records redone, in one synchronous step. So no
+//! transaction of another node is ever in the log in part, and none has to be rolled back but after a crash that cuts the log in its midst.
 
 use super::Database;
 use super::log_room::{has_log_for_shipment, wait_for_log_of_shipment};
