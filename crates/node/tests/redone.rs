@@ -1,5 +1,5 @@
-//! Nodes whose commits carry log records alone: the server has what it would have if they carried pages, whoever else changes these, and
-//! also after it has lost its power.
+//! Nodes whose commits carry log records alone: the server has what it would have if they carried pages, also where other nodes change these,
+//! and after it has lost its power.
 
 use crate::counting::{Joined, PAGE_SIZE, client_settings, count, counters, joined, settings, sum};
 use crate::machines::Machines;
