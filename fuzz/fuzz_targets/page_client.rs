@@ -81,7 +81,7 @@ impl Owner {
                     self.is_committing = true;
                     self.protocol.join_commit(self.transaction, changed);
                     self.advance();
-                    self.protocol.send_commit(Vec::new(), Vec::new());
+                    self.protocol.send_commit(Vec::new(), Vec::new(), Vec::new());
                 }
             }
             5 if !self.is_committing => {

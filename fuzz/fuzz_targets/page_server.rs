@@ -48,7 +48,8 @@ fn likely(bytes: &[u8; 4]) -> Option<Request> {
         6 => {
             let pages = (page > 127).then(|| Image { page: copy.page, bytes: Vec::new() }).into_iter().collect();
             let others = (number > 127).then_some(Transaction(u64::from(number % 4))).into_iter().collect();
-            Request::Commit { transaction, others, keeps: number % 2 == 0, records: Vec::new(), pages }
+            let redone = (page % 3 == 0).then_some(copy.page).into_iter().collect();
+            Request::Commit { transaction, others, keeps: number % 2 == 0, records: Vec::new(), pages, redone }
         }
         7 => Request::Abort { transaction },
         8 => Request::Returned { copy, bytes: vec![0; 8] },

@@ -241,6 +241,8 @@ canaries! {
     BaselessRefusal,
     /// Pages that another node has changed are taken to be described by the log from their commit record on.
     ShipmentFromEnd,
+    /// Of a transaction of another node that sends no pages the last change is logged, and not made.
+    UnredoneShipment,
     /// A page server counts a client's lease from the beginning of its session, however often it hears the client.
     UnrenewedTerm,
     /// A page server says of a commit under which its log has failed that nothing of it is committed.

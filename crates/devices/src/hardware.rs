@@ -165,6 +165,9 @@ pub struct Instructions {
     /// One look at, entry into or removal from the directory of the copies of pages that other machines have.
     #[serde(default)]
     pub copy_registration: u64,
+    /// One change of a page that a log record describes, looked at and made again.
+    #[serde(default)]
+    pub redo: u64,
     /// Operations given to the operating system, whatever their number: what a batch costs beside `input_output` for each. With
     /// the CPU's discipline `run-until-wait`.
     #[serde(default)]

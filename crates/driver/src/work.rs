@@ -37,11 +37,14 @@ pub enum Work {
     NetworkBytes,
     /// One look at, entry into or removal from the directory of the copies of pages that other machines have ('register copy').
     CopyRegistration,
+    /// One change of a page that a log record describes, looked at and made again: by a restart, or for a node that has made it on a
+    /// copy.
+    Redo,
 }
 
 impl Work {
     /// Every kind of work, in the order of their declaration.
-    pub const ALL: [Work; 17] = [
+    pub const ALL: [Work; 18] = [
         Work::BeginTransaction,
         Work::ObjectReference,
         Work::EndTransaction,
@@ -59,6 +62,7 @@ impl Work {
         Work::NetworkMessage,
         Work::NetworkBytes,
         Work::CopyRegistration,
+        Work::Redo,
     ];
 }
 

@@ -26,6 +26,7 @@ use crate::transaction::{Chains, free_after_restart, undo};
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, PartitionId, TransactionId};
 use batch::{DecodedBatch, LogBatch};
+use driver::Work;
 use sets::Lanes;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -124,14 +125,19 @@ async fn redo_pages(engine: &Engine, decoded: &DecodedBatch, torn: &TornPages, e
                         fetched => drop(fetched?),
                     }
                 }
+                engine.core.executor.charge(Work::Redo);
             }
         }
+        engine.core.executor.pay_debt().await;
     }
     Ok(())
 }
 
-/// Makes the edit if the page lacks it.
-fn redo_edit(buffer: &Rc<Buffer>, sequence: u64, edit: &Edit<'_>, start: Lsn, end: Lsn) -> Result<(), Need> {
+/// Makes the edit if the page lacks it, whose log record is between `start` and `end`.
+///
+/// # Errors
+/// The page, if it is not here; that it is damaged, if changes are missing before this one.
+pub(crate) fn redo_edit(buffer: &Rc<Buffer>, sequence: u64, edit: &Edit<'_>, start: Lsn, end: Lsn) -> Result<(), Need> {
     let mut pool = buffer.pool().borrow_mut();
     let Presence::Resident(frame) = pool.presence(edit.page) else { return Err(Need::Page(edit.page)) };
     let present = header::sequence(pool.bytes(frame));

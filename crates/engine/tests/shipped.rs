@@ -110,7 +110,7 @@ fn what_does_not_fit_together_is_refused_and_leaves_nothing() -> Result<()> {
             (&commit, vec![(page, &bytes)], "changes no pages"),
         ];
         for (records, shipped, why) in refused {
-            let error = database.commit_shipped(records, &shipped).await.expect_err(why);
+            let error = database.commit_shipped(&with_images(records, &shipped)).await.expect_err(why);
             assert!(
                 matches!(error, CommitFailure::NothingLogged(Error::Shipment(_))) && error.to_string().contains(why),
                 "{error}: {why}"
@@ -174,7 +174,7 @@ fn what_does_not_follow_from_the_page_that_is_here_is_refused() {
             (edited(Undo::Remove { partition: PartitionId(77), key: b"k" }, patch_32), "would take back"),
         ];
         for ((records, copy), why) in refused {
-            let error = database.commit_shipped(&records, &[(page, &copy)]).await.expect_err(why);
+            let error = database.commit_shipped(&with_images(&records, &[(page, &copy)])).await.expect_err(why);
             let is_refusal = matches!(error, CommitFailure::NothingLogged(Error::Shipment(_)));
             assert!(is_refusal && error.to_string().contains(why), "{error}: {why}");
             assert_eq!(contents(&database, page).await?[32..], present[32..], "{why}");
@@ -210,7 +210,10 @@ fn a_page_does_not_begin_with_any_sequence_number() -> Result<()> {
         };
         for sequence in [0, 3, u64::MAX] {
             let (records, copy) = formatted(sequence);
-            let error = database.commit_shipped(&records, &[(page, &copy)]).await.expect_err("it begins elsewhere");
+            let error = database
+                .commit_shipped(&with_images(&records, &[(page, &copy)]))
+                .await
+                .expect_err("it begins elsewhere");
             let is_refusal = matches!(error, CommitFailure::NothingLogged(Error::Shipment(_)));
             assert!(is_refusal && error.to_string().contains("has seen 0 changes"), "{sequence}: {error}");
         }
@@ -278,7 +281,8 @@ fn what_the_log_cannot_hold_with_its_rollback_is_refused_at_once() -> Result<()>
             let (records, copies) = large(pages, 4, times);
             assert!(records.len() as u64 > database.log().capacity() / 2, "{}", records.len());
             let began = executor.now();
-            let refused = database.commit_shipped(&records, &borrowed(&copies)).await.expect_err("it is too large");
+            let refused =
+                database.commit_shipped(&with_images(&records, &borrowed(&copies))).await.expect_err("it is too large");
             assert!(refused.to_string().contains("of a log of 262144 bytes"), "{refused}");
             assert_eq!(executor.now(), began, "no time passes");
             assert_eq!(database.log().failure(), None);
@@ -304,7 +308,7 @@ fn a_large_shipment_is_committed_or_rolled_back_whenever_the_power_goes() {
             let mut times = 60;
             loop {
                 let (records, copies) = large(pages, 4, times);
-                match database.commit_shipped(&records, &borrowed(&copies)).await {
+                match database.commit_shipped(&with_images(&records, &borrowed(&copies))).await {
                     Err(error) if error.to_string().contains("of a log of") => times -= 1,
                     done => {
                         done.map_err(cause)?;
@@ -352,7 +356,7 @@ fn commit_beside_drop(delay_ns: u64) -> Result<bool> {
         let (first, second) = (PageId::new(pages, 1), PageId::new(going, 1));
         let ((mut records, copy), (more, other)) = (changed(first, 5), changed(second, 5));
         records.extend(more);
-        let committed = database.commit_shipped(&records, &[(first, &copy), (second, &other)]).await;
+        let committed = database.commit_shipped(&with_images(&records, &[(first, &copy), (second, &other)])).await;
         dropping.join().await?;
         if let Err(refused) = &committed {
             assert!(refused.to_string().contains("there is no partition"), "{refused}");
@@ -378,7 +382,10 @@ fn more_pages_than_there_is_memory_for_are_refused_and_nothing_is_logged() -> Re
         let (database, pages) = with_pages(executor).await?;
         let (records, copies) = large(pages, FRAMES as u32 + 1, 1);
         let end = database.log().end();
-        let refused = database.commit_shipped(&records, &borrowed(&copies)).await.expect_err("it has too many pages");
+        let refused = database
+            .commit_shipped(&with_images(&records, &borrowed(&copies)))
+            .await
+            .expect_err("it has too many pages");
         let expected = CommitFailure::NothingLogged(Error::BufferExhausted { frames: FRAMES });
         assert_eq!(refused, expected);
         assert_eq!(database.log().end(), end);
@@ -408,7 +415,7 @@ fn pages_of_a_commit_of_which_nothing_was_logged_are_what_they_were() -> Result<
         for number in FRAMES as u32 + 1..3 * FRAMES as u32 {
             assert_eq!(value(&database, page(number)).await?, 5);
         }
-        let refused = database.commit_shipped(&records, &borrowed(&copies)).await;
+        let refused = database.commit_shipped(&with_images(&records, &borrowed(&copies))).await;
         assert_eq!(refused, Err(CommitFailure::NothingLogged(Error::BufferExhausted { frames: FRAMES })));
         for number in 0..=FRAMES as u32 {
             assert_eq!(value(&database, page(number)).await?, 5, "{number}");
@@ -419,7 +426,7 @@ fn pages_of_a_commit_of_which_nothing_was_logged_are_what_they_were() -> Result<
             commit(&database, &records, &[(page(number), &copy)]).await?;
         }
         // It waits for frames whose pages have to be written.
-        let given_up = executor.within(1, database.commit_shipped(&records, &borrowed(&copies))).await;
+        let given_up = executor.within(1, database.commit_shipped(&with_images(&records, &borrowed(&copies)))).await;
         assert_eq!(given_up, None);
         for number in 0..FRAMES as u32 {
             assert_eq!(value(&database, page(number)).await?, 5, "{number}");
@@ -442,7 +449,7 @@ fn a_commit_that_fails_says_whether_anything_was_logged() {
             let page = PageId::new(database.partition("pages")?, 1);
             let (records, copy) = changed(page, 7);
             let end = database.log().end();
-            let first = database.commit_shipped(&records, &[(page, &copy)]).await;
+            let first = database.commit_shipped(&with_images(&records, &[(page, &copy)])).await;
             match &first {
                 Ok(()) => {}
                 Err(CommitFailure::NothingLogged(_)) => assert_eq!(database.log().end(), end),
@@ -451,7 +458,7 @@ fn a_commit_that_fails_says_whether_anything_was_logged() {
                     undecided += 1;
                     let (other, end) = (PageId { number: 2, ..page }, database.log().end());
                     let (records, copy) = changed(other, 7);
-                    let next = database.commit_shipped(&records, &[(other, &copy)]).await;
+                    let next = database.commit_shipped(&with_images(&records, &[(other, &copy)])).await;
                     assert!(matches!(next, Err(CommitFailure::NothingLogged(Error::LogFailed(_)))), "{next:?}");
                     assert_eq!(database.log().end(), end);
                 }

@@ -189,6 +189,7 @@ fn settings(configuration: &Configuration) -> ClientSettings {
         message_size_min: 0,
         transactions: configuration.nodes.transactions as usize,
         keeps_write_locks: configuration.nodes.keeps_write_locks,
+        commits_pages: configuration.nodes.commits_pages,
         patience_ns: 0,
     }
 }

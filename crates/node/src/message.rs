@@ -12,14 +12,14 @@ use crate::survey::Survey;
 use base::PageId;
 use engine::catalog::Organization;
 pub(crate) use form::list;
-use form::{packed, raw};
+use form::{packed, packed_list, raw};
 pub use kind::Message;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use thiserror::Error;
 
 /// The version of the messages. Nodes of different versions do not talk to each other.
-pub const VERSION: u8 = 10;
+pub const VERSION: u8 = 11;
 /// The bytes before a message: its length and its version.
 pub const HEAD_SIZE: usize = 5;
 /// The longest message, in bytes: a commit of some thousands of pages.
@@ -186,9 +186,12 @@ pub enum Request {
         /// Their log records, one after another, in the engine's form but for their transaction's number.
         #[serde(with = "raw")]
         records: Vec<u8>,
-        /// The pages that they have changed, all of which they or the node have write locks of.
+        /// Pages that they have changed. Of these, and of those that are redone, they or the node have write locks.
         #[serde(with = "list")]
         pages: Vec<Image>,
+        /// The other pages that they have changed: the server redoes the log records on its own.
+        #[serde(with = "packed_list")]
+        redone: Vec<PageId>,
     },
     /// A transaction is rolled back, or has changed nothing: its write locks are released, and it wants no more.
     Abort {

@@ -1,7 +1,7 @@
 //! A node that runs transactions on pages of a server: the client's side of the protocol above an engine's buffer.
 //!
 //! The buffer is an engine's, and its pages' store is the server. A transaction's changes stay here until it commits: then
-//! its log records and the pages go to the server. What it has changed never leaves the buffer before.
+//! its log records go to the server, and the pages, or only their names: then the server redoes the records on its own. What it has changed never leaves the buffer before.
 //!
 //! When the connection to the server is gone, the transactions that run fail, and the node joins again, with its copies if it can
 //! (`session.rs`). While it has no lease, transactions wait.
@@ -55,6 +55,9 @@ pub struct ClientSettings {
     pub transactions: usize,
     /// Whether a write lock is kept when its transaction has ended, until another node wants the page.
     pub keeps_write_locks: bool,
+    /// Whether a commit carries all pages that it has changed. Otherwise it carries those of which that is cheaper than to have the server
+    /// redo their log records, which it carries in any case.
+    pub commits_pages: bool,
     /// For how long a server that cannot be reached is tried again, in nanoseconds. Then the node is of no use any more.
     pub patience_ns: u64,
 }

@@ -27,7 +27,7 @@ use engine::canary::{self, Canary};
 use engine::catalog::{Organization, Partition};
 use engine::page::header;
 use engine::second_level::design::Pattern;
-use engine::{CommitFailure, Database, Error, Need};
+use engine::{CommitFailure, Database, Error, Need, Shipment};
 use executor::{Executor, Turn, WaitQueue};
 use memory::InBuffer;
 use std::cell::{Cell, RefCell};
@@ -220,7 +220,7 @@ async fn begin_epoch(database: &Database, has_leases: bool) -> engine::Result<u6
     if !has_leases {
         return Ok(0);
     }
-    match database.commit_shipped(&[], &[]).await {
+    match database.commit_shipped(&Shipment::default()).await {
         Ok(()) => Ok(database.log().end().0),
         Err(CommitFailure::NothingLogged(error) | CommitFailure::Undecided(error)) => Err(error),
     }
@@ -421,7 +421,9 @@ impl ServerNode {
                 executor.charge(Work::LockPair);
                 executor.charge(Work::CopyRegistration);
             }
-            Request::Commit { pages, .. } => executor.charge_times(Work::CopyRegistration, pages.len() as u64),
+            Request::Commit { pages, redone, .. } => {
+                executor.charge_times(Work::CopyRegistration, (pages.len() + redone.len()) as u64);
+            }
             _ => {}
         }
     }
@@ -478,8 +480,8 @@ impl ServerNode {
                 let _kept = this.database.keep_shipped(page, &bytes).await;
                 this.step(|server, memory, actions| server.kept(page, memory, actions));
             }),
-            Action::Commit { client, transaction, records, pages } => {
-                self.spawn(async move |this| this.commit((client, transaction), records, pages).await);
+            Action::Commit { client, transaction, records, pages, redone } => {
+                self.spawn(async move |this| this.commit((client, transaction), (records, pages, redone)).await);
             }
         }
     }

@@ -107,9 +107,9 @@ struct Writer {
     pages: BTreeSet<PageId>,
     /// Its commit is under way.
     is_committing: bool,
-    /// The bytes of that, and its pages.
+    /// The bytes of that, and the pages that it changes.
     bytes: usize,
-    shipped: Vec<PageId>,
+    changed: Vec<PageId>,
     /// Whether its client keeps the locks of these pages.
     keeps: bool,
 }
@@ -274,14 +274,16 @@ impl Server {
                 self.note_waits(client, &pairs, memory, actions);
                 Ok(())
             }
-            Request::Commit { transaction, others, keeps, records, pages } => {
-                self.begin_commit((client, transaction), (&others, keeps), records.len(), &pages)?;
+            Request::Commit { transaction, others, keeps, records, pages, redone } => {
+                let changed: Vec<PageId> = pages.iter().map(|image| image.page).chain(redone.iter().copied()).collect();
+                let bytes = records.len() + pages.iter().map(|image| image.bytes.len()).sum::<usize>();
+                self.begin_commit((client, transaction), (&others, keeps), bytes, &changed)?;
+                self.counts.redone += redone.len() as u64;
                 for member in others.into_iter().chain([transaction]) {
                     self.withdraw_writes((client, member), memory, actions);
                 }
-                let shipped = pages.iter().map(|image| image.page).filter(|_| keeps);
-                shipped.collect::<Vec<_>>().into_iter().for_each(|page| self.advance(page, memory, actions));
-                actions.push(Action::Commit { client, transaction, records, pages });
+                changed.iter().filter(|_| keeps).for_each(|page| self.advance(*page, memory, actions));
+                actions.push(Action::Commit { client, transaction, records, pages, redone });
                 if canary::is_planted(Canary::EarlyRelease) {
                     self.release((client, transaction), memory, actions);
                 }

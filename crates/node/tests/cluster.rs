@@ -8,7 +8,7 @@ use engine::{Database, Error, buffer};
 use entresol_node::algorithm::{ALGORITHMS, Algorithm};
 use entresol_node::channel::Plain;
 use entresol_node::message::{self, Copy, Request, ToServer, Transaction};
-use entresol_node::page_client::PageClient;
+use entresol_node::page_client::{ClientSettings, PageClient};
 use entresol_node::page_server;
 use executor::{Cluster, Executor};
 use std::cell::RefCell;
@@ -20,7 +20,10 @@ const CLIENTS: u32 = 4;
 async fn join(executor: Executor, server: SocketAddr, address: SocketAddr) -> engine::Result<PageClient> {
     executor.sleep_ns(1_000).await;
     let transport = Rc::new(Plain(executor.clone()));
-    PageClient::join(&executor, transport, server, client_settings(address, 9)).await
+    // Nodes of both kinds change the same pages.
+    let commits_pages = address.ip().to_string().ends_with(['2', '4', '6']);
+    let settings = ClientSettings { commits_pages, ..client_settings(address, 9) };
+    PageClient::join(&executor, transport, server, settings).await
 }
 
 /// Counts under one algorithm; the sum is right, and it is the same after a power cut. Returns how many victims there were.

@@ -77,32 +77,43 @@ impl Script {
         }
     }
 
-    /// Commits a change of one byte of a page, as one that follows this number of changes.
-    async fn commit(&mut self, copy: Copy, transaction: Transaction, mut bytes: Vec<u8>, before: u64) -> Answer {
+    /// Commits a change of one byte of a page, as one that follows this number of changes. The page is sent, or the record is to be redone.
+    async fn commit(&mut self, copy: Copy, transaction: Transaction, page: Option<Vec<u8>>, before: u64) -> Answer {
         let granted = self.ask(Request::Write { copy, transaction }).await;
         assert!(matches!(granted, Answer::Granted { .. }), "{granted:?}");
-        let (page, change) = (copy.page, Change::Patch { offset: 32, bytes: &[7] });
-        let undo = Undo::PatchPage { page, offset: 32, bytes: &[0] }.stored();
-        let mut records = Vec::new();
-        let edit = Edit { page, change };
-        record::encode(TransactionId::SYSTEM, &Body::Update(&undo), [(before + 1, &edit)], &mut records);
-        header::set_sequence(&mut bytes, before);
-        change.apply(&mut bytes, Lsn::ZERO);
-        header::seal(&mut bytes);
-        self.ask(Request::Commit {
-            transaction,
-            others: Vec::new(),
-            keeps: false,
-            records,
-            pages: vec![Image { page, bytes }],
-        })
-        .await
+        let records = change_of(copy.page, before);
+        let (mut pages, mut redone) = (Vec::new(), Vec::new());
+        match page {
+            Some(mut bytes) => {
+                header::set_sequence(&mut bytes, before);
+                CHANGE.apply(&mut bytes, Lsn::ZERO);
+                header::seal(&mut bytes);
+                pages.push(Image { page: copy.page, bytes });
+            }
+            None => redone.push(copy.page),
+        }
+        let others = Vec::new();
+        self.ask(Request::Commit { transaction, others, keeps: false, records, pages, redone }).await
     }
+}
+
+const CHANGE: Change<'static> = Change::Patch { offset: 32, bytes: &[7] };
+
+/// The log record of that change of a page, as one that follows this number of changes.
+fn change_of(page: PageId, before: u64) -> Vec<u8> {
+    let undo = Undo::PatchPage { page, offset: 32, bytes: &[0] }.stored();
+    let (mut records, edit) = (Vec::new(), Edit { page, change: CHANGE });
+    record::encode(TransactionId::SYSTEM, &Body::Update(&undo), [(before + 1, &edit)], &mut records);
+    records
 }
 
 /// The log would have a change that no restart could make.
 #[test]
 fn a_commit_that_does_not_follow_from_the_page_is_refused_though_the_page_has_left_the_server() {
+    [true, false].into_iter().for_each(refuse_what_does_not_follow);
+}
+
+fn refuse_what_does_not_follow(sends_page: bool) {
     let machines = Machines::new(3);
     let executors = [machines.server(), machines.client(1)];
     let mut cluster = Cluster::new(executors.iter().cloned());
@@ -117,12 +128,13 @@ fn a_commit_that_does_not_follow_from_the_page_is_refused_though_the_page_has_le
         let bytes = script.read(first).await;
         let before = header::sequence(&bytes);
         script.read_all(counters, 1..30).await;
-        let refused = script.commit(first, Transaction(1), bytes.clone(), before + 5).await;
+        let sent = || sends_page.then(|| bytes.clone());
+        let refused = script.commit(first, Transaction(1), sent(), before + 5).await;
         assert!(
             matches!(&refused, Answer::NotCommitted { reason, .. } if reason.contains("changes, and its log records go on")),
             "{refused:?}"
         );
-        let committed = script.commit(first, Transaction(2), bytes, before).await;
+        let committed = script.commit(first, Transaction(2), sent(), before).await;
         assert!(matches!(committed, Answer::Committed { .. }), "{committed:?}");
     });
     cluster.run(task).expect("they go on");
@@ -220,7 +232,8 @@ fn a_commit_that_does_not_follow_is_refused_though_the_file_grows_for_it() {
         let granted = script.ask(Request::Write { copy: added, transaction }).await;
         assert!(matches!(granted, Answer::Granted { .. }), "{granted:?}");
         let pages = vec![Image { page, bytes: changed }, Image { page: added.page, bytes: new }];
-        script.say(Request::Commit { transaction, others: Vec::new(), keeps: false, records, pages }).await;
+        let (others, redone) = (Vec::new(), Vec::new());
+        script.say(Request::Commit { transaction, others, keeps: false, records, pages, redone }).await;
         for number in 0..30 {
             let copy = script.copy(counters, number);
             script
@@ -283,4 +296,41 @@ fn a_page_that_comes_back_is_taken_only_as_it_was() {
             assert_eq!(script.read(copy).await, sound);
         }
     });
+}
+
+/// Records that are damaged, at each of their bytes, are committed only if they say something else that follows; others then see that.
+#[test]
+fn no_log_records_that_are_to_be_redone_do_harm() {
+    let mut ground = Ground::new("cbl", None);
+    let counters = ground.counters;
+    let (committed, refused) = ground.run(async move |mut script| {
+        let copy = script.copy(counters, 0);
+        script.read(copy).await;
+        let (mut committed, mut refused, mut number) = (0, 0, 0);
+        for at in 0..change_of(copy.page, 0).len() {
+            for mask in [1, 0x80, 0xff] {
+                let mut records = change_of(copy.page, committed);
+                records[at] ^= mask;
+                number += 1;
+                let transaction = Transaction(number);
+                let granted = script.ask(Request::Write { copy, transaction }).await;
+                assert!(matches!(granted, Answer::Granted { .. }), "{granted:?}");
+                let (others, pages, redone) = (Vec::new(), Vec::new(), vec![copy.page]);
+                let commit = Request::Commit { transaction, others, keeps: false, records, pages, redone };
+                match script.ask(commit).await {
+                    Answer::Committed { .. } => committed += 1,
+                    Answer::NotCommitted { .. } => refused += 1,
+                    other => panic!("byte {at}: {other:?}"),
+                }
+            }
+        }
+        (committed, refused)
+    });
+    assert!(committed > 0 && refused > 50, "{committed} {refused}");
+    let found = ground.run(async move |mut script| {
+        let copy = script.copy(counters, 0);
+        header::sequence(&script.read(copy).await)
+    });
+    assert_eq!(found, committed, "each is there, and no other");
+    ground.server.protocol().check().expect("the directory is right");
 }

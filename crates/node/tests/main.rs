@@ -13,4 +13,5 @@ mod machines;
 mod model;
 mod real;
 mod records;
+mod redone;
 mod revoked;

@@ -74,6 +74,7 @@ impl Writer {
             message_size_min: 0,
             transactions: 8,
             keeps_write_locks: false,
+            commits_pages: number.is_multiple_of(2),
             patience_ns: 60_000_000_000,
         };
         let client = PageClient::join(&executor, transport, server, settings).await.expect("the server listens");

@@ -60,6 +60,7 @@ async fn join(ground: &Ground, tls: Tls, server: SocketAddr) -> (PageClient, Rc<
         message_size_min: 0,
         transactions: 8,
         keeps_write_locks: false,
+        commits_pages: true,
         patience_ns: 20_000_000_000,
     };
     let client = PageClient::join(&ground.executor, transport, server, settings).await.expect("it is let in");

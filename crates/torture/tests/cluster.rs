@@ -35,6 +35,7 @@ fn what_is_planted_between_nodes_is_found() {
         (Canary::UnrenewedTerm, 0, "after all is mended"),
         (Canary::DecidedFailure, 7, "G1a"),
         (Canary::ShipmentFromEnd, 0, "is damaged"),
+        (Canary::UnredoneShipment, 0, "commits nothing of the transaction"),
         (Canary::UntoldWaits, 0, "does not commit within 60 s"),
         (Canary::UnansweredCommits, 0, "G-single"),
     ];

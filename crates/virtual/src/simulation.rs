@@ -113,6 +113,7 @@ impl VirtualDriver {
                 Work::NetworkMessage => cpu.instructions.network_message,
                 Work::NetworkBytes => cpu.instructions.network_bytes,
                 Work::CopyRegistration => cpu.instructions.copy_registration,
+                Work::Redo => cpu.instructions.redo,
             };
             Prices {
                 instructions: Work::ALL.map(price),

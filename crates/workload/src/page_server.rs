@@ -43,6 +43,8 @@ pub struct PageServerModel {
     pub client_pages: u32,
     /// The described network that joins the machines.
     pub network: String,
+    /// Whether commits carry the pages that they have changed, as in the paper.
+    pub commits_pages: bool,
 }
 
 #[cfg(test)]

@@ -92,6 +92,7 @@ pub fn settings(configuration: &Configuration, bytes: Option<u64>, address: Sock
         message_size_min: 0,
         transactions: configuration.nodes.transactions as usize,
         keeps_write_locks: configuration.nodes.keeps_write_locks,
+        commits_pages: configuration.nodes.commits_pages,
         patience_ns: PATIENCE_NS,
     }
 }

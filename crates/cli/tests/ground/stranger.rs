@@ -96,7 +96,8 @@ fn request(random: &mut Random) -> Request {
         4 => {
             let others = (0..random.below(3)).map(Transaction).collect();
             let (transaction, keeps) = (Transaction(random.word()), random.chance(0.5));
-            Request::Commit { transaction, others, keeps, records: noise(random, 500), pages: Vec::new() }
+            let redone = if random.chance(0.5) { vec![wanted.page] } else { Vec::new() };
+            Request::Commit { transaction, others, keeps, records: noise(random, 500), pages: Vec::new(), redone }
         }
         5 if random.chance(0.05) => {
             let image = Image { page: wanted.page, bytes: noise(random, 9_000) };
@@ -106,6 +107,7 @@ fn request(random: &mut Random) -> Request {
                 keeps: false,
                 records: noise(random, 100),
                 pages: vec![image],
+                redone: Vec::new(),
             }
         }
         6 => Request::Abort { transaction },

@@ -200,6 +200,7 @@ fn franklin_1992_processors() {
         close(messages_per_second(&hardware, 256), mips / 20_625.0, 1e-6);
         let costs = &hardware.cpu.as_ref().expect("described").instructions;
         assert_eq!((costs.input_output, costs.lock_pair, costs.copy_registration), (5_000, 300, 300));
+        assert_eq!(costs.redo, if name.ends_with("server") { 1_000 } else { 0 });
 
         // Two transactions share the CPU, and a message goes before both.
         let mut machine = Machine::new(&hardware, 11, false);

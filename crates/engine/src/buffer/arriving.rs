@@ -6,8 +6,8 @@
 use super::spare::Spare;
 use super::wanted::Fetching;
 use super::{Buffer, Pins, Presence};
-use crate::Result;
 use crate::second_level::design::Pattern;
+use crate::{Need, Result};
 use base::{Lsn, PageId};
 use std::rc::Rc;
 
@@ -28,6 +28,18 @@ impl Buffer {
 }
 
 impl ArrivingPages<'_> {
+    /// Has pages here as they are, all of which stay.
+    ///
+    /// # Errors
+    /// Those of reading them, or a buffer without a frame to spare.
+    pub async fn fetch(&mut self, pages: &[PageId]) -> Result<()> {
+        self.buffer.prefetch(pages.iter().copied(), Pattern::Random).await?;
+        for page in pages {
+            self.buffer.resolve(Need::Page(*page), Pattern::Random, &mut self.pins).await?;
+        }
+        Ok(())
+    }
+
     /// Has a frame for a page that is to come: that in which it is, or a free one. Nothing else may change the page meanwhile.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! What another node has sent, looked at before anything of it is logged: it may be ill, or have pages that are not the latest.
 //!
 //! Records and pages have to fit together. Of a page that is here, the records have to go on from where it is, each change has to fit what
-//! the one before has left, and the bytes have to be what comes of that. So nothing is overwritten that the other node has not seen, and
-//! what is logged can be redone.
+//! the one before has left, and the bytes, if they have come, have to be what comes of that. So nothing is overwritten that the other node
+//! has not seen, and what is logged can be redone: now, on pages that have come without their bytes, and by a restart.
 
 use super::Database;
 use crate::buffer::LOADED;
@@ -10,10 +10,28 @@ use crate::log::record::{Body, Record};
 use crate::recovery::begins_page;
 use crate::{Error, Result};
 use base::PageId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use structures::canary::{self, Canary};
 use structures::page::{Edit, HEADER_SIZE, PageKind, header, slotted};
 use structures::undo::{Undo, UndoList};
+
+/// A transaction of another node.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shipment<'a> {
+    /// Its log records, one behind the other in stored form: updates, and restructurings that are never undone.
+    pub records: &'a [u8],
+    /// Pages that it has changed, each with its bytes, sealed.
+    pub images: &'a [(PageId, &'a [u8])],
+    /// The other pages that it has changed: the records are redone on what is here.
+    pub redone: &'a [PageId],
+}
+
+impl Shipment<'_> {
+    /// All pages that it has changed.
+    pub fn pages(&self) -> impl Iterator<Item = PageId> {
+        self.images.iter().map(|(page, _)| *page).chain(self.redone.iter().copied())
+    }
+}
 
 /// The records at the front of these bytes, one behind the other, up to what is none.
 pub(super) struct ShippedRecords<'a>(pub &'a [u8]);
@@ -40,6 +58,8 @@ struct TriedPage {
     bytes: Vec<u8>,
     /// Whether slots and heap are known to be in order.
     is_in_order: bool,
+    /// Whether its bytes have come: then it may have been used for the first time, or anew.
+    may_begin: bool,
 }
 
 impl TriedPage {
@@ -50,7 +70,8 @@ impl TriedPage {
             let is_blank = self.bytes[HEADER_SIZE..].iter().all(|byte| *byte == 0);
             // Another node may not know that a load which failed has been here.
             let begins = floor.saturating_add(1)..=present.max(floor).max(LOADED).saturating_add(1);
-            if !is_blank || !begins.contains(&sequence) || !begins_page(sequence, edit) {
+            let may_begin = self.may_begin && is_blank && begins.contains(&sequence);
+            if !may_begin || !begins_page(sequence, edit) {
                 return Err(format!("has seen {present} changes, and its log records go on with change {sequence}"));
             }
             header::set_sequence(&mut self.bytes, sequence - 1);
@@ -68,7 +89,12 @@ impl TriedPage {
     fn has_become(&mut self, bytes: &[u8]) -> bool {
         header::set_lsn(&mut self.bytes, header::lsn(bytes));
         header::seal(&mut self.bytes);
-        self.bytes == bytes && (!is_slotted(bytes) || is_in_order(bytes))
+        self.bytes == bytes && self.is_sound()
+    }
+
+    /// Whether slots and heap are in order, if it has any.
+    fn is_sound(&self) -> bool {
+        !is_slotted(&self.bytes) || is_in_order(&self.bytes)
     }
 }
 
@@ -81,10 +107,11 @@ fn is_in_order(page: &[u8]) -> bool {
 }
 
 impl Database {
-    /// Each record must be an update or a restructuring of pages that come with it, and the pages must be as the records leave them.
-    pub(super) fn check_shipment(&self, records: &[u8], pages: &[(PageId, &[u8])]) -> Result<()> {
+    /// Each record must be an update or a restructuring of pages that the shipment names, and those that have come must be as the records
+    /// leave them.
+    pub(super) fn check_shipment(&self, shipment: &Shipment<'_>) -> Result<()> {
         let mut latest: BTreeMap<PageId, u64> = BTreeMap::new();
-        let mut shipped = ShippedRecords(records);
+        let mut shipped = ShippedRecords(shipment.records);
         for record in shipped.by_ref() {
             if !matches!(record.body, Body::Update(_) | Body::System) {
                 return Err(Error::Shipment("it has a log record that changes no pages".to_owned()));
@@ -94,62 +121,96 @@ impl Database {
         if !shipped.0.is_empty() {
             return Err(Error::Shipment("its log records are damaged".to_owned()));
         }
-        for (page, bytes) in pages {
+        for (page, bytes) in shipment.images {
             self.check_image(*page, bytes)?;
-            let found = self.0.engine.catalog.describe(page.partition)?;
-            if found.index_of.is_some() || found.schema.is_some() {
-                let why = format!("partition '{}' has records with a type, or is a secondary index", found.name);
-                return Err(Error::Shipment(why));
-            }
+            self.check_organization(*page)?;
             if latest.remove(page) != Some(header::sequence(bytes)) {
                 return Err(Error::Shipment(format!("{page} is not as its log records leave it")));
+            }
+        }
+        for page in shipment.redone {
+            self.check_place(*page)?;
+            self.check_organization(*page)?;
+            if latest.remove(page).is_none() {
+                return Err(Error::Shipment(format!("{page} is said to be changed, and no log record changes it")));
             }
         }
         if let Some((page, _)) = latest.first_key_value() {
             return Err(Error::Shipment(format!("{page} is changed by a log record and does not come with it")));
         }
-        let takes_back_own =
-            |record: Record<'_>| !matches!(record.body, Body::Update(undo) if !is_own(&UndoList::decode(undo), pages));
-        if ShippedRecords(records).all(takes_back_own) {
+        self.check_undo(shipment)
+    }
+
+    /// Should a crash cut it off, a restart takes back changes of its own pages, and no others.
+    fn check_undo(&self, shipment: &Shipment<'_>) -> Result<()> {
+        let page_size = self.0.engine.core.page_size();
+        let pages: BTreeSet<PageId> = shipment.pages().collect();
+        let takes_back_own = |record: Record<'_>| !matches!(record.body, Body::Update(undo) if !is_own(&UndoList::decode(undo), &pages, page_size));
+        if ShippedRecords(shipment.records).all(takes_back_own) {
             return Ok(());
         }
         Err(Error::Shipment("it would take back what it has not changed, should a crash cut it off".to_owned()))
     }
 
-    /// The same of the changes themselves, as far as the pages are here.
-    pub(super) fn check_against_present(&self, records: &[u8], pages: &[(PageId, &[u8])]) -> Result<()> {
-        let mut tried: BTreeMap<PageId, TriedPage> = BTreeMap::new();
-        if canary::is_planted(Canary::BaselessRefusal) && !pages.is_empty() && self.log().end().0.is_multiple_of(64) {
+    /// The same of the changes themselves, as far as the pages are here. Those that are to be redone are.
+    pub(super) fn check_against_present(&self, shipment: &Shipment<'_>) -> Result<()> {
+        if canary::is_planted(Canary::BaselessRefusal)
+            && shipment.pages().next().is_some()
+            && self.log().end().0.is_multiple_of(64)
+        {
             return Err(Error::Shipment("its pages do not follow from those that are here".to_owned()));
         }
-        {
-            let pool = self.buffer().pool().borrow();
-            let present = |page: &PageId| pool.frame_of(*page).map(|frame| pool.bytes(frame).to_vec());
-            tried.extend(
-                pages
-                    .iter()
-                    .filter_map(|(page, _)| Some((*page, TriedPage { bytes: present(page)?, is_in_order: false }))),
-            );
-        }
-        for (sequence, edit) in ShippedRecords(records).flat_map(|record| record.edits()) {
+        let mut tried = self.pages_to_try(shipment);
+        for (sequence, edit) in ShippedRecords(shipment.records).flat_map(|record| record.edits()) {
             let floor = self.buffer().pool().borrow().floor(edit.page.partition);
             if let Some(page) = tried.get_mut(&edit.page) {
                 page.try_change(sequence, &edit, floor)
                     .map_err(|why| Error::Shipment(format!("{} {why}", edit.page)))?;
             }
         }
-        for (page, bytes) in pages {
+        for (page, bytes) in shipment.images {
             if tried.remove(page).is_some_and(|mut tried| !tried.has_become(bytes)) {
                 return Err(Error::Shipment(format!("{page} is not as its log records leave it")));
             }
+        }
+        match tried.into_iter().find(|(_, page)| !page.is_sound()) {
+            Some((page, _)) => Err(Error::Shipment(format!("{page} would have its slots out of order"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Copies of the shipment's pages that are here.
+    fn pages_to_try(&self, shipment: &Shipment<'_>) -> BTreeMap<PageId, TriedPage> {
+        let pool = self.buffer().pool().borrow();
+        let copy = |(page, may_begin)| {
+            let bytes = pool.bytes(pool.frame_of(page)?).to_vec();
+            Some((page, TriedPage { bytes, is_in_order: false, may_begin }))
+        };
+        let whole = shipment.images.iter().map(|(page, _)| (*page, true));
+        whole.chain(shipment.redone.iter().map(|page| (*page, false))).filter_map(copy).collect()
+    }
+
+    fn check_organization(&self, page: PageId) -> Result<()> {
+        let found = self.0.engine.catalog.describe(page.partition)?;
+        if found.index_of.is_some() || found.schema.is_some() {
+            let why = format!("partition '{}' has records with a type, or is a secondary index", found.name);
+            return Err(Error::Shipment(why));
+        }
+        Ok(())
+    }
+
+    /// There is such a page.
+    fn check_place(&self, page: PageId) -> Result<()> {
+        self.0.engine.catalog.describe(page.partition)?;
+        if page.number >= self.buffer().find_space(page.partition)?.capacity() {
+            return Err(Error::Shipment(format!("{page} is none of this database")));
         }
         Ok(())
     }
 
     pub(super) fn check_image(&self, page: PageId, bytes: &[u8]) -> Result<()> {
-        self.0.engine.catalog.describe(page.partition)?;
-        let space = self.buffer().find_space(page.partition)?;
-        if bytes.len() != space.page_size() || page.number >= space.capacity() {
+        self.check_place(page)?;
+        if bytes.len() != self.buffer().find_space(page.partition)?.page_size() {
             return Err(Error::Shipment(format!("{page} with {} bytes is none of this database", bytes.len())));
         }
         match header::verify(bytes, page) {
@@ -161,18 +222,19 @@ impl Database {
 }
 
 /// Whether what a restart would take back, of a transaction that a crash has cut off, is of these pages.
-fn is_own(undo: &Undo<'_>, pages: &[(PageId, &[u8])]) -> bool {
-    let is_shipped = |page: PageId| pages.iter().any(|(own, _)| *own == page);
+fn is_own(undo: &Undo<'_>, pages: &BTreeSet<PageId>, page_size: usize) -> bool {
     match *undo {
         Undo::Remove { partition, .. }
         | Undo::Insert { partition, .. }
         | Undo::Replace { partition, .. }
-        | Undo::PatchValue { partition, .. } => pages.iter().any(|(page, _)| page.partition == partition),
+        | Undo::PatchValue { partition, .. } => {
+            let first = PageId::new(partition, 0);
+            pages.range(first..).next().is_some_and(|page| page.partition == partition)
+        }
         Undo::PatchPage { page, offset, bytes } => {
             let part = usize::from(offset)..usize::from(offset) + bytes.len();
-            let holds = |image: &[u8]| part.start >= HEADER_SIZE && part.end <= image.len();
-            pages.iter().any(|(own, image)| *own == page && holds(image))
+            pages.contains(&page) && part.start >= HEADER_SIZE && part.end <= page_size
         }
-        Undo::EraseAppended { page, .. } | Undo::FreePage { page } => is_shipped(page),
+        Undo::EraseAppended { page, .. } | Undo::FreePage { page } => pages.contains(&page),
     }
 }

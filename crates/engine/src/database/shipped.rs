@@ -1,16 +1,20 @@
-//! Transactions that another node has run on copies of pages: it sends their log records and the pages that they have changed.
+//! Transactions that another node has run on copies of pages: it sends their log records, and the pages that they have changed or the
+//! names of these.
 //!
-//! The records are appended with the commit record, and the pages installed, in one synchronous step. So no transaction of another
-//! node is ever in the log in part, and none has to be rolled back but after a crash that cuts the log in its midst.
+//! The records are appended with the commit record, and the pages installed or the records redone, in one synchronous step. So no
+//! transaction of another node is ever in the log in part, and none has to be rolled back but after a crash that cuts the log in its midst.
 
 use super::Database;
 use super::log_room::{has_log_for_shipment, wait_for_log_of_shipment};
-use super::shipment::length_of;
+use super::shipment::{Shipment, ShippedRecords, length_of};
 use crate::buffer::ArrivingPages;
 use crate::engine::Visit;
 use crate::log::record::{Body, Record};
+use crate::recovery::redo_edit;
 use crate::{Error, Result};
 use base::{Lsn, PageId, TransactionId};
+use driver::Work;
+use std::collections::BTreeSet;
 use structures::canary::{self, Canary};
 use thiserror::Error;
 
@@ -27,51 +31,53 @@ pub enum CommitFailure {
 }
 
 impl Database {
-    /// Commits a transaction of another node: its log records, one behind the other in stored form, of updates and of restructurings
-    /// that are never undone, and the pages that it has changed, each with its bytes, sealed. Nothing else may use these pages meanwhile. A drop of their
+    /// Commits a transaction of another node. Nothing else may use the pages that it has changed meanwhile. A drop of their
     /// partitions waits. When this returns, the updates survive whatever happens.
     ///
     /// What is sent of pages that are in the buffer has to follow from them, so a caller that does not trust the other node brings them
-    /// there before.
+    /// there before. Those that are redone come there now.
     ///
     /// # Errors
     /// Whether anything was logged, and why it failed: [`Error::Shipment`] if records and pages do not fit together,
     /// [`Error::NoPartition`], otherwise as a transaction's commit.
-    pub async fn commit_shipped(&self, records: &[u8], pages: &[(PageId, &[u8])]) -> Result<(), CommitFailure> {
+    pub async fn commit_shipped(&self, shipment: &Shipment<'_>) -> Result<(), CommitFailure> {
         let _visit = Visit::new(&self.0.engine);
-        let lsn = self.log_shipped(records, pages).await.map_err(CommitFailure::NothingLogged)?;
+        let lsn = self.log_shipped(shipment).await.map_err(CommitFailure::NothingLogged)?;
+        self.executor().pay_debt().await;
         self.log().commit(lsn).await.map_err(CommitFailure::Undecided)
     }
 
     /// Logs the transaction and installs its pages, or does nothing and says why.
-    async fn log_shipped(&self, records: &[u8], pages: &[(PageId, &[u8])]) -> Result<Lsn> {
+    async fn log_shipped(&self, shipment: &Shipment<'_>) -> Result<Lsn> {
         let engine = &self.0.engine;
         engine.core.check_open()?;
-        self.check_shipment(records, pages)?;
+        self.check_shipment(shipment)?;
         let mut arriving = self.buffer().arriving();
-        for (page, _) in pages {
+        arriving.fetch(shipment.redone).await?;
+        for (page, _) in shipment.images {
             arriving.make_place(*page).await?;
         }
-        self.check_against_present(records, pages)?;
-        let length = records.len() as u64 + COMMIT_SIZE;
+        let length = shipment.records.len() as u64 + COMMIT_SIZE;
         loop {
             wait_for_log_of_shipment(engine, length).await?;
             if let Some(failure) = self.log().failure() {
                 return Err(failure);
             }
             if has_log_for_shipment(engine, length) {
-                return Ok(self.append_shipped(records, pages, &mut arriving));
+                // In one step with what follows: others may have changed the pages while this has waited, against the rules.
+                self.check_against_present(shipment)?;
+                return Ok(self.append_shipped(shipment, &mut arriving));
             }
         }
     }
 
-    fn append_shipped(&self, records: &[u8], pages: &[(PageId, &[u8])], arriving: &mut ArrivingPages<'_>) -> Lsn {
+    fn append_shipped(&self, shipment: &Shipment<'_>, arriving: &mut ArrivingPages<'_>) -> Lsn {
         let log = self.log();
         // Before its first record: the table of transactions does not have it.
         self.0.engine.note_time();
         let start = log.end();
         let id = self.0.engine.transactions.registry.borrow_mut().number();
-        let mut rest = records;
+        let mut rest = shipment.records;
         let mut record = Vec::new();
         while let Some(length) = length_of(rest) {
             record.clear();
@@ -84,10 +90,30 @@ impl Database {
         }
         let end = log.append(id, &Body::Commit { chains: &[], changes: &[] }, std::iter::empty());
         let start = if canary::is_planted(Canary::ShipmentFromEnd) { end } else { start };
-        for (page, bytes) in pages {
+        for (page, bytes) in shipment.images {
             arriving.install(*page, bytes, Some((start, end)));
         }
+        self.redo_shipped(shipment, (start, end));
         end
+    }
+
+    /// Makes the changes of the pages that have come without their bytes, which were tried on copies of them.
+    fn redo_shipped(&self, shipment: &Shipment<'_>, (start, end): (Lsn, Lsn)) {
+        let redone: BTreeSet<PageId> = shipment.redone.iter().copied().collect();
+        let edits = ShippedRecords(shipment.records).flat_map(|record| record.edits());
+        let mut edits = edits.filter(|(_, edit)| redone.contains(&edit.page)).peekable();
+        let mut times = 0;
+        while let Some((sequence, edit)) = edits.next() {
+            if edits.peek().is_none() && canary::is_planted(Canary::UnredoneShipment) {
+                break;
+            }
+            redo_edit(self.buffer(), sequence, &edit, start, end).expect("it was tried on a copy of the page");
+            times += 1;
+        }
+        let pool = self.buffer().pool().borrow();
+        redone.iter().for_each(|page| pool.touch(pool.frame_in_use(*page)));
+        drop(pool);
+        self.executor().charge_times(Work::Redo, times);
     }
 
     /// Takes a page that another node has dropped into the buffer, as used just now. It is what was committed last; nothing else may

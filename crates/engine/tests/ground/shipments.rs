@@ -8,7 +8,9 @@ use entresol_engine::log::record::{self, Body};
 use entresol_engine::page::{Change, Edit, PageKind, header};
 use entresol_engine::second_level::design::Pattern;
 use entresol_engine::undo::Undo;
-use entresol_engine::{CommitFailure, Database, Error, Need, PartitionSpec, Result, Settings, checkpoint, log};
+use entresol_engine::{
+    CommitFailure, Database, Error, Need, PartitionSpec, Result, Settings, Shipment, checkpoint, log,
+};
 use executor::{Executor, Order};
 use virtual_driver::{FaultPlan, Hardware, Media, Options, VirtualDriver};
 
@@ -97,9 +99,19 @@ pub async fn value(database: &Database, page: PageId) -> Result<u8> {
     Ok(contents(database, page).await?[32])
 }
 
+/// A transaction that sends all pages that it has changed.
+pub fn with_images<'a>(records: &'a [u8], images: &'a [(PageId, &'a [u8])]) -> Shipment<'a> {
+    Shipment { records, images, redone: &[] }
+}
+
+/// A transaction that sends none of them.
+pub fn with_records<'a>(records: &'a [u8], redone: &'a [PageId]) -> Shipment<'a> {
+    Shipment { records, images: &[], redone }
+}
+
 /// Commits what is right.
 pub async fn commit(database: &Database, records: &[u8], pages: &[(PageId, &[u8])]) -> Result<()> {
-    database.commit_shipped(records, pages).await.map_err(cause)
+    database.commit_shipped(&with_images(records, pages)).await.map_err(cause)
 }
 
 /// Why it failed.

@@ -21,11 +21,21 @@ pub struct Nodes {
     pub transactions: u32,
     /// `keep_write_locks`: whether a node that has written a page may write it again without asking, until another one wants it.
     pub keeps_write_locks: bool,
+    /// `commit_pages`: whether a commit carries the pages that it has changed beside their log records. Otherwise the server redoes the
+    /// records on its own copies, but of pages of which that is dearer than to send them.
+    pub commits_pages: bool,
 }
 
 impl Default for Nodes {
     fn default() -> Nodes {
-        Nodes { count: 1, buffer: None, algorithm: ALGORITHMS[0].name(), transactions: 64, keeps_write_locks: true }
+        Nodes {
+            count: 1,
+            buffer: None,
+            algorithm: ALGORITHMS[0].name(),
+            transactions: 64,
+            keeps_write_locks: true,
+            commits_pages: true,
+        }
     }
 }
 
@@ -48,6 +58,7 @@ impl Nodes {
                 .number("transactions", 1..=Nodes::TRANSACTIONS_MAX.into())
                 .map_or(defaults.transactions, |count| count as u32),
             keeps_write_locks: section.flag("keep_write_locks").unwrap_or(defaults.keeps_write_locks),
+            commits_pages: section.flag("commit_pages").unwrap_or(defaults.commits_pages),
         }
     }
 }

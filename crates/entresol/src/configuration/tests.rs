@@ -87,6 +87,7 @@ fn every_section_is_read() {
         algorithm = "fwd-h"
         transactions = 8
         keep_write_locks = false
+        commit_pages = false
         [driver]
         backend = "thread-pool"
         direct = false
@@ -164,6 +165,7 @@ fn every_section_is_read() {
             algorithm: "fwd-h",
             transactions: 8,
             keeps_write_locks: false,
+            commits_pages: false,
         },
         driver: Driver { backend: Backend::ThreadPool, direct: false },
         partitions: BTreeMap::from([(

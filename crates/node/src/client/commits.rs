@@ -55,17 +55,17 @@ impl Client {
         self.end_locks(transaction, pages);
     }
 
-    /// What to say to commit those that have joined: with their log records, and the pages that they have changed.
+    /// What to say to commit those that have joined: with their log records, pages that they have changed, and the others' names.
     ///
     /// # Panics
     /// If nothing has joined, or those before are not answered.
-    pub fn send_commit(&mut self, records: Vec<u8>, pages: Vec<Image>) -> (Transaction, ToServer) {
+    pub fn send_commit(&mut self, records: Vec<u8>, pages: Vec<Image>, redone: Vec<PageId>) -> (Transaction, ToServer) {
         assert!(self.commits.sent.is_none(), "commits are answered one after the other");
         let group = std::mem::take(&mut self.commits.open);
         let (transaction, others) = group.members.split_first().expect("there is something to commit");
         let (transaction, others) = (*transaction, others.to_vec());
         self.commits.sent = Some(group);
-        let commit = Request::Commit { transaction, others, keeps: self.keeps, records, pages };
+        let commit = Request::Commit { transaction, others, keeps: self.keeps, records, pages, redone };
         (transaction, self.message(commit))
     }
 

@@ -18,6 +18,24 @@ pub mod packed {
     }
 }
 
+/// A list of page ids, of at most [`LIST_MAX`](super::LIST_MAX).
+pub mod packed_list {
+    use super::{list, packed};
+    use base::PageId;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    struct Packed(#[serde(with = "packed")] PageId);
+
+    pub fn serialize<S: Serializer>(pages: &[PageId], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(pages.iter().copied().map(Packed))
+    }
+
+    pub fn deserialize<'a, D: Deserializer<'a>>(deserializer: D) -> Result<Vec<PageId>, D::Error> {
+        Ok(list::deserialize(deserializer)?.into_iter().map(|Packed(page)| page).collect())
+    }
+}
+
 /// Bytes in one piece, rather than as a list of numbers.
 pub mod raw {
     use serde::de::{Error, Visitor};

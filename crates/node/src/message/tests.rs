@@ -41,6 +41,7 @@ fn requests() -> Vec<Request> {
             keeps: true,
             records: vec![1, 2],
             pages: vec![Image { page: copy(1).page, bytes: bytes.clone() }],
+            redone: vec![copy(2).page, PageId::new(PartitionId(4), 0)],
         },
         Request::Abort { transaction },
         Request::Returned { copy: copy(1), bytes },

@@ -1,4 +1,5 @@
-//! Transactions that are committed together: their log records one behind the other, and each page as the last of them has left it.
+//! Transactions that are committed together: their log records one behind the other, and each page as the last of them has left it, or
+//! only its name: then the server redoes the records.
 //!
 //! One group is on its way at a time; those that commit meanwhile are the next one. What a group has changed stays in the buffer, and its
 //! bytes here, until the server has answered: others may change the pages already.
@@ -6,7 +7,7 @@
 use super::{ClientNode, PageTransaction};
 use crate::message::{Image, LIST_MAX, Request, SIZE_MAX, Session, Transaction};
 use base::PageId;
-use engine::page::header;
+use engine::page::{Change, header};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -73,6 +74,34 @@ impl OutcomeOfGroup {
 struct GroupPage {
     frame: u32,
     bytes: Vec<u8>,
+    redo: RedoCost,
+}
+
+/// What it would take to redo the changes of a page.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RedoCost {
+    /// The bytes of the log records that change it.
+    bytes: usize,
+    /// Whether it was formatted: the server may not have it, and needs nothing that it has.
+    is_formatted: bool,
+}
+
+impl RedoCost {
+    /// A change more, whose record has this many bytes.
+    pub fn add(&mut self, change: &Change<'_>, bytes: usize) {
+        self.bytes += bytes;
+        self.is_formatted |= change.is_format();
+    }
+
+    fn add_all(&mut self, more: RedoCost) {
+        self.bytes += more.bytes;
+        self.is_formatted |= more.is_formatted;
+    }
+
+    /// Whether it is more than to take the page as it is.
+    fn exceeds_page(self, page_size: usize) -> bool {
+        self.is_formatted || self.bytes > page_size
+    }
 }
 
 /// The group that is joined by those that commit, and the one that is on its way.
@@ -111,14 +140,17 @@ impl ClientNode {
     pub(super) fn join_group(&self, transaction: &mut PageTransaction) -> OutcomeOfGroup {
         let mut open = self.groups.open.borrow_mut();
         let mut pool = self.buffer.pool().borrow_mut();
-        for page in &transaction.changed {
+        for (page, redo) in &transaction.changed {
             self.changing.borrow_mut().remove(page);
             let frame = transaction.pinned[page];
             let bytes = pool.bytes(frame);
             match open.pages.get_mut(page) {
-                Some(member) => member.bytes.copy_from_slice(bytes),
+                Some(member) => {
+                    member.bytes.copy_from_slice(bytes);
+                    member.redo.add_all(*redo);
+                }
                 None => {
-                    let member = GroupPage { frame, bytes: bytes.to_vec() };
+                    let member = GroupPage { frame, bytes: bytes.to_vec(), redo: *redo };
                     pool.pin(frame);
                     open.pages.insert(*page, member);
                 }
@@ -138,17 +170,21 @@ impl ClientNode {
             return;
         }
         let mut group = self.groups.open.take();
-        let image = |(page, member): (&PageId, &mut GroupPage)| {
-            header::seal(&mut member.bytes);
-            Image { page: *page, bytes: std::mem::take(&mut member.bytes) }
-        };
-        let images = group.pages.iter_mut().map(image).collect();
+        let (mut images, mut redone) = (Vec::new(), Vec::new());
+        for (page, member) in &mut group.pages {
+            if self.settings.commits_pages || member.redo.exceeds_page(member.bytes.len()) {
+                header::seal(&mut member.bytes);
+                images.push(Image { page: *page, bytes: std::mem::take(&mut member.bytes) });
+            } else {
+                redone.push(*page);
+            }
+        }
         let records = std::mem::take(&mut group.records);
-        let (name, message) = self.protocol.borrow_mut().send_commit(records, images);
+        let (name, message) = self.protocol.borrow_mut().send_commit(records, images, redone);
         self.say(&message);
         if let Request::Commit { pages, .. } = message.body {
-            for (member, image) in group.pages.values_mut().zip(pages) {
-                member.bytes = image.bytes;
+            for image in pages {
+                group.pages.get_mut(&image.page).expect("it is the group's").bytes = image.bytes;
             }
         }
         group.name = Some(name);

@@ -1,6 +1,6 @@
 //! Transactions on pages: strict two-phase locking with pages as granules, no steal, force to the server's log.
 
-use super::group::{COMMIT_MAX, GroupOutcome, OutcomeOfGroup, length_of_commit};
+use super::group::{COMMIT_MAX, GroupOutcome, OutcomeOfGroup, RedoCost, length_of_commit};
 use super::{ClientNode, RollbackCause, ServerState, session};
 use crate::client::{PageLock, WriteLock};
 use crate::message::{LIST_MAX, Transaction};
@@ -26,8 +26,8 @@ pub struct PageTransaction {
     pub(super) transaction: Transaction,
     /// The pages that it has asked write locks of, each with the frame in which it is pinned: such pages do not leave.
     pub(super) pinned: BTreeMap<PageId, u32>,
-    /// Those of them that it has changed.
-    pub(super) changed: BTreeSet<PageId>,
+    /// Those of them that it has changed, and what it would take to redo that.
+    pub(super) changed: BTreeMap<PageId, RedoCost>,
     pub(super) records: Vec<u8>,
     /// What it has seen of these is not committed yet, or was not when it was seen.
     depends: Vec<OutcomeOfGroup>,
@@ -43,7 +43,7 @@ impl PageTransaction {
             client: Rc::clone(client),
             transaction,
             pinned: BTreeMap::new(),
-            changed: BTreeSet::new(),
+            changed: BTreeMap::new(),
             records: Vec::new(),
             depends: Vec::new(),
             is_over: false,
@@ -258,7 +258,7 @@ impl PageTransaction {
         }
         let fate = client.join_group(&mut self);
         self.unpin();
-        client.protocol.borrow_mut().join_commit(self.transaction, std::mem::take(&mut self.changed));
+        client.protocol.borrow_mut().join_commit(self.transaction, std::mem::take(&mut self.changed).into_keys());
         self.end();
         client.send_group();
         client.await_fate(&fate).await
@@ -336,8 +336,9 @@ impl Drop for PageTransaction {
         }
         self.unpin();
         let client = Rc::clone(&self.client);
-        client.changing.borrow_mut().retain(|page| !self.changed.contains(page));
-        let restored = client.protocol.borrow_mut().aborted(self.transaction, &self.changed);
+        let changed: BTreeSet<PageId> = self.changed.keys().copied().collect();
+        client.changing.borrow_mut().retain(|page| !changed.contains(page));
+        let restored = client.protocol.borrow_mut().aborted(self.transaction, &changed);
         client.restore(&restored);
         self.end();
     }

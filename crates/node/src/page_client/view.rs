@@ -131,13 +131,16 @@ impl PageTransaction {
             let earlier = edits[..index].iter().filter(|other| other.page == edit.page).count() as u64;
             (header::sequence(page) + 1 + earlier, edit)
         });
+        let before = self.records.len();
         record::encode(TransactionId::SYSTEM, body, numbered, &mut self.records);
+        let length = self.records.len() - before;
         for edit in edits {
             let frame = self.pinned[&edit.page];
             pool.edit(frame, &edit.change, Lsn::ZERO, Lsn::ZERO);
-            if self.changed.insert(edit.page) {
+            if !self.changed.contains_key(&edit.page) {
                 self.client.changing.borrow_mut().insert(edit.page);
             }
+            self.changed.entry(edit.page).or_default().add(&edit.change, length);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Commits of clients: what is shipped is installed in the buffer, or nothing of it.
+//! Commits of clients: what is shipped is installed in the buffer, or redone there, or nothing of it.
 
 use super::ServerNode;
 use crate::message::{ClientId, Image, Transaction};
@@ -6,7 +6,7 @@ use base::PageId;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use engine::buffer::Pins;
 use engine::canary::{self, Canary};
-use engine::{CommitFailure, Error};
+use engine::{CommitFailure, Error, Shipment};
 
 /// For how long a commit that finds all frames in use is tried again, and how long it rests before each try, in nanoseconds.
 const PATIENCE_NS: u64 = SECOND_NS;
@@ -14,23 +14,22 @@ const DELAY_NS: u64 = MILLISECOND_NS;
 
 impl ServerNode {
     /// Commits what follows from the pages as they are here, all at once: whatever makes room lets go of pages. On described networks, on
-    /// which no strangers are, pages that are not in the buffer are not read for that.
+    /// which no strangers are, pages that are not in the buffer are not read for that, but for those on which the records are redone.
     async fn commit_checked(
         &self,
         client: ClientId,
-        records: &[u8],
-        pages: &[(PageId, &[u8])],
+        shipment: &Shipment<'_>,
         pins: &mut Pins,
     ) -> Result<(), CommitFailure> {
         if self.settings.has_leases {
-            for (page, _) in pages {
-                self.make_room(client, *page).await.map_err(CommitFailure::NothingLogged)?;
+            for page in shipment.pages() {
+                self.make_room(client, page).await.map_err(CommitFailure::NothingLogged)?;
             }
-            for (page, _) in pages {
-                self.fetch(*page, pins).await.map_err(CommitFailure::NothingLogged)?;
+            for page in shipment.pages() {
+                self.fetch(page, pins).await.map_err(CommitFailure::NothingLogged)?;
             }
         }
-        self.database.commit_shipped(records, pages).await
+        self.database.commit_shipped(shipment).await
     }
 
     /// That all frames are in use for a moment is no reason to refuse a commit. Those that have found it so are tried again one at a time,
@@ -38,12 +37,12 @@ impl ServerNode {
     async fn commit_as_frames_allow(
         &self,
         client: ClientId,
-        records: &[u8],
-        pages: &[(PageId, &[u8])],
+        shipment: &Shipment<'_>,
         pins: &mut Pins,
     ) -> Result<(), CommitFailure> {
-        let is_exhausted = |done: &Result<(), CommitFailure>| matches!(done, Err(CommitFailure::NothingLogged(Error::BufferExhausted { frames })) if pages.len() < *frames);
-        let mut done = self.commit_checked(client, records, pages, pins).await;
+        let pages = shipment.pages().count();
+        let is_exhausted = |done: &Result<(), CommitFailure>| matches!(done, Err(CommitFailure::NothingLogged(Error::BufferExhausted { frames })) if pages < *frames);
+        let mut done = self.commit_checked(client, shipment, pins).await;
         if is_exhausted(&done) {
             *pins = Pins::new(self.database.buffer());
             let until = self.executor().now().plus_ns(PATIENCE_NS);
@@ -51,16 +50,21 @@ impl ServerNode {
             while is_exhausted(&done) && self.executor().now() < until && !self.is_closed.get() {
                 *pins = Pins::new(self.database.buffer());
                 self.executor().sleep_ns(DELAY_NS).await;
-                done = self.commit_checked(client, records, pages, pins).await;
+                done = self.commit_checked(client, shipment, pins).await;
             }
         }
         done
     }
 
-    pub(super) async fn commit(&self, owner: (ClientId, Transaction), records: Vec<u8>, pages: Vec<Image>) {
-        let shipped: Vec<(PageId, &[u8])> = pages.iter().map(|image| (image.page, &image.bytes[..])).collect();
+    pub(super) async fn commit(
+        &self,
+        owner: (ClientId, Transaction),
+        (records, pages, redone): (Vec<u8>, Vec<Image>, Vec<PageId>),
+    ) {
+        let images: Vec<(PageId, &[u8])> = pages.iter().map(|image| (image.page, &image.bytes[..])).collect();
+        let shipment = Shipment { records: &records, images: &images, redone: &redone };
         let mut pins = Pins::new(self.database.buffer());
-        match self.commit_as_frames_allow(owner.0, &records, &shipped, &mut pins).await {
+        match self.commit_as_frames_allow(owner.0, &shipment, &mut pins).await {
             Ok(()) => self.step(|server, memory, actions| server.committed(owner, memory, actions)),
             Err(CommitFailure::NothingLogged(error)) => {
                 let reason = error.to_string();

@@ -29,7 +29,7 @@ pub enum Action {
     Touch(PageId),
     /// Take a page that no client has any more into the server's memory, as used just now; then [`Server::kept`](super::Server::kept).
     Keep(Image),
-    /// Log a transaction and install its pages, durably; then [`Server::committed`](super::Server::committed) or [`Server::not_committed`](super::Server::not_committed).
+    /// Log a transaction, install its pages and redo its records on the others, durably; then [`Server::committed`](super::Server::committed) or [`Server::not_committed`](super::Server::not_committed).
     Commit {
         /// Whose transaction.
         client: ClientId,
@@ -39,6 +39,8 @@ pub enum Action {
         records: Vec<u8>,
         /// Its pages.
         pages: Vec<Image>,
+        /// The others that it has changed.
+        redone: Vec<PageId>,
     },
 }
 
@@ -86,6 +88,8 @@ pub struct Counts {
     pub victims: u64,
     /// Requests of clients that have no grant for them.
     pub denials: u64,
+    /// Pages of commits that came without them.
+    pub redone: u64,
     /// Commits that were refused: their records and pages do not fit together or what is here, or there was no room for them.
     pub refused_commits: u64,
     /// Commits that were logged when the log failed: what becomes of them shows at the next start.

@@ -3,7 +3,7 @@
 use super::directory::{Kind, Waiting};
 use super::{Action, Found, Memory, Misbehaviour, Server, Writer, deadlock, misbehaved};
 use crate::algorithm::Noted;
-use crate::message::{Answer, ClientId, Copy, Image, SIZE_MAX, Transaction, WaitsFor};
+use crate::message::{Answer, ClientId, Copy, SIZE_MAX, Transaction, WaitsFor};
 use base::PageId;
 use engine::canary::{self, Canary};
 use std::collections::{BTreeSet, VecDeque};
@@ -14,10 +14,9 @@ impl Server {
         &mut self,
         (client, transaction): (ClientId, Transaction),
         (others, keeps): (&[Transaction], bool),
-        records: usize,
-        pages: &[Image],
+        bytes: usize,
+        changed: &[PageId],
     ) -> Result<(), Misbehaviour> {
-        let bytes = records + pages.iter().map(|image| image.bytes.len()).sum::<usize>();
         let joined = self.clients.get_mut(&client).filter(|joined| joined.committing + bytes <= SIZE_MAX);
         let Some(joined) = joined else {
             return Err(misbehaved(client, "more to commit than a message may have, and not only", PageId::default()));
@@ -36,7 +35,7 @@ impl Server {
         }
         let mut seen = BTreeSet::new();
         let mut odd = None;
-        for Image { page, .. } in pages {
+        for page in changed {
             if !all.pages.contains(page) && self.take_kept(client, *page) {
                 all.pages.insert(*page);
             }
@@ -52,7 +51,7 @@ impl Server {
             }
         }
         (all.is_committing, all.bytes, all.keeps) = (odd.is_none(), bytes, keeps);
-        all.shipped = seen.into_iter().collect();
+        all.changed = seen.into_iter().collect();
         self.writers.insert((client, transaction), all);
         odd.map_or(Ok(()), |page| Err(misbehaved(client, "committed without a write lock, or twice,", page)))
     }
@@ -77,8 +76,8 @@ impl Server {
         actions: &mut Vec<Action>,
     ) {
         self.counts.commits += 1;
-        let shipped = self.writers.get_mut(&(client, transaction)).map(|writer| std::mem::take(&mut writer.shipped));
-        shipped.into_iter().flatten().for_each(|page| self.placement.note(Noted::Changed(page)));
+        let changed = self.writers.get_mut(&(client, transaction)).map(|writer| std::mem::take(&mut writer.changed));
+        changed.into_iter().flatten().for_each(|page| self.placement.note(Noted::Changed(page)));
         if let Some(joined) = self.clients.get_mut(&client) {
             joined.last_committed = Some(transaction);
             actions.push(Action::Send(client, Answer::Committed { transaction }));

@@ -182,7 +182,17 @@ fn a_commit_ends_what_its_transaction_has_asked_for() {
     // It waits for that lock no longer.
     let pages = vec![Image { page: page(0), bytes: vec![2] }];
     ground
-        .say(one, Request::Commit { transaction, others: Vec::new(), keeps: false, records: Vec::new(), pages })
+        .say(
+            one,
+            Request::Commit {
+                transaction,
+                others: Vec::new(),
+                keeps: false,
+                records: Vec::new(),
+                pages,
+                redone: Vec::new(),
+            },
+        )
         .expect("it is honest");
     ground.step(|server, memory, actions| server.committed((one, transaction), memory, actions));
     ground.say(other, Request::CalledBack { copy: copy(1, 0) }).expect("it is honest");
@@ -363,7 +373,8 @@ fn a_write_lock_that_is_kept_is_called_back_for_a_reader_and_goes_with_the_copy(
     for (first, other) in [(1, 2), (3, 4)] {
         let pages = vec![Image { page: page(0), bytes: vec![2] }];
         let (transaction, others) = (Transaction(first), vec![Transaction(other)]);
-        let commit = Request::Commit { transaction, others, keeps: true, records: Vec::new(), pages };
+        let commit =
+            Request::Commit { transaction, others, keeps: true, records: Vec::new(), pages, redone: Vec::new() };
         ground.say(keeper, commit).expect("the lock is its transaction's, and then its own");
         ground.step(|server, memory, actions| server.committed((keeper, transaction), memory, actions));
         assert_eq!(ground.server.writer(page(0)), Some((keeper, transaction)));

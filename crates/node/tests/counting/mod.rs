@@ -127,6 +127,7 @@ pub fn client_settings(address: SocketAddr, frames: usize) -> page_client::Clien
         message_size_min: 0,
         transactions: 8,
         keeps_write_locks: false,
+        commits_pages: true,
         patience_ns: 60_000_000_000,
     }
 }

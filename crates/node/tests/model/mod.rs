@@ -147,7 +147,14 @@ fn stale_return() -> Option<String> {
         Request::Read { copy, transaction, writes: false, leaving: None, waited: None },
         Request::Read { copy: next, transaction, writes: false, leaving: Some(copy), waited: None },
         Request::Write { copy, transaction },
-        Request::Commit { transaction, others: Vec::new(), keeps: false, records: Vec::new(), pages },
+        Request::Commit {
+            transaction,
+            others: Vec::new(),
+            keeps: false,
+            records: Vec::new(),
+            pages,
+            redone: Vec::new(),
+        },
     ];
     for body in said {
         if let Err(error) = server.receive(client, ToServer { drops: Vec::new(), body }, &Nothing, &mut actions) {

@@ -53,6 +53,8 @@ enum State {
 
 pub struct Node {
     pub place: Place,
+    /// Whether its commits carry pages.
+    commits_pages: bool,
     clock: Clock,
     lease: Lease,
     /// What its clock shows.
@@ -97,6 +99,7 @@ impl Node {
         }
         Node {
             place,
+            commits_pages: !place.is_multiple_of(2),
             clock,
             lease: Lease::new(lease_ns),
             now: clock.read(0),
@@ -302,11 +305,15 @@ impl Node {
             return Ok(self.end(true));
         }
         let image = |page: &PageId| Image { page: *page, bytes: self.memory[page].version.to_le_bytes().to_vec() };
-        let pages = self.writes.iter().map(image).collect();
+        let pages: Vec<Image> = self.writes.iter().map(image).collect();
         self.state = State::AwaitingCommit;
         self.protocol.join_commit(self.transaction, self.writes.iter().copied());
         let mut said = self.due();
-        said.push(Said::Server(self.protocol.send_commit(Vec::new(), pages).1));
+        // What is redone is in the records: here the versions, in the order of the pages.
+        let (pages, redone) = if self.commits_pages { (pages, Vec::new()) } else { (Vec::new(), pages) };
+        let records = redone.iter().flat_map(|image: &Image| image.bytes.clone()).collect();
+        let redone = redone.into_iter().map(|image| image.page).collect();
+        said.push(Said::Server(self.protocol.send_commit(records, pages, redone).1));
         Ok(said)
     }
 

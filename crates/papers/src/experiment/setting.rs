@@ -386,7 +386,15 @@ fn work(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentError> {
             Ok(Work::PageStream { stream, pages })
         }
         "page-server" => {
-            only(&["algorithm", "pattern", "write_probability", "client_pages", "client_hardware", "network"])?;
+            only(&[
+                "algorithm",
+                "pattern",
+                "write_probability",
+                "client_pages",
+                "client_hardware",
+                "network",
+                "commit_pages",
+            ])?;
             page_server(table, sources)
         }
         "sort" => {
@@ -456,7 +464,15 @@ fn page_server(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentE
     let client = Hardware::named(&hardware)
         .map_err(|_| unknown("client_hardware", &hardware, &Hardware::names().collect::<Vec<_>>()))?;
     let network = word("network", "slow");
-    let model = page_server::PageServerModel { algorithm, pattern, write_probability, client_pages, network };
+    let commits_pages = match table.get("commit_pages") {
+        None => true,
+        Some(value) => value.as_bool().ok_or_else(|| {
+            let problem = Problem::UnknownWord { key: "commit_pages".to_owned(), value: value.to_string() };
+            sources.error("workload.commit_pages", problem, "true, false", None)
+        })?,
+    };
+    let model =
+        page_server::PageServerModel { algorithm, pattern, write_probability, client_pages, network, commits_pages };
     Ok(Work::PageServer { model: Box::new(model), client: Box::new(client) })
 }
 

@@ -200,6 +200,8 @@ pub enum ClusterEvent {
     CalledBack,
     /// A copy was asked back as it left a node.
     Returned,
+    /// A page was changed by a commit that came without it.
+    Redone,
     /// A node was started again.
     NodeStarted,
     /// The server was started again.
@@ -210,7 +212,7 @@ pub enum ClusterEvent {
 
 impl ClusterEvent {
     /// Every one.
-    pub const ALL: [ClusterEvent; 21] = [
+    pub const ALL: [ClusterEvent; 22] = [
         ClusterEvent::Committed,
         ClusterEvent::CommittedReading,
         ClusterEvent::RolledBack,
@@ -229,6 +231,7 @@ impl ClusterEvent {
         ClusterEvent::Refused,
         ClusterEvent::CalledBack,
         ClusterEvent::Returned,
+        ClusterEvent::Redone,
         ClusterEvent::NodeStarted,
         ClusterEvent::ServerStarted,
         ClusterEvent::ServerStoppedAgain,
@@ -255,6 +258,7 @@ impl ClusterEvent {
             ClusterEvent::Refused => "forward refused",
             ClusterEvent::CalledBack => "copy called back",
             ClusterEvent::Returned => "copy returned",
+            ClusterEvent::Redone => "page redone",
             ClusterEvent::NodeStarted => "node started",
             ClusterEvent::ServerStarted => "server started",
             ClusterEvent::ServerStoppedAgain => "server stopped again",

@@ -62,6 +62,7 @@ impl NodeProgram {
             message_size_min: 0,
             transactions: shape.transactions as usize,
             keeps_write_locks: shape.keeps_write_locks,
+            commits_pages: !shape.record_committers.contains(&self.number),
             patience_ns: shape.patience_ns,
         };
         let transport = Rc::new(Named(self.executor.clone()));

@@ -401,6 +401,7 @@ impl<'a> ClusterScenario<'a> {
             (ClusterEvent::Refused, counts.refusals),
             (ClusterEvent::CalledBack, counts.callbacks),
             (ClusterEvent::Returned, counts.returned),
+            (ClusterEvent::Redone, counts.redone),
         ] {
             coverage.event_times(event, count);
         }

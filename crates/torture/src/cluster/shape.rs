@@ -25,6 +25,8 @@ pub struct ClusterShape {
     pub transactions: u32,
     /// Whether nodes keep write locks.
     pub keeps_write_locks: bool,
+    /// The nodes, by number, whose commits carry log records alone.
+    pub record_committers: Vec<u32>,
     /// How many frames a node's buffer has, and how many the server's.
     pub frames: (usize, usize),
     /// How many operations a transaction has, at most.
@@ -63,6 +65,7 @@ impl fmt::Debug for ClusterShape {
             .field("keys", &self.keys)
             .field("transactions", &self.transactions)
             .field("keeps_write_locks", &self.keeps_write_locks)
+            .field("record_committers", &self.record_committers)
             .field("frames", &self.frames)
             .field("operations_max", &self.operations_max)
             .field("records", &self.records)
@@ -97,6 +100,7 @@ impl ClusterShape {
         let frames_more = FRAMES_MORE * (transactions as usize - 1);
         let is_noisy = random.chance(0.3);
         let noise = |random: &mut Random, most: f64| if is_noisy { random.unit() * most } else { 0.0 };
+        let mut of_commits = Random::stream(seed, "cluster commits");
         let mut of_log = Random::stream(seed, "cluster log");
         let checkpoint = checkpoint::Policy {
             log_bytes: Some(of_log.between(16, 256) << 10),
@@ -110,6 +114,7 @@ impl ClusterShape {
             keys: random.between(4, 16),
             transactions,
             keeps_write_locks: within.chance(0.6),
+            record_committers: (1..=nodes).filter(|_| of_commits.chance(0.5)).collect(),
             frames: (random.between(12, 24) as usize + frames_more, random.between(12, 40) as usize),
             operations_max: random.between(2, 5),
             records: if random.chance(0.5) { random.unit() * 0.8 } else { 0.0 },

@@ -84,6 +84,8 @@ pub struct Figures {
     pub messages_per_commit: f64,
     /// Their bytes.
     pub message_bytes_per_commit: f64,
+    /// Pages that commits have changed and that did not come with them, per committed transaction.
+    pub redone_per_commit: f64,
     /// The share of the database that a client can have without a disk: what is in the server's buffer and its own, and in those of
     /// others where pages are forwarded.
     pub in_memory_ratio: f64,

@@ -120,6 +120,7 @@ fn start(
             message_size_min: CONTROL_MESSAGE,
             transactions: 1,
             keeps_write_locks: false,
+            commits_pages: model.commits_pages,
             patience_ns: 0,
         };
         let joining = executor.clone().spawn(async move {
@@ -281,6 +282,7 @@ impl Running {
             disk_io_per_commit: per_commit(space.reads.get() + space.writes.get()),
             messages_per_commit: per_commit(traffics().map(|traffic| traffic.messages.get()).sum()),
             message_bytes_per_commit: per_commit(traffics().map(|traffic| traffic.bytes.get()).sum()),
+            redone_per_commit: per_commit(counts.redone),
             in_memory_ratio,
             dropped_sent_ratio: ratio(counts.returned, counts.leaving),
             callbacks_per_commit: per_commit(counts.callbacks),

@@ -83,6 +83,7 @@ fn commits_that_are_under_way_have_no_more_bytes_than_one_message() {
         keeps: false,
         records: vec![0; length],
         pages: Vec::new(),
+        redone: Vec::new(),
     };
     ground.say(client, commit(1, SIZE_MAX / 2)).expect("it is honest");
     ground.say(client, commit(2, SIZE_MAX / 2)).expect("it is honest");
@@ -122,15 +123,17 @@ fn no_more_clients_join_than_the_limit() {
     assert!(!ground.server.has_room_for(Some(&unknown), None));
 }
 
-/// A commit of transactions of one client, which says that it has changed these pages.
+/// A commit of transactions of one client, which says that it has changed these pages. Those with odd numbers do not come with it.
 fn commit(members: &[u64], keeps: bool, pages: &[u32]) -> Request {
+    let (redone, sent): (Vec<u32>, Vec<u32>) = pages.iter().partition(|number| **number % 2 == 1);
     let mut members = members.iter().copied().map(Transaction);
     Request::Commit {
         transaction: members.next().expect("it is of one"),
         others: members.collect(),
         keeps,
         records: Vec::new(),
-        pages: pages.iter().map(|number| Image { page: page(*number), bytes: vec![1] }).collect(),
+        pages: sent.into_iter().map(|number| Image { page: page(number), bytes: vec![1] }).collect(),
+        redone: redone.into_iter().map(page).collect(),
     }
 }
 
@@ -196,4 +199,29 @@ fn one_search_finds_the_deadlocks_of_all_that_a_client_says() {
         let said = ground.say(client, waits(pairs)).expect("it is honest");
         assert_eq!(victims(&said), count, "{pairs:?}");
     }
+}
+
+#[test]
+fn what_is_to_be_redone_is_written_as_what_is_sent() {
+    let mut ground = Ground::new("cbl");
+    let (liar, other) = (ground.join(), ground.join());
+    for number in [1, 3] {
+        ground.say(liar, read(copy(number, u64::from(number)), 1, None)).expect("it is honest so far");
+    }
+    ground.say(liar, write(copy(1, 1), 1)).expect("it is honest so far");
+    ground.say(liar, commit(&[1], false, &[1, 3])).expect_err("it has one write lock");
+    ground.step(|server, memory, actions| server.lose(liar, memory, actions));
+    let liar = ground.join();
+    ground.say(liar, read(copy(1, 1), 1, None)).expect("it is honest so far");
+    ground.say(liar, write(copy(1, 1), 1)).expect("it is honest so far");
+    let Request::Commit { transaction, others, keeps, records, redone, .. } = commit(&[1], false, &[1]) else {
+        unreachable!("it is one")
+    };
+    let pages = vec![Image { page: page(1), bytes: vec![1] }];
+    let twice = Request::Commit { transaction, others, keeps, records, pages, redone };
+    ground.say(liar, twice).expect_err("it names a page twice");
+    ground.step(|server, memory, actions| server.lose(liar, memory, actions));
+    ground.say(other, read(copy(1, 1), 0, None)).expect("it is honest");
+    let asked = ground.say(other, write(copy(1, 1), 0)).expect("it is honest");
+    assert!(granted(&asked, other), "{asked:?}");
 }
