@@ -85,6 +85,7 @@ fn every_section_is_read() {
         count = 3
         buffer = "32 MiB"
         algorithm = "fwd-h"
+        chances = 3
         transactions = 8
         keep_write_locks = false
         [driver]
@@ -162,6 +163,7 @@ fn every_section_is_read() {
             count: 3,
             buffer: Some(32 << 20),
             algorithm: "fwd-h",
+            chances: 3,
             transactions: 8,
             keeps_write_locks: false,
         },
@@ -454,6 +456,7 @@ fn wrong_values_are_wrong_everywhere() {
         "[server]\nqueue = 0",
         "[nodes]\ncount = 0",
         "[nodes]\nalgorithm = \"magic\"",
+        "[nodes]\nchances = 256",
         "[server]\nretry_interval = \"2 h\"",
         "[server]\nretry = \"2 s\"",
         "[partition.account]\nblocking_factor = 10",

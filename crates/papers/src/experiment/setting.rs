@@ -386,7 +386,16 @@ fn work(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentError> {
             Ok(Work::PageStream { stream, pages })
         }
         "page-server" => {
-            only(&["algorithm", "pattern", "write_probability", "client_pages", "client_hardware", "network"])?;
+            only(&[
+                "algorithm",
+                "chances",
+                "working",
+                "pattern",
+                "write_probability",
+                "client_pages",
+                "client_hardware",
+                "network",
+            ])?;
             page_server(table, sources)
         }
         "sort" => {
@@ -452,11 +461,16 @@ fn page_server(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentE
         let allowed = format!("1 to {}: each has a hot region", page_server::CLIENTS_MAX);
         return Err(sources.error("workload.clients", problem, &allowed, None));
     }
+    let clients = whole(table, "workload", "clients", 1, 65_536, sources)?.unwrap_or(1);
+    let working = whole(table, "workload", "working", 1, clients, sources)?.map(|working| working as u32);
+    let chances = whole(table, "workload", "chances", 0, u64::from(u8::MAX), sources)?;
+    let chances = chances.map_or(page_server::CHANCES, |chances| chances as u8);
     let hardware = word("client_hardware", "franklin-1992-client");
     let client = Hardware::named(&hardware)
         .map_err(|_| unknown("client_hardware", &hardware, &Hardware::names().collect::<Vec<_>>()))?;
     let network = word("network", "slow");
-    let model = page_server::PageServerModel { algorithm, pattern, write_probability, client_pages, network };
+    let model =
+        page_server::PageServerModel { algorithm, chances, working, pattern, write_probability, client_pages, network };
     Ok(Work::PageServer { model: Box::new(model), client: Box::new(client) })
 }
 
