@@ -6,7 +6,8 @@ use base::{PageId, PartitionId};
 use libfuzzer_sys::fuzz_target;
 use node::algorithm::{ALGORITHMS, Frames};
 use node::message::{
-    ClientId, Copy, HEAD_SIZE, Image, Request, Secrets, ToServer, Transaction, Wait, WaitsFor, decode,
+    ClientId, Copy, HEAD_SIZE, Image, Leaving, LeavingFate, Request, Secrets, ToServer, Transaction, Wait, WaitsFor,
+    decode,
 };
 use node::server::{Action, Memory, Server};
 
@@ -34,8 +35,9 @@ fn likely(bytes: &[u8; 4]) -> Option<Request> {
     let copy = Copy { page: PageId::new(PartitionId(1), u32::from(page % 4)), number: u64::from(number % 16) };
     let transaction = Transaction(u64::from(transaction % 4));
     let earlier = Copy { page: PageId::new(PartitionId(1), u32::from(page >> 2) % 4), number: u64::from(number >> 4) };
-    let leaving = (page > 127).then_some(earlier);
-    Some(match kind % 11 {
+    let unused_ns = transaction.0;
+    let leaving = (page > 127).then_some(Leaving { copy: earlier, unused_ns, was_used: number % 2 == 0 });
+    Some(match kind % 13 {
         0 | 1 => {
             let waited_ns = [0, 1, 1 << 20, u64::MAX][usize::from(kind >> 6)];
             let waited = (page % 128 > 31).then_some(Wait { copy: earlier, waited_ns });
@@ -44,7 +46,10 @@ fn likely(bytes: &[u8; 4]) -> Option<Request> {
         2 => Request::Write { copy, transaction },
         3 => Request::InUse { copy, by: vec![transaction] },
         4 => Request::CalledBack { copy },
-        5 => Request::Refused { wanted: copy, to: ClientId(u32::from(page >> 6)), returns: page > 127 },
+        5 => {
+            let fate = [LeavingFate::Dropped, LeavingFate::Returned, LeavingFate::Offered][usize::from(page % 3)];
+            Request::Refused { wanted: copy, to: ClientId(u32::from(page >> 6)), fate }
+        }
         6 => {
             let pages = (page > 127).then(|| Image { page: copy.page, bytes: Vec::new() }).into_iter().collect();
             let others = (number > 127).then_some(Transaction(u64::from(number % 4))).into_iter().collect();
@@ -54,6 +59,8 @@ fn likely(bytes: &[u8; 4]) -> Option<Request> {
         7 => Request::Abort { transaction },
         8 => Request::Returned { copy, bytes: vec![0; 8] },
         9 => Request::Waits { pairs: vec![WaitsFor { transaction, other: Transaction(u64::from(number % 4)) }] },
+        10 => Request::Accept { copy, leaving },
+        11 => Request::Decline { page: copy.page },
         _ => return None,
     })
 }
@@ -72,7 +79,7 @@ fn end(server: &mut Server, pending: &mut Vec<Action>, which: u8, actions: &mut 
         Action::Commit { client, transaction, .. } => {
             server.not_committed((client, transaction), "no log".to_owned(), &Half, actions);
         }
-        Action::Send(..) | Action::SendCatalog(_) | Action::Touch(_) => {}
+        Action::Send(..) | Action::PassOn(..) | Action::SendCatalog(_) | Action::Touch(_) => {}
     }
 }
 
@@ -105,9 +112,10 @@ fuzz_target!(|bytes: &[u8]| {
         if !server.has_joined(*client) {
             *client = join(&mut server, &mut actions);
         }
-        let is_begun =
-            |action: &Action| !matches!(action, Action::Send(..) | Action::SendCatalog(_) | Action::Touch(_));
-        pending.extend(actions.drain(..).filter(is_begun));
+        let is_said = |action: &Action| {
+            matches!(action, Action::Send(..) | Action::PassOn(..) | Action::SendCatalog(_) | Action::Touch(_))
+        };
+        pending.extend(actions.drain(..).filter(|action| !is_said(action)));
         server.check().expect("the state is right");
     }
     clients.iter().for_each(|client| server.lose(*client, &Half, &mut actions));

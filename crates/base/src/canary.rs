@@ -255,6 +255,10 @@ canaries! {
     UntoldWaits,
     /// A node acknowledges a commit that the server has not answered.
     UnansweredCommits,
+    /// A page server has a last copy passed on and does not enter the one that gets it.
+    UnenteredReceiver,
+    /// A page server has a last copy passed on however often that was done in vain.
+    EndlessChances,
 }
 
 #[cfg(feature = "canary")]

@@ -46,7 +46,7 @@ pub struct Arguments {
     #[arg(long, value_name = "ADDRESS", value_parser = address, requires = "data")]
     serve: Option<SocketAddr>,
     /// Joins the server at this address
-    #[arg(long, value_name = "ADDRESS", value_parser = address, conflicts_with_all = ["data", "algorithm", "grants"])]
+    #[arg(long, value_name = "ADDRESS", value_parser = address, conflicts_with_all = ["data", "algorithm", "chances", "grants"])]
     join: Option<SocketAddr>,
     /// Directory of the database that is served
     #[arg(long, value_name = "DIR")]
@@ -54,9 +54,12 @@ pub struct Arguments {
     /// Configuration file [default: DIR/entresol.toml]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// What becomes of copies: cbl, fwd, fwd-h, fwd-s, fwd-hs, adaptive
+    /// What becomes of copies: cbl, fwd, fwd-h, fwd-s, fwd-hs, adaptive, n-chance
     #[arg(long, value_name = "NAME", default_value = "cbl", value_parser = algorithm)]
     algorithm: String,
+    /// How often n-chance passes a page on to idle nodes before one has used it
+    #[arg(long, value_name = "N", default_value_t = ::node::algorithm::CHANCES)]
+    chances: u8,
     /// What nodes may do (TOML), by the names in their certificates
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     grants: Option<PathBuf>,
@@ -105,6 +108,6 @@ mod tests {
     #[test]
     fn algorithms_have_names() {
         assert!(algorithm("fwd-hs").is_ok());
-        assert_eq!(algorithm("magic"), Err("one of cbl, fwd, fwd-h, fwd-s, fwd-hs, adaptive".to_owned()));
+        assert_eq!(algorithm("magic"), Err("one of cbl, fwd, fwd-h, fwd-s, fwd-hs, adaptive, n-chance".to_owned()));
     }
 }

@@ -112,12 +112,13 @@ impl DatabaseThread {
     /// The same, with the pages served to nodes of this process.
     pub(crate) fn serving(
         opening: Opening,
-        (exchange, address, algorithm): (Exchange, SocketAddr, &'static str),
+        (exchange, address, algorithm, chances): (Exchange, SocketAddr, &'static str, u8),
     ) -> Result<DatabaseThread, OpenError> {
         let (handle, thread) = spawn(None, move || {
             let store = opening.open()?;
             let settings = ServerSettings {
                 algorithm: node::algorithm::named(algorithm).expect("the configuration knows those that there are"),
+                chances,
                 message_size_min: 0,
                 // Nothing is lost between threads, and one that has ended is not taken for one that is only late.
                 has_leases: false,

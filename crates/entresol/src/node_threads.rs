@@ -85,8 +85,8 @@ impl NodeThreads {
             return Err(Error::Setting(words.to_owned()).into());
         }
         let exchange = Exchange::new();
-        let algorithm = configuration.nodes.algorithm;
-        let server = DatabaseThread::serving(opening, (exchange.clone(), SERVER, algorithm))?;
+        let (algorithm, chances) = (configuration.nodes.algorithm, configuration.nodes.chances);
+        let server = DatabaseThread::serving(opening, (exchange.clone(), SERVER, algorithm, chances))?;
         let reached = server.handle();
         let mut started = NodeThreads { handle: None, nodes: Vec::new(), server: Some(server) };
         for number in 0..configuration.nodes.count {

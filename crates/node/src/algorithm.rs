@@ -1,13 +1,14 @@
 //! What a server does with the memories of its clients beside its own: one file for each algorithm, one line in [`ALGORITHMS`].
 //!
-//! All share callback locking. They differ in three decisions of the server's alone, so a client never knows which one is in use
-//! (Franklin, Carey, Livny 1992, section 2.3).
+//! All share callback locking. They differ in decisions of the server's alone, so a client never knows which one is in use: three of
+//! Franklin, Carey and Livny (1992, section 2.3), and to which client a last copy is passed on.
 
 mod adaptive;
 mod callback_locking;
 mod forwarding;
 mod hate_and_sending;
 mod hate_hints;
+mod n_chance;
 mod sending;
 
 use crate::message::ClientId;
@@ -22,7 +23,11 @@ pub const ALGORITHMS: &[Algorithm] = &[
     Algorithm { name: "fwd-s", begin: |_| Box::new(sending::Sending) },
     Algorithm { name: "fwd-hs", begin: |_| Box::new(hate_and_sending::HateAndSending) },
     Algorithm { name: "adaptive", begin: |memory| Box::new(adaptive::Adaptive::new(memory)) },
+    Algorithm { name: "n-chance", begin: |_| Box::new(n_chance::NChance) },
 ];
+
+/// How often a last copy is passed on without being used, unless said otherwise: as often as with Dahlin et al.
+pub const CHANCES: u8 = 2;
 
 /// An algorithm by its name.
 pub struct Algorithm {
@@ -79,6 +84,12 @@ pub trait Placement {
 
     /// What becomes of a page that leaves the memory of a client, where no other client has a copy.
     fn on_last_copy(&self, is_at_server: bool) -> Fate;
+
+    /// The client that a last copy is passed on to, which is [`Fate::PassedOn`] and was not used for so long, in nanoseconds. Without
+    /// one it is dropped.
+    fn receiver(&self, _unused_ns: u64, _candidates: &[IdleClient]) -> Option<ClientId> {
+        None
+    }
 
     /// Whether it ever decides that a client sends a page to another.
     fn may_forward(&self) -> bool {
@@ -146,6 +157,19 @@ pub enum Fate {
     KeptAtServer,
     /// It comes to the server.
     Returned,
+    /// Another client is offered it ([`Placement::receiver`]).
+    PassedOn,
+}
+
+/// A client that may be offered a page, as far as the server knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdleClient {
+    /// Which.
+    pub client: ClientId,
+    /// For how long what leaves its memory next has not been used, in nanoseconds; the greatest number while nothing had to leave.
+    pub unused_ns: u64,
+    /// How many copies it has.
+    pub copies: usize,
 }
 
 /// The algorithm of this name.
@@ -196,6 +220,19 @@ mod tests {
         assert_eq!(decided("fwd-h"), (true, true, Fate::Dropped, Fate::Dropped));
         assert_eq!(decided("fwd-s"), (true, false, Fate::KeptAtServer, Fate::Returned));
         assert_eq!(decided("fwd-hs"), (true, true, Fate::KeptAtServer, Fate::Returned));
-        assert_eq!(ALGORITHMS.len(), 6);
+        assert_eq!(decided("n-chance"), (true, true, Fate::KeptAtServer, Fate::PassedOn));
+        assert_eq!(ALGORITHMS.len(), 7);
+    }
+
+    #[test]
+    fn a_last_copy_is_passed_on_to_the_idlest_and_to_none_that_works() {
+        let n_chance = named("n-chance").expect("it is one of them").begin(Frames::lru(4));
+        let candidate = |client, unused_ns, copies| IdleClient { client: ClientId(client), unused_ns, copies };
+        let receiver = |unused_ns, candidates: &[IdleClient]| n_chance.receiver(unused_ns, candidates);
+        assert_eq!(receiver(0, &[]), None);
+        assert_eq!(receiver(100, &[candidate(1, 90, 7), candidate(2, 199, 7)]), None, "they work as it does");
+        assert_eq!(receiver(100, &[candidate(1, 300, 7), candidate(2, 400, 7)]), Some(ClientId(2)));
+        let roomy = [candidate(1, u64::MAX, 7), candidate(2, u64::MAX, 3), candidate(3, 400, 0)];
+        assert_eq!(receiver(100, &roomy), Some(ClientId(2)), "it has the most room");
     }
 }

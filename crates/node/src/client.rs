@@ -21,25 +21,26 @@
 //!   comes again from the server alone, in order with all else that the server says.
 //! - When the connection to the server is gone, its transactions end, and it may join again with the copies that are in its memory.
 //! - What leaves the memory is named in the next request for a page, and its bytes are kept until the answer says whether they
-//!   are wanted.
+//!   are wanted (`leaving.rs`). So are those of a page that another client is offered, until that has it.
 
 mod calls;
 mod commits;
+mod leaving;
 mod locks;
 
 pub use calls::CalledBack;
 
 use crate::message::LIST_MAX;
-use crate::message::{Copy, Request, Secret, Secrets, Session, ToServer, Transaction, Wait, WaitsFor};
-use base::PageId;
+use crate::message::{
+    Copy, Leaving, LeavingFate, Request, Secret, Secrets, Session, ToServer, Transaction, Wait, WaitsFor,
+};
+use base::{Instant, PageId};
 use commits::Commits;
 use engine::canary::{self, Canary};
 use engine::lock::Mode;
 use locks::{Asked, LockHolder, NodeLocks};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many pages that have left the memory wait to be named; older ones are dropped.
-const DEPARTED_MAX: usize = 16;
 /// How many pages are known as written here before they are forgotten.
 const WRITTEN_MAX: usize = 4096;
 
@@ -64,14 +65,17 @@ pub struct Client {
     written: BTreeSet<PageId>,
     /// What is to be done since that was asked last.
     due: Due,
-    /// Copies that have left the memory and are to be named.
-    departed: Vec<Copy>,
+    /// Copies that have left the memory and are to be named, and those that others are offered.
+    departed: Vec<Leaving>,
+    offered: Vec<Copy>,
     /// Copies that were dropped since the last message.
     drops: Vec<Copy>,
     /// How long the last page took that has come.
     waited: Option<Wait>,
     next_copy: u64,
     next_transaction: u64,
+    /// The time, as far as its owner has told it: no right is decided by that.
+    now: Instant,
 }
 
 #[derive(Debug)]
@@ -85,11 +89,26 @@ struct Held {
     is_spoiled: bool,
     /// Whether its bytes were here.
     was_here: bool,
+    /// Whether it was offered, and no transaction has asked for it.
+    was_offered: bool,
+    /// Whether a transaction has used it, and when one did last.
+    was_used: bool,
+    used: Instant,
 }
 
 impl Held {
-    fn asked_for(number: u64, place: Place) -> Held {
-        Held { number, place, lock: Lock::Shared, is_called: false, is_spoiled: false, was_here: false }
+    fn asked_for(number: u64, place: Place, now: Instant) -> Held {
+        Held {
+            number,
+            place,
+            lock: Lock::Shared,
+            is_called: false,
+            is_spoiled: false,
+            was_here: false,
+            was_offered: false,
+            was_used: true,
+            used: now,
+        }
     }
 }
 
@@ -100,7 +119,7 @@ enum Place {
     /// Its bytes have left, and a transaction uses it.
     Left,
     /// Asked for, on behalf of this transaction; that copy has to make room for it.
-    Coming { leaving: Option<Copy>, by: Transaction },
+    Coming { leaving: Option<Leaving>, by: Transaction },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,8 +141,10 @@ impl Lock {
 /// What is to be done when a page has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// The copy that had to make room, and whether its bytes are wanted by the server; they are kept no longer.
-    pub leaving: Option<(Copy, bool)>,
+    /// The copy that had to make room, and what becomes of it. Its bytes are kept no longer, unless others are offered it.
+    pub leaving: Option<(Copy, LeavingFate)>,
+    /// A copy that others were offered for too long: its bytes are not needed.
+    pub forgets: Option<Copy>,
     /// The page was called back meanwhile and no transaction uses it: see [`Client::give_up`].
     pub is_called: bool,
 }
@@ -133,6 +154,8 @@ pub struct Arrival {
 pub struct Failure {
     /// Whether it was waited for. If not, this is late, and nothing is to be done.
     pub was_waited_for: bool,
+    /// Whether it was offered: those that wait for it by now have to ask for it.
+    pub was_offered: bool,
     /// A copy whose bytes were kept and are not needed.
     pub forgets: Option<Copy>,
     /// What to say.
@@ -181,6 +204,11 @@ impl Client {
         self.keeps = true;
     }
 
+    /// It is this time.
+    pub fn note_time(&mut self, now: Instant) {
+        self.now = now;
+    }
+
     /// What is to be done, in the step in which something was done here that is not told.
     pub fn take_due(&mut self) -> Due {
         self.advance();
@@ -214,6 +242,7 @@ impl Client {
         self.awaited.clear();
         self.told.clear();
         self.departed.clear();
+        self.offered.clear();
         self.drops.clear();
         self.waited = None;
         self.copies.retain(|_, held| held.place == Place::Resident);
@@ -244,6 +273,7 @@ impl Client {
         match self.locks.request(LockHolder::Transaction(transaction), page, mode) {
             Asked::Granted => {
                 self.uses.get_mut(&transaction).expect("it has begun and not ended").insert(page);
+                self.note_used(page);
                 PageLock::Held
             }
             Asked::Deadlock(victim) if victim == transaction => PageLock::Victim(victim),
@@ -274,8 +304,10 @@ impl Client {
     /// A transaction that has locked this page wants it, wherever it is. If another transaction, which is no longer, has asked for
     /// it, this says that the page is for this one: the server has to know which waits for which.
     pub fn enter(&mut self, transaction: Transaction, page: PageId) -> Option<ToServer> {
-        match self.copies.get(&page)?.place {
-            Place::Coming { by, .. } if by != transaction && !self.is_used_by(by, page) => {
+        let held = self.copies.get(&page)?;
+        match held.place {
+            // What was offered comes soon or never, and waits for no one.
+            Place::Coming { by, .. } if by != transaction && !self.is_used_by(by, page) && !held.was_offered => {
                 self.repeat(page, transaction)
             }
             _ => None,
@@ -321,6 +353,7 @@ impl Client {
                     LockHolder::Transaction(transaction) if !self.locks.is_waiting(holder) => {
                         if let Some(page) = self.waiting.remove(&transaction) {
                             self.uses.entry(transaction).or_default().insert(page);
+                            self.note_used(page);
                             self.due.wakes = true;
                             self.tell_late_use(transaction, page);
                         }
@@ -389,7 +422,7 @@ impl Client {
                 self.next_copy += 1;
                 let place = Place::Coming { leaving, by: transaction };
                 let lock = if writes { Lock::Asked(transaction) } else { Lock::Shared };
-                self.copies.insert(page, Held { lock, ..Held::asked_for(number, place) });
+                self.copies.insert(page, Held { lock, ..Held::asked_for(number, place, self.now) });
                 number
             }
         };
@@ -419,50 +452,22 @@ impl Client {
         self.waited = Some(Wait { copy, waited_ns });
     }
 
-    /// Takes out a copy that has left the memory and whose fate is not decided.
-    fn take_departed(&mut self, page: PageId) -> Option<Copy> {
-        if let Some(place) = self.departed.iter().position(|copy| copy.page == page) {
-            return Some(self.departed.remove(place));
-        }
-        self.copies.values_mut().find_map(|held| match &mut held.place {
-            Place::Coming { leaving, .. } if leaving.is_some_and(|leaving| leaving.page == page) => leaving.take(),
-            _ => None,
-        })
-    }
-
-    /// A clean page leaves the memory to make room. Returns the copy whose bytes are to be kept for now, and one whose bytes are not
-    /// needed any more.
-    ///
-    /// # Panics
-    /// If it is not there.
-    pub fn left(&mut self, page: PageId) -> (Option<Copy>, Option<Copy>) {
-        let is_used = self.is_used(page) || self.commits.has(page);
-        let held = self.copies.get_mut(&page).expect("what leaves was here");
-        assert!(held.place == Place::Resident, "{page} cannot leave: {held:?}");
-        if is_used {
-            held.place = Place::Left;
-            return (None, None);
-        }
-        let copy = Copy { page, number: held.number };
-        let is_kept = held.lock == Lock::Kept;
-        self.copies.remove(&page);
-        if is_kept {
-            // The write lock goes with it.
-            self.drops.push(copy);
-            return (None, None);
-        }
-        self.departed.push(copy);
-        let oldest = (self.departed.len() > DEPARTED_MAX).then(|| self.departed.remove(0));
-        self.drops.extend(oldest);
-        (Some(copy), oldest)
-    }
-
     /// A page has come from another client, which has sent it to this session. `None` if it is late.
-    pub fn arrived_from_peer(&mut self, (to, secret): (Session, Secret), copy: Copy, returns: bool) -> Option<Arrival> {
+    pub fn arrived_from_peer(
+        &mut self,
+        (to, secret): (Session, Secret),
+        copy: Copy,
+        fate: LeavingFate,
+    ) -> Option<Arrival> {
         let is_ours = self.is_sent_here(to, secret) || canary::is_planted(Canary::MisaddressedPage);
         let was_here = self.copies.get(&copy.page).is_some_and(|held| held.was_here);
         let is_in_time = is_ours && (!was_here || canary::is_planted(Canary::OvertakenPage));
-        is_in_time.then(|| self.arrived(copy, returns)).flatten()
+        let arrival = is_in_time.then(|| self.arrived(copy, fate)).flatten()?;
+        if let Some((leaving, LeavingFate::Dropped)) = arrival.leaving {
+            // It may not be what the server has said.
+            self.drops.push(leaving);
+        }
+        Some(arrival)
     }
 
     /// Whether something was sent to this session, by one that was told to.
@@ -471,17 +476,19 @@ impl Client {
     }
 
     /// A page has come from the server. `None` if it is late: nothing waits for it.
-    pub fn arrived(&mut self, copy: Copy, returns: bool) -> Option<Arrival> {
+    pub fn arrived(&mut self, copy: Copy, fate: LeavingFate) -> Option<Arrival> {
         let held = self.copies.get_mut(&copy.page).filter(|held| held.number == copy.number)?;
         let Place::Coming { leaving, .. } = held.place else { return None };
-        (held.place, held.was_here) = (Place::Resident, true);
+        (held.place, held.was_here, held.used) = (Place::Resident, true, self.now);
         held.is_called &= !canary::is_planted(Canary::KeptArrival);
         let is_called = held.is_called;
         let is_free = self.users(copy.page).is_empty() && !self.commits.has(copy.page);
         if is_called && !is_free {
             self.stay_called(copy);
         }
-        Some(Arrival { leaving: leaving.map(|copy| (copy, returns)), is_called: is_called && is_free })
+        let leaving = leaving.map(|leaving| (leaving.copy, fate));
+        let forgets = leaving.filter(|_| fate == LeavingFate::Offered).and_then(|(copy, _)| self.keep_offered(copy));
+        Some(Arrival { leaving, forgets, is_called: is_called && is_free })
     }
 
     /// A page cannot be had. The server has the copy in its directory until it is told otherwise, for the page may have come from
@@ -492,14 +499,14 @@ impl Client {
         // A write lock that was not granted before this is not on its way.
         let is_granted = held.was_here || matches!(held.lock, Lock::Exclusive(_));
         let is_locked = held.was_here && is_used || is_granted && is_committing;
-        let is_called = held.is_called;
+        let (is_called, was_offered) = (held.is_called, held.was_offered);
         held.place = Place::Left;
         self.drops.extend(leaving);
         if is_locked && is_called {
             self.stay_called(copy);
         }
         let answer = if is_locked { None } else { self.give_up(copy.page) };
-        Failure { was_waited_for: true, forgets: leaving, answer }
+        Failure { was_waited_for: true, was_offered, forgets: leaving, answer }
     }
 
     /// The server has taken a request for a page out of its queue. Whether it was waited for, and a copy whose kept bytes are not
@@ -515,7 +522,7 @@ impl Client {
     fn coming(&mut self, copy: Copy) -> Option<(&mut Held, Option<Copy>)> {
         let held = self.copies.get_mut(&copy.page).filter(|held| held.number == copy.number)?;
         let Place::Coming { leaving, .. } = held.place else { return None };
-        Some((held, leaving))
+        Some((held, leaving.map(|leaving| leaving.copy)))
     }
 
     /// A page that was called back has been taken out of the memory, and is in no commit under way.
@@ -563,33 +570,5 @@ impl Client {
         let is_planted = canary::is_planted(Canary::SharedChanges);
         let is_locked = || self.lock_of(transaction, page) == Some(Mode::Exclusive) || is_planted;
         self.copies.get(&page).is_some_and(is_its) && is_locked()
-    }
-
-    fn has_departed(&self, copy: Copy) -> bool {
-        let is_leaving =
-            |held: &Held| matches!(held.place, Place::Coming { leaving: Some(leaving), .. } if leaving == copy);
-        self.departed.contains(&copy) || self.copies.values().any(is_leaving)
-    }
-
-    /// Whether the bytes of this copy are here and may be sent to another client: not if they are not committed, nor while a transaction
-    /// wants to write them.
-    pub fn may_send(&self, copy: Copy) -> bool {
-        let held = self.copies.get(&copy.page).filter(|held| held.number == copy.number);
-        match held {
-            Some(Held { is_spoiled: true, .. }) => false,
-            Some(_) if self.commits.has_changed(copy.page) => false,
-            Some(held) => held.place == Place::Resident && held.lock == Lock::Shared,
-            None => self.has_departed(copy),
-        }
-    }
-
-    /// What to say of a page that cannot be sent.
-    pub fn refuse(&mut self, wanted: Copy, to: crate::message::ClientId, returns: bool) -> ToServer {
-        self.message(Request::Refused { wanted, to, returns })
-    }
-
-    /// What to say with the bytes of a copy that the server wants back.
-    pub fn give_back(&mut self, copy: Copy, bytes: Vec<u8>) -> ToServer {
-        self.message(Request::Returned { copy, bytes })
     }
 }

@@ -67,6 +67,11 @@ pub struct Secrets {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Transaction(pub u64);
 
+impl Transaction {
+    /// No transaction has this number: a page comes for it that those which wanted it do without by now, or that was offered.
+    pub const NONE: Transaction = Transaction(u64::MAX);
+}
+
 /// A copy of a page at a client, from the request for it until it is dropped. The client gives each number once, so a message
 /// about a copy that is gone is never taken for one about the next copy of the same page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -135,9 +140,22 @@ pub enum Request {
         /// Whether that wants to write it: then the page comes when the transaction has its write lock.
         writes: bool,
         /// The copy that has to make room for it.
-        leaving: Option<Copy>,
+        leaving: Option<Leaving>,
         /// How long another page took to come.
         waited: Option<Wait>,
+    },
+    /// It takes a page that it was offered, though no transaction of its wants that.
+    Accept {
+        /// The copy that it will be.
+        copy: Copy,
+        /// The copy that has to make room for it.
+        leaving: Option<Leaving>,
+    },
+    /// It does not take a page that it was offered: it has no room for it, or has work to do.
+    Decline {
+        /// Which.
+        #[serde(with = "packed")]
+        page: PageId,
     },
     /// It wants the write lock of a page of which it has a copy that the transaction uses.
     Write {
@@ -165,8 +183,8 @@ pub enum Request {
         wanted: Copy,
         /// The other client.
         to: ClientId,
-        /// Whether that is to return the copy that leaves its memory, as the server said.
-        returns: bool,
+        /// What becomes of the copy that leaves its memory, as the server said.
+        fate: LeavingFate,
     },
     /// Which of its transactions wait for which others of its own, all that do so. What was said of that before is over.
     Waits {
@@ -206,6 +224,29 @@ pub enum Request {
         #[serde(with = "raw")]
         bytes: Vec<u8>,
     },
+}
+
+/// A copy that leaves a client's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leaving {
+    /// Which.
+    pub copy: Copy,
+    /// For how long it has not been used, in nanoseconds of the client's clock.
+    pub unused_ns: u64,
+    /// Whether a transaction of the client's has used it: not every one that was passed on is.
+    pub was_used: bool,
+}
+
+/// What becomes of a copy that leaves a client's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LeavingFate {
+    /// It is gone.
+    #[default]
+    Dropped,
+    /// It is to be returned to the server.
+    Returned,
+    /// Another client is offered it: its bytes are kept for a while, for that.
+    Offered,
 }
 
 /// A transaction waits for another one of the same node.
@@ -292,8 +333,8 @@ pub enum Answer {
         /// Its bytes.
         #[serde(with = "raw")]
         bytes: Vec<u8>,
-        /// Whether the copy that leaves the client's memory for it is to be returned.
-        returns: bool,
+        /// What becomes of the copy that leaves the client's memory for it.
+        fate: LeavingFate,
     },
     /// The page that the client asked for cannot be had. If it still waits for it, it answers that it has no such copy
     /// ([`Request::CalledBack`]); until then the copy is in the server's directory.
@@ -329,6 +370,17 @@ pub enum Answer {
         /// Which copy may stay.
         copy: Copy,
     },
+    /// The client may have a page that is about to leave all memories: it accepts that or declines it.
+    Offer {
+        /// Which.
+        #[serde(with = "packed")]
+        page: PageId,
+    },
+    /// Of a page that was passed on to the client, which keeps it for others, there is no other copy any more.
+    LastCopy {
+        /// The client's copy.
+        copy: Copy,
+    },
     /// The client is to send a page to another.
     Forward {
         /// The client's own copy.
@@ -343,8 +395,8 @@ pub enum Answer {
         name: Option<String>,
         /// What to show it.
         secret: Secret,
-        /// Whether it is to return the copy that leaves its memory.
-        returns: bool,
+        /// What becomes of the copy that leaves its memory.
+        fate: LeavingFate,
     },
     /// A transaction is a deadlock's victim and has to be rolled back.
     Victim {
@@ -392,8 +444,8 @@ pub enum ToPeer {
         /// Its bytes.
         #[serde(with = "raw")]
         bytes: Vec<u8>,
-        /// Whether the copy that leaves the other's memory for it is to be returned to the server.
-        returns: bool,
+        /// What becomes of the copy that leaves the other's memory for it.
+        fate: LeavingFate,
     },
 }
 

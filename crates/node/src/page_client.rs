@@ -12,6 +12,7 @@
 
 mod catalog;
 mod group;
+mod offers;
 mod peers;
 mod records;
 mod session;
@@ -24,7 +25,9 @@ pub use transaction::PageTransaction;
 use crate::channel::Transport;
 use crate::client::{Arrival, Client};
 use crate::lease::Lease;
-use crate::message::{Answer, ClientId, Copy, Outcome, Request, Secret, Session, ToPeer, ToServer, Transaction};
+use crate::message::{
+    Answer, ClientId, Copy, LeavingFate, Outcome, Request, Secret, Session, ToPeer, ToServer, Transaction,
+};
 use crate::outbox::{Outbox, Traffic};
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{Instant, PageId, PartitionId};
@@ -96,6 +99,10 @@ struct ClientNode {
     /// The pages that running transactions have changed, and those that are to come for a transaction which writes them.
     changing: RefCell<BTreeSet<PageId>>,
     to_write: RefCell<BTreeMap<PageId, Transaction>>,
+    /// Pages that were offered and are to be accepted, how many are on their way, and one that is to be considered.
+    accepting: RefCell<BTreeSet<PageId>>,
+    coming: Cell<usize>,
+    deferred: Cell<Option<PageId>>,
     groups: Groups,
     is_telling_waits: Cell<bool>,
     /// Wakes transactions that run, those that wait for the server's answer to their commits, and those that wait to begin.
@@ -166,6 +173,9 @@ impl PageClient {
             doomed: RefCell::default(),
             changing: RefCell::default(),
             to_write: RefCell::default(),
+            accepting: RefCell::default(),
+            coming: Cell::new(0),
+            deferred: Cell::new(None),
             groups: Groups::default(),
             is_telling_waits: Cell::new(false),
             bell: WaitQueue::new(),
@@ -355,11 +365,12 @@ impl ClientNode {
     /// The server has said something.
     fn hear(self: &Rc<Self>, answer: Answer) {
         self.heard.set(self.executor.now());
+        self.protocol.borrow_mut().note_time(self.executor.now());
         match answer {
             Answer::Joined { .. } | Answer::Refusal { .. } | Answer::Surveyed(_) => {}
             Answer::Catalog { partitions } => self.take_catalog(partitions),
             Answer::Renewed { sent } => self.prolong(Instant::from_ns(sent)),
-            Answer::Page { copy, bytes, returns } => self.arrive(copy, &bytes, returns),
+            Answer::Page { copy, bytes, fate } => self.arrive(copy, &bytes, fate),
             Answer::Failed { copy, is_denied, reason } => {
                 let kind = if is_denied { FaultKind::Denied } else { FaultKind::Device };
                 self.fail(copy, Fault::new(kind, reason));
@@ -383,8 +394,10 @@ impl ClientNode {
                 self.protocol.borrow_mut().withdrawn(copy);
                 self.advance();
             }
-            Answer::Forward { copy, wanted, to, address, name, secret, returns } => {
-                self.forward((copy, wanted), (to, PeerPlace { address, name }, secret), returns)
+            Answer::Offer { page } => self.consider(page),
+            Answer::LastCopy { copy } => self.note_last(copy),
+            Answer::Forward { copy, wanted, to, address, name, secret, fate } => {
+                self.forward((copy, wanted), (to, PeerPlace { address, name }, secret), fate)
             }
             Answer::Victim { transaction, withdrawn } => {
                 // One that is being committed waits for nothing any more.
@@ -397,17 +410,17 @@ impl ClientNode {
     }
 
     /// A page has come from the server.
-    fn arrive(&self, copy: Copy, bytes: &[u8], returns: bool) {
+    fn arrive(&self, copy: Copy, bytes: &[u8], fate: LeavingFate) {
         if let Err(detail) = self.check_page(copy.page, bytes) {
             let words = format!("the server at {} has sent {} damaged: {detail}", self.server, copy.page);
             return self.fail(copy, Fault::new(FaultKind::Device, words));
         }
-        let arrival = self.protocol.borrow_mut().arrived(copy, returns);
+        let arrival = self.protocol.borrow_mut().arrived(copy, fate);
         arrival.inspect(|arrival| self.take_in(copy, bytes, arrival));
     }
 
     /// A page has come from another client. False if it is none: then the server is asked for it.
-    fn arrive_from_peer(&self, to: (Session, Secret), copy: Copy, (bytes, returns): (&[u8], bool)) -> bool {
+    fn arrive_from_peer(&self, to: (Session, Secret), copy: Copy, (bytes, fate): (&[u8], LeavingFate)) -> bool {
         if self.to_server.borrow().is_closed() {
             // The reads of this session have failed, or are about to.
             return true;
@@ -420,7 +433,7 @@ impl ClientNode {
             self.ask_again(copy.page);
             return false;
         }
-        let arrival = self.protocol.borrow_mut().arrived_from_peer(to, copy, returns);
+        let arrival = self.protocol.borrow_mut().arrived_from_peer(to, copy, fate);
         arrival.inspect(|arrival| self.take_in(copy, bytes, arrival));
         true
     }
@@ -437,13 +450,14 @@ impl ClientNode {
     }
 
     fn take_in(&self, copy: Copy, bytes: &[u8], arrival: &Arrival) {
-        if let Some((left, is_wanted)) = arrival.leaving {
+        if let Some((left, fate)) = arrival.leaving.filter(|(_, fate)| *fate != LeavingFate::Offered) {
             let kept = self.kept.borrow_mut().remove(&left);
-            if let (true, Some(bytes)) = (is_wanted, kept) {
+            if let (LeavingFate::Returned, Some(bytes)) = (fate, kept) {
                 let message = self.protocol.borrow_mut().give_back(left, bytes);
                 self.say(&message);
             }
         }
+        self.forget(arrival.forgets);
         let waited_ns = self.reads.complete(copy.page, bytes, self.executor.now());
         waited_ns.inspect(|waited_ns| self.protocol.borrow_mut().note_wait(copy, *waited_ns));
         if arrival.is_called {
@@ -461,7 +475,9 @@ impl ClientNode {
         failure.answer.inspect(|answer| self.say(answer));
         self.advance();
         if failure.was_waited_for {
-            self.reads.fail(copy.page, cause);
+            // Transactions that wait for it by now have to ask for it.
+            let kind = if failure.was_offered { FaultKind::Cancelled } else { cause.kind };
+            self.reads.fail(copy.page, Fault { kind, ..cause });
         }
     }
 
@@ -480,7 +496,7 @@ impl ClientNode {
         self: &Rc<Self>,
         (copy, wanted): (Copy, u64),
         (to, place, secret): (ClientId, PeerPlace, Secret),
-        returns: bool,
+        fate: LeavingFate,
     ) {
         let theirs = Copy { page: copy.page, number: wanted };
         let bytes = self.protocol.borrow().may_send(copy).then(|| self.bytes_of(copy)).flatten();
@@ -488,15 +504,16 @@ impl ClientNode {
             Some(bytes) => {
                 let Some(own) = self.protocol.borrow().session() else { return };
                 let addressee = Session { epoch: own.epoch, client: to };
-                let page = ToPeer::Page { to: addressee, secret, copy: theirs, bytes, returns };
+                let page = ToPeer::Page { to: addressee, secret, copy: theirs, bytes, fate };
                 self.peers.send(self, (to, place), page);
+                self.note_sent(copy);
             }
-            None => self.refuse(theirs, to, returns),
+            None => self.refuse(theirs, to, fate),
         }
     }
 
-    fn refuse(&self, theirs: Copy, to: ClientId, returns: bool) {
-        let refused = self.protocol.borrow_mut().refuse(theirs, to, returns);
+    fn refuse(&self, theirs: Copy, to: ClientId, fate: LeavingFate) {
+        let refused = self.protocol.borrow_mut().refuse(theirs, to, fate);
         self.say(&refused);
     }
 

@@ -14,8 +14,8 @@ use crate::channel::{Acceptor, Channel, ChannelError, Incoming, Transport, next_
 use crate::grants::{Access, Grants, Right};
 use crate::lease::{LEASE_NS, Term};
 use crate::message::{
-    Answer, ClientId, Copy, Described, Former, HELLO_MAX, Image, Message, MessageError, Request, SIZE_MAX, Secret,
-    Secrets, ToServer,
+    Answer, ClientId, Copy, Described, Former, HELLO_MAX, Image, LeavingFate, Message, MessageError, Request, SIZE_MAX,
+    Secret, Secrets, ToServer,
 };
 use crate::outbox::{Amount, Outbox, TO_CLIENT_MAX, Traffic};
 use crate::server::{Action, CLIENTS_MAX, Counts, Found, Joined, Memory, Newcomer, Server};
@@ -41,6 +41,8 @@ use std::rc::{Rc, Weak};
 pub struct ServerSettings {
     /// What it does with the memories of its clients.
     pub algorithm: &'static Algorithm,
+    /// How often a last copy is passed on to an idle client without being used, if the algorithm passes copies on.
+    pub chances: u8,
     /// The least length of a message, in bytes: shorter ones are filled up. None but for described networks.
     pub message_size_min: usize,
     /// Whether clients have leases, so that one which is not heard is given up no sooner than it knows. All do but those on described
@@ -102,6 +104,7 @@ impl PageServer {
         let buffer = &database.settings().buffer;
         let memory = Frames { count: buffer.frames, replacement: buffer.replacement };
         let mut protocol = Server::new(settings.algorithm, memory, begin_epoch(database, settings.has_leases).await?);
+        protocol.set_chances(settings.chances);
         if settings.has_leases {
             protocol.gather(database.log().settings().durable);
         }
@@ -417,7 +420,7 @@ impl ServerNode {
     fn charge(&self, message: &ToServer) {
         let executor = self.executor();
         match &message.body {
-            Request::Read { .. } | Request::Write { .. } => {
+            Request::Read { .. } | Request::Accept { .. } | Request::Write { .. } => {
                 executor.charge(Work::LockPair);
                 executor.charge(Work::CopyRegistration);
             }
@@ -446,15 +449,16 @@ impl ServerNode {
                 }
                 self.send(to, &answer);
             }
-            Action::SendPage { to, copy, returns, recency, found } => {
+            Action::PassOn(to, answer) => self.send(to, &answer),
+            Action::SendPage { to, copy, fate, recency, found } => {
                 if let Some(observer) = &*self.observer.borrow() {
                     observer(to, copy.page, Some(found));
                 }
-                if !self.send_page(to, copy, returns, recency) {
+                if !self.send_page(to, copy, fate, recency) {
                     let length = self.database.settings().buffer.page_size;
                     let expected = self.outboxes.borrow().get(&to).map(|outbox| outbox.expect(length));
                     self.spawn(async move |this| {
-                        this.fetch_and_send((to, copy), returns, recency).await;
+                        this.fetch_and_send((to, copy), fate, recency).await;
                         drop(expected);
                     });
                 }
@@ -499,7 +503,7 @@ impl ServerNode {
     }
 
     /// Sends a page if it is in the buffer.
-    fn send_page(&self, to: ClientId, copy: Copy, returns: bool, recency: Recency) -> bool {
+    fn send_page(&self, to: ClientId, copy: Copy, fate: LeavingFate, recency: Recency) -> bool {
         let mut pool = self.database.buffer().pool().borrow_mut();
         let Some(frame) = pool.frame_of(copy.page) else { return false };
         let mut bytes = pool.bytes(frame).to_vec();
@@ -509,11 +513,11 @@ impl ServerNode {
             pool.hate(frame);
         }
         drop(pool);
-        self.send(to, &Answer::Page { copy, bytes, returns });
+        self.send(to, &Answer::Page { copy, bytes, fate });
         true
     }
 
-    async fn fetch_and_send(&self, (to, copy): (ClientId, Copy), returns: bool, recency: Recency) {
+    async fn fetch_and_send(&self, (to, copy): (ClientId, Copy), fate: LeavingFate, recency: Recency) {
         let buffer = self.database.buffer();
         let mut pins = Pins::new(buffer);
         let fetched = match self.make_room(to, copy.page).await {
@@ -521,7 +525,7 @@ impl ServerNode {
             Err(error) => Err(error),
         };
         match fetched {
-            Ok(()) => assert!(self.send_page(to, copy, returns, recency), "a pinned page is here"),
+            Ok(()) => assert!(self.send_page(to, copy, fate, recency), "a pinned page is here"),
             Err(error) => {
                 let reason = error.to_string();
                 self.step(|server, memory, actions| server.failed(to, copy, reason, memory, actions));

@@ -28,19 +28,21 @@ mod deadlock;
 mod directory;
 mod ending;
 mod joining;
+mod passing;
 mod rights;
 mod serving;
 mod survey;
 
-use crate::algorithm::{Algorithm, Frames, Placement};
+use crate::algorithm::{Algorithm, CHANCES, Frames, Placement};
 use crate::grants::Access;
-use crate::message::{Answer, ClientId, Copy, Image, Request, Secrets, ToServer, Transaction, WAITS_MAX};
+use crate::message::{Answer, ClientId, Copy, Image, Leaving, Request, Secrets, ToServer, Transaction, WAITS_MAX};
 use action::misbehaved;
 pub use action::{Action, Counts, Found, Misbehaviour};
 use base::{Instant, PageId};
 use directory::{Directory, Kind, Served, Waiting};
 use engine::canary::{self, Canary};
 pub use joining::Joined;
+use passing::Idleness;
 pub use rights::Newcomer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -73,6 +75,8 @@ pub struct Server {
     writers: BTreeMap<(ClientId, Transaction), Writer>,
     next_client: u32,
     turn: u64,
+    /// How often a page is passed on without being used.
+    chances: u8,
     counts: Counts,
     last_misbehaviour: Option<Misbehaviour>,
     /// Whether clients of the server before this one may have copies that are not known here.
@@ -100,6 +104,7 @@ struct JoinedClient {
     last_committed: Option<Transaction>,
     /// The bytes of its commits that are under way.
     committing: usize,
+    idleness: Idleness,
 }
 
 #[derive(Default)]
@@ -125,6 +130,7 @@ impl Server {
             writers: BTreeMap::new(),
             next_client: 0,
             turn: 0,
+            chances: CHANCES,
             counts: Counts::default(),
             last_misbehaviour: None,
             is_gathering: false,
@@ -153,6 +159,11 @@ impl Server {
     /// Whether it still waits for clients of an earlier server.
     pub fn is_gathering(&self) -> bool {
         self.is_gathering
+    }
+
+    /// From now on a last copy is passed on so often without being used, if the algorithm passes copies on.
+    pub fn set_chances(&mut self, chances: u8) {
+        self.chances = chances;
     }
 
     /// It is this time: what happens from now on is noted as of it, for those who look ([`Server::survey`]).
@@ -256,14 +267,16 @@ impl Server {
                 waited.inspect(|waited| self.note_wait(client, *waited));
                 self.read(client, (copy, transaction), (leaving, writes), memory, actions)
             }
+            Request::Accept { copy, leaving } => self.accept(client, copy, leaving, memory, actions),
+            Request::Decline { page } => self.decline(client, page, actions),
             Request::Write { copy, transaction } => self.write(client, (copy, transaction), memory, actions),
             Request::InUse { copy, by } => self.note_use(client, copy, by, memory, actions),
             Request::CalledBack { copy } => self.drop_copy(client, copy, memory, actions),
-            Request::Refused { wanted, to, returns } => {
+            Request::Refused { wanted, to, fate } => {
                 self.counts.refusals += 1;
                 if self.directory.holds(to, wanted) {
                     self.directory.forget_served(to, wanted.page);
-                    actions.push(self.page_to(to, wanted, returns, Found::Refused));
+                    actions.push(self.instead_of_peer(to, wanted, fate));
                 }
                 Ok(())
             }
@@ -298,11 +311,11 @@ impl Server {
         &mut self,
         client: ClientId,
         (copy, transaction): (Copy, Transaction),
-        (leaving, mut writes): (Option<Copy>, bool),
+        (leaving, mut writes): (Option<Leaving>, bool),
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
     ) -> Result<(), Misbehaviour> {
-        if leaving.is_some_and(|leaving| leaving.page == copy.page) {
+        if leaving.is_some_and(|leaving| leaving.copy.page == copy.page) {
             return Err(misbehaved(client, "named as leaving, while it asks for it,", copy.page));
         }
         if self.denies(client, (copy, None), actions) {
@@ -507,10 +520,10 @@ impl Server {
         actions: &mut Vec<Action>,
     ) -> Result<(), Misbehaviour> {
         let Some(held) = self.directory.held(client, copy) else { return Ok(()) };
-        if !held.is_wanted {
+        if !held.is_wanted && !held.is_offered {
             return Err(misbehaved(client, "returned, without having been asked to,", copy.page));
         }
-        let is_sound = !memory.has(copy.page) && memory.has_left_as(copy.page, &bytes);
+        let is_sound = held.is_wanted && !memory.has(copy.page) && memory.has_left_as(copy.page, &bytes);
         let is_kept = is_sound && self.directory.begin_keeping(copy.page);
         self.directory.remove(client, copy);
         if is_kept {
@@ -542,6 +555,9 @@ impl Server {
             }
         }
         for (page, entry) in self.directory.entries() {
+            if entry.copies.values().any(|held| held.passed > self.chances) {
+                return Err(format!("{page} was passed on more often than {} times without being used", self.chances));
+            }
             let is_known = |owner| self.writers.get(&owner).is_some_and(|writer| writer.pages.contains(&page));
             if let Some(owner) = entry.writer.filter(|owner| !is_known(*owner)) {
                 return Err(format!("{page} is locked by {owner:?}, which has no such lock"));

@@ -3,7 +3,9 @@
 use base::{PageId, PartitionId};
 use engine::lock::Mode;
 use entresol_node::client::{Client, Failure, PageLock};
-use entresol_node::message::{Copy, Request, ToServer, Transaction};
+use entresol_node::message::{
+    ClientId, Copy, Leaving, LeavingFate, Request, Secret, Secrets, Session, ToServer, Transaction,
+};
 
 const PAGE: PageId = PageId::new(PartitionId(1), 7);
 
@@ -26,7 +28,7 @@ fn writing() -> (Client, Copy, Transaction) {
     let mut client = Client::default();
     let transaction = begin(&mut client, Mode::Exclusive);
     let copy = ask(&mut client, transaction, true);
-    assert!(client.granted(copy, transaction) && client.arrived(copy, false).is_some());
+    assert!(client.granted(copy, transaction) && client.arrived(copy, LeavingFate::Dropped).is_some());
     (client, copy, transaction)
 }
 
@@ -63,7 +65,7 @@ fn a_copy_with_a_write_lock_in_a_commit_stays_until_the_answer() {
     assert_eq!(ask(&mut client, reader, false), copy);
     client.committed_unchanged(reader);
     client.call_back(copy);
-    let arrival = client.arrived(copy, false).expect("it was asked for");
+    let arrival = client.arrived(copy, LeavingFate::Dropped).expect("it was asked for");
     assert!(!arrival.is_called, "the server would not let it go");
     assert!(client.take_due().messages.is_empty());
     client.committed();
@@ -101,4 +103,136 @@ fn a_copy_that_could_not_be_read_stays_while_a_commit_has_its_write_lock() {
     assert!(failure.answer.is_some_and(|answer| gives_up(&[answer], copy)));
     let reader = begin(&mut client, Mode::Shared);
     assert_ne!(ask(&mut client, reader, false), copy);
+}
+
+const SESSION: Session = Session { epoch: 1, client: ClientId(0) };
+const PAGES: Secret = Secret(9);
+
+fn page(number: u32) -> PageId {
+    PageId::new(PartitionId(1), number)
+}
+
+/// A client without transactions in whose memory these pages are, and their copies.
+fn holding(pages: std::ops::Range<u32>) -> (Client, Vec<Copy>) {
+    let mut client = Client::default();
+    client.join(SESSION, Secrets { own: Secret(8), pages: PAGES });
+    let copies = pages.map(|number| fetch(&mut client, page(number), LeavingFate::Dropped).copy).collect();
+    (client, copies)
+}
+
+/// A page that was read: its copy, what had to make room for it, what is to be forgotten, and what was said to be dropped.
+struct Fetched {
+    copy: Copy,
+    leaving: Option<Leaving>,
+    forgets: Option<Copy>,
+    drops: Vec<Copy>,
+}
+
+/// A transaction reads a page, and ends.
+fn fetch(client: &mut Client, page: PageId, fate: LeavingFate) -> Fetched {
+    let transaction = client.begin();
+    assert_eq!(client.lock(transaction, page, Mode::Shared), PageLock::Held);
+    let ToServer { drops, body } = client.request(page, transaction, false).0;
+    let Request::Read { copy, leaving, .. } = body else { panic!("it asks by {body:?}") };
+    let forgets = client.arrived(copy, fate).expect("it was asked for").forgets;
+    client.committed_unchanged(transaction);
+    Fetched { copy, leaving, forgets, drops }
+}
+
+#[test]
+fn a_copy_that_others_are_offered_is_kept_until_it_was_sent_or_is_called_back_or_wanted_here() {
+    for end in 0..3 {
+        let (mut client, copies) = holding(0..1);
+        let kept = copies[0];
+        assert_eq!(client.left(page(0)), (Some(kept), None));
+        let leaving = fetch(&mut client, page(1), LeavingFate::Offered).leaving;
+        assert_eq!(leaving.map(|leaving| (leaving.copy, leaving.was_used)), Some((kept, true)));
+        assert!(client.may_send(kept));
+        let said = match end {
+            0 => {
+                assert_eq!(client.sent(kept), Some(kept));
+                client.decline(page(7))
+            }
+            1 => {
+                let called = client.call_back(kept);
+                assert_eq!(called.forgets, Some(kept));
+                called.answer.expect("it is here")
+            }
+            _ => {
+                let transaction = begin(&mut client, Mode::Shared);
+                let (said, forgotten) = client.request(page(0), transaction, false);
+                assert_eq!(forgotten, Some(kept));
+                said
+            }
+        };
+        assert!(gives_up(&[said], kept) && !client.may_send(kept), "{end}");
+    }
+}
+
+#[test]
+fn few_copies_are_kept_that_no_one_takes() {
+    let (mut client, copies) = holding(0..100);
+    let (mut forgotten, mut said) = (Vec::new(), Vec::new());
+    for number in 0..100 {
+        client.left(page(number));
+        let fetched = fetch(&mut client, page(1_000 + number), LeavingFate::Offered);
+        forgotten.extend(fetched.forgets);
+        said.extend(fetched.drops);
+    }
+    let kept = copies.iter().filter(|copy| client.may_send(**copy)).count();
+    assert!((1..=16).contains(&kept), "{kept}");
+    assert_eq!(forgotten, copies[..100 - kept]);
+    said.extend(client.decline(page(0)).drops);
+    assert_eq!(said, forgotten, "the server is told");
+}
+
+#[test]
+fn what_is_offered_is_taken_by_one_without_transactions_and_is_unused_until_one_uses_it() {
+    let (mut client, copies) = holding(0..1);
+    assert!(client.is_free_for(page(1)) && !client.is_free_for(page(0)), "it has that");
+    let busy = client.begin();
+    assert!(!client.is_free_for(page(1)));
+    client.committed_unchanged(busy);
+    for is_used in [false, true] {
+        let accepted = client.accept(page(1)).0.body;
+        let Request::Accept { copy, leaving: None } = accepted else { panic!("it takes it by {accepted:?}") };
+        assert!(client.arrived_from_peer((SESSION, PAGES), copy, LeavingFate::Dropped).is_some());
+        assert!(client.is_for_others(page(1)) && !client.is_for_others(page(0)));
+        if is_used {
+            let reader = client.begin();
+            assert_eq!(client.lock(reader, page(1), Mode::Shared), PageLock::Held);
+            client.committed_unchanged(reader);
+        }
+        assert_eq!((client.is_for_others(page(1)), client.is_last(copy)), (!is_used, !is_used));
+        client.left(page(1));
+        let leaving = fetch(&mut client, page(2 + u32::from(is_used)), LeavingFate::Dropped).leaving;
+        assert_eq!(leaving.map(|leaving| (leaving.copy, leaving.was_used)), Some((copy, is_used)));
+    }
+    assert!(!client.is_last(copies[0]), "its own transactions have used it");
+}
+
+#[test]
+fn an_offer_that_comes_to_nothing_leaves_nothing_and_a_transaction_asks_by_itself() {
+    let (mut client, _) = holding(0..0);
+    let Request::Accept { copy, .. } = client.accept(page(1)).0.body else { panic!("it is taken") };
+    let reader = client.begin();
+    assert_eq!(client.lock(reader, page(1), Mode::Shared), PageLock::Held);
+    assert_eq!(client.enter(reader, page(1)), None, "it comes soon or never");
+    let failure = client.failed(copy);
+    assert!(failure.was_waited_for && failure.was_offered);
+    assert!(failure.answer.is_some_and(|answer| gives_up(&[answer], copy)));
+    let asked = client.request(page(1), reader, false).0.body;
+    assert!(matches!(asked, Request::Read { copy: next, .. } if next != copy), "{asked:?}");
+}
+
+#[test]
+fn what_another_client_says_of_a_copy_that_leaves_is_not_believed_to_be_what_the_server_knows() {
+    let (mut client, copies) = holding(0..1);
+    client.left(page(0));
+    let reader = client.begin();
+    assert_eq!(client.lock(reader, page(1), Mode::Shared), PageLock::Held);
+    let Request::Read { copy, .. } = client.request(page(1), reader, false).0.body else { panic!("it is asked for") };
+    assert!(client.arrived_from_peer((SESSION, PAGES), copy, LeavingFate::Dropped).is_some());
+    // The server may have had it offered, and knows of it until it is told.
+    assert!(gives_up(&[client.decline(page(7))], copies[0]));
 }

@@ -8,7 +8,7 @@ use base::{PageId, PartitionId, Random};
 use driver::FaultKind;
 use engine::canary::{self, Canary};
 use engine::{Database, Error};
-use entresol_node::algorithm::{ALGORITHMS, Algorithm};
+use entresol_node::algorithm::{ALGORITHMS, Algorithm, CHANCES};
 use entresol_node::channel::Plain;
 use entresol_node::page_client::PageClient;
 use entresol_node::page_server::{PageServer, ServerSettings};
@@ -157,7 +157,7 @@ type History = Rc<RefCell<Vec<Entry>>>;
 
 async fn serve_again(executor: Executor, address: SocketAddr, algorithm: &'static Algorithm) -> PageServer {
     let database = Database::open(&executor, settings(), "counters").await.expect("it is recovered");
-    let settings = ServerSettings { algorithm, message_size_min: 0, has_leases: true, grants: None };
+    let settings = ServerSettings { algorithm, chances: CHANCES, message_size_min: 0, has_leases: true, grants: None };
     let transport = Rc::new(Plain(executor));
     PageServer::serve(&database, transport, address, settings).await.expect("the port is free")
 }

@@ -7,7 +7,7 @@ use base::Random;
 use base::time::MILLISECOND_NS;
 use engine::checkpoint::Policy;
 use engine::{Database, Error, PartitionSpec, Settings, Transaction, buffer, log};
-use entresol_node::algorithm;
+use entresol_node::algorithm::{self, CHANCES};
 use entresol_node::channel::Plain;
 use entresol_node::page_client::{ClientSettings, PageClient};
 use entresol_node::page_server::{PageServer, ServerSettings};
@@ -61,7 +61,7 @@ async fn serve(executor: Executor, address: SocketAddr) -> PageServer {
     let database = Database::open(&executor, settings(), "texts").await.expect("it opens");
     assert!(database.is_freeing(), "there is nothing to wait for");
     let algorithm = algorithm::named("cbl").expect("it is one of them");
-    let settings = ServerSettings { algorithm, message_size_min: 0, has_leases: false, grants: None };
+    let settings = ServerSettings { algorithm, chances: CHANCES, message_size_min: 0, has_leases: false, grants: None };
     PageServer::serve(&database, Rc::new(Plain(executor)), address, settings).await.expect("the port is free")
 }
 

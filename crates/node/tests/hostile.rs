@@ -8,7 +8,7 @@ use engine::page::{PageKind, header};
 use entresol_node::channel::{Acceptor, Channel, Incoming, Plain, Transport};
 use entresol_node::lease::LEASE_NS;
 use entresol_node::message::{
-    self, Answer, ClientId, Copy, Outcome, Request, Secret, Secrets, Session, ToPeer, ToServer,
+    self, Answer, ClientId, Copy, LeavingFate, Outcome, Request, Secret, Secrets, Session, ToPeer, ToServer,
 };
 use entresol_node::page_client::PageClient;
 use executor::{Cluster, Executor};
@@ -144,7 +144,7 @@ impl Ground {
             executor.sleep_ns(after_ns).await;
             let copy = asked.borrow().expect("it is there");
             let line = Line::new(Plain(executor.clone()).connect(to, None).await.expect("it listens"), &executor);
-            line.say(&ToPeer::Page { to: session(0), secret, copy, bytes, returns: false }).await;
+            line.say(&ToPeer::Page { to: session(0), secret, copy, bytes, fate: LeavingFate::Dropped }).await;
             executor.sleep_ns(SECOND_NS).await;
         });
     }
@@ -172,7 +172,7 @@ fn a_page_of_another_client_that_comes_when_the_server_is_gone_is_passed_over() 
         drop(line);
         let mut line = admit(&*acceptor, &executor, 1, true, LEASE_NS).await;
         let copy = line.hear_read().await;
-        line.say(&Answer::Page { copy, bytes: sound(PAGE), returns: false }).await;
+        line.say(&Answer::Page { copy, bytes: sound(PAGE), fate: LeavingFate::Dropped }).await;
         while line.hear().await.is_some() {}
     });
     ground.send_from_stranger(&asked, sound(PAGE), 300 * MILLISECOND_NS);
@@ -199,7 +199,7 @@ fn what_a_peer_sends_that_is_no_page_is_asked_for_again() {
             tell.replace(Some(copy));
             let again = executor.within(SECOND_NS, line.hear_read()).await;
             assert_eq!(again, Some(copy), "it is asked for again, and soon");
-            line.say(&Answer::Page { copy, bytes: sound(PAGE), returns: false }).await;
+            line.say(&Answer::Page { copy, bytes: sound(PAGE), fate: LeavingFate::Dropped }).await;
             while line.hear().await.is_some() {}
         });
         ground.send_from_stranger(&asked, bytes, MILLISECOND_NS);
@@ -213,7 +213,15 @@ fn what_a_peer_sends_that_is_no_page_is_asked_for_again() {
 }
 
 fn forward(copy: Copy, wanted: u64, address: SocketAddr) -> Answer {
-    Answer::Forward { copy, wanted, to: ClientId(7), address, name: None, secret: Secret(3), returns: false }
+    Answer::Forward {
+        copy,
+        wanted,
+        to: ClientId(7),
+        address,
+        name: None,
+        secret: Secret(3),
+        fate: LeavingFate::Dropped,
+    }
 }
 
 #[test]
@@ -226,7 +234,7 @@ fn a_page_of_a_stranger_is_not_taken_though_it_names_session_and_copy() {
         let copy = line.hear_read().await;
         tell.replace(Some(copy));
         executor.sleep_ns(500 * MILLISECOND_NS).await;
-        line.say(&Answer::Page { copy, bytes: sound(PAGE), returns: false }).await;
+        line.say(&Answer::Page { copy, bytes: sound(PAGE), fate: LeavingFate::Dropped }).await;
         while line.hear().await.is_some() {}
     });
     let mut forged = sound(PAGE);
@@ -250,7 +258,7 @@ fn a_server_of_an_earlier_epoch_knows_nothing_of_a_commit_and_that_is_said() {
     ground.play(async move |acceptor, executor| {
         let mut line = admit(&*acceptor, &executor, 5, false, LEASE_NS).await;
         let copy = line.hear_read().await;
-        line.say(&Answer::Page { copy, bytes: sound(PAGE), returns: false }).await;
+        line.say(&Answer::Page { copy, bytes: sound(PAGE), fate: LeavingFate::Dropped }).await;
         let Some(Request::Write { transaction, .. }) = line.hear().await else { panic!("it wants to write") };
         line.say(&Answer::Granted { copy, transaction }).await;
         assert!(matches!(line.hear().await, Some(Request::Commit { .. })));
@@ -282,10 +290,10 @@ fn what_a_server_sends_that_is_no_page_fails_its_read_and_no_other() {
         ground.play(async move |acceptor, executor| {
             let mut line = admit(&*acceptor, &executor, 0, false, LEASE_NS).await;
             let copy = line.hear_read().await;
-            line.say(&Answer::Page { copy, bytes, returns: false }).await;
+            line.say(&Answer::Page { copy, bytes, fate: LeavingFate::Dropped }).await;
             assert_eq!(line.hear().await, Some(Request::CalledBack { copy }), "it has no copy");
             let copy = line.hear_read().await;
-            line.say(&Answer::Page { copy, bytes: sound(PAGE), returns: false }).await;
+            line.say(&Answer::Page { copy, bytes: sound(PAGE), fate: LeavingFate::Dropped }).await;
             while line.hear().await.is_some() {}
         });
         let found = ground.run(async move |executor, at, own| {
@@ -306,7 +314,7 @@ fn peers_that_are_gone_leave_nothing_at_a_client() {
     ground.play(async move |acceptor, executor| {
         let mut line = admit(&*acceptor, &executor, 0, false, LEASE_NS).await;
         let copy = line.hear_read().await;
-        line.say(&Answer::Page { copy, bytes: sound(PAGE), returns: false }).await;
+        line.say(&Answer::Page { copy, bytes: sound(PAGE), fate: LeavingFate::Dropped }).await;
         // The page is wanted by many clients, one after the other, which are soon gone; and by some that are not there at all.
         for port in 8000..8040 {
             let address = SocketAddr::new(address.ip(), port);
@@ -347,7 +355,7 @@ fn pages_for_a_peer_that_cannot_be_reached_do_not_pile_up() {
     ground.play(async move |acceptor, executor| {
         let mut line = admit(&*acceptor, &executor, 0, false, LEASE_NS).await;
         let copy = line.hear_read().await;
-        line.say(&Answer::Page { copy, bytes: sound(PAGE), returns: false }).await;
+        line.say(&Answer::Page { copy, bytes: sound(PAGE), fate: LeavingFate::Dropped }).await;
         for wanted in 0..2_000 {
             line.say(&forward(copy, wanted, address)).await;
         }

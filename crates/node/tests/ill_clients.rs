@@ -7,10 +7,10 @@ use engine::log::record::{self, Body};
 use engine::page::{Change, Edit, PageKind, header};
 use engine::undo::Undo;
 use engine::{Database, PartitionSpec};
-use entresol_node::algorithm;
+use entresol_node::algorithm::{self, CHANCES};
 use entresol_node::channel::{Channel, Incoming, Plain, Transport};
 use entresol_node::grants::Grants;
-use entresol_node::message::{self, Answer, Copy, Image, Request, ToServer, Transaction};
+use entresol_node::message::{self, Answer, Copy, Image, Leaving, LeavingFate, Request, ToServer, Transaction};
 use entresol_node::page_server::{PageServer, ServerSettings};
 use executor::{Cluster, Executor};
 use std::net::SocketAddr;
@@ -60,10 +60,11 @@ impl Script {
     }
 
     async fn read_instead(&mut self, copy: Copy, leaving: Option<Copy>) -> Vec<u8> {
+        let leaving = leaving.map(|copy| Leaving { copy, unused_ns: 0, was_used: true });
         match self.ask(Request::Read { copy, transaction: Transaction(0), writes: false, leaving, waited: None }).await
         {
-            Answer::Page { bytes, returns, .. } => {
-                assert_eq!(returns, leaving.is_some());
+            Answer::Page { bytes, fate, .. } => {
+                assert_eq!(fate == LeavingFate::Returned, leaving.is_some());
                 bytes
             }
             other => panic!("the server says {other:?}"),
@@ -172,7 +173,8 @@ impl Ground {
             let database = Database::create(&executor, settings()).await.expect("the medium is empty");
             let counters = database.create_partition(counters()).await.expect("there is room");
             let tree = database.create_partition(PartitionSpec::b_tree("tree")).await.expect("there is room");
-            let settings = ServerSettings { algorithm, message_size_min: 0, has_leases: true, grants };
+            let settings =
+                ServerSettings { algorithm, chances: CHANCES, message_size_min: 0, has_leases: true, grants };
             let server = PageServer::serve(&database, Rc::new(Plain(executor)), at, settings).await;
             (server.expect("the port is free"), counters, tree)
         });

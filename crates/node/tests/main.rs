@@ -8,6 +8,7 @@ mod counting;
 mod faults;
 mod history;
 mod hostile;
+mod idle;
 mod ill_clients;
 mod machines;
 mod model;

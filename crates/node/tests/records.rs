@@ -4,7 +4,7 @@ use crate::machines::Machines;
 use base::time::MILLISECOND_NS;
 use base::{PartitionId, Random};
 use engine::{Database, Direction, Error, PartitionSpec, Settings, buffer, log};
-use entresol_node::algorithm::ALGORITHMS;
+use entresol_node::algorithm::{ALGORITHMS, CHANCES};
 use entresol_node::channel::Plain;
 use entresol_node::page_client::{ClientSettings, PageClient, PageTransaction};
 use entresol_node::page_server::{PageServer, ServerSettings};
@@ -36,6 +36,7 @@ async fn serve(executor: Executor, address: SocketAddr, number: usize) -> PageSe
     database.transaction(counter).await.expect("there is room");
     let settings = ServerSettings {
         algorithm: &ALGORITHMS[number % ALGORITHMS.len()],
+        chances: CHANCES,
         message_size_min: 0,
         has_leases: true,
         grants: None,

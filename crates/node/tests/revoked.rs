@@ -8,7 +8,7 @@ use driver::Fault;
 use engine::canary::{self, Canary};
 use engine::catalog::{Locking, Organization};
 use engine::{Database, PartitionSpec};
-use entresol_node::algorithm;
+use entresol_node::algorithm::{self, CHANCES};
 use entresol_node::channel::{Acceptor, Channel, Future, Plain, Transport};
 use entresol_node::grants::Grants;
 use entresol_node::page_client::PageClient;
@@ -79,7 +79,8 @@ fn grants(machines: &Machines, may_still: bool) -> Grants {
 
 async fn serve(database: Database, address: SocketAddr, grants: Grants) -> PageServer {
     let algorithm = algorithm::named("cbl").expect("it is one of them");
-    let settings = ServerSettings { algorithm, message_size_min: 0, has_leases: true, grants: Some(grants) };
+    let settings =
+        ServerSettings { algorithm, chances: CHANCES, message_size_min: 0, has_leases: true, grants: Some(grants) };
     let transport = Rc::new(Named(Plain(database.executor().clone())));
     PageServer::serve(&database, transport, address, settings).await.expect("the port is free")
 }

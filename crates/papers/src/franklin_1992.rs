@@ -5,6 +5,7 @@
 
 mod adaptive;
 mod answers;
+mod idle;
 mod large_buffers;
 mod small_buffers;
 mod uniform;
@@ -136,7 +137,8 @@ impl Study for Franklin1992 {
             "uniform-5-slow",
             "uniform-5-fast",
             "uniform-15-slow",
-            "uniform-15-fast"
+            "uniform-15-fast",
+            "idle-15-fast"
         ]
     }
 
@@ -154,8 +156,10 @@ impl Study for Franklin1992 {
     }
 
     fn claims(&self, results: &Results) -> Vec<Claim> {
-        let rooms = [small_buffers::claims, large_buffers::claims, writes::claims, uniform::claims, adaptive::claims];
-        rooms.into_iter().flat_map(|claims| claims(results)).collect()
+        let papers = [small_buffers::claims, large_buffers::claims, writes::claims, uniform::claims];
+        let beyond = [adaptive::claims, idle::claims];
+        let rooms = papers.into_iter().chain(beyond);
+        rooms.flat_map(|claims| claims(results)).collect()
     }
 
     fn answers(&self, results: &Results) -> Vec<Answer> {

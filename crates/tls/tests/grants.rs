@@ -12,7 +12,7 @@ use engine::catalog::{Locking, Organization};
 use engine::{Database, Error, PartitionSpec, Settings, buffer};
 use entresol_tls::Tls;
 use ground::{Authority, Ground, loopback};
-use node::algorithm;
+use node::algorithm::{self, CHANCES};
 use node::grants::Grants;
 use node::page_client::{ClientSettings, PageClient};
 use node::page_server::{PageServer, ServerSettings};
@@ -45,7 +45,13 @@ async fn serve(ground: &Ground, tls: Tls, algorithm: &str) -> (PageServer, [Part
         partitions.push(database.create_partition(spec).await.expect("there is room"));
     }
     let algorithm = algorithm::named(algorithm).expect("it is one of them");
-    let settings = ServerSettings { algorithm, message_size_min: 0, has_leases: true, grants: Some(grants(TABLE)) };
+    let settings = ServerSettings {
+        algorithm,
+        chances: CHANCES,
+        message_size_min: 0,
+        has_leases: true,
+        grants: Some(grants(TABLE)),
+    };
     let server = PageServer::serve(&database, Rc::new(tls), loopback(), settings).await.expect("a port is free");
     (server, [partitions[0], partitions[1]])
 }

@@ -11,10 +11,11 @@ mod run;
 
 pub use draw::{PageReference, Pattern, references};
 pub use measured::{Figures, Hits};
+pub use node::algorithm::CHANCES;
 pub use run::{Machines, run};
 
 /// The names of the algorithms.
-pub const ALGORITHMS: [&str; 6] = ["cbl", "fwd", "fwd-h", "fwd-s", "fwd-hs", "adaptive"];
+pub const ALGORITHMS: [&str; 7] = ["cbl", "fwd", "fwd-h", "fwd-s", "fwd-hs", "adaptive", "n-chance"];
 /// How many pages the database has (table 4 of the paper).
 pub const DATABASE_PAGES: u32 = 1250;
 /// The mean number of pages that a transaction references: half of them to half as many more.
@@ -35,6 +36,10 @@ pub const CLIENTS_MAX: u32 = DATABASE_PAGES / HOT_PAGES;
 pub struct PageServerModel {
     /// The server's algorithm, such as `fwd-h`.
     pub algorithm: String,
+    /// How often that passes a page on to idle clients before one has used it.
+    pub chances: u8,
+    /// How many clients run transactions; `None`: all. The others have joined and are idle.
+    pub working: Option<u32>,
     /// Which pages are referenced.
     pub pattern: Pattern,
     /// How many of the references write.

@@ -82,6 +82,7 @@ fn planned(arguments: &Arguments, configuration: &Configuration, clock: Clock) -
         nodes: arguments.nodes,
         clients: arguments.clients,
         algorithm: configuration.nodes.algorithm,
+        chances: configuration.nodes.chances,
         stages: Arc::new(Stages::new(arguments.nodes)),
     }
 }

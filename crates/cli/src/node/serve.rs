@@ -83,6 +83,7 @@ fn serve(
     let served = store.run(async |database| {
         let settings = ServerSettings {
             algorithm: algorithm::named(&arguments.algorithm).expect("the arguments name one that there is"),
+            chances: arguments.chances,
             message_size_min: 0,
             has_leases: true,
             grants: grants.as_ref().map(|(_, grants)| grants.clone()),

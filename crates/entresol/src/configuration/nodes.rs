@@ -2,7 +2,7 @@
 
 use super::interpret::TIB;
 use super::section::Section;
-use node::algorithm::ALGORITHMS;
+use node::algorithm::{ALGORITHMS, CHANCES};
 
 /// `[nodes]`: how [`NodeThreads`](crate::NodeThreads) runs the database.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,8 +14,11 @@ pub struct Nodes {
     /// server.
     pub buffer: Option<u64>,
     /// `algorithm`: what becomes of copies in their memories (Franklin, Carey, Livny 1992): `"cbl"`, `"fwd"`, `"fwd-h"`,
-    /// `"fwd-s"`, `"fwd-hs"`; `"adaptive"` moves between them.
+    /// `"fwd-s"`, `"fwd-hs"`; `"adaptive"` moves between them; `"n-chance"` passes the last copy of a page on to an idle node (Dahlin,
+    /// Wang, Anderson, Patterson 1994).
     pub algorithm: &'static str,
+    /// `chances`: how often `"n-chance"` passes a page on before a transaction has used it, 0 to 255.
+    pub chances: u8,
     /// `transactions`: how many run at a time in each of them, at most, 1 to 256, and fewer than that in
     /// a buffer of less than eight pages for each; those that only wait for their commits are not counted.
     pub transactions: u32,
@@ -32,6 +35,7 @@ impl Default for Nodes {
             count: 1,
             buffer: None,
             algorithm: ALGORITHMS[0].name(),
+            chances: CHANCES,
             transactions: 64,
             keeps_write_locks: true,
             commits_pages: true,
@@ -54,6 +58,7 @@ impl Nodes {
             count: section.number("count", 1..=Nodes::COUNT_MAX.into()).map_or(defaults.count, |count| count as u32),
             buffer: section.size("buffer", 16 * u64::from(page_size)..=TIB, ""),
             algorithm: section.word("algorithm", &words).unwrap_or(defaults.algorithm),
+            chances: section.number("chances", 0..=u8::MAX.into()).map_or(defaults.chances, |chances| chances as u8),
             transactions: section
                 .number("transactions", 1..=Nodes::TRANSACTIONS_MAX.into())
                 .map_or(defaults.transactions, |count| count as u32),

@@ -85,6 +85,7 @@ fn every_section_is_read() {
         count = 3
         buffer = "32 MiB"
         algorithm = "fwd-h"
+        chances = 3
         transactions = 8
         keep_write_locks = false
         commit_pages = false
@@ -163,6 +164,7 @@ fn every_section_is_read() {
             count: 3,
             buffer: Some(32 << 20),
             algorithm: "fwd-h",
+            chances: 3,
             transactions: 8,
             keeps_write_locks: false,
             commits_pages: false,
@@ -456,6 +458,7 @@ fn wrong_values_are_wrong_everywhere() {
         "[server]\nqueue = 0",
         "[nodes]\ncount = 0",
         "[nodes]\nalgorithm = \"magic\"",
+        "[nodes]\nchances = 256",
         "[server]\nretry_interval = \"2 h\"",
         "[server]\nretry = \"2 s\"",
         "[partition.account]\nblocking_factor = 10",

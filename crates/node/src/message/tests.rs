@@ -8,6 +8,7 @@ fn copy(number: u64) -> Copy {
 
 fn requests() -> Vec<Request> {
     let (transaction, bytes) = (Transaction(9), vec![7; 300]);
+    let leaving = Some(Leaving { copy: copy(0), unused_ns: 1 << 40, was_used: true });
     vec![
         Request::Hello { page_size: 4096, address: "10.0.0.2:7000".parse().expect("an address"), former: None },
         Request::Hello {
@@ -22,7 +23,9 @@ fn requests() -> Vec<Request> {
         Request::Survey { page: Some(("account".to_owned(), 7)) },
         Request::Renew { sent: 77 },
         Request::Leave,
-        Request::Read { copy: copy(1), transaction, writes: true, leaving: Some(copy(0)), waited: None },
+        Request::Read { copy: copy(1), transaction, writes: true, leaving, waited: None },
+        Request::Accept { copy: copy(1), leaving },
+        Request::Decline { page: copy(1).page },
         Request::Read {
             copy: copy(1),
             transaction,
@@ -34,7 +37,7 @@ fn requests() -> Vec<Request> {
         Request::InUse { copy: copy(1), by: vec![transaction] },
         Request::CalledBack { copy: copy(1) },
         Request::Waits { pairs: vec![WaitsFor { transaction, other: Transaction(10) }] },
-        Request::Refused { wanted: copy(5), to: ClientId(4), returns: true },
+        Request::Refused { wanted: copy(5), to: ClientId(4), fate: LeavingFate::Returned },
         Request::Commit {
             transaction,
             others: vec![Transaction(10)],

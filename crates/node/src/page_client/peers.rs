@@ -62,8 +62,8 @@ impl Peers {
     }
 
     fn refuse(&self, client: &ClientNode, to: ClientId, message: &ToPeer) {
-        let ToPeer::Page { copy, returns, .. } = message;
-        client.refuse(*copy, to, *returns);
+        let ToPeer::Page { copy, fate, .. } = message;
+        client.refuse(*copy, to, *fate);
     }
 
     /// To how many clients there are connections, or are to be.
@@ -132,9 +132,9 @@ pub(super) async fn accept(client: Weak<ClientNode>, acceptor: Rc<dyn Acceptor>,
         let (client, mut incoming) = (client.clone(), Incoming::new(&channel, &executor));
         incoming.limit(longest);
         executor.spawn(async move {
-            while let Ok(Some(ToPeer::Page { to, secret, copy, bytes, returns })) = incoming.next().await {
+            while let Ok(Some(ToPeer::Page { to, secret, copy, bytes, fate })) = incoming.next().await {
                 let Some(client) = client.upgrade() else { return };
-                if !client.arrive_from_peer((to, secret), copy, (&bytes, returns)) {
+                if !client.arrive_from_peer((to, secret), copy, (&bytes, fate)) {
                     return;
                 }
             }

@@ -222,6 +222,8 @@ impl ClientNode {
 
     async fn rejoin(&self) -> Result<Introduced> {
         self.kept.borrow_mut().clear();
+        self.accepting.borrow_mut().clear();
+        self.deferred.set(None);
         let former = {
             let mut protocol = self.protocol.borrow_mut();
             let copies = protocol.disconnect(self.has_lease());

@@ -75,15 +75,12 @@ impl RemoteStore {
     }
 }
 
-/// No transaction has this number: a page comes for it that those which wanted it do without by now.
-const NONE: Transaction = Transaction(u64::MAX);
-
 impl ClientNode {
     /// The transaction that a page is asked for, and whether that writes it.
     fn asker(&self, page: PageId) -> (Transaction, bool) {
         let protocol = self.protocol.borrow();
         let writer = self.to_write.borrow().get(&page).copied().filter(|writer| protocol.is_used_by(*writer, page));
-        let by = writer.or_else(|| protocol.user(page)).unwrap_or(NONE);
+        let by = writer.or_else(|| protocol.user(page)).unwrap_or(Transaction::NONE);
         (by, writer.is_some())
     }
 }
@@ -119,7 +116,12 @@ impl PageStore for RemoteStore {
         };
         let page = transfer.first;
         let (by, writes) = client.asker(page);
-        let (request, forgotten) = client.protocol.borrow_mut().request(page, by, writes);
+        let (request, forgotten) = if by == Transaction::NONE && client.accepting.borrow_mut().remove(&page) {
+            client.protocol.borrow_mut().accept(page)
+        } else {
+            client.decline_if_open(page);
+            client.protocol.borrow_mut().request(page, by, writes)
+        };
         client.forget(forgotten);
         let before = client.reads.0.borrow_mut().insert(page, PendingRead { transfer, then, asked: executor.now() });
         assert!(before.is_none(), "a page is read into one frame");

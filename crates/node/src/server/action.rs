@@ -1,7 +1,7 @@
 //! What the server decides, as its owner is to do it, and what it counts.
 
 use crate::algorithm::Recency;
-use crate::message::{Answer, ClientId, Copy, Image, Transaction};
+use crate::message::{Answer, ClientId, Copy, Image, LeavingFate, Transaction};
 use base::PageId;
 use thiserror::Error;
 
@@ -10,14 +10,16 @@ use thiserror::Error;
 pub enum Action {
     /// Say this to a client.
     Send(ClientId, Answer),
+    /// Say this to a client, which sends a page to another that was offered it.
+    PassOn(ClientId, Answer),
     /// Send a client the page that it waits for, from memory or from disk.
     SendPage {
         /// To whom.
         to: ClientId,
         /// Which copy it will be.
         copy: Copy,
-        /// Whether the client is to return the copy that leaves its memory.
-        returns: bool,
+        /// What becomes of the copy that leaves the client's memory.
+        fate: LeavingFate,
         /// What becomes of the server's copy then.
         recency: Recency,
         /// Where it is, as far as was known.
@@ -100,6 +102,10 @@ pub struct Counts {
     pub leaving: u64,
     /// Those of them that were asked back.
     pub returned: u64,
+    /// Those of them that other clients were offered, however often.
+    pub offers: u64,
+    /// Offers that were accepted, so that the page was passed on.
+    pub passed_on: u64,
 }
 
 pub(super) fn misbehaved(client: ClientId, what: &'static str, page: PageId) -> Misbehaviour {

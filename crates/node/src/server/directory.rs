@@ -1,7 +1,7 @@
 //! Which clients have copies of which pages, which may write, and which wait.
 
 use crate::algorithm::Origin;
-use crate::message::{ClientId, Copy, Transaction, WaitsFor};
+use crate::message::{ClientId, Copy, Leaving, LeavingFate, Transaction, WaitsFor};
 use base::{Instant, PageId};
 use engine::canary::{self, Canary};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -41,12 +41,17 @@ pub struct RegisteredCopy {
     pub users: BTreeSet<Transaction>,
     /// When it was called back, if it was.
     pub called: Option<Instant>,
-    /// The client that was asked to send it, if it did not come from here, and whether it has to return another.
-    pub sender: Option<(ClientId, bool)>,
+    /// The client that was asked to send it, if it did not come from here, and what becomes of the one that makes room for it.
+    pub sender: Option<(ClientId, LeavingFate)>,
     /// How it was served, if that says what a page costs.
     pub served: Option<Served>,
     /// Whether its bytes are to come back, for it leaves the client's memory.
     pub is_wanted: bool,
+    /// Whether another client was offered it, for it leaves the client's memory.
+    pub is_offered: bool,
+    /// How often the page was passed on since it was used last, and whether it came here by that.
+    pub passed: u8,
+    pub was_accepted: bool,
 }
 
 /// How a request for a page was served.
@@ -74,7 +79,7 @@ pub struct Waiting {
 pub enum Kind {
     /// With its write lock if it `writes`.
     Read {
-        leaving: Option<Copy>,
+        leaving: Option<Leaving>,
         writes: bool,
     },
     Write,
@@ -232,6 +237,11 @@ impl Directory {
         Some(gone)
     }
 
+    /// A client gets a page, so all copies of it were of use.
+    pub fn note_used(&mut self, page: PageId) {
+        self.entry(page).copies.values_mut().for_each(|held| held.passed = 0);
+    }
+
     /// How this very copy was served, told once.
     pub fn take_served(&mut self, client: ClientId, copy: Copy) -> Option<Served> {
         let held = self.pages.get_mut(&copy.page)?.copies.get_mut(&client)?;
@@ -378,12 +388,12 @@ impl Directory {
         held.map(|(page, number)| Copy { page, number }).collect()
     }
 
-    /// The copies that this client was asked to send, to whom, and whether those have to return another.
-    pub fn sent_by(&self, sender: ClientId) -> Vec<(ClientId, Copy, bool)> {
+    /// The copies that this client was asked to send, to whom, and what becomes of those that make room for them.
+    pub fn sent_by(&self, sender: ClientId) -> Vec<(ClientId, Copy, LeavingFate)> {
         let copies = self.pages.iter().flat_map(|(page, entry)| entry.copies.iter().map(move |held| (*page, held)));
         let sent = copies.filter_map(|(page, (client, held))| {
-            let (by, returns) = held.sender?;
-            (by == sender && *client != sender).then_some((*client, Copy { page, number: held.number }, returns))
+            let (by, fate) = held.sender?;
+            (by == sender && *client != sender).then_some((*client, Copy { page, number: held.number }, fate))
         });
         sent.collect()
     }

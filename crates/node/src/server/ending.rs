@@ -1,7 +1,7 @@
 //! How transactions and clients end: commits, rollbacks, victims of deadlocks, broken connections.
 
 use super::directory::{Kind, Waiting};
-use super::{Action, Found, Memory, Misbehaviour, Server, Writer, deadlock, misbehaved};
+use super::{Action, Memory, Misbehaviour, Server, Writer, deadlock, misbehaved};
 use crate::algorithm::Noted;
 use crate::message::{Answer, ClientId, Copy, SIZE_MAX, Transaction, WaitsFor};
 use base::PageId;
@@ -336,8 +336,8 @@ impl Server {
                 pages.insert(page);
             }
         }
-        for (to, copy, returns) in self.directory.sent_by(client) {
-            actions.push(self.page_to(to, copy, returns, Found::Refused));
+        for (to, copy, fate) in self.directory.sent_by(client) {
+            actions.push(self.instead_of_peer(to, copy, fate));
         }
         pages
     }

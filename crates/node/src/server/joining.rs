@@ -5,6 +5,7 @@
 //! a client with a lease was true when the server before ended, and nothing was changed since then.
 
 use super::directory::RegisteredCopy;
+use super::passing::Idleness;
 use super::{Action, CLIENTS_MAX, JoinedClient, Memory, Newcomer, Server};
 use crate::grants::Right;
 use crate::message::{ClientId, Copy, Former, Outcome, Secrets, Session};
@@ -51,6 +52,7 @@ impl Server {
             next_copy,
             last_committed: None,
             committing,
+            idleness: Idleness::default(),
         };
         let session = Session { epoch: self.epoch, client };
         let mut told = Joined { session, keeps: false, former: Outcome::Unknown, replaces: None };

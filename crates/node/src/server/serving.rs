@@ -1,10 +1,11 @@
 //! Where a page comes from that a client gets, and what becomes of the one that makes room for it.
 
-use super::directory::Served;
+use super::directory::{RegisteredCopy, Served};
+use super::passing::GONE;
 use super::{Action, Found, JoinedClient, Memory, Server};
 use crate::algorithm::{Fate, Noted, Origin, Source};
 use crate::grants::Right;
-use crate::message::{Answer, ClientId, Copy, Wait};
+use crate::message::{Answer, ClientId, Copy, Leaving, LeavingFate, Wait};
 use base::PageId;
 
 impl Server {
@@ -23,20 +24,21 @@ impl Server {
         &mut self,
         client: ClientId,
         copy: Copy,
-        leaving: Option<Copy>,
+        leaving: Option<Leaving>,
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
     ) -> Option<Origin> {
         let holders = self.senders(client, copy.page);
         self.placement.note(Noted::Read(copy.page, &holders));
-        let returns = leaving.is_some_and(|leaving| self.leave(client, leaving, memory, actions));
+        let fate = self.make_room(client, leaving, memory, actions);
         if !self.directory.holds(client, copy) {
             return None;
         }
         self.counts.reads += 1;
+        self.directory.note_used(copy.page);
         if memory.has(copy.page) {
             self.counts.hits += 1;
-            actions.push(self.page_to(client, copy, returns, Found::Memory));
+            actions.push(self.page_to(client, copy, fate, Found::Memory));
             return Some(Origin::Memory);
         }
         self.turn += 1;
@@ -44,25 +46,37 @@ impl Server {
         let holders = self.senders(client, copy.page);
         match self.placement.source(&holders, self.turn) {
             Source::Disk => {
-                actions.push(self.page_to(client, copy, returns, Found::Disk));
+                actions.push(self.page_to(client, copy, fate, Found::Disk));
                 Some(Origin::Disk)
             }
             Source::Client(holder) => {
                 self.counts.forwards += 1;
-                let entry = self.directory.entry(copy.page);
-                let own = Copy { page: copy.page, number: entry.copies[&holder].number };
-                entry.copies.get_mut(&client).expect("it was entered").sender = Some((holder, returns));
-                let JoinedClient { address, name, secrets, .. } = &self.clients[&client];
-                let (wanted, secret, address, name) = (copy.number, secrets.pages, *address, name.clone());
-                let forward = Answer::Forward { copy: own, wanted, to: client, address, name, secret, returns };
+                let forward = self.forward(holder, (client, copy), fate);
                 actions.push(Action::Send(holder, forward));
                 Some(Origin::Client)
             }
         }
     }
 
+    /// Asks a client to send its copy of a page to another one, which is in the directory as a holder.
+    pub(super) fn forward(
+        &mut self,
+        holder: ClientId,
+        (client, wanted): (ClientId, Copy),
+        fate: LeavingFate,
+    ) -> Answer {
+        let entry = self.directory.entry(wanted.page);
+        let copy = Copy { page: wanted.page, number: entry.copies[&holder].number };
+        if let Some(held) = entry.copies.get_mut(&client) {
+            held.sender = Some((holder, fate));
+        }
+        let JoinedClient { address, name, secrets, .. } = &self.clients[&client];
+        let (wanted, secret, address, name) = (wanted.number, secrets.pages, *address, name.clone());
+        Answer::Forward { copy, wanted, to: client, address, name, secret, fate }
+    }
+
     /// The clients that may send a page to another one.
-    fn senders(&mut self, client: ClientId, page: PageId) -> Vec<ClientId> {
+    pub(super) fn senders(&mut self, client: ClientId, page: PageId) -> Vec<ClientId> {
         let mut holders = self.directory.entry(page).senders(client);
         holders.retain(|holder| self.may(*holder, page, Right::Write) && !self.clients[holder].is_revoked);
         holders
@@ -73,12 +87,12 @@ impl Server {
         &mut self,
         client: ClientId,
         copy: Copy,
-        (leaving, was_forwarded): (Option<Copy>, bool),
+        (leaving, was_forwarded): (Option<Leaving>, bool),
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
     ) {
         self.directory.forget_served(client, copy.page);
-        let returns = leaving.is_some_and(|leaving| self.leave(client, leaving, memory, actions));
+        let fate = self.make_room(client, leaving, memory, actions);
         let found = match memory.has(copy.page) {
             _ if was_forwarded => Found::Refused,
             true => Found::Memory,
@@ -86,40 +100,73 @@ impl Server {
         };
         self.counts.reads += u64::from(!was_forwarded);
         self.counts.hits += u64::from(found == Found::Memory);
-        actions.push(self.page_to(client, copy, returns, found));
+        actions.push(self.page_to(client, copy, fate, found));
     }
 
-    pub(super) fn page_to(&self, to: ClientId, copy: Copy, returns: bool, found: Found) -> Action {
-        Action::SendPage { to, copy, returns, recency: self.placement.after_sending(), found }
+    pub(super) fn page_to(&self, to: ClientId, copy: Copy, fate: LeavingFate, found: Found) -> Action {
+        Action::SendPage { to, copy, fate, recency: self.placement.after_sending(), found }
     }
 
-    /// Decides what becomes of a copy that leaves a client's memory. True if it is to be returned; otherwise it is gone. A copy that
-    /// its client writes does not leave, whatever it says.
-    pub(super) fn leave(
+    /// What a client gets in place of a page that another one does not send.
+    pub(super) fn instead_of_peer(&self, to: ClientId, copy: Copy, fate: LeavingFate) -> Action {
+        let was_accepted = |held: &RegisteredCopy| held.was_accepted;
+        if self.directory.held(to, copy).is_some_and(was_accepted) {
+            // No one has asked for it, so it is not worth an access to the disk.
+            return Action::Send(to, Answer::Failed { copy, is_denied: false, reason: GONE.to_owned() });
+        }
+        self.page_to(to, copy, fate, Found::Refused)
+    }
+
+    /// A copy leaves a client's memory for another one, if it does.
+    fn make_room(
         &mut self,
         client: ClientId,
-        copy: Copy,
+        leaving: Option<Leaving>,
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
-    ) -> bool {
+    ) -> LeavingFate {
+        let leave = |leaving| self.leave((client, leaving), true, memory, actions);
+        leaving.map_or(LeavingFate::Dropped, leave)
+    }
+
+    /// Decides what becomes of a copy that leaves a client's memory; another client may be offered it if it `may_be_passed`. If it is
+    /// dropped, it is gone. A copy that its client writes does not leave, whatever it says.
+    pub(super) fn leave(
+        &mut self,
+        (client, leaving): (ClientId, Leaving),
+        may_be_passed: bool,
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) -> LeavingFate {
+        let copy = leaving.copy;
+        let is_last = self.directory.get(copy.page).is_none_or(|entry| entry.copies.len() == 1);
+        if is_last || leaving.was_used {
+            self.note_leaving(client, leaving);
+        }
         if !self.directory.holds(client, copy) || self.directory.entry(copy.page).is_written_by(client) {
-            return false;
+            return LeavingFate::Dropped;
         }
         self.counts.leaving += 1;
-        if self.directory.entry(copy.page).copies.len() == 1 && self.may(client, copy.page, Right::Write) {
+        if is_last && self.may(client, copy.page, Right::Write) {
             self.placement.note(Noted::LastCopy(copy.page));
             match self.placement.on_last_copy(memory.has(copy.page)) {
                 Fate::Returned => {
                     self.counts.returned += 1;
                     self.directory.entry(copy.page).copies.get_mut(&client).expect("it holds it").is_wanted = true;
-                    return true;
+                    return LeavingFate::Returned;
+                }
+                Fate::PassedOn if may_be_passed && self.pass_on((client, leaving), actions) => {
+                    return LeavingFate::Offered;
                 }
                 Fate::KeptAtServer => actions.push(Action::Touch(copy.page)),
-                Fate::Dropped => {}
+                Fate::PassedOn | Fate::Dropped => {}
             }
         }
         self.directory.remove(client, copy);
+        if !is_last && !memory.has(copy.page) {
+            self.tell_last(copy.page, actions);
+        }
         self.advance(copy.page, memory, actions);
-        false
+        LeavingFate::Dropped
     }
 }

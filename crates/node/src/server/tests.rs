@@ -1,12 +1,13 @@
 //! What unlucky, dishonest and vanished clients leave behind at the server.
 
 mod bounds;
+mod passing;
 mod rights;
 mod survey;
 
 use super::*;
 use crate::algorithm::{self, Fate, Noted, Origin, Recency, Source};
-use crate::message::{Former, Image, Outcome, Secret, Session, Wait};
+use crate::message::{Former, Image, LeavingFate, Outcome, Secret, Session, Wait};
 use base::PartitionId;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -40,6 +41,7 @@ fn copy(page_number: u32, number: u64) -> Copy {
 }
 
 fn read(copy: Copy, transaction: u64, leaving: Option<Copy>) -> Request {
+    let leaving = leaving.map(|copy| Leaving { copy, unused_ns: 0, was_used: true });
     Request::Read { copy, transaction: Transaction(transaction), writes: false, leaving, waited: None }
 }
 

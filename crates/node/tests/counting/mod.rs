@@ -5,7 +5,7 @@ use base::time::SECOND_NS;
 use base::{PageId, PartitionId, Random};
 use engine::catalog::{Locking, Organization};
 use engine::{Database, Error, PartitionSpec, Settings, buffer};
-use entresol_node::algorithm::{self, Algorithm};
+use entresol_node::algorithm::{self, Algorithm, CHANCES};
 use entresol_node::channel::Plain;
 use entresol_node::page_client::{self, PageClient};
 use entresol_node::page_server::{self, PageServer};
@@ -34,7 +34,13 @@ pub async fn serve(
     let database = Database::create(&executor, settings()).await.expect("the medium is empty");
     let counters = database.create_partition(counters()).await.expect("there is room");
     let transport = Rc::new(Plain(executor));
-    let settings = page_server::ServerSettings { algorithm, message_size_min: 0, has_leases: true, grants: None };
+    let settings = page_server::ServerSettings {
+        algorithm,
+        chances: CHANCES,
+        message_size_min: 0,
+        has_leases: true,
+        grants: None,
+    };
     (PageServer::serve(&database, transport, address, settings).await.expect("the port is free"), counters)
 }
 

@@ -13,7 +13,8 @@ use entresol_node::client::{Client, PageLock};
 use entresol_node::grants::Access;
 use entresol_node::lease::Lease;
 use entresol_node::message::{
-    Answer, ClientId, Copy, Former, Image, Request, Secret, Secrets, Session, ToServer, Transaction,
+    Answer, ClientId, Copy, Former, Image, Leaving, LeavingFate, Request, Secret, Secrets, Session, ToServer,
+    Transaction,
 };
 use entresol_node::server::{Action, Memory, Newcomer, Server};
 use std::collections::BTreeMap;
@@ -23,7 +24,8 @@ use world::{FRAMES, Faults, Plan, World};
 fn first_failure(seeds: std::ops::Range<u64>, faults: Faults) -> Option<String> {
     seeds.into_iter().find_map(|seed| {
         let algorithm = &ALGORITHMS[seed as usize % ALGORITHMS.len()];
-        let plan = Plan { algorithm, clients: 3, pages: 2 + seed % 7, transactions: 8, faults };
+        let chances = (seed % 3) as u8;
+        let plan = Plan { algorithm, clients: 3, pages: 2 + seed % 7, transactions: 8, chances, faults };
         let failure = World::new(plan, seed).run().err()?;
         Some(format!("seed {seed}, {}: {failure}", algorithm.name()))
     })
@@ -47,7 +49,8 @@ fn a_server_that_is_started_again_takes_nothing_with_it() {
 #[test]
 fn the_same_seed_gives_the_same_course() {
     let course = |seed| {
-        let plan = Plan { algorithm: &ALGORITHMS[4], clients: 3, pages: 4, transactions: 8, faults: Faults::All };
+        let plan =
+            Plan { algorithm: &ALGORITHMS[4], clients: 3, pages: 4, transactions: 8, chances: 2, faults: Faults::All };
         let mut world = World::new(plan, seed);
         world.run().expect("it ends well");
         world.steps()
@@ -66,23 +69,23 @@ fn late_arrival() -> Option<String> {
     let asked = client.request(page, transaction, false).0.body;
     let Request::Read { copy, .. } = asked else { return Some(format!("it asks by {asked:?}")) };
     for other in [Session { epoch: 1, ..own }, Session { client: ClientId(0), ..own }] {
-        if client.arrived_from_peer((other, secrets.pages), copy, false).is_some() {
+        if client.arrived_from_peer((other, secrets.pages), copy, LeavingFate::Dropped).is_some() {
             return Some(format!("a page for {other:?} is taken by {own:?}"));
         }
     }
-    if client.arrived_from_peer((own, wrong), copy, false).is_some() {
+    if client.arrived_from_peer((own, wrong), copy, LeavingFate::Dropped).is_some() {
         return Some("a page is taken of a stranger".to_owned());
     }
-    if client.arrived_from_peer((own, secrets.pages), copy, false).is_none() {
+    if client.arrived_from_peer((own, secrets.pages), copy, LeavingFate::Dropped).is_none() {
         return Some("a page in time is not taken".to_owned());
     }
     client.left(page);
     client.request(page, transaction, false);
     // One that was asked for first, and was on its way for long.
-    if client.arrived_from_peer((own, secrets.pages), copy, false).is_some() {
+    if client.arrived_from_peer((own, secrets.pages), copy, LeavingFate::Dropped).is_some() {
         return Some("a page is taken from another client that was here before".to_owned());
     }
-    client.arrived(copy, false).is_none().then(|| "it does not come from the server".to_owned())
+    client.arrived(copy, LeavingFate::Dropped).is_none().then(|| "it does not come from the server".to_owned())
 }
 
 struct Everything;
@@ -143,9 +146,10 @@ fn stale_return() -> Option<String> {
     let address: std::net::SocketAddr = "10.0.0.1:1".parse().expect("an address");
     let client = server.join(address, (None, Secrets::default()), &Nothing, &mut actions).session.client;
     let pages = vec![Image { page: copy.page, bytes: vec![2] }];
+    let leaving = Some(Leaving { copy, unused_ns: 0, was_used: true });
     let said = [
         Request::Read { copy, transaction, writes: false, leaving: None, waited: None },
-        Request::Read { copy: next, transaction, writes: false, leaving: Some(copy), waited: None },
+        Request::Read { copy: next, transaction, writes: false, leaving, waited: None },
         Request::Write { copy, transaction },
         Request::Commit {
             transaction,
@@ -162,7 +166,7 @@ fn stale_return() -> Option<String> {
         }
     }
     server.committed((client, transaction), &Nothing, &mut actions);
-    if !actions.iter().any(|action| matches!(action, Action::SendPage { returns: true, .. })) {
+    if !actions.iter().any(|action| matches!(action, Action::SendPage { fate: LeavingFate::Returned, .. })) {
         return Some(format!("it is not asked back: {actions:?}"));
     }
     let returned = ToServer { drops: Vec::new(), body: Request::Returned { copy, bytes: vec![1] } };
@@ -220,6 +224,8 @@ fn what_is_planted_is_found() {
         (Canary::ForgottenCopy, clients),
         (Canary::StaleReturn, stale_return),
         (Canary::UngrantedCopies, ungranted_copy),
+        (Canary::UnenteredReceiver, calm),
+        (Canary::EndlessChances, calm),
     ];
     let is_missed = |(canary, search): &(Canary, Search)| {
         canary::plant(Some(*canary));

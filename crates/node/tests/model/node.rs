@@ -5,7 +5,8 @@ use engine::lock::Mode;
 use entresol_node::client::{Arrival, Client, PageLock, WriteLock};
 use entresol_node::lease::Lease;
 use entresol_node::message::{
-    Answer, ClientId, Copy, Former, Image, Request, Secret, Secrets, Session, ToPeer, ToServer, Transaction,
+    Answer, ClientId, Copy, Former, Image, LeavingFate, Request, Secret, Secrets, Session, ToPeer, ToServer,
+    Transaction,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -122,6 +123,7 @@ impl Node {
 
     pub fn look_at_clock(&mut self, now: u64) {
         self.now = self.clock.read(now);
+        self.protocol.note_time(self.now);
     }
 
     pub fn has_lease(&self) -> bool {
@@ -281,8 +283,27 @@ impl Node {
         self.read(page, committed)
     }
 
-    /// Makes room as a memory does that forgets what was used least recently, and asks for the page.
+    /// Makes room and asks for the page.
     fn fetch(&mut self, page: PageId, writes: bool) -> Vec<Said> {
+        self.make_room();
+        let (message, forgotten) = self.protocol.request(page, self.transaction, writes);
+        forgotten.map(|copy| self.kept.remove(&copy));
+        vec![Said::Server(message)]
+    }
+
+    /// Takes a page that is offered, if it has nothing to do.
+    fn consider(&mut self, page: PageId) -> Vec<Said> {
+        if !self.protocol.is_free_for(page) || self.memory.contains_key(&page) || !self.has_lease() {
+            return vec![Said::Server(self.protocol.decline(page))];
+        }
+        self.make_room();
+        let (message, forgotten) = self.protocol.accept(page);
+        forgotten.map(|copy| self.kept.remove(&copy));
+        vec![Said::Server(message)]
+    }
+
+    /// Makes room as a memory does that forgets what was used least recently.
+    fn make_room(&mut self) {
         while self.memory.len() >= self.capacity {
             let clean = self.memory.iter().filter(|(page, _)| !self.pinned.contains(page));
             let Some(victim) = clean.min_by_key(|(_, slot)| slot.used).map(|(page, _)| *page) else { break };
@@ -291,9 +312,6 @@ impl Node {
             self.kept.extend(kept.map(|copy| (copy, slot.version)));
             forgotten.map(|copy| self.kept.remove(&copy));
         }
-        let (message, forgotten) = self.protocol.request(page, self.transaction, writes);
-        forgotten.map(|copy| self.kept.remove(&copy));
-        vec![Said::Server(message)]
     }
 
     fn commit(&mut self, committed: &dyn Fn(PageId) -> u64) -> Result<Vec<Said>, String> {
@@ -357,8 +375,8 @@ impl Node {
                 self.lease.renew(Instant::from_ns(sent), self.now);
                 Ok(Vec::new())
             }
-            Answer::Page { copy, bytes, returns } => {
-                let arrival = self.protocol.arrived(copy, returns);
+            Answer::Page { copy, bytes, fate } => {
+                let arrival = self.protocol.arrived(copy, fate);
                 Ok(arrival.map_or(Vec::new(), |arrival| self.take_in(copy, &bytes, arrival)))
             }
             Answer::Granted { copy, transaction } => {
@@ -381,8 +399,16 @@ impl Node {
             }
             Answer::Failed { copy, .. } => Ok(self.fail(copy)),
             Answer::Denied { .. } => Err("everything is granted here".to_owned()),
-            Answer::Forward { copy, wanted, to, address, secret, returns, .. } => {
-                Ok(vec![self.forward((copy, wanted), (to, address.port(), secret), returns)])
+            Answer::Offer { page } => Ok(self.consider(page)),
+            Answer::LastCopy { copy } => {
+                if self.protocol.is_last(copy) {
+                    self.uses += 1;
+                    self.memory.get_mut(&copy.page).expect("it is here").used = self.uses;
+                }
+                Ok(Vec::new())
+            }
+            Answer::Forward { copy, wanted, to, address, secret, fate, .. } => {
+                Ok(vec![self.forward((copy, wanted), (to, address.port(), secret), fate)])
             }
             Answer::Victim { transaction, withdrawn } => {
                 for copy in withdrawn {
@@ -431,16 +457,20 @@ impl Node {
         &mut self,
         (copy, wanted): (Copy, u64),
         (to, place, secret): (ClientId, Place, Secret),
-        returns: bool,
+        fate: LeavingFate,
     ) -> Said {
         let theirs = Copy { page: copy.page, number: wanted };
         if !self.protocol.may_send(copy) {
-            return Said::Server(self.protocol.refuse(theirs, to, returns));
+            return Said::Server(self.protocol.refuse(theirs, to, fate));
         }
         let version = self.kept.get(&copy).copied().unwrap_or_else(|| self.memory[&copy.page].version);
         let epoch = self.protocol.session().expect("it was spoken to").epoch;
         let to = Session { epoch, client: to };
-        Said::Peer(place, ToPeer::Page { to, secret, copy: theirs, bytes: version.to_le_bytes().to_vec(), returns })
+        self.protocol.sent(copy).map(|copy| self.kept.remove(&copy));
+        if self.protocol.is_for_others(copy.page) {
+            self.memory.get_mut(&copy.page).expect("it is here").used = 0;
+        }
+        Said::Peer(place, ToPeer::Page { to, secret, copy: theirs, bytes: version.to_le_bytes().to_vec(), fate })
     }
 
     /// A page has come from another client.
@@ -448,9 +478,9 @@ impl Node {
         &mut self,
         to: (Session, Secret),
         copy: Copy,
-        (bytes, returns): (&[u8], bool),
+        (bytes, fate): (&[u8], LeavingFate),
     ) -> Vec<Said> {
-        let arrival = self.protocol.arrived_from_peer(to, copy, returns);
+        let arrival = self.protocol.arrived_from_peer(to, copy, fate);
         arrival.map_or(Vec::new(), |arrival| self.take_in(copy, bytes, arrival))
     }
 
@@ -460,12 +490,13 @@ impl Node {
         // Any time, so that disk and messages become dear and cheap in turns.
         self.protocol.note_wait(copy, (self.uses / 16 % 3) * 1_000 + 1_000 * (copy.number % 3));
         self.memory.insert(copy.page, Slot { version: version(bytes), used: self.uses });
-        if let Some((left, returns)) = arrival.leaving {
+        if let Some((left, fate)) = arrival.leaving.filter(|(_, fate)| *fate != LeavingFate::Offered) {
             let bytes = self.kept.remove(&left).expect("its bytes were kept").to_le_bytes().to_vec();
-            if returns {
+            if fate == LeavingFate::Returned {
                 said.push(Said::Server(self.protocol.give_back(left, bytes)));
             }
         }
+        arrival.forgets.map(|copy| self.kept.remove(&copy));
         if arrival.is_called {
             self.memory.remove(&copy.page);
             said.extend(self.protocol.give_up(copy.page).map(Said::Server));

@@ -4,7 +4,9 @@ use super::node::{Clock, Node, Place, Said, page, version};
 use base::{Instant, PageId, Random};
 use entresol_node::algorithm::{Algorithm, Frames};
 use entresol_node::lease::Term;
-use entresol_node::message::{Answer, ClientId, Copy, Image, Request, Secret, Secrets, ToPeer, ToServer, Transaction};
+use entresol_node::message::{
+    Answer, ClientId, Copy, Image, LeavingFate, Request, Secret, Secrets, ToPeer, ToServer, Transaction,
+};
 use entresol_node::server::{Action, Joined, Memory, Server};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,7 +16,15 @@ pub struct Plan {
     pub pages: u64,
     /// How many each client runs.
     pub transactions: usize,
+    /// How often a page is passed on without being used.
+    pub chances: u8,
     pub faults: Faults,
+}
+
+fn serve(plan: &Plan, epoch: u64) -> Server {
+    let mut server = Server::new(plan.algorithm, FRAMES, epoch);
+    server.set_chances(plan.chances);
+    server
 }
 
 /// What goes wrong.
@@ -56,7 +66,7 @@ impl ServerMemory {
 
 /// What the server has begun and not ended.
 enum Pending {
-    Page { to: ClientId, copy: Copy, returns: bool },
+    Page { to: ClientId, copy: Copy, fate: LeavingFate },
     Commit { owner: (ClientId, Transaction), pages: Vec<Image> },
     Keep { page: PageId, version: u64 },
 }
@@ -141,7 +151,7 @@ impl World {
         }
         let committed = (0..plan.pages).map(|number| (page(number), 0)).collect();
         let mut world = World {
-            server: Server::new(plan.algorithm, FRAMES, 1),
+            server: serve(&plan, 1),
             plan,
             epoch: 1,
             sessions: 0,
@@ -309,9 +319,9 @@ impl World {
             }
             Event::ToPeer(from, place) => {
                 let queue = self.to_peer.get_mut(&(from, place)).expect("it was there");
-                let ToPeer::Page { to, secret, copy, bytes, returns } = queue.pop_front().expect("it was there");
+                let ToPeer::Page { to, secret, copy, bytes, fate } = queue.pop_front().expect("it was there");
                 let node = self.nodes.get_mut(&place).expect("one is there");
-                let said = node.arrive_from_peer((to, secret), copy, (&bytes, returns));
+                let said = node.arrive_from_peer((to, secret), copy, (&bytes, fate));
                 self.say(place, said);
             }
             Event::Pending(index) => self.complete(index),
@@ -405,8 +415,8 @@ impl World {
         for action in actions {
             match action {
                 Action::SendCatalog(client) => unreachable!("{client:?} knows the only partition"),
-                Action::Send(to, answer) => self.send(to, answer),
-                Action::SendPage { to, copy, returns, .. } => self.pending.push(Pending::Page { to, copy, returns }),
+                Action::Send(to, answer) | Action::PassOn(to, answer) => self.send(to, answer),
+                Action::SendPage { to, copy, fate, .. } => self.pending.push(Pending::Page { to, copy, fate }),
                 Action::Touch(page) => self.memory.use_page(page),
                 Action::Keep(Image { page, bytes }) => {
                     self.pending.push(Pending::Keep { page, version: version(&bytes) });
@@ -434,10 +444,10 @@ impl World {
                 let reason = "its disk does not answer".to_owned();
                 self.server.failed(to, copy, reason, &self.memory, &mut actions);
             }
-            Pending::Page { to, copy, returns } => {
+            Pending::Page { to, copy, fate } => {
                 self.memory.use_page(copy.page);
                 let bytes = self.committed[&copy.page].to_le_bytes().to_vec();
-                self.send(to, Answer::Page { copy, bytes, returns });
+                self.send(to, Answer::Page { copy, bytes, fate });
             }
             Pending::Keep { page, version } => {
                 assert_eq!(version, self.committed[&page], "what comes back is what was committed last");
@@ -504,7 +514,7 @@ impl World {
         self.terms.clear();
         self.memory = ServerMemory::default();
         self.epoch += 1;
-        self.server = Server::new(self.plan.algorithm, FRAMES, self.epoch);
+        self.server = serve(&self.plan, self.epoch);
         self.server.gather(true);
         self.gathers_until = Term::new(LEASE_NS, Instant::from_ns(self.now)).end();
     }

@@ -388,6 +388,8 @@ fn work(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentError> {
         "page-server" => {
             only(&[
                 "algorithm",
+                "chances",
+                "working",
                 "pattern",
                 "write_probability",
                 "client_pages",
@@ -460,6 +462,10 @@ fn page_server(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentE
         let allowed = format!("1 to {}: each has a hot region", page_server::CLIENTS_MAX);
         return Err(sources.error("workload.clients", problem, &allowed, None));
     }
+    let clients = whole(table, "workload", "clients", 1, 65_536, sources)?.unwrap_or(1);
+    let working = whole(table, "workload", "working", 1, clients, sources)?.map(|working| working as u32);
+    let chances = whole(table, "workload", "chances", 0, u64::from(u8::MAX), sources)?;
+    let chances = chances.map_or(page_server::CHANCES, |chances| chances as u8);
     let hardware = word("client_hardware", "franklin-1992-client");
     let client = Hardware::named(&hardware)
         .map_err(|_| unknown("client_hardware", &hardware, &Hardware::names().collect::<Vec<_>>()))?;
@@ -471,8 +477,16 @@ fn page_server(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentE
             sources.error("workload.commit_pages", problem, "true, false", None)
         })?,
     };
-    let model =
-        page_server::PageServerModel { algorithm, pattern, write_probability, client_pages, network, commits_pages };
+    let model = page_server::PageServerModel {
+        algorithm,
+        chances,
+        working,
+        pattern,
+        write_probability,
+        client_pages,
+        network,
+        commits_pages,
+    };
     Ok(Work::PageServer { model: Box::new(model), client: Box::new(client) })
 }
 

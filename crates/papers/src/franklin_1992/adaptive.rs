@@ -11,7 +11,8 @@ const EACH: f64 = 0.95;
 const MEAN: f64 = 0.98;
 
 pub(super) fn claims(results: &Results) -> Vec<Claim> {
-    let names: Vec<&str> = Franklin1992.experiments().iter().map(|(file, _)| file.trim_end_matches(".toml")).collect();
+    let names = Franklin1992.experiments().iter().map(|(file, _)| file.trim_end_matches(".toml"));
+    let names: Vec<&str> = names.filter(|name| *name != idle::TRIAL).collect();
     let mut claims: Vec<Claim> = names.iter().map(|name| near_the_best(results, name)).collect();
     claims.push(names.iter().fold(near_in_the_mean(results, &names), |claim, name| claim.seen_in(name)));
     claims

@@ -18,7 +18,30 @@ fn trial(name: &str, report: impl Fn(&str, f64) -> Value) -> Trial {
     })
 }
 
-/// All twelve, in each of which what adapts reaches this part of the best one's throughput.
+/// Where others are idle: N-chance takes this part of the reads that the others take, and has throughput in inverse proportion.
+fn idle(part: f64) -> Results {
+    let outcome = |line: &str, clients: f64| {
+        let part = if line == "N-CHANCE" && clients > 1.0 { part } else { 1.0 };
+        let mut report = report(line, clients, 20.0 / part);
+        report["page_server"]["disk_reads_per_commit"] = json!(10.0 * part);
+        report["page_server"]["passed_on_ratio"] = json!(0.5);
+        Outcome { reports: vec![report], ..Outcome::default() }
+    };
+    Results { trials: vec![study::canned(&Franklin1992, &KEYS, idle::TRIAL, outcome)] }
+}
+
+#[test]
+fn what_idle_clients_are_worth_is_judged_by_reads_and_throughput() {
+    let [holds, differs] = [Verdict::Holds, Verdict::Differs];
+    for (part, verdicts) in
+        [(0.2, [holds, holds, holds]), (0.8, [differs, holds, holds]), (1.2, [differs, differs, holds])]
+    {
+        let claims = judged(&idle(part));
+        assert_eq!(claims.iter().map(|claim| claim.verdict).collect::<Vec<_>>(), verdicts, "{part}");
+    }
+}
+
+/// All that the paper has, in each of which what adapts reaches this part of the best one's throughput.
 fn adapting(part: f64) -> Results {
     let outcome = |line: &str, clients| Outcome {
         reports: vec![report(line, clients, if ALL.contains(&line) { 20.0 } else { 20.0 * part })],
@@ -189,7 +212,7 @@ fn what_the_paper_describes_holds() {
         }
         assert_eq!(judged.len(), claims);
     }
-    assert_eq!(Franklin1992.claims(&Results::default()).len(), 24 + 6 + 7 + 4 + 12 + 1);
+    assert_eq!(Franklin1992.claims(&Results::default()).len(), 24 + 6 + 7 + 4 + 12 + 1 + 3);
 }
 
 #[test]

@@ -50,6 +50,7 @@ pub(super) async fn serve(
     let database = Database::open(&executor, shape.settings(), NAME).await?;
     let settings = ServerSettings {
         algorithm: shape.algorithm,
+        chances: shape.chances,
         message_size_min: 0,
         has_leases: true,
         grants: Some(grants(&rights.borrow())),

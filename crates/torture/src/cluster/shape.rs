@@ -13,6 +13,8 @@ use std::fmt;
 pub struct ClusterShape {
     /// What the server does with the memories of its nodes.
     pub algorithm: &'static Algorithm,
+    /// How often it passes a page on to idle nodes before one has used it.
+    pub chances: u8,
     /// How many nodes there are.
     pub nodes: u32,
     /// Those of them, by number, that only read pages, and that as often as they can.
@@ -59,6 +61,7 @@ impl fmt::Debug for ClusterShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClusterShape")
             .field("algorithm", &self.algorithm.name())
+            .field("chances", &self.chances)
             .field("nodes", &self.nodes)
             .field("readers", &self.readers)
             .field("pages", &self.pages)
@@ -108,6 +111,7 @@ impl ClusterShape {
         };
         ClusterShape {
             algorithm,
+            chances: Random::stream(seed, "cluster chances").below(4) as u8,
             nodes,
             readers,
             pages,

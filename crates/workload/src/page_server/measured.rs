@@ -91,6 +91,8 @@ pub struct Figures {
     pub in_memory_ratio: f64,
     /// Pages that clients dropped and sent to the server, of all that they dropped as they asked for others.
     pub dropped_sent_ratio: f64,
+    /// Pages that were passed on to idle clients, of all that clients dropped as they asked for others.
+    pub passed_on_ratio: f64,
     /// Copies that were called back per committed transaction.
     pub callbacks_per_commit: f64,
     /// Pages that another client could not send, per committed transaction.

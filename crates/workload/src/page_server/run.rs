@@ -95,8 +95,13 @@ fn start(
 ) -> Result<Running> {
     let executor = machines.database.executor().clone();
     let address = SocketAddr::new(machines.addresses[0], PORT);
-    let settings =
-        page_server::ServerSettings { algorithm, message_size_min: CONTROL_MESSAGE, has_leases: false, grants: None };
+    let settings = page_server::ServerSettings {
+        algorithm,
+        chances: model.chances,
+        message_size_min: CONTROL_MESSAGE,
+        has_leases: false,
+        grants: None,
+    };
     let serving: JoinHandle<_> = {
         let database = machines.database.clone();
         let transport = Rc::new(Plain(executor.clone()));
@@ -134,7 +139,8 @@ fn start(
     }
     let running = Running { server, clients, totals, served: Rc::default() };
     running.observe(model);
-    for (number, executor) in machines.clients.iter().enumerate() {
+    let working = model.working.map_or(machines.clients.len(), |working| working as usize);
+    for (number, executor) in machines.clients.iter().enumerate().take(working) {
         let (client, totals) = (running.clients[number].clone(), Rc::clone(&running.totals));
         let source = ReferenceSource {
             model: model.clone(),
@@ -285,6 +291,7 @@ impl Running {
             redone_per_commit: per_commit(counts.redone),
             in_memory_ratio,
             dropped_sent_ratio: ratio(counts.returned, counts.leaving),
+            passed_on_ratio: ratio(counts.passed_on, counts.leaving),
             callbacks_per_commit: per_commit(counts.callbacks),
             refusals_per_commit: per_commit(counts.refusals),
             victims_per_commit: per_commit(counts.victims),

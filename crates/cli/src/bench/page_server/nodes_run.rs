@@ -85,6 +85,8 @@ pub struct NodesRun {
     /// Of each node.
     pub clients: u32,
     pub algorithm: &'static str,
+    /// How often that passes a copy on that none uses.
+    pub chances: u8,
     pub stages: Arc<Stages>,
 }
 
@@ -154,6 +156,7 @@ impl NodesRun {
         let executor = database.executor();
         let settings = ServerSettings {
             algorithm: algorithm::named(self.algorithm).expect("a configuration names one that there is"),
+            chances: self.chances,
             message_size_min: 0,
             has_leases: true,
             grants: None,

@@ -119,7 +119,8 @@ impl Ghost {
 
     fn leave(&mut self, algorithm: &dyn Placement, page: PageId) {
         match algorithm.on_last_copy(self.has(page)) {
-            Fate::Dropped => return,
+            // None that it follows passes pages on.
+            Fate::Dropped | Fate::PassedOn => return,
             Fate::KeptAtServer => {}
             Fate::Returned => self.tally.returns += 1.0,
         }

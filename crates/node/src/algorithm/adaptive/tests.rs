@@ -51,7 +51,7 @@ impl Naive {
             Noted::LastCopy(page) => {
                 let fate = algorithm.on_last_copy(has(page));
                 self.tally.returns += f64::from(fate == Fate::Returned);
-                if fate != Fate::Dropped {
+                if fate != Fate::Dropped && fate != Fate::PassedOn {
                     self.take_in(page, false);
                 }
             }

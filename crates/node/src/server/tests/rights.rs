@@ -84,7 +84,7 @@ fn no_bytes_are_believed_of_a_node_that_may_only_read() {
     // Nor to send back the last copy.
     ground.say(other, read(copy(1, 1), 0, None)).expect("it may");
     let sent = ground.say(other, read(copy(2, 2), 0, Some(copy(1, 1)))).expect("it may");
-    assert!(matches!(sent[..], [Action::SendPage { returns: false, .. }]), "{sent:?}");
+    assert!(matches!(sent[..], [Action::SendPage { fate: crate::message::LeavingFate::Dropped, .. }]), "{sent:?}");
     // A node that may write is.
     let writer = join(&mut ground, "writer", Some(Right::Write), None).session.client;
     ground.say(writer, read(copy(5, 0), 0, None)).expect("it may");
