@@ -225,12 +225,13 @@ pub fn look_at(damages: &mut [Damage], media: &Media) {
     }
 }
 
-/// The first damage of a file that concerns this byte and is not among these.
+/// The latest damage of a file that concerns this byte and is not among these: earlier ones may be over, and forgotten.
 pub fn unknown_at(damages: &[Damage], media: &Media, (device, file): (&str, &str), byte: u64) -> Option<MediaDamage> {
     let is_known =
         |number| damages.iter().any(|damage| damage.found.as_ref().is_some_and(|found| found.number == number));
     let is_there = |damage: &MediaDamage| damage.places.iter().any(|place| place.contains(&byte));
-    media.damages(device, file).into_iter().find(|damage| is_there(damage) && !is_known(damage.number))
+    let unknown = media.damages(device, file).into_iter().filter(|damage| is_there(damage) && !is_known(damage.number));
+    unknown.max_by_key(|damage| damage.number)
 }
 
 /// No other device of the log serves any more for what is damaged on one.

@@ -1,7 +1,9 @@
 //! A peer that says anything: bytes of no form, messages with bytes changed, and messages in form that no honest node says.
 
 use base::{PageId, PartitionId, Random};
-use node::message::{self, ClientId, Copy, Former, Image, Request, Secret, Session, ToServer, Transaction, Wait};
+use node::message::{
+    self, ClientId, Copy, Former, Image, Leaving, LeavingFate, Request, Secret, Session, ToServer, Transaction, Wait,
+};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -92,7 +94,11 @@ fn request(random: &mut Random) -> Request {
         0 => Request::Renew { sent: random.word() },
         1 => Request::InUse { copy: wanted, by: (0..random.below(8)).map(Transaction).collect() },
         2 => Request::CalledBack { copy: wanted },
-        3 => Request::Refused { wanted, to: ClientId(random.below(100) as u32), returns: random.chance(0.5) },
+        3 => {
+            let fates = [LeavingFate::Dropped, LeavingFate::Returned, LeavingFate::Offered];
+            let fate = *random.choose(&fates).expect("there are some");
+            Request::Refused { wanted, to: ClientId(random.below(100) as u32), fate }
+        }
         4 => {
             let others = (0..random.below(3)).map(Transaction).collect();
             let (transaction, keeps) = (Transaction(random.word()), random.chance(0.5));
@@ -116,7 +122,11 @@ fn request(random: &mut Random) -> Request {
         8 if random.chance(0.02) => hello(random, PAGE_SIZE),
         9 if random.chance(0.05) => Request::Returned { copy: wanted, bytes: noise(random, 9_000) },
         _ => {
-            let leaving = random.chance(0.2).then(|| copy(random));
+            let leaving = random.chance(0.2).then(|| Leaving {
+                copy: copy(random),
+                unused_ns: random.word(),
+                was_used: random.chance(0.5),
+            });
             let waited_ns = [0, 1, u64::MAX][random.below(3) as usize];
             let waited = random.chance(0.5).then(|| Wait { copy: copy(random), waited_ns });
             Request::Read { copy: wanted, transaction, writes: random.chance(0.1), leaving, waited }
