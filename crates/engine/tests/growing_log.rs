@@ -244,6 +244,36 @@ fn a_device_that_fails_while_the_file_grows_fails_the_log() {
     }
 }
 
+/// A transaction that has not ended keeps its room in the log for ever then: others are told what has happened, and are not run again and
+/// again as victims of a deadlock.
+#[test]
+fn behind_a_log_that_has_failed_none_gives_up_for_one_that_cannot_end() {
+    let mut hardware = Hardware::ideal();
+    hardware.device_mut("flash");
+    let error = ErrorAt { kind: OpKind::Resize, device: Some("flash".into()), nth: 3 };
+    let options =
+        Options { faults: Some(FaultPlan { errors: vec![error], ..FaultPlan::default() }), ..Options::default() };
+    let driver = VirtualDriver::new(hardware, options, Media::new());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let lived = executor.run(async {
+        let settings = Settings { log_device: "flash".into(), checkpoint: checkpoint::Policy::OFF, ..settings() };
+        let database = Database::create(&executor, settings).await.expect("creates");
+        let rows = database.create_partition(PartitionSpec::b_tree("rows")).await.expect("creates");
+        let mut held = database.begin().await.expect("begins");
+        for number in KEYS.. {
+            if held.put(rows, &number.to_be_bytes(), &[1; 400]).await.is_err() {
+                break;
+            }
+        }
+        assert!(matches!(database.log().failure(), Some(Error::LogFailed(_))));
+        let put = async |tx: &mut Transaction| tx.put(rows, &[1; 4], &[2; 400]).await;
+        let told = executor.within(10 * SECOND_NS, database.transaction(put)).await;
+        assert!(matches!(told, Some(Err(Error::LogFailed(_)))), "{told:?}");
+    });
+    lived.expect("the machine goes on");
+    executor.stop();
+}
+
 /// One of two devices fails in a step, others wait to write the superblock file, and the power goes.
 #[test]
 fn a_checkpoint_between_the_loss_of_a_device_while_it_grows_and_its_statement_says_nothing_wrong() {

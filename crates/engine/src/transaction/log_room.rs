@@ -61,6 +61,10 @@ impl Transaction {
             return Ok(());
         }
         if !engine.transactions.registry.borrow().is_oldest(self.state.owner) {
+            if let Some(failure) = engine.core.log.failure() {
+                // Those before it will never give their log back.
+                return Err(failure);
+            }
             add(&engine.core.statistics.deadlocks, 1);
             return Err(self.abort(Error::Deadlock));
         }
@@ -235,7 +239,7 @@ impl Transaction {
 /// What [`Transaction::log_room`] found before may be gone, because others have made their changes since.
 ///
 /// # Errors
-/// [`Error::Deadlock`]: the transaction gives up, so that the oldest one can go on.
+/// [`Error::Deadlock`]: the transaction gives up, so that the oldest one can go on. [`Error::LogFailed`]: none can.
 #[inline]
 pub(super) fn admit_change(engine: &Engine, state: &TransactionState) -> Result<(), Need> {
     let free = engine.core.log.free_beside(state.reserved);
@@ -250,6 +254,9 @@ pub(super) fn admit_change(engine: &Engine, state: &TransactionState) -> Result<
 fn refuse_change(engine: &Engine, state: &TransactionState) -> Result<(), Need> {
     if engine.transactions.registry.borrow().is_oldest(state.owner) {
         return Ok(());
+    }
+    if let Some(failure) = engine.core.log.failure() {
+        return Err(Need::Fail(failure));
     }
     add(&engine.core.statistics.deadlocks, 1);
     Err(Need::Fail(engine.abort(state, Error::Deadlock)))
