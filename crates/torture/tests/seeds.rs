@@ -129,3 +129,9 @@ fn damage_to_files_of_renamed_and_truncated_partitions_is_recognized() {
 fn a_name_that_is_taken_is_refused_while_an_index_is_being_made() {
     assert_eq!(run_seed(35_485, Options::FULL).failure, None);
 }
+
+/// A transaction gave way, again and again, to an older one that waited for a checkpoint, while none succeeded.
+#[test]
+fn none_gives_way_to_what_waits_for_checkpoints_that_fail() {
+    assert_eq!(run_seed(36_306, Options::FULL).failure, None);
+}

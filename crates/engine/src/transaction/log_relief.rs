@@ -104,16 +104,19 @@ pub(crate) async fn relieve(engine: &Engine, fits: impl Fn() -> bool) -> Result<
     }
 }
 
+/// That a rollback fails for which the log is kept, if one does.
+pub(super) fn stalled_for(engine: &Engine) -> Option<Error> {
+    let (first, cause) = engine.transactions.registry.borrow().oldest_stalled()?;
+    engine.core.log.is_kept_for(first).then(|| Error::stalled(cause))
+}
+
 fn check_failure(engine: &Engine, before: u64) -> Result<()> {
     let checkpointer = &engine.checkpointer;
     if let Some(cause) = engine.core.log.archive_failure() {
         return Err(Error::LogNotArchived { cause: Box::new(cause) });
     }
-    let stalled = engine.transactions.registry.borrow().oldest_stalled();
-    if let Some((first, cause)) = stalled
-        && engine.core.log.is_kept_for(first)
-    {
-        return Err(Error::stalled(cause));
+    if let Some(stalled) = stalled_for(engine) {
+        return Err(stalled);
     }
     match checkpointer.failure() {
         Some(cause) if checkpointer.failed.get() > before => Err(Error::not_relieved(cause)),

@@ -11,7 +11,7 @@
 
 use super::Transaction;
 use super::freeing::BYTES_OF_CHAIN;
-use super::log_relief::{relieve, wait_for_claim};
+use super::log_relief::{relieve, stalled_for, wait_for_claim};
 use super::past_log;
 use crate::engine::relief::ReliefOutcome;
 use crate::engine::{Engine, TransactionState};
@@ -61,9 +61,8 @@ impl Transaction {
             return Ok(());
         }
         if !engine.transactions.registry.borrow().is_oldest(self.state.owner) {
-            if let Some(failure) = engine.core.log.failure() {
-                // Those before it will never give their log back.
-                return Err(failure);
+            if let Some(reason) = why_hopeless(engine) {
+                return Err(reason);
             }
             add(&engine.core.statistics.deadlocks, 1);
             return Err(self.abort(Error::Deadlock));
@@ -239,7 +238,8 @@ impl Transaction {
 /// What [`Transaction::log_room`] found before may be gone, because others have made their changes since.
 ///
 /// # Errors
-/// [`Error::Deadlock`]: the transaction gives up, so that the oldest one can go on. [`Error::LogFailed`]: none can.
+/// [`Error::Deadlock`]: the transaction gives up, so that the oldest one can go on. [`Error::LogFailed`], [`Error::RollbackStalled`], [`Error::LogNotRelieved`]:
+/// that cannot.
 #[inline]
 pub(super) fn admit_change(engine: &Engine, state: &TransactionState) -> Result<(), Need> {
     let free = engine.core.log.free_beside(state.reserved);
@@ -250,13 +250,19 @@ pub(super) fn admit_change(engine: &Engine, state: &TransactionState) -> Result<
     }
 }
 
+/// Why those that are older do not give their log back, if they do not: it makes no sense to give way to them.
+fn why_hopeless(engine: &Engine) -> Option<Error> {
+    let not_relieved = || engine.checkpointer.failure().map(Error::not_relieved);
+    engine.core.log.failure().or_else(|| stalled_for(engine)).or_else(not_relieved)
+}
+
 #[cold]
 fn refuse_change(engine: &Engine, state: &TransactionState) -> Result<(), Need> {
     if engine.transactions.registry.borrow().is_oldest(state.owner) {
         return Ok(());
     }
-    if let Some(failure) = engine.core.log.failure() {
-        return Err(Need::Fail(failure));
+    if let Some(reason) = why_hopeless(engine) {
+        return Err(Need::Fail(reason));
     }
     add(&engine.core.statistics.deadlocks, 1);
     Err(Need::Fail(engine.abort(state, Error::Deadlock)))
