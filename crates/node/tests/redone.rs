@@ -8,7 +8,7 @@ use base::{PageId, PartitionId, Random};
 use engine::page::header;
 use engine::second_level::design::Pattern;
 use engine::{Database, Error, PartitionSpec, Result, buffer};
-use entresol_node::algorithm;
+use entresol_node::algorithm::{self, CHANCES};
 use entresol_node::channel::Plain;
 use entresol_node::page_client::{ClientSettings, PageClient};
 use entresol_node::page_server::{PageServer, ServerSettings};
@@ -43,7 +43,8 @@ impl Ground {
                 *partition = database.create_partition(spec).await?;
             }
             let algorithm = algorithm::named("cbl").expect("it is one of them");
-            let settings = ServerSettings { algorithm, message_size_min: 0, has_leases: true, grants: None };
+            let settings =
+                ServerSettings { algorithm, chances: CHANCES, message_size_min: 0, has_leases: true, grants: None };
             let server = PageServer::serve(&database, Rc::new(Plain(executor)), at, settings).await?;
             Ok::<_, Error>((server, partitions))
         });

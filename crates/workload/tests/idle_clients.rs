@@ -60,6 +60,7 @@ fn measured(algorithm: &str, clients: u32, seconds: u64) -> Figures {
         write_probability: 0.0,
         client_pages: CLIENT_PAGES,
         network: "fast".to_owned(),
+        commits_pages: true,
     };
     let machines = Machines {
         database: &database,
