@@ -95,8 +95,8 @@ fn request(random: &mut Random) -> Request {
         1 => Request::InUse { copy: wanted, by: (0..random.below(8)).map(Transaction).collect() },
         2 => Request::CalledBack { copy: wanted },
         3 => {
-            let fates = [LeavingFate::Dropped, LeavingFate::Returned, LeavingFate::Offered];
-            let fate = *random.choose(&fates).expect("there are some");
+            let all = [LeavingFate::Dropped, LeavingFate::Returned, LeavingFate::Offered];
+            let fate = *random.choose(&all).expect("there are some");
             Request::Refused { wanted, to: ClientId(random.below(100) as u32), fate }
         }
         4 => {
