@@ -5,7 +5,7 @@ use base::{PageId, PartitionId};
 use libfuzzer_sys::fuzz_target;
 use engine::lock::Mode;
 use node::client::{Client, PageLock, WriteLock};
-use node::message::{Answer, ClientId, Copy, HEAD_SIZE, Secret, Secrets, Session, ToPeer, Transaction, decode};
+use node::message::{Answer, ClientId, Copy, HEAD_SIZE, LeavingFate, Secret, Session, ToPeer, Transaction, decode};
 use std::collections::BTreeSet;
 
 const SESSION: Session = Session { epoch: 1, client: ClientId(0) };
@@ -57,7 +57,7 @@ impl Owner {
                 }
                 self.protocol.enter(self.transaction, page);
                 if !self.memory.contains(&page) && !self.protocol.is_coming(page) {
-                    self.protocol.request(page, self.transaction, what > 127);
+                    self.protocol.request((page, Secret::default()), self.transaction, what > 127);
                 } else if self.memory.contains(&page) && what % 6 == 1 {
                     self.pinned.insert(page);
                     let _: WriteLock = self.protocol.write(self.transaction, page);
@@ -92,7 +92,7 @@ impl Owner {
                     let forgotten = self.protocol.forget_copies();
                     self.discard(forgotten);
                 }
-                self.protocol.join(SESSION, Secrets::default());
+                self.protocol.join(SESSION, Secret::default());
                 self.begin();
             }
             _ => {}
@@ -111,8 +111,8 @@ impl Owner {
 
     fn hear(&mut self, answer: Answer) {
         match answer {
-            Answer::Page { copy, returns, .. } => {
-                let arrival = self.protocol.arrived(copy, returns);
+            Answer::Page { copy, fate, .. } => {
+                let arrival = self.protocol.arrived(copy, fate);
                 self.arrive(copy, arrival);
             }
             Answer::Failed { copy, .. } => drop(self.protocol.failed(copy)),
@@ -128,11 +128,16 @@ impl Owner {
                 self.advance();
                 self.begin();
             }
-            Answer::Forward { copy, wanted, to, returns, .. } => {
+            Answer::Forward { copy, wanted, to, .. } => {
                 if self.protocol.may_send(copy) {
                     return;
                 }
-                self.protocol.refuse(Copy { number: wanted, ..copy }, to, returns);
+                self.protocol.refuse(Copy { number: wanted, ..copy }, to);
+            }
+            Answer::AskAgain { copies } => {
+                for copy in copies.into_iter().filter(|copy| self.protocol.lacks(*copy)).collect::<Vec<_>>() {
+                    self.protocol.ask_again(copy.page);
+                }
             }
             Answer::Victim { transaction, withdrawn } => {
                 for copy in withdrawn {
@@ -153,18 +158,24 @@ impl Owner {
     }
 }
 
+fn fate(byte: u8) -> LeavingFate {
+    [LeavingFate::Dropped, LeavingFate::Returned, LeavingFate::Offered][usize::from(byte >> 5) % 3]
+}
+
 /// What a server says of one of a few pages; `None` for anything.
 fn likely(bytes: &[u8; 4]) -> Option<Answer> {
     let [kind, page, number, transaction] = *bytes;
     let copy = Copy { page: PageId::new(PartitionId(1), u32::from(page % 4)), number: u64::from(number % 16) };
-    let (transaction, returns) = (Transaction(u64::from(transaction % 16)), page > 127);
+    let (transaction, is_denied) = (Transaction(u64::from(transaction % 16)), page > 127);
+    let fate = fate(page);
     Some(match kind % 8 {
-        0 | 1 => Answer::Page { copy, bytes: Vec::new(), returns },
-        2 => Answer::Failed { copy, is_denied: returns, reason: String::new() },
+        0 | 1 => Answer::Page { copy, bytes: Vec::new(), fate },
+        2 => Answer::Failed { copy, is_denied, reason: String::new() },
         3 => Answer::Granted { copy, transaction },
         4 => Answer::CallBack { copy },
         5 => Answer::Withdrawn { copy },
         6 => Answer::Victim { transaction, withdrawn: vec![copy] },
+        7 if number > 127 => Answer::AskAgain { copies: vec![copy] },
         _ => return None,
     })
 }
@@ -172,7 +183,7 @@ fn likely(bytes: &[u8; 4]) -> Option<Answer> {
 fuzz_target!(|bytes: &[u8]| {
     let (protocol, memory, pinned) = (Client::default(), BTreeSet::new(), BTreeSet::new());
     let mut owner = Owner { protocol, memory, transaction: Transaction(0), pinned, is_committing: false };
-    owner.protocol.join(SESSION, Secrets::default());
+    owner.protocol.join(SESSION, Secret::default());
     owner.begin();
     let mut rest = bytes;
     while let Some(([step, said @ ..], behind)) = rest.split_first_chunk::<5>() {
@@ -186,14 +197,14 @@ fuzz_target!(|bytes: &[u8]| {
                 let copy =
                     Copy { page: PageId::new(PartitionId(1), u32::from(said[0] % 4)), number: u64::from(said[1] % 16) };
                 let any = decode::<ToPeer>(&frame).ok();
-                let ToPeer::Page { to, secret, copy, returns, .. } = any.unwrap_or(ToPeer::Page {
+                let ToPeer::Page { to, secret, copy, fate, .. } = any.unwrap_or(ToPeer::Page {
                     to: SESSION,
                     secret: Secret(u128::from(said[2] / 200)),
                     copy,
                     bytes: Vec::new(),
-                    returns: said[3] > 127,
+                    fate: fate(said[3]),
                 });
-                let arrival = owner.protocol.arrived_from_peer((to, secret), copy, returns);
+                let arrival = owner.protocol.arrived_from_peer((to, secret), copy, fate);
                 owner.arrive(copy, arrival);
             }
         }

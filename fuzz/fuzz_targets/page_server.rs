@@ -6,7 +6,7 @@ use base::{PageId, PartitionId};
 use libfuzzer_sys::fuzz_target;
 use node::algorithm::{ALGORITHMS, Frames};
 use node::message::{
-    ClientId, Copy, HEAD_SIZE, Image, Leaving, LeavingFate, Request, Secrets, ToServer, Transaction, Wait, WaitsFor,
+    ClientId, Copy, HEAD_SIZE, Image, Leaving, Request, Secret, ToServer, Transaction, Wait, WaitsFor,
     decode,
 };
 use node::server::{Action, Memory, Server};
@@ -26,7 +26,7 @@ impl Memory for Half {
 
 fn join(server: &mut Server, actions: &mut Vec<Action>) -> ClientId {
     let address: std::net::SocketAddr = "10.0.0.1:7000".parse().expect("an address");
-    server.join(address, (None, Secrets::default()), &Half, actions).session.client
+    server.join(address, (None, Secret::default()), &Half, actions).session.client
 }
 
 /// A request about one of a few pages, so that clients are in each other's way; `None` for one of any bytes.
@@ -41,15 +41,12 @@ fn likely(bytes: &[u8; 4]) -> Option<Request> {
         0 | 1 => {
             let waited_ns = [0, 1, 1 << 20, u64::MAX][usize::from(kind >> 6)];
             let waited = (page % 128 > 31).then_some(Wait { copy: earlier, waited_ns });
-            Request::Read { copy, transaction, writes: number > 127, leaving, waited }
+            Request::Read { copy, secret: Secret(1), transaction, writes: number > 127, leaving, waited }
         }
         2 => Request::Write { copy, transaction },
         3 => Request::InUse { copy, by: vec![transaction] },
         4 => Request::CalledBack { copy },
-        5 => {
-            let fate = [LeavingFate::Dropped, LeavingFate::Returned, LeavingFate::Offered][usize::from(page % 3)];
-            Request::Refused { wanted: copy, to: ClientId(u32::from(page >> 6)), fate }
-        }
+        5 => Request::Refused { wanted: copy, to: ClientId(u32::from(page >> 6)) },
         6 => {
             let pages = (page > 127).then(|| Image { page: copy.page, bytes: Vec::new() }).into_iter().collect();
             let others = (number > 127).then_some(Transaction(u64::from(number % 4))).into_iter().collect();
@@ -59,7 +56,7 @@ fn likely(bytes: &[u8; 4]) -> Option<Request> {
         7 => Request::Abort { transaction },
         8 => Request::Returned { copy, bytes: vec![0; 8] },
         9 => Request::Waits { pairs: vec![WaitsFor { transaction, other: Transaction(u64::from(number % 4)) }] },
-        10 => Request::Accept { copy, leaving },
+        10 => Request::Accept { copy, secret: Secret(1), leaving },
         11 => Request::Decline { page: copy.page },
         _ => return None,
     })

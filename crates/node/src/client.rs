@@ -17,8 +17,9 @@
 //!   copy is called back, and any of its transactions writes the page that has locked it in the node.
 //! - A page that is asked for counts as in use from then on, because it may come from another client after the server has called it
 //!   back.
-//! - A page of another client is taken only if it was sent to this session and the copy has never been here: a copy that was here
-//!   comes again from the server alone, in order with all else that the server says.
+//! - A page of another client is taken only if it was sent to this session with the secret that the copy was asked for with, which only
+//!   the client knows that is to send it; and only if the copy has never been here: one that was here comes again from the server alone, in
+//!   order with all else that the server says.
 //! - When the connection to the server is gone, its transactions end, and it may join again with the copies that are in its memory.
 //! - What leaves the memory is named in the next request for a page, and its bytes are kept until the answer says whether they
 //!   are wanted (`leaving.rs`). So are those of a page that another client is offered, until that has it.
@@ -31,9 +32,7 @@ mod locks;
 pub use calls::CalledBack;
 
 use crate::message::LIST_MAX;
-use crate::message::{
-    Copy, Leaving, LeavingFate, Request, Secret, Secrets, Session, ToServer, Transaction, Wait, WaitsFor,
-};
+use crate::message::{Copy, Leaving, LeavingFate, Request, Secret, Session, ToServer, Transaction, Wait, WaitsFor};
 use base::{Instant, PageId};
 use commits::Commits;
 use engine::canary::{self, Canary};
@@ -48,7 +47,7 @@ const WRITTEN_MAX: usize = 4096;
 #[derive(Default)]
 pub struct Client {
     session: Option<Session>,
-    secrets: Secrets,
+    secret: Secret,
     copies: BTreeMap<PageId, Held>,
     /// The pages that each active transaction uses: those that it has locked.
     uses: BTreeMap<Transaction, BTreeSet<PageId>>,
@@ -81,6 +80,8 @@ pub struct Client {
 #[derive(Debug)]
 struct Held {
     number: u64,
+    /// What another client has to show that sends it.
+    secret: Secret,
     place: Place,
     lock: Lock,
     /// Whether it is to be given up when no transaction uses it.
@@ -97,9 +98,10 @@ struct Held {
 }
 
 impl Held {
-    fn asked_for(number: u64, place: Place, now: Instant) -> Held {
+    fn asked_for((number, secret): (u64, Secret), place: Place, now: Instant) -> Held {
         Held {
             number,
+            secret,
             place,
             lock: Lock::Shared,
             is_called: false,
@@ -215,14 +217,14 @@ impl Client {
         std::mem::take(&mut self.due)
     }
 
-    /// A session has begun, with these secrets.
-    pub fn join(&mut self, session: Session, secrets: Secrets) {
-        (self.session, self.secrets) = (Some(session), secrets);
+    /// A session has begun, with this secret.
+    pub fn join(&mut self, session: Session, secret: Secret) {
+        (self.session, self.secret) = (Some(session), secret);
     }
 
     /// By what the server knows this client when it joins again.
     pub fn secret(&self) -> Secret {
-        self.secrets.own
+        self.secret
     }
 
     /// The present session, or the last one.
@@ -401,33 +403,38 @@ impl Client {
         ToServer { drops: std::mem::replace(&mut self.drops, rest), body }
     }
 
-    /// A page that is not in the memory is needed by a transaction, which `writes` it if its write lock is to come with it. Returns the
-    /// request, and a copy whose bytes, kept until now, are not needed.
+    /// A page that is not in the memory is needed by a transaction, which `writes` it if its write lock is to come with it. A copy that is
+    /// asked for the first time gets the secret. Returns the request, and a copy whose bytes, kept until now, are not needed.
     ///
     /// # Panics
     /// If it is there or was asked for: a memory asks once.
-    pub fn request(&mut self, page: PageId, transaction: Transaction, mut writes: bool) -> (ToServer, Option<Copy>) {
+    pub fn request(
+        &mut self,
+        (page, secret): (PageId, Secret),
+        transaction: Transaction,
+        mut writes: bool,
+    ) -> (ToServer, Option<Copy>) {
         let forgotten = self.take_departed(page);
         self.drops.extend(forgotten);
         let leaving = self.departed.pop();
-        let number = match self.copies.get_mut(&page) {
+        let (number, secret) = match self.copies.get_mut(&page) {
             Some(held) => {
                 assert_eq!(held.place, Place::Left, "{page} is asked for once");
                 held.place = Place::Coming { leaving, by: transaction };
                 writes = false;
-                held.number
+                (held.number, held.secret)
             }
             None => {
                 let number = self.next_copy;
                 self.next_copy += 1;
                 let place = Place::Coming { leaving, by: transaction };
                 let lock = if writes { Lock::Asked(transaction) } else { Lock::Shared };
-                self.copies.insert(page, Held { lock, ..Held::asked_for(number, place, self.now) });
-                number
+                self.copies.insert(page, Held { lock, ..Held::asked_for((number, secret), place, self.now) });
+                (number, secret)
             }
         };
         let (copy, waited) = (Copy { page, number }, self.waited.take());
-        (self.message(Request::Read { copy, transaction, writes, leaving, waited }), forgotten)
+        (self.message(Request::Read { copy, secret, transaction, writes, leaving, waited }), forgotten)
     }
 
     /// A page has not come for long: it is asked for again, for a transaction that uses it.
@@ -442,9 +449,20 @@ impl Client {
         let held = self.copies.get_mut(&page)?;
         let Place::Coming { leaving, by } = &mut held.place else { return None };
         *by = transaction;
-        let leaving = *leaving;
+        let (leaving, secret) = (*leaving, held.secret);
         let copy = Copy { page, number: held.number };
-        Some(self.message(Request::Read { copy, transaction, writes: false, leaving, waited: None }))
+        Some(self.message(Request::Read { copy, secret, transaction, writes: false, leaving, waited: None }))
+    }
+
+    /// Whether this very copy was asked for and has not come.
+    pub fn lacks(&self, copy: Copy) -> bool {
+        let held = self.copies.get(&copy.page).filter(|held| held.number == copy.number);
+        held.is_some_and(|held| matches!(held.place, Place::Coming { .. }))
+    }
+
+    /// Whether a page was asked for because it was offered: then it is not worth an access to the disk.
+    pub fn was_offered(&self, page: PageId) -> bool {
+        self.copies.get(&page).is_some_and(|held| held.was_offered)
     }
 
     /// The page of a copy that was asked for took so long to come, in nanoseconds: the server is told with the next request.
@@ -459,7 +477,7 @@ impl Client {
         copy: Copy,
         fate: LeavingFate,
     ) -> Option<Arrival> {
-        let is_ours = self.is_sent_here(to, secret) || canary::is_planted(Canary::MisaddressedPage);
+        let is_ours = self.is_sent_here((to, secret), copy) || canary::is_planted(Canary::MisaddressedPage);
         let was_here = self.copies.get(&copy.page).is_some_and(|held| held.was_here);
         let is_in_time = is_ours && (!was_here || canary::is_planted(Canary::OvertakenPage));
         let arrival = is_in_time.then(|| self.arrived(copy, fate)).flatten()?;
@@ -470,9 +488,10 @@ impl Client {
         Some(arrival)
     }
 
-    /// Whether something was sent to this session, by one that was told to.
-    pub fn is_sent_here(&self, to: Session, secret: Secret) -> bool {
-        (self.session, self.secrets.pages) == (Some(to), secret)
+    /// Whether a copy was sent to this session, by the one that was told to send it.
+    pub fn is_sent_here(&self, (to, secret): (Session, Secret), copy: Copy) -> bool {
+        let is_it = |held: &Held| (held.number, held.secret) == (copy.number, secret);
+        self.session == Some(to) && self.copies.get(&copy.page).is_some_and(is_it)
     }
 
     /// A page has come from the server. `None` if it is late: nothing waits for it.

@@ -45,6 +45,9 @@ pub struct Session {
 }
 
 /// Drawn at random, so that it cannot be guessed. It is not shown.
+///
+/// A session has one, by which its client is known when it joins again. A client draws another one for each copy that it asks for, which
+/// the server tells the client that is to send the page, and no other.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Secret(pub u128);
 
@@ -52,15 +55,6 @@ impl std::fmt::Debug for Secret {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str("Secret")
     }
-}
-
-/// The secrets of a session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Secrets {
-    /// By which its client is known when it joins again. No other client is told it.
-    pub own: Secret,
-    /// By which clients are known that were told to send it pages.
-    pub pages: Secret,
 }
 
 /// Names a transaction of one client. A client gives each number once.
@@ -135,6 +129,8 @@ pub enum Request {
     Read {
         /// The copy that it will be; one that it has already, if the page has left its memory while it is in use.
         copy: Copy,
+        /// What another client has to show that sends it. The same when this is said again.
+        secret: Secret,
         /// For which transaction.
         transaction: Transaction,
         /// Whether that wants to write it: then the page comes when the transaction has its write lock.
@@ -148,6 +144,8 @@ pub enum Request {
     Accept {
         /// The copy that it will be.
         copy: Copy,
+        /// What another client has to show that sends it.
+        secret: Secret,
         /// The copy that has to make room for it.
         leaving: Option<Leaving>,
     },
@@ -177,14 +175,12 @@ pub enum Request {
         /// The copy.
         copy: Copy,
     },
-    /// It cannot send a page to another client.
+    /// It cannot send a page to another client, as it was told to.
     Refused {
         /// The page, and the number of the copy that the other client waits for.
         wanted: Copy,
         /// The other client.
         to: ClientId,
-        /// What becomes of the copy that leaves its memory, as the server said.
-        fate: LeavingFate,
     },
     /// Which of its transactions wait for which others of its own, all that do so. What was said of that before is over.
     Waits {
@@ -285,7 +281,7 @@ pub struct Described {
 pub struct Former {
     /// Which.
     pub session: Session,
-    /// Its own secret.
+    /// Its secret.
     pub secret: Secret,
     /// The copies of it that the client has and would keep. None if its lease was over when it said this.
     #[serde(with = "list")]
@@ -299,8 +295,8 @@ pub enum Answer {
     Joined {
         /// The session that begins.
         session: Session,
-        /// Its secrets.
-        secrets: Secrets,
+        /// Its secret. No other client is told it.
+        secret: Secret,
         /// How long a lease lasts, in nanoseconds. The first one begins with the message that this answers.
         lease_ns: u64,
         /// Whether it has all copies that it would keep, with their numbers; otherwise it has none.
@@ -393,10 +389,16 @@ pub enum Answer {
         address: SocketAddr,
         /// The name that it has to prove.
         name: Option<String>,
-        /// What to show it.
+        /// What to show it: what it has named with its request.
         secret: Secret,
         /// What becomes of the copy that leaves its memory.
         fate: LeavingFate,
+    },
+    /// Another client is gone that was to send pages. The client asks again for those that have not come.
+    AskAgain {
+        /// Which copies they would be.
+        #[serde(with = "list")]
+        copies: Vec<Copy>,
     },
     /// A transaction is a deadlock's victim and has to be rolled back.
     Victim {
@@ -437,7 +439,7 @@ pub enum ToPeer {
     Page {
         /// The session in which it has asked. If it has another one by now, this is not for it.
         to: Session,
-        /// That session's secret for those who send it pages.
+        /// What the other has named with its request.
         secret: Secret,
         /// Which copy of the other's it is.
         copy: Copy,

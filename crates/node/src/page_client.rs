@@ -99,9 +99,8 @@ struct ClientNode {
     /// The pages that running transactions have changed, and those that are to come for a transaction which writes them.
     changing: RefCell<BTreeSet<PageId>>,
     to_write: RefCell<BTreeMap<PageId, Transaction>>,
-    /// Pages that were offered and are to be accepted, how many are on their way, and one that is to be considered.
+    /// Pages that were offered and are to be accepted, and one that is to be considered.
     accepting: RefCell<BTreeSet<PageId>>,
-    coming: Cell<usize>,
     deferred: Cell<Option<PageId>>,
     groups: Groups,
     is_telling_waits: Cell<bool>,
@@ -150,7 +149,7 @@ impl PageClient {
         if settings.keeps_write_locks {
             protocol.keep_write_locks();
         }
-        protocol.join(introduced.session, introduced.secrets);
+        protocol.join(introduced.session, introduced.secret);
         let inner = Rc::new(ClientNode {
             executor: executor.clone(),
             settings,
@@ -174,7 +173,6 @@ impl PageClient {
             changing: RefCell::default(),
             to_write: RefCell::default(),
             accepting: RefCell::default(),
-            coming: Cell::new(0),
             deferred: Cell::new(None),
             groups: Groups::default(),
             is_telling_waits: Cell::new(false),
@@ -399,6 +397,7 @@ impl ClientNode {
             Answer::Forward { copy, wanted, to, address, name, secret, fate } => {
                 self.forward((copy, wanted), (to, PeerPlace { address, name }, secret), fate)
             }
+            Answer::AskAgain { copies } => copies.into_iter().for_each(|copy| self.ask_elsewhere(copy)),
             Answer::Victim { transaction, withdrawn } => {
                 // One that is being committed waits for nothing any more.
                 self.condemn(transaction, RollbackCause::Victim);
@@ -409,8 +408,21 @@ impl ClientNode {
         }
     }
 
+    /// The client is gone that was to send a page, which may have come.
+    fn ask_elsewhere(self: &Rc<Self>, copy: Copy) {
+        let (is_lacking, was_offered) = {
+            let protocol = self.protocol.borrow();
+            (protocol.lacks(copy), protocol.was_offered(copy.page))
+        };
+        if is_lacking && was_offered {
+            self.fail(copy, Fault::new(FaultKind::Cancelled, "the node is gone that was to send the page"));
+        } else if is_lacking {
+            self.ask_again(copy.page);
+        }
+    }
+
     /// A page has come from the server.
-    fn arrive(&self, copy: Copy, bytes: &[u8], fate: LeavingFate) {
+    fn arrive(self: &Rc<Self>, copy: Copy, bytes: &[u8], fate: LeavingFate) {
         if let Err(detail) = self.check_page(copy.page, bytes) {
             let words = format!("the server at {} has sent {} damaged: {detail}", self.server, copy.page);
             return self.fail(copy, Fault::new(FaultKind::Device, words));
@@ -420,12 +432,17 @@ impl ClientNode {
     }
 
     /// A page has come from another client. False if it is none: then the server is asked for it.
-    fn arrive_from_peer(&self, to: (Session, Secret), copy: Copy, (bytes, fate): (&[u8], LeavingFate)) -> bool {
+    fn arrive_from_peer(
+        self: &Rc<Self>,
+        to: (Session, Secret),
+        copy: Copy,
+        (bytes, fate): (&[u8], LeavingFate),
+    ) -> bool {
         if self.to_server.borrow().is_closed() {
             // The reads of this session have failed, or are about to.
             return true;
         }
-        if !self.protocol.borrow().is_sent_here(to.0, to.1) {
+        if !self.protocol.borrow().is_sent_here(to, copy) {
             // Of a stranger, or late.
             return true;
         }
@@ -449,7 +466,7 @@ impl ClientNode {
         }
     }
 
-    fn take_in(&self, copy: Copy, bytes: &[u8], arrival: &Arrival) {
+    fn take_in(self: &Rc<Self>, copy: Copy, bytes: &[u8], arrival: &Arrival) {
         if let Some((left, fate)) = arrival.leaving.filter(|(_, fate)| *fate != LeavingFate::Offered) {
             let kept = self.kept.borrow_mut().remove(&left);
             if let (LeavingFate::Returned, Some(bytes)) = (fate, kept) {
@@ -458,18 +475,21 @@ impl ClientNode {
             }
         }
         self.forget(arrival.forgets);
-        let waited_ns = self.reads.complete(copy.page, bytes, self.executor.now());
-        waited_ns.inspect(|waited_ns| self.protocol.borrow_mut().note_wait(copy, *waited_ns));
         if arrival.is_called {
-            self.discard(copy.page);
+            // No one wants it any more, so it does not come into the buffer at all.
+            self.reads.fail(copy.page, Fault::new(FaultKind::Cancelled, "the page was called back"));
             let message = self.protocol.borrow_mut().give_up(copy.page);
             message.inspect(|message| self.say(message));
+        } else {
+            let waited_ns = self.reads.complete(copy.page, bytes, self.executor.now());
+            waited_ns.inspect(|waited_ns| self.protocol.borrow_mut().note_wait(copy, *waited_ns));
         }
         self.advance();
+        self.consider_deferred();
     }
 
     /// A page cannot be had.
-    fn fail(&self, copy: Copy, cause: Fault) {
+    fn fail(self: &Rc<Self>, copy: Copy, cause: Fault) {
         let failure = self.protocol.borrow_mut().failed(copy);
         self.forget(failure.forgets);
         failure.answer.inspect(|answer| self.say(answer));
@@ -479,16 +499,18 @@ impl ClientNode {
             let kind = if failure.was_offered { FaultKind::Cancelled } else { cause.kind };
             self.reads.fail(copy.page, Fault { kind, ..cause });
         }
+        self.consider_deferred();
     }
 
     /// A deadlock's victim gets a page no more that it has asked for.
-    fn withdraw(&self, copy: Copy) {
+    fn withdraw(self: &Rc<Self>, copy: Copy) {
         let (was_waited_for, forgotten) = self.protocol.borrow_mut().request_withdrawn(copy);
         self.forget(forgotten);
         if was_waited_for {
             let words = "a deadlock's victim has asked for the page";
             self.reads.fail(copy.page, Fault::new(FaultKind::Cancelled, words));
         }
+        self.consider_deferred();
     }
 
     /// Sends another client a page, or says that this cannot be done.
@@ -508,12 +530,12 @@ impl ClientNode {
                 self.peers.send(self, (to, place), page);
                 self.note_sent(copy);
             }
-            None => self.refuse(theirs, to, fate),
+            None => self.refuse(theirs, to),
         }
     }
 
-    fn refuse(&self, theirs: Copy, to: ClientId, fate: LeavingFate) {
-        let refused = self.protocol.borrow_mut().refuse(theirs, to, fate);
+    fn refuse(&self, theirs: Copy, to: ClientId) {
+        let refused = self.protocol.borrow_mut().refuse(theirs, to);
         self.say(&refused);
     }
 

@@ -15,7 +15,7 @@ use crate::grants::{Access, Grants, Right};
 use crate::lease::{LEASE_NS, Term};
 use crate::message::{
     Answer, ClientId, Copy, Described, Former, HELLO_MAX, Image, LeavingFate, Message, MessageError, Request, SIZE_MAX,
-    Secret, Secrets, ToServer,
+    Secret, ToServer,
 };
 use crate::outbox::{Amount, Outbox, TO_CLIENT_MAX, Traffic};
 use crate::server::{Action, CLIENTS_MAX, Counts, Found, Joined, Memory, Newcomer, Server};
@@ -374,14 +374,14 @@ impl ServerNode {
 
     fn join(&self, (newcomer, former): (Newcomer, Option<Former>), outbox: &Rc<Outbox>) -> ClientId {
         let mut actions = Vec::new();
-        let secrets = self.draw_secrets();
+        let secret = self.draw_secret();
         self.protocol.borrow_mut().note_time(self.executor().now());
-        let joined = self.protocol.borrow_mut().join(newcomer, (former.as_ref(), secrets), &self.memory, &mut actions);
+        let joined = self.protocol.borrow_mut().join(newcomer, (former.as_ref(), secret), &self.memory, &mut actions);
         let client = joined.session.client;
         self.outboxes.borrow_mut().insert(client, Rc::clone(outbox));
         let lease_ns = if self.settings.has_leases { LEASE_NS } else { 0 };
         let Joined { session, keeps, former, replaces } = joined;
-        outbox.push(&Answer::Joined { session, secrets, lease_ns, keeps, former });
+        outbox.push(&Answer::Joined { session, secret, lease_ns, keeps, former });
         actions.into_iter().for_each(|action| self.perform(action));
         if self.settings.has_leases {
             self.terms.borrow_mut().insert(client, Term::new(lease_ns, self.executor().now()));
@@ -392,10 +392,9 @@ impl ServerNode {
         client
     }
 
-    /// On described networks, on which nothing is lost, no session comes again, and no strangers are.
-    fn draw_secrets(&self) -> Secrets {
-        let draw = || Secret(if self.settings.has_leases { self.executor().entropy() } else { 0 });
-        Secrets { own: draw(), pages: draw() }
+    /// On described networks, on which nothing is lost, no session comes again.
+    fn draw_secret(&self) -> Secret {
+        Secret(if self.settings.has_leases { self.executor().entropy() } else { 0 })
     }
 
     /// Hears a client until its connection ends, or it is given up.

@@ -35,7 +35,7 @@ mod survey;
 
 use crate::algorithm::{Algorithm, CHANCES, Frames, Placement};
 use crate::grants::Access;
-use crate::message::{Answer, ClientId, Copy, Image, Leaving, Request, Secrets, ToServer, Transaction, WAITS_MAX};
+use crate::message::{Answer, ClientId, Copy, Image, Leaving, Request, Secret, ToServer, Transaction, WAITS_MAX};
 use action::misbehaved;
 pub use action::{Action, Counts, Found, Misbehaviour};
 use base::{Instant, PageId};
@@ -93,7 +93,7 @@ struct JoinedClient {
     /// The name that it has proven.
     name: Option<String>,
     access: Access,
-    secrets: Secrets,
+    secret: Secret,
     /// When it has joined.
     since: Instant,
     /// Whether it is one only until its lease is over ([`Server::revoke`]).
@@ -263,21 +263,17 @@ impl Server {
                 self.lose(client, memory, actions);
                 Ok(())
             }
-            Request::Read { copy, transaction, writes, leaving, waited } => {
+            Request::Read { copy, secret, transaction, writes, leaving, waited } => {
                 waited.inspect(|waited| self.note_wait(client, *waited));
-                self.read(client, (copy, transaction), (leaving, writes), memory, actions)
+                self.read(client, (copy, secret), transaction, (leaving, writes), memory, actions)
             }
-            Request::Accept { copy, leaving } => self.accept(client, copy, leaving, memory, actions),
+            Request::Accept { copy, secret, leaving } => self.accept(client, (copy, secret), leaving, memory, actions),
             Request::Decline { page } => self.decline(client, page, actions),
             Request::Write { copy, transaction } => self.write(client, (copy, transaction), memory, actions),
             Request::InUse { copy, by } => self.note_use(client, copy, by, memory, actions),
             Request::CalledBack { copy } => self.drop_copy(client, copy, memory, actions),
-            Request::Refused { wanted, to, fate } => {
-                self.counts.refusals += 1;
-                if self.directory.holds(to, wanted) {
-                    self.directory.forget_served(to, wanted.page);
-                    actions.push(self.instead_of_peer(to, wanted, fate));
-                }
+            Request::Refused { wanted, to } => {
+                self.refused(client, (to, wanted), actions);
                 Ok(())
             }
             Request::Waits { pairs } if pairs.len() > WAITS_MAX => {
@@ -310,7 +306,8 @@ impl Server {
     fn read(
         &mut self,
         client: ClientId,
-        (copy, transaction): (Copy, Transaction),
+        (copy, secret): (Copy, Secret),
+        transaction: Transaction,
         (leaving, mut writes): (Option<Leaving>, bool),
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
@@ -326,7 +323,7 @@ impl Server {
         match self.directory.get(copy.page).and_then(|entry| entry.copies.get(&client)) {
             // The client that was to send the page is silent, or the page was there and has left: others must not send it again.
             Some(held) if held.number == copy.number => {
-                let was_forwarded = held.sender.is_some();
+                let was_forwarded = self.directory.forget_sender(client, copy);
                 self.serve_again(client, copy, (leaving, was_forwarded), memory, actions);
                 return Ok(());
             }
@@ -349,11 +346,8 @@ impl Server {
             actions.push(Action::Send(client, Answer::Failed { copy, is_denied: false, reason }));
             return Ok(());
         }
-        self.enqueue(
-            Waiting { client, transaction, copy, kind: Kind::Read { leaving, writes }, since: 0, asked: self.now },
-            memory,
-            actions,
-        )
+        let kind = Kind::Read { leaving, secret, writes };
+        self.enqueue(Waiting { client, transaction, copy, kind, since: 0, asked: self.now }, memory, actions)
     }
 
     fn write(
@@ -437,11 +431,11 @@ impl Server {
             let entry = self.directory.entry(page);
             let Some(first) = entry.queue.front() else { break };
             match first.kind {
-                Kind::Read { leaving, writes: false } if entry.may_read(first.client) => {
+                Kind::Read { leaving, secret, writes: false } if entry.may_read(first.client) => {
                     let Waiting { client, copy, asked, .. } = self.dequeue(page);
                     self.directory.register(client, copy);
                     let queued_ns = self.now.since_ns(asked);
-                    if let Some(origin) = self.serve(client, copy, leaving, memory, actions)
+                    if let Some(origin) = self.serve(client, (copy, secret), leaving, memory, actions)
                         && let Some(held) = self.directory.entry(page).copies.get_mut(&client)
                     {
                         held.served = Some(Served { origin, queued_ns });
@@ -453,9 +447,9 @@ impl Server {
                     (entry.writer, entry.is_kept) = (Some((client, transaction)), false);
                     self.writers.entry((client, transaction)).or_default().pages.insert(page);
                     actions.push(Action::Send(client, Answer::Granted { copy, transaction }));
-                    if let Kind::Read { leaving, .. } = kind {
+                    if let Kind::Read { leaving, secret, .. } = kind {
                         self.directory.register(client, copy);
-                        self.serve(client, copy, leaving, memory, actions);
+                        self.serve(client, (copy, secret), leaving, memory, actions);
                     }
                 }
                 kind if kind.writes() && !may_grant => break,

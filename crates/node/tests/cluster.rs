@@ -7,7 +7,7 @@ use base::{Instant, PageId, Random};
 use engine::{Database, Error, buffer};
 use entresol_node::algorithm::{ALGORITHMS, Algorithm};
 use entresol_node::channel::Plain;
-use entresol_node::message::{self, Copy, Request, ToServer, Transaction};
+use entresol_node::message::{self, Copy, Request, Secret, ToServer, Transaction};
 use entresol_node::page_client::{ClientSettings, PageClient};
 use entresol_node::page_server;
 use executor::{Cluster, Executor};
@@ -190,8 +190,16 @@ fn a_client_that_takes_nothing_costs_no_memory_when_it_was_given_up() {
         };
         say(Request::Hello { page_size: PAGE_SIZE as u32, address: own, former: None }).await;
         let copy = Copy { page: PageId::new(counters, 0), number: 0 };
-        for _ in 0..20_000 {
-            say(Request::Read { copy, transaction: Transaction(0), writes: false, leaving: None, waited: None }).await;
+        for _ in 0..15_000 {
+            say(Request::Read {
+                copy,
+                secret: Secret(5),
+                transaction: Transaction(0),
+                writes: false,
+                leaving: None,
+                waited: None,
+            })
+            .await;
         }
         executor.sleep_ns(60_000_000_000).await;
     });

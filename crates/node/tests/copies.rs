@@ -3,9 +3,7 @@
 use base::{PageId, PartitionId};
 use engine::lock::Mode;
 use entresol_node::client::{Client, Failure, PageLock};
-use entresol_node::message::{
-    ClientId, Copy, Leaving, LeavingFate, Request, Secret, Secrets, Session, ToServer, Transaction,
-};
+use entresol_node::message::{ClientId, Copy, Leaving, LeavingFate, Request, Secret, Session, ToServer, Transaction};
 
 const PAGE: PageId = PageId::new(PartitionId(1), 7);
 
@@ -17,7 +15,7 @@ fn begin(client: &mut Client, mode: Mode) -> Transaction {
 
 /// Asks for the page on behalf of a transaction, with its write lock or without.
 fn ask(client: &mut Client, transaction: Transaction, writes: bool) -> Copy {
-    match client.request(PAGE, transaction, writes).0.body {
+    match client.request((PAGE, SECRET), transaction, writes).0.body {
         Request::Read { copy, .. } => copy,
         other => panic!("it asks by {other:?}"),
     }
@@ -106,7 +104,7 @@ fn a_copy_that_could_not_be_read_stays_while_a_commit_has_its_write_lock() {
 }
 
 const SESSION: Session = Session { epoch: 1, client: ClientId(0) };
-const PAGES: Secret = Secret(9);
+const SECRET: Secret = Secret(9);
 
 fn page(number: u32) -> PageId {
     PageId::new(PartitionId(1), number)
@@ -115,7 +113,7 @@ fn page(number: u32) -> PageId {
 /// A client without transactions in whose memory these pages are, and their copies.
 fn holding(pages: std::ops::Range<u32>) -> (Client, Vec<Copy>) {
     let mut client = Client::default();
-    client.join(SESSION, Secrets { own: Secret(8), pages: PAGES });
+    client.join(SESSION, Secret(8));
     let copies = pages.map(|number| fetch(&mut client, page(number), LeavingFate::Dropped).copy).collect();
     (client, copies)
 }
@@ -132,7 +130,7 @@ struct Fetched {
 fn fetch(client: &mut Client, page: PageId, fate: LeavingFate) -> Fetched {
     let transaction = client.begin();
     assert_eq!(client.lock(transaction, page, Mode::Shared), PageLock::Held);
-    let ToServer { drops, body } = client.request(page, transaction, false).0;
+    let ToServer { drops, body } = client.request((page, SECRET), transaction, false).0;
     let Request::Read { copy, leaving, .. } = body else { panic!("it asks by {body:?}") };
     let forgets = client.arrived(copy, fate).expect("it was asked for").forgets;
     client.committed_unchanged(transaction);
@@ -160,7 +158,7 @@ fn a_copy_that_others_are_offered_is_kept_until_it_was_sent_or_is_called_back_or
             }
             _ => {
                 let transaction = begin(&mut client, Mode::Shared);
-                let (said, forgotten) = client.request(page(0), transaction, false);
+                let (said, forgotten) = client.request((page(0), SECRET), transaction, false);
                 assert_eq!(forgotten, Some(kept));
                 said
             }
@@ -194,9 +192,9 @@ fn what_is_offered_is_taken_by_one_without_transactions_and_is_unused_until_one_
     assert!(!client.is_free_for(page(1)));
     client.committed_unchanged(busy);
     for is_used in [false, true] {
-        let accepted = client.accept(page(1)).0.body;
-        let Request::Accept { copy, leaving: None } = accepted else { panic!("it takes it by {accepted:?}") };
-        assert!(client.arrived_from_peer((SESSION, PAGES), copy, LeavingFate::Dropped).is_some());
+        let accepted = client.accept((page(1), SECRET)).0.body;
+        let Request::Accept { copy, leaving: None, .. } = accepted else { panic!("it takes it by {accepted:?}") };
+        assert!(client.arrived_from_peer((SESSION, SECRET), copy, LeavingFate::Dropped).is_some());
         assert!(client.is_for_others(page(1)) && !client.is_for_others(page(0)));
         if is_used {
             let reader = client.begin();
@@ -214,14 +212,14 @@ fn what_is_offered_is_taken_by_one_without_transactions_and_is_unused_until_one_
 #[test]
 fn an_offer_that_comes_to_nothing_leaves_nothing_and_a_transaction_asks_by_itself() {
     let (mut client, _) = holding(0..0);
-    let Request::Accept { copy, .. } = client.accept(page(1)).0.body else { panic!("it is taken") };
+    let Request::Accept { copy, .. } = client.accept((page(1), SECRET)).0.body else { panic!("it is taken") };
     let reader = client.begin();
     assert_eq!(client.lock(reader, page(1), Mode::Shared), PageLock::Held);
     assert_eq!(client.enter(reader, page(1)), None, "it comes soon or never");
     let failure = client.failed(copy);
     assert!(failure.was_waited_for && failure.was_offered);
     assert!(failure.answer.is_some_and(|answer| gives_up(&[answer], copy)));
-    let asked = client.request(page(1), reader, false).0.body;
+    let asked = client.request((page(1), SECRET), reader, false).0.body;
     assert!(matches!(asked, Request::Read { copy: next, .. } if next != copy), "{asked:?}");
 }
 
@@ -231,8 +229,10 @@ fn what_another_client_says_of_a_copy_that_leaves_is_not_believed_to_be_what_the
     client.left(page(0));
     let reader = client.begin();
     assert_eq!(client.lock(reader, page(1), Mode::Shared), PageLock::Held);
-    let Request::Read { copy, .. } = client.request(page(1), reader, false).0.body else { panic!("it is asked for") };
-    assert!(client.arrived_from_peer((SESSION, PAGES), copy, LeavingFate::Dropped).is_some());
+    let Request::Read { copy, .. } = client.request((page(1), SECRET), reader, false).0.body else {
+        panic!("it is asked for")
+    };
+    assert!(client.arrived_from_peer((SESSION, SECRET), copy, LeavingFate::Dropped).is_some());
     // The server may have had it offered, and knows of it until it is told.
     assert!(gives_up(&[client.decline(page(7))], copies[0]));
 }

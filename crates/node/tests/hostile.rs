@@ -8,7 +8,7 @@ use engine::page::{PageKind, header};
 use entresol_node::channel::{Acceptor, Channel, Incoming, Plain, Transport};
 use entresol_node::lease::LEASE_NS;
 use entresol_node::message::{
-    self, Answer, ClientId, Copy, LeavingFate, Outcome, Request, Secret, Secrets, Session, ToPeer, ToServer,
+    self, Answer, ClientId, Copy, LeavingFate, Outcome, Request, Secret, Session, ToPeer, ToServer,
 };
 use entresol_node::page_client::PageClient;
 use executor::{Cluster, Executor};
@@ -19,6 +19,7 @@ use std::rc::Rc;
 use virtual_driver::{NetworkFaults, Partition};
 
 const PAGE: PageId = PageId::new(PartitionId(0), 3);
+const OTHER: PageId = PageId::new(PartitionId(0), 4);
 
 /// The bytes of a page, as they should be.
 fn sound(page: PageId) -> Vec<u8> {
@@ -35,8 +36,11 @@ fn unsound() -> Vec<Vec<u8>> {
     flipped[200] ^= 1;
     let mut longer = sound(PAGE);
     longer.push(0);
-    vec![Vec::new(), vec![1, 2, 3], vec![0; PAGE_SIZE], flipped, longer, sound(PageId::new(PartitionId(0), 4))]
+    vec![Vec::new(), vec![1, 2, 3], vec![0; PAGE_SIZE], flipped, longer, sound(OTHER)]
 }
+
+/// A copy, and what it was asked for with.
+type Asked = (Copy, Secret);
 
 /// One end of a connection, as a script has it.
 struct Line {
@@ -66,15 +70,34 @@ impl Line {
         }
     }
 
-    async fn hear_read(&mut self) -> Copy {
+    /// Says several things at once: all of it comes before the client does anything else.
+    async fn say_all(&self, answers: &[Answer]) {
+        let mut frames = Vec::new();
+        answers.iter().for_each(|answer| message::encode(answer, 0, &mut frames));
+        let _gone = self.channel.send(&frames).await;
+    }
+
+    async fn hear_accept(&mut self) -> Copy {
         match self.hear().await {
-            Some(Request::Read { copy, .. }) => copy,
+            Some(Request::Accept { copy, .. }) => copy,
+            other => panic!("the client says {other:?}"),
+        }
+    }
+
+    async fn hear_read(&mut self) -> Copy {
+        self.hear_asked().await.0
+    }
+
+    /// What the client asks for, and what another one has to show that sends it.
+    async fn hear_asked(&mut self) -> Asked {
+        match self.hear().await {
+            Some(Request::Read { copy, secret, .. }) => (copy, secret),
             other => panic!("the client says {other:?}"),
         }
     }
 }
 
-const SECRETS: Secrets = Secrets { own: Secret(77), pages: Secret(78) };
+const SECRET: Secret = Secret(77);
 
 fn session(client: u32) -> Session {
     Session { epoch: 1, client: ClientId(client) }
@@ -85,7 +108,7 @@ async fn admit(acceptor: &dyn Acceptor, executor: &Executor, client: u32, keeps:
     let hello = line.hear().await;
     assert!(matches!(hello, Some(Request::Hello { .. })), "{hello:?}");
     let (session, former) = (session(client), Outcome::Unknown);
-    line.say(&Answer::Joined { session, secrets: SECRETS, lease_ns, keeps, former }).await;
+    line.say(&Answer::Joined { session, secret: SECRET, lease_ns, keeps, former }).await;
     line
 }
 
@@ -131,18 +154,20 @@ impl Ground {
     }
 
     /// A page comes from another machine as soon as it is known how it was asked for.
-    fn send_from_stranger(&self, asked: &Rc<RefCell<Option<Copy>>>, bytes: Vec<u8>, after_ns: u64) {
-        self.send_with(SECRETS.pages, asked, bytes, after_ns);
+    fn send_from_stranger(&self, asked: &Rc<RefCell<Option<Asked>>>, bytes: Vec<u8>, after_ns: u64) {
+        self.send_with(None, asked, bytes, after_ns);
     }
 
-    fn send_with(&self, secret: Secret, asked: &Rc<RefCell<Option<Copy>>>, bytes: Vec<u8>, after_ns: u64) {
+    /// It shows this, or what it was asked for with.
+    fn send_with(&self, shown: Option<Secret>, asked: &Rc<RefCell<Option<Asked>>>, bytes: Vec<u8>, after_ns: u64) {
         let (executor, to, asked) = (self.executors[2].clone(), self.machines.address(1), Rc::clone(asked));
         executor.clone().spawn(async move {
             while asked.borrow().is_none() {
                 executor.sleep_ns(MILLISECOND_NS).await;
             }
             executor.sleep_ns(after_ns).await;
-            let copy = asked.borrow().expect("it is there");
+            let (copy, secret) = asked.borrow().expect("it is there");
+            let secret = shown.unwrap_or(secret);
             let line = Line::new(Plain(executor.clone()).connect(to, None).await.expect("it listens"), &executor);
             line.say(&ToPeer::Page { to: session(0), secret, copy, bytes, fate: LeavingFate::Dropped }).await;
             executor.sleep_ns(SECOND_NS).await;
@@ -164,11 +189,11 @@ fn length(bytes: &[u8]) -> usize {
 #[test]
 fn a_page_of_another_client_that_comes_when_the_server_is_gone_is_passed_over() {
     let mut ground = Ground::new();
-    let asked: Rc<RefCell<Option<Copy>>> = Rc::default();
+    let asked: Rc<RefCell<Option<Asked>>> = Rc::default();
     let tell = Rc::clone(&asked);
     ground.play(async move |acceptor, executor| {
         let mut line = admit(&*acceptor, &executor, 0, false, LEASE_NS).await;
-        tell.replace(Some(line.hear_read().await));
+        tell.replace(Some(line.hear_asked().await));
         drop(line);
         let mut line = admit(&*acceptor, &executor, 1, true, LEASE_NS).await;
         let copy = line.hear_read().await;
@@ -191,14 +216,15 @@ fn a_page_of_another_client_that_comes_when_the_server_is_gone_is_passed_over() 
 fn what_a_peer_sends_that_is_no_page_is_asked_for_again() {
     for bytes in unsound() {
         let mut ground = Ground::new();
-        let asked: Rc<RefCell<Option<Copy>>> = Rc::default();
+        let asked: Rc<RefCell<Option<Asked>>> = Rc::default();
         let tell = Rc::clone(&asked);
         ground.play(async move |acceptor, executor| {
             let mut line = admit(&*acceptor, &executor, 0, false, LEASE_NS).await;
-            let copy = line.hear_read().await;
-            tell.replace(Some(copy));
-            let again = executor.within(SECOND_NS, line.hear_read()).await;
-            assert_eq!(again, Some(copy), "it is asked for again, and soon");
+            let asked = line.hear_asked().await;
+            tell.replace(Some(asked));
+            let again = executor.within(SECOND_NS, line.hear_asked()).await;
+            assert!(again == Some(asked), "it is asked for again, soon and in the same words");
+            let (copy, _) = asked;
             line.say(&Answer::Page { copy, bytes: sound(PAGE), fate: LeavingFate::Dropped }).await;
             while line.hear().await.is_some() {}
         });
@@ -210,6 +236,104 @@ fn what_a_peer_sends_that_is_no_page_is_asked_for_again() {
         });
         assert_eq!(found, Ok((PAGE_SIZE, false)));
     }
+}
+
+#[test]
+fn a_page_that_was_offered_is_given_up_if_it_is_called_back_before_or_when_it_comes() {
+    for is_called_first in [true, false] {
+        let mut ground = Ground::new();
+        ground.play(async move |acceptor, executor| {
+            let mut line = admit(&*acceptor, &executor, 0, false, LEASE_NS).await;
+            executor.sleep_ns(100 * MILLISECOND_NS).await;
+            // One after the other: the first one is over when it was given up.
+            for _ in 0..3 {
+                line.say(&Answer::Offer { page: PAGE }).await;
+                let copy = line.hear_accept().await;
+                let page = Answer::Page { copy, bytes: sound(PAGE), fate: LeavingFate::Dropped };
+                let called = Answer::CallBack { copy };
+                line.say_all(&if is_called_first { [called, page] } else { [page, called] }).await;
+                assert_eq!(line.hear().await, Some(Request::CalledBack { copy }));
+            }
+            let copy = line.hear_read().await;
+            line.say(&Answer::Page { copy, bytes: sound(PAGE), fate: LeavingFate::Dropped }).await;
+            while line.hear().await.is_some() {}
+        });
+        let found = ground.run(async move |executor, at, own| {
+            let client = join(&executor, at, own).await?;
+            executor.sleep_ns(SECOND_NS).await;
+            let mut transaction = client.begin().await;
+            transaction.read(PAGE, length).await
+        });
+        assert_eq!(found, Ok((PAGE_SIZE, false)), "called back first: {is_called_first}");
+    }
+}
+
+#[test]
+fn an_offer_that_has_to_wait_is_answered_when_the_page_before_it_has_come_or_comes_no_more() {
+    for end in 0..3 {
+        let mut ground = Ground::new();
+        let is_answered = Rc::new(Cell::new(false));
+        let answered = Rc::clone(&is_answered);
+        ground.play(async move |acceptor, executor| {
+            let mut line = admit(&*acceptor, &executor, 0, false, LEASE_NS).await;
+            executor.sleep_ns(100 * MILLISECOND_NS).await;
+            line.say(&Answer::Offer { page: PAGE }).await;
+            let copy = line.hear_accept().await;
+            line.say(&Answer::Offer { page: OTHER }).await;
+            assert_eq!(executor.within(100 * MILLISECOND_NS, line.hear()).await, None, "its frames are few");
+            line.say(&match end {
+                0 => Answer::Page { copy, bytes: sound(PAGE), fate: LeavingFate::Dropped },
+                1 => Answer::Failed { copy, is_denied: false, reason: "it is gone".to_owned() },
+                // No transaction waits for it.
+                _ => Answer::AskAgain { copies: vec![copy] },
+            })
+            .await;
+            if end > 0 {
+                assert_eq!(line.hear().await, Some(Request::CalledBack { copy }));
+            }
+            assert_eq!(line.hear_accept().await.page, OTHER);
+            answered.set(true);
+            while line.hear().await.is_some() {}
+        });
+        let copies = ground.run(async move |executor, at, own| {
+            let client = join(&executor, at, own).await.expect("the server listens");
+            executor.sleep_ns(SECOND_NS).await;
+            client.copies()
+        });
+        assert_eq!((copies, is_answered.get()), (usize::from(end == 0), true), "{end}");
+    }
+}
+
+#[test]
+fn a_page_that_another_client_was_to_send_is_asked_for_again_only_while_it_has_not_come() {
+    let mut ground = Ground::new();
+    let is_over = Rc::new(Cell::new(false));
+    let over = Rc::clone(&is_over);
+    ground.play(async move |acceptor, executor| {
+        const SOON_NS: u64 = 100 * MILLISECOND_NS;
+        let mut line = admit(&*acceptor, &executor, 0, false, LEASE_NS).await;
+        let asked = line.hear_asked().await;
+        let (copy, _) = asked;
+        let again = Answer::AskAgain { copies: vec![Copy { number: 77, ..copy }, Copy { page: OTHER, ..copy }] };
+        line.say(&again).await;
+        assert_eq!(executor.within(SOON_NS, line.hear()).await, None, "it waits for none of these");
+        let again = Answer::AskAgain { copies: vec![copy] };
+        line.say(&again).await;
+        assert!(executor.within(SOON_NS, line.hear_asked()).await == Some(asked), "it is asked for in the same words");
+        line.say(&Answer::Page { copy, bytes: sound(PAGE), fate: LeavingFate::Dropped }).await;
+        line.say(&again).await;
+        assert_eq!(executor.within(SOON_NS, line.hear()).await, None, "it has come");
+        over.set(true);
+        while line.hear().await.is_some() {}
+    });
+    let found = ground.run(async move |executor, at, own| {
+        let client = join(&executor, at, own).await?;
+        let mut transaction = client.begin().await;
+        let found = transaction.read(PAGE, length).await;
+        executor.sleep_ns(SECOND_NS).await;
+        found
+    });
+    assert_eq!((found, is_over.get()), (Ok((PAGE_SIZE, false)), true));
 }
 
 fn forward(copy: Copy, wanted: u64, address: SocketAddr) -> Answer {
@@ -227,12 +351,16 @@ fn forward(copy: Copy, wanted: u64, address: SocketAddr) -> Answer {
 #[test]
 fn a_page_of_a_stranger_is_not_taken_though_it_names_session_and_copy() {
     let mut ground = Ground::new();
-    let asked: Rc<RefCell<Option<Copy>>> = Rc::default();
+    let asked: Rc<RefCell<Option<Asked>>> = Rc::default();
     let tell = Rc::clone(&asked);
     ground.play(async move |acceptor, executor| {
         let mut line = admit(&*acceptor, &executor, 0, false, LEASE_NS).await;
-        let copy = line.hear_read().await;
-        tell.replace(Some(copy));
+        // The page that it was asked for before came from there.
+        let (other, told) = line.hear_asked().await;
+        line.say(&Answer::Page { copy: other, bytes: sound(OTHER), fate: LeavingFate::Dropped }).await;
+        let (copy, secret) = line.hear_asked().await;
+        assert_ne!(told, secret, "each copy has its own");
+        tell.replace(Some((copy, told)));
         executor.sleep_ns(500 * MILLISECOND_NS).await;
         line.say(&Answer::Page { copy, bytes: sound(PAGE), fate: LeavingFate::Dropped }).await;
         while line.hear().await.is_some() {}
@@ -240,13 +368,14 @@ fn a_page_of_a_stranger_is_not_taken_though_it_names_session_and_copy() {
     let mut forged = sound(PAGE);
     forged[500] = 1;
     header::seal(&mut forged);
-    // Also with what the server has told it of its own session.
-    for secret in [Secret(0), SECRETS.own] {
-        ground.send_with(secret, &asked, forged.clone(), MILLISECOND_NS);
+    // Also with what the server has told it of its own session, and of a page that it was to send before.
+    for shown in [Some(Secret(0)), Some(SECRET), None] {
+        ground.send_with(shown, &asked, forged.clone(), MILLISECOND_NS);
     }
     let found = ground.run(async move |executor, at, own| {
         let client = join(&executor, at, own).await?;
         let mut transaction = client.begin().await;
+        transaction.read(OTHER, length).await?;
         transaction.read(PAGE, |bytes| bytes[500]).await
     });
     assert_eq!(found, Ok((0, false)));

@@ -10,7 +10,7 @@ use engine::{Database, PartitionSpec};
 use entresol_node::algorithm::{self, CHANCES};
 use entresol_node::channel::{Channel, Incoming, Plain, Transport};
 use entresol_node::grants::Grants;
-use entresol_node::message::{self, Answer, Copy, Image, Leaving, LeavingFate, Request, ToServer, Transaction};
+use entresol_node::message::{self, Answer, Copy, Image, Leaving, LeavingFate, Request, Secret, ToServer, Transaction};
 use entresol_node::page_server::{PageServer, ServerSettings};
 use executor::{Cluster, Executor};
 use std::net::SocketAddr;
@@ -61,7 +61,16 @@ impl Script {
 
     async fn read_instead(&mut self, copy: Copy, leaving: Option<Copy>) -> Vec<u8> {
         let leaving = leaving.map(|copy| Leaving { copy, unused_ns: 0, was_used: true });
-        match self.ask(Request::Read { copy, transaction: Transaction(0), writes: false, leaving, waited: None }).await
+        match self
+            .ask(Request::Read {
+                copy,
+                secret: Secret(5),
+                transaction: Transaction(0),
+                writes: false,
+                leaving,
+                waited: None,
+            })
+            .await
         {
             Answer::Page { bytes, fate, .. } => {
                 assert_eq!(fate == LeavingFate::Returned, leaving.is_some());
@@ -239,7 +248,14 @@ fn a_commit_that_does_not_follow_is_refused_though_the_file_grows_for_it() {
         for number in 0..30 {
             let copy = script.copy(counters, number);
             script
-                .say(Request::Read { copy, transaction: Transaction(0), writes: false, leaving: None, waited: None })
+                .say(Request::Read {
+                    copy,
+                    secret: Secret(5),
+                    transaction: Transaction(0),
+                    writes: false,
+                    leaving: None,
+                    waited: None,
+                })
                 .await;
         }
         loop {
@@ -264,7 +280,14 @@ fn a_client_that_may_only_read_does_not_have_files_grow() {
         for number in capacity..capacity + 3 {
             let copy = script.copy(tree, number);
             script
-                .ask(Request::Read { copy, transaction: Transaction(0), writes: false, leaving: None, waited: None })
+                .ask(Request::Read {
+                    copy,
+                    secret: Secret(5),
+                    transaction: Transaction(0),
+                    writes: false,
+                    leaving: None,
+                    waited: None,
+                })
                 .await;
         }
     });

@@ -2,7 +2,7 @@
 
 use base::{PageId, PartitionId, Random};
 use node::message::{
-    self, ClientId, Copy, Former, Image, Leaving, LeavingFate, Request, Secret, Session, ToServer, Transaction, Wait,
+    self, ClientId, Copy, Former, Image, Leaving, Request, Secret, Session, ToServer, Transaction, Wait,
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -94,11 +94,7 @@ fn request(random: &mut Random) -> Request {
         0 => Request::Renew { sent: random.word() },
         1 => Request::InUse { copy: wanted, by: (0..random.below(8)).map(Transaction).collect() },
         2 => Request::CalledBack { copy: wanted },
-        3 => {
-            let all = [LeavingFate::Dropped, LeavingFate::Returned, LeavingFate::Offered];
-            let fate = *random.choose(&all).expect("there are some");
-            Request::Refused { wanted, to: ClientId(random.below(100) as u32), fate }
-        }
+        3 => Request::Refused { wanted, to: ClientId(random.below(100) as u32) },
         4 => {
             let others = (0..random.below(3)).map(Transaction).collect();
             let (transaction, keeps) = (Transaction(random.word()), random.chance(0.5));
@@ -129,7 +125,8 @@ fn request(random: &mut Random) -> Request {
             });
             let waited_ns = [0, 1, u64::MAX][random.below(3) as usize];
             let waited = random.chance(0.5).then(|| Wait { copy: copy(random), waited_ns });
-            Request::Read { copy: wanted, transaction, writes: random.chance(0.1), leaving, waited }
+            let (secret, writes) = (Secret(random.word().into()), random.chance(0.1));
+            Request::Read { copy: wanted, secret, transaction, writes, leaving, waited }
         }
     }
 }

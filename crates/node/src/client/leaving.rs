@@ -8,7 +8,7 @@
 //! until the other one has left, and the server says that this is the last.
 
 use super::{Client, Held, Lock, Place};
-use crate::message::{ClientId, Copy, Leaving, LeavingFate, Request, ToServer, Transaction};
+use crate::message::{ClientId, Copy, Leaving, Request, Secret, ToServer, Transaction};
 use base::PageId;
 
 /// How many pages that have left the memory wait to be named; older ones are dropped.
@@ -87,21 +87,21 @@ impl Client {
         self.uses.is_empty() && !self.copies.contains_key(&page)
     }
 
-    /// A page that was offered is taken, and not in the memory. Returns what to say, and a copy whose bytes, kept until now, are not
+    /// A page that was offered is taken, and not in the memory; its copy gets the secret. Returns what to say, and a copy whose bytes, kept until now, are not
     /// needed.
     ///
     /// # Panics
     /// If it is there or was asked for.
-    pub fn accept(&mut self, page: PageId) -> (ToServer, Option<Copy>) {
+    pub fn accept(&mut self, (page, secret): (PageId, Secret)) -> (ToServer, Option<Copy>) {
         let forgotten = self.take_departed(page);
         self.drops.extend(forgotten);
         let leaving = self.departed.pop();
         let copy = Copy { page, number: self.next_copy };
         self.next_copy += 1;
-        let asked = Held::asked_for(copy.number, Place::Coming { leaving, by: Transaction::NONE }, self.now);
+        let asked = Held::asked_for((copy.number, secret), Place::Coming { leaving, by: Transaction::NONE }, self.now);
         let before = self.copies.insert(page, Held { was_offered: true, was_used: false, ..asked });
         assert!(before.is_none(), "{page} is asked for once");
-        (self.message(Request::Accept { copy, leaving }), forgotten)
+        (self.message(Request::Accept { copy, secret, leaving }), forgotten)
     }
 
     /// What to say of a page that was offered and is not taken.
@@ -145,8 +145,8 @@ impl Client {
     }
 
     /// What to say of a page that cannot be sent.
-    pub fn refuse(&mut self, wanted: Copy, to: ClientId, fate: LeavingFate) -> ToServer {
-        self.message(Request::Refused { wanted, to, fate })
+    pub fn refuse(&mut self, wanted: Copy, to: ClientId) -> ToServer {
+        self.message(Request::Refused { wanted, to })
     }
 
     /// What to say with the bytes of a copy that the server wants back.

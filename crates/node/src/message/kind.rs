@@ -49,6 +49,7 @@ impl Message for Answer {
             Answer::Offer { .. } => "offer",
             Answer::LastCopy { .. } => "last copy",
             Answer::Forward { .. } => "forward",
+            Answer::AskAgain { .. } => "ask again",
             Answer::Victim { .. } => "victim",
             Answer::Committed { .. } => "committed",
             Answer::NotCommitted { .. } => "not committed",

@@ -23,11 +23,12 @@ fn requests() -> Vec<Request> {
         Request::Survey { page: Some(("account".to_owned(), 7)) },
         Request::Renew { sent: 77 },
         Request::Leave,
-        Request::Read { copy: copy(1), transaction, writes: true, leaving, waited: None },
-        Request::Accept { copy: copy(1), leaving },
+        Request::Read { copy: copy(1), secret: Secret(5), transaction, writes: true, leaving, waited: None },
+        Request::Accept { copy: copy(1), secret: Secret(6), leaving },
         Request::Decline { page: copy(1).page },
         Request::Read {
             copy: copy(1),
+            secret: Secret(5),
             transaction,
             writes: false,
             leaving: None,
@@ -37,7 +38,7 @@ fn requests() -> Vec<Request> {
         Request::InUse { copy: copy(1), by: vec![transaction] },
         Request::CalledBack { copy: copy(1) },
         Request::Waits { pairs: vec![WaitsFor { transaction, other: Transaction(10) }] },
-        Request::Refused { wanted: copy(5), to: ClientId(4), fate: LeavingFate::Returned },
+        Request::Refused { wanted: copy(5), to: ClientId(4) },
         Request::Commit {
             transaction,
             others: vec![Transaction(10)],

@@ -6,7 +6,10 @@ use base::PageId;
 use engine::Need;
 use engine::buffer::Pins;
 use engine::second_level::design::Pattern;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 /// The most pages that are on their way here because they were offered.
 const COMING_MAX: usize = 16;
@@ -16,7 +19,7 @@ impl ClientNode {
     /// begin meanwhile find frames.
     pub(super) fn consider(self: &Rc<Self>, page: PageId) {
         let coming_max = (self.settings.buffer.frames / (2 * FRAMES_EACH)).clamp(1, COMING_MAX);
-        if self.coming.get() >= coming_max {
+        if self.accepting.borrow().len() + self.reads.accepted() >= coming_max {
             // The server makes one offer at a time.
             return self.deferred.set(Some(page));
         }
@@ -29,19 +32,31 @@ impl ClientNode {
             return self.say(&declined);
         }
         self.accepting.borrow_mut().insert(page);
-        self.coming.set(self.coming.get() + 1);
         let (client, buffer) = (Rc::downgrade(self), Rc::clone(&self.buffer));
         self.executor.spawn(async move {
+            let is_open = || client.upgrade().is_some_and(|client| client.accepting.borrow().contains(&page));
             let mut pins = Pins::new(&buffer);
-            // A page that does not come is not needed.
-            let _come = buffer.resolve(Need::Page(page), Pattern::Random, &mut pins).await;
+            {
+                let mut coming = pin!(buffer.resolve(Need::Page(page), Pattern::Random, &mut pins));
+                // Until it is asked for, and no longer: a page is pinned for those who wait when it comes, and this one may be called
+                // back in the same breath.
+                poll_fn(|context| {
+                    let is_over = !is_open() || coming.as_mut().poll(context).is_ready() || !is_open();
+                    if is_over { Poll::Ready(()) } else { Poll::Pending }
+                })
+                .await;
+            }
             drop(pins);
             if let Some(client) = client.upgrade() {
-                client.coming.set(client.coming.get() - 1);
                 client.decline_if_open(page);
-                client.deferred.take().into_iter().for_each(|next| client.consider(next));
+                client.consider_deferred();
             }
         });
+    }
+
+    /// A page comes no more that was offered, or has come: the one that had to wait may be taken.
+    pub(super) fn consider_deferred(self: &Rc<Self>) {
+        self.deferred.take().into_iter().for_each(|next| self.consider(next));
     }
 
     /// Declines an offer that was to be accepted, if that was not done: there was no frame for it, or a transaction has come first.

@@ -62,8 +62,8 @@ impl Peers {
     }
 
     fn refuse(&self, client: &ClientNode, to: ClientId, message: &ToPeer) {
-        let ToPeer::Page { copy, fate, .. } = message;
-        client.refuse(*copy, to, *fate);
+        let ToPeer::Page { copy, .. } = message;
+        client.refuse(*copy, to);
     }
 
     /// To how many clients there are connections, or are to be.

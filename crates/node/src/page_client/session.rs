@@ -7,7 +7,7 @@
 use super::{ClientNode, ClientSettings, ServerState};
 use crate::channel::{ChannelError, Incoming, Transport};
 use crate::lease::{self, Lease};
-use crate::message::{Answer, Former, Outcome, Request, Secrets, Session, ToServer, Transaction};
+use crate::message::{Answer, Former, Outcome, Request, Secret, Session, ToServer, Transaction};
 use crate::outbox::{Outbox, TO_SERVER_MAX, Traffic};
 use base::Instant;
 use base::time::MILLISECOND_NS;
@@ -30,7 +30,7 @@ pub(super) struct Way<'a> {
 /// A session that has begun.
 pub(super) struct Introduced {
     pub session: Session,
-    pub secrets: Secrets,
+    pub secret: Secret,
     pub lease: Lease,
     pub keeps: bool,
     pub former: Outcome,
@@ -85,10 +85,10 @@ async fn try_introduce(way: &Way<'_>, address: SocketAddr, former: Option<(Forme
     let hello = Request::Hello { page_size: settings.buffer.page_size as u32, address, former };
     outbox.push(&ToServer { drops: Vec::new(), body: hello });
     match incoming.next().await.map_err(|error| lost(server, &error))? {
-        Some(Answer::Joined { session, secrets, lease_ns, keeps, former }) => {
+        Some(Answer::Joined { session, secret, lease_ns, keeps, former }) => {
             let mut lease = Lease::given(lease_ns).ok_or_else(|| odd_lease(server, lease_ns))?;
             lease.renew(sent, executor.now());
-            Ok(Introduced { session, secrets, lease, keeps: keeps && names_copies, former, incoming, outbox: new })
+            Ok(Introduced { session, secret, lease, keeps: keeps && names_copies, former, incoming, outbox: new })
         }
         Some(Answer::Refusal { reason }) => {
             Err(Fault::new(FaultKind::Denied, format!("the server at {server} refuses: {reason}")).into())
@@ -242,13 +242,13 @@ impl ClientNode {
 
     /// A new session begins, with the copies of the one before or with none.
     fn begin_session(&self, introduced: Introduced) -> Incoming {
-        let Introduced { session, secrets, lease, keeps, former, incoming, outbox } = introduced;
+        let Introduced { session, secret, lease, keeps, former, incoming, outbox } = introduced;
         if !keeps {
             let forgotten = self.protocol.borrow_mut().forget_copies();
             forgotten.into_iter().for_each(|page| self.discard(page));
         }
         let before = self.protocol.borrow().session();
-        self.protocol.borrow_mut().join(session, secrets);
+        self.protocol.borrow_mut().join(session, secret);
         self.ended.set(before.map(|before| (before, former)));
         self.lease.set(lease);
         self.heard.set(self.executor.now());

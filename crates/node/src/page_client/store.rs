@@ -1,7 +1,7 @@
 //! A partition whose pages are at the server.
 
 use super::ClientNode;
-use crate::message::Transaction;
+use crate::message::{Secret, Transaction};
 use base::{Instant, PageId};
 use driver::{Access, Completion, Fault, FaultKind, Output, Token};
 use engine::page_store::{Future, PageStore, Then, Transfer};
@@ -20,12 +20,14 @@ struct PendingRead {
     then: Then,
     /// When the page was asked for, the last time.
     asked: Instant,
+    /// Whether it was asked for because it was offered.
+    is_accepted: bool,
 }
 
 impl Reads {
     /// The page has come, `now`. Returns for how long it was waited, in nanoseconds, if it was.
     pub fn complete(&self, page: PageId, bytes: &[u8], now: Instant) -> Option<u64> {
-        let PendingRead { mut transfer, then, asked } = self.0.borrow_mut().remove(&page)?;
+        let PendingRead { mut transfer, then, asked, .. } = self.0.borrow_mut().remove(&page)?;
         let result = if bytes.len() == transfer.length {
             transfer.buffer[..bytes.len()].copy_from_slice(bytes);
             Ok(Output::Done)
@@ -51,6 +53,11 @@ impl Reads {
             *page
         })
         .collect()
+    }
+
+    /// How many pages are on their way that were offered.
+    pub fn accepted(&self) -> usize {
+        self.0.borrow().values().filter(|read| read.is_accepted).count()
     }
 
     /// Nothing comes any more.
@@ -82,6 +89,11 @@ impl ClientNode {
         let writer = self.to_write.borrow().get(&page).copied().filter(|writer| protocol.is_used_by(*writer, page));
         let by = writer.or_else(|| protocol.user(page)).unwrap_or(Transaction::NONE);
         (by, writer.is_some())
+    }
+
+    /// What another client has to show that sends a page which is asked for now. On described networks there are no strangers.
+    fn draw_secret(&self) -> Secret {
+        Secret(if self.lease.get().length_ns() > 0 { self.executor.entropy() } else { 0 })
     }
 }
 
@@ -116,14 +128,17 @@ impl PageStore for RemoteStore {
         };
         let page = transfer.first;
         let (by, writes) = client.asker(page);
-        let (request, forgotten) = if by == Transaction::NONE && client.accepting.borrow_mut().remove(&page) {
-            client.protocol.borrow_mut().accept(page)
+        let wanted = (page, client.draw_secret());
+        let is_accepted = by == Transaction::NONE && client.accepting.borrow_mut().remove(&page);
+        let (request, forgotten) = if is_accepted {
+            client.protocol.borrow_mut().accept(wanted)
         } else {
             client.decline_if_open(page);
-            client.protocol.borrow_mut().request(page, by, writes)
+            client.protocol.borrow_mut().request(wanted, by, writes)
         };
         client.forget(forgotten);
-        let before = client.reads.0.borrow_mut().insert(page, PendingRead { transfer, then, asked: executor.now() });
+        let read = PendingRead { transfer, then, asked: executor.now(), is_accepted };
+        let before = client.reads.0.borrow_mut().insert(page, read);
         assert!(before.is_none(), "a page is read into one frame");
         client.say(&request);
     }

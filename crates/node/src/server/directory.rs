@@ -1,7 +1,7 @@
 //! Which clients have copies of which pages, which may write, and which wait.
 
 use crate::algorithm::Origin;
-use crate::message::{ClientId, Copy, Leaving, LeavingFate, Transaction, WaitsFor};
+use crate::message::{ClientId, Copy, Leaving, LeavingFate, Secret, Transaction, WaitsFor};
 use base::{Instant, PageId};
 use engine::canary::{self, Canary};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -41,7 +41,8 @@ pub struct RegisteredCopy {
     pub users: BTreeSet<Transaction>,
     /// When it was called back, if it was.
     pub called: Option<Instant>,
-    /// The client that was asked to send it, if it did not come from here, and what becomes of the one that makes room for it.
+    /// The client that was asked to send it, and what becomes of the one that makes room for it; until it is known to have come, or is
+    /// sent from here.
     pub sender: Option<(ClientId, LeavingFate)>,
     /// How it was served, if that says what a page costs.
     pub served: Option<Served>,
@@ -80,6 +81,7 @@ pub enum Kind {
     /// With its write lock if it `writes`.
     Read {
         leaving: Option<Leaving>,
+        secret: Secret,
         writes: bool,
     },
     Write,
@@ -249,6 +251,19 @@ impl Directory {
         held.served.take()
     }
 
+    /// What becomes of the copy that makes room for this very one, if that client was to send it: told once.
+    pub fn take_sender(&mut self, client: ClientId, copy: Copy, sender: ClientId) -> Option<LeavingFate> {
+        let held = self.pages.get_mut(&copy.page)?.copies.get_mut(&client)?;
+        held.is(copy)?;
+        held.sender.take_if(|(by, _)| *by == sender).map(|(_, fate)| fate)
+    }
+
+    /// No other client has to send this very copy any more. Whether one had to.
+    pub fn forget_sender(&mut self, client: ClientId, copy: Copy) -> bool {
+        let held = self.pages.get_mut(&copy.page).and_then(|entry| entry.copies.get_mut(&client));
+        held.filter(|held| held.number == copy.number).is_some_and(|held| held.sender.take().is_some())
+    }
+
     /// What a client has waited for its copy says nothing of what a page costs.
     pub fn forget_served(&mut self, client: ClientId, page: PageId) {
         let held = self.pages.get_mut(&page).and_then(|entry| entry.copies.get_mut(&client));
@@ -388,14 +403,17 @@ impl Directory {
         held.map(|(page, number)| Copy { page, number }).collect()
     }
 
-    /// The copies that this client was asked to send, to whom, and what becomes of those that make room for them.
-    pub fn sent_by(&self, sender: ClientId) -> Vec<(ClientId, Copy, LeavingFate)> {
-        let copies = self.pages.iter().flat_map(|(page, entry)| entry.copies.iter().map(move |held| (*page, held)));
-        let sent = copies.filter_map(|(page, (client, held))| {
-            let (by, fate) = held.sender?;
-            (by == sender && *client != sender).then_some((*client, Copy { page, number: held.number }, fate))
-        });
-        sent.collect()
+    /// The copies that this client was asked to send and that may not have come, by those who get them.
+    pub fn sent_by(&self, sender: ClientId) -> BTreeMap<ClientId, Vec<Copy>> {
+        let mut sent: BTreeMap<ClientId, Vec<Copy>> = BTreeMap::new();
+        for (page, entry) in &self.pages {
+            for (client, held) in entry.copies.iter().filter(|(client, _)| **client != sender) {
+                if held.sender.is_some_and(|(by, _)| by == sender) {
+                    sent.entry(*client).or_default().push(Copy { page: *page, number: held.number });
+                }
+            }
+        }
+        sent
     }
 
     /// Whom a transaction waits for, not by way of third ones, and since when it has waited.

@@ -3,7 +3,7 @@
 use super::directory::{Kind, Waiting};
 use super::{Action, Memory, Misbehaviour, Server, Writer, deadlock, misbehaved};
 use crate::algorithm::Noted;
-use crate::message::{Answer, ClientId, Copy, SIZE_MAX, Transaction, WaitsFor};
+use crate::message::{Answer, ClientId, Copy, LIST_MAX, SIZE_MAX, Transaction, WaitsFor};
 use base::PageId;
 use engine::canary::{self, Canary};
 use std::collections::{BTreeSet, VecDeque};
@@ -325,8 +325,8 @@ impl Server {
         }
     }
 
-    /// Takes back what a client asks for, and what is asked of it: pages that it was to send to others come from here, and those who
-    /// have got them already pass them over. Returns the pages that it has waited for.
+    /// Takes back what a client asks for, and what is asked of it: those to whom it was to send pages ask again for what has not come.
+    /// Returns the pages that it has waited for.
     fn silence(&mut self, client: ClientId, actions: &mut Vec<Action>) -> BTreeSet<PageId> {
         let mut pages = BTreeSet::new();
         self.directory.end_waits_within(client, None);
@@ -336,8 +336,9 @@ impl Server {
                 pages.insert(page);
             }
         }
-        for (to, copy, fate) in self.directory.sent_by(client) {
-            actions.push(self.instead_of_peer(to, copy, fate));
+        for (to, copies) in self.directory.sent_by(client) {
+            let lists = copies.chunks(LIST_MAX).map(|copies| Answer::AskAgain { copies: copies.to_vec() });
+            actions.extend(lists.map(|again| Action::Send(to, again)));
         }
         pages
     }

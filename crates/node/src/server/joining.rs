@@ -8,7 +8,7 @@ use super::directory::RegisteredCopy;
 use super::passing::Idleness;
 use super::{Action, CLIENTS_MAX, JoinedClient, Memory, Newcomer, Server};
 use crate::grants::Right;
-use crate::message::{ClientId, Copy, Former, Outcome, Secrets, Session};
+use crate::message::{ClientId, Copy, Former, Outcome, Secret, Session};
 use engine::canary::{self, Canary};
 use std::collections::BTreeSet;
 
@@ -26,12 +26,12 @@ pub struct Joined {
 }
 
 impl Server {
-    /// A client joins, and gets these secrets. If it had a session under the same name, of which it knows the secret, it gives up of
+    /// A client joins, and gets this secret. If it had a session under the same name, of which it knows the secret, it gives up of
     /// it all but the copies that it names. A commit of that session that is under way has to end before: see [`Server::is_committing`].
     pub fn join(
         &mut self,
         newcomer: impl Into<Newcomer>,
-        (former, secrets): (Option<&Former>, Secrets),
+        (former, secret): (Option<&Former>, Secret),
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
     ) -> Joined {
@@ -45,7 +45,7 @@ impl Server {
             address,
             name,
             access,
-            secrets,
+            secret,
             since: self.now,
             is_revoked: false,
             waiting,
@@ -98,7 +98,7 @@ impl Server {
     /// The client that had this session and has its secret and its name, if it was not given up.
     fn known(&self, Former { session, secret, .. }: &Former, name: Option<&str>) -> Option<&JoinedClient> {
         let is_it = |known: &&JoinedClient| {
-            session.epoch == self.epoch && known.secrets.own == *secret && known.name.as_deref() == name
+            session.epoch == self.epoch && known.secret == *secret && known.name.as_deref() == name
         };
         self.clients.get(&session.client).filter(is_it)
     }

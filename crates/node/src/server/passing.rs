@@ -12,7 +12,7 @@
 use super::{Action, COPIES_MAX, Memory, Misbehaviour, Server, misbehaved};
 use crate::algorithm::IdleClient;
 use crate::grants::Right;
-use crate::message::{Answer, ClientId, Copy, Leaving};
+use crate::message::{Answer, ClientId, Copy, Leaving, Secret};
 use base::{Instant, PageId};
 use engine::canary::{self, Canary};
 
@@ -119,7 +119,7 @@ impl Server {
     pub(super) fn accept(
         &mut self,
         client: ClientId,
-        copy: Copy,
+        (copy, secret): (Copy, Secret),
         leaving: Option<Leaving>,
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
@@ -146,7 +146,7 @@ impl Server {
             (held.passed, held.was_accepted) = (passed.saturating_add(1), true);
         }
         self.counts.passed_on += 1;
-        let forward = self.forward(by, (client, copy), Default::default());
+        let forward = self.forward(by, client, (copy, secret), Default::default());
         actions.push(Action::PassOn(by, forward));
         Ok(())
     }

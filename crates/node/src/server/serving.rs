@@ -5,12 +5,13 @@ use super::passing::GONE;
 use super::{Action, Found, JoinedClient, Memory, Server};
 use crate::algorithm::{Fate, Noted, Origin, Source};
 use crate::grants::Right;
-use crate::message::{Answer, ClientId, Copy, Leaving, LeavingFate, Wait};
+use crate::message::{Answer, ClientId, Copy, Leaving, LeavingFate, Secret, Wait};
 use base::PageId;
 
 impl Server {
-    /// A client says how long it has waited for a page.
+    /// A client says how long it has waited for a page, which has come.
     pub(super) fn note_wait(&mut self, client: ClientId, Wait { copy, waited_ns }: Wait) {
+        self.directory.forget_sender(client, copy);
         let Some(Served { origin, queued_ns }) = self.directory.take_served(client, copy) else { return };
         // One that has asked again meanwhile has not counted all that it has waited for locks.
         if let Some(waited_ns) = waited_ns.checked_sub(queued_ns) {
@@ -23,7 +24,7 @@ impl Server {
     pub(super) fn serve(
         &mut self,
         client: ClientId,
-        copy: Copy,
+        (copy, secret): (Copy, Secret),
         leaving: Option<Leaving>,
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
@@ -51,7 +52,7 @@ impl Server {
             }
             Source::Client(holder) => {
                 self.counts.forwards += 1;
-                let forward = self.forward(holder, (client, copy), fate);
+                let forward = self.forward(holder, client, (copy, secret), fate);
                 actions.push(Action::Send(holder, forward));
                 Some(Origin::Client)
             }
@@ -62,7 +63,8 @@ impl Server {
     pub(super) fn forward(
         &mut self,
         holder: ClientId,
-        (client, wanted): (ClientId, Copy),
+        client: ClientId,
+        (wanted, secret): (Copy, Secret),
         fate: LeavingFate,
     ) -> Answer {
         let entry = self.directory.entry(wanted.page);
@@ -70,8 +72,8 @@ impl Server {
         if let Some(held) = entry.copies.get_mut(&client) {
             held.sender = Some((holder, fate));
         }
-        let JoinedClient { address, name, secrets, .. } = &self.clients[&client];
-        let (wanted, secret, address, name) = (wanted.number, secrets.pages, *address, name.clone());
+        let JoinedClient { address, name, .. } = &self.clients[&client];
+        let (wanted, address, name) = (wanted.number, *address, name.clone());
         Answer::Forward { copy, wanted, to: client, address, name, secret, fate }
     }
 
@@ -107,14 +109,18 @@ impl Server {
         Action::SendPage { to, copy, fate, recency: self.placement.after_sending(), found }
     }
 
-    /// What a client gets in place of a page that another one does not send.
-    pub(super) fn instead_of_peer(&self, to: ClientId, copy: Copy, fate: LeavingFate) -> Action {
+    /// A client does not send a page, as it was told to: another one gets it from here. What others refuse is not theirs to send.
+    pub(super) fn refused(&mut self, sender: ClientId, (to, copy): (ClientId, Copy), actions: &mut Vec<Action>) {
+        let Some(fate) = self.directory.take_sender(to, copy, sender) else { return };
+        self.counts.refusals += 1;
+        self.directory.forget_served(to, copy.page);
         let was_accepted = |held: &RegisteredCopy| held.was_accepted;
-        if self.directory.held(to, copy).is_some_and(was_accepted) {
+        actions.push(if self.directory.held(to, copy).is_some_and(was_accepted) {
             // No one has asked for it, so it is not worth an access to the disk.
-            return Action::Send(to, Answer::Failed { copy, is_denied: false, reason: GONE.to_owned() });
-        }
-        self.page_to(to, copy, fate, Found::Refused)
+            Action::Send(to, Answer::Failed { copy, is_denied: false, reason: GONE.to_owned() })
+        } else {
+            self.page_to(to, copy, fate, Found::Refused)
+        });
     }
 
     /// A copy leaves a client's memory for another one, if it does.

@@ -42,7 +42,14 @@ fn copy(page_number: u32, number: u64) -> Copy {
 
 fn read(copy: Copy, transaction: u64, leaving: Option<Copy>) -> Request {
     let leaving = leaving.map(|copy| Leaving { copy, unused_ns: 0, was_used: true });
-    Request::Read { copy, transaction: Transaction(transaction), writes: false, leaving, waited: None }
+    Request::Read {
+        copy,
+        secret: Secret(5),
+        transaction: Transaction(transaction),
+        writes: false,
+        leaving,
+        waited: None,
+    }
 }
 
 fn write(copy: Copy, transaction: u64) -> Request {
@@ -57,13 +64,13 @@ impl Ground {
 
     fn join(&mut self) -> ClientId {
         let address: SocketAddr = "10.0.0.1:7000".parse().expect("an address");
-        self.server.join(address, (None, secrets(9)), &self.memory, &mut Vec::new()).session.client
+        self.server.join(address, (None, Secret(9)), &self.memory, &mut Vec::new()).session.client
     }
 
     /// A client of a former session joins.
     fn join_again(&mut self, former: &Former) -> Joined {
         let address: SocketAddr = "10.0.0.1:7000".parse().expect("an address");
-        let joined = self.server.join(address, (Some(former), secrets(10)), &self.memory, &mut Vec::new());
+        let joined = self.server.join(address, (Some(former), Secret(10)), &self.memory, &mut Vec::new());
         self.server.check().expect("the state is right");
         joined
     }
@@ -82,10 +89,6 @@ impl Ground {
         self.server.check().expect("the state is right");
         actions
     }
-}
-
-fn secrets(own: u128) -> Secrets {
-    Secrets { own: Secret(own), pages: Secret(own + 100) }
 }
 
 fn granted(actions: &[Action], client: ClientId) -> bool {
@@ -352,7 +355,14 @@ fn what_a_page_costs_is_told_without_the_wait_for_a_lock() {
     ground.server.note_time(Instant::from_ns(1_700));
     ground.say(writer, Request::Abort { transaction: Transaction(0) }).expect("it is honest");
     let waited = |copy, waited_ns| Some(Wait { copy, waited_ns });
-    let next = |copy, waited| Request::Read { copy, transaction: Transaction(0), writes: false, leaving: None, waited };
+    let next = |copy, waited| Request::Read {
+        copy,
+        secret: Secret(5),
+        transaction: Transaction(0),
+        writes: false,
+        leaving: None,
+        waited,
+    };
     ground.say(other, next(copy(1, 1), waited(copy(0, 0), 900))).expect("it is honest");
     ground.say(other, next(copy(2, 2), waited(copy(1, 1), 30))).expect("it is honest");
     // However often it says so.
@@ -368,8 +378,14 @@ fn what_a_page_costs_is_told_without_the_wait_for_a_lock() {
 fn a_write_lock_that_is_kept_is_called_back_for_a_reader_and_goes_with_the_copy() {
     let mut ground = Ground::new("cbl");
     let (keeper, reader) = (ground.join(), ground.join());
-    let both =
-        Request::Read { copy: copy(0, 0), transaction: Transaction(1), writes: true, leaving: None, waited: None };
+    let both = Request::Read {
+        copy: copy(0, 0),
+        secret: Secret(5),
+        transaction: Transaction(1),
+        writes: true,
+        leaving: None,
+        waited: None,
+    };
     let asked = ground.say(keeper, both).expect("it is honest");
     assert!(granted(&asked, keeper) && asked.iter().any(|action| matches!(action, Action::SendPage { .. })));
     for (first, other) in [(1, 2), (3, 4)] {
@@ -396,6 +412,7 @@ fn a_request_that_becomes_another_transactions_comes_without_the_write_lock() {
     let wanted = copy(0, 0);
     let both = |transaction, writes| Request::Read {
         copy: wanted,
+        secret: Secret(5),
         transaction: Transaction(transaction),
         writes,
         leaving: None,

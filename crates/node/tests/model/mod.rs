@@ -13,8 +13,7 @@ use entresol_node::client::{Client, PageLock};
 use entresol_node::grants::Access;
 use entresol_node::lease::Lease;
 use entresol_node::message::{
-    Answer, ClientId, Copy, Former, Image, Leaving, LeavingFate, Request, Secret, Secrets, Session, ToServer,
-    Transaction,
+    Answer, ClientId, Copy, Former, Image, Leaving, LeavingFate, Request, Secret, Session, ToServer, Transaction,
 };
 use entresol_node::server::{Action, Memory, Newcomer, Server};
 use std::collections::BTreeMap;
@@ -62,27 +61,27 @@ fn the_same_seed_gives_the_same_course() {
 fn late_arrival() -> Option<String> {
     let (own, page) = (Session { epoch: 2, client: ClientId(1) }, node::page(0));
     let mut client = Client::default();
-    let (secrets, wrong) = (Secrets { own: Secret(1), pages: Secret(2) }, Secret(1));
-    client.join(own, secrets);
+    let (secret, wrong) = (Secret(2), Secret(1));
+    client.join(own, wrong);
     let transaction = client.begin();
     assert_eq!(client.lock(transaction, page, Mode::Shared), PageLock::Held);
-    let asked = client.request(page, transaction, false).0.body;
+    let asked = client.request((page, secret), transaction, false).0.body;
     let Request::Read { copy, .. } = asked else { return Some(format!("it asks by {asked:?}")) };
     for other in [Session { epoch: 1, ..own }, Session { client: ClientId(0), ..own }] {
-        if client.arrived_from_peer((other, secrets.pages), copy, LeavingFate::Dropped).is_some() {
+        if client.arrived_from_peer((other, secret), copy, LeavingFate::Dropped).is_some() {
             return Some(format!("a page for {other:?} is taken by {own:?}"));
         }
     }
     if client.arrived_from_peer((own, wrong), copy, LeavingFate::Dropped).is_some() {
         return Some("a page is taken of a stranger".to_owned());
     }
-    if client.arrived_from_peer((own, secrets.pages), copy, LeavingFate::Dropped).is_none() {
+    if client.arrived_from_peer((own, secret), copy, LeavingFate::Dropped).is_none() {
         return Some("a page in time is not taken".to_owned());
     }
     client.left(page);
-    client.request(page, transaction, false);
+    client.request((page, secret), transaction, false);
     // One that was asked for first, and was on its way for long.
-    if client.arrived_from_peer((own, secrets.pages), copy, LeavingFate::Dropped).is_some() {
+    if client.arrived_from_peer((own, secret), copy, LeavingFate::Dropped).is_some() {
         return Some("a page is taken from another client that was here before".to_owned());
     }
     client.arrived(copy, LeavingFate::Dropped).is_none().then(|| "it does not come from the server".to_owned())
@@ -120,9 +119,10 @@ fn lost_callback() -> Option<String> {
     let copy = Copy { page, number: 0 };
     let transaction = Transaction(0);
     let [reader, writer] =
-        [(); 2].map(|()| server.join(address, (None, Secrets::default()), &Everything, &mut actions).session);
+        [(); 2].map(|()| server.join(address, (None, Secret::default()), &Everything, &mut actions).session);
     let says = |body| ToServer { drops: Vec::new(), body };
-    let read = || says(Request::Read { copy, transaction, writes: false, leaving: None, waited: None });
+    let read =
+        || says(Request::Read { copy, secret: Secret(5), transaction, writes: false, leaving: None, waited: None });
     for (client, said) in
         [(reader.client, read()), (writer.client, read()), (writer.client, says(Request::Write { copy, transaction }))]
     {
@@ -132,7 +132,7 @@ fn lost_callback() -> Option<String> {
     }
     actions.clear();
     let former = Former { session: reader, secret: Secret::default(), copies: vec![copy] };
-    let joined = server.join(address, (Some(&former), Secrets::default()), &Everything, &mut actions);
+    let joined = server.join(address, (Some(&former), Secret::default()), &Everything, &mut actions);
     let called = Action::Send(joined.session.client, Answer::CallBack { copy });
     (!joined.keeps || !actions.contains(&called)).then(|| format!("{joined:?}, {actions:?}"))
 }
@@ -144,12 +144,12 @@ fn stale_return() -> Option<String> {
     let sending = ALGORITHMS.iter().find(|algorithm| algorithm.name() == "fwd-s").expect("it is one of them");
     let (mut server, mut actions) = (Server::new(sending, FRAMES, 1), Vec::new());
     let address: std::net::SocketAddr = "10.0.0.1:1".parse().expect("an address");
-    let client = server.join(address, (None, Secrets::default()), &Nothing, &mut actions).session.client;
+    let client = server.join(address, (None, Secret::default()), &Nothing, &mut actions).session.client;
     let pages = vec![Image { page: copy.page, bytes: vec![2] }];
     let leaving = Some(Leaving { copy, unused_ns: 0, was_used: true });
     let said = [
-        Request::Read { copy, transaction, writes: false, leaving: None, waited: None },
-        Request::Read { copy: next, transaction, writes: false, leaving, waited: None },
+        Request::Read { copy, secret: Secret(5), transaction, writes: false, leaving: None, waited: None },
+        Request::Read { copy: next, secret: Secret(5), transaction, writes: false, leaving, waited: None },
         Request::Write { copy, transaction },
         Request::Commit {
             transaction,
@@ -184,7 +184,7 @@ fn ungranted_copy() -> Option<String> {
     let access = Access::Granted(BTreeMap::new());
     let address = "10.0.0.1:1".parse().expect("an address");
     let newcomer = Newcomer { address, name: Some("stranger".to_owned()), access };
-    server.join(newcomer, (Some(&former), Secrets::default()), &Nothing, &mut actions);
+    server.join(newcomer, (Some(&former), Secret::default()), &Nothing, &mut actions);
     server.check().err()
 }
 

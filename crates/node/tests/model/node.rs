@@ -5,8 +5,7 @@ use engine::lock::Mode;
 use entresol_node::client::{Arrival, Client, PageLock, WriteLock};
 use entresol_node::lease::Lease;
 use entresol_node::message::{
-    Answer, ClientId, Copy, Former, Image, LeavingFate, Request, Secret, Secrets, Session, ToPeer, ToServer,
-    Transaction,
+    Answer, ClientId, Copy, Former, Image, LeavingFate, Request, Secret, Session, ToPeer, ToServer, Transaction,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -68,6 +67,8 @@ pub struct Node {
     capacity: usize,
     kept: BTreeMap<Copy, u64>,
     uses: u64,
+    /// How many secrets it has drawn.
+    secrets: u64,
     /// The steps of the transactions still to be run: a page, and whether it is written.
     scripts: Vec<Vec<(u64, bool)>>,
     at: usize,
@@ -111,6 +112,7 @@ impl Node {
             capacity,
             kept: BTreeMap::new(),
             uses: 0,
+            secrets: 0,
             scripts,
             at: 0,
             state: State::Idle,
@@ -149,12 +151,12 @@ impl Node {
         ToServer { drops: Vec::new(), body: Request::Hello { page_size: 1, address, former } }
     }
 
-    fn begin_session(&mut self, (session, secrets): (Session, Secrets), keeps: bool, sent: Instant) {
+    fn begin_session(&mut self, (session, secret): (Session, Secret), keeps: bool, sent: Instant) {
         if !keeps || !self.names_copies {
             self.protocol.forget_copies();
             self.memory.clear();
         }
-        self.protocol.join(session, secrets);
+        self.protocol.join(session, secret);
         self.lease.renew(sent, self.now);
         self.state = State::Idle;
     }
@@ -286,7 +288,8 @@ impl Node {
     /// Makes room and asks for the page.
     fn fetch(&mut self, page: PageId, writes: bool) -> Vec<Said> {
         self.make_room();
-        let (message, forgotten) = self.protocol.request(page, self.transaction, writes);
+        let secret = self.draw_secret();
+        let (message, forgotten) = self.protocol.request((page, secret), self.transaction, writes);
         forgotten.map(|copy| self.kept.remove(&copy));
         vec![Said::Server(message)]
     }
@@ -297,9 +300,16 @@ impl Node {
             return vec![Said::Server(self.protocol.decline(page))];
         }
         self.make_room();
-        let (message, forgotten) = self.protocol.accept(page);
+        let secret = self.draw_secret();
+        let (message, forgotten) = self.protocol.accept((page, secret));
         forgotten.map(|copy| self.kept.remove(&copy));
         vec![Said::Server(message)]
+    }
+
+    /// What no copy had before it.
+    fn draw_secret(&mut self) -> Secret {
+        self.secrets += 1;
+        Secret(u128::from(self.secrets) << 64 | u128::from(self.place))
     }
 
     /// Makes room as a memory does that forgets what was used least recently.
@@ -365,9 +375,9 @@ impl Node {
     /// The server has said something.
     pub fn hear(&mut self, answer: Answer) -> Result<Vec<Said>, String> {
         match answer {
-            Answer::Joined { session, secrets, keeps, .. } => {
+            Answer::Joined { session, secret, keeps, .. } => {
                 let State::Joining(sent) = self.state else { return Ok(Vec::new()) };
-                self.begin_session((session, secrets), keeps, sent);
+                self.begin_session((session, secret), keeps, sent);
                 Ok(Vec::new())
             }
             Answer::Renewed { sent } => {
@@ -410,6 +420,7 @@ impl Node {
             Answer::Forward { copy, wanted, to, address, secret, fate, .. } => {
                 Ok(vec![self.forward((copy, wanted), (to, address.port(), secret), fate)])
             }
+            Answer::AskAgain { copies } => Ok(copies.into_iter().flat_map(|copy| self.ask_elsewhere(copy)).collect()),
             Answer::Victim { transaction, withdrawn } => {
                 for copy in withdrawn {
                     let (waited, forgotten) = self.protocol.request_withdrawn(copy);
@@ -437,6 +448,17 @@ impl Node {
         }
     }
 
+    /// The client is gone that was to send a page, which may have come.
+    fn ask_elsewhere(&mut self, copy: Copy) -> Vec<Said> {
+        if !self.protocol.lacks(copy) {
+            return Vec::new();
+        }
+        if self.protocol.was_offered(copy.page) {
+            return self.fail(copy);
+        }
+        self.protocol.ask_again(copy.page).into_iter().map(Said::Server).collect()
+    }
+
     /// A page cannot be had: it is tried again, as if its transaction had come to it only now.
     fn fail(&mut self, copy: Copy) -> Vec<Said> {
         let failure = self.protocol.failed(copy);
@@ -461,7 +483,7 @@ impl Node {
     ) -> Said {
         let theirs = Copy { page: copy.page, number: wanted };
         if !self.protocol.may_send(copy) {
-            return Said::Server(self.protocol.refuse(theirs, to, fate));
+            return Said::Server(self.protocol.refuse(theirs, to));
         }
         let version = self.kept.get(&copy).copied().unwrap_or_else(|| self.memory[&copy.page].version);
         let epoch = self.protocol.session().expect("it was spoken to").epoch;

@@ -5,7 +5,7 @@ use base::{Instant, PageId, Random};
 use entresol_node::algorithm::{Algorithm, Frames};
 use entresol_node::lease::Term;
 use entresol_node::message::{
-    Answer, ClientId, Copy, Image, LeavingFate, Request, Secret, Secrets, ToPeer, ToServer, Transaction,
+    Answer, ClientId, Copy, Image, LeavingFate, Request, Secret, ToPeer, ToServer, Transaction,
 };
 use entresol_node::server::{Action, Joined, Memory, Server};
 use std::collections::{BTreeMap, VecDeque};
@@ -361,11 +361,11 @@ impl World {
         let now = Instant::from_ns(self.now);
         if let Request::Hello { address, former, .. } = message.body {
             self.sessions += 1;
-            let secrets = Secrets { own: Secret(self.sessions), pages: Secret(self.sessions << 64) };
-            let joined = self.server.join(address, (former.as_ref(), secrets), &self.memory, &mut actions);
+            let secret = Secret(self.sessions);
+            let joined = self.server.join(address, (former.as_ref(), secret), &self.memory, &mut actions);
             let Joined { session, keeps, former, .. } = joined;
             connection.client = Some(session.client);
-            connection.to_client.push_back(Answer::Joined { session, secrets, lease_ns: LEASE_NS, keeps, former });
+            connection.to_client.push_back(Answer::Joined { session, secret, lease_ns: LEASE_NS, keeps, former });
             if self.has_leases() {
                 self.terms.insert(session.client, Term::new(LEASE_NS, now));
             }

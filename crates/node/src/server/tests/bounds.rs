@@ -117,7 +117,7 @@ fn no_more_clients_join_than_the_limit() {
     }
     assert!(!ground.server.has_room_for(None, None));
     let session = Session { epoch: 1, client: ClientId(3) };
-    let known = Former { session, secret: secrets(9).own, copies: Vec::new() };
+    let known = Former { session, secret: Secret(9), copies: Vec::new() };
     assert!(ground.server.has_room_for(Some(&known), None), "it takes the place that it has");
     let unknown = Former { secret: Secret(1), ..known };
     assert!(!ground.server.has_room_for(Some(&unknown), None));

@@ -16,11 +16,11 @@ fn leaving(copy: Copy, unused_ns: u64, was_used: bool) -> Option<Leaving> {
 }
 
 fn read_for(copy: Copy, leaving: Option<Leaving>) -> Request {
-    Request::Read { copy, transaction: Transaction(0), writes: false, leaving, waited: None }
+    Request::Read { copy, secret: Secret(5), transaction: Transaction(0), writes: false, leaving, waited: None }
 }
 
 fn accept(copy: Copy, leaving: Option<Leaving>) -> Request {
-    Request::Accept { copy, leaving }
+    Request::Accept { copy, secret: Secret(6), leaving }
 }
 
 /// Whom a page is offered.
@@ -192,8 +192,14 @@ fn a_page_that_is_called_back_while_it_is_passed_on_is_written_by_no_one_before_
     let actions = leave(&mut ground, worker);
     assert_eq!(offered(&actions, page(0)), Some(idle));
     ground.say(idle, accept(copy(0, 0), None)).expect("it was offered that");
-    let both =
-        Request::Read { copy: copy(0, 1), transaction: Transaction(3), writes: true, leaving: None, waited: None };
+    let both = Request::Read {
+        copy: copy(0, 1),
+        secret: Secret(5),
+        transaction: Transaction(3),
+        writes: true,
+        leaving: None,
+        waited: None,
+    };
     let called = ground.say(writer, both).expect("it is honest");
     for holder in [worker, idle] {
         assert!(called.contains(&Action::Send(holder, Answer::CallBack { copy: copy(0, 0) })), "{called:?}");
@@ -220,10 +226,12 @@ fn an_offer_of_what_is_gone_or_wanted_for_writing_comes_to_nothing() {
         let actions = if is_lost {
             ground.step(|server, memory, actions| server.lose(worker, memory, actions))
         } else {
-            let refused = Request::Refused { wanted: copy(0, 0), to: idle, fate: LeavingFate::Dropped };
+            let refused = Request::Refused { wanted: copy(0, 0), to: idle };
             ground.say(worker, refused).expect("it may be honest")
         };
-        assert!(is_failed(&actions, idle), "{actions:?}");
+        // The node knows that no one has asked for it.
+        let again = Action::Send(idle, Answer::AskAgain { copies: vec![copy(0, 0)] });
+        assert!(if is_lost { actions == [again] } else { is_failed(&actions, idle) }, "{actions:?}");
         assert!(ground.server.copies(page(0)).contains(&(idle, copy(0, 0))), "it may have come all the same");
     }
     // One waits for the write lock.
@@ -231,10 +239,69 @@ fn an_offer_of_what_is_gone_or_wanted_for_writing_comes_to_nothing() {
     ground.say(writer, read_for(copy(9, 0), leaving(copy(8, 8), 1, true))).expect("it is honest");
     leave(&mut ground, worker);
     let (copy_of_writer, transaction) = (copy(0, 1), Transaction(3));
-    let both = Request::Read { copy: copy_of_writer, transaction, writes: true, leaving: None, waited: None };
+    let both = Request::Read {
+        copy: copy_of_writer,
+        secret: Secret(5),
+        transaction,
+        writes: true,
+        leaving: None,
+        waited: None,
+    };
     ground.say(writer, both).expect("it is honest");
     let actions = ground.say(idle, accept(copy(0, 0), None)).expect("it was offered that");
     assert!(is_failed(&actions, idle), "{actions:?}");
+}
+
+fn pages_sent(actions: &[Action]) -> usize {
+    actions.iter().filter(|action| matches!(action, Action::SendPage { .. })).count()
+}
+
+#[test]
+fn only_who_was_to_send_a_page_may_refuse_that_and_once() {
+    let mut ground = Ground::new("fwd");
+    let (holder, reader, liar) = (ground.join(), ground.join(), ground.join());
+    ground.say(holder, read_for(copy(0, 0), None)).expect("it is honest");
+    ground.say(reader, read_for(copy(0, 0), None)).expect("it is honest");
+    let refused = || Request::Refused { wanted: copy(0, 0), to: reader };
+    for _ in 0..1_000 {
+        let actions = ground.say(liar, refused()).expect("it may be late");
+        assert!(actions.is_empty(), "it was not to send the page: {actions:?}");
+    }
+    let actions = ground.say(holder, refused()).expect("it is honest");
+    assert_eq!(pages_sent(&actions), 1, "{actions:?}");
+    for _ in 0..1_000 {
+        let actions = ground.say(holder, refused()).expect("it may be late");
+        assert!(actions.is_empty(), "it has said so: {actions:?}");
+    }
+    assert_eq!(ground.server.counts().refusals, 1);
+}
+
+#[test]
+fn when_a_client_leaves_no_page_is_sent_that_has_come_from_it() {
+    const PAGES: u32 = 1_000;
+    for says_what_has_come in [true, false] {
+        let mut ground = Ground::new("fwd");
+        let (holder, reader) = (ground.join(), ground.join());
+        let mut before = None;
+        for number in 0..PAGES {
+            let copy = copy(number, u64::from(number));
+            ground.say(holder, read_for(copy, None)).expect("it is honest");
+            let mut asks = read_for(copy, None);
+            if let (Request::Read { waited, .. }, true) = (&mut asks, says_what_has_come) {
+                *waited = before.replace(copy).map(|copy| Wait { copy, waited_ns: 1 });
+            }
+            let actions = ground.say(reader, asks).expect("it is honest");
+            assert!(matches!(actions[..], [Action::Send(_, Answer::Forward { .. })]), "{actions:?}");
+        }
+        let actions = ground.step(|server, memory, actions| server.lose(holder, memory, actions));
+        let [Action::Send(to, Answer::AskAgain { copies })] = &actions[..] else { panic!("{actions:?}") };
+        assert_eq!((*to, copies.len()), (reader, if says_what_has_come { 1 } else { PAGES as usize }));
+        // Of the last one nothing was said. It has not come.
+        let last = copies[copies.len() - 1];
+        assert_eq!(last.page, page(PAGES - 1));
+        let actions = ground.say(reader, read_for(last, None)).expect("it is honest");
+        assert_eq!(pages_sent(&actions), 1, "{actions:?}");
+    }
 }
 
 #[test]
@@ -244,7 +311,7 @@ fn no_client_is_offered_what_it_may_not_write_or_more_than_one_page_at_a_time() 
     let access = Access::Granted([(PartitionId(1), Right::Read)].into());
     let newcomer = Newcomer { address, name: Some("reader".to_owned()), access };
     let mut actions = Vec::new();
-    ground.server.join(newcomer, (None, secrets(9)), &ground.memory, &mut actions);
+    ground.server.join(newcomer, (None, Secret(9)), &ground.memory, &mut actions);
     let actions = leave(&mut ground, worker);
     assert_eq!(offered(&actions, page(0)), Some(idle));
     for (number, next) in (1..5).zip(2..) {

@@ -9,7 +9,7 @@ fn join(ground: &mut Ground, name: &str, right: Option<Right>, former: Option<&F
     let rights: BTreeMap<_, _> = right.map(|right| (PartitionId(1), right)).into_iter().collect();
     let address = "10.0.0.1:7000".parse().expect("an address");
     let newcomer = Newcomer { address, name: Some(name.to_owned()), access: Access::Granted(rights) };
-    let joined = ground.server.join(newcomer, (former, secrets(11)), &ground.memory, &mut Vec::new());
+    let joined = ground.server.join(newcomer, (former, Secret(11)), &ground.memory, &mut Vec::new());
     ground.server.check().expect("the state is right");
     joined
 }
@@ -65,7 +65,7 @@ fn a_session_is_not_taken_over_under_another_name() {
     let mut ground = Ground::new("cbl");
     let first = join(&mut ground, "one", Some(Right::Write), None);
     ground.say(first.session.client, read(copy(0, 0), 0, None)).expect("it may");
-    let former = Former { session: first.session, secret: secrets(11).own, copies: vec![copy(0, 0)] };
+    let former = Former { session: first.session, secret: Secret(11), copies: vec![copy(0, 0)] };
     let joined = join(&mut ground, "two", Some(Right::Write), Some(&former));
     assert!(!joined.keeps && joined.replaces.is_none(), "{joined:?}");
     let joined = join(&mut ground, "one", Some(Right::Write), Some(&former));
