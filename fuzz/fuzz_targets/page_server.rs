@@ -22,6 +22,10 @@ impl Memory for Half {
     fn has_left_as(&self, page: PageId, _: &[u8]) -> bool {
         page.number % 2 == 0
     }
+
+    fn page_size(&self) -> usize {
+        4096
+    }
 }
 
 fn join(server: &mut Server, actions: &mut Vec<Action>) -> ClientId {

@@ -243,6 +243,8 @@ canaries! {
     ShipmentFromEnd,
     /// Of a transaction of another node that sends no pages the last change is logged, and not made.
     UnredoneShipment,
+    /// What another node says takes an update back is believed.
+    BelievedUndo,
     /// A page server counts a client's lease from the beginning of its session, however often it hears the client.
     UnrenewedTerm,
     /// A page server says of a commit under which its log has failed that nothing of it is committed.

@@ -30,6 +30,7 @@ mod sizes;
 mod snapshots;
 mod sort;
 mod transactions;
+mod tried_page;
 mod truncate;
 mod waits;
 

@@ -80,6 +80,7 @@ mod sets;
 mod shipped;
 mod shipped_records;
 mod shipped_trees;
+mod shipped_undos;
 mod silent_devices;
 mod store;
 mod sweeps;

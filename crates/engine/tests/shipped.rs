@@ -138,9 +138,9 @@ fn what_does_not_follow_from_the_page_that_is_here_is_refused() {
             patch(&mut copy, at, bytes, &mut records);
             (records, copy)
         };
-        let edited = |undo: Undo<'_>, change: Change<'_>| {
+        let edited = |undo: Option<Undo<'_>>, change: Change<'_>| {
             let (mut copy, mut records) = (present.clone(), Vec::new());
-            add_record(&undo.stored(), &[(2, Edit { page, change })], &mut records);
+            add_change(undo, (2, Edit { page, change }), &mut records);
             header::set_sequence(&mut copy, 2);
             header::seal(&mut copy);
             (records, copy)
@@ -153,8 +153,8 @@ fn what_does_not_follow_from_the_page_that_is_here_is_refused() {
             (records, copy)
         };
         let another = (patched(32, &[8]).0, patched(32, &[9]).1);
-        let own = Undo::PatchPage { page, offset: 32, bytes: &[5] };
-        let strange = Undo::PatchPage { page: other, offset: 32, bytes: &[5] };
+        let own = |offset, bytes| Some(Undo::PatchPage { page, offset, bytes });
+        let strange = Some(Undo::PatchPage { page: other, offset: 32, bytes: &[5] });
         let beyond = Change::Patch { offset: SIZE as u16 - 1, bytes: &[9; 2] };
         let in_header = Change::Patch { offset: 8, bytes: &[9; 2] };
         let image = [9; SIZE];
@@ -164,14 +164,14 @@ fn what_does_not_follow_from_the_page_that_is_here_is_refused() {
             (stale, "has seen 1 changes"),
             (ahead, "has seen 1 changes"),
             (another, "is not as its log records leave it"),
-            (edited(own, beyond), "does not fit"),
-            (edited(own, in_header), "does not fit"),
-            (edited(own, larger), "does not fit"),
-            (edited(own, Change::RemoveSlot { slot: 0 }), "does not fit"),
-            (edited(own, Change::InsertSlot { slot: 0, key: b"k", value: b"v" }), "does not fit"),
+            (edited(own(SIZE as u16 - 1, &[0; 2]), beyond), "does not fit"),
+            (edited(own(8, &[0; 2]), in_header), "does not fit"),
+            (edited(None, larger), "does not fit"),
+            (edited(None, Change::RemoveSlot { slot: 0 }), "does not fit"),
+            (edited(None, Change::InsertSlot { slot: 0, key: b"k", value: b"v" }), "does not fit"),
             (edited(strange, patch_32), "would take back what it has not changed"),
-            (edited(Undo::PatchPage { page, offset: SIZE as u16, bytes: &[5] }, patch_32), "would take back"),
-            (edited(Undo::Remove { partition: PartitionId(77), key: b"k" }, patch_32), "would take back"),
+            (edited(own(SIZE as u16, &[5]), patch_32), "would take back"),
+            (edited(Some(Undo::Remove { partition: PartitionId(77), key: b"k" }), patch_32), "would take back"),
         ];
         for ((records, copy), why) in refused {
             let error = database.commit_shipped(&with_images(&records, &[(page, &copy)])).await.expect_err(why);
@@ -201,8 +201,7 @@ fn a_page_does_not_begin_with_any_sequence_number() -> Result<()> {
         let formatted = |sequence: u64| {
             let (mut copy, mut records) = (blank(page), Vec::new());
             let change = Change::Format { kind: PageKind::Direct, level: 0, count: 0, image: &[9; SIZE - 32] };
-            let edits = [(sequence, Edit { page, change })];
-            add_record(&Undo::PatchPage { page, offset: 32, bytes: &[0] }.stored(), &edits, &mut records);
+            add_change(None, (sequence, Edit { page, change }), &mut records);
             change.apply(&mut copy, Lsn::ZERO);
             header::set_sequence(&mut copy, sequence);
             header::seal(&mut copy);

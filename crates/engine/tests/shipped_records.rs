@@ -106,13 +106,13 @@ fn records_that_do_not_follow_from_the_page_that_is_here_are_not_redone() -> Res
         let (page, other) = (PageId::new(pages, 3), PageId::new(pages, 4));
         let (records, present) = changed(page, 5);
         database.commit_shipped(&with_records(&records, &[page])).await.map_err(cause)?;
-        let edited = |sequence: u64, undo: Undo<'_>, change: Change<'_>| {
+        let edited = |sequence: u64, undo: Option<Undo<'_>>, change: Change<'_>| {
             let mut records = Vec::new();
-            add_record(&undo.stored(), &[(sequence, Edit { page, change })], &mut records);
+            add_change(undo, (sequence, Edit { page, change }), &mut records);
             records
         };
-        let own = Undo::PatchPage { page, offset: 32, bytes: &[5] };
-        let strange = Undo::PatchPage { page: other, offset: 32, bytes: &[5] };
+        let patched = |offset, bytes| Some(Undo::PatchPage { page, offset, bytes });
+        let (own, strange) = (patched(32, &[5]), Some(Undo::PatchPage { page: other, offset: 32, bytes: &[5] }));
         let byte = Change::Patch { offset: 32, bytes: &[6] };
         let image = [9; SIZE];
         let format = |image| Change::Format { kind: PageKind::Direct, level: 0, count: 0, image };
@@ -122,14 +122,17 @@ fn records_that_do_not_follow_from_the_page_that_is_here_are_not_redone() -> Res
             (records, "has seen 1 changes"),
             (edited(7, own, byte), "has seen 1 changes"),
             (edited(u64::MAX, own, byte), "has seen 1 changes"),
-            (edited(1, own, format(&image[..8])), "has seen 1 changes"),
-            (edited(2, own, Change::Patch { offset: SIZE as u16 - 1, bytes: &[9; 2] }), "does not fit"),
-            (edited(2, own, Change::Patch { offset: 8, bytes: &[9; 2] }), "does not fit"),
-            (edited(2, own, format(&image)), "does not fit"),
-            (edited(2, own, Change::RemoveSlot { slot: 0 }), "does not fit"),
-            (edited(2, own, node), "out of order"),
+            (edited(1, None, format(&image[..8])), "has seen 1 changes"),
+            (
+                edited(2, patched(SIZE as u16 - 1, &[0; 2]), Change::Patch { offset: SIZE as u16 - 1, bytes: &[9; 2] }),
+                "does not fit",
+            ),
+            (edited(2, patched(8, &[0; 2]), Change::Patch { offset: 8, bytes: &[9; 2] }), "does not fit"),
+            (edited(2, None, format(&image)), "does not fit"),
+            (edited(2, None, Change::RemoveSlot { slot: 0 }), "does not fit"),
+            (edited(2, None, node), "out of order"),
             (edited(2, strange, byte), "would take back what it has not changed"),
-            (edited(2, Undo::PatchPage { page, offset: SIZE as u16, bytes: &[5] }, byte), "would take back"),
+            (edited(2, patched(SIZE as u16, &[5]), byte), "would take back"),
         ] {
             refuse(&database, with_records(&records, &[page]), why).await;
             assert_eq!(contents(&database, page).await?[32..], present[32..], "{why}");

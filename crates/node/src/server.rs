@@ -63,6 +63,9 @@ pub trait Memory {
 
     /// Whether these are the bytes of a page as it has left. Where that is not known, they are not.
     fn has_left_as(&self, page: PageId, bytes: &[u8]) -> bool;
+
+    /// What a page takes there, in bytes.
+    fn page_size(&self) -> usize;
 }
 
 /// The server's side of the protocol.
@@ -181,6 +184,11 @@ impl Server {
         self.last_misbehaviour
     }
 
+    /// The records of a commit were redone on this many pages.
+    pub fn note_redone(&mut self, pages: usize) {
+        self.counts.redone += pages as u64;
+    }
+
     /// Forgets what was counted: the end of a warm-up.
     pub fn restart_counts(&mut self) {
         self.counts = Counts::default();
@@ -285,9 +293,10 @@ impl Server {
             }
             Request::Commit { transaction, others, keeps, records, pages, redone } => {
                 let changed: Vec<PageId> = pages.iter().map(|image| image.page).chain(redone.iter().copied()).collect();
-                let bytes = records.len() + pages.iter().map(|image| image.bytes.len()).sum::<usize>();
+                let sent: usize = pages.iter().map(|image| image.bytes.len()).sum();
+                // A page on which records are redone takes as much memory as one that has come.
+                let bytes = records.len() + sent + redone.len() * memory.page_size();
                 self.begin_commit((client, transaction), (&others, keeps), bytes, &changed)?;
-                self.counts.redone += redone.len() as u64;
                 for member in others.into_iter().chain([transaction]) {
                     self.withdraw_writes((client, member), memory, actions);
                 }

@@ -3,7 +3,7 @@
 use crate::counting::{PAGE_SIZE, counters, serve, settings};
 use crate::machines::Machines;
 use base::{Lsn, PageId, PartitionId, Random, TransactionId};
-use engine::log::record::{self, Body};
+use engine::log::record::{self, Body, Record};
 use engine::page::{Change, Edit, PageKind, header};
 use engine::undo::Undo;
 use engine::{Database, PartitionSpec};
@@ -91,7 +91,7 @@ impl Script {
     async fn commit(&mut self, copy: Copy, transaction: Transaction, page: Option<Vec<u8>>, before: u64) -> Answer {
         let granted = self.ask(Request::Write { copy, transaction }).await;
         assert!(matches!(granted, Answer::Granted { .. }), "{granted:?}");
-        let records = change_of(copy.page, before);
+        let records = change_of(copy.page, before, 0);
         let (mut pages, mut redone) = (Vec::new(), Vec::new());
         match page {
             Some(mut bytes) => {
@@ -109,9 +109,9 @@ impl Script {
 
 const CHANGE: Change<'static> = Change::Patch { offset: 32, bytes: &[7] };
 
-/// The log record of that change of a page, as one that follows this number of changes.
-fn change_of(page: PageId, before: u64) -> Vec<u8> {
-    let undo = Undo::PatchPage { page, offset: 32, bytes: &[0] }.stored();
+/// The log record of that change of a page, as one of this byte that follows this number of changes.
+fn change_of(page: PageId, before: u64, old: u8) -> Vec<u8> {
+    let undo = Undo::PatchPage { page, offset: 32, bytes: &[old] }.stored();
     let (mut records, edit) = (Vec::new(), Edit { page, change: CHANGE });
     record::encode(TransactionId::SYSTEM, &Body::Update(&undo), [(before + 1, &edit)], &mut records);
     records
@@ -226,9 +226,8 @@ fn a_commit_that_does_not_follow_is_refused_though_the_file_grows_for_it() {
         let ahead = header::sequence(&changed) + 5;
         let mut records = Vec::new();
         let (patch, page) = (Change::Patch { offset: 32, bytes: &[7] }, root.page);
-        let undo = Undo::PatchPage { page, offset: 32, bytes: &[0] }.stored();
         let edit = Edit { page, change: patch };
-        record::encode(TransactionId::SYSTEM, &Body::Update(&undo), [(ahead + 1, &edit)], &mut records);
+        record::encode(TransactionId::SYSTEM, &Body::System, [(ahead + 1, &edit)], &mut records);
         header::set_sequence(&mut changed, ahead);
         patch.apply(&mut changed, Lsn::ZERO);
         header::seal(&mut changed);
@@ -330,20 +329,25 @@ fn no_log_records_that_are_to_be_redone_do_harm() {
     let counters = ground.counters;
     let (committed, refused) = ground.run(async move |mut script| {
         let copy = script.copy(counters, 0);
-        script.read(copy).await;
+        let mut page = script.read(copy).await;
         let (mut committed, mut refused, mut number) = (0, 0, 0);
-        for at in 0..change_of(copy.page, 0).len() {
+        for at in 0..change_of(copy.page, 0, 0).len() {
             for mask in [1, 0x80, 0xff] {
-                let mut records = change_of(copy.page, committed);
+                let mut records = change_of(copy.page, committed, page[32]);
                 records[at] ^= mask;
                 number += 1;
                 let transaction = Transaction(number);
                 let granted = script.ask(Request::Write { copy, transaction }).await;
                 assert!(matches!(granted, Answer::Granted { .. }), "{granted:?}");
                 let (others, pages, redone) = (Vec::new(), Vec::new(), vec![copy.page]);
+                let kept = records.clone();
                 let commit = Request::Commit { transaction, others, keeps: false, records, pages, redone };
                 match script.ask(commit).await {
-                    Answer::Committed { .. } => committed += 1,
+                    Answer::Committed { .. } => {
+                        committed += 1;
+                        let record = Record::decode(&kept).expect("it is committed");
+                        record.edits().for_each(|(_, edit)| edit.change.apply(&mut page, Lsn::ZERO));
+                    }
                     Answer::NotCommitted { .. } => refused += 1,
                     other => panic!("byte {at}: {other:?}"),
                 }
@@ -352,6 +356,7 @@ fn no_log_records_that_are_to_be_redone_do_harm() {
         (committed, refused)
     });
     assert!(committed > 0 && refused > 50, "{committed} {refused}");
+    assert_eq!(ground.server.counts().redone, committed, "pages of commits alone are counted");
     let found = ground.run(async move |mut script| {
         let copy = script.copy(counters, 0);
         header::sequence(&script.read(copy).await)

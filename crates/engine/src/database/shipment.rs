@@ -5,15 +5,19 @@
 //! has not seen, and what is logged can be redone: now, on pages that have come without their bytes, and by a restart.
 
 use super::Database;
-use crate::buffer::LOADED;
+use super::tried_page::{TriedPage, takes_back};
+use crate::catalog::Organization;
 use crate::log::record::{Body, Record};
-use crate::recovery::begins_page;
 use crate::{Error, Result};
-use base::PageId;
-use std::collections::{BTreeMap, BTreeSet};
+use base::{PageId, PartitionId};
+use std::collections::BTreeMap;
 use structures::canary::{self, Canary};
-use structures::page::{Edit, HEADER_SIZE, PageKind, header, slotted};
+use structures::page::header;
 use structures::undo::{Undo, UndoList};
+
+/// How many bytes the changes of one shipment may move on pages beside their own: what a commit as large as a message moves that fills and
+/// divides pages is a small part of that, and the server does nothing else meanwhile.
+const MOVED_MAX: usize = 1 << 30;
 
 /// A transaction of another node.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,61 +57,8 @@ pub(super) fn length_of(records: &[u8]) -> Option<usize> {
     (Record::FIXED_SIZE..=records.len()).contains(&length).then_some(length)
 }
 
-/// A copy of a page on which shipped changes are tried.
-struct TriedPage {
-    bytes: Vec<u8>,
-    /// Whether slots and heap are known to be in order.
-    is_in_order: bool,
-    /// Whether its bytes have come: then it may have been used for the first time, or anew.
-    may_begin: bool,
-}
-
-impl TriedPage {
-    /// `floor` is the sequence number that pages of the partition begin with.
-    fn try_change(&mut self, sequence: u64, edit: &Edit<'_>, floor: u64) -> Result<(), String> {
-        let present = header::sequence(&self.bytes);
-        if present.checked_add(1) != Some(sequence) {
-            let is_blank = self.bytes[HEADER_SIZE..].iter().all(|byte| *byte == 0);
-            // Another node may not know that a load which failed has been here.
-            let begins = floor.saturating_add(1)..=present.max(floor).max(LOADED).saturating_add(1);
-            let may_begin = self.may_begin && is_blank && begins.contains(&sequence);
-            if !may_begin || !begins_page(sequence, edit) {
-                return Err(format!("has seen {present} changes, and its log records go on with change {sequence}"));
-            }
-            header::set_sequence(&mut self.bytes, sequence - 1);
-        }
-        let is_of_slot = edit.change.is_of_slot();
-        self.is_in_order = is_of_slot && (self.is_in_order || is_in_order(&self.bytes));
-        if is_of_slot != self.is_in_order || !edit.change.fits(&self.bytes) {
-            return Err(format!("is as change {sequence} of its log records does not fit it"));
-        }
-        edit.change.apply(&mut self.bytes, base::Lsn::ZERO);
-        Ok(())
-    }
-
-    /// Whether these bytes are what has come of it, wherever the log has its changes.
-    fn has_become(&mut self, bytes: &[u8]) -> bool {
-        header::set_lsn(&mut self.bytes, header::lsn(bytes));
-        header::seal(&mut self.bytes);
-        self.bytes == bytes && self.is_sound()
-    }
-
-    /// Whether slots and heap are in order, if it has any.
-    fn is_sound(&self) -> bool {
-        !is_slotted(&self.bytes) || is_in_order(&self.bytes)
-    }
-}
-
-fn is_slotted(page: &[u8]) -> bool {
-    matches!(header::kind(page), Some(PageKind::Node | PageKind::Append))
-}
-
-fn is_in_order(page: &[u8]) -> bool {
-    is_slotted(page) && slotted::inspect(page).is_empty()
-}
-
 impl Database {
-    /// Each record must be an update or a restructuring of pages that the shipment names, and those that have come must be as the records
+    /// Each record must be an update of one page or a restructuring of pages that the shipment names, and those that have come must be as the records
     /// leave them.
     pub(super) fn check_shipment(&self, shipment: &Shipment<'_>) -> Result<()> {
         let mut latest: BTreeMap<PageId, u64> = BTreeMap::new();
@@ -123,14 +74,12 @@ impl Database {
         }
         for (page, bytes) in shipment.images {
             self.check_image(*page, bytes)?;
-            self.check_organization(*page)?;
             if latest.remove(page) != Some(header::sequence(bytes)) {
                 return Err(Error::Shipment(format!("{page} is not as its log records leave it")));
             }
         }
         for page in shipment.redone {
             self.check_place(*page)?;
-            self.check_organization(*page)?;
             if latest.remove(page).is_none() {
                 return Err(Error::Shipment(format!("{page} is said to be changed, and no log record changes it")));
             }
@@ -141,15 +90,19 @@ impl Database {
         self.check_undo(shipment)
     }
 
-    /// Should a crash cut it off, a restart takes back changes of its own pages, and no others.
+    /// Should a crash cut it off, a restart takes back each update by itself, in the way of its partition.
     fn check_undo(&self, shipment: &Shipment<'_>) -> Result<()> {
-        let page_size = self.0.engine.core.page_size();
-        let pages: BTreeSet<PageId> = shipment.pages().collect();
-        let takes_back_own = |record: Record<'_>| !matches!(record.body, Body::Update(undo) if !is_own(&UndoList::decode(undo), &pages, page_size));
-        if ShippedRecords(shipment.records).all(takes_back_own) {
-            return Ok(());
+        let mut organizations = BTreeMap::new();
+        for page in shipment.pages() {
+            organizations.insert(page.partition, self.check_organization(page.partition)?);
         }
-        Err(Error::Shipment("it would take back what it has not changed, should a crash cut it off".to_owned()))
+        let is_undone = |record: Record<'_>| {
+            let Body::Update(undo) = record.body else { return true };
+            let (undo, mut edits) = (UndoList::decode(undo), record.edits());
+            let (Some((_, edit)), None) = (edits.next(), edits.next()) else { return false };
+            takes_back(&undo, &edit, None) && is_of(&undo, &organizations[&edit.page.partition])
+        };
+        if ShippedRecords(shipment.records).all(is_undone) { Ok(()) } else { Err(not_undone()) }
     }
 
     /// The same of the changes themselves, as far as the pages are here. Those that are to be redone are.
@@ -161,11 +114,21 @@ impl Database {
             return Err(Error::Shipment("its pages do not follow from those that are here".to_owned()));
         }
         let mut tried = self.pages_to_try(shipment);
-        for (sequence, edit) in ShippedRecords(shipment.records).flat_map(|record| record.edits()) {
-            let floor = self.buffer().pool().borrow().floor(edit.page.partition);
-            if let Some(page) = tried.get_mut(&edit.page) {
-                page.try_change(sequence, &edit, floor)
-                    .map_err(|why| Error::Shipment(format!("{} {why}", edit.page)))?;
+        let mut moved = 0;
+        for record in ShippedRecords(shipment.records) {
+            let undo = match record.body {
+                Body::Update(undo) => Some(UndoList::decode(undo)),
+                _ => None,
+            };
+            for (sequence, edit) in record.edits() {
+                let floor = self.buffer().pool().borrow().floor(edit.page.partition);
+                let Some(page) = tried.get_mut(&edit.page) else { continue };
+                let refused = |why| Error::Shipment(format!("{} {why}", edit.page));
+                moved += page.try_change(sequence, &edit, undo.as_ref(), floor).map_err(refused)?;
+            }
+            if moved > MOVED_MAX {
+                let why = "it would move records on their pages for too long: commit more often".to_owned();
+                return Err(Error::Shipment(why));
             }
         }
         for (page, bytes) in shipment.images {
@@ -173,10 +136,7 @@ impl Database {
                 return Err(Error::Shipment(format!("{page} is not as its log records leave it")));
             }
         }
-        match tried.into_iter().find(|(_, page)| !page.is_sound()) {
-            Some((page, _)) => Err(Error::Shipment(format!("{page} would have its slots out of order"))),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Copies of the shipment's pages that are here.
@@ -184,19 +144,19 @@ impl Database {
         let pool = self.buffer().pool().borrow();
         let copy = |(page, may_begin)| {
             let bytes = pool.bytes(pool.frame_of(page)?).to_vec();
-            Some((page, TriedPage { bytes, is_in_order: false, may_begin }))
+            Some((page, TriedPage::new(bytes, may_begin)))
         };
         let whole = shipment.images.iter().map(|(page, _)| (*page, true));
         whole.chain(shipment.redone.iter().map(|page| (*page, false))).filter_map(copy).collect()
     }
 
-    fn check_organization(&self, page: PageId) -> Result<()> {
-        let found = self.0.engine.catalog.describe(page.partition)?;
+    fn check_organization(&self, partition: PartitionId) -> Result<Organization> {
+        let found = self.0.engine.catalog.describe(partition)?;
         if found.index_of.is_some() || found.schema.is_some() {
             let why = format!("partition '{}' has records with a type, or is a secondary index", found.name);
             return Err(Error::Shipment(why));
         }
-        Ok(())
+        Ok(found.organization)
     }
 
     /// There is such a page.
@@ -221,20 +181,18 @@ impl Database {
     }
 }
 
-/// Whether what a restart would take back, of a transaction that a crash has cut off, is of these pages.
-fn is_own(undo: &Undo<'_>, pages: &BTreeSet<PageId>, page_size: usize) -> bool {
-    match *undo {
-        Undo::Remove { partition, .. }
-        | Undo::Insert { partition, .. }
-        | Undo::Replace { partition, .. }
-        | Undo::PatchValue { partition, .. } => {
-            let first = PageId::new(partition, 0);
-            pages.range(first..).next().is_some_and(|page| page.partition == partition)
+fn not_undone() -> Error {
+    Error::Shipment("it would take back what it has not changed, should a crash cut it off".to_owned())
+}
+
+/// Whether a partition of this organization has updates that are taken back so.
+fn is_of(undo: &Undo<'_>, organization: &Organization) -> bool {
+    match undo {
+        Undo::Remove { .. } | Undo::Insert { .. } | Undo::Replace { .. } | Undo::PatchValue { .. } => {
+            *organization == Organization::BTree
         }
-        Undo::PatchPage { page, offset, bytes } => {
-            let part = usize::from(offset)..usize::from(offset) + bytes.len();
-            pages.contains(&page) && part.start >= HEADER_SIZE && part.end <= page_size
-        }
-        Undo::EraseAppended { page, .. } | Undo::FreePage { page } => pages.contains(&page),
+        Undo::PatchPage { .. } => matches!(organization, Organization::Direct { .. }),
+        Undo::EraseAppended { .. } => matches!(organization, Organization::Append { .. }),
+        Undo::FreePage { .. } => false,
     }
 }

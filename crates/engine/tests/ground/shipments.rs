@@ -67,16 +67,17 @@ pub fn blank(page: PageId) -> Vec<u8> {
 pub fn patch(copy: &mut [u8], offset: u16, bytes: &[u8], records: &mut Vec<u8>) {
     let page = header::id(copy);
     let before = copy[usize::from(offset)..][..bytes.len()].to_vec();
-    let undo = Undo::PatchPage { page, offset, bytes: &before }.stored();
-    let change = Change::Patch { offset, bytes };
-    add_record(&undo, &[(header::sequence(copy) + 1, Edit { page, change })], records);
+    let (undo, change) = (Undo::PatchPage { page, offset, bytes: &before }, Change::Patch { offset, bytes });
+    add_change(Some(undo), (header::sequence(copy) + 1, Edit { page, change }), records);
     change.apply(copy, Lsn::ZERO);
     header::seal(copy);
 }
 
-pub fn add_record(undo: &[u8], edits: &[(u64, Edit<'_>)], records: &mut Vec<u8>) {
-    let edits = edits.iter().map(|(sequence, edit)| (*sequence, edit));
-    record::encode(TransactionId::SYSTEM, &Body::Update(undo), edits, records);
+/// Adds the record of a change, and of what takes it back; nothing does if it is never undone.
+pub fn add_change(undo: Option<Undo<'_>>, (sequence, edit): (u64, Edit<'_>), records: &mut Vec<u8>) {
+    let undo = undo.map(|undo| undo.stored());
+    let body = undo.as_ref().map_or(Body::System, |undo| Body::Update(undo));
+    record::encode(TransactionId::SYSTEM, &body, [(sequence, &edit)], records);
 }
 
 /// A page of which one byte was changed since it was made, and the record of that.

@@ -126,7 +126,7 @@ impl Groups {
     pub fn has_room(&self, records: usize, pages: usize, page_size: usize) -> bool {
         let open = self.open.borrow();
         let (records, pages) = (open.records.len() + records, open.pages.len() + pages);
-        records + pages * (page_size + PER_PAGE) <= COMMIT_MAX && pages.max(open.members) < LIST_MAX
+        length_of_commit(records, pages, page_size) <= COMMIT_MAX && pages.max(open.members) <= LIST_MAX
     }
 }
 
@@ -257,5 +257,22 @@ impl ClientNode {
             let member = member.expect("a group that is not answered has changed it");
             pool.overwrite(member.frame, &member.bytes);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_that_is_not_too_large_has_room_once_nothing_waits() {
+        let groups = Groups::default();
+        assert!(groups.has_room(1, LIST_MAX, 128) && !groups.has_room(1, LIST_MAX + 1, 128));
+        let records = COMMIT_MAX - length_of_commit(0, 7, 4096);
+        assert!(groups.has_room(records, 7, 4096) && !groups.has_room(records + 1, 7, 4096));
+        groups.open.borrow_mut().members = LIST_MAX;
+        assert!(groups.has_room(1, 1, 128), "all but the first are named as others");
+        groups.open.borrow_mut().members = LIST_MAX + 1;
+        assert!(!groups.has_room(1, 1, 128));
     }
 }

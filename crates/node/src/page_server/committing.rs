@@ -65,7 +65,10 @@ impl ServerNode {
         let shipment = Shipment { records: &records, images: &images, redone: &redone };
         let mut pins = Pins::new(self.database.buffer());
         match self.commit_as_frames_allow(owner.0, &shipment, &mut pins).await {
-            Ok(()) => self.step(|server, memory, actions| server.committed(owner, memory, actions)),
+            Ok(()) => {
+                self.protocol.borrow_mut().note_redone(redone.len());
+                self.step(|server, memory, actions| server.committed(owner, memory, actions));
+            }
             Err(CommitFailure::NothingLogged(error)) => {
                 let reason = error.to_string();
                 self.step(|server, memory, actions| server.not_committed(owner, reason, memory, actions));

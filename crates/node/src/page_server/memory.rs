@@ -74,4 +74,8 @@ impl Memory for InBuffer {
     fn has_left_as(&self, page: PageId, bytes: &[u8]) -> bool {
         self.left.as_ref().is_none_or(|left| left.has(page, bytes))
     }
+
+    fn page_size(&self) -> usize {
+        self.buffer.settings().page_size
+    }
 }

@@ -23,6 +23,10 @@ impl Memory for Having {
     fn has_left_as(&self, _: PageId, _: &[u8]) -> bool {
         true
     }
+
+    fn page_size(&self) -> usize {
+        4096
+    }
 }
 
 const FRAMES: Frames = Frames::lru(4);

@@ -97,6 +97,10 @@ impl Memory for Everything {
     fn has_left_as(&self, _: PageId, _: &[u8]) -> bool {
         true
     }
+
+    fn page_size(&self) -> usize {
+        4096
+    }
 }
 
 struct Nothing;
@@ -108,6 +112,10 @@ impl Memory for Nothing {
 
     fn has_left_as(&self, _: PageId, _: &[u8]) -> bool {
         true
+    }
+
+    fn page_size(&self) -> usize {
+        4096
     }
 }
 

@@ -52,6 +52,10 @@ impl Memory for ServerMemory {
     fn has_left_as(&self, _: PageId, _: &[u8]) -> bool {
         true
     }
+
+    fn page_size(&self) -> usize {
+        4096
+    }
 }
 
 impl ServerMemory {

@@ -85,6 +85,15 @@ impl Change<'_> {
         !self.is_format() && !matches!(self, Change::Patch { .. })
     }
 
+    /// Whether it moves all records of this page, which it fits.
+    pub fn compacts(&self, page: &[u8]) -> bool {
+        match *self {
+            Change::InsertSlot { key, value, .. } => slotted::is_insert_compacting(page, key.len(), value.len()),
+            Change::ReplaceValue { slot, value } => slotted::is_replacement_compacting(page, slot, value.len()),
+            _ => false,
+        }
+    }
+
     /// Whether it can be made on this page. One of a slot only if slots and heap are in order ([`slotted::inspect`]); that keys
     /// stay in order is not looked at.
     pub fn fits(&self, page: &[u8]) -> bool {

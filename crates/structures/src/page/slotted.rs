@@ -325,6 +325,19 @@ pub fn fits_replacing(page: &[u8], slot: u16, value_len: usize) -> bool {
     value_len <= room(page) + value(page, slot).len() && value_len <= usize::from(u16::MAX)
 }
 
+/// Whether a record with these lengths, which [`fits`], comes in only after all others have been moved.
+pub fn is_insert_compacting(page: &[u8], key_len: usize, value_len: usize) -> bool {
+    let size = slot_size(page);
+    let suffix_len = if size == NODE_SLOT { key_len.saturating_sub(prefix_len(page)) } else { 0 };
+    gap(page) < size + LENGTH_SIZE + rest_len(suffix_len) + value_len
+}
+
+/// Whether the value at `slot` becomes one of `value_len` bytes, which [`fits_replacing`], only after all others have been moved.
+pub fn is_replacement_compacting(page: &[u8], slot: u16, value_len: usize) -> bool {
+    let (_, suffix_len) = locate(page, slot);
+    value_len > value(page, slot).len() && gap(page) < LENGTH_SIZE + rest_len(suffix_len) + value_len
+}
+
 /// Puts a record before the present slot `slot`. `key` is the whole key (not looked at on append pages).
 ///
 /// # Panics

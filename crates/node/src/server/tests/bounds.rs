@@ -94,6 +94,28 @@ fn commits_that_are_under_way_have_no_more_bytes_than_one_message() {
     ground.say(client, commit(4, SIZE_MAX / 2)).expect_err("one that waits for its commit sends no other");
 }
 
+/// The server brings them into its memory and tries the records on copies of them.
+#[test]
+fn pages_whose_records_are_redone_count_as_those_that_are_sent() {
+    let mut ground = Ground::new("cbl");
+    let client = ground.join();
+    let pages_max = SIZE_MAX / ground.memory.page_size();
+    for number in 0..=pages_max {
+        say(&mut ground, client, read(copy(number as u32, number as u64), 1, None)).expect("it may");
+        say(&mut ground, client, write(copy(number as u32, number as u64), 1)).expect("it may");
+    }
+    let redone = |count: usize| Request::Commit {
+        transaction: Transaction(1),
+        others: Vec::new(),
+        keeps: false,
+        records: Vec::new(),
+        pages: Vec::new(),
+        redone: (0..count).map(|number| page(number as u32)).collect(),
+    };
+    say(&mut ground, client, redone(pages_max + 1)).expect_err("they take more memory than a message");
+    say(&mut ground, client, redone(pages_max)).expect("they take as much");
+}
+
 #[test]
 fn a_client_tells_no_more_waits_of_its_own_than_the_limit() {
     let mut ground = Ground::new("cbl");

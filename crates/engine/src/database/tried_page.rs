@@ -1,0 +1,196 @@
+//! Copies of pages on which the changes of another node are tried one by one: each has to fit what the one before has left, to leave the
+//! page in order, and to come with what takes it back. So a crash may cut the changes off behind any of them.
+
+use crate::buffer::LOADED;
+use crate::recovery::begins_page;
+use base::PageId;
+use structures::canary::{self, Canary};
+use structures::organization::append::LIVE;
+use structures::organization::b_tree::stored::{self, Stored, VERSION_SIZE};
+use structures::organization::b_tree::{self, Expected};
+use structures::page::{Change, Edit, HEADER_SIZE, PageKind, header, slotted};
+use structures::undo::Undo;
+
+/// A copy of a page on which shipped changes are tried.
+pub(super) struct TriedPage {
+    bytes: Vec<u8>,
+    /// Whether slots and heap are known to be in order.
+    is_in_order: bool,
+    /// Whether its bytes have come: then it may have been used for the first time, or anew.
+    may_begin: bool,
+}
+
+impl TriedPage {
+    pub fn new(bytes: Vec<u8>, may_begin: bool) -> TriedPage {
+        TriedPage { bytes, is_in_order: false, may_begin }
+    }
+
+    /// Makes the change, which `undo` takes back, or which is never undone. Returns how many bytes that may have moved beside its own.
+    /// `floor` is the sequence number that pages of the partition begin with.
+    pub fn try_change(
+        &mut self,
+        sequence: u64,
+        edit: &Edit<'_>,
+        undo: Option<&Undo<'_>>,
+        floor: u64,
+    ) -> Result<usize, String> {
+        self.follow(sequence, edit, floor)?;
+        let change = &edit.change;
+        self.is_in_order = self.is_in_order || (change.is_of_slot() && is_in_order(&self.bytes));
+        if change.is_of_slot() && !self.is_in_order || !change.fits(&self.bytes) || !self.keeps_order(change) {
+            return Err(format!("is as change {sequence} of its log records does not fit it"));
+        }
+        match undo {
+            Some(undo) if !takes_back(undo, edit, Some(&self.bytes)) => {
+                return Err(format!(
+                    "would be taken back to what it was not, should a crash cut off change {sequence}"
+                ));
+            }
+            None if !self.may_restructure(change) => {
+                return Err(format!("has change {sequence} of its log records, which no restructuring makes"));
+            }
+            _ => {}
+        }
+        let moves_all = change.is_format() || change.compacts(&self.bytes);
+        change.apply(&mut self.bytes, base::Lsn::ZERO);
+        if change.is_format() {
+            self.is_in_order = is_in_order(&self.bytes);
+            if is_slotted(&self.bytes) && !self.is_in_order {
+                return Err("would have its slots out of order".to_owned());
+            }
+        }
+        Ok(if moves_all { self.bytes.len() } else { 0 })
+    }
+
+    /// The change goes on from where the page is, or begins it.
+    fn follow(&mut self, sequence: u64, edit: &Edit<'_>, floor: u64) -> Result<(), String> {
+        let present = header::sequence(&self.bytes);
+        if present.checked_add(1) != Some(sequence) {
+            let is_blank = self.bytes[HEADER_SIZE..].iter().all(|byte| *byte == 0);
+            // Another node may not know that a load which failed has been here.
+            let begins = floor.saturating_add(1)..=present.max(floor).max(LOADED).saturating_add(1);
+            let may_begin = self.may_begin && is_blank && begins.contains(&sequence);
+            if !may_begin || !begins_page(sequence, edit) {
+                return Err(format!("has seen {present} changes, and its log records go on with change {sequence}"));
+            }
+            header::set_sequence(&mut self.bytes, sequence - 1);
+        }
+        Ok(())
+    }
+
+    /// Whether a page in order, which the change fits, is in order behind it: then nothing of it has to be looked at again.
+    fn keeps_order(&self, change: &Change<'_>) -> bool {
+        let page = &self.bytes[..];
+        match *change {
+            // Positions of appended records stay.
+            Change::Format { .. } | Change::FormatEnds { .. } => !is_append(page) || slotted::count(page) == 0,
+            Change::Patch { .. } => !is_slotted(page),
+            Change::InsertSlot { slot, key, .. } if is_append(page) => slot == slotted::count(page) && key.is_empty(),
+            Change::InsertSlot { slot, key, .. } => {
+                let upper = slotted::upper(page);
+                let is_within = key >= slotted::lower(page) && (upper.is_empty() || key < upper);
+                is_within && slotted::search(page, key) == Err(slot)
+            }
+            Change::RemoveSlot { .. } | Change::ReplaceValue { .. } | Change::PatchValue { .. } => !is_append(page),
+        }
+    }
+
+    /// Whether a restructuring makes such a change: of records it moves all that a page has, and of inner nodes the first entry stays.
+    fn may_restructure(&self, change: &Change<'_>) -> bool {
+        let is_inner = is_node(&self.bytes) && slotted::level(&self.bytes) > 0;
+        match *change {
+            Change::Format { .. } | Change::FormatEnds { .. } => true,
+            Change::Patch { .. } => header::kind(&self.bytes) == Some(PageKind::Allocator),
+            Change::InsertSlot { slot, value, .. } => is_inner && slot > 0 && value.len() == b_tree::CHILD_SIZE,
+            Change::RemoveSlot { slot } => is_inner && slot > 0,
+            Change::ReplaceValue { .. } | Change::PatchValue { .. } => false,
+        }
+    }
+
+    /// Whether these bytes are what has come of it, wherever the log has its changes.
+    pub fn has_become(&mut self, bytes: &[u8]) -> bool {
+        header::set_lsn(&mut self.bytes, header::lsn(bytes));
+        header::seal(&mut self.bytes);
+        self.bytes == bytes
+    }
+}
+
+fn is_append(page: &[u8]) -> bool {
+    header::kind(page) == Some(PageKind::Append)
+}
+
+fn is_node(page: &[u8]) -> bool {
+    header::kind(page) == Some(PageKind::Node)
+}
+
+fn is_slotted(page: &[u8]) -> bool {
+    is_append(page) || is_node(page)
+}
+
+/// Whether it has slots and heap, which are in order, and children if it is an inner node.
+fn is_in_order(page: &[u8]) -> bool {
+    if is_append(page) {
+        return slotted::inspect(page).is_empty();
+    }
+    // Its fences are taken to be right before its children are asked for.
+    is_node(page) && slotted::inspect(page).is_empty() && {
+        let (lower, upper) = (slotted::lower(page).to_vec(), slotted::upper(page).to_vec());
+        b_tree::check_node(page, header::id(page), &Expected { level: None, lower, upper }).is_ok()
+    }
+}
+
+/// Whether `undo` makes of the page, if it is here, what it was before the edit, which fits it.
+pub(super) fn takes_back(undo: &Undo<'_>, edit: &Edit<'_>, page: Option<&[u8]>) -> bool {
+    if canary::is_planted(Canary::BelievedUndo) {
+        return true;
+    }
+    let is_of_page =
+        |id: PageId, kind: PageKind| id == edit.page && page.is_none_or(|page| header::kind(page) == Some(kind));
+    let is_of_leaf =
+        undo.partition() == edit.page.partition && page.is_none_or(|page| is_node(page) && slotted::level(page) == 0);
+    match (*undo, edit.change) {
+        (Undo::Remove { key, .. }, Change::InsertSlot { key: inserted, value, .. }) => {
+            is_of_leaf && key == inserted && page.is_none_or(|page| is_kept_in_leaf(page, key, value))
+        }
+        (Undo::Insert { key, value, .. }, Change::RemoveSlot { slot }) => {
+            is_of_leaf && page.is_none_or(|page| has_record(page, slot, key, |old| old == value))
+        }
+        (Undo::Replace { key, value, .. }, Change::ReplaceValue { slot, value: new }) => {
+            let is_right =
+                |page: &[u8]| has_record(page, slot, key, |old| old == value) && is_kept_in_leaf(page, key, new);
+            is_of_leaf && page.is_none_or(is_right)
+        }
+        (Undo::PatchValue { key, offset, bytes, .. }, Change::PatchValue { slot, offset: at, bytes: new }) => {
+            let part = usize::from(offset)..usize::from(offset) + bytes.len();
+            let is_same_part = offset == at && bytes.len() == new.len() && part.start >= VERSION_SIZE;
+            let has_old = |old: &[u8]| old.get(part.clone()) == Some(bytes);
+            is_of_leaf && is_same_part && page.is_none_or(|page| has_record(page, slot, key, has_old))
+        }
+        (Undo::PatchPage { page: of, offset, bytes }, Change::Patch { offset: at, bytes: new }) => {
+            let part = usize::from(offset)..usize::from(offset) + bytes.len();
+            let is_same_part = offset == at && bytes.len() == new.len();
+            is_of_page(of, PageKind::Direct) && is_same_part && page.is_none_or(|page| page.get(part) == Some(bytes))
+        }
+        (Undo::EraseAppended { page: of, slot }, Change::InsertSlot { slot: at, value, .. }) => {
+            is_of_page(of, PageKind::Append) && slot == at && value.first() == Some(&LIVE)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a value of this key is one that a node writes: it is in the leaf, and within the limits, so that it can always come back there.
+fn is_kept_in_leaf(page: &[u8], key: &[u8], value: &[u8]) -> bool {
+    let is_within = || value.len() <= b_tree::value_len_max(page.len(), key.len());
+    key.len() <= b_tree::key_len_max(page.len()) && is_within() && is_whole(value)
+}
+
+/// Whether the leaf has such a record there, whose value is in it.
+fn has_record(page: &[u8], slot: u16, key: &[u8], is_value: impl Fn(&[u8]) -> bool) -> bool {
+    let (mut present, value) = (Vec::new(), slotted::value(page, slot));
+    slotted::key_into(page, slot, &mut present);
+    present == key && is_value(value) && is_whole(value)
+}
+
+fn is_whole(value: &[u8]) -> bool {
+    stored::is_sound(value) && matches!(stored::read(value), Stored::Here(_))
+}

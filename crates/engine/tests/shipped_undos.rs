@@ -1,0 +1,329 @@
+//! What takes the updates of another node back: only what does is accepted, so that the power may go in the midst of any commit.
+
+#[cfg(feature = "canary")]
+use crate::ground::planting::is_found;
+use crate::ground::shipments::*;
+use base::{PageId, PartitionId, Random};
+#[cfg(feature = "canary")]
+use entresol_engine::canary::Canary;
+use entresol_engine::catalog::{Locking, Organization};
+use entresol_engine::organization::b_tree::{self, stored};
+use entresol_engine::page::{Change, Edit, PageKind, header, slotted};
+use entresol_engine::undo::Undo;
+use entresol_engine::{CommitFailure, Database, Error, PartitionSpec, Result};
+use executor::Executor;
+use virtual_driver::{FaultPlan, Media, PowerCut};
+
+/// A change of a page and what is to take it back; nothing if it is never undone.
+type Step<'a> = (PageId, Option<Undo<'a>>, Change<'a>);
+
+/// The records of these changes, and copies of their pages as these leave them.
+fn records_of(steps: &[Step<'_>], copies: &mut [(PageId, Vec<u8>)]) -> Vec<u8> {
+    let mut records = Vec::new();
+    for (page, undo, change) in steps {
+        let (_, copy) = copies.iter_mut().find(|(id, _)| id == page).expect("it is copied");
+        add_change(*undo, (header::sequence(copy) + 1, Edit { page: *page, change: *change }), &mut records);
+        if change.fits(copy) {
+            change.apply(copy, base::Lsn::ZERO);
+        }
+        header::seal(copy);
+    }
+    records
+}
+
+async fn copies_of(database: &Database, steps: &[Step<'_>]) -> Result<Vec<(PageId, Vec<u8>)>> {
+    let mut copies: Vec<(PageId, Vec<u8>)> = Vec::new();
+    for (page, ..) in steps {
+        if copies.iter().all(|(id, _)| id != page) {
+            copies.push((*page, contents(database, *page).await?));
+        }
+    }
+    Ok(copies)
+}
+
+/// Commits these changes, with their pages or without.
+async fn ship(database: &Database, steps: &[Step<'_>], sends_pages: bool) -> std::result::Result<(), CommitFailure> {
+    let mut copies = copies_of(database, steps).await.map_err(CommitFailure::NothingLogged)?;
+    let records = records_of(steps, &mut copies);
+    let images: Vec<(PageId, &[u8])> = copies.iter().map(|(page, copy)| (*page, &copy[..])).collect();
+    let named: Vec<PageId> = copies.iter().map(|(page, _)| *page).collect();
+    let shipment = if sends_pages { with_images(&records, &images) } else { with_records(&records, &named) };
+    database.commit_shipped(&shipment).await
+}
+
+fn kept(value: &[u8]) -> Vec<u8> {
+    let mut kept = Vec::new();
+    stored::store_here(value, &mut kept);
+    kept
+}
+
+/// The leaf of a tree with records 'b' and 'd', the tail of an append partition with one record, and an object's page.
+struct Places {
+    leaf: PageId,
+    tail: PageId,
+    object: PageId,
+}
+
+async fn create(executor: &Executor) -> Result<(Database, Places)> {
+    let (database, pages) = with_pages(executor).await?;
+    let tree = database.create_partition(PartitionSpec::b_tree("tree")).await?;
+    let organization = Organization::Append { blocking_factor: 0 };
+    let journal = database.create_partition(PartitionSpec::new("journal", organization, Locking::Page)).await?;
+    let filled = database.transaction(async |tx| {
+        tx.put(tree, b"b", b"two").await?;
+        tx.put(tree, b"d", b"four").await?;
+        tx.append(journal, b"one").await
+    });
+    let tail = filled.await?.page;
+    Ok((database, Places { leaf: PageId::new(tree, b_tree::ROOT), tail, object: PageId::new(pages, 3) }))
+}
+
+#[test]
+fn every_kind_of_update_is_committed_with_what_takes_it_back() -> Result<()> {
+    for sends_pages in [false, true] {
+        whole(async |executor| {
+            let (database, Places { leaf, tail, object }) = create(executor).await?;
+            let partition = leaf.partition;
+            let (two, four, new) = (kept(b"two"), kept(b"four"), kept(b"other"));
+            let steps = [
+                (
+                    leaf,
+                    Some(Undo::Remove { partition, key: b"c" }),
+                    Change::InsertSlot { slot: 1, key: b"c", value: &two },
+                ),
+                (
+                    leaf,
+                    Some(Undo::Replace { partition, key: b"b", value: &two }),
+                    Change::ReplaceValue { slot: 0, value: &new },
+                ),
+                (leaf, Some(Undo::Insert { partition, key: b"d", value: &four }), Change::RemoveSlot { slot: 2 }),
+                (
+                    leaf,
+                    Some(Undo::PatchValue { partition, key: b"b", offset: 9, bytes: b"th" }),
+                    Change::PatchValue { slot: 0, offset: 9, bytes: b"TH" },
+                ),
+                (
+                    tail,
+                    Some(Undo::EraseAppended { page: tail, slot: 1 }),
+                    Change::InsertSlot { slot: 1, key: &[], value: b"\x01two" },
+                ),
+                (
+                    object,
+                    Some(Undo::PatchPage { page: object, offset: 32, bytes: &[0; 2] }),
+                    Change::Patch { offset: 32, bytes: &[7; 2] },
+                ),
+            ];
+            ship(&database, &steps, sends_pages).await.map_err(cause)?;
+            let read = |key| database.transaction(async move |tx| tx.get(partition, key).await);
+            assert_eq!(read(b"b").await?.as_deref(), Some(&b"oTHer"[..]));
+            assert_eq!(read(b"c").await?.as_deref(), Some(&b"two"[..]));
+            assert_eq!(read(b"d").await?, None);
+            assert_eq!(value(&database, object).await?, 7);
+            assert!(database.check(|_| {}).await?.is_clean());
+            Ok::<_, Error>(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Each of these could not be taken back, or would be taken back to something else.
+fn made_up<'a>(places: &Places, parts: &'a [Vec<u8>; 4]) -> Vec<(&'static str, Vec<Step<'a>>)> {
+    let Places { leaf, tail, object } = *places;
+    let partition = leaf.partition;
+    let [two, four, long_key, long_value] = parts;
+    let insert = Change::InsertSlot { slot: 1, key: b"c", value: two };
+    let append = Change::InsertSlot { slot: 1, key: &[], value: b"\x01two" };
+    let replace = Change::ReplaceValue { slot: 0, value: four };
+    let remove = Change::RemoveSlot { slot: 1 };
+    let patch = Change::Patch { offset: 32, bytes: &[7; 2] };
+    let patch_value = Change::PatchValue { slot: 0, offset: 9, bytes: b"W" };
+    let of = |page, undo, change| vec![(page, Some(undo), change)];
+    vec![
+        ("another slot", of(tail, Undo::EraseAppended { page: tail, slot: 9_999 }, append)),
+        (
+            "erased from the beginning",
+            of(tail, Undo::EraseAppended { page: tail, slot: 1 }, Change::InsertSlot { slot: 1, key: &[], value: b"" }),
+        ),
+        (
+            "before others",
+            of(
+                tail,
+                Undo::EraseAppended { page: tail, slot: 0 },
+                Change::InsertSlot { slot: 0, key: &[], value: b"\x01" },
+            ),
+        ),
+        ("erased in a tree", of(leaf, Undo::EraseAppended { page: leaf, slot: 1 }, insert)),
+        ("absent key", of(leaf, Undo::Remove { partition, key: b"x" }, insert)),
+        ("removed from no tree", of(tail, Undo::Remove { partition: tail.partition, key: b"" }, append)),
+        (
+            "wrong place",
+            of(leaf, Undo::Remove { partition, key: b"c" }, Change::InsertSlot { slot: 0, key: b"c", value: two }),
+        ),
+        (
+            "there already",
+            of(leaf, Undo::Remove { partition, key: b"b" }, Change::InsertSlot { slot: 0, key: b"b", value: two }),
+        ),
+        (
+            "long key",
+            of(
+                leaf,
+                Undo::Remove { partition, key: long_key },
+                Change::InsertSlot { slot: 2, key: long_key, value: two },
+            ),
+        ),
+        (
+            "long value",
+            of(
+                leaf,
+                Undo::Remove { partition, key: b"c" },
+                Change::InsertSlot { slot: 1, key: b"c", value: long_value },
+            ),
+        ),
+        (
+            "no value",
+            of(leaf, Undo::Remove { partition, key: b"c" }, Change::InsertSlot { slot: 1, key: b"c", value: b"no" }),
+        ),
+        ("inserted with a long key", of(leaf, Undo::Insert { partition, key: long_key, value: four }, remove)),
+        ("inserted with another value", of(leaf, Undo::Insert { partition, key: b"d", value: two }, remove)),
+        ("replaced elsewhere", of(leaf, Undo::Replace { partition, key: b"d", value: two }, replace)),
+        ("replaced by another", of(leaf, Undo::Replace { partition, key: b"b", value: four }, replace)),
+        (
+            "behind the value",
+            of(leaf, Undo::PatchValue { partition, key: b"b", offset: 60_000, bytes: b"w" }, patch_value),
+        ),
+        ("other bytes", of(leaf, Undo::PatchValue { partition, key: b"b", offset: 9, bytes: b"W" }, patch_value)),
+        ("more bytes", of(leaf, Undo::PatchValue { partition, key: b"b", offset: 9, bytes: b"wo" }, patch_value)),
+        (
+            "where it lies",
+            of(
+                leaf,
+                Undo::PatchValue { partition, key: b"b", offset: 7, bytes: &[0] },
+                Change::PatchValue { slot: 0, offset: 7, bytes: &[128] },
+            ),
+        ),
+        ("a page's other bytes", of(object, Undo::PatchPage { page: object, offset: 32, bytes: &[5; 2] }, patch)),
+        ("fewer of a page's bytes", of(object, Undo::PatchPage { page: object, offset: 32, bytes: &[0] }, patch)),
+        ("a patched leaf", of(leaf, Undo::PatchPage { page: leaf, offset: 32, bytes: &[0; 2] }, patch)),
+        ("freed", of(leaf, Undo::FreePage { page: leaf }, insert)),
+        ("a record that is never undone", vec![(leaf, None, insert)]),
+        ("one that goes", vec![(leaf, None, remove)]),
+        (
+            "records that go",
+            vec![(tail, None, Change::Format { kind: PageKind::Append, level: 0, count: 0, image: &[] })],
+        ),
+        ("a leaf that is patched and never undone", vec![(leaf, None, patch)]),
+    ]
+}
+
+#[test]
+fn no_update_is_committed_that_could_not_be_taken_back() -> Result<()> {
+    for sends_pages in [false, true] {
+        whole(async |executor| {
+            let (database, places) = create(executor).await?;
+            let parts = [kept(b"two"), kept(b"four"), vec![b'e'; 200], kept(&[7; 200])];
+            let end = database.log().end();
+            for (what, steps) in made_up(&places, &parts) {
+                let refused = ship(&database, &steps, sends_pages).await;
+                assert!(
+                    matches!(refused, Err(CommitFailure::NothingLogged(Error::Shipment(_)))),
+                    "{what}, with pages: {sends_pages}: {refused:?}"
+                );
+            }
+            assert_eq!(database.log().end(), end, "nothing was logged");
+            assert!(database.check(|_| {}).await?.is_clean());
+            Ok::<_, Error>(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Whether the database opens whenever the power goes while a node commits an insertion that is said to be taken back by the removal of
+/// a record that is not there, and so much behind it that the log is written in several parts.
+fn opens_after_cuts() -> bool {
+    let cut = |event| {
+        let media = Media::new();
+        let prepared = run(&media, FaultPlan::default(), async |executor| create(executor).await?.0.close().await);
+        prepared.expect("the machine goes on").expect("it is created");
+        let faults = FaultPlan { power_cut_at: Some(event), ..FaultPlan::default() };
+        let done = run(&media, faults, async |executor| {
+            let database = Database::open(executor, settings(), "here").await?;
+            let (tree, pages) = (database.partition("tree")?, database.partition("pages")?);
+            let (leaf, object, two) = (PageId::new(tree, b_tree::ROOT), PageId::new(pages, 3), kept(b"two"));
+            let remove = Undo::Remove { partition: tree, key: b"x" };
+            let mut steps = vec![(leaf, Some(remove), Change::InsertSlot { slot: 1, key: b"c", value: &two })];
+            let filler = Undo::PatchPage { page: object, offset: 32, bytes: &[0; 400] };
+            steps.extend(vec![(object, Some(filler), Change::Patch { offset: 32, bytes: &[0; 400] }); 60]);
+            Ok::<_, Error>(ship(&database, &steps, false).await.is_ok())
+        });
+        media.power_cut(&mut Random::stream(event, "made up"), &PowerCut::default());
+        let opened = run(&media, FaultPlan::default(), async |executor| {
+            Database::open(executor, settings(), "here").await.map(drop)
+        });
+        (done, opened.expect("the machine goes on").is_ok())
+    };
+    for event in 1.. {
+        match cut(event) {
+            (_, false) => return false,
+            (Ok(done), true) => {
+                done.expect("it is opened");
+                return true;
+            }
+            (Err(_), true) => {}
+        }
+    }
+    unreachable!("the events end")
+}
+
+#[test]
+fn a_database_opens_whatever_a_node_says_takes_its_updates_back() {
+    assert!(opens_after_cuts());
+}
+
+#[cfg(feature = "canary")]
+#[test]
+fn an_undo_that_is_believed_is_found() {
+    is_found(Canary::BelievedUndo, a_database_opens_whatever_a_node_says_takes_its_updates_back);
+}
+
+/// Changes of one leaf of 64 KiB that is full, so that each second one moves all of its records.
+async fn move_records(database: &Database, tree: PartitionId, times: usize) -> std::result::Result<(), CommitFailure> {
+    let leaf = PageId::new(tree, b_tree::ROOT);
+    let page = contents(database, leaf).await.map_err(CommitFailure::NothingLogged)?;
+    let (long, short) = (kept(&[1; 20]), kept(&[1; 10]));
+    let key: &[u8] = b"a";
+    assert_eq!((slotted::value(&page, 0), slotted::room(&page) < 10), (&long[..], true));
+    let undo = |value| Some(Undo::Replace { partition: tree, key, value });
+    let pair = [
+        (leaf, undo(&long), Change::ReplaceValue { slot: 0, value: &short }),
+        (leaf, undo(&short), Change::ReplaceValue { slot: 0, value: &long }),
+    ];
+    ship(database, &pair.repeat(times), false).await
+}
+
+#[test]
+fn no_commit_moves_records_for_long() -> Result<()> {
+    const PAGE: usize = 64 << 10;
+    let mut large = settings();
+    large.buffer.page_size = PAGE;
+    large.log.capacity = 64 << 20;
+    whole(async |executor| {
+        let database = Database::create(executor, large.clone()).await?;
+        let tree = database.create_partition(PartitionSpec::b_tree("tree")).await?;
+        database
+            .transaction(async |tx| {
+                tx.put(tree, b"a", &[1; 20]).await?;
+                for key in 0_u8..9 {
+                    tx.put(tree, &[b'b', key], &[2; 7_000]).await?;
+                }
+                let leaf = contents(&database, PageId::new(tree, b_tree::ROOT)).await?;
+                tx.put(tree, b"c", &vec![3; slotted::room(&leaf) - slotted::entry_size(0, 1, 8)]).await
+            })
+            .await?;
+        let moves_max = (1 << 30) / PAGE;
+        let end = database.log().end();
+        let refused = move_records(&database, tree, moves_max + 1).await.expect_err("it moves too much");
+        assert!(refused.to_string().contains("commit more often"), "{refused}");
+        assert_eq!(database.log().end(), end, "nothing was logged");
+        move_records(&database, tree, moves_max).await.map_err(cause)
+    })
+}
