@@ -20,6 +20,7 @@ use driver::{Access, DeviceId, FileId, Frame, Op};
 use executor::Executor;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use structures::canary::{self, Canary};
 use structures::checksum::{block_checksum, checksum, stored_checksum};
 
 /// How many segments are written at once.
@@ -50,6 +51,12 @@ impl CopyFile {
             images.resize(index + 1, 0);
         }
         images[index] = stored_checksum(image);
+    }
+
+    /// Whether this is not the image of a segment that was written or loaded last, as far as that is known.
+    fn is_older(&self, segment: u32, image: &[u8]) -> bool {
+        let noted = self.images.borrow().get(segment as usize).copied().unwrap_or(0);
+        noted != 0 && noted != stored_checksum(image)
     }
 
     /// The checksum over those of the first `count` images, all of which are known.
@@ -185,10 +192,10 @@ impl Backup {
         self.files.borrow().get(usize::from(partition.0)).is_some_and(Option::is_some)
     }
 
-    /// Reads a segment's image, of `size` bytes, and verifies its checksum.
+    /// Reads a segment's image, of `size` bytes, and verifies it.
     ///
     /// # Errors
-    /// [`Error::DamagedBackup`], or the driver's.
+    /// [`Error::DamagedBackup`], [`Error::OlderBackup`], or the driver's.
     pub async fn read(
         &self,
         executor: &Executor,
@@ -214,6 +221,9 @@ impl Backup {
         if !is_sound {
             let (file, detail) = (own.name.clone(), "its checksum is another".to_owned());
             return Err(Error::DamagedBackup { file, segment, detail });
+        }
+        if own.is_older(segment, &frame) && !canary::is_planted(Canary::OlderImage) {
+            return Err(Error::OlderBackup { file: own.name.clone() });
         }
         Ok(frame)
     }

@@ -135,3 +135,9 @@ fn a_name_that_is_taken_is_refused_while_an_index_is_being_made() {
 fn none_gives_way_to_what_waits_for_checkpoints_that_fail() {
     assert_eq!(run_seed(36_306, Options::FULL).failure, None);
 }
+
+/// A backup took an older image of a segment, which a lost write had left, and no restore from it was opened.
+#[test]
+fn a_backup_takes_no_image_that_a_lost_write_has_left() {
+    assert_eq!(run_seed(68_412, Options::FULL).failure, None);
+}

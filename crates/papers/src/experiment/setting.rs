@@ -455,14 +455,12 @@ fn page_server(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentE
     };
     let pages_max = u64::from(page_server::DATABASE_PAGES);
     let client_pages = whole(table, "workload", "client_pages", 40, pages_max, sources)?.unwrap_or(62) as u32;
-    if let Some(clients) = whole(table, "workload", "clients", 1, 65_536, sources)?
-        && clients > u64::from(page_server::CLIENTS_MAX)
-    {
+    let clients = whole(table, "workload", "clients", 1, 65_536, sources)?.unwrap_or(1);
+    if clients > u64::from(page_server::CLIENTS_MAX) {
         let problem = Problem::OutOfRange { key: "clients".to_owned(), value: clients.to_string() };
         let allowed = format!("1 to {}: each has a hot region", page_server::CLIENTS_MAX);
         return Err(sources.error("workload.clients", problem, &allowed, None));
     }
-    let clients = whole(table, "workload", "clients", 1, 65_536, sources)?.unwrap_or(1);
     let working = whole(table, "workload", "working", 1, clients, sources)?.map(|working| working as u32);
     let chances = whole(table, "workload", "chances", 0, u64::from(u8::MAX), sources)?;
     let chances = chances.map_or(page_server::CHANCES, |chances| chances as u8);
@@ -470,13 +468,7 @@ fn page_server(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentE
     let client = Hardware::named(&hardware)
         .map_err(|_| unknown("client_hardware", &hardware, &Hardware::names().collect::<Vec<_>>()))?;
     let network = word("network", "slow");
-    let commits_pages = match table.get("commit_pages") {
-        None => true,
-        Some(value) => value.as_bool().ok_or_else(|| {
-            let problem = Problem::UnknownWord { key: "commit_pages".to_owned(), value: value.to_string() };
-            sources.error("workload.commit_pages", problem, "true, false", None)
-        })?,
-    };
+    let commits_pages = !table.contains_key("commit_pages") || flag(table, "commit_pages", sources)?;
     let model = page_server::PageServerModel {
         algorithm,
         chances,
