@@ -1,7 +1,7 @@
 //! Room that is given back while a partition is used: every record stays, and the file is as short as they allow.
 
 use crate::ground::backups as ground;
-use crate::ground::compacting::{self, Records as Model, delete, put, until_cut};
+use crate::ground::compacting::{self, ClientsBeside, Records as Model, delete, put, until_cut};
 use crate::ground::restoring;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PartitionId, Random};
@@ -14,7 +14,6 @@ use executor::{Executor, Order};
 use ground::{on, restored};
 use restoring::{backup, behind_increment, to};
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 use virtual_driver::{Media, Options, PowerCut, VirtualDriver};
 
 /// With files that grow in small steps.
@@ -145,15 +144,10 @@ fn transactions_go_on_beside_a_compaction() {
     for seed in 0..6 {
         on(&Media::new(), async |executor| {
             let (database, id, model) = thinned(executor, settings(), seed).await?;
-            let (model, is_over) = (Rc::new(RefCell::new(model)), Rc::new(Cell::new(false)));
-            let writers: Vec<_> = (0..3)
-                .map(|writer| {
-                    let (database, model, is_over) = (database.clone(), Rc::clone(&model), Rc::clone(&is_over));
-                    executor.spawn(async move {
-                        change_beside(&database, id, &model, &is_over, 10 * seed + writer).await;
-                    })
-                })
-                .collect();
+            let clients = ClientsBeside::begin(executor, model, seed, |model, is_over, client| {
+                let database = database.clone();
+                async move { change_beside(&database, id, &model, &is_over, client).await }
+            });
             let mut done = Compaction::default();
             for _ in 0..3 {
                 executor.sleep_ns(20 * MILLISECOND_NS).await;
@@ -161,11 +155,7 @@ fn transactions_go_on_beside_a_compaction() {
                 done.given_back += more.given_back;
             }
             assert!(done.given_back > 0);
-            is_over.set(true);
-            for writer in writers {
-                writer.join().await;
-            }
-            let model = model.borrow().clone();
+            let model = clients.end().await;
             check(&database, id, &model).await?;
             database.close().await
         })

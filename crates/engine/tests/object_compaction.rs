@@ -1,7 +1,7 @@
 //! The blank end of a direct partition's file, which is cut off while its objects are used.
 
 use crate::ground::backups as ground;
-use crate::ground::compacting::{self, until_cut};
+use crate::ground::compacting::{self, ClientsBeside, until_cut};
 use crate::ground::restoring;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{Instant, PartitionId, Random};
@@ -17,7 +17,6 @@ use ground::{on, restored};
 use restoring::{backup, behind_increment, to};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::rc::Rc;
 use virtual_driver::{FaultPlan, Media, Slow};
 
 const PAGE: u64 = 1024;
@@ -267,24 +266,16 @@ fn transactions_go_on_beside_a_compaction() {
         let (media, is_cached) = (Media::new(), seed % 2 == 1);
         let model = on(&media, async |executor| {
             let (database, id) = created(executor, settings(is_cached)).await?;
-            let (model, is_over) = (Rc::new(RefCell::new(Model::new())), Rc::new(Cell::new(false)));
             let mut old = database.snapshot().await?;
-            let clients: Vec<_> = (0..3)
-                .map(|client| {
-                    let (database, model, is_over) = (database.clone(), Rc::clone(&model), Rc::clone(&is_over));
-                    executor.spawn(async move {
-                        change_beside(&database, id, &model, &is_over, 3 * seed + client).await;
-                    })
-                })
-                .collect();
+            let clients = ClientsBeside::begin(executor, Model::new(), seed, |model, is_over, client| {
+                let database = database.clone();
+                async move { change_beside(&database, id, &model, &is_over, client).await }
+            });
             for _ in 0..8 {
                 executor.sleep_ns(2 * MILLISECOND_NS).await;
                 given_back += database.compact_partition(id).await?.given_back;
             }
-            is_over.set(true);
-            for client in clients {
-                client.join().await;
-            }
+            let model = clients.end().await;
             for number in (0..OBJECTS).step_by(5) {
                 assert_eq!(
                     old.read_object(id, number, |bytes| bytes[0]).await?,
@@ -293,7 +284,6 @@ fn transactions_go_on_beside_a_compaction() {
                 );
             }
             drop(old);
-            let model = model.borrow().clone();
             check(&database, id, &model).await?;
             database.compact_partition(id).await?;
             check(&database, id, &model).await?;

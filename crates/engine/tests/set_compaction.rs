@@ -1,7 +1,7 @@
 //! Room of sets that is given back while they are used: every record stays, and the backup is as short as they allow.
 
 use crate::ground::backups as ground;
-use crate::ground::compacting::{self, Records as Model, delete, put, until_cut};
+use crate::ground::compacting::{self, ClientsBeside, Records as Model, delete, put, until_cut};
 use crate::ground::restoring;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PartitionId, Random};
@@ -15,7 +15,6 @@ use executor::Executor;
 use ground::{on, restored};
 use restoring::{backup, plain, set, to};
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 use virtual_driver::Media;
 
 const SEGMENT: u64 = 16 << 10;
@@ -185,25 +184,17 @@ fn transactions_go_on_beside_a_compaction() {
             let (database, id, model) = thinned(executor, settings.clone(), seed).await?;
             let before = contents(&database, id).await?;
             let mut old = database.snapshot().await?;
-            let (model, is_over) = (Rc::new(RefCell::new(model)), Rc::new(Cell::new(false)));
-            let clients: Vec<_> = (0..3)
-                .map(|client| {
-                    let (database, model, is_over) = (database.clone(), Rc::clone(&model), Rc::clone(&is_over));
-                    executor.spawn(async move {
-                        change_beside(&database, id, &model, &is_over, 3 * seed + client).await;
-                    })
-                })
-                .collect();
+            let clients = ClientsBeside::begin(executor, model, seed, |model, is_over, client| {
+                let database = database.clone();
+                async move { change_beside(&database, id, &model, &is_over, client).await }
+            });
             let mut given_back = 0;
             for _ in 0..6 {
                 executor.sleep_ns(20 * MILLISECOND_NS).await;
                 given_back += database.compact_partition(id).await?.given_back;
             }
             assert!(given_back > 0);
-            is_over.set(true);
-            for client in clients {
-                client.join().await;
-            }
+            let model = clients.end().await;
             let mut seen = Model::new();
             let look = |key: &[u8], value: &[u8]| {
                 seen.insert(key.to_vec(), value.to_vec());
@@ -212,7 +203,6 @@ fn transactions_go_on_beside_a_compaction() {
             old.scan_set(id, look).await?;
             assert!(seen == before, "a snapshot has moved with the records");
             drop(old);
-            let model = model.borrow().clone();
             check(&database, id, &model).await?;
             Ok::<_, Error>(model)
         });

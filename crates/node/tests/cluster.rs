@@ -1,13 +1,13 @@
 //! A server and its clients as engines on simulated machines: what transactions add to counters on pages is there in the end,
 //! also after the server has lost its power.
 
-use crate::counting::{PAGE_SIZE, PAGES, client_settings, count, serve, settings, sum};
+use crate::counting::{PAGE_SIZE, PAGES, client_settings, count, read_of, serve, settings, sum};
 use crate::machines::Machines;
 use base::{Instant, PageId, Random};
 use engine::{Database, Error, buffer};
 use entresol_node::algorithm::{ALGORITHMS, Algorithm};
 use entresol_node::channel::Plain;
-use entresol_node::message::{self, Copy, Request, Secret, ToServer, Transaction};
+use entresol_node::message::{self, Copy, Request, ToServer};
 use entresol_node::page_client::{ClientSettings, PageClient};
 use entresol_node::page_server;
 use executor::{Cluster, Executor};
@@ -191,15 +191,7 @@ fn a_client_that_takes_nothing_costs_no_memory_when_it_was_given_up() {
         say(Request::Hello { page_size: PAGE_SIZE as u32, address: own, former: None }).await;
         let copy = Copy { page: PageId::new(counters, 0), number: 0 };
         for _ in 0..15_000 {
-            say(Request::Read {
-                copy,
-                secret: Secret(5),
-                transaction: Transaction(0),
-                writes: false,
-                leaving: None,
-                waited: None,
-            })
-            .await;
+            say(read_of(copy, None)).await;
         }
         executor.sleep_ns(60_000_000_000).await;
     });

@@ -1,6 +1,6 @@
 //! A server among clients that commit what no honest one does.
 
-use crate::counting::{PAGE_SIZE, counters, serve, settings};
+use crate::counting::{PAGE_SIZE, counters, read_of, serve, settings};
 use crate::machines::Machines;
 use base::{Lsn, PageId, PartitionId, Random, TransactionId};
 use engine::log::record::{self, Body, Record};
@@ -10,7 +10,7 @@ use engine::{Database, PartitionSpec};
 use entresol_node::algorithm::{self, CHANCES};
 use entresol_node::channel::{Channel, Incoming, Plain, Transport};
 use entresol_node::grants::Grants;
-use entresol_node::message::{self, Answer, Copy, Image, Leaving, LeavingFate, Request, Secret, ToServer, Transaction};
+use entresol_node::message::{self, Answer, Copy, Image, Leaving, LeavingFate, Request, ToServer, Transaction};
 use entresol_node::page_server::{PageServer, ServerSettings};
 use executor::{Cluster, Executor};
 use std::net::SocketAddr;
@@ -61,17 +61,7 @@ impl Script {
 
     async fn read_instead(&mut self, copy: Copy, leaving: Option<Copy>) -> Vec<u8> {
         let leaving = leaving.map(|copy| Leaving { copy, unused_ns: 0, was_used: true });
-        match self
-            .ask(Request::Read {
-                copy,
-                secret: Secret(5),
-                transaction: Transaction(0),
-                writes: false,
-                leaving,
-                waited: None,
-            })
-            .await
-        {
+        match self.ask(read_of(copy, leaving)).await {
             Answer::Page { bytes, fate, .. } => {
                 assert_eq!(fate == LeavingFate::Returned, leaving.is_some());
                 bytes
@@ -246,16 +236,7 @@ fn a_commit_that_does_not_follow_is_refused_though_the_file_grows_for_it() {
         script.say(Request::Commit { transaction, others, keeps: false, records, pages, redone }).await;
         for number in 0..30 {
             let copy = script.copy(counters, number);
-            script
-                .say(Request::Read {
-                    copy,
-                    secret: Secret(5),
-                    transaction: Transaction(0),
-                    writes: false,
-                    leaving: None,
-                    waited: None,
-                })
-                .await;
+            script.say(read_of(copy, None)).await;
         }
         loop {
             match script.hear().await {
@@ -278,16 +259,7 @@ fn a_client_that_may_only_read_does_not_have_files_grow() {
     ground.run(async move |mut script| {
         for number in capacity..capacity + 3 {
             let copy = script.copy(tree, number);
-            script
-                .ask(Request::Read {
-                    copy,
-                    secret: Secret(5),
-                    transaction: Transaction(0),
-                    writes: false,
-                    leaving: None,
-                    waited: None,
-                })
-                .await;
+            script.ask(read_of(copy, None)).await;
         }
     });
     assert_eq!(ground.capacity(), capacity);

@@ -4,9 +4,11 @@ use super::{backups, cut_machine};
 use base::{PartitionId, Random};
 use driver::Halt;
 use entresol_engine::{Database, Error, Result, Transaction};
-use executor::Executor;
+use executor::{Executor, JoinHandle};
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::rc::Rc;
 use virtual_driver::{Media, PowerCut};
 
 /// The records of a partition.
@@ -42,6 +44,37 @@ pub async fn delete(
         keys.iter().for_each(|key| drop(model.remove(key)));
     }
     Ok(())
+}
+
+/// Three clients that change records of a model beside compactions.
+pub struct ClientsBeside<M> {
+    model: Rc<RefCell<M>>,
+    is_over: Rc<Cell<bool>>,
+    clients: Vec<JoinHandle<()>>,
+}
+
+impl<M: Clone> ClientsBeside<M> {
+    /// Each gets the model, whether it is to end, and a seed of its own.
+    pub fn begin<F: Future<Output = ()> + 'static>(
+        executor: &Executor,
+        model: M,
+        seed: u64,
+        client: impl Fn(Rc<RefCell<M>>, Rc<Cell<bool>>, u64) -> F,
+    ) -> ClientsBeside<M> {
+        let (model, is_over) = (Rc::new(RefCell::new(model)), Rc::new(Cell::new(false)));
+        let begin = |number| executor.spawn(client(Rc::clone(&model), Rc::clone(&is_over), 3 * seed + number));
+        let clients = (0..3).map(begin).collect();
+        ClientsBeside { model, is_over, clients }
+    }
+
+    /// Has them end; what they have made of the model.
+    pub async fn end(self) -> M {
+        self.is_over.set(true);
+        for client in self.clients {
+            client.join().await;
+        }
+        self.model.borrow().clone()
+    }
 }
 
 /// What was found is what is known, and a check finds nothing.

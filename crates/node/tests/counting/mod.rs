@@ -7,6 +7,7 @@ use engine::catalog::{Locking, Organization};
 use engine::{Database, Error, PartitionSpec, Settings, buffer};
 use entresol_node::algorithm::{self, Algorithm, CHANCES};
 use entresol_node::channel::Plain;
+use entresol_node::message::{Copy, Leaving, Request, Secret, Transaction};
 use entresol_node::page_client::{self, PageClient};
 use entresol_node::page_server::{self, PageServer};
 use executor::{Cluster, Executor};
@@ -19,6 +20,12 @@ pub const PAGE_SIZE: usize = 1024;
 pub fn settings() -> Settings {
     let buffer = buffer::Settings { frames: 12, page_size: PAGE_SIZE, cleaner: false, ..buffer::Settings::default() };
     Settings { buffer, ..Settings::default() }
+}
+
+/// What a client says that wants to read a page, with this copy leaving for it.
+pub fn read_of(copy: Copy, leaving: Option<Leaving>) -> Request {
+    let (secret, transaction) = (Secret(5), Transaction(0));
+    Request::Read { copy, secret, transaction, writes: false, leaving, waited: None }
 }
 
 pub fn counters() -> PartitionSpec {

@@ -5,6 +5,7 @@
 mod node;
 mod world;
 
+use crate::counting::read_of;
 use base::{Instant, PageId};
 use engine::canary::{self, Canary};
 use engine::lock::Mode;
@@ -129,8 +130,7 @@ fn lost_callback() -> Option<String> {
     let [reader, writer] =
         [(); 2].map(|()| server.join(address, (None, Secret::default()), &Everything, &mut actions).session);
     let says = |body| ToServer { drops: Vec::new(), body };
-    let read =
-        || says(Request::Read { copy, secret: Secret(5), transaction, writes: false, leaving: None, waited: None });
+    let read = || says(read_of(copy, None));
     for (client, said) in
         [(reader.client, read()), (writer.client, read()), (writer.client, says(Request::Write { copy, transaction }))]
     {
@@ -156,8 +156,8 @@ fn stale_return() -> Option<String> {
     let pages = vec![Image { page: copy.page, bytes: vec![2] }];
     let leaving = Some(Leaving { copy, unused_ns: 0, was_used: true });
     let said = [
-        Request::Read { copy, secret: Secret(5), transaction, writes: false, leaving: None, waited: None },
-        Request::Read { copy: next, secret: Secret(5), transaction, writes: false, leaving, waited: None },
+        read_of(copy, None),
+        read_of(next, leaving),
         Request::Write { copy, transaction },
         Request::Commit {
             transaction,
