@@ -104,19 +104,20 @@ pub(crate) async fn relieve(engine: &Engine, fits: impl Fn() -> bool) -> Result<
     }
 }
 
-/// That a rollback fails for which the log is kept, if one does.
-pub(super) fn stalled_for(engine: &Engine) -> Option<Error> {
-    let (first, cause) = engine.transactions.registry.borrow().oldest_stalled()?;
-    engine.core.log.is_kept_for(first).then(|| Error::stalled(cause))
-}
-
-fn check_failure(engine: &Engine, before: u64) -> Result<()> {
+/// Why the log cannot be given up, if that is known; of checkpoints only if one has failed since this number of them had.
+///
+/// # Errors
+/// That.
+pub(super) fn check_failure(engine: &Engine, before: u64) -> Result<()> {
     let checkpointer = &engine.checkpointer;
     if let Some(cause) = engine.core.log.archive_failure() {
         return Err(Error::LogNotArchived { cause: Box::new(cause) });
     }
-    if let Some(stalled) = stalled_for(engine) {
-        return Err(stalled);
+    let stalled = engine.transactions.registry.borrow().oldest_stalled();
+    if let Some((first, cause)) = stalled
+        && engine.core.log.is_kept_for(first)
+    {
+        return Err(Error::stalled(cause));
     }
     match checkpointer.failure() {
         Some(cause) if checkpointer.failed.get() > before => Err(Error::not_relieved(cause)),

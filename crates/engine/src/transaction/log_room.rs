@@ -11,7 +11,7 @@
 
 use super::Transaction;
 use super::freeing::BYTES_OF_CHAIN;
-use super::log_relief::{relieve, stalled_for, wait_for_claim};
+use super::log_relief::{check_failure, relieve, wait_for_claim};
 use super::past_log;
 use crate::engine::relief::ReliefOutcome;
 use crate::engine::{Engine, TransactionState};
@@ -252,8 +252,7 @@ pub(super) fn admit_change(engine: &Engine, state: &TransactionState) -> Result<
 
 /// Why those that are older do not give their log back, if they do not: it makes no sense to give way to them.
 fn why_hopeless(engine: &Engine) -> Option<Error> {
-    let not_relieved = || engine.checkpointer.failure().map(Error::not_relieved);
-    engine.core.log.failure().or_else(|| stalled_for(engine)).or_else(not_relieved)
+    engine.core.log.failure().or_else(|| check_failure(engine, 0).err())
 }
 
 #[cold]
