@@ -141,7 +141,8 @@ pub fn run_seed(seed: u64, options: Options) -> Outcome {
         failure: None,
     };
     let more = Random::stream(seed, "more faults").chance(0.6);
-    let mut scenario = Scenario { world, outcome, random: Random::stream(seed, "story"), more, older_cache: None };
+    let mut scenario =
+        Scenario { world, outcome, random: Random::stream(seed, "story"), more, older_cache: None, is_unsynced: false };
     scenario.play();
     let mut outcome = scenario.outcome;
     outcome.transactions = scenario.world.oracle.borrow().acknowledged;
@@ -156,6 +157,8 @@ struct Scenario {
     more: bool,
     /// What the cache's files were some runs before.
     older_cache: Option<CacheFiles>,
+    /// Whether the media may have something that no sync has made durable: its process has ended, and the power has not gone since.
+    is_unsynced: bool,
 }
 
 impl Scenario {
@@ -261,7 +264,8 @@ impl Scenario {
         // The power may go right behind a drop, before anything has synced what that left.
         let goes_on = self.world.left.is_some()
             && !Random::stream(self.world.seed, &format!("power behind drop {}", self.outcome.runs)).chance(0.3);
-        if plan.kill || goes_on {
+        self.is_unsynced = plan.kill || goes_on;
+        if self.is_unsynced {
             self.world.media.process_end(&mut self.random);
         } else {
             self.world.left = None;

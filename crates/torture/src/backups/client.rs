@@ -44,9 +44,9 @@ async fn back_up(context: &RunContext, database: &Database, random: &mut Random)
     let errors = context.observed.errors.get();
     let begun = context.observed.coverage.borrow().clone();
     context.observed.is_backing_up.set(true);
-    let taken_or_not = at_most(polls, database.backup(&settings, |_| {})).await;
+    let ended = at_most(polls, database.backup(&settings, |_| {})).await;
     context.observed.is_backing_up.set(false);
-    match taken_or_not {
+    match ended {
         Some(Ok(report)) => {
             context.oracle.borrow_mut().is_list_in_doubt = was_in_doubt;
             context.observed.coverage.borrow_mut().end_backup(&begun);

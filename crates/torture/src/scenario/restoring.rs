@@ -180,7 +180,7 @@ impl Scenario {
         }
     }
 
-    /// A backup was restored, so it is whole.
+    /// A backup was restored, so it is whole, unless the power may yet take it.
     fn restored(&mut self, taken: &Taken, world: World, end: Lsn, told: &str) -> bool {
         let event = if taken.base.is_some() { ClientEvent::IncrementRestored } else { ClientEvent::Restored };
         self.outcome.coverage.event(event);
@@ -191,7 +191,9 @@ impl Scenario {
             let known = oracle.backups.iter_mut().filter(|other| other.place == taken.place);
             known.for_each(|known| known.ended = Ended::Whole(end));
         };
-        noted(&mut self.world.oracle.borrow_mut());
+        if taken.is_whole() || !self.is_unsynced {
+            noted(&mut self.world.oracle.borrow_mut());
+        }
         self.inspect_restored(world, end, told)
     }
 
