@@ -111,3 +111,30 @@ fn a_tree_whose_pages_all_count_as_written_is_read_in_as_far_as_it_goes() {
     });
     done.expect("the machine goes on").expect("succeeds");
 }
+
+#[test]
+fn a_tree_is_loaded_once_at_a_time() {
+    let done = run(&Media::new(), None, async |executor| {
+        let database = Database::create(executor, settings()).await?;
+        let tree = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+        let load = |byte: u8| {
+            let database = database.clone();
+            let records = (0..2_000_u64).map(move |number| (number.to_be_bytes(), [byte; 40]));
+            executor.spawn(async move { database.load_b_tree(tree, records, |_| {}).await })
+        };
+        let loads = [load(1), load(2)];
+        let mut results = Vec::new();
+        for load in loads {
+            results.push(load.join().await);
+        }
+        assert_eq!(results, [Ok(()), Err(Error::PartitionInUse("notes".to_owned()))]);
+        let mut snapshot = database.snapshot().await?;
+        for number in 0..2_000_u64 {
+            assert_eq!(snapshot.get(tree, &number.to_be_bytes()).await?, Some(vec![1; 40]), "record {number}");
+        }
+        let report = database.check(|_| {}).await?;
+        assert!(report.is_clean(), "{:?}", report.findings);
+        Ok::<(), Error>(())
+    });
+    done.expect("the machine goes on").expect("works");
+}

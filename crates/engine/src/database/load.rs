@@ -42,7 +42,8 @@ impl Database {
     /// must be short enough for a leaf.
     ///
     /// # Errors
-    /// [`Error::NotEmpty`] if the tree is not empty, or has not stayed so meanwhile; [`Error::WrongOrganization`] if it has
+    /// [`Error::NotEmpty`] if the tree is not empty, or has not stayed so meanwhile; [`Error::PartitionInUse`] if it is being loaded
+    /// already; [`Error::WrongOrganization`] if it has
     /// secondary indexes; [`Error::Field`] if a value is not of the type of its records; [`Error::Argument`] if a key is not above
     /// the one before it;
     /// [`Error::TooLarge`] if a key or value exceeds the limits of a leaf; [`Error::LogCrowded`] if for ten seconds
@@ -73,7 +74,7 @@ impl Database {
         }
         let _visit = Visit::new(&self.0.engine);
         self.0.engine.core.complete(|| self.check_empty_tree(partition)).await?;
-        let loading = LoadInProgress::new(&self.0.engine, partition);
+        let loading = LoadInProgress::new(&self.0.engine, partition)?;
         // What a compaction cuts off may be where this is about to write.
         self.0.engine.catalog.await_shrinking(&self.0.engine.core, Some(partition)).await?;
         let page_size = self.0.settings.buffer.page_size;

@@ -60,7 +60,7 @@ impl SetLoad {
         if engine.sets.sets.borrow().records(found.id()) > 0 {
             return Err(Error::NotEmpty(found.name.clone()));
         }
-        let (database, partition, _loading) = (database.clone(), found.id(), LoadInProgress::new(engine, found.id()));
+        let (database, partition, _loading) = (database.clone(), found.id(), LoadInProgress::new(engine, found.id())?);
         Ok(SetLoad { database, partition, transaction, is_durable: false, _loading, _sweeping })
     }
 

@@ -107,7 +107,7 @@ pub struct Catalog {
     /// How many bulk loads have ended, by partition: what they wrote is not in the log.
     loads: RefCell<BTreeMap<PartitionId, u64>>,
     /// Where the log was when each of the loads began that are under way.
-    loading: RefCell<Vec<Lsn>>,
+    loading: RefCell<Vec<(PartitionId, Lsn)>>,
     /// How many of them the log says to have ended, which is not so yet.
     pub(crate) ending_loads: Cell<u32>,
     /// How many changes were made since the database was opened before which the sets were swept, so that no earlier call is repeated.
@@ -226,20 +226,25 @@ impl Catalog {
     }
 
     /// A bulk load begins: what it writes has a later position than this.
-    pub(crate) fn begin_load(&self, now: Lsn) {
-        self.loading.borrow_mut().push(now);
+    pub(crate) fn begin_load(&self, partition: PartitionId, now: Lsn) {
+        self.loading.borrow_mut().push((partition, now));
     }
 
-    /// A bulk load that began there has ended or was given up.
-    pub(crate) fn end_load(&self, began: Lsn) {
+    /// Whether a bulk load of this partition is under way.
+    pub(crate) fn is_loading(&self, partition: PartitionId) -> bool {
+        self.loading.borrow().iter().any(|(of, _)| *of == partition)
+    }
+
+    /// That of this partition has ended or was given up.
+    pub(crate) fn end_load(&self, partition: PartitionId) {
         let mut loading = self.loading.borrow_mut();
-        let at = loading.iter().position(|other| *other == began).expect("a load ends once");
+        let at = loading.iter().position(|(of, _)| *of == partition).expect("a load ends once");
         loading.swap_remove(at);
     }
 
     /// Where the log was when the first of the loads began that are under way.
     pub(crate) fn loading_since(&self) -> Option<Lsn> {
-        self.loading.borrow().iter().min().copied()
+        self.loading.borrow().iter().map(|(_, began)| *began).min()
     }
 
     /// The superblock file says otherwise what partitions and indexes there are, and the sets were swept before.

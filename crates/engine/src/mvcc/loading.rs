@@ -2,7 +2,8 @@
 
 use crate::engine::{Engine, Visit};
 use crate::log::record::Body;
-use base::{Lsn, PartitionId, TransactionId};
+use crate::{Error, Result};
+use base::{PartitionId, TransactionId};
 use std::rc::Rc;
 
 /// A load in progress. Its records are visible to readers that begin after its end.
@@ -10,17 +11,20 @@ pub(crate) struct LoadInProgress {
     _visit: Visit,
     engine: Rc<Engine>,
     partition: PartitionId,
-    /// Where the log was.
-    began: Lsn,
 }
 
 impl LoadInProgress {
     /// A bulk load of a partition begins.
-    pub(crate) fn new(engine: &Rc<Engine>, partition: PartitionId) -> LoadInProgress {
+    ///
+    /// # Errors
+    /// [`Error::PartitionInUse`] if another one of it is under way: both would write the same pages.
+    pub(crate) fn new(engine: &Rc<Engine>, partition: PartitionId) -> Result<LoadInProgress> {
+        if engine.catalog.is_loading(partition) {
+            return Err(Error::PartitionInUse(engine.catalog.describe(partition)?.name.clone()));
+        }
         engine.versions.begin_load(partition);
-        let began = engine.core.log.end();
-        engine.catalog.begin_load(began);
-        LoadInProgress { _visit: Visit::new(engine), engine: Rc::clone(engine), partition, began }
+        engine.catalog.begin_load(partition, engine.core.log.end());
+        Ok(LoadInProgress { _visit: Visit::new(engine), engine: Rc::clone(engine), partition })
     }
 }
 
@@ -31,7 +35,7 @@ impl Drop for LoadInProgress {
         let ended = engine.core.log.says_time().then_some(Body::LoadEnded { partition: self.partition });
         let (_, end) = engine.core.log_and_apply(TransactionId::SYSTEM, &ended.unwrap_or(Body::System), &[]);
         engine.versions.end_load(self.partition, end);
-        engine.catalog.end_load(self.began);
+        engine.catalog.end_load(self.partition);
         // A reader at that moment waits until it is durable.
         engine.core.log.request(end);
     }
