@@ -10,7 +10,7 @@ use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::organization::b_tree::{self, stored};
 use entresol_engine::page::{Change, Edit, PageKind, header, slotted};
 use entresol_engine::undo::Undo;
-use entresol_engine::{CommitFailure, Database, Error, PartitionSpec, Result};
+use entresol_engine::{CommitFailure, Database, Error, PartitionSpec, Result, Settings, Transaction};
 use executor::Executor;
 use virtual_driver::{FaultPlan, Media, PowerCut};
 
@@ -300,14 +300,50 @@ async fn move_records(database: &Database, tree: PartitionId, times: usize) -> s
     ship(database, &pair.repeat(times), false).await
 }
 
-#[test]
-fn no_commit_moves_records_for_long() -> Result<()> {
-    const PAGE: usize = 64 << 10;
+/// A database with pages of 64 KiB.
+const PAGE: usize = 64 << 10;
+
+fn large() -> Settings {
     let mut large = settings();
     large.buffer.page_size = PAGE;
     large.log.capacity = 64 << 20;
+    large
+}
+
+#[test]
+fn no_commit_moves_slots_for_long() -> Result<()> {
     whole(async |executor| {
-        let database = Database::create(executor, large.clone()).await?;
+        let database = Database::create(executor, large()).await?;
+        let tree = database.create_partition(PartitionSpec::b_tree("tree")).await?;
+        let fill = async |tx: &mut Transaction| {
+            for key in 0_u16..2_000 {
+                tx.put(tree, &[&b"b"[..], &key.to_be_bytes()].concat(), b"").await?;
+            }
+            Ok::<(), Error>(())
+        };
+        database.transaction(fill).await?;
+        let (leaf, end, nothing) = (PageId::new(tree, b_tree::ROOT), database.log().end(), kept(b""));
+        assert!(slotted::count(&contents(&database, leaf).await?) == 2_000, "all are in one leaf");
+        let (key, there): (&[u8], &[u8]) = (b"a", &nothing);
+        let pair = [
+            (leaf, Some(Undo::Remove { partition: tree, key }), Change::InsertSlot { slot: 0, key, value: there }),
+            (leaf, Some(Undo::Insert { partition: tree, key, value: there }), Change::RemoveSlot { slot: 0 }),
+        ];
+        // Each time some 24 KB of slots move to and fro.
+        ship(&database, &pair.repeat(10_000), false).await.map_err(cause)?;
+        let end_of_pairs = database.log().end();
+        assert!(end_of_pairs > end);
+        let refused = ship(&database, &pair.repeat(200_000), false).await.expect_err("it moves too much");
+        assert!(refused.to_string().contains("commit more often"), "{refused}");
+        assert_eq!(database.log().end(), end_of_pairs, "nothing was logged");
+        Ok(())
+    })
+}
+
+#[test]
+fn no_commit_moves_records_for_long() -> Result<()> {
+    whole(async |executor| {
+        let database = Database::create(executor, large()).await?;
         let tree = database.create_partition(PartitionSpec::b_tree("tree")).await?;
         database
             .transaction(async |tx| {

@@ -51,7 +51,7 @@ impl TriedPage {
             }
             _ => {}
         }
-        let moves_all = change.is_format() || change.compacts(&self.bytes);
+        let moved = change.moves(&self.bytes);
         change.apply(&mut self.bytes, base::Lsn::ZERO);
         if change.is_format() {
             self.is_in_order = is_in_order(&self.bytes);
@@ -59,7 +59,7 @@ impl TriedPage {
                 return Err("would have its slots out of order".to_owned());
             }
         }
-        Ok(if moves_all { self.bytes.len() } else { 0 })
+        Ok(moved)
     }
 
     /// The change goes on from where the page is, or begins it.

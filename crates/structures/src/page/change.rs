@@ -85,12 +85,19 @@ impl Change<'_> {
         !self.is_format() && !matches!(self, Change::Patch { .. })
     }
 
-    /// Whether it moves all records of this page, which it fits.
-    pub fn compacts(&self, page: &[u8]) -> bool {
+    /// About as how many bytes of records it moves on this page, which it fits, beside its own. Slots are moved together, which is as quick as
+    /// to move an eighth of as many bytes of records.
+    pub fn moves(&self, page: &[u8]) -> usize {
         match *self {
-            Change::InsertSlot { key, value, .. } => slotted::is_insert_compacting(page, key.len(), value.len()),
-            Change::ReplaceValue { slot, value } => slotted::is_replacement_compacting(page, slot, value.len()),
-            _ => false,
+            Change::Format { .. } | Change::FormatEnds { .. } => page.len(),
+            Change::InsertSlot { key, value, .. } if slotted::is_insert_compacting(page, key.len(), value.len()) => {
+                page.len()
+            }
+            Change::ReplaceValue { slot, value } if slotted::is_replacement_compacting(page, slot, value.len()) => {
+                page.len()
+            }
+            Change::InsertSlot { slot, .. } | Change::RemoveSlot { slot } => slotted::slots_from(page, slot) / 8,
+            _ => 0,
         }
     }
 

@@ -325,6 +325,11 @@ pub fn fits_replacing(page: &[u8], slot: u16, value_len: usize) -> bool {
     value_len <= room(page) + value(page, slot).len() && value_len <= usize::from(u16::MAX)
 }
 
+/// How many bytes the slots from this one on have.
+pub fn slots_from(page: &[u8], slot: u16) -> usize {
+    usize::from(count(page) - slot) * slot_size(page)
+}
+
 /// Whether a record with these lengths, which [`fits`], comes in only after all others have been moved.
 pub fn is_insert_compacting(page: &[u8], key_len: usize, value_len: usize) -> bool {
     let size = slot_size(page);
