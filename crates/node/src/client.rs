@@ -90,7 +90,7 @@ struct Held {
     is_spoiled: bool,
     /// Whether its bytes were here.
     was_here: bool,
-    /// Whether it was offered, and no transaction has asked for it.
+    /// Whether it was offered and has not come: no transaction has asked for it.
     was_offered: bool,
     /// Whether a transaction has used it, and when one did last.
     was_used: bool,
@@ -499,6 +499,7 @@ impl Client {
         let held = self.copies.get_mut(&copy.page).filter(|held| held.number == copy.number)?;
         let Place::Coming { leaving, .. } = held.place else { return None };
         (held.place, held.was_here, held.used) = (Place::Resident, true, self.now);
+        held.was_offered = false;
         held.is_called &= !canary::is_planted(Canary::KeptArrival);
         let is_called = held.is_called;
         let is_free = self.users(copy.page).is_empty() && !self.commits.has(copy.page);

@@ -224,6 +224,18 @@ fn an_offer_that_comes_to_nothing_leaves_nothing_and_a_transaction_asks_by_itsel
 }
 
 #[test]
+fn a_page_that_was_offered_and_has_come_is_asked_for_as_any_other() {
+    let (mut client, _) = holding(0..0);
+    let Request::Accept { copy, .. } = client.accept((page(1), SECRET)).0.body else { panic!("it is taken") };
+    assert!(client.was_offered(page(1)) && client.arrived(copy, LeavingFate::Dropped).is_some());
+    let reader = client.begin();
+    assert_eq!(client.lock(reader, page(1), Mode::Shared), PageLock::Held);
+    client.left(page(1));
+    assert!(matches!(client.request((page(1), SECRET), reader, false).0.body, Request::Read { .. }));
+    assert!(!client.was_offered(page(1)) && !client.failed(copy).was_offered, "a transaction waits for it");
+}
+
+#[test]
 fn what_another_client_says_of_a_copy_that_leaves_is_not_believed_to_be_what_the_server_knows() {
     let (mut client, copies) = holding(0..1);
     client.left(page(0));
