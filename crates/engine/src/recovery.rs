@@ -28,7 +28,7 @@ use base::{Lsn, PageId, PartitionId, TransactionId};
 use batch::{DecodedBatch, LogBatch};
 use driver::Work;
 use sets::Lanes;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use structures::canary::{self, Canary};
 use structures::page::{Edit, header};
@@ -221,7 +221,9 @@ impl Remainder {
 
 /// Has the log say that these loads have ended, and one that is archived which of them were cut off, so that restores do without them: those of
 /// sets that no backup of the sets has, and that of a tree whose last pages the log does not have.
-fn say_ended_loads(engine: &Engine, loads: Vec<(PartitionId, Lsn)>, end: Lsn) {
+fn say_ended_loads(engine: &Engine, loads: Vec<(PartitionId, Lsn)>, loaded: &[PartitionId], end: Lsn) {
+    let mut ended: BTreeSet<PartitionId> = loaded.iter().copied().collect();
+    ended.extend(loads.iter().map(|(id, _)| *id));
     let swept = engine.catalog.superblock.borrow().backup.as_ref().map(|backup| Lsn(backup.begin));
     for (id, loaded) in loads {
         let Ok(partition) = engine.catalog.describe(id) else { continue };
@@ -232,19 +234,29 @@ fn say_ended_loads(engine: &Engine, loads: Vec<(PartitionId, Lsn)>, end: Lsn) {
         if is_undone {
             engine.core.log.note_undone_load(id, loaded);
         }
-        engine.core.log.append(TransactionId::SYSTEM, &Body::LoadEnded { partition: id }, std::iter::empty());
+    }
+    if engine.versions.keeps_moments() {
+        engine.core.log.keep_moments();
+    }
+    for partition in ended {
+        engine.note_time();
+        let end = engine.core.log.append(TransactionId::SYSTEM, &Body::LoadEnded { partition }, std::iter::empty());
+        if engine.versions.keeps_moments() {
+            engine.versions.end_lost_load(partition, end);
+        }
     }
 }
 
-/// Undoes what was not committed, completes what was, and takes a checkpoint.
+/// Undoes what was not committed, completes what was, and takes a checkpoint. Loads of the partitions `loaded` have no end in the log, wherever
+/// they began.
 ///
 /// # Errors
 /// A damaged page, or the driver's. Opening again goes on where this stopped.
-pub async fn finish(engine: &Rc<Engine>, remainder: Remainder) -> Result<RecoveryReport> {
+pub async fn finish(engine: &Rc<Engine>, remainder: Remainder, loaded: &[PartitionId]) -> Result<RecoveryReport> {
     let began = engine.core.executor.now();
     let unfinished = remainder.transactions.len() as u64;
     engine.transactions.registry.borrow_mut().skip(remainder.last);
-    say_ended_loads(engine, remainder.loads, remainder.end);
+    say_ended_loads(engine, remainder.loads, loaded, remainder.end);
     let mut freeing = Vec::new();
     for (id, unfinished) in remainder.transactions {
         match unfinished.chains {

@@ -1,43 +1,38 @@
 //! What comes past the log, or reaches it in part, at moments that are read after an opening: bulk loads, and commits of sets that were cut off.
 
-use crate::ground::cut_machine::run_up_to;
+use crate::ground::cut_machine::{run_under, run_up_to};
 use crate::ground::kept::{HOUR_NS, on, open, put, settings};
 use base::time::SECOND_NS;
-use base::{PartitionId, Random};
+use base::{Instant, PartitionId, Random};
 use entresol_engine::{Database, Direction, Error, PartitionSpec, Result, Settings, Snapshot, Transaction};
 use executor::Executor;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::Bound;
-use virtual_driver::{Hardware, Media, PowerCut};
+use virtual_driver::{FaultPlan, Hardware, Media, PowerCut, Slow};
 
 /// Keys of records that are loaded.
 const LOADED: u64 = 3_000;
 
-/// What a snapshot shows of partitions that are loaded whole: how many records each has.
-async fn counts(past: &mut Snapshot, ids: [PartitionId; 3]) -> Result<[usize; 3]> {
-    let mut found = [0; 3];
-    for (count, id) in found.iter_mut().zip(ids) {
-        *count = match past.scan_set(id, |_, _| true).await {
-            Err(Error::WrongOrganization { .. }) => {
-                let mut cursor = past.cursor(id, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
-                let mut count = 0;
-                while past.next(&mut cursor).await?.is_some() {
-                    count += 1;
-                }
-                count
-            }
-            scanned => {
-                scanned?;
-                let mut count = 0;
-                past.scan_set(id, |_, _| {
-                    count += 1;
-                    true
-                })
-                .await?;
-                count
-            }
-        };
+/// How many records of a set a snapshot shows.
+async fn count_of(past: &mut Snapshot, set: PartitionId) -> Result<usize> {
+    let mut count = 0;
+    past.scan_set(set, |_, _| {
+        count += 1;
+        true
+    })
+    .await?;
+    Ok(count)
+}
+
+/// The same of a set, a tree and another tree.
+async fn counts(past: &mut Snapshot, [set, tree, other]: [PartitionId; 3]) -> Result<[usize; 3]> {
+    let mut found = [count_of(past, set).await?, 0, 0];
+    for (count, tree) in found[1..].iter_mut().zip([tree, other]) {
+        let mut cursor = past.cursor(tree, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+        while past.next(&mut cursor).await?.is_some() {
+            *count += 1;
+        }
     }
     Ok(found)
 }
@@ -48,11 +43,7 @@ fn what_was_loaded_is_there_from_the_end_of_its_load_on() {
     for seed in 0..6 {
         let (media, settings) = (Media::new(), settings(HOUR_NS, 8 << 20));
         let moments = on(&media, 100 * SECOND_NS, async |executor| {
-            let database = Database::create(executor, settings.clone()).await?;
-            let [set, tree, other] =
-                [PartitionSpec::set("set"), PartitionSpec::b_tree("tree"), PartitionSpec::b_tree("other")];
-            let set = database.create_partition(set).await?;
-            let (tree, other) = (database.create_partition(tree).await?, database.create_partition(other).await?);
+            let (database, [set, tree, other]) = with_partitions(executor, &settings).await?;
             let mut random = Random::stream(seed, "moments of loads");
             let records = || (0..LOADED).map(|number| (number.to_be_bytes(), [7; 100]));
             let this = database.clone();
@@ -94,6 +85,101 @@ fn what_was_loaded_is_there_from_the_end_of_its_load_on() {
             });
         }
     }
+}
+
+/// Creates a set, a tree and another tree.
+async fn with_partitions(executor: &Executor, settings: &Settings) -> Result<(Database, [PartitionId; 3])> {
+    let database = Database::create(executor, settings.clone()).await?;
+    let mut ids = Vec::new();
+    for spec in [PartitionSpec::set("set"), PartitionSpec::b_tree("tree"), PartitionSpec::b_tree("other")] {
+        ids.push(database.create_partition(spec).await?);
+    }
+    Ok((database, ids.try_into().expect("three")))
+}
+
+/// Checkpoints of pages go on beside the load of a set, so that a restart need not read what the log says of its beginning.
+#[test]
+fn a_load_that_was_cut_off_behind_its_end_is_there_from_the_next_opening_on() {
+    let (settings, mut full) = (settings(HOUR_NS, 8 << 20), 0);
+    for event in (1..).step_by(3) {
+        let (media, is_created) = (Media::new(), Cell::new(false));
+        let ended = run_up_to(&media, Hardware::ideal(), Some(event), async |executor| {
+            executor.sleep_ns(100 * SECOND_NS).await;
+            let (database, [set, _, other]) = with_partitions(executor, &settings).await?;
+            put(&database, other, 1, &[1]).await?;
+            is_created.set(true);
+            let this = database.clone();
+            let records = (0..300_u64).map(|number| (number.to_be_bytes(), [7; 100]));
+            let loading = executor.spawn(async move { this.load_set(set, records, |_| {}).await });
+            while !loading.is_finished() {
+                database.checkpoint().await?;
+                put(&database, other, 2, &[1]).await?;
+            }
+            loading.join().await
+        });
+        media.power_cut(&mut Random::stream(event, "cut"), &PowerCut { lost: 1.0, torn: 0.0 });
+        if is_created.get() {
+            let mut moments = Vec::new();
+            for opening in 2..5 {
+                on(&media, opening * 100 * SECOND_NS, async |executor| {
+                    let database = open(executor, &settings).await?;
+                    let (set, other) = (database.partition("set")?, database.partition("other")?);
+                    for (moment, expected) in &moments {
+                        let found = count_of(&mut database.as_of(*moment).await?, set).await?;
+                        assert_eq!(found, *expected, "cut at {event}: as of {moment} in opening {opening}");
+                    }
+                    for _ in 0..2 {
+                        let mut now = database.snapshot().await?;
+                        moments.push((now.moment(), count_of(&mut now, set).await?));
+                        put(&database, other, 3, &[1]).await?;
+                    }
+                    Ok(())
+                });
+            }
+            full += usize::from(moments.first().is_some_and(|(_, count)| *count > 0));
+        }
+        if ended.is_ok() {
+            break;
+        }
+    }
+    assert!(full > 1, "{full} loads were whole when they were cut off");
+}
+
+/// No one commits while the set's load is written to a slow device.
+#[test]
+fn by_the_calendar_a_load_is_there_from_its_end_on() {
+    let (media, settings) = (Media::new(), settings(HOUR_NS, 8 << 20));
+    let slow = Slow { device: "disk".into(), from: Instant::START, until: Instant::from_ns(HOUR_NS), factor: 1_000.0 };
+    let faults = FaultPlan { slow: vec![slow], ..FaultPlan::default() };
+    let lived = run_under(&media, Hardware::ideal(), faults, async |executor| {
+        executor.sleep_ns(100 * SECOND_NS).await;
+        let (database, [set, ..]) = with_partitions(executor, &settings).await?;
+        let this = database.clone();
+        let records = (0..LOADED).map(|number| (number.to_be_bytes(), [7; 100]));
+        let loading = executor.spawn(async move { this.load_set(set, records, |_| {}).await });
+        let mut seen = Vec::new();
+        while !loading.is_finished() {
+            executor.sleep_ns(SECOND_NS / 200).await;
+            seen.push((executor.unix_ns(), count_of(&mut database.snapshot().await?, set).await?));
+            executor.sleep_ns(SECOND_NS / 200).await;
+        }
+        loading.join().await?;
+        database.close().await?;
+        Ok::<_, Error>(seen)
+    });
+    let mut seen = lived.expect("the machine goes on").expect("works");
+    // Of the last one it is not certain that it is before the end.
+    seen.pop();
+    assert!(seen.len() > 10 && seen.iter().all(|(_, count)| *count == 0), "{seen:?}");
+    on(&media, 200 * SECOND_NS, async |executor| {
+        let database = open(executor, &settings).await?;
+        let set = database.partition("set")?;
+        for (unix_ns, count) in seen {
+            assert_eq!(count_of(&mut database.as_of_unix_ns(unix_ns).await?, set).await?, count, "at {unix_ns} ns");
+        }
+        assert_eq!(count_of(&mut database.snapshot().await?, set).await?, LOADED as usize);
+        Ok(())
+    });
 }
 
 /// How many records the commit changes that is cut off.

@@ -216,7 +216,7 @@ impl Database {
         log_files::watch(&engine);
         checkpoint::start_relief(&engine);
         let rebuilt = rebuild_moments(&engine, past).await;
-        let report = recovery::finish(&engine, unfinished).await?;
+        let report = recovery::finish(&engine, unfinished, rebuilt.loaded()).await?;
         // What is in the log yet may have to be archived before all that the catalog says has room in it.
         archiver.iter().for_each(|archiver| start_archiving(&engine, archiver));
         wait_for_log_at_opening(&engine, checkpoint::whole_catalog_length(&engine)).await?;

@@ -25,8 +25,8 @@ impl Database {
     /// # Errors
     /// [`Error::SnapshotTooOld`] if that is longer ago than `[undo] retention` says, or than the log reaches back that the opening has
     /// found, and no snapshot of that moment is held; [`Error::FutureMoment`] if it is still to come; [`Error::LogFailed`]. Reads get
-    /// `SnapshotTooOld` from partitions that are not known so far back: of moments before the opening these are sets, partitions that did
-    /// not exist yet, and b-trees that were loaded, or have lost long values, since then.
+    /// `SnapshotTooOld` from partitions that are not known so far back: of moments before the opening these are partitions that did
+    /// not exist yet, or were truncated since then.
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }

@@ -32,6 +32,7 @@ impl Drop for LoadInProgress {
     fn drop(&mut self) {
         // An empty record makes a moment of its own, which no commit shares.
         let engine = &self.engine;
+        engine.note_time();
         let ended = engine.core.log.says_time().then_some(Body::LoadEnded { partition: self.partition });
         let (_, end) = engine.core.log_and_apply(TransactionId::SYSTEM, &ended.unwrap_or(Body::System), &[]);
         engine.versions.end_load(self.partition, end);

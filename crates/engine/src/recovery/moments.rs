@@ -13,7 +13,7 @@ use crate::log::{LogScan, PastLog};
 use crate::statistics::RecoveryReport;
 use crate::superblock::{Superblock, SuperblockFile};
 use crate::{Error, Result};
-use base::{Lsn, PartitionId, TransactionId};
+use base::{Instant, Lsn, PartitionId, TransactionId};
 use driver::Work;
 use executor::Executor;
 use std::collections::BTreeMap;
@@ -56,12 +56,19 @@ pub(crate) struct Rebuilt {
     log_bytes: u64,
     ns: u64,
     horizon: Option<Lsn>,
+    /// Partitions whose load has ended, by what the log says, while its end is not there.
+    loaded: Vec<PartitionId>,
 }
 
 impl Rebuilt {
+    /// Partitions whose load was under way, or had just ended, when the log ended: they may be full since.
+    pub fn loaded(&self) -> &[PartitionId] {
+        &self.loaded
+    }
+
     /// Adds it to the rest.
     pub fn report(&self, report: RecoveryReport) -> RecoveryReport {
-        let Rebuilt { log_bytes, ns, horizon } = *self;
+        let Rebuilt { log_bytes, ns, horizon, .. } = *self;
         RecoveryReport { moments_log_bytes: log_bytes, moments_ns: ns, oldest_moment: horizon, ..report }
     }
 }
@@ -74,7 +81,7 @@ pub(crate) async fn rebuild_moments(engine: &Rc<Engine>, past: Option<Past>) -> 
     let mut since = opened;
     if let Some(past) = past {
         engine.versions.begin_rebuild();
-        rebuilt.horizon = rebuild(engine, &past, &mut rebuilt.log_bytes).await;
+        rebuilt.horizon = rebuild(engine, &past, &mut rebuilt).await;
         match rebuilt.horizon {
             Some(_) => {
                 since = past.since;
@@ -92,19 +99,20 @@ pub(crate) async fn rebuild_moments(engine: &Rc<Engine>, past: Option<Past>) -> 
 }
 
 /// Goes through the log from a page on from which that is possible up to its end. Returns the horizon, if there is one.
-async fn rebuild(engine: &Rc<Engine>, past: &Past, log_bytes: &mut u64) -> Option<Lsn> {
+async fn rebuild(engine: &Rc<Engine>, past: &Past, rebuilt: &mut Rebuilt) -> Option<Lsn> {
     let mut from = past.log.from;
     for _ in 0..ATTEMPTS {
         let mut rebuilding = Rebuilding::new(engine, past.since, from);
         let mut scan = past.log.scan(from);
         let read = rebuilding.read(&mut scan).await;
-        *log_bytes += scan.end().0.saturating_sub(from.0);
+        rebuilt.log_bytes += scan.end().0.saturating_sub(from.0);
         let hole = match &read {
             Ok(()) => scan.tail()?,
             Err(Error::DamagedLog { lsn, .. }) => *lsn,
             Err(_) => return None,
         };
         if read.is_ok() && hole >= past.log.end() {
+            rebuilt.loaded = std::mem::take(&mut rebuilding.loaded);
             return rebuilding.end();
         }
         // It was overwritten, or cannot be read.
@@ -286,7 +294,7 @@ impl<'a> Rebuilding<'a> {
         self.loaded.retain(|loaded| *loaded != partition);
         let is_there = self.engine.catalog.partitions.borrow().get_or_hidden(partition).is_some();
         if is_there && self.horizon.is_some() && !canary::is_planted(Canary::PresentForPast) {
-            self.engine.versions.rebuild_load(partition, end, self.unix_ns);
+            self.engine.versions.rebuild_load(partition, end, Instant::from_ns(self.unix_ns));
         }
     }
 
@@ -338,10 +346,6 @@ impl<'a> Rebuilding<'a> {
         for id in self.unended.keys().copied().collect::<Vec<_>>() {
             self.forget(id);
         }
-        let horizon = self.horizon?;
-        // Which it was before the opening is found with it.
-        let present = self.engine.versions.present();
-        std::mem::take(&mut self.loaded).into_iter().for_each(|loaded| self.end_load(loaded, present));
-        Some(horizon)
+        self.horizon
     }
 }

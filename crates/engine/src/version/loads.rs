@@ -31,12 +31,18 @@ impl super::VersionStore {
         self.versions.borrow_mut().loads.0.push((partition, Lsn::MAX));
     }
 
-    /// One has ended before the opening.
-    pub(crate) fn rebuild_load(&self, partition: PartitionId, end: Lsn, unix_ns: u64) {
+    /// One has ended before the opening, by the calendar at this time.
+    pub(crate) fn rebuild_load(&self, partition: PartitionId, end: Lsn, now: Instant) {
         let mut versions = self.versions.borrow_mut();
         versions.loads.0.push((partition, end));
         versions.latest = versions.latest.max(end);
-        versions.moments.note(Instant::from_ns(unix_ns), end);
+        versions.moments.note(now, end);
+    }
+
+    /// The opening says of one that was cut off that it ends now.
+    pub(crate) fn end_lost_load(&self, partition: PartitionId, end: Lsn) {
+        self.last_commit.set(end);
+        self.rebuild_load(partition, end, self.now());
     }
 
     /// Its end is a moment of its own, which no commit shares.
