@@ -296,7 +296,7 @@ impl Server {
                 let sent: usize = pages.iter().map(|image| image.bytes.len()).sum();
                 // A page on which records are redone takes as much memory as one that has come.
                 let bytes = records.len() + sent + redone.len() * memory.page_size();
-                self.begin_commit((client, transaction), (&others, keeps), bytes, &changed)?;
+                self.begin_commit((client, transaction), (&others, keeps), bytes, &changed, actions)?;
                 for member in others.into_iter().chain([transaction]) {
                     self.withdraw_writes((client, member), memory, actions);
                 }

@@ -16,6 +16,7 @@ impl Server {
         (others, keeps): (&[Transaction], bool),
         bytes: usize,
         changed: &[PageId],
+        actions: &mut Vec<Action>,
     ) -> Result<(), Misbehaviour> {
         let joined = self.clients.get_mut(&client).filter(|joined| joined.committing + bytes <= SIZE_MAX);
         let Some(joined) = joined else {
@@ -50,6 +51,8 @@ impl Server {
                 held.users.retain(|user| !members.contains(user));
             }
         }
+        // Readers wait for the end of the commit now, not for a lock that is kept.
+        all.pages.iter().for_each(|page| self.withdraw_callbacks(*page, actions));
         (all.is_committing, all.bytes, all.keeps) = (odd.is_none(), bytes, keeps);
         all.changed = seen.into_iter().collect();
         self.writers.insert((client, transaction), all);
@@ -161,6 +164,7 @@ impl Server {
     /// A transaction's write locks are over.
     pub(super) fn release(&mut self, owner: (ClientId, Transaction), memory: &dyn Memory, actions: &mut Vec<Action>) {
         for page in self.end_writer(owner) {
+            self.withdraw_callbacks(page, actions);
             self.advance(page, memory, actions);
         }
     }

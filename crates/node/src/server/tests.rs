@@ -408,6 +408,48 @@ fn a_write_lock_that_is_kept_is_called_back_for_a_reader_and_goes_with_the_copy(
     assert_eq!(ground.server.writer(page(0)), None);
 }
 
+/// The lock goes with the commit, so the reader that it was called back for is served, and the copy may stay.
+#[test]
+fn a_kept_write_lock_that_ends_while_it_is_called_back_keeps_its_copy() {
+    let both = Request::Read {
+        copy: copy(0, 0),
+        secret: Secret(5),
+        transaction: Transaction(1),
+        writes: true,
+        leaving: None,
+        waited: None,
+    };
+    let commit = |first, keeps| Request::Commit {
+        transaction: Transaction(first),
+        others: Vec::new(),
+        keeps,
+        records: Vec::new(),
+        pages: vec![Image { page: page(0), bytes: vec![2] }],
+        redone: Vec::new(),
+    };
+    let is_withdrawn =
+        |actions: &[Action]| actions.iter().any(|action| matches!(action, Action::Send(_, Answer::Withdrawn { .. })));
+    for (keeps, is_refused) in [(true, true), (true, false), (false, false)] {
+        let mut ground = Ground::new("cbl");
+        let (keeper, reader) = (ground.join(), ground.join());
+        ground.say(keeper, both.clone()).expect("it is honest");
+        ground.say(keeper, commit(1, true)).expect("it is honest");
+        if is_refused {
+            ground.say(reader, read(copy(0, 0), 1, None)).expect("it is honest");
+            let ended = ground.step(|server, memory, actions| {
+                server.not_committed((keeper, Transaction(1)), "no log".to_owned(), memory, actions);
+            });
+            assert!(is_withdrawn(&ended), "{ended:?}");
+            continue;
+        }
+        ground.step(|server, memory, actions| server.committed((keeper, Transaction(1)), memory, actions));
+        ground.say(reader, read(copy(0, 0), 1, None)).expect("it is honest");
+        let ended = if keeps { Request::Abort { transaction: Transaction(1) } } else { commit(2, false) };
+        let ended = ground.say(keeper, ended).expect("it is honest");
+        assert!(is_withdrawn(&ended), "{ended:?}");
+    }
+}
+
 #[test]
 fn a_request_that_becomes_another_transactions_comes_without_the_write_lock() {
     let mut ground = Ground::new("cbl");
