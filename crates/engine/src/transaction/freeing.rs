@@ -108,8 +108,7 @@ impl Ending {
                     executor.sleep_ns(stall::REST_NS_MAX).await;
                     continue;
                 }
-                let has_room = !self.is_stalled && self.wait_for_room().await;
-                if !has_room {
+                if self.is_stalled || !self.wait_for_room().await {
                     self.rest(rest_ns).await;
                     rest_ns = (2 * rest_ns).min(stall::REST_NS_MAX);
                 }
@@ -140,11 +139,14 @@ impl Ending {
         }
     }
 
-    /// Has the log make room, and says whether it has.
+    /// Has the log make room, and says whether it has. Others that give way to this are told if it cannot.
     async fn wait_for_room(&mut self) -> bool {
         state_rest(&self.engine, &self.state, &mut self.chains);
         let fits = || self.engine.has_unpromised_log(0);
-        matches!(relieve(&self.engine, fits).await, Ok(ReliefOutcome::Room))
+        let relieved = relieve(&self.engine, fits).await;
+        let has_room = relieved == Ok(ReliefOutcome::Room);
+        relieved.err().into_iter().for_each(|cause| self.note_failure(Some(cause)));
+        has_room
     }
 
     /// Waits for so long before it tries again. If it lacks only room, it looks for that meanwhile: the log that it keeps may

@@ -104,11 +104,7 @@ pub(crate) async fn relieve(engine: &Engine, fits: impl Fn() -> bool) -> Result<
     }
 }
 
-/// Why the log cannot be given up, if that is known; of checkpoints only if one has failed since this number of them had.
-///
-/// # Errors
-/// That.
-pub(super) fn check_failure(engine: &Engine, before: u64) -> Result<()> {
+fn check_failure(engine: &Engine, before: u64) -> Result<()> {
     let checkpointer = &engine.checkpointer;
     if let Some(cause) = engine.core.log.archive_failure() {
         return Err(Error::LogNotArchived { cause: Box::new(cause) });

@@ -11,7 +11,7 @@
 
 use super::Transaction;
 use super::freeing::BYTES_OF_CHAIN;
-use super::log_relief::{check_failure, relieve, wait_for_claim};
+use super::log_relief::{relieve, wait_for_claim};
 use super::past_log;
 use crate::engine::relief::ReliefOutcome;
 use crate::engine::{Engine, TransactionState};
@@ -238,7 +238,7 @@ impl Transaction {
 /// What [`Transaction::log_room`] found before may be gone, because others have made their changes since.
 ///
 /// # Errors
-/// [`Error::Deadlock`]: the transaction gives up, so that the oldest one can go on. [`Error::LogFailed`], [`Error::RollbackStalled`], [`Error::LogNotRelieved`]:
+/// [`Error::Deadlock`]: the transaction gives up, so that the oldest one can go on. [`Error::LogFailed`], [`Error::RollbackStalled`]:
 /// that cannot.
 #[inline]
 pub(super) fn admit_change(engine: &Engine, state: &TransactionState) -> Result<(), Need> {
@@ -250,9 +250,10 @@ pub(super) fn admit_change(engine: &Engine, state: &TransactionState) -> Result<
     }
 }
 
-/// Why those that are older do not give their log back, if they do not: it makes no sense to give way to them.
+/// Why the oldest transaction does not end, if it does not: it makes no sense to give way to that.
 fn why_hopeless(engine: &Engine) -> Option<Error> {
-    engine.core.log.failure().or_else(|| check_failure(engine, 0).err())
+    let stalled = || engine.transactions.registry.borrow().oldest_stalled();
+    engine.core.log.failure().or_else(|| stalled().map(|(_, cause)| Error::stalled(cause)))
 }
 
 #[cold]
