@@ -141,3 +141,9 @@ fn none_gives_way_to_what_waits_for_checkpoints_that_fail() {
 fn a_backup_takes_no_image_that_a_lost_write_has_left() {
     assert_eq!(run_seed(68_412, Options::FULL).failure, None);
 }
+
+/// Two backups of it were to be taken at a hundred thousand bytes a second.
+#[test]
+fn backups_that_are_slow_because_they_are_asked_to_wait_for_nothing() {
+    assert_eq!(run_seed(29_373, Options::FULL).failure, None);
+}
