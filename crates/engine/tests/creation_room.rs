@@ -115,6 +115,32 @@ fn creations_leave_others_the_log_that_their_rollbacks_were_promised() {
     reopen(&media, created as usize + 2);
 }
 
+/// One that fails before its end logs nothing, and neither does one that is given up.
+#[test]
+fn loads_that_fail_take_nothing_of_the_log() {
+    run(&Media::new(), async |executor| {
+        let database = Database::create(executor, settings(Policy::OFF)).await.expect("creates");
+        let notes = database.create_partition(PartitionSpec::b_tree("notes")).await.expect("creates");
+        let tree = create_tree(&database, 0).await.expect("creates");
+        let held = begin_and_change(&database, notes).await;
+        let mut end = None;
+        for _ in 0..PARTITIONS {
+            let refused = database.load_b_tree(tree, [(b"b", b"x"), (b"a", b"x")], |_| {}).await;
+            assert!(matches!(refused, Err(Error::Argument(_))), "{refused:?}");
+            let records = (0..100_000_u32).map(|key| (key.to_be_bytes(), [1; 100]));
+            let loading = executor.within(1, database.load_b_tree(tree, records, |_| {})).await;
+            assert_eq!(loading, None);
+            // What others have logged is made durable before the first.
+            assert_eq!(*end.get_or_insert(database.log().end()), database.log().end());
+        }
+        held.rollback().await.expect("it was promised the room");
+        let shown = database.transaction(async |tx| tx.get(tree, b"b").await).await;
+        assert_eq!(shown, Ok(None));
+        database.load_b_tree(tree, [(b"a", b"x"), (b"b", b"x")], |_| {}).await.expect("now there is room");
+        verify(&database).await;
+    });
+}
+
 #[test]
 fn a_creation_waits_for_the_end_of_what_holds_the_log() {
     let media = Media::new();

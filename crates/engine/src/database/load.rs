@@ -74,7 +74,7 @@ impl Database {
         }
         let _visit = Visit::new(&self.0.engine);
         self.0.engine.core.complete(|| self.check_empty_tree(partition)).await?;
-        let loading = LoadInProgress::new(&self.0.engine, partition)?;
+        let mut loading = LoadInProgress::new(&self.0.engine, partition)?;
         // What a compaction cuts off may be where this is about to write.
         self.0.engine.catalog.await_shrinking(&self.0.engine.core, Some(partition)).await?;
         let page_size = self.0.settings.buffer.page_size;
@@ -123,8 +123,9 @@ impl Database {
             Ok(())
         };
         complete_logged(&self.0.engine, length_of(&top) + LOADED_SIZE, log).await?;
+        let end = loading.end();
         drop(loading);
-        self.0.engine.core.log.flush(self.0.engine.core.log.end()).await
+        self.0.engine.core.log.flush(end).await
     }
 
     /// Makes sure that a record fits into a leaf.

@@ -27,7 +27,7 @@ struct SetLoad {
     transaction: Transaction,
     is_durable: bool,
     /// Ends when the set is as it will be; so does the next.
-    _loading: LoadInProgress,
+    loading: LoadInProgress,
     _sweeping: SweepGuard,
 }
 
@@ -60,8 +60,8 @@ impl SetLoad {
         if engine.sets.sets.borrow().records(found.id()) > 0 {
             return Err(Error::NotEmpty(found.name.clone()));
         }
-        let (database, partition, _loading) = (database.clone(), found.id(), LoadInProgress::new(engine, found.id())?);
-        Ok(SetLoad { database, partition, transaction, is_durable: false, _loading, _sweeping })
+        let (database, partition, loading) = (database.clone(), found.id(), LoadInProgress::new(engine, found.id())?);
+        Ok(SetLoad { database, partition, transaction, is_durable: false, loading, _sweeping })
     }
 
     /// Has the records written and named by the superblock file.
@@ -75,7 +75,10 @@ impl SetLoad {
         engine.catalog.note_load(self.partition);
         ending.succeed();
         self.is_durable = true;
+        let end = self.loading.end();
         drop(self);
+        // By the calendar it is there from its acknowledgement on.
+        let _stated = engine.core.log.flush(end).await;
         // The set is full whatever becomes of the log before it; later checkpoints give that up.
         let _later = give_up_log(&database.0.engine).await;
         Ok(())

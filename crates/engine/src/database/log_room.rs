@@ -19,8 +19,8 @@ const ARCHIVE_PATIENCE_NS: u64 = 600 * SECOND_NS;
 /// How often they are looked for, in nanoseconds.
 const LOOK_NS: u64 = 5 * MILLISECOND_NS;
 
-/// How many bytes the record has that says that a load has ended, and when.
-pub(super) const LOADED_SIZE: u64 = 18 + 32;
+/// How many bytes the records have that say that a load ends, and that it has, each with when.
+pub(super) const LOADED_SIZE: u64 = 2 * (18 + 32);
 
 /// How many bytes the record of such a change has.
 pub(super) fn length_of(edits: &[Edit<'_>]) -> u64 {

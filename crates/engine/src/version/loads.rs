@@ -45,6 +45,13 @@ impl super::VersionStore {
         self.rebuild_load(partition, end, self.now());
     }
 
+    /// One that is under way has left nothing.
+    pub(crate) fn give_up_load(&self, partition: PartitionId) {
+        let loads = &mut self.versions.borrow_mut().loads.0;
+        let begun = loads.iter().rposition(|load| *load == (partition, Lsn::MAX)).expect("it has begun");
+        loads.remove(begun);
+    }
+
     /// Its end is a moment of its own, which no commit shares.
     pub(crate) fn end_load(&self, partition: PartitionId, end: Lsn) {
         self.last_commit.set(end);
