@@ -64,15 +64,21 @@ impl Engine {
         Records { buffer: &self.core.buffer, partitions: &self.catalog.partitions, sets: &self.sets.sets }
     }
 
+    /// Where what the log has of those begins that commit, and of loads that end, from now on.
+    fn first_unended(&self) -> Option<Lsn> {
+        let first = self.transactions.registry.borrow().first_lsn();
+        first.into_iter().chain(self.catalog.loading_since()).min()
+    }
+
     /// Says in the log when the commit is made, or the partition changed, that is logged next, if anyone is to know.
     #[inline]
     pub fn note_time(&self) {
-        self.core.log.note_time(|| self.transactions.registry.borrow().first_lsn());
+        self.core.log.note_time(|| self.first_unended());
     }
 
     /// Says there that a load ends, if anyone is to know. Returns the record's LSN.
     pub fn note_load(&self, partition: PartitionId) -> Option<Lsn> {
-        self.core.log.note_load(partition, || self.transactions.registry.borrow().first_lsn())
+        self.core.log.note_load(partition, || self.first_unended())
     }
 
     /// Notes that a transaction has to give up because of `cause`, which its caller is told.

@@ -3,12 +3,13 @@
 use crate::ground::cut_machine::{run_under, run_up_to};
 use crate::ground::kept::{HOUR_NS, on, open, put, settings};
 use base::time::SECOND_NS;
-use base::{Instant, PartitionId, Random};
-use entresol_engine::{Database, Direction, Error, PartitionSpec, Result, Settings, Snapshot, Transaction};
+use base::{Instant, Lsn, PartitionId, Random};
+use entresol_engine::{Database, Direction, Error, PartitionSpec, Result, Settings, Snapshot, Transaction, checkpoint};
 use executor::Executor;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Bound;
+use std::rc::Rc;
 use virtual_driver::{FaultPlan, Hardware, Media, PowerCut, Slow};
 
 /// Keys of records that are loaded.
@@ -180,6 +181,91 @@ fn by_the_calendar_a_load_is_there_from_its_end_on() {
         assert_eq!(count_of(&mut database.snapshot().await?, set).await?, LOADED as usize);
         Ok(())
     });
+}
+
+const RETENTION_NS: u64 = 3 * SECOND_NS;
+
+/// What is seen of a set beside its load, which takes about two thirds of the retention, and whether it was acknowledged.
+struct SeenLoad {
+    media: Media,
+    seen: Vec<(Lsn, usize)>,
+    until: Instant,
+    is_acknowledged: bool,
+}
+
+fn load_slowly(settings: &Settings, power_cut_at: u64) -> SeenLoad {
+    let (media, seen) = (Media::new(), RefCell::new(Vec::new()));
+    let (until, is_acknowledged) = (Cell::new(Instant::START), Rc::new(Cell::new(false)));
+    let slow =
+        Slow { device: "flash".into(), from: Instant::START, until: Instant::from_ns(HOUR_NS), factor: 60_000.0 };
+    let faults = FaultPlan { slow: vec![slow], power_cut_at: Some(power_cut_at), ..FaultPlan::default() };
+    let mut hardware = Hardware::ideal();
+    hardware.device_mut("flash");
+    let _ = run_under(&media, hardware, faults, async |executor| {
+        executor.sleep_ns(100 * SECOND_NS).await;
+        let database = Database::create(executor, settings.clone()).await?;
+        let set = PartitionSpec { device: "flash".into(), ..PartitionSpec::set("set") };
+        let (set, other) =
+            (database.create_partition(set).await?, database.create_partition(PartitionSpec::b_tree("other")).await?);
+        let (this, is_over) = (database.clone(), Rc::clone(&is_acknowledged));
+        let loading = executor.spawn(async move {
+            let records = (0..LOADED).map(|number| (number.to_be_bytes(), [7; 100]));
+            this.load_set(set, records, |_| {}).await?;
+            is_over.set(true);
+            Ok::<_, Error>(())
+        });
+        for round in 0_u8.. {
+            for key in 0..64 {
+                put(&database, other, key, &[round; 1_500]).await?;
+            }
+            let mut now = database.snapshot().await?;
+            seen.borrow_mut().push((now.moment(), count_of(&mut now, set).await?));
+            until.set(executor.now());
+            executor.sleep_ns(SECOND_NS / 20).await;
+            if loading.is_finished() {
+                break;
+            }
+        }
+        loading.join().await
+    });
+    media.power_cut(&mut Random::stream(power_cut_at, "cut"), &PowerCut { lost: 1.0, torn: 0.0 });
+    SeenLoad { media, seen: seen.into_inner(), until: until.get(), is_acknowledged: is_acknowledged.get() }
+}
+
+/// The retention has passed what the log says of the load's beginning when the database is opened, but not moments at which the set was seen
+/// without what was loaded. No restart needs the log from there on.
+#[test]
+fn a_load_is_no_earlier_for_having_begun_before_the_retention() {
+    let checkpoint = checkpoint::Policy { log_bytes: Some(128 << 10), interval_ns: None };
+    let settings = Settings { checkpoint, ..settings(RETENTION_NS, 8 << 20) };
+    let (mut low, mut high) = (0, 1 << 14);
+    assert!(load_slowly(&settings, high).is_acknowledged);
+    while high - low > 1 {
+        let middle = u64::midpoint(low, high);
+        if load_slowly(&settings, middle).is_acknowledged { high = middle } else { low = middle }
+    }
+    let (mut full, mut compared) = (0, 0);
+    for event in high - 12..high {
+        let SeenLoad { media, seen, until, .. } = load_slowly(&settings, event);
+        on(&media, until.ns() + RETENTION_NS - SECOND_NS / 3, async |executor| {
+            let database = open(executor, &settings).await?;
+            let set = database.partition("set")?;
+            let is_full = count_of(&mut database.snapshot().await?, set).await? > 0;
+            full += usize::from(is_full);
+            for (moment, expected) in seen {
+                match database.as_of(moment).await {
+                    Ok(mut past) => {
+                        assert_eq!(count_of(&mut past, set).await?, expected, "cut at {event}: as of {moment}");
+                        compared += usize::from(is_full);
+                    }
+                    Err(Error::SnapshotTooOld { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(())
+        });
+    }
+    assert!(full > 1 && compared > 1, "{full} full, {compared} compared");
 }
 
 /// How many records the commit changes that is cut off.
