@@ -1,10 +1,12 @@
 //! A write of a backup's segment that was acknowledged and never happened.
 
+use crate::ground::cut_machine::run_up_to;
 use crate::ground::machine::run;
 use driver::{Access, Op};
 use entresol_engine::catalog::{Locking, Organization};
-use entresol_engine::{Database, Error, PartitionSpec, Settings, checkpoint, log};
-use virtual_driver::Media;
+use entresol_engine::{BackupSettings, Database, Error, PartitionSpec, Settings, checkpoint, log};
+use executor::Executor;
+use virtual_driver::{Hardware, Media};
 
 const SEGMENT: usize = 16 << 10;
 const RECORDS: u64 = 400;
@@ -36,19 +38,31 @@ fn second_segment(media: &Media, name: &str) -> Vec<u8> {
     image
 }
 
-/// What an opening says after the second segment of a copy has become what it was.
+/// The second segment of a copy becomes what it was.
+async fn put_back(executor: &Executor, name: &str, older: &[u8]) {
+    let device = executor.device("disk").expect("it exists");
+    let (file, _) = executor.open(device, name, false).await.expect("it is there");
+    let mut buffer = executor.frame(SEGMENT).expect("memory");
+    buffer.copy_from_slice(older);
+    let (offset, length, access) = (SEGMENT as u64, SEGMENT as u32, Access::Asynchronous);
+    let write = Op::Write { file, offset, length, buffer, durable: true, access };
+    executor.perform(write).await.result.expect("writes");
+}
+
+/// What an opening says after that.
 fn opened_with(media: &Media, name: &str, older: &[u8]) -> Result<(), Error> {
     let altered = media.copy();
     run(&altered, async |executor| {
-        let device = executor.device("disk").expect("it exists");
-        let (file, _) = executor.open(device, name, false).await.expect("it is there");
-        let mut buffer = executor.frame(SEGMENT).expect("memory");
-        buffer.copy_from_slice(older);
-        let (offset, length, access) = (SEGMENT as u64, SEGMENT as u32, Access::Asynchronous);
-        let write = Op::Write { file, offset, length, buffer, durable: true, access };
-        executor.perform(write).await.result.expect("writes");
+        put_back(executor, name, older).await;
         Database::open(executor, settings(), "here").await.map(|_| ())
     })
+}
+
+async fn create(executor: &Executor) -> Database {
+    let database = Database::create(executor, settings()).await.expect("creates");
+    let organization = Organization::Set { arrivals: false, segment_size: SEGMENT as u32, reserve_percent: 10 };
+    database.create_partition(PartitionSpec::new("stock", organization, Locking::Record)).await.expect("creates");
+    database
 }
 
 #[test]
@@ -57,9 +71,7 @@ fn an_older_image_of_a_segment_is_found() {
     let names = ["stock.backup-1", "stock.backup-0"];
     let mut older = Vec::new();
     run(&media, async |executor| {
-        let database = Database::create(executor, settings()).await.expect("creates");
-        let organization = Organization::Set { arrivals: false, segment_size: SEGMENT as u32, reserve_percent: 10 };
-        database.create_partition(PartitionSpec::new("stock", organization, Locking::Record)).await.expect("creates");
+        let database = create(executor).await;
         sweep(&database, 1).await;
         older = second_segment(&media, names[0]);
         sweep(&database, 2).await;
@@ -80,4 +92,33 @@ fn an_older_image_of_a_segment_is_found() {
         assert_eq!(opened_with(&media, latest, &older), expected, "after sweep {value}");
         assert_eq!(opened_with(&media, other, &older), Ok(()), "the other copy is not needed");
     }
+}
+
+/// Nothing changes the segment any more, and memory has what is right.
+#[test]
+fn a_segment_that_a_backup_found_older_is_written_by_the_next_sweeps() {
+    let (media, name) = (Media::new(), "stock.backup-1");
+    let backup = BackupSettings { target: "flash".into(), base: None, bytes_per_second: None };
+    let lived = run_up_to(&media, Hardware::ideal(), None, async |executor| {
+        let database = create(executor).await;
+        sweep(&database, 1).await;
+        let older = second_segment(&media, name);
+        sweep(&database, 2).await;
+        sweep(&database, 3).await;
+        // The next one would write this copy, and has nothing to write.
+        database.checkpoint().await.expect("sweeps");
+        put_back(executor, name, &older).await;
+        let refused = database.backup(&backup, |_| {}).await;
+        assert_eq!(refused.err(), Some(Error::OlderBackup { file: name.into() }));
+        for _ in 0..2 {
+            database.checkpoint().await.expect("sweeps");
+        }
+    });
+    lived.expect("the machine goes on");
+    run(&media, async |executor| {
+        let database = Database::open(executor, settings(), "here").await.expect("opens");
+        let stock = database.partition("stock").expect("it exists");
+        let found = database.transaction(async |tx| tx.get(stock, &(RECORDS - 1).to_be_bytes()).await).await;
+        assert_eq!(found, Ok(Some(vec![3; 100])));
+    });
 }

@@ -59,7 +59,11 @@ async fn copy_set(run: &Rc<BackupRun>, set: PartitionId, current: &CurrentBackup
             Ok(image) => image,
             // It was dropped.
             Err(_) if !is_there() => return Ok(()),
-            Err(error) => return Err(error),
+            Err(error) => {
+                // Memory has what this lacks: a sweep over the copy writes it again before an opening needs it.
+                engine.sets.sets.borrow_mut().mark_dirty(set, segment, usize::from(current.copy));
+                return Err(error);
+            }
         };
         let mut piece = engine.core.executor.frame(BLOCK + size)?;
         piece[BLOCK..BLOCK + size].copy_from_slice(&image[..size]);
