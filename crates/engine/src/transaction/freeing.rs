@@ -101,15 +101,16 @@ impl Ending {
         let (executor, ending) = (engine.core.executor.clone(), EndingTask::new(&engine));
         executor.clone().spawn(async move {
             let _ending = ending;
-            let mut rest_ns = stall::REST_NS_MIN;
+            let (mut rest_ns, mut has_failed) = (stall::REST_NS_MIN, false);
             // The next opening does the rest.
             while !engine.core.closing.get() {
                 if canary::is_planted(Canary::EndlessFreeing) {
                     executor.sleep_ns(stall::REST_NS_MAX).await;
                     continue;
                 }
-                if self.is_stalled || !self.wait_for_room().await {
-                    self.rest(rest_ns).await;
+                let lacks_room = !self.is_stalled;
+                if self.is_stalled || !self.wait_for_room(&mut has_failed).await {
+                    self.rest(rest_ns, lacks_room).await;
                     rest_ns = (2 * rest_ns).min(stall::REST_NS_MAX);
                 }
                 if engine.core.closing.get() || engine.core.log.failure().is_some() {
@@ -139,25 +140,34 @@ impl Ending {
         }
     }
 
-    /// Has the log make room, and says whether it has. Others that give way to this are told if it cannot.
-    async fn wait_for_room(&mut self) -> bool {
+    /// Has the log make room, and says whether it has. Others that give way to this are told if it cannot, and could not before: what one
+    /// checkpoint has failed in the next may make good. Of a rollback that is stalled they are told in any case.
+    async fn wait_for_room(&mut self, has_failed: &mut bool) -> bool {
         state_rest(&self.engine, &self.state, &mut self.chains);
         let fits = || self.engine.has_unpromised_log(0);
-        let relieved = relieve(&self.engine, fits).await;
-        let has_room = relieved == Ok(ReliefOutcome::Room);
-        relieved.err().into_iter().for_each(|cause| self.note_failure(Some(cause)));
-        has_room
+        let failure = match relieve(&self.engine, fits).await {
+            Ok(outcome) => {
+                *has_failed = false;
+                return outcome == ReliefOutcome::Room;
+            }
+            Err(Error::RollbackStalled { .. }) => return false,
+            Err(failure) => failure,
+        };
+        if std::mem::replace(has_failed, true) {
+            self.note_failure(Some(failure));
+        }
+        false
     }
 
     /// Waits for so long before it tries again. If it lacks only room, it looks for that meanwhile: the log that it keeps may
     /// be what others wait for.
-    async fn rest(&mut self, rest_ns: u64) {
+    async fn rest(&mut self, rest_ns: u64, lacks_room: bool) {
         let (engine, executor) = (self.engine.clone(), self.engine.core.executor.clone());
         let until = executor.now().plus_ns(rest_ns);
         while executor.now() < until {
             executor.sleep_ns(stall::REST_NS_MIN).await;
             let mut may_go_on = || engine.has_unpromised_log(0) || state_rest(&engine, &self.state, &mut self.chains);
-            if !self.is_stalled && may_go_on() {
+            if lacks_room && may_go_on() {
                 return;
             }
         }
