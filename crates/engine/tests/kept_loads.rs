@@ -219,7 +219,8 @@ fn load_slowly(settings: &Settings, power_cut_at: u64) -> SeenLoad {
                 put(&database, other, key, &[round; 1_500]).await?;
             }
             let mut now = database.snapshot().await?;
-            seen.borrow_mut().push((now.moment(), count_of(&mut now, set).await?));
+            let found = count_of(&mut now, set).await?;
+            seen.borrow_mut().push((now.moment(), found));
             until.set(executor.now());
             executor.sleep_ns(SECOND_NS / 20).await;
             if loading.is_finished() {
