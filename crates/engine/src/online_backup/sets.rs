@@ -60,8 +60,12 @@ async fn copy_set(run: &Rc<BackupRun>, set: PartitionId, current: &CurrentBackup
             // It was dropped.
             Err(_) if !is_there() => return Ok(()),
             Err(error) => {
-                // Memory has what this lacks: a sweep over the copy writes it again before an opening needs it.
-                engine.sets.sets.borrow_mut().mark_dirty(set, segment, usize::from(current.copy));
+                let mut sets = engine.sets.sets.borrow_mut();
+                // A compaction may have cut it off. If not, memory has what this lacks: a sweep over the copy writes it again before an
+                // opening needs it.
+                if segment < sets.segments(set) {
+                    sets.mark_dirty(set, segment, usize::from(current.copy));
+                }
                 return Err(error);
             }
         };
