@@ -245,6 +245,8 @@ canaries! {
     UnredoneShipment,
     /// What another node says takes an update back is believed.
     BelievedUndo,
+    /// The records of a transaction of another node are logged one by one.
+    ScatteredShipment,
     /// A page server counts a client's lease from the beginning of its session, however often it hears the client.
     UnrenewedTerm,
     /// A page server says of a commit under which its log has failed that nothing of it is committed.

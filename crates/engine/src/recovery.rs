@@ -192,7 +192,8 @@ impl Remainder {
             | Body::Time { .. }
             | Body::Catalog { .. }
             | Body::SetsBefore { .. }
-            | Body::LongValue { .. } => {}
+            | Body::LongValue { .. }
+            | Body::Shipment { .. } => {}
             Body::Loaded { partition } => self.loads.push((partition, end)),
             Body::LoadUndone { partition, loaded } => self.loads.retain(|load| *load != (partition, loaded)),
             Body::LoadEnded { partition } => self.loads.retain(|(of, _)| *of != partition),

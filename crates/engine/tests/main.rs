@@ -78,6 +78,7 @@ mod set_loads;
 mod set_logs;
 mod sets;
 mod shipped;
+mod shipped_lies;
 mod shipped_records;
 mod shipped_trees;
 mod shipped_undos;

@@ -1,4 +1,4 @@
-//! Another node's restructurings of trees: they come with its updates, and stay where those are taken back.
+//! Another node's restructurings of trees: they come with its updates, or go with them.
 
 use base::{PageId, PartitionId, Random};
 use entresol_engine::buffer::Pins;
@@ -114,7 +114,7 @@ fn spacious() -> entresol_engine::Settings {
 /// The power goes at each event of the commit of a transaction of another node that divides the root, inner nodes and leaves.
 fn commit_and_cut(sends_pages: bool) {
     let key = |number: u32| format!("key {:04}", number * 7 % 300).into_bytes();
-    let (mut committed, mut rolled_back) = (0, 0);
+    let (mut committed, mut lost) = (0, 0);
     for event in 1.. {
         let media = Media::new();
         let prepared = run(&media, FaultPlan::default(), async |executor| {
@@ -150,7 +150,7 @@ fn commit_and_cut(sends_pages: bool) {
         let found = found.expect("the machine goes on").unwrap_or_else(|error| panic!("event {event}: {error}"));
         assert!(found == 0 || found == 300, "event {event}: {found}");
         committed += u32::from(found > 0);
-        rolled_back += u32::from(found == 0);
+        lost += u32::from(found == 0);
         match done {
             Ok(Ok(())) => {
                 assert_eq!(found, 300, "it is durable");
@@ -160,7 +160,7 @@ fn commit_and_cut(sends_pages: bool) {
             Err(_) => {}
         }
     }
-    assert!(committed > 0 && rolled_back > 10, "{committed} {rolled_back}");
+    assert!(committed > 0 && lost > 10, "{committed} {lost}");
 }
 
 #[test]

@@ -55,7 +55,15 @@ pub(super) async fn complete_logged(
 /// # Errors
 /// [`Error::LogCrowded`] if they have not ended by then; those of [`relieve`].
 pub(super) async fn wait_for_log_beside(engine: &Engine, length: u64) -> Result<()> {
-    wait_for_room(engine, length, || has_log_beside(engine, length)).await
+    let core = &engine.core;
+    let until = core.executor.now().plus_ns(PATIENCE_NS);
+    while relieve(engine, &|| has_log_beside(engine, length)).await? != ReliefOutcome::Room {
+        if core.executor.now() >= until {
+            return Err(Error::LogCrowded { needed: core.log.bytes_for(length) });
+        }
+        core.executor.sleep_ns(LOOK_NS).await;
+    }
+    Ok(())
 }
 
 /// Waits until a log that an opening has found has room for records of `length` bytes: no transaction holds it, so what is in the way
@@ -79,38 +87,17 @@ pub(super) async fn wait_for_log_at_opening(engine: &Engine, length: u64) -> Res
     }
 }
 
-/// The same for `length` bytes of records of another node's transaction. A crash may cut them off in their midst, and the next opening
-/// takes back what is left of them: the log has room for that, too.
+/// The same as [`wait_for_log_beside`] for the record of another node's transaction, which is never taken back here.
 ///
 /// # Errors
 /// [`Error::LogFull`] if the log could never hold that; [`Error::LogCrowded`] and those of [`relieve`] as above.
 pub(super) async fn wait_for_log_of_shipment(engine: &Engine, length: u64) -> Result<()> {
     let core = &engine.core;
-    let (needed, capacity) = (core.log.bytes_for(length) + core.rollback_room_when_grown(length), core.log.capacity());
+    let (needed, capacity) = (core.log.bytes_for(length) + core.rollback_room_when_grown(0), core.log.capacity());
     if needed + core.log.bytes_for(0) > capacity {
         return Err(Error::LogFull { needed, capacity });
     }
-    wait_for_room(engine, length, || has_log_for_shipment(engine, length)).await
-}
-
-async fn wait_for_room(engine: &Engine, length: u64, fits: impl Fn() -> bool) -> Result<()> {
-    let core = &engine.core;
-    let until = core.executor.now().plus_ns(PATIENCE_NS);
-    while relieve(engine, &fits).await? != ReliefOutcome::Room {
-        if core.executor.now() >= until {
-            return Err(Error::LogCrowded { needed: core.log.bytes_for(length) });
-        }
-        core.executor.sleep_ns(LOOK_NS).await;
-    }
-    Ok(())
-}
-
-/// Whether the log has room for `length` bytes of records of another node's transaction and for taking them back, beside what it
-/// has promised.
-pub(super) fn has_log_for_shipment(engine: &Engine, length: u64) -> bool {
-    let core = &engine.core;
-    core.log.free_beside(0)
-        >= core.log.bytes_for(length) + core.rollback_room(engine.transactions.unfinished.get() + length)
+    wait_for_log_beside(engine, length).await
 }
 
 /// Whether the log has room for a record of `length` bytes beside what it has promised.

@@ -7,7 +7,7 @@
 use super::Database;
 use super::tried_page::{TriedPage, takes_back};
 use crate::catalog::Organization;
-use crate::log::record::{Body, Record};
+use crate::log::record::{Body, Record, split};
 use crate::{Error, Result};
 use base::{PageId, PartitionId};
 use std::collections::BTreeMap;
@@ -44,17 +44,11 @@ impl<'a> Iterator for ShippedRecords<'a> {
     type Item = Record<'a>;
 
     fn next(&mut self) -> Option<Record<'a>> {
-        let length = length_of(self.0)?;
-        let record = Record::decode(&self.0[..length])?;
-        self.0 = &self.0[length..];
+        let bytes = split(self.0).next()?;
+        let record = Record::decode(bytes)?;
+        self.0 = &self.0[bytes.len()..];
         Some(record)
     }
-}
-
-/// The length of the record at the front, if its bytes are there.
-pub(super) fn length_of(records: &[u8]) -> Option<usize> {
-    let length = u32::from_le_bytes(*records.first_chunk()?) as usize;
-    (Record::FIXED_SIZE..=records.len()).contains(&length).then_some(length)
 }
 
 impl Database {
@@ -90,7 +84,7 @@ impl Database {
         self.check_undo(shipment)
     }
 
-    /// Should a crash cut it off, a restart takes back each update by itself, in the way of its partition.
+    /// Each update comes with what takes it back, in the way of its partition.
     fn check_undo(&self, shipment: &Shipment<'_>) -> Result<()> {
         let mut organizations = BTreeMap::new();
         for page in shipment.pages() {
@@ -182,7 +176,7 @@ impl Database {
 }
 
 fn not_undone() -> Error {
-    Error::Shipment("it would take back what it has not changed, should a crash cut it off".to_owned())
+    Error::Shipment("it would take back what it has not changed".to_owned())
 }
 
 /// Whether a partition of this organization has updates that are taken back so.

@@ -1,18 +1,20 @@
 //! Transactions that another node has run on copies of pages: it sends their log records, and the pages that they have changed or the
 //! names of these.
 //!
-//! The records are appended with the commit record, and the pages installed or the records redone, in one synchronous step. So no
-//! transaction of another node is ever in the log in part, and none has to be rolled back but after a crash that cuts the log in its midst.
+//! The records are appended together with the commit as one record of the log, and the pages installed or the records redone, in one
+//! synchronous step. So wherever a crash cuts the log, or a restore ends, no transaction of another node is there in part, and none is ever
+//! rolled back here: its restructurings are not compared with what they were made of, and an ill node's may leave nothing that its updates
+//! could be taken back on.
 
 use super::Database;
-use super::log_room::{has_log_for_shipment, wait_for_log_of_shipment};
-use super::shipment::{Shipment, ShippedRecords, length_of};
+use super::log_room::{has_log_beside, wait_for_log_of_shipment};
+use super::shipment::{Shipment, ShippedRecords};
 use crate::buffer::ArrivingPages;
 use crate::engine::Visit;
-use crate::log::record::{Body, Record};
+use crate::log::{Log, record};
 use crate::recovery::redo_edit;
 use crate::{Error, Result};
-use base::{Lsn, PageId, TransactionId};
+use base::{Lsn, PageId};
 use driver::Work;
 use std::collections::BTreeSet;
 use structures::canary::{self, Canary};
@@ -63,7 +65,7 @@ impl Database {
             if let Some(failure) = self.log().failure() {
                 return Err(failure);
             }
-            if has_log_for_shipment(engine, length) {
+            if has_log_beside(engine, length) {
                 // In one step with what follows: others may have changed the pages while this has waited, against the rules.
                 self.check_against_present(shipment)?;
                 return Ok(self.append_shipped(shipment, &mut arriving));
@@ -77,18 +79,9 @@ impl Database {
         self.0.engine.note_time();
         let start = log.end();
         let id = self.0.engine.transactions.registry.borrow_mut().number();
-        let mut rest = shipment.records;
-        let mut record = Vec::new();
-        while let Some(length) = length_of(rest) {
-            record.clear();
-            record.extend_from_slice(&rest[..length]);
-            let is_undone = matches!(Record::decode(&record).map(|record| record.body), Some(Body::Update(_)));
-            let owner = if is_undone { id } else { TransactionId::SYSTEM };
-            record[8..16].copy_from_slice(&owner.0.to_le_bytes());
-            log.append_encoded(&record);
-            rest = &rest[length..];
-        }
-        let end = log.append(id, &Body::Commit { chains: &[], changes: &[] }, std::iter::empty());
+        let record = record::shipment(id, shipment.records);
+        let is_scattered = canary::is_planted(Canary::ScatteredShipment);
+        let end = if is_scattered { append_parts(log, &record) } else { log.append_encoded(&record) };
         let start = if canary::is_planted(Canary::ShipmentFromEnd) { end } else { start };
         for (page, bytes) in shipment.images {
             arriving.install(*page, bytes, Some((start, end)));
@@ -131,5 +124,10 @@ impl Database {
     }
 }
 
-/// The bytes of the commit record of such a transaction, and more.
+/// As planted: each by itself.
+fn append_parts(log: &Log, record: &[u8]) -> Lsn {
+    record::parts(record).map(|part| log.append_encoded(part)).last().expect("its commit at least")
+}
+
+/// The bytes of such a transaction beside its records: its commit's, and more.
 const COMMIT_SIZE: u64 = 64;

@@ -1,5 +1,5 @@
 //! Copies of pages on which the changes of another node are tried one by one: each has to fit what the one before has left, to leave the
-//! page in order, and to come with what takes it back. So a crash may cut the changes off behind any of them.
+//! page in order, and to come with what takes it back, from which an opening learns what was there at moments before.
 
 use crate::buffer::LOADED;
 use crate::recovery::begins_page;
@@ -42,9 +42,7 @@ impl TriedPage {
         }
         match undo {
             Some(undo) if !takes_back(undo, edit, Some(&self.bytes)) => {
-                return Err(format!(
-                    "would be taken back to what it was not, should a crash cut off change {sequence}"
-                ));
+                return Err(format!("would be taken back to what it was not before change {sequence}"));
             }
             None if !self.may_restructure(change) => {
                 return Err(format!("has change {sequence} of its log records, which no restructuring makes"));

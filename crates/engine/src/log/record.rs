@@ -1,7 +1,8 @@
 //! Log records: physiological redo (which page, which change), logical undo (which key, which old value).
 //!
 //! A record may edit several pages; it stands in the log whole or not at all, so a split needs no nested top action.
-//! There is no begin record: a transaction begins with its first update.
+//! There is no begin record: a transaction begins with its first update. That of another node is one record ([`Body::Shipment`]): what it says
+//! takes its updates back may fail on its own restructurings, so a restart must not have to.
 //!
 //! ```text
 //!  0 length u32 (whole record)   4 kind u8   5 edits u8   6 zero u16   8 transaction u64
@@ -109,7 +110,15 @@ pub enum Body<'a> {
         /// The LSN of the record that has announced its end.
         loaded: Lsn,
     },
+    /// A transaction of another node. Who reads the log reads the records in it ([`parts`]).
+    Shipment {
+        /// Its updates and restructurings and its commit, one behind the other in stored form.
+        records: &'a [u8],
+    },
 }
+
+/// The kind of a [`Body::Shipment`].
+const SHIPMENT: u8 = 19;
 
 /// The longest record in bytes: a restart, which reads several megabytes together, counts their bytes in 32 bits.
 pub const SIZE_MAX: u64 = u32::MAX as u64 - (64 << 20);
@@ -201,6 +210,10 @@ pub fn encode<'a>(
             out.extend_from_slice(&loaded.0.to_le_bytes());
             14
         }
+        Body::Shipment { records } => {
+            out.extend_from_slice(records);
+            SHIPMENT
+        }
     };
     let mut count = 0_usize;
     for (sequence, edit) in edits {
@@ -211,10 +224,55 @@ pub fn encode<'a>(
         edit.change.encode(out);
         count += 1;
     }
-    let length = u32::try_from(out.len() - start).expect("a record is smaller than 4 GiB");
-    out[start..start + 4].copy_from_slice(&length.to_le_bytes());
-    out[start + 4] = kind;
     out[start + 5] = u8::try_from(count).expect("a record edits at most 255 pages");
+    put_head(kind, &mut out[start..]);
+}
+
+/// Has a record say how long it is, and of which kind.
+fn put_head(kind: u8, record: &mut [u8]) {
+    let length = u32::try_from(record.len()).expect("a record is smaller than 4 GiB");
+    record[..4].copy_from_slice(&length.to_le_bytes());
+    record[4] = kind;
+}
+
+/// The stored form of a transaction of another node whose records, one behind the other, are these. Whose they are they do not know.
+pub(crate) fn shipment(transaction: TransactionId, records: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(2 * Record::FIXED_SIZE + records.len() + 4);
+    out.resize(Record::FIXED_SIZE, 0);
+    out[8..].copy_from_slice(&transaction.0.to_le_bytes());
+    for record in split(records) {
+        let at = out.len();
+        out.extend_from_slice(record);
+        let is_undone = matches!(Record::decode_body(record), Some(Record { body: Body::Update(_), .. }));
+        let owner = if is_undone { transaction } else { TransactionId::SYSTEM };
+        out[at + 8..at + 16].copy_from_slice(&owner.0.to_le_bytes());
+    }
+    encode(transaction, &Body::Commit { chains: &[], changes: &[] }, [], &mut out);
+    put_head(SHIPMENT, &mut out);
+    out
+}
+
+/// The records that stand in the log with the bytes of this one: those in a shipment, otherwise itself.
+pub fn parts(record: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let is_shipment = record.get(4) == Some(&SHIPMENT);
+    let (one, several) =
+        if is_shipment { (None, &record[Record::FIXED_SIZE.min(record.len())..]) } else { (Some(record), &[][..]) };
+    one.into_iter().chain(split(several))
+}
+
+/// Records that stand one behind the other; the last one may be none, and is all that is left.
+pub(crate) fn split(mut records: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (record, rest) = records.split_at(length_at_front(records).unwrap_or(records.len()));
+        records = rest;
+        (!record.is_empty()).then_some(record)
+    })
+}
+
+/// The length of the record at the front, if its bytes are there.
+fn length_at_front(records: &[u8]) -> Option<usize> {
+    let length = u32::from_le_bytes(*records.first_chunk()?) as usize;
+    (Record::FIXED_SIZE..=records.len()).contains(&length).then_some(length)
 }
 
 /// A decoded record; its edits are decoded one after another.
@@ -237,7 +295,9 @@ impl<'a> Record<'a> {
         let record = Record::decode_body(bytes)?;
         let mut check = record.edits();
         let sound = check.by_ref().count() == usize::from(record.edits) && check.rest.is_empty();
-        sound.then_some(record)
+        let is_whole = |part: &[u8]| part.get(4) != Some(&SHIPMENT) && Record::decode(part).is_some();
+        let has_whole = !matches!(record.body, Body::Shipment { .. }) || parts(bytes).all(is_whole);
+        (sound && has_whole).then_some(record)
     }
 
     /// The same without a look at its edits, for who needs none of them.
@@ -283,6 +343,7 @@ impl<'a> Record<'a> {
             16 => Body::SetsBefore { undos: take_bytes(&mut input)? },
             18 => Body::LoadEnded { partition: PartitionId(take_u16(&mut input)?) },
             17 => Body::LongValue { update: take_u32(&mut input)?, value: take_bytes(&mut input)? },
+            SHIPMENT => Body::Shipment { records: std::mem::take(&mut input) },
             _ => return None,
         };
         Some(Record { transaction, body, edits, rest: input })
@@ -377,5 +438,35 @@ mod tests {
                 assert!(Record::decode(&bytes[..end]).is_none());
             }
         }
+    }
+
+    #[test]
+    fn a_shipment_is_its_records_and_a_commit_or_is_refused() {
+        let id = TransactionId(77);
+        let edit = Edit { page: PageId::new(PartitionId(4), 9), change: Change::RemoveSlot { slot: 8 } };
+        let undo = Undo::Remove { partition: PartitionId(4), key: b"k" }.stored();
+        let mut records = Vec::new();
+        for body in [Body::Update(&undo), Body::System] {
+            encode(TransactionId(5), &body, [(3, &edit)], &mut records);
+        }
+        let stored = shipment(id, &records);
+        assert!(
+            matches!(Record::decode(&stored), Some(Record { transaction, body: Body::Shipment { .. }, .. }) if transaction == id)
+        );
+        let found: Vec<Record<'_>> = parts(&stored).map(|part| Record::decode(part).expect("sound")).collect();
+        let whose: Vec<_> = found.iter().map(|record| (record.transaction, record.body)).collect();
+        let system = (TransactionId::SYSTEM, Body::System);
+        assert_eq!(whose, [(id, Body::Update(&undo)), system, (id, Body::Commit { chains: &[], changes: &[] })]);
+        assert_eq!(found[1].edits().collect::<Vec<_>>(), [(3, edit)]);
+        assert_eq!(parts(&records[..]).collect::<Vec<_>>(), [&records[..]], "what is none is one record");
+        // Cut off, and one in the other.
+        let mut cut = stored[..stored.len() - 1].to_vec();
+        put_head(SHIPMENT, &mut cut);
+        assert!(Record::decode(&cut).is_none() && Record::decode(&shipment(id, &stored)).is_none());
+        assert_eq!(
+            parts(&cut).map(<[u8]>::len).sum::<usize>(),
+            cut.len() - Record::FIXED_SIZE,
+            "nothing is passed over"
+        );
     }
 }

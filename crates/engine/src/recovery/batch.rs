@@ -1,7 +1,7 @@
 //! A piece of the log, read together and decoded beside the engine's thread.
 
 use crate::log::LogScan;
-use crate::log::record::{Body, Record};
+use crate::log::record::{Body, Record, parts};
 use crate::{Error, Result};
 use base::{Lsn, PageId, TransactionId};
 use driver::Fault;
@@ -22,7 +22,7 @@ const DECODE_INSTRUCTIONS: u64 = 200;
 pub(super) struct LogBatch {
     /// All of them, one behind the other.
     bytes: Vec<u8>,
-    /// Start and end of each in the log, and its end in `bytes`.
+    /// Start and end of each in the log, or of the one that it is in, and its end in `bytes`.
     records: Vec<(Lsn, Lsn, usize)>,
 }
 
@@ -81,8 +81,10 @@ impl LogBatch {
             if batch.records.is_empty() {
                 batch.bytes.reserve(BATCH_BYTES + BATCH_BYTES / 16);
             }
-            batch.bytes.extend_from_slice(entry.bytes);
-            batch.records.push((entry.start, entry.end, batch.bytes.len()));
+            for record in parts(entry.bytes) {
+                batch.bytes.extend_from_slice(record);
+                batch.records.push((entry.start, entry.end, batch.bytes.len()));
+            }
         }
         Ok((!batch.records.is_empty()).then_some(batch))
     }

@@ -8,7 +8,7 @@
 //! Nothing here can have an opening fail. Where the log cannot be read, moments begin with the opening.
 
 use crate::engine::Engine;
-use crate::log::record::{Body, Record};
+use crate::log::record::{Body, Record, parts};
 use crate::log::{LogScan, PastLog};
 use crate::statistics::RecoveryReport;
 use crate::superblock::{Superblock, SuperblockFile};
@@ -203,16 +203,18 @@ impl<'a> Rebuilding<'a> {
         while let Some(entry) = scan.next().await? {
             let damaged =
                 |detail: &str| Error::DamagedLog { lsn: entry.start, file: "log".into(), detail: detail.into() };
-            let record = Record::decode_body(entry.bytes).ok_or_else(|| damaged("it holds no record"))?;
-            if !self.note(entry.end, &record) {
-                return Err(damaged("it contradicts what was before it"));
-            }
-            (records, bytes) = (records + 1, bytes + entry.bytes.len());
-            if records == TURN || bytes >= TURN_BYTES {
-                executor.charge_times(Work::LogRecord, records);
-                executor.pay_debt().await;
-                versions.wait_for_room().await;
-                (records, bytes) = (0, 0);
+            for part in parts(entry.bytes) {
+                let record = Record::decode_body(part).ok_or_else(|| damaged("it holds no record"))?;
+                if !self.note(entry.end, &record) {
+                    return Err(damaged("it contradicts what was before it"));
+                }
+                (records, bytes) = (records + 1, bytes + part.len());
+                if records == TURN || bytes >= TURN_BYTES {
+                    executor.charge_times(Work::LogRecord, records);
+                    executor.pay_debt().await;
+                    versions.wait_for_room().await;
+                    (records, bytes) = (0, 0);
+                }
             }
         }
         Ok(())
@@ -237,7 +239,11 @@ impl<'a> Rebuilding<'a> {
             Body::Loaded { partition } => self.loaded.push(partition),
             Body::LoadEnded { partition } => self.end_load(partition, end),
             Body::LoadUndone { partition, .. } => self.loaded.retain(|loaded| *loaded != partition),
-            Body::System | Body::ChainStep { .. } | Body::Time { .. } | Body::Catalog { .. } => {}
+            Body::System
+            | Body::ChainStep { .. }
+            | Body::Time { .. }
+            | Body::Catalog { .. }
+            | Body::Shipment { .. } => {}
         }
         true
     }

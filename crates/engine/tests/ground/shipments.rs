@@ -5,6 +5,7 @@ use driver::Halt;
 use entresol_engine::buffer::{self, Pins};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::log::record::{self, Body};
+use entresol_engine::organization::b_tree::stored;
 use entresol_engine::page::{Change, Edit, PageKind, header};
 use entresol_engine::second_level::design::Pattern;
 use entresol_engine::undo::Undo;
@@ -120,4 +121,52 @@ pub fn cause(failure: CommitFailure) -> Error {
     match failure {
         CommitFailure::NothingLogged(error) | CommitFailure::Undecided(error) => error,
     }
+}
+
+/// A change of a page and what is to take it back; nothing if it is never undone.
+pub type Step<'a> = (PageId, Option<Undo<'a>>, Change<'a>);
+
+/// The records of these changes, and copies of their pages as these leave them.
+fn records_of(steps: &[Step<'_>], copies: &mut [(PageId, Vec<u8>)]) -> Vec<u8> {
+    let mut records = Vec::new();
+    for (page, undo, change) in steps {
+        let (_, copy) = copies.iter_mut().find(|(id, _)| id == page).expect("it is copied");
+        add_change(*undo, (header::sequence(copy) + 1, Edit { page: *page, change: *change }), &mut records);
+        if change.fits(copy) {
+            change.apply(copy, Lsn::ZERO);
+        }
+        header::seal(copy);
+    }
+    records
+}
+
+async fn copies_of(database: &Database, steps: &[Step<'_>]) -> Result<Vec<(PageId, Vec<u8>)>> {
+    let mut copies: Vec<(PageId, Vec<u8>)> = Vec::new();
+    for (page, ..) in steps {
+        if copies.iter().all(|(id, _)| id != page) {
+            copies.push((*page, contents(database, *page).await?));
+        }
+    }
+    Ok(copies)
+}
+
+/// Commits these changes of pages as they are in the database, with their pages or without.
+pub async fn ship(
+    database: &Database,
+    steps: &[Step<'_>],
+    sends_pages: bool,
+) -> std::result::Result<(), CommitFailure> {
+    let mut copies = copies_of(database, steps).await.map_err(CommitFailure::NothingLogged)?;
+    let records = records_of(steps, &mut copies);
+    let images: Vec<(PageId, &[u8])> = copies.iter().map(|(page, copy)| (*page, &copy[..])).collect();
+    let named: Vec<PageId> = copies.iter().map(|(page, _)| *page).collect();
+    let shipment = if sends_pages { with_images(&records, &images) } else { with_records(&records, &named) };
+    database.commit_shipped(&shipment).await
+}
+
+/// A value as a leaf has it.
+pub fn kept(value: &[u8]) -> Vec<u8> {
+    let mut kept = Vec::new();
+    stored::store_here(value, &mut kept);
+    kept
 }

@@ -136,6 +136,14 @@ fn encodings(document: &Document) -> Outcome {
         same("edits of a record", record.edits, [(page.packed(), 5)])?;
         same("log-record.transaction", document.view("log-record", &bytes)?.number("transaction")?, 77)?;
     }
+    let (edit, mut records, mut bytes) =
+        (Edit { page, change: Change::RemoveSlot { slot: 1 } }, Vec::new(), Vec::new());
+    for body in [Body::Update(&undo), Body::System] {
+        encode(TransactionId(77), &body, [(5, &edit)], &mut records);
+    }
+    encode(TransactionId(77), &Body::Shipment { records: &records }, [], &mut bytes);
+    let record = records::record(document, &bytes, &mut Met::new())?;
+    same("a shipment", (record.kind, record.edits), ("shipment", vec![(page.packed(), 5); 2]))?;
     Ok(())
 }
 

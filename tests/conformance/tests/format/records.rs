@@ -132,6 +132,21 @@ pub struct Record<'a> {
     pub edits: Vec<(u64, u64)>,
 }
 
+/// A record with others in it: the edits are those of all.
+fn shipment<'a>(
+    document: &'a Document,
+    kind: &'a str,
+    mut input: Input<'_>,
+    met: &mut Met,
+) -> Result<Record<'a>, String> {
+    let mut edits = Vec::new();
+    while !input.0.is_empty() {
+        let length = document.view("log-record", input.0)?.number("length")? as usize;
+        edits.extend(record(document, input.take(length)?, met)?.edits);
+    }
+    Ok(Record { kind, sets: Vec::new(), edits })
+}
+
 /// A whole log record.
 pub fn record<'a>(document: &'a Document, bytes: &[u8], met: &mut Met) -> Result<Record<'a>, String> {
     let view = document.view("log-record", bytes)?;
@@ -174,6 +189,7 @@ pub fn record<'a>(document: &'a Document, bytes: &[u8], met: &mut Met) -> Result
         }
         "loaded" | "load_ended" => _ = input.take(2)?,
         "load_undone" => _ = input.take(10)?,
+        "shipment" => return shipment(document, name, input, met),
         other => return Err(format!("no record is called {other}")),
     }
     let mut edits = Vec::new();

@@ -1,7 +1,7 @@
 //! Looking through the log behind a backup: where a target is, and what the log says up to there that its redo needs to know before.
 
 use crate::log::page::{self, HEADER_SIZE};
-use crate::log::record::{Body, Record};
+use crate::log::record::{Body, Record, parts};
 use base::{Lsn, PartitionId};
 use std::collections::BTreeMap;
 
@@ -140,7 +140,7 @@ impl LogSurvey {
             partial.extend_from_slice(&bytes[taken..taken + more]);
             taken += more;
             if partial.len() == length {
-                self.note(start, Lsn(position + taken as u64), &partial)?;
+                parts(&partial).try_for_each(|record| self.note(start, Lsn(position + taken as u64), record))?;
                 partial.clear();
             }
         }
