@@ -215,6 +215,8 @@ canaries! {
     KeptArrival,
     /// A client counts its lease from the server's answer on.
     LeaseFromAnswer,
+    /// A page server counts a client's lease as if no clock gained on another one.
+    MarginlessTerm,
     /// A client uses its copies however long it has not heard of the server.
     EndlessLease,
     /// A client whose lease is over keeps its copies when it joins again.

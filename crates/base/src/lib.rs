@@ -13,4 +13,4 @@ pub mod varint;
 
 pub use identity::{Lsn, PageId, PartitionId, TransactionId};
 pub use random::Random;
-pub use time::Instant;
+pub use time::{Clock, Instant};

@@ -20,7 +20,8 @@ use torture::{BESIDE_BACKUPS, ClientEvent, FaultKind, Options, SeedKind, Step, S
 /// shown is searched for what their level of isolation forbids.
 ///
 /// With --cluster, each seed is a server and its nodes. What is between them is cut, slow
-/// or broken, and they are killed; some order has to explain what all of them were shown.
+/// or broken, their clocks differ, and they are killed; some order has to explain what all of
+/// them were shown.
 #[derive(Args)]
 #[command(
     verbatim_doc_comment,

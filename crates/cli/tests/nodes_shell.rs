@@ -56,7 +56,7 @@ fn a_shell_shows_nodes_copies_callbacks_and_messages_of_a_server() {
     assert_eq!(list(joined).len(), 2, "who looks is no node: {joined}");
     for node in list(joined) {
         let lease = node["lease_left_ns"].as_u64().expect("it has one");
-        assert!(lease > 0 && lease <= 2_250_000_000, "{node}");
+        assert!(lease > 0 && lease <= 2_500_000_000, "{node}");
         assert!(node["joined_ns"].as_u64().is_some_and(|ns| ns > 0), "{node}");
         assert!(node["address"].as_str().is_some_and(|address| address.starts_with("127.0.0.1:")), "{node}");
     }

@@ -17,7 +17,7 @@ pub use operation::{Access, Class, Completion, DeviceId, FileId, Op, OpKind, Out
 pub use report::{CacheReport, CachedFile, DeviceTraits, EventCount};
 pub use work::{Prices, Work};
 
-use base::Instant;
+use base::{Clock, Instant};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -98,8 +98,13 @@ pub trait Driver {
         self.frames(count, size)
     }
 
-    /// When the simulation goes on by itself, if anything is to happen; absent on a real machine. Several simulated machines
-    /// take turns by it.
+    /// The clock of a simulated machine, beside the time that it shares with others. A real one knows no other time than its clock's.
+    fn clock(&self) -> Clock {
+        Clock::default()
+    }
+
+    /// When the simulation goes on by itself, in the time that simulated machines share, if anything is to happen; absent on a real
+    /// machine. Several simulated machines take turns by it.
     fn next_event(&self) -> Option<Instant> {
         None
     }

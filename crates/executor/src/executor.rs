@@ -14,7 +14,7 @@ use crate::tasks::{Taken, Tasks, Wake};
 use crate::timers::Timers;
 use crate::unanswered::{Names, Submission};
 use crate::{JoinHandle, Mailbox, Perform, Relay, TaskId, WaitQueue};
-use base::{Instant, Random};
+use base::{Clock, Instant, Random};
 use driver::{Completion, Driver, Fault, Frame, Halt, Op, OpKind, Token, Work};
 use groups::{Groups, Membership};
 use std::cell::{Cell, RefCell, RefMut};
@@ -166,6 +166,11 @@ impl Executor {
     #[inline]
     pub fn now(&self) -> Instant {
         self.0.driver.borrow().now()
+    }
+
+    /// The clock of a simulated machine, beside the time that it shares with others; see [`Driver::clock`].
+    pub fn clock(&self) -> Clock {
+        self.0.driver.borrow().clock()
     }
 
     /// The time by the calendar, in nanoseconds; see [`Driver::unix_ns`].

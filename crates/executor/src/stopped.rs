@@ -1,6 +1,6 @@
 //! What takes a driver's place when its executor is stopped.
 
-use base::Instant;
+use base::{Clock, Instant};
 use driver::{
     Completion, DeviceId, DeviceTraits, Doorbell, Driver, Fault, FaultKind, Frame, Halt, Op, Prices, StationReport,
     Token,
@@ -10,6 +10,7 @@ use std::sync::Arc;
 /// A machine that has stopped: time stands still and every operation is refused.
 pub(crate) struct Stopped {
     now: Instant,
+    clock: Clock,
     prices: Option<Prices>,
     refused: Vec<Completion>,
 }
@@ -17,7 +18,7 @@ pub(crate) struct Stopped {
 impl Stopped {
     /// The end of this driver's time.
     pub fn after(driver: &dyn Driver) -> Stopped {
-        Stopped { now: driver.now(), prices: driver.prices(), refused: Vec::new() }
+        Stopped { now: driver.now(), clock: driver.clock(), prices: driver.prices(), refused: Vec::new() }
     }
 }
 
@@ -28,6 +29,10 @@ fn refusal() -> Fault {
 impl Driver for Stopped {
     fn now(&self) -> Instant {
         self.now
+    }
+
+    fn clock(&self) -> Clock {
+        self.clock
     }
 
     fn submit(&mut self, token: Token, op: Op) {

@@ -1,8 +1,8 @@
 //! For how long a client may use its copies without a word of the server's (leases: Gray, Cheriton, SOSP 1989).
 //!
-//! A client counts its lease from the moment at which it has asked for it, the server from the moment at which it has heard that, and a
-//! ninth longer. So the client's is over first, whatever a message takes, as long as neither clock gains a ninth on the other.
-//! No clock is compared with another one.
+//! A client counts its lease from the moment at which it has asked for it, the server from the moment at which it has heard that, and
+//! longer by what its clock may gain meanwhile on the client's ([`CLOCK_GAIN_PPM_MAX`]). So the client's is over first, whatever a message
+//! takes. No clock is compared with another one: how far each is ahead does not matter.
 
 use base::Instant;
 use base::time::{MILLISECOND_NS, SECOND_NS};
@@ -11,6 +11,14 @@ use engine::canary::{self, Canary};
 /// The length of a lease, in nanoseconds. A server waits that long, and some more, for a client that it does not hear. It is the same for
 /// all servers of a version, because one that is started must wait for the leases which the one before it has given.
 pub const LEASE_NS: u64 = 2 * SECOND_NS;
+
+/// How many millionths of what passes the clock of one machine may gain on another's.
+///
+/// Linux lets no time service have a clock gain or lose more than a tenth (and a two-thousandth, `adjtimex`): if one machine's gains and
+/// another's loses as much, a little more than 1.22 seconds pass on the one in each on the other. A quarter covers that, so no setting of a
+/// time service does harm. It costs that a client which has vanished is given up an eighth of a lease later than if clocks that are corrected
+/// as fast were left out.
+pub const CLOCK_GAIN_PPM_MAX: u64 = 250_000;
 
 /// The lengths of leases that a client believes, in nanoseconds. A shorter one is over before it has come, and a client that prolonged it
 /// would do nothing else; one without an end, in effect, would let it use copies of which the server knows nothing any more.
@@ -55,6 +63,15 @@ impl Lease {
     }
 }
 
+/// How often a client's lease was over, by its own clock, while it had copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lapses {
+    /// It was prolonged again: the server had not given the client up.
+    pub renewed: u64,
+    /// The client joined again, without its copies.
+    pub copies_lost: u64,
+}
+
 /// What a server knows of a client's lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Term {
@@ -75,9 +92,13 @@ impl Term {
         }
     }
 
-    /// How long it lasts, in nanoseconds.
+    /// How long it lasts on the server's clock, in nanoseconds.
     pub fn full_ns(&self) -> u64 {
-        self.length_ns.saturating_add(self.length_ns / 8)
+        if canary::is_planted(Canary::MarginlessTerm) {
+            return self.length_ns;
+        }
+        let gained_ns = u128::from(self.length_ns) * u128::from(CLOCK_GAIN_PPM_MAX) / 1_000_000;
+        self.length_ns.saturating_add(u64::try_from(gained_ns).unwrap_or(u64::MAX))
     }
 
     /// From when on the client has no lease.
@@ -89,6 +110,7 @@ impl Term {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::Clock;
 
     #[test]
     fn a_lease_counts_from_the_question_and_a_term_from_its_arrival() {
@@ -99,7 +121,21 @@ mod tests {
         assert!(lease.is_valid(at(899)) && !lease.is_valid(at(900)));
         lease.renew(at(50), at(500));
         assert!(lease.is_valid(at(899)), "an earlier question does not shorten it");
-        assert_eq!(term.end(), at(150 + 900));
+        assert_eq!(term.end(), at(150 + 1_000));
+    }
+
+    #[test]
+    fn a_term_lasts_longer_than_its_lease_whatever_clocks_gain() {
+        let bound = [Clock::new(0, 0), Clock::new(7 * SECOND_NS, CLOCK_GAIN_PPM_MAX)];
+        for [client, server] in [bound, [bound[1], bound[0]]] {
+            let (mut lease, asked) = (Lease::new(LEASE_NS), Instant::from_ns(3 * SECOND_NS));
+            lease.renew(client.shows(asked), client.shows(asked));
+            let term = Term::new(LEASE_NS, server.shows(asked));
+            let over = server.when(term.end());
+            assert!(!lease.is_valid(client.shows(over)), "{client:?}, {server:?}");
+            let is_near = over.since_ns(asked) <= 2 * LEASE_NS;
+            assert!(is_near && lease.is_valid(client.shows(asked.plus_ns(LEASE_NS / 2))), "{client:?}, {server:?}");
+        }
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub use transaction::PageTransaction;
 
 use crate::channel::Transport;
 use crate::client::{Arrival, Client};
-use crate::lease::Lease;
+use crate::lease::{Lapses, Lease};
 use crate::message::{
     Answer, ClientId, Copy, LeavingFate, Outcome, Request, Secret, Session, ToPeer, ToServer, Transaction,
 };
@@ -80,6 +80,7 @@ struct ClientNode {
     protocol: RefCell<Client>,
     to_server: RefCell<Rc<Outbox>>,
     lease: Cell<Lease>,
+    lapses: Cell<Lapses>,
     /// When the server was heard last.
     heard: Cell<Instant>,
     /// The last session that has ended, and what became of its transactions.
@@ -160,6 +161,7 @@ impl PageClient {
             protocol: RefCell::new(protocol),
             to_server: RefCell::new(introduced.outbox.take_over()),
             lease: Cell::new(introduced.lease),
+            lapses: Cell::default(),
             heard: Cell::new(executor.now()),
             ended: Cell::new(None),
             catalog: RefCell::default(),
@@ -214,6 +216,11 @@ impl PageClient {
     /// Whether copies may be used at this moment.
     pub fn has_lease(&self) -> bool {
         self.0.has_lease()
+    }
+
+    /// How often they might not while there were some, until now.
+    pub fn lapses(&self) -> Lapses {
+        self.0.lapses.get()
     }
 
     /// Why it is of no use any more, if its server was sought in vain or does not want it.

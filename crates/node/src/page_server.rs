@@ -249,7 +249,10 @@ async fn watch_terms(server: Weak<ServerNode>, executor: Executor) {
         }
         let is_over = |(client, term): (&ClientId, &Term)| (now >= term.end()).then_some(*client);
         let over: Vec<ClientId> = server.terms.borrow().iter().filter_map(is_over).collect();
-        over.into_iter().for_each(|client| server.give_up(client));
+        for client in over {
+            server.protocol.borrow_mut().note_unheard(client);
+            server.give_up(client);
+        }
     }
 }
 

@@ -4,7 +4,7 @@ mod thread;
 use crate::effects::{Disks, Opened};
 use crate::faults::Faults;
 use crate::{FaultPlan, Injected, Injury, Media, Port};
-use base::{Instant, Random};
+use base::{Clock, Instant, Random};
 use devices::{Class, Direction, Hardware, JobId, Machine, Transfer};
 use driver::{
     Access, CacheReport, CachedFile, Completion, DeviceId, DeviceTraits, Doorbell, Driver, EventCount, Fault,
@@ -63,6 +63,8 @@ struct Flight {
 /// ```
 pub struct VirtualDriver {
     machine: Machine,
+    /// What its programs are shown of the machine's time.
+    clock: Clock,
     prices: Option<Prices>,
     disks: Disks,
     /// Operations under way by the machine's job; a cancelled one has left its place.
@@ -126,6 +128,7 @@ impl VirtualDriver {
         let thread = hardware.cpu.as_ref().filter(until_wait).map(|cpu| Thread::new(cpu, options.seed));
         VirtualDriver {
             machine: Machine::new(&hardware, options.seed, options.jitter),
+            clock: Clock::default(),
             prices,
             disks: Disks::new(hardware, media, options.discard),
             flights: Vec::new(),
@@ -148,6 +151,23 @@ impl VirtualDriver {
         driver.machine.pass(port.latest());
         driver.port = Some(port);
         driver
+    }
+
+    /// The same with a clock of its own: what its programs wait for comes when this one shows it, and no device is faster or slower.
+    ///
+    /// ```
+    /// use base::Clock;
+    /// use executor::{Executor, Order};
+    /// use entresol_virtual::{Hardware, Media, Options, VirtualDriver};
+    ///
+    /// let clock = Clock::new(1_000, 250_000);
+    /// let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new()).with_clock(clock);
+    /// let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    /// executor.run(executor.sleep_ns(500)).expect("the machine goes on");
+    /// assert_eq!((executor.now().ns(), clock.when(executor.now()).ns()), (1_500, 400));
+    /// ```
+    pub fn with_clock(self, clock: Clock) -> VirtualDriver {
+        VirtualDriver { clock, ..self }
     }
 
     /// A hash of all completions so far: when, which token, which kind. Equal seeds give equal hashes.
@@ -341,7 +361,11 @@ impl VirtualDriver {
 
 impl Driver for VirtualDriver {
     fn now(&self) -> Instant {
-        self.machine.now()
+        self.clock.shows(self.machine.now())
+    }
+
+    fn clock(&self) -> Clock {
+        self.clock
     }
 
     fn submit(&mut self, token: Token, op: Op) {
@@ -364,7 +388,7 @@ impl Driver for VirtualDriver {
         }
         let is_alone = self.faults.is_none() && self.port.is_none();
         let undisturbed = !self.halted && is_alone && !self.bell.0.load(Ordering::Acquire);
-        let alone = undisturbed && self.machine.compute_alone(instructions, until);
+        let alone = undisturbed && self.machine.compute_alone(instructions, until.map(|until| self.clock.when(until)));
         if alone {
             self.fold(self.machine.now().ns());
             self.fold(OpKind::Cpu as u64);
@@ -399,6 +423,7 @@ impl Driver for VirtualDriver {
         if self.halted {
             return Err(Halt::PowerCut);
         }
+        let until = until.map(|until| self.clock.when(until));
         if self.bell.0.swap(false, Ordering::Acquire) {
             done.push(Completion { token: Token::DOORBELL, result: Ok(Output::Done), buffer: None });
             return Ok(());

@@ -1,5 +1,6 @@
 use super::{CONNECTION_BUFFER, Connection};
 use crate::{Cluster, Executor, Order, Stop};
+use base::Clock;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use driver::{Fault, FaultKind, Halt, Work};
 use std::cell::Cell;
@@ -249,6 +250,35 @@ fn machines_take_turns_under_one_clock() {
     let wire_ns = 1_000 * 4_096_000;
     assert!(end.ns() > wire_ns && end.ns() < wire_ns * 102 / 100, "{end}");
     assert_eq!(run(), (times, end), "the same again");
+}
+
+#[test]
+fn machines_whose_clocks_differ_wait_by_their_own_and_meet_in_one_time() {
+    let network = Network::new(NetworkOptions::default());
+    let clocks = [Clock::new(0, 0), Clock::new(5_000, 250_000)];
+    let machines = [0, 1].map(|number: u32| {
+        let (port, options) = (network.attach(number), Options::default());
+        let driver = VirtualDriver::on_network(Hardware::ideal(), options, Media::new(), port);
+        Executor::new(Box::new(driver.with_clock(clocks[number as usize])), Order::FirstInFirstOut)
+    });
+    let mut cluster = Cluster::new(machines.clone());
+    let (server, client) = (machines[0].clone(), machines[1].clone());
+    let address = SocketAddr::new(network.address(0), 7_000);
+    let heard = server.clone().spawn(async move {
+        let connection = server.listen(address).await?.accept().await?;
+        let mut word = Vec::new();
+        connection.receive(&mut word).await?;
+        Ok::<_, Fault>(server.now().ns())
+    });
+    let said = client.clone().spawn(async move {
+        let began = client.now();
+        client.sleep_ns(1_000).await;
+        client.connect(address).await?.send(b"a thousand have passed").await?;
+        Ok::<_, Fault>((began.ns(), client.now().ns()))
+    });
+    assert_eq!(cluster.run(said).expect("no machine stops"), Ok((5_000, 6_000)));
+    assert_eq!(cluster.run(heard).expect("no machine stops"), Ok(800), "the network takes no time");
+    assert_eq!((cluster.now().ns(), machines[1].clock()), (800, clocks[1]));
 }
 
 #[test]

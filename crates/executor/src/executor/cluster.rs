@@ -1,8 +1,8 @@
-//! Several simulated machines, each with an executor of its own, under one clock.
+//! Several simulated machines, each with an executor of its own, in one time.
 //!
-//! Machines take turns: the one to which something happens next, or whose next deadline comes first, has its clock set to that
-//! moment and runs its tasks until all of them wait. So no machine's clock is ever ahead of what another could still do to it,
-//! and the same seeds give the same run. Ties go to the machine that joined first. Where tasks keep the CPU until they wait, a turn
+//! Machines take turns: the one to which something happens next, or whose next deadline comes first, comes to that moment and runs its
+//! tasks until all of them wait. So no machine is ever ahead of what another could still do to it, whatever its own clock shows
+//! ([`Driver::clock`](driver::Driver::clock)), and the same seeds give the same run. Ties go to the machine that joined first. Where tasks keep the CPU until they wait, a turn
 //! takes time: its machine is ahead of others then, and has no turn before they have come as far.
 
 use super::groups::Membership;
@@ -79,7 +79,7 @@ impl Cluster {
         std::mem::replace(&mut self.machines[place], machine)
     }
 
-    /// The moment that the machine which had the latest turn has come to.
+    /// The moment that the machine which had the latest turn has come to, in the time that all share.
     pub fn now(&self) -> Instant {
         self.now
     }
@@ -97,7 +97,7 @@ impl Cluster {
         }
     }
 
-    /// Lets all machines go on until this moment.
+    /// Lets all machines go on until this moment of the time that they share.
     ///
     /// # Errors
     /// As [`Cluster::run`].
@@ -124,7 +124,7 @@ impl Cluster {
 }
 
 impl Executor {
-    /// When this machine has something to do, if it has. A moment in the past is at once.
+    /// When this machine has something to do, if it has, in the time that all share. A moment in the past is at once.
     fn next_moment(&self) -> Option<Instant> {
         let inner = &*self.0;
         if inner.stopped.get() {
@@ -134,8 +134,8 @@ impl Executor {
         if is_ready || inner.called.has_items() {
             return Some(Instant::START);
         }
-        let (timer, event) = (inner.timers.borrow().next(), inner.driver.borrow().next_event());
-        timer.into_iter().chain(event).min()
+        let (timer, driver) = (inner.timers.borrow().next(), inner.driver.borrow());
+        timer.map(|timer| driver.clock().when(timer)).into_iter().chain(driver.next_event()).min()
     }
 
     /// The same of a machine that may have come further than the others, for its tasks keep its CPU until they wait: it notices
@@ -143,10 +143,10 @@ impl Executor {
     fn next_turn(&self) -> Option<Instant> {
         let moment = self.next_moment()?;
         let driver = self.0.driver.borrow();
-        Some(if driver.runs_until_wait() { moment.max(driver.now()) } else { moment })
+        Some(if driver.runs_until_wait() { moment.max(driver.clock().when(driver.now())) } else { moment })
     }
 
-    /// This machine's clock comes to `moment`, and its tasks run until all of them wait.
+    /// This machine comes to `moment`, and its tasks run until all of them wait.
     fn turn(&self, moment: Instant, done: &mut Vec<Completion>) -> Result<(), Halt> {
         self.look(moment, done)?;
         loop {
@@ -175,7 +175,8 @@ impl Executor {
         if self.0.called.has_items() {
             self.wake_called();
         }
-        self.0.driver.borrow_mut().park(Some(moment), done)?;
+        let shown = self.clock().shows(moment);
+        self.0.driver.borrow_mut().park(Some(shown), done)?;
         for completion in done.drain(..) {
             self.react(completion);
         }

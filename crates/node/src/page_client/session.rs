@@ -6,7 +6,7 @@
 
 use super::{ClientNode, ClientSettings, ServerState};
 use crate::channel::{ChannelError, Incoming, Transport};
-use crate::lease::{self, Lease};
+use crate::lease::{self, Lapses, Lease};
 use crate::message::{Answer, Former, Outcome, Request, Secret, Session, ToServer, Transaction};
 use crate::outbox::{Outbox, TO_SERVER_MAX, Traffic};
 use base::Instant;
@@ -202,10 +202,19 @@ async fn seek(client: &Weak<ClientNode>, executor: &Executor) -> Option<Introduc
 impl ClientNode {
     /// Prolongs the lease: the server has answered what was said at this moment.
     pub(super) fn prolong(&self, sent: Instant) {
-        let mut lease = self.lease.get();
+        let (mut lease, had_lease) = (self.lease.get(), self.has_lease());
         lease.renew(sent, self.executor.now());
         self.lease.set(lease);
+        if !had_lease && self.has_lease() && self.protocol.borrow().resident().next().is_some() {
+            self.note_lapse(|lapses| lapses.renewed += 1);
+        }
         self.bell.wake_all(&self.executor);
+    }
+
+    fn note_lapse(&self, note: impl FnOnce(&mut Lapses)) {
+        let mut lapses = self.lapses.get();
+        note(&mut lapses);
+        self.lapses.set(lapses);
     }
 
     fn is_given_up(&self) -> bool {
@@ -245,6 +254,9 @@ impl ClientNode {
         let Introduced { session, secret, lease, keeps, former, incoming, outbox } = introduced;
         if !keeps {
             let forgotten = self.protocol.borrow_mut().forget_copies();
+            if !forgotten.is_empty() && !self.has_lease() {
+                self.note_lapse(|lapses| lapses.copies_lost += 1);
+            }
             forgotten.into_iter().for_each(|page| self.discard(page));
         }
         let before = self.protocol.borrow().session();

@@ -74,6 +74,8 @@ pub struct Misbehaviour {
 pub struct Counts {
     /// Clients that have joined, also those that had a session before.
     pub joined: u64,
+    /// Clients with copies that were given up because they had not been heard for longer than their leases last.
+    pub unheard: u64,
     /// Transactions that were committed.
     pub commits: u64,
     /// Pages that clients asked for and got.

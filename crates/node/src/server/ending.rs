@@ -299,6 +299,11 @@ impl Server {
         }
     }
 
+    /// A client has not been heard for longer than its lease lasts, and is given up next.
+    pub fn note_unheard(&mut self, client: ClientId) {
+        self.counts.unheard += u64::from(!self.directory.copies_of(client).is_empty());
+    }
+
     /// A client is gone: its copies, its requests and what it has not committed. Commits that have begun go on to their end.
     pub fn lose(&mut self, client: ClientId, memory: &dyn Memory, actions: &mut Vec<Action>) {
         if self.clients.remove(&client).is_none() {

@@ -222,6 +222,7 @@ fn what_is_planted_is_found() {
         (Canary::EarlyRelease, calm),
         (Canary::KeptArrival, calm),
         (Canary::LeaseFromAnswer, overlong_lease),
+        (Canary::MarginlessTerm, clients),
         (Canary::EndlessLease, clients),
         (Canary::KeptCopies, all),
         (Canary::HastyGrant, all),

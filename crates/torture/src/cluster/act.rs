@@ -208,11 +208,23 @@ pub enum ClusterEvent {
     ServerStarted,
     /// The server was stopped again before all nodes had come back.
     ServerStoppedAgain,
+    /// A node's lease ran out, by its own clock, while it had copies.
+    LeaseOver,
+    /// A node whose lease had run out gave its copies up before it joined again.
+    CopiesLost,
+    /// The server gave a node up that had copies and was not heard.
+    Unheard,
+    /// A part of a stream came when the connection had ended where it came to.
+    CameTooLate,
+    /// The clocks of a seed's machines ran at different rates.
+    ClocksDiffered,
+    /// The server's gained as much on a node's as leases allow for.
+    ClocksAtBound,
 }
 
 impl ClusterEvent {
     /// Every one.
-    pub const ALL: [ClusterEvent; 22] = [
+    pub const ALL: [ClusterEvent; 28] = [
         ClusterEvent::Committed,
         ClusterEvent::CommittedReading,
         ClusterEvent::RolledBack,
@@ -235,6 +247,12 @@ impl ClusterEvent {
         ClusterEvent::NodeStarted,
         ClusterEvent::ServerStarted,
         ClusterEvent::ServerStoppedAgain,
+        ClusterEvent::LeaseOver,
+        ClusterEvent::CopiesLost,
+        ClusterEvent::Unheard,
+        ClusterEvent::CameTooLate,
+        ClusterEvent::ClocksDiffered,
+        ClusterEvent::ClocksAtBound,
     ];
 
     /// It in a few words.
@@ -262,6 +280,12 @@ impl ClusterEvent {
             ClusterEvent::NodeStarted => "node started",
             ClusterEvent::ServerStarted => "server started",
             ClusterEvent::ServerStoppedAgain => "server stopped again",
+            ClusterEvent::LeaseOver => "lease ran out",
+            ClusterEvent::CopiesLost => "copies lost with it",
+            ClusterEvent::Unheard => "node not heard",
+            ClusterEvent::CameTooLate => "came too late",
+            ClusterEvent::ClocksDiffered => "clocks differed",
+            ClusterEvent::ClocksAtBound => "clocks at the bound",
         }
     }
 }

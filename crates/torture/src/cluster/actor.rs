@@ -218,7 +218,7 @@ impl NodeActor {
         match ended {
             Some(Ok(())) => {
                 history().committed(number);
-                course.acknowledge(begun, has_written, executor.now());
+                course.acknowledge(begun, has_written, &executor);
                 course.event(if has_written { ClusterEvent::Committed } else { ClusterEvent::CommittedReading });
             }
             Some(Err(Error::Deadlock)) => {

@@ -6,6 +6,7 @@ use base::Instant;
 use base::time::SECOND_NS;
 use driver::FaultKind;
 use engine::Error;
+use executor::Executor;
 use node::page_client::PageClient;
 use std::cell::{Cell, RefCell};
 
@@ -51,6 +52,11 @@ pub(super) struct TransactionStart {
     pub is_settled: bool,
 }
 
+/// The present moment in the time that all machines share.
+fn shared_now(executor: &Executor) -> Instant {
+    executor.clock().when(executor.now())
+}
+
 impl Course {
     pub fn new(shape: ClusterShape, schedule: &Schedule) -> Course {
         let state = |node| NodeState { is_restricted: schedule.restricts(node), ..NodeState::default() };
@@ -89,7 +95,12 @@ impl Course {
     }
 
     pub fn set_client(&self, node: u32, client: Option<PageClient>) {
-        self.node(node).client.replace(client);
+        if let Some(before) = self.node(node).client.replace(client) {
+            let lapses = before.lapses();
+            let mut coverage = self.coverage.borrow_mut();
+            coverage.event_times(ClusterEvent::LeaseOver, lapses.renewed + lapses.copies_lost);
+            coverage.event_times(ClusterEvent::CopiesLost, lapses.copies_lost);
+        }
     }
 
     /// A node runs no more.
@@ -98,25 +109,25 @@ impl Course {
         self.set_client(node, None);
     }
 
-    /// What is to be expected of something that a node begins now.
-    pub fn begun(&self, node: u32, now: Instant) -> TransactionStart {
-        let mended = self.mended.get();
+    /// What is to be expected of something that a node begins now, on this machine.
+    pub fn begun(&self, node: u32, executor: &Executor) -> TransactionStart {
+        let (mended, now) = (self.mended.get(), shared_now(executor));
         let is_late = mended.is_some_and(|mended| now.since_ns(mended) > AFTERMATH_NS);
         let has_written = self.done(node) > 0 && !self.shape.only_reads(node);
         TransactionStart { node, is_mended: mended.is_some(), is_settled: is_late || has_written }
     }
 
-    /// A transaction that was begun so was acknowledged, `now`.
+    /// A transaction that was begun so was acknowledged, now and on this machine.
     pub fn acknowledge(
         &self,
         TransactionStart { node, is_mended, .. }: TransactionStart,
         has_written: bool,
-        now: Instant,
+        executor: &Executor,
     ) {
         self.acknowledged.set(self.acknowledged.get() + 1);
         let counts = is_mended && (has_written || self.shape.only_reads(node));
         self.node(node).done.set(self.node(node).done.get() + u64::from(counts));
-        self.fold(now.ns());
+        self.fold(shared_now(executor).ns());
     }
 
     /// How many transactions of a node were acknowledged that count since all is mended.

@@ -2,8 +2,8 @@
 
 use super::ClusterShape;
 use super::shape::LOG_DEVICE;
-use base::Random;
-use base::time::MICROSECOND_NS;
+use base::time::{MICROSECOND_NS, SECOND_NS};
+use base::{Clock, Random};
 use devices::{Law, Network as Wiring};
 use driver::OpKind;
 use executor::{Executor, Order};
@@ -17,11 +17,14 @@ use virtual_driver::{
 const PORT: u16 = 7000;
 /// How long a parcel is on its way in the mean.
 const LATENCY_NS: u64 = 200 * MICROSECOND_NS;
+/// How far clocks are ahead, at most, when the scenario begins.
+const AHEAD_NS: u64 = 1_000_000 * SECOND_NS;
 
 pub(super) struct Machines {
     pub network: Network,
     media: Media,
     seed: u64,
+    clock_gains_ppm: Option<Vec<u64>>,
     starts: Cell<u64>,
 }
 
@@ -36,7 +39,8 @@ impl Machines {
         };
         let description = Wiring { latency: Law::Exponential(LATENCY_NS), ..Wiring::no_delay() };
         let options = NetworkOptions { seed, description, faults, ..NetworkOptions::default() };
-        Machines { network: Network::new(options), media: Media::new(), seed, starts: Cell::new(0) }
+        let (network, clock_gains_ppm) = (Network::new(options), shape.clock_gains_ppm.clone());
+        Machines { network, media: Media::new(), seed, clock_gains_ppm, starts: Cell::new(0) }
     }
 
     /// Starts a machine. Of the writes of its log one fails, if it is said which.
@@ -48,7 +52,14 @@ impl Machines {
         let faults = FaultPlan { errors: failing_write.map(error).into_iter().collect(), ..FaultPlan::default() };
         let options = Options { seed, faults: Some(faults), jitter: true, discard: Vec::new() };
         let driver = VirtualDriver::on_network(Hardware::ideal(), options, media, self.network.attach(number));
-        Executor::new(Box::new(driver), Order::Seeded(seed))
+        Executor::new(Box::new(driver.with_clock(self.clock(number))), Order::Seeded(seed))
+    }
+
+    /// The clock of a machine that is started: as fast as it ever was, and as far ahead as it may be.
+    fn clock(&self, number: u32) -> Clock {
+        let Some(gains) = &self.clock_gains_ppm else { return Clock::default() };
+        let mut random = Random::stream(self.seed, &format!("clock of machine {number}, start {}", self.starts.get()));
+        Clock::new(random.below(AHEAD_NS), gains[number as usize])
     }
 
     pub fn address(&self, number: u32) -> SocketAddr {

@@ -46,7 +46,7 @@ impl NodeProgram {
         match self.try_join().await {
             Ok(joined) => Some(joined),
             Err(error) => {
-                let begun = self.course.begun(self.number, self.executor.now());
+                let begun = self.course.begun(self.number, &self.executor);
                 self.course.judge(begun, &error, "joining");
                 self.executor.sleep_ns(PAUSE_NS).await;
                 None
@@ -104,7 +104,7 @@ impl NodeWorker {
             let rest_ns = self.random.below(if only_reads { rest_ns_max / 4 } else { rest_ns_max });
             self.executor.sleep_ns(rest_ns).await;
             if let Some(cause) = client.failure() {
-                self.course.give_up(self.course.begun(self.number, self.executor.now()), &cause);
+                self.course.give_up(self.course.begun(self.number, &self.executor), &cause);
                 return;
             }
             self.transact(client, tables, only_reads).await;
@@ -115,7 +115,7 @@ impl NodeWorker {
         let course = Rc::clone(&self.course);
         course.enter(self.number, ClusterStep::Begin);
         let number = course.history.borrow_mut().begin(Level::Serializable);
-        let begun = course.begun(self.number, self.executor.now());
+        let begun = course.begun(self.number, &self.executor);
         let tx = client.begin().await;
         course.history.borrow_mut().started(number);
         let executor = self.executor.clone();

@@ -47,6 +47,12 @@ pub(super) fn play(seed: u64, options: ClusterOptions) -> ClusterOutcome {
     let schedule = Schedule::draw(seed, &shape, options);
     let course = Rc::new(Course::new(shape.clone(), &schedule));
     course.coverage.borrow_mut().algorithm(shape.algorithm.name());
+    for (event, is_met) in [
+        (ClusterEvent::ClocksDiffered, shape.clock_gains_ppm.is_some()),
+        (ClusterEvent::ClocksAtBound, shape.clocks_are_at_bound()),
+    ] {
+        course.coverage.borrow_mut().event_times(event, u64::from(is_met));
+    }
     let played = catch_unwind(AssertUnwindSafe(|| {
         let machines = Machines::new(seed, &shape);
         let mut scenario = ClusterScenario::new(seed, &course, &machines);
@@ -58,7 +64,9 @@ pub(super) fn play(seed: u64, options: ClusterOptions) -> ClusterOutcome {
         if course.wrong.borrow().is_empty() {
             judge::judge(&course, &machines);
         }
-        course.fold(machines.network.injected().late);
+        let injected = machines.network.injected();
+        course.coverage.borrow_mut().event_times(ClusterEvent::CameTooLate, injected.stray);
+        course.fold(injected.late);
     }));
     if let Err(panic) = played {
         course.wrong(format!("panic: {}", crate::run::message(&*panic)));
@@ -396,6 +404,7 @@ impl<'a> ClusterScenario<'a> {
         let mut coverage = self.course.coverage.borrow_mut();
         for (event, count) in [
             (ClusterEvent::Joined, counts.joined),
+            (ClusterEvent::Unheard, counts.unheard),
             (ClusterEvent::Undecided, counts.undecided_commits),
             (ClusterEvent::Forwarded, counts.forwards),
             (ClusterEvent::Refused, counts.refusals),

@@ -3,7 +3,7 @@
 use super::shape::{LOG, PAGES, TREE};
 use super::{ClusterFault, ClusterOptions, ClusterShape, ClusterStep};
 use base::Random;
-use base::time::{MILLISECOND_NS, SECOND_NS};
+use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 
 /// What goes wrong in one seed, in the order of time.
 #[derive(Clone, Debug, Default)]
@@ -114,6 +114,11 @@ impl Schedule {
         while (drawing.planned.len() as u64) < faults {
             let at_ns = drawing.random.below(shape.trouble_ns);
             drawing.draw(at_ns);
+        }
+        let (random, planned) = (Random::stream(seed, "cluster leases"), drawing.planned);
+        let mut drawing = Drawing { random, shape, planned };
+        for _ in 0..drawing.random.below(3) {
+            drawing.outlast_lease();
         }
         let mut planned = drawing.planned;
         planned.sort_by_key(|planned| planned.at_ns);
@@ -243,6 +248,41 @@ impl Drawing<'_> {
         let (at_ns, ns) = (at_ns + self.random_ms(4_000), self.random.between(2_500, 5_000) * MILLISECOND_NS);
         let fault = if self.random.chance(0.5) { ClusterFault::Cut } else { ClusterFault::CutOut };
         self.plan(at_ns, None, Act::Link { fault, node, ns, late_ns: 0 });
+    }
+
+    /// What one says to another one takes longer than a lease: a cut, or messages that come when their sender has joined again, or its
+    /// introduction itself.
+    fn outlast_lease(&mut self) {
+        let node = self.random.between(1, u64::from(self.shape.nodes)) as u32;
+        let at_ns = self.random.below(self.shape.trouble_ns);
+        let late_ns = self.random.between(2_600, 7_000) * MILLISECOND_NS;
+        let link = |fault, ns, late_ns| Act::Link { fault, node, ns, late_ns };
+        match self.random.below(4) {
+            0 => {
+                let (step, fault) = (self.step(false), *self.random.choose(&LINKS[..3]).expect("there are some"));
+                self.plan(at_ns, step, link(fault, late_ns, 0));
+            }
+            1 => {
+                let fault = if self.random.chance(0.5) { ClusterFault::SlowOut } else { ClusterFault::SlowIn };
+                let ns = self.random.between(20, 2_000) * MILLISECOND_NS;
+                self.plan(at_ns, None, link(fault, ns, late_ns));
+                let broken_ns = self.random.chance(0.5).then(|| at_ns + self.random.below(ns));
+                broken_ns.inspect(|at_ns| self.plan(*at_ns, None, link(ClusterFault::Broken, 0, 0)));
+            }
+            2 => {
+                self.plan(at_ns, None, link(ClusterFault::Broken, 0, 0));
+                let after_ns = self.random.between(100, 3_000) * MICROSECOND_NS;
+                let ns = self.random.between(5, 1_000) * MILLISECOND_NS;
+                self.plan(at_ns + after_ns, None, link(ClusterFault::SlowOut, ns, late_ns));
+            }
+            _ => {
+                let (fault, nodes) = (ClusterFault::PeerSlow, (self.other(node), node));
+                let ns = self.random.between(20, 2_000) * MILLISECOND_NS;
+                self.plan(at_ns, None, Act::Peers { fault, nodes, ns, late_ns });
+                let at_ns = at_ns + self.random.below(ns);
+                self.plan(at_ns, Some(ClusterStep::Read), link(ClusterFault::Broken, 0, 0));
+            }
+        }
     }
 
     /// The server is started again while a node does not reach it.

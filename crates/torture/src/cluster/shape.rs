@@ -6,6 +6,7 @@ use base::time::{MILLISECOND_NS, SECOND_NS};
 use engine::catalog::{Locking, Organization};
 use engine::{PartitionSpec, Settings, buffer, checkpoint, log};
 use node::algorithm::{ALGORITHMS, Algorithm};
+use node::lease::CLOCK_GAIN_PPM_MAX;
 use std::fmt;
 
 /// A server and its nodes.
@@ -55,6 +56,8 @@ pub struct ClusterShape {
     pub checkpoint: checkpoint::Policy,
     /// Whether writes of the log fail.
     pub log_fails: bool,
+    /// How many millionths each machine's clock gains on the slowest that there may be, the server's first. None if all clocks agree.
+    pub clock_gains_ppm: Option<Vec<u64>>,
 }
 
 impl fmt::Debug for ClusterShape {
@@ -80,6 +83,7 @@ impl fmt::Debug for ClusterShape {
             .field("log_size", &self.log_size)
             .field("checkpoint", &self.checkpoint)
             .field("log_fails", &self.log_fails)
+            .field("clock_gains_ppm", &self.clock_gains_ppm)
             .finish()
     }
 }
@@ -132,7 +136,13 @@ impl ClusterShape {
             log_size: (256 << 10) << of_log.below(5),
             checkpoint,
             log_fails: of_log.chance(0.4),
+            clock_gains_ppm: draw_clocks(&mut Random::stream(seed, "cluster clocks"), nodes),
         }
+    }
+
+    /// Whether the server's clock gains as much on a node's as leases allow for.
+    pub fn clocks_are_at_bound(&self) -> bool {
+        self.clock_gains_ppm.as_deref().is_some_and(|gains| gains[0] == CLOCK_GAIN_PPM_MAX && gains[1..].contains(&0))
     }
 
     /// Whether a node only reads.
@@ -157,6 +167,13 @@ impl ClusterShape {
         let pages = PartitionSpec::new(PAGES, organization, Locking::None);
         [pages, PartitionSpec::b_tree(TREE), PartitionSpec::append(LOG)]
     }
+}
+
+/// How fast clocks are: often those of the nodes as slow as leases allow for beside the server's.
+fn draw_clocks(random: &mut Random, nodes: u32) -> Option<Vec<u64>> {
+    let differ = random.chance(0.5);
+    let mut draw = |extreme| if random.chance(0.5) { extreme } else { random.between(0, CLOCK_GAIN_PPM_MAX) };
+    differ.then(|| (0..=nodes).map(|machine| draw(if machine == 0 { CLOCK_GAIN_PPM_MAX } else { 0 })).collect())
 }
 
 /// The device of the server's log.

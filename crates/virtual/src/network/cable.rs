@@ -225,7 +225,10 @@ impl Net {
                 link.flows[1 - to].arrive(place, content);
                 self.feed(id, to);
             }
-            EndState::Closed | EndState::Absent if content != Content::End => self.post(id, 1 - to, What::Reset),
+            EndState::Closed | EndState::Absent if content != Content::End => {
+                self.chance.injected.stray += 1;
+                self.post(id, 1 - to, What::Reset);
+            }
             _ => {}
         }
     }

@@ -62,6 +62,8 @@ pub struct NetworkInjected {
     pub resets: u64,
     /// Directions of connections that hang.
     pub hung: u64,
+    /// Parcels with bytes that came when the connection had ended where they came to.
+    pub stray: u64,
 }
 
 /// What becomes of a parcel.
