@@ -147,3 +147,11 @@ fn a_backup_takes_no_image_that_a_lost_write_has_left() {
 fn backups_that_are_slow_because_they_are_asked_to_wait_for_nothing() {
     assert_eq!(run_seed(29_373, Options::FULL).failure, None);
 }
+
+/// Another one was refused where a backup in doubt was, which was restored later.
+#[test]
+fn a_backup_that_is_refused_changes_nothing_of_the_one_that_is_there() {
+    for seed in [42_752, 49_061] {
+        assert_eq!(run_seed(seed, Options::FULL).failure, None);
+    }
+}

@@ -82,10 +82,14 @@ fn begin(context: &RunContext, random: &mut Random) -> Option<Taken> {
     let free: Vec<&str> = PLACES.into_iter().filter(|place| whole.iter().all(|taken| taken.place != *place)).collect();
     let place = random.choose(&free).copied();
     let base = random.choose(&whole).map(|taken| taken.place).filter(|_| random.chance(0.6));
+    // What an earlier one has left there stays, and this one is refused.
+    let is_left = place.is_some_and(|place| !context.media.names(place).is_empty());
     oracle.backups = whole;
-    oracle.backups.extend(others.into_iter().filter(|taken| Some(taken.place) != place));
+    oracle.backups.extend(others.into_iter().filter(|taken| is_left || Some(taken.place) != place));
     let taken = Taken { place: place?, base, begun: context.position(), ended: Ended::InDoubt, is_archived: false };
-    oracle.backups.push(taken.clone());
+    if oracle.backups.iter().all(|other| other.place != taken.place) {
+        oracle.backups.push(taken.clone());
+    }
     Some(taken)
 }
 
