@@ -83,7 +83,7 @@ pub struct Clock {
 const MILLION: u128 = 1_000_000;
 
 impl Clock {
-    /// One that is so far ahead when the shared time starts, and gains so many millionths of what passes.
+    /// One that is so far ahead when the shared time starts, and gains this many millionths of what passes.
     pub const fn new(ahead_ns: u64, gain_ppm: u64) -> Clock {
         Clock { ahead_ns, gain_ppm }
     }
