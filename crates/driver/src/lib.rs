@@ -109,6 +109,18 @@ pub trait Driver {
         None
     }
 
+    /// A turn of a simulated machine whose tasks keep its CPU until they wait ([`Driver::runs_until_wait`]), among others that have
+    /// come to `moment`, too. What is to happen by then happens, and the machine's thread looks at it, as in a [`Driver::park`] that
+    /// waits for nothing; `is_due` tells that it has something to run whatever it finds. False if it does not look: it sleeps, or its
+    /// own clock is ahead, for it is busy until then.
+    ///
+    /// # Errors
+    /// [`Halt`] if the machine stops here.
+    fn take_turn(&mut self, moment: Instant, is_due: bool, done: &mut Vec<Completion>) -> Result<bool, Halt> {
+        let _ = is_due;
+        self.park(Some(self.clock().shows(moment)), done).map(|()| true)
+    }
+
     /// The device of this name, if there is one.
     fn device(&self, name: &str) -> Option<DeviceId>;
 

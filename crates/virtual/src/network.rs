@@ -2,7 +2,8 @@
 //!
 //! * **Time**: every event belongs to the machine that it happens to, and happens in that machine's park. The wires are the
 //!   queueing model of the devices crate. A machine of which no program runs leaves its events to the other end. A machine whose tasks
-//!   keep its CPU until they wait may have come further than others: what it does is noticed by them when they have come as far.
+//!   keep its CPU until they wait may have come further than others: what it asks for is done when they have come as far, and what
+//!   happens to it meanwhile happens at its time, in a turn in which the machine itself does nothing.
 //! * **Streams**: the bytes of one direction of a connection arrive in the order in which they were sent, whatever happens to the
 //!   parcels. At most a window of them is under way or unread. What a receiver takes makes room for its peer at once:
 //!   acknowledgements cost nothing and take no time.
@@ -15,14 +16,16 @@ mod host;
 mod link;
 mod operations;
 
+pub(crate) use host::Call;
+
 pub use faults::{NetworkFaults, NetworkInjected, OneWay, Partition};
 
 use base::Instant;
 use cable::Event;
 use devices::{Network as Description, Wires};
-use driver::{Completion, Op, OpKind, StationReport, Token};
+use driver::{Completion, OpKind, StationReport, Token};
 use faults::Chance;
-use host::{Host, State};
+use host::{Happening, Host, State};
 use link::Link;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -184,12 +187,19 @@ impl Port {
         self.network.0.borrow().latest
     }
 
-    /// When something happens to this machine, or is found to have not happened. A moment in the past is at once.
+    /// When something happens to this machine, or is found to have not happened, or has completed. A moment in the past is at once.
     pub(crate) fn next(&self) -> Option<Instant> {
-        let net = self.network.0.borrow();
-        let host = &net.hosts[self.machine as usize];
-        let patience = host.patience().map(|(until, _)| until);
-        host.calendar.next().into_iter().chain(patience).chain(host.next_completed()).min()
+        self.next_event().into_iter().chain(self.next_completed()).min()
+    }
+
+    /// The same without what has completed.
+    pub(crate) fn next_event(&self) -> Option<Instant> {
+        self.network.0.borrow().hosts[self.machine as usize].next_event()
+    }
+
+    /// When the first of what has completed, and was not collected, did so.
+    pub(crate) fn next_completed(&self) -> Option<Instant> {
+        self.network.0.borrow().hosts[self.machine as usize].next_completed()
     }
 
     /// How many events have happened to this machine.
@@ -197,25 +207,31 @@ impl Port {
         self.network.0.borrow().hosts[self.machine as usize].happened
     }
 
-    pub(crate) fn submit(&self, now: Instant, token: Token, op: Op) {
-        self.net(now, |net, machine| net.submit(machine, token, op));
+    pub(crate) fn call(&self, now: Instant, token: Token, call: Call) {
+        self.net(now, |net, machine| net.call(machine, token, call));
     }
 
-    pub(crate) fn cancel(&self, now: Instant, token: Token) {
-        self.net(now, |net, machine| net.cancel(machine, token));
+    /// The same of a machine that has come to a moment to which others may still have to come: it is done then.
+    pub(crate) fn call_ahead(&self, at: Instant, token: Token, call: Call) {
+        self.network.0.borrow_mut().hosts[self.machine as usize].calls.push_back((at, token, call));
     }
 
     /// The next event of this machine happens.
     pub(crate) fn step(&self, now: Instant) {
-        self.net(now, |net, machine| {
-            let host = &mut net.hosts[machine as usize];
-            let event = host.calendar.next();
-            let is_patient = host.patience().is_none_or(|(until, _)| event.is_some_and(|event| event <= until));
-            match host.take_event_if(is_patient) {
-                Some(event) => net.happen(machine, event),
-                None => net.give_up_connect(machine),
-            }
+        self.net(now, |net, machine| match net.hosts[machine as usize].take_next() {
+            Some(Happening::Event(event)) => net.happen(machine, event),
+            Some(Happening::Call(token, call)) => net.call(machine, token, call),
+            None => net.give_up_connect(machine),
         });
+    }
+
+    /// The moment to which those who use the network have come together.
+    pub(crate) fn now(&self) -> Instant {
+        self.network.0.borrow().now
+    }
+
+    pub(crate) fn come_to(&self, now: Instant) {
+        self.network.0.borrow_mut().come_to(now);
     }
 
     /// What has completed by this moment since this was last asked.
@@ -238,7 +254,7 @@ impl Port {
 
     fn net(&self, now: Instant, act: impl FnOnce(&mut Net, u32)) {
         let net = &mut *self.network.0.borrow_mut();
-        (net.now, net.latest) = (now, net.latest.max(now));
+        net.come_to(now);
         act(net, self.machine);
         net.tidy();
     }
@@ -260,6 +276,10 @@ impl Net {
     /// Forgets connections of which nothing is left.
     fn tidy(&mut self) {
         self.links.retain(|_, link| !link.is_over());
+    }
+
+    fn come_to(&mut self, now: Instant) {
+        (self.now, self.latest) = (now, self.latest.max(now));
     }
 
     fn schedule(&mut self, machine: u32, at: Instant, event: Event) {

@@ -451,9 +451,14 @@ impl Driver for VirtualDriver {
     }
 
     fn next_event(&self) -> Option<Instant> {
-        let network = self.port.as_ref().and_then(Port::next);
-        let batch = self.thread.as_ref().filter(|thread| !thread.batch.is_empty()).map(|_| self.machine.now());
-        self.machine.next().into_iter().chain(network).chain(batch).min()
+        self.thread.as_ref().map_or_else(|| self.next_happening(), |thread| self.next_turn_of(thread))
+    }
+
+    fn take_turn(&mut self, moment: Instant, is_due: bool, done: &mut Vec<Completion>) -> Result<bool, Halt> {
+        if self.thread.is_some() && !self.halted {
+            return self.take_turn_of_thread(moment, is_due, done);
+        }
+        self.park(Some(self.clock.shows(moment)), done).map(|()| true)
     }
 
     fn entropy(&mut self) -> u128 {
@@ -481,7 +486,7 @@ impl Driver for VirtualDriver {
     }
 
     fn stations(&self) -> Vec<StationReport> {
-        let network = self.port.iter().flat_map(|port| port.stations(self.machine.now()));
+        let network = self.port.iter().flat_map(|port| port.stations(self.network_now()));
         self.machine.stations().into_iter().chain(network).collect()
     }
 
@@ -519,7 +524,7 @@ impl Driver for VirtualDriver {
     fn restart_statistics(&mut self) {
         self.machine.restart_statistics();
         if let Some(port) = &self.port {
-            port.restart_statistics(self.machine.now());
+            port.restart_statistics(self.network_now());
         }
     }
 }

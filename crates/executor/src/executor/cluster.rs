@@ -2,8 +2,9 @@
 //!
 //! Machines take turns: the one to which something happens next, or whose next deadline comes first, comes to that moment and runs its
 //! tasks until all of them wait. So no machine is ever ahead of what another could still do to it, whatever its own clock shows
-//! ([`Driver::clock`](driver::Driver::clock)), and the same seeds give the same run. Ties go to the machine that joined first. Where tasks keep the CPU until they wait, a turn
-//! takes time: its machine is ahead of others then, and has no turn before they have come as far.
+//! ([`Driver::clock`](driver::Driver::clock)), and the same seeds give the same run. Ties go to the machine that joined first. Where
+//! tasks keep the CPU until they wait, a round of them takes time: its machine is ahead of others then, and looks at nothing before they
+//! have come as far.
 
 use super::groups::Membership;
 use super::{Executor, ROUND_MAX};
@@ -124,41 +125,38 @@ impl Cluster {
 }
 
 impl Executor {
-    /// When this machine has something to do, if it has, in the time that all share. A moment in the past is at once.
-    fn next_moment(&self) -> Option<Instant> {
+    /// When this machine has a task to run, if it has, in the time that all share. A moment in the past is at once.
+    fn next_task(&self) -> Option<Instant> {
         let inner = &*self.0;
-        if inner.stopped.get() {
-            return None;
-        }
         let is_ready = !inner.ready.borrow().is_empty() || !inner.yielded_tasks.borrow().is_empty();
         if is_ready || inner.called.has_items() {
             return Some(Instant::START);
         }
         let (timer, driver) = (inner.timers.borrow().next(), inner.driver.borrow());
-        timer.map(|timer| driver.clock().when(timer)).into_iter().chain(driver.next_event()).min()
+        timer.map(|timer| driver.clock().when(timer))
     }
 
-    /// The same of a machine that may have come further than the others, for its tasks keep its CPU until they wait: it notices
-    /// then what happened meanwhile.
+    /// When this machine has its next turn, if it has one. One that has come further than others has tasks to run when they have come
+    /// as far; but what happens between machines happens at its own time.
     fn next_turn(&self) -> Option<Instant> {
-        let moment = self.next_moment()?;
+        if self.0.stopped.get() {
+            return None;
+        }
         let driver = self.0.driver.borrow();
-        Some(if driver.runs_until_wait() { moment.max(driver.clock().when(driver.now())) } else { moment })
+        let task = self.next_task();
+        let task =
+            if driver.runs_until_wait() { task.map(|at| at.max(driver.clock().when(driver.now()))) } else { task };
+        task.into_iter().chain(driver.next_event()).min()
     }
 
     /// This machine comes to `moment`, and its tasks run until all of them wait.
     fn turn(&self, moment: Instant, done: &mut Vec<Completion>) -> Result<(), Halt> {
+        if self.0.driver.borrow().runs_until_wait() {
+            return self.turn_of_a_round(moment, done);
+        }
         self.look(moment, done)?;
         loop {
-            let round = self.0.ready.borrow().len().min(ROUND_MAX);
-            for _ in 0..round {
-                match self.next_ready() {
-                    // Left over from `Executor::run`, which has no future here.
-                    Some(TaskId::MAIN) => drop(self.0.tasks.borrow_mut().take_main_debt()),
-                    Some(task) => self.poll_task(task),
-                    None => break,
-                }
-            }
+            self.run_round();
             self.look(Instant::START, done)?;
             if self.0.ready.borrow().is_empty() {
                 return Ok(());
@@ -166,8 +164,41 @@ impl Executor {
         }
     }
 
+    /// A turn where tasks keep the CPU until they wait: one look, and one round unless the look has taken time.
+    fn turn_of_a_round(&self, moment: Instant, done: &mut Vec<Completion>) -> Result<(), Halt> {
+        self.begin_look();
+        let is_due = self.next_task().is_some_and(|at| at <= moment);
+        if self.0.driver.borrow_mut().take_turn(moment, is_due, done)? {
+            self.end_look(done);
+            if self.clock().when(self.now()) <= moment {
+                self.run_round();
+            }
+        }
+        Ok(())
+    }
+
+    fn run_round(&self) {
+        let round = self.0.ready.borrow().len().min(ROUND_MAX);
+        for _ in 0..round {
+            match self.next_ready() {
+                // Left over from `Executor::run`, which has no future here.
+                Some(TaskId::MAIN) => drop(self.0.tasks.borrow_mut().take_main_debt()),
+                Some(task) => self.poll_task(task),
+                None => break,
+            }
+        }
+    }
+
     /// Reacts to what has happened by `moment`.
     fn look(&self, moment: Instant, done: &mut Vec<Completion>) -> Result<(), Halt> {
+        self.begin_look();
+        let shown = self.clock().shows(moment);
+        self.0.driver.borrow_mut().park(Some(shown), done)?;
+        self.end_look(done);
+        Ok(())
+    }
+
+    fn begin_look(&self) {
         self.0.round.set(None);
         if self.0.account.get() != Membership::NONE.group {
             self.switch_account(Membership::NONE.group);
@@ -175,8 +206,9 @@ impl Executor {
         if self.0.called.has_items() {
             self.wake_called();
         }
-        let shown = self.clock().shows(moment);
-        self.0.driver.borrow_mut().park(Some(shown), done)?;
+    }
+
+    fn end_look(&self, done: &mut Vec<Completion>) {
         for completion in done.drain(..) {
             self.react(completion);
         }
@@ -184,6 +216,5 @@ impl Executor {
         if !self.0.yielded_tasks.borrow().is_empty() {
             self.wake_first_yielded();
         }
-        Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use super::cable::Event;
 use base::Instant;
 use devices::Calendar;
-use driver::{Completion, Fault, Frame, OpKind, Output, SocketId, Token};
+use driver::{Completion, Fault, Frame, Op, OpKind, Output, SocketId, Token};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
@@ -29,6 +29,18 @@ pub(crate) struct Listener {
     pub(crate) queue: VecDeque<u64>,
 }
 
+/// What a machine asks of the network.
+pub(crate) enum Call {
+    Submit(Op),
+    Cancel,
+}
+
+/// What happens to a machine next.
+pub(crate) enum Happening {
+    Event(Event),
+    Call(Token, Call),
+}
+
 pub(crate) struct Host {
     pub(crate) address: IpAddr,
     pub(crate) state: State,
@@ -36,6 +48,8 @@ pub(crate) struct Host {
     events: Vec<Option<Event>>,
     free: Vec<u32>,
     pub(crate) happened: u64,
+    /// What this machine has asked for where it is ahead of others, and when.
+    pub(crate) calls: VecDeque<(Instant, Token, Call)>,
     /// What has completed, and when.
     inbox: Vec<(Instant, OpKind, Completion)>,
     pub(crate) listeners: BTreeMap<SocketId, Listener>,
@@ -56,6 +70,7 @@ impl Host {
             events: Vec::new(),
             free: Vec::new(),
             happened: 0,
+            calls: VecDeque::new(),
             inbox: Vec::new(),
             listeners: BTreeMap::new(),
             sockets: BTreeMap::new(),
@@ -74,11 +89,22 @@ impl Host {
         self.calendar.schedule(at, place);
     }
 
-    /// The next event, which happens now if `is_its_time`.
-    pub(crate) fn take_event_if(&mut self, is_its_time: bool) -> Option<Event> {
+    /// When something happens here, or is found to have not happened.
+    pub(crate) fn next_event(&self) -> Option<Instant> {
+        let call = self.calls.front().map(|(at, ..)| *at);
+        let patience = self.patience().map(|(until, _)| until);
+        self.calendar.next().into_iter().chain(call).chain(patience).min()
+    }
+
+    /// Takes what happens next, events first; `None` if a connect has waited long enough before.
+    pub(crate) fn take_next(&mut self) -> Option<Happening> {
         self.happened += 1;
-        let event = is_its_time.then(|| self.withdraw_event()).flatten();
-        event.map(|(_, event)| event)
+        let next = self.next_event()?;
+        if self.calendar.next() == Some(next) {
+            return self.withdraw_event().map(|(_, event)| Happening::Event(event));
+        }
+        let (_, token, call) = self.calls.pop_front_if(|(at, ..)| *at == next)?;
+        Some(Happening::Call(token, call))
     }
 
     /// Takes the next event out without letting it happen.
@@ -139,6 +165,7 @@ impl Host {
     /// Forgets sockets and completions: the program is gone.
     pub(crate) fn forget_program(&mut self) {
         self.inbox.clear();
+        self.calls.clear();
         self.listeners.clear();
         self.sockets.clear();
         self.connecting.clear();

@@ -2,7 +2,7 @@
 
 use super::Net;
 use super::cable::What;
-use super::host::{Listener, State};
+use super::host::{Call, Listener, State};
 use super::link::{CLIENT, Content, End, EndState, Flow, Link, Receiving, SERVER, Sending, closed};
 use base::Instant;
 use base::time::SECOND_NS;
@@ -28,7 +28,14 @@ impl Net {
         self.links.get_mut(&id).expect("a connection lasts as long as something refers to it")
     }
 
-    pub(crate) fn submit(&mut self, machine: u32, token: Token, op: Op) {
+    pub(crate) fn call(&mut self, machine: u32, token: Token, call: Call) {
+        match call {
+            Call::Submit(op) => self.submit(machine, token, op),
+            Call::Cancel => self.cancel(machine, token),
+        }
+    }
+
+    fn submit(&mut self, machine: u32, token: Token, op: Op) {
         let kind = op.kind();
         let ended = match op {
             Op::Listen { address } => Some((self.listen(machine, address), None)),
@@ -270,7 +277,7 @@ impl Net {
         }
     }
 
-    pub(crate) fn cancel(&mut self, machine: u32, token: Token) {
+    fn cancel(&mut self, machine: u32, token: Token) {
         let host = &mut self.hosts[machine as usize];
         if host.connecting.contains_key(&token) {
             let (id, _) = host.connecting[&token];
@@ -301,6 +308,10 @@ impl Net {
 
     /// A machine's program has ended, and its kernel closes what it had open.
     pub(crate) fn end_program(&mut self, machine: u32) {
+        // What it has asked for before its end is done.
+        while let Some((_, token, call)) = self.hosts[machine as usize].calls.pop_front() {
+            self.call(machine, token, call);
+        }
         let host = &mut self.hosts[machine as usize];
         let sockets: Vec<_> = host.listeners.keys().chain(host.sockets.keys()).copied().collect();
         let connecting: Vec<_> = host.connecting.values().map(|(id, _)| *id).collect();

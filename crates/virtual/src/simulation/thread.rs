@@ -1,8 +1,12 @@
 //! A described CPU whose tasks keep it until they wait, as the executor's thread does on a real machine: while a burst of CPU
 //! time passes, devices go on, and what completes is noticed when the thread next asks. Operations reach the devices and the network
 //! when the thread has nothing more to run for the moment, all in one batch.
+//!
+//! Among other machines that a network joins, it takes turns, and its own clock may be ahead of theirs: by a burst, a batch or a
+//! wake-up. What others see of it, and it of others, is left until they have come as far.
 
 use super::VirtualDriver;
+use crate::Port;
 use base::{Instant, Random};
 use devices::{Class, Cpu, Law};
 use driver::{Completion, Halt, Op, OpKind, Token};
@@ -17,6 +21,8 @@ pub(super) struct Thread {
     pub(super) batch: Vec<(Token, Op)>,
     /// What completed while the thread ran.
     landed: Vec<Completion>,
+    /// Whether it found nothing to do in its latest turn.
+    is_asleep: bool,
 }
 
 impl Thread {
@@ -28,11 +34,17 @@ impl Thread {
             random: Random::stream(seed, "thread"),
             batch: Vec::new(),
             landed: Vec::new(),
+            is_asleep: false,
         }
     }
 
     pub(super) fn submit(&mut self, token: Token, op: Op) {
         self.batch.push((token, op));
+    }
+
+    /// Whether it looks at the driver as soon as others have come as far.
+    pub(super) fn will_look(&self) -> bool {
+        !self.is_asleep || !self.batch.is_empty() || !self.landed.is_empty()
     }
 }
 
@@ -67,6 +79,7 @@ impl VirtualDriver {
 
     /// The thread has nothing to run: it gives its operations to the operating system and takes what has completed, or sleeps.
     pub(super) fn park_thread(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> Result<(), Halt> {
+        self.thread.iter_mut().for_each(|thread| thread.is_asleep = false);
         self.hand_over(true);
         self.take_landed(done)?;
         let is_past = until.is_some_and(|until| until <= self.machine.now());
@@ -75,8 +88,68 @@ impl VirtualDriver {
             return self.sleep(Some(self.machine.now()), done);
         }
         self.sleep(until, done)?;
-        // On a network it is looked at machines at each hop of a parcel, which wakes none.
-        if done.is_empty() && self.port.is_some() { Ok(()) } else { self.wake_up(done) }
+        self.wake_up(done)
+    }
+
+    /// When this machine has a turn among others. What happens to it does so at its own time, and the thread looks when its clock has
+    /// been reached.
+    pub(super) fn next_turn_of(&self, thread: &Thread) -> Option<Instant> {
+        let (now, port) = (self.machine.now(), self.port.as_ref());
+        let completed = port.and_then(Port::next_completed).map(|at| at.max(now));
+        let looks = thread.will_look().then_some(now);
+        let events = self.machine.next().into_iter().chain(port.and_then(Port::next_event));
+        events.chain(completed).chain(looks).min()
+    }
+
+    /// A turn among others, see [`driver::Driver::take_turn`].
+    pub(super) fn take_turn_of_thread(
+        &mut self,
+        moment: Instant,
+        is_due: bool,
+        done: &mut Vec<Completion>,
+    ) -> Result<bool, Halt> {
+        self.happen_until(moment)?;
+        if self.machine.now() > moment {
+            return Ok(false);
+        }
+        self.machine.pass(moment);
+        self.take_landed(done)?;
+        self.collect_from_network(done);
+        let Some(thread) = &mut self.thread else { unreachable!("there is a thread") };
+        if done.is_empty() && !is_due && thread.batch.is_empty() {
+            thread.is_asleep = true;
+            return Ok(false);
+        }
+        if std::mem::take(&mut thread.is_asleep) {
+            self.wake_up(done)?;
+        } else {
+            self.hand_over(true);
+            self.take_landed(done)?;
+        }
+        Ok(true)
+    }
+
+    /// What is to happen up to a moment does, beside the thread.
+    fn happen_until(&mut self, moment: Instant) -> Result<(), Halt> {
+        loop {
+            let network = self.port.as_ref().and_then(Port::next_event).filter(|at| *at <= moment);
+            let own = self.machine.next().filter(|at| *at <= moment);
+            if network.or(own).is_none() {
+                break;
+            }
+            if self.faults.as_ref().is_some_and(|faults| faults.power_goes(VirtualDriver::events(self))) {
+                return Err(self.cut_power());
+            }
+            match (network, &self.port) {
+                (Some(at), Some(port)) if own.is_none_or(|own| at <= own) => port.step(at),
+                _ => {
+                    let ended = self.machine.step();
+                    self.land_meanwhile(ended);
+                }
+            }
+        }
+        self.port.iter().for_each(|port| port.come_to(moment));
+        Ok(())
     }
 
     /// The operations of the batch are given to the operating system, which the thread pays for if it does so itself.
@@ -85,6 +158,9 @@ impl VirtualDriver {
         let (batch, instructions) = (std::mem::take(&mut thread.batch), thread.submission);
         if is_paid && !batch.is_empty() {
             self.run(instructions);
+        }
+        if self.halted {
+            return;
         }
         for (token, op) in batch {
             if op.kind().is_network() {
@@ -97,7 +173,9 @@ impl VirtualDriver {
 
     fn sleep(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> Result<(), Halt> {
         if self.port.is_some() {
-            return self.park_on_network(until, done);
+            let slept = self.park_on_network(until, done);
+            self.port.iter().for_each(|port| port.come_to(self.machine.now()));
+            return slept;
         }
         if until.is_none() && self.in_flight == 0 {
             return Err(Halt::Idle);

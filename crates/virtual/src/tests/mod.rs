@@ -11,6 +11,7 @@ mod network;
 mod power;
 mod thread;
 mod timing;
+mod turns;
 
 /// A driver with the means to run one operation after another.
 struct Bench {

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 /// One instruction takes a nanosecond. A read takes 50 us.
-fn hardware(cpu: &str, instructions: &str) -> Hardware {
+pub(super) fn hardware(cpu: &str, instructions: &str) -> Hardware {
     let text = format!(
         "[cpu]\nmips = 1_000\ndiscipline = \"run-until-wait\"\n{cpu}\n[cpu.instructions]\nbegin_transaction = 1_000\n\
          object_reference = 1_000\nend_transaction = 1_000\ninput_output = 0\nnvem_access = 0\n{instructions}\n\
