@@ -109,10 +109,16 @@ pub trait Driver {
         None
     }
 
+    /// When a simulated machine has its next turn among others, if it has one, given when it has a task to run. It may come to that
+    /// later, for its own clock is ahead or its processor is taken.
+    fn next_turn(&self, task: Option<Instant>) -> Option<Instant> {
+        task.into_iter().chain(self.next_event()).min()
+    }
+
     /// A turn of a simulated machine whose tasks keep its CPU until they wait ([`Driver::runs_until_wait`]), among others that have
     /// come to `moment`, too. What is to happen by then happens, and the machine's thread looks at it, as in a [`Driver::park`] that
-    /// waits for nothing; `is_due` tells that it has something to run whatever it finds. False if it does not look: it sleeps, or its
-    /// own clock is ahead, for it is busy until then.
+    /// waits for nothing; `is_due` tells that it has something to run whatever it finds. False if it does not look: it sleeps, or
+    /// waits for a processor, or its own clock is ahead, for it is busy until then.
     ///
     /// # Errors
     /// [`Halt`] if the machine stops here.

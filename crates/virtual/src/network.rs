@@ -15,6 +15,7 @@ mod faults;
 mod host;
 mod link;
 mod operations;
+mod processors;
 
 pub(crate) use host::Call;
 
@@ -27,6 +28,7 @@ use driver::{Completion, OpKind, StationReport, Token};
 use faults::Chance;
 use host::{Happening, Host, State};
 use link::Link;
+use processors::Processors;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -45,13 +47,16 @@ pub struct NetworkOptions {
     pub jitter: bool,
     /// What goes wrong.
     pub faults: NetworkFaults,
+    /// The machines are programs of one computer, which share this many processors; absent if each machine has what its hardware
+    /// says. Counts where tasks keep their CPUs until they wait.
+    pub processors: Option<u32>,
 }
 
 impl Default for NetworkOptions {
     /// A network that takes no time and does no harm.
     fn default() -> NetworkOptions {
         let (description, faults) = (Description::no_delay(), NetworkFaults::default());
-        NetworkOptions { name: "ideal".to_owned(), description, seed: 0, jitter: false, faults }
+        NetworkOptions { name: "ideal".to_owned(), description, seed: 0, jitter: false, faults, processors: None }
     }
 }
 
@@ -85,6 +90,7 @@ pub(crate) struct Net {
     links: BTreeMap<u64, Link>,
     next_link: u64,
     chance: Chance,
+    processors: Option<Processors>,
     /// What the machine that acts has come to.
     now: Instant,
     /// What the machine that is furthest has come to.
@@ -94,13 +100,14 @@ pub(crate) struct Net {
 impl Network {
     /// A network without machines.
     pub fn new(options: NetworkOptions) -> Network {
-        let NetworkOptions { name, description, seed, jitter, faults } = options;
+        let NetworkOptions { name, description, seed, jitter, faults, processors } = options;
         Network(Rc::new(RefCell::new(Net {
             wires: Wires::new(&name, &description, seed, jitter),
             hosts: Vec::new(),
             links: BTreeMap::new(),
             next_link: 0,
             chance: Chance::new(faults, seed),
+            processors: processors.map(Processors::new),
             now: Instant::START,
             latest: Instant::START,
         })))
@@ -230,6 +237,22 @@ impl Port {
         self.network.0.borrow().now
     }
 
+    /// Whether this machine, which has something to do, has a processor for it.
+    pub(crate) fn runs(&self, now: Instant) -> bool {
+        self.network.0.borrow_mut().processors.as_mut().is_none_or(|processors| processors.runs(self.machine, now))
+    }
+
+    /// Whether there is a processor for this machine, which waits for one.
+    pub(crate) fn has_processor(&self) -> bool {
+        let net = self.network.0.borrow();
+        net.processors.as_ref().is_none_or(|processors| processors.has_room_for(self.machine))
+    }
+
+    /// This machine has nothing more to do.
+    pub(crate) fn leave_processor(&self) {
+        self.network.0.borrow_mut().processors.iter_mut().for_each(|processors| processors.leave(self.machine));
+    }
+
     pub(crate) fn come_to(&self, now: Instant) {
         self.network.0.borrow_mut().come_to(now);
     }
@@ -262,6 +285,7 @@ impl Port {
 
 impl Drop for Port {
     fn drop(&mut self) {
+        self.leave_processor();
         let net = &mut *self.network.0.borrow_mut();
         if self.is_cut || net.hosts[self.machine as usize].state == State::Dark {
             net.darken(self.machine)

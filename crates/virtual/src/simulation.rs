@@ -335,6 +335,14 @@ impl VirtualDriver {
         Ok(())
     }
 
+    fn answer_bell(&mut self, done: &mut Vec<Completion>) -> bool {
+        let is_rung = self.bell.0.swap(false, Ordering::Acquire);
+        if is_rung {
+            done.push(Completion { token: Token::DOORBELL, result: Ok(Output::Done), buffer: None });
+        }
+        is_rung
+    }
+
     fn fold(&mut self, word: u64) {
         self.hash = (self.hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     }
@@ -424,8 +432,7 @@ impl Driver for VirtualDriver {
             return Err(Halt::PowerCut);
         }
         let until = until.map(|until| self.clock.when(until));
-        if self.bell.0.swap(false, Ordering::Acquire) {
-            done.push(Completion { token: Token::DOORBELL, result: Ok(Output::Done), buffer: None });
+        if self.answer_bell(done) {
             return Ok(());
         }
         if self.thread.is_some() {
@@ -451,7 +458,14 @@ impl Driver for VirtualDriver {
     }
 
     fn next_event(&self) -> Option<Instant> {
-        self.thread.as_ref().map_or_else(|| self.next_happening(), |thread| self.next_turn_of(thread))
+        self.next_happening()
+    }
+
+    fn next_turn(&self, task: Option<Instant>) -> Option<Instant> {
+        match &self.thread {
+            Some(thread) => self.next_turn_of(thread, task),
+            None => task.into_iter().chain(self.next_happening()).min(),
+        }
     }
 
     fn take_turn(&mut self, moment: Instant, is_due: bool, done: &mut Vec<Completion>) -> Result<bool, Halt> {

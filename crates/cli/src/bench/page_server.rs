@@ -1,6 +1,7 @@
 //! Debit-Credit on nodes that share a database: a server has the disks and the log, and the nodes run transactions on copies of its
 //! pages, as those of `entresol node` do. On this machine they are threads that the loopback joins; on described hardware they are
-//! machines, joined by the described network. Server and nodes are the same code on both clocks.
+//! programs of one machine, too, if the described network is a loopback, and machines that it joins otherwise. Server and nodes are
+//! the same code on both clocks.
 
 mod nodes_run;
 mod report;
@@ -31,8 +32,9 @@ use workload::debit_credit::Scale;
 ///
 /// A server has the disks and the log. The nodes join it and run transactions on copies of its
 /// pages, as 'entresol node --join' does; the section 'nodes' of the configuration says how.
-/// On this machine each is a thread, on described hardware a machine of its own that the network
-/// 'loopback' joins, or the only one that is described ('entresol calibrate' describes it).
+/// On this machine each is a thread. On described hardware the network 'loopback' joins them, and
+/// they share its processors, as here ('entresol calibrate' describes it); without one, each is a
+/// machine of its own, and the only network that is described joins them.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -177,9 +179,14 @@ fn on_described(
 ) -> Result<PageServerReport, Failure> {
     let (name, description) = network_of(hardware)?;
     let seed = arguments.terms.seed;
-    let options =
-        NetworkOptions { name: name.clone(), description: description.clone(), seed, ..NetworkOptions::default() };
-    let network = Network::new(options);
+    let is_one_machine = name == crate::calibrate::loopback::NAME;
+    let network = Network::new(NetworkOptions {
+        name: name.clone(),
+        description: description.clone(),
+        seed,
+        processors: hardware.cpu.as_ref().filter(|_| is_one_machine).map(|cpu| cpu.count),
+        ..NetworkOptions::default()
+    });
     let opened = opening_of(arguments, &configuration).open_at(network.attach(0)).map_err(Failure::from);
     let (store, scale) = prepared(opened, arguments, progress)?;
     let run = planned(arguments, &configuration, Clock::Virtual);

@@ -136,17 +136,12 @@ impl Executor {
         timer.map(|timer| driver.clock().when(timer))
     }
 
-    /// When this machine has its next turn, if it has one. One that has come further than others has tasks to run when they have come
-    /// as far; but what happens between machines happens at its own time.
+    /// When this machine has its next turn, if it has one.
     fn next_turn(&self) -> Option<Instant> {
         if self.0.stopped.get() {
             return None;
         }
-        let driver = self.0.driver.borrow();
-        let task = self.next_task();
-        let task =
-            if driver.runs_until_wait() { task.map(|at| at.max(driver.clock().when(driver.now()))) } else { task };
-        task.into_iter().chain(driver.next_event()).min()
+        self.0.driver.borrow().next_turn(self.next_task())
     }
 
     /// This machine comes to `moment`, and its tasks run until all of them wait.

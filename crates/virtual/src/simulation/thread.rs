@@ -3,13 +3,25 @@
 //! when the thread has nothing more to run for the moment, all in one batch.
 //!
 //! Among other machines that a network joins, it takes turns, and its own clock may be ahead of theirs: by a burst, a batch or a
-//! wake-up. What others see of it, and it of others, is left until they have come as far.
+//! wake-up. What others see of it, and it of others, is left until they have come as far. It may share its processor with them.
 
 use super::VirtualDriver;
 use crate::Port;
 use base::{Instant, Random};
 use devices::{Class, Cpu, Law};
 use driver::{Completion, Halt, Op, OpKind, Token};
+use std::sync::atomic::Ordering;
+
+/// What the thread does between its turns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It looks again when others have come as far.
+    Awake,
+    /// It found nothing to do.
+    Asleep,
+    /// It waits for a processor.
+    Waiting { since: Instant, was_asleep: bool },
+}
 
 /// The engine's thread.
 pub(super) struct Thread {
@@ -21,8 +33,7 @@ pub(super) struct Thread {
     pub(super) batch: Vec<(Token, Op)>,
     /// What completed while the thread ran.
     landed: Vec<Completion>,
-    /// Whether it found nothing to do in its latest turn.
-    is_asleep: bool,
+    state: State,
 }
 
 impl Thread {
@@ -34,7 +45,7 @@ impl Thread {
             random: Random::stream(seed, "thread"),
             batch: Vec::new(),
             landed: Vec::new(),
-            is_asleep: false,
+            state: State::Awake,
         }
     }
 
@@ -42,9 +53,8 @@ impl Thread {
         self.batch.push((token, op));
     }
 
-    /// Whether it looks at the driver as soon as others have come as far.
-    pub(super) fn will_look(&self) -> bool {
-        !self.is_asleep || !self.batch.is_empty() || !self.landed.is_empty()
+    fn has_work(&self) -> bool {
+        !self.batch.is_empty() || !self.landed.is_empty()
     }
 }
 
@@ -79,7 +89,7 @@ impl VirtualDriver {
 
     /// The thread has nothing to run: it gives its operations to the operating system and takes what has completed, or sleeps.
     pub(super) fn park_thread(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> Result<(), Halt> {
-        self.thread.iter_mut().for_each(|thread| thread.is_asleep = false);
+        self.thread.iter_mut().for_each(|thread| thread.state = State::Awake);
         self.hand_over(true);
         self.take_landed(done)?;
         let is_past = until.is_some_and(|until| until <= self.machine.now());
@@ -88,17 +98,24 @@ impl VirtualDriver {
             return self.sleep(Some(self.machine.now()), done);
         }
         self.sleep(until, done)?;
-        self.wake_up(done)
+        self.wake_up(0, done)
     }
 
     /// When this machine has a turn among others. What happens to it does so at its own time, and the thread looks when its clock has
     /// been reached.
-    pub(super) fn next_turn_of(&self, thread: &Thread) -> Option<Instant> {
+    pub(super) fn next_turn_of(&self, thread: &Thread, task: Option<Instant>) -> Option<Instant> {
         let (now, port) = (self.machine.now(), self.port.as_ref());
-        let completed = port.and_then(Port::next_completed).map(|at| at.max(now));
-        let looks = thread.will_look().then_some(now);
+        let looks = match thread.state {
+            State::Waiting { .. } => port.is_none_or(Port::has_processor).then_some(now),
+            State::Awake => Some(now),
+            State::Asleep if thread.has_work() || self.bell.0.load(Ordering::Acquire) => Some(now),
+            State::Asleep => {
+                let completed = port.and_then(Port::next_completed);
+                completed.into_iter().chain(task).min().map(|at| at.max(now))
+            }
+        };
         let events = self.machine.next().into_iter().chain(port.and_then(Port::next_event));
-        events.chain(completed).chain(looks).min()
+        events.chain(looks).min()
     }
 
     /// A turn among others, see [`driver::Driver::take_turn`].
@@ -113,15 +130,28 @@ impl VirtualDriver {
             return Ok(false);
         }
         self.machine.pass(moment);
-        self.take_landed(done)?;
-        self.collect_from_network(done);
         let Some(thread) = &mut self.thread else { unreachable!("there is a thread") };
-        if done.is_empty() && !is_due && thread.batch.is_empty() {
-            thread.is_asleep = true;
+        let completed = self.port.as_ref().and_then(Port::next_completed).is_some_and(|at| at <= moment);
+        let is_called = self.bell.0.load(Ordering::Acquire);
+        if !is_due && !completed && !is_called && !thread.has_work() {
+            thread.state = State::Asleep;
+            self.port.iter().for_each(Port::leave_processor);
             return Ok(false);
         }
-        if std::mem::take(&mut thread.is_asleep) {
-            self.wake_up(done)?;
+        let (since, was_asleep) = match thread.state {
+            State::Waiting { since, was_asleep } => (since, was_asleep),
+            state => (moment, state == State::Asleep),
+        };
+        if !self.port.as_ref().is_none_or(|port| port.runs(moment)) {
+            thread.state = State::Waiting { since, was_asleep };
+            return Ok(false);
+        }
+        thread.state = State::Awake;
+        self.answer_bell(done);
+        self.take_landed(done)?;
+        self.collect_from_network(done);
+        if was_asleep {
+            self.wake_up(moment.since_ns(since), done)?;
         } else {
             self.hand_over(true);
             self.take_landed(done)?;
@@ -183,10 +213,12 @@ impl VirtualDriver {
         self.wait(until, done)
     }
 
-    /// The thread slept, and has something to do again.
-    fn wake_up(&mut self, done: &mut Vec<Completion>) -> Result<(), Halt> {
+    /// The thread slept, and has something to do again. What it had to wait for a processor counts for the latency, which is that of an
+    /// idle one.
+    fn wake_up(&mut self, waited_ns: u64, done: &mut Vec<Completion>) -> Result<(), Halt> {
         let Some(thread) = &mut self.thread else { unreachable!("there is a thread") };
         let (latency_ns, instructions) = (thread.wake_latency.draw(&mut thread.random), thread.wake_up);
+        let latency_ns = latency_ns.saturating_sub(waited_ns);
         if latency_ns > 0 {
             let awake = self.machine.delay(latency_ns);
             loop {

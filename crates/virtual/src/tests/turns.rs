@@ -33,11 +33,16 @@ struct World {
 }
 
 fn world(count: u32, medium: Medium, costs: Costs) -> World {
+    world_on((None, count), medium, costs)
+}
+
+/// The same as programs of a computer with this many processors.
+fn world_on((processors, count): (Option<u32>, u32), medium: Medium, costs: Costs) -> World {
     let Costs { wake_up, submission, message } = costs;
     let latency_ns = wake_up / 2;
     let prices = format!("network_message = {message}\nsubmission = {submission}\nwake_up = {}", wake_up - latency_ns);
     let described = hardware(&format!("count = 1\nwake_latency = \"{latency_ns} ns\""), &prices);
-    let mut options = NetworkOptions::default();
+    let mut options = NetworkOptions { processors, ..NetworkOptions::default() };
     options.description.medium = medium;
     options.description.bandwidth = Some(Bandwidth(1e6));
     options.description.latency = Law::Fixed(LATENCY_NS);
@@ -284,4 +289,97 @@ fn messages_of_busy_machines_queue_as_calculated_by_hand() {
         drop((connections, served));
     }
     assert!((200..2_000).contains(&slept), "{slept} of 2,400 messages have woken their receiver");
+}
+
+/// When each of these programs of one computer has ended its work, of which each piece is shorter than a slice: whoever is awake first has
+/// the processor that is free first.
+fn ends_on(processors: usize, programs: &[Sends], costs: Costs) -> Vec<Vec<u64>> {
+    let (mut free_at, mut ends) = (vec![0; processors], vec![Vec::new(); programs.len()]);
+    let mut awake = vec![0; programs.len()];
+    loop {
+        let left = programs.iter().enumerate().filter_map(|(number, program)| {
+            let due = program.due.get(ends[number].len())?;
+            Some((awake[number].max(*due), number))
+        });
+        let Some((wakes, number)) = left.min() else { return ends };
+        let processor = (0..processors).min_by_key(|processor| free_at[*processor]).expect("there is one");
+        // The latency of half of the price passes while it waits.
+        let runs = (wakes + costs.wake_up / 2).max(free_at[processor]);
+        let mut now = runs + costs.wake_up - costs.wake_up / 2;
+        let Sends { due, work } = &programs[number];
+        loop {
+            now += work[ends[number].len()];
+            ends[number].push(now);
+            if due.get(ends[number].len()).is_none_or(|due| *due > now) {
+                break;
+            }
+        }
+        (free_at[processor], awake[number]) = (now, now);
+    }
+}
+
+#[test]
+fn programs_of_one_computer_wait_for_its_processors() {
+    let mut waited = 0;
+    for seed in 0..20 {
+        let mut random = Random::stream(seed, "programs");
+        let programs: Vec<Sends> = (0..4)
+            .map(|_| {
+                let due = (0..40).scan(BEGIN_NS, |due, _| {
+                    *due += 20_000 + random.exponential(60_000.0) as u64;
+                    Some(*due)
+                });
+                let due: Vec<u64> = due.collect();
+                Sends { due, work: (0..40).map(|_| random.below(60_000) + 1).collect() }
+            })
+            .collect();
+        let mut world = world_on((Some(2), 4), Medium::Shared, PRICED);
+        let tasks: Vec<_> = programs
+            .iter()
+            .zip(&world.machines)
+            .map(|(program, executor)| {
+                let (own, due, work) = (executor.clone(), program.due.clone(), program.work.clone());
+                executor.spawn(async move {
+                    let mut ends = Vec::new();
+                    for (due, work) in due.into_iter().zip(work) {
+                        sleep_until(&own, due).await;
+                        burst(&own, work).await;
+                        ends.push(own.now().ns());
+                    }
+                    ends
+                })
+            })
+            .collect();
+        let ends: Vec<_> = tasks.into_iter().map(|task| world.cluster.run(task).expect("no machine stops")).collect();
+        let expected = ends_on(2, &programs, PRICED);
+        assert_eq!(ends, expected, "seed {seed}");
+        let own = ends_on(4, &programs, PRICED);
+        waited += expected.iter().flatten().zip(own.iter().flatten()).filter(|(shared, own)| shared > own).count();
+    }
+    assert!(
+        (800..3_100).contains(&waited),
+        "{waited} of 3,200 pieces of work have ended later for want of a processor"
+    );
+}
+
+#[test]
+fn programs_that_never_wait_have_a_processor_in_turn() {
+    let mut world = world_on((Some(1), 3), Medium::Shared, FREE);
+    let tasks: Vec<_> = world
+        .machines
+        .iter()
+        .map(|executor| {
+            let own = executor.clone();
+            executor.spawn(async move {
+                for _ in 0..300 {
+                    own.yield_now().await;
+                    burst(&own, 10_000).await;
+                }
+                own.now().ns()
+            })
+        })
+        .collect();
+    let ends = tasks.into_iter().map(|task| world.cluster.run(task).expect("no machine stops"));
+    // Three milliseconds of work each, in slices of 750 us.
+    assert_eq!(ends.collect::<Vec<_>>(), [7_500_000, 8_250_000, 9_000_000]);
 }

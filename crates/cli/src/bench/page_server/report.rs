@@ -75,7 +75,7 @@ impl PageServerReport {
         let mut notes = Vec::new();
         if run.clock == Clock::Real && run.nodes as usize + 1 > threads {
             notes.push(format!(
-                "the server and {} nodes shared {threads} processors; described machines have processors of their own",
+                "the server and {} nodes shared {threads} processors; those that a described loopback joins do so, too",
                 run.nodes
             ));
         }
