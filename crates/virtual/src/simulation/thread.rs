@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 
 /// What the thread does between its turns.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum Activity {
     /// It looks again when others have come as far.
     Awake,
     /// It found nothing to do.
@@ -33,7 +33,7 @@ pub(super) struct Thread {
     pub(super) batch: Vec<(Token, Op)>,
     /// What completed while the thread ran.
     landed: Vec<Completion>,
-    state: State,
+    activity: Activity,
 }
 
 impl Thread {
@@ -45,7 +45,7 @@ impl Thread {
             random: Random::stream(seed, "thread"),
             batch: Vec::new(),
             landed: Vec::new(),
-            state: State::Awake,
+            activity: Activity::Awake,
         }
     }
 
@@ -89,7 +89,7 @@ impl VirtualDriver {
 
     /// The thread has nothing to run: it gives its operations to the operating system and takes what has completed, or sleeps.
     pub(super) fn park_thread(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> Result<(), Halt> {
-        self.thread.iter_mut().for_each(|thread| thread.state = State::Awake);
+        self.thread.iter_mut().for_each(|thread| thread.activity = Activity::Awake);
         self.hand_over(true);
         self.take_landed(done)?;
         let is_past = until.is_some_and(|until| until <= self.machine.now());
@@ -105,11 +105,11 @@ impl VirtualDriver {
     /// been reached.
     pub(super) fn next_turn_of(&self, thread: &Thread, task: Option<Instant>) -> Option<Instant> {
         let (now, port) = (self.machine.now(), self.port.as_ref());
-        let looks = match thread.state {
-            State::Waiting { .. } => port.is_none_or(Port::has_processor).then_some(now),
-            State::Awake => Some(now),
-            State::Asleep if thread.has_work() || self.bell.0.load(Ordering::Acquire) => Some(now),
-            State::Asleep => {
+        let looks = match thread.activity {
+            Activity::Waiting { .. } => port.is_none_or(Port::has_processor).then_some(now),
+            Activity::Awake => Some(now),
+            Activity::Asleep if thread.has_work() || self.bell.0.load(Ordering::Acquire) => Some(now),
+            Activity::Asleep => {
                 let completed = port.and_then(Port::next_completed);
                 completed.into_iter().chain(task).min().map(|at| at.max(now))
             }
@@ -134,19 +134,19 @@ impl VirtualDriver {
         let completed = self.port.as_ref().and_then(Port::next_completed).is_some_and(|at| at <= moment);
         let is_called = self.bell.0.load(Ordering::Acquire);
         if !is_due && !completed && !is_called && !thread.has_work() {
-            thread.state = State::Asleep;
+            thread.activity = Activity::Asleep;
             self.port.iter().for_each(Port::leave_processor);
             return Ok(false);
         }
-        let (since, was_asleep) = match thread.state {
-            State::Waiting { since, was_asleep } => (since, was_asleep),
-            state => (moment, state == State::Asleep),
+        let (since, was_asleep) = match thread.activity {
+            Activity::Waiting { since, was_asleep } => (since, was_asleep),
+            activity => (moment, activity == Activity::Asleep),
         };
         if !self.port.as_ref().is_none_or(|port| port.runs(moment)) {
-            thread.state = State::Waiting { since, was_asleep };
+            thread.activity = Activity::Waiting { since, was_asleep };
             return Ok(false);
         }
-        thread.state = State::Awake;
+        thread.activity = Activity::Awake;
         self.answer_bell(done);
         self.take_landed(done)?;
         self.collect_from_network(done);

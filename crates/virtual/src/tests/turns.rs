@@ -291,7 +291,7 @@ fn messages_of_busy_machines_queue_as_calculated_by_hand() {
     assert!((200..2_000).contains(&slept), "{slept} of 2,400 messages have woken their receiver");
 }
 
-/// When each of these programs of one computer has ended its work, of which each piece is shorter than a slice: whoever is awake first has
+/// When each of these programs of one computer has ended its work, of which each piece is shorter than a slice: the first that is awake has
 /// the processor that is free first.
 fn ends_on(processors: usize, programs: &[Sends], costs: Costs) -> Vec<Vec<u64>> {
     let (mut free_at, mut ends) = (vec![0; processors], vec![Vec::new(); programs.len()]);
