@@ -95,8 +95,10 @@ fn nodes_go_on_when_the_server_is_killed_and_started_again() {
 #[test]
 fn a_node_waits_for_a_server_that_comes_up_later() {
     let bank = bank(CONFIGURATION);
-    // None from which systems connect: a node that tries such a port again and again may reach itself.
-    let mut free = (20_000..32_000).map(|port| format!("127.0.0.1:{port}"));
+    // None from which systems connect: a node that tries such a port again and again may reach itself. Nor one that this test of another
+    // checkout takes.
+    let first = std::process::id() % 12_000;
+    let mut free = (first..first + 12_000).map(|number| format!("127.0.0.1:{}", 20_000 + number % 12_000));
     let address = free.find(|address| TcpListener::bind(address).is_ok()).expect("a port is free");
     let node = bench(bank.path(), &address, 1, 10);
     std::thread::sleep(Duration::from_millis(700));
