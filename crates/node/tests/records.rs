@@ -250,7 +250,7 @@ fn a_power_cut_leaves_what_was_acknowledged_and_nothing_in_part() {
         let machines = Machines::new(seed);
         let mut random = Random::stream(seed, "cut");
         // Write locks are granted when leases of a server before this one would be over.
-        let own = write(&machines, seed, Some(random.between(2_251_000_000, 2_256_000_000)), 10_000);
+        let own = write(&machines, seed, Some(random.between(2_501_000_000, 2_506_000_000)), 10_000);
         machines.cut_power(&mut random);
         let found = found(&machines);
         let mut counted = 0;
