@@ -196,6 +196,21 @@ fn ungranted_copy() -> Option<String> {
     server.check().err()
 }
 
+/// A client without a lease names no copies when it joins again.
+fn kept_copy() -> Option<String> {
+    let (own, page) = (Session { epoch: 2, client: ClientId(1) }, node::page(0));
+    let mut client = Client::default();
+    client.join(own, Secret(1));
+    let transaction = client.begin();
+    assert_eq!(client.lock(transaction, page, Mode::Shared), PageLock::Held);
+    let asked = client.request((page, Secret(2)), transaction, false).0.body;
+    let Request::Read { copy, .. } = asked else { return Some(format!("it asks by {asked:?}")) };
+    client.arrived(copy, LeavingFate::Dropped);
+    client.committed_unchanged(transaction);
+    let named = [client.disconnect(true), client.disconnect(false)];
+    (named != [vec![copy], Vec::new()]).then(|| format!("{named:?} with a lease and without"))
+}
+
 fn overlong_lease() -> Option<String> {
     let (mut lease, at) = (Lease::new(800), Instant::from_ns);
     lease.renew(at(100), at(400));
@@ -205,8 +220,8 @@ fn overlong_lease() -> Option<String> {
 
 #[test]
 fn what_is_late_or_lost_does_no_harm() {
-    let found = [late_arrival(), overlong_lease(), lost_callback(), stale_return(), ungranted_copy()];
-    assert_eq!(found, [const { None }; 5]);
+    let found = [late_arrival(), kept_copy(), overlong_lease(), lost_callback(), stale_return(), ungranted_copy()];
+    assert_eq!(found, [const { None }; 6]);
 }
 
 #[test]
@@ -224,7 +239,7 @@ fn what_is_planted_is_found() {
         (Canary::LeaseFromAnswer, overlong_lease),
         (Canary::MarginlessTerm, clients),
         (Canary::EndlessLease, clients),
-        (Canary::KeptCopies, all),
+        (Canary::KeptCopies, kept_copy),
         (Canary::HastyGrant, all),
         (Canary::MisaddressedPage, late_arrival),
         (Canary::OvertakenPage, late_arrival),
