@@ -56,6 +56,18 @@ fn read(copy: Copy, transaction: u64, leaving: Option<Copy>) -> Request {
     }
 }
 
+/// A first page, together with its write lock.
+fn read_to_write() -> Request {
+    Request::Read {
+        copy: copy(0, 0),
+        secret: Secret(5),
+        transaction: Transaction(1),
+        writes: true,
+        leaving: None,
+        waited: None,
+    }
+}
+
 fn write(copy: Copy, transaction: u64) -> Request {
     Request::Write { copy, transaction: Transaction(transaction) }
 }
@@ -382,14 +394,7 @@ fn what_a_page_costs_is_told_without_the_wait_for_a_lock() {
 fn a_write_lock_that_is_kept_is_called_back_for_a_reader_and_goes_with_the_copy() {
     let mut ground = Ground::new("cbl");
     let (keeper, reader) = (ground.join(), ground.join());
-    let both = Request::Read {
-        copy: copy(0, 0),
-        secret: Secret(5),
-        transaction: Transaction(1),
-        writes: true,
-        leaving: None,
-        waited: None,
-    };
+    let both = read_to_write();
     let asked = ground.say(keeper, both).expect("it is honest");
     assert!(granted(&asked, keeper) && asked.iter().any(|action| matches!(action, Action::SendPage { .. })));
     for (first, other) in [(1, 2), (3, 4)] {
@@ -411,14 +416,7 @@ fn a_write_lock_that_is_kept_is_called_back_for_a_reader_and_goes_with_the_copy(
 /// The lock goes with the commit, so the reader that it was called back for is served, and the copy may stay.
 #[test]
 fn a_kept_write_lock_that_ends_while_it_is_called_back_keeps_its_copy() {
-    let both = Request::Read {
-        copy: copy(0, 0),
-        secret: Secret(5),
-        transaction: Transaction(1),
-        writes: true,
-        leaving: None,
-        waited: None,
-    };
+    let both = read_to_write();
     let commit = |first, keeps| Request::Commit {
         transaction: Transaction(first),
         others: Vec::new(),
