@@ -157,6 +157,15 @@ fn machines(count: u32) -> (Vec<Executor>, Cluster, std::net::SocketAddr) {
         hardware("count = 1\nwake_latency = \"4 us\"", "network_message = 1_000\nsubmission = 2_000\nwake_up = 3_000");
     let mut options = NetworkOptions::default();
     options.description.latency = Law::Fixed(10_000);
+    machines_on(&described, options, count)
+}
+
+/// Machines like this on such a network, and the address at which the first one listens.
+pub(super) fn machines_on(
+    described: &Hardware,
+    options: NetworkOptions,
+    count: u32,
+) -> (Vec<Executor>, Cluster, std::net::SocketAddr) {
     let network = Network::new(options);
     let machine = |number| {
         let port = network.attach(number);

@@ -1,11 +1,11 @@
 //! Machines that take turns while their tasks keep their CPUs, held against queueing calculated by hand.
 
-use super::thread::hardware;
-use crate::{Media, Network, NetworkOptions, Options, VirtualDriver};
+use super::thread::{hardware, machines_on};
+use crate::NetworkOptions;
 use base::{Instant, Random};
 use devices::{Bandwidth, Law, Medium};
 use driver::Fault;
-use executor::{Cluster, Connection, Executor, JoinHandle, Order};
+use executor::{Cluster, Connection, Executor, JoinHandle};
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -46,15 +46,8 @@ fn world_on((processors, count): (Option<u32>, u32), medium: Medium, costs: Cost
     options.description.medium = medium;
     options.description.bandwidth = Some(Bandwidth(1e6));
     options.description.latency = Law::Fixed(LATENCY_NS);
-    let network = Network::new(options);
-    let machine = |number| {
-        let port = network.attach(number);
-        let driver = VirtualDriver::on_network(described.clone(), Options::default(), Media::new(), port);
-        Executor::new(Box::new(driver), Order::FirstInFirstOut)
-    };
-    let machines: Vec<Executor> = (0..count).map(machine).collect();
-    let cluster = Cluster::new(machines.iter().cloned());
-    World { machines, cluster, address: (network.address(0), 7_000).into() }
+    let (machines, cluster, address) = machines_on(&described, options, count);
+    World { machines, cluster, address }
 }
 
 impl World {
