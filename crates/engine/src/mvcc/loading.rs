@@ -6,7 +6,7 @@ use crate::{Error, Result};
 use base::{Lsn, PartitionId, TransactionId};
 use std::rc::Rc;
 
-/// A load in progress. Its records are visible to readers that begin after its end; one that is dropped without has left nothing.
+/// A load in progress. Its records are visible to readers that begin after its end; one that is dropped before leaves nothing.
 pub(crate) struct LoadInProgress {
     _visit: Visit,
     engine: Rc<Engine>,

@@ -109,7 +109,7 @@ impl Ending {
                     continue;
                 }
                 let lacks_room = !self.is_stalled;
-                if self.is_stalled || !self.wait_for_room(&mut has_failed).await {
+                if !lacks_room || !self.wait_for_room(&mut has_failed).await {
                     self.rest(rest_ns, lacks_room).await;
                     rest_ns = (2 * rest_ns).min(stall::REST_NS_MAX);
                 }
@@ -140,8 +140,8 @@ impl Ending {
         }
     }
 
-    /// Has the log make room, and says whether it has. Others that give way to this are told if it cannot, and could not before: what one
-    /// checkpoint has failed in the next may make good. Of a rollback that is stalled they are told in any case.
+    /// Has the log make room, and says whether it has. Others that give way to this are told if it cannot, and could not before: one
+    /// checkpoint may fail and the next succeed. Of a rollback that is stalled they are told in any case.
     async fn wait_for_room(&mut self, has_failed: &mut bool) -> bool {
         state_rest(&self.engine, &self.state, &mut self.chains);
         let fits = || self.engine.has_unpromised_log(0);
