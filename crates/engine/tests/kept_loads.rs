@@ -4,13 +4,14 @@ use crate::ground::cut_machine::{run_under, run_up_to};
 use crate::ground::kept::{HOUR_NS, on, open, put, settings};
 use base::time::SECOND_NS;
 use base::{Instant, Lsn, PartitionId, Random};
+use driver::OpKind;
 use entresol_engine::{Database, Direction, Error, PartitionSpec, Result, Settings, Snapshot, Transaction, checkpoint};
 use executor::Executor;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::rc::Rc;
-use virtual_driver::{FaultPlan, Hardware, Media, PowerCut, Slow};
+use virtual_driver::{ErrorAt, FaultPlan, Hardware, Media, PowerCut, Slow};
 
 /// Keys of records that are loaded.
 const LOADED: u64 = 3_000;
@@ -267,6 +268,51 @@ fn a_load_is_no_earlier_for_having_begun_before_the_retention() {
         });
     }
     assert!(full > 1 && compared > 1, "{full} full, {compared} compared");
+}
+
+/// The log has said that its end comes, and the write of the set's backup fails.
+#[test]
+fn a_load_that_has_failed_hides_nothing_that_was_committed_behind_it() {
+    let (settings, mut failed) = (settings(HOUR_NS, 8 << 20), 0);
+    for nth in 1..8 {
+        let media = Media::new();
+        let error = ErrorAt { kind: OpKind::Write, device: Some("flash".into()), nth };
+        let faults = FaultPlan { errors: vec![error], ..FaultPlan::default() };
+        let lived = run_under(&media, Hardware::ideal(), faults, async |executor| {
+            executor.sleep_ns(100 * SECOND_NS).await;
+            let database = Database::create(executor, settings.clone()).await?;
+            let set = PartitionSpec { device: "flash".into(), ..PartitionSpec::set("set") };
+            let set = database.create_partition(set).await?;
+            let records = (0..LOADED).map(|number| (number.to_be_bytes(), [7; 100]));
+            if database.load_set(set, records, |_| {}).await.is_ok() {
+                return Ok(None);
+            }
+            let mut moments = Vec::new();
+            for key in 0..3 {
+                let mut now = database.snapshot().await?;
+                moments.push((now.moment(), count_of(&mut now, set).await?));
+                put(&database, set, key, &[1]).await?;
+            }
+            let mut now = database.snapshot().await?;
+            moments.push((now.moment(), count_of(&mut now, set).await?));
+            drop(now);
+            database.close().await?;
+            Ok::<_, Error>(Some(moments))
+        });
+        let Ok(Ok(Some(moments))) = lived else { continue };
+        failed += 1;
+        assert_eq!(moments.last().expect("four of them").1, 3);
+        on(&media, 200 * SECOND_NS, async |executor| {
+            let database = open(executor, &settings).await?;
+            let set = database.partition("set")?;
+            for (moment, expected) in moments {
+                let found = count_of(&mut database.as_of(moment).await?, set).await?;
+                assert_eq!(found, expected, "write {nth} failed: as of {moment}");
+            }
+            Ok(())
+        });
+    }
+    assert!(failed > 0, "no load failed");
 }
 
 /// How many records the commit changes that is cut off.

@@ -129,5 +129,5 @@ fn append_parts(log: &Log, record: &[u8]) -> Lsn {
     record::parts(record).map(|part| log.append_encoded(part)).last().expect("its commit at least")
 }
 
-/// The bytes of such a transaction beside its records: its commit's, and more.
-const COMMIT_SIZE: u64 = 64;
+/// The bytes of such a transaction beside its records, and more: the head of their record, its commit, and when that is.
+const COMMIT_SIZE: u64 = 96;

@@ -112,9 +112,10 @@ impl Log {
         self.archive.get()
     }
 
-    /// Says that the load came to nothing whose end the record of the LSN `loaded` has announced, if the log is archived.
+    /// Says that the load came to nothing whose end the record of the LSN `loaded` has announced, if anyone is to know:
+    /// restores from the archive would be without the load, and moments would be read as if its end had followed.
     pub(crate) fn note_undone_load(&self, partition: PartitionId, loaded: Lsn) {
-        if self.archive.get().is_some() && !canary::is_planted(Canary::UnsaidUndoing) {
+        if self.says_time() && !canary::is_planted(Canary::UnsaidUndoing) {
             self.append(TransactionId::SYSTEM, &Body::LoadUndone { partition, loaded }, std::iter::empty());
         }
     }

@@ -147,8 +147,9 @@ impl Ending {
         let fits = || self.engine.has_unpromised_log(0);
         let failure = match relieve(&self.engine, fits).await {
             Ok(outcome) => {
-                *has_failed = false;
-                return outcome == ReliefOutcome::Room;
+                let has_room = outcome == ReliefOutcome::Room;
+                *has_failed &= !has_room;
+                return has_room;
             }
             Err(Error::RollbackStalled { .. }) => return false,
             Err(failure) => failure,
