@@ -4,8 +4,8 @@ use super::{Ended, PLACES, Taken};
 use crate::ClientEvent;
 use crate::abandon::at_most;
 use crate::context::{After, RunContext};
-use base::Random;
 use base::time::MICROSECOND_NS;
+use base::{Lsn, Random};
 use engine::{BackupError, BackupReport, BackupSettings, Database, Error};
 use std::rc::Rc;
 
@@ -34,7 +34,7 @@ async fn wait(context: &RunContext, random: &mut Random) {
 
 /// Takes one backup; false if no other one is to follow in this run.
 async fn back_up(context: &RunContext, database: &Database, random: &mut Random) -> bool {
-    let Some(taken) = begin(context, random) else { return false };
+    let Some((taken, former)) = begin(context, random) else { return false };
     let was_in_doubt = std::mem::replace(&mut context.oracle.borrow_mut().is_list_in_doubt, true);
     let bytes_per_second = random.chance(0.6).then(|| 10f64.powf(random.between(10, 18) as f64 / 2.0) as u64);
     let (target, base) = (taken.place.to_owned(), taken.base.map(str::to_owned));
@@ -58,6 +58,11 @@ async fn back_up(context: &RunContext, database: &Database, random: &mut Random)
         }
         Some(Err(error)) => {
             context.event(ClientEvent::BackupFailed);
+            if let (Error::Backup(BackupError::NotEmpty { .. }), Some(former)) = (&error, former) {
+                let mut oracle = context.oracle.borrow_mut();
+                oracle.backups.retain(|noted| noted.place != former.place);
+                oracle.backups.push(former);
+            }
             let is_sound = context.observed.errors.get() <= errors + 1 && !context.may_requests_hang();
             let left = context.media.names(taken.place);
             if was_empty && is_sound && !left.is_empty() && !context.is_crippled(database) {
@@ -72,8 +77,9 @@ async fn back_up(context: &RunContext, database: &Database, random: &mut Random)
     }
 }
 
-/// Chooses a place that has no whole backup, and what this one builds on, and notes that it begins.
-fn begin(context: &RunContext, random: &mut Random) -> Option<Taken> {
+/// Chooses a place that has no whole backup, and what this one builds on, and notes that it begins. Returns that, and what was known of one
+/// that is there in doubt.
+fn begin(context: &RunContext, random: &mut Random) -> Option<(Taken, Option<Taken>)> {
     if !context.observed.damages.borrow().is_empty() {
         return None;
     }
@@ -82,15 +88,14 @@ fn begin(context: &RunContext, random: &mut Random) -> Option<Taken> {
     let free: Vec<&str> = PLACES.into_iter().filter(|place| whole.iter().all(|taken| taken.place != *place)).collect();
     let place = random.choose(&free).copied();
     let base = random.choose(&whole).map(|taken| taken.place).filter(|_| random.chance(0.6));
-    // What an earlier one has left there stays, and this one is refused.
-    let is_left = place.is_some_and(|place| !context.media.names(place).is_empty());
+    let (former, others): (Vec<Taken>, Vec<Taken>) = others.into_iter().partition(|taken| Some(taken.place) == place);
     oracle.backups = whole;
-    oracle.backups.extend(others.into_iter().filter(|taken| is_left || Some(taken.place) != place));
-    let taken = Taken { place: place?, base, begun: context.position(), ended: Ended::InDoubt, is_archived: false };
-    if oracle.backups.iter().all(|other| other.place != taken.place) {
-        oracle.backups.push(taken.clone());
-    }
-    Some(taken)
+    oracle.backups.extend(others);
+    // This one may be refused because the former one is whole, and the power may go before that is known.
+    let begun = former.iter().map(|taken| taken.begun).fold(context.position(), Lsn::min);
+    let taken = Taken { place: place?, base, begun, ended: Ended::InDoubt, is_archived: false };
+    oracle.backups.push(taken.clone());
+    Some((taken, former.into_iter().next()))
 }
 
 /// Notes that a backup is whole.
