@@ -112,6 +112,7 @@ impl Cluster {
     fn step(&mut self, end: Instant) -> Result<bool, Stop> {
         let moments = self.machines.iter().enumerate();
         let moments = moments.filter_map(|(place, machine)| Some((machine.next_turn()?.max(self.now), place)));
+        let moments = moments.filter(|(moment, _)| *moment < Instant::NEVER);
         match moments.min() {
             None if end == Instant::NEVER => Err(Stop { machine: None, halt: Halt::Idle }),
             Some((moment, place)) if moment < end => {
