@@ -14,10 +14,10 @@ pub const LEASE_NS: u64 = 2 * SECOND_NS;
 
 /// How many millionths of what passes the clock of one machine may gain on another's.
 ///
-/// Linux lets no time service have a clock gain or lose more than a tenth (and a two-thousandth, `adjtimex`): if one machine's gains and
-/// another's loses as much, a little more than 1.22 seconds pass on the one in each on the other. A quarter covers that, so no setting of a
-/// time service does harm. It costs that a client which has vanished is given up an eighth of a lease later than if clocks that are corrected
-/// as fast were left out.
+/// Linux lets a time service set the rate of a clock a tenth (and a two-thousandth, `adjtimex`) higher or lower: if one machine's gains and
+/// another's loses as much, a little more than 1.22 seconds pass on the one in each on the other. A quarter covers that. It does not cover
+/// a clock that is stopped from outside, as that of a virtual machine which is paused and goes on. It costs that a client which has vanished
+/// is given up an eighth of a lease later than if clocks that are corrected as fast were left out.
 pub const CLOCK_GAIN_PPM_MAX: u64 = 250_000;
 
 /// The lengths of leases that a client believes, in nanoseconds. A shorter one is over before it has come, and a client that prolonged it
