@@ -116,7 +116,7 @@ pub(crate) struct OpenDatabase {
 impl Database {
     /// The executor that the database runs on.
     pub fn executor(&self) -> &Executor {
-        &self.0.engine.core.executor
+        &self.0.engine.core.callers
     }
 
     /// What the database has counted.

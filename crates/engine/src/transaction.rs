@@ -21,6 +21,7 @@ mod long_value;
 mod modify;
 mod objects;
 mod observation;
+mod own_log;
 mod past_log;
 mod prefetch;
 mod read_ranges;
@@ -53,6 +54,7 @@ use base::{PartitionId, TransactionId};
 use driver::Work;
 use executor::Executor;
 use log_relief::wait_for_log;
+use own_log::wait_for_own;
 use std::rc::Rc;
 use structures::lock::{Mode, Owner, Resource};
 use structures::set::{self, Logging};
@@ -96,7 +98,7 @@ pub struct Transaction {
 ///
 /// # Errors
 /// [`Error::LogFailed`] if the log has failed; [`Error::LogNotRelieved`] if it is full and a checkpoint fails;
-/// [`Error::TooManyTransactions`].
+/// [`Error::TooManyTransactions`]; [`Error::OwnLog`].
 pub(crate) async fn begin(engine: &Rc<Engine>, began: Option<u64>) -> Result<Transaction> {
     let asked = engine.core.statistics.moment(&engine.core.executor);
     if engine.transactions.active.get() >= engine.transactions.admitted_max.get() {
@@ -115,10 +117,14 @@ pub(crate) async fn begin(engine: &Rc<Engine>, began: Option<u64>) -> Result<Tra
     if engine.versions.is_kept() {
         engine.versions.wait_for_room().await;
     }
+    let own_before = began.and_then(|began| engine.transactions.registry.borrow_mut().take_own_before(began));
+    if let Some(was_kept) = own_before {
+        wait_for_own(engine, transaction.state.owner, was_kept).await?;
+    }
     match began.and_then(|began| engine.transactions.registry.borrow_mut().take_refused(began)) {
         Some(bytes) => transaction.claim_log(bytes).await?,
         None if engine.core.log.is_crowded() || engine.core.log.is_short_of_file() || engine.core.log.is_claimed() => {
-            wait_for_log(engine).await?
+            wait_for_log(engine, transaction.state.owner).await?
         }
         None => {}
     }
@@ -173,7 +179,7 @@ impl Transaction {
 
     /// The executor that it runs on.
     pub fn executor(&self) -> &Executor {
-        &self.engine.core.executor
+        &self.engine.core.callers
     }
 
     /// The partition of this name.

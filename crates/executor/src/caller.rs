@@ -26,7 +26,8 @@ impl Executor {
         Caller { task: self.current(), spawned: self.0.spawned.get() }
     }
 
-    /// Whether a caller's task has spawned none since, to which what it had then may have been given.
+    /// Whether a caller's task has spawned none since, to which what it had then may have been given. Those that a library
+    /// has spawned in it do not count ([`Executor::of_library`]).
     pub fn has_kept(&self, caller: Caller) -> bool {
         self.0.tasks.borrow().last_spawn(caller.task).is_some_and(|last| last <= caller.spawned)
     }

@@ -72,7 +72,16 @@ pub enum Step {
 /// # Ok::<(), driver::Halt>(())
 /// ```
 #[derive(Clone)]
-pub struct Executor(pub(crate) Rc<Inner>);
+pub struct Executor(pub(crate) Rc<Inner>, Spawns);
+
+/// Whose the tasks are that a handle spawns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spawns {
+    /// The calling task's: it may have given them what it had.
+    OfCaller,
+    /// A library's: they have nothing of the task that has called it.
+    OfLibrary,
+}
 
 pub(crate) struct Inner {
     driver: RefCell<Box<dyn Driver>>,
@@ -129,37 +138,40 @@ impl Executor {
             Order::FirstInFirstOut => None,
             Order::Seeded(seed) => Some(Random::stream(seed, "task order")),
         };
-        Executor(Rc::new(Inner {
-            driver: RefCell::new(driver),
-            tasks: RefCell::new(Tasks::new(caller)),
-            ready: RefCell::default(),
-            yielded_tasks: RefCell::default(),
-            waited: Cell::new(0),
-            order: RefCell::new(order),
-            timers: RefCell::default(),
-            operations: RefCell::default(),
-            names: RefCell::default(),
-            faults: faults::Ear::default(),
-            pricing: RefCell::new(Pricing::new(prices)),
-            priced: prices.is_some(),
-            work_counts: [const { Cell::new(0) }; Work::ALL.len()],
-            bell: WaitQueue::new(),
-            current: Cell::new(TaskId::MAIN),
-            polled: Cell::new(std::ptr::null()),
-            called,
-            spawned: Cell::new(0),
-            registered: Cell::new(0),
-            watched: Cell::new(false),
-            groups: RefCell::default(),
-            member: Cell::new(Membership::NONE),
-            account: Cell::new(Membership::NONE.group),
-            computing: Cell::new(false),
-            debt: Cell::new(0),
-            round: Cell::new(None),
-            steps: RefCell::new(None),
-            recording: Cell::new(false),
-            stopped: Cell::new(false),
-        }))
+        Executor(
+            Rc::new(Inner {
+                driver: RefCell::new(driver),
+                tasks: RefCell::new(Tasks::new(caller)),
+                ready: RefCell::default(),
+                yielded_tasks: RefCell::default(),
+                waited: Cell::new(0),
+                order: RefCell::new(order),
+                timers: RefCell::default(),
+                operations: RefCell::default(),
+                names: RefCell::default(),
+                faults: faults::Ear::default(),
+                pricing: RefCell::new(Pricing::new(prices)),
+                priced: prices.is_some(),
+                work_counts: [const { Cell::new(0) }; Work::ALL.len()],
+                bell: WaitQueue::new(),
+                current: Cell::new(TaskId::MAIN),
+                polled: Cell::new(std::ptr::null()),
+                called,
+                spawned: Cell::new(0),
+                registered: Cell::new(0),
+                watched: Cell::new(false),
+                groups: RefCell::default(),
+                member: Cell::new(Membership::NONE),
+                account: Cell::new(Membership::NONE.group),
+                computing: Cell::new(false),
+                debt: Cell::new(0),
+                round: Cell::new(None),
+                steps: RefCell::new(None),
+                recording: Cell::new(false),
+                stopped: Cell::new(false),
+            }),
+            Spawns::OfCaller,
+        )
     }
 
     /// The present moment on the driver's clock.
@@ -190,6 +202,17 @@ impl Executor {
         })
     }
 
+    /// A handle for a library: the tasks that it spawns have nothing that the task had which has called it
+    /// ([`Executor::has_kept`]).
+    pub fn of_library(&self) -> Executor {
+        Executor(Rc::clone(&self.0), Spawns::OfLibrary)
+    }
+
+    /// A handle for those who call a library.
+    pub fn of_callers(&self) -> Executor {
+        Executor(Rc::clone(&self.0), Spawns::OfCaller)
+    }
+
     /// Starts a task. It first runs when the executor comes to it. It belongs to the group of the task that starts it, if
     /// that has one, and has its rank.
     pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
@@ -205,7 +228,9 @@ impl Executor {
         self.0.spawned.set(self.0.spawned.get() + 1);
         let task = {
             let mut tasks = self.0.tasks.borrow_mut();
-            tasks.note_spawn(self.current(), self.0.spawned.get());
+            if self.1 == Spawns::OfCaller {
+                tasks.note_spawn(self.current(), self.0.spawned.get());
+            }
             tasks.insert(Box::pin(job), member)
         };
         self.wake(task);

@@ -67,7 +67,7 @@ impl Database {
             cache.check(self.settings().buffer.page_size)?;
         }
         let this = self.clone();
-        let executor = self.executor().clone();
+        let executor = self.0.engine.core.executor.clone();
         executor.spawn(async move { this.change_cache(cache).await }).join().await
     }
 
@@ -198,8 +198,8 @@ impl Database {
         if !creating.borrow_mut().insert(cache.device.clone()) {
             return Err(silent(&cache.device, "is still being created by an earlier change"));
         }
-        let (executor, cache) = (self.executor().clone(), cache.clone());
-        Ok(self.executor().spawn(async move {
+        let (executor, cache) = (self.0.engine.core.executor.clone(), cache.clone());
+        Ok(executor.clone().spawn(async move {
             let created = create_cache(&executor, &cache, wanted).await;
             creating.borrow_mut().remove(&cache.device);
             created

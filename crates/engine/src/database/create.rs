@@ -32,6 +32,7 @@ impl Database {
     /// # Errors
     /// [`Setting`](crate::Error::Setting), or the driver's.
     pub async fn create(executor: &Executor, settings: Settings) -> Result<Database> {
+        let executor = &executor.of_library();
         settings.check()?;
         settings.check_cache()?;
         settings.check_second_log()?;

@@ -94,6 +94,7 @@ pub(super) fn assemble(
         temp: temp::Space::new(executor, temp::FILE, settings.temp_place()),
         core: Core {
             executor: executor.clone(),
+            callers: executor.of_callers(),
             log,
             buffer,
             locks: Locks::new(executor, settings.victim),
@@ -119,6 +120,7 @@ impl Database {
     /// [`TierMissing`](crate::Error::TierMissing), [`LogNotArchived`](crate::Error::LogNotArchived) if a full log has no room for what
     /// its archive has to be told of many partitions, or the driver's.
     pub async fn open(executor: &Executor, mut settings: Settings, path: &str) -> Result<Database> {
+        let executor = &executor.of_library();
         settings.check()?;
         let home_device = device(executor, &settings.home_device)?;
         settings.clear_spaces(executor).await?;

@@ -16,7 +16,9 @@ impl Database {
     /// Begins a transaction, as soon as fewer than the multiprogramming level are active.
     ///
     /// # Errors
-    /// [`LogFailed`](crate::Error::LogFailed) if the log has failed; [`LogNotRelieved`](crate::Error::LogNotRelieved) if it is full and a checkpoint fails.
+    /// [`LogFailed`](crate::Error::LogFailed) if the log has failed; [`LogNotRelieved`](crate::Error::LogNotRelieved) if it is full and a checkpoint fails;
+    /// [`OwnLog`](crate::Error::OwnLog) and [`TooManyTransactions`](crate::Error::TooManyTransactions) if it would wait for ever for another
+    /// transaction of the same task.
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }

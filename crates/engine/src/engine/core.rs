@@ -17,6 +17,8 @@ use structures::page::{Edit, Pages, header};
 /// What everything goes through.
 pub(crate) struct Core {
     pub executor: Executor,
+    /// The handle that its users get.
+    pub callers: Executor,
     pub log: Rc<Log>,
     pub buffer: Rc<Buffer>,
     pub locks: Locks,

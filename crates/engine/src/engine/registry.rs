@@ -35,6 +35,8 @@ pub struct Registry {
     spare: Vec<Active>,
     /// By age, transactions that the log had no room for, and how many bytes they will be promised when they are run again.
     refused: VecDeque<(u64, u64)>,
+    /// By age, those that have given way in the log to a transaction of their own task, and whether all of the log was kept for that.
+    own_before: VecDeque<(u64, bool)>,
     /// Transactions whose rollback fails, and why.
     stalled: Vec<(Owner, Error)>,
 }
@@ -54,6 +56,7 @@ impl Registry {
             changes: 0,
             spare: Vec::new(),
             refused: VecDeque::new(),
+            own_before: VecDeque::new(),
             stalled: Vec::new(),
         }
     }
@@ -215,6 +218,27 @@ impl Registry {
     pub fn take_refused(&mut self, began: u64) -> Option<u64> {
         let place = self.refused.iter().position(|(age, _)| *age == began)?;
         self.refused.remove(place).map(|(_, bytes)| bytes)
+    }
+
+    /// Notes that the transaction of this age gives way in the log to another one of its task, for which all of the log is kept or not.
+    pub fn give_way_to_own(&mut self, began: u64, is_kept: bool) {
+        if self.own_before.len() == REFUSED_MAX {
+            self.own_before.pop_front();
+        }
+        self.own_before.push_back((began, is_kept));
+    }
+
+    /// Whether the transaction of this age has done so when it was last run, and all of the log was kept for the other one.
+    pub fn take_own_before(&mut self, began: u64) -> Option<bool> {
+        let place = self.own_before.iter().position(|(age, _)| *age == began)?;
+        self.own_before.remove(place).map(|(_, is_kept)| is_kept)
+    }
+
+    /// The active transaction whose records begin first, and where, unless the next restart needs older ones.
+    pub fn oldest(&self) -> Option<(Owner, Lsn)> {
+        let first = self.first_lsn()?;
+        let place = self.slots.iter().position(|slot| slot.first_lsn == first)?;
+        Some((Owner(place as u32), first))
     }
 
     /// Whether no transaction's records begin before this one's.

@@ -12,14 +12,14 @@ use crate::statistics::{WaitKind, add};
 use crate::{Error, Result};
 use base::time::MILLISECOND_NS;
 use base::{Instant, TransactionId};
-use executor::TaskId;
+use executor::{Caller, TaskId};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use structures::lock::{Owner, Resource};
 
 /// How long a task waits before it is told that it waits for itself, in nanoseconds: others may hold its transactions by ways
 /// that are not seen, and use them by then.
-const GRACE_NS: u64 = 100 * MILLISECOND_NS;
+pub(super) const GRACE_NS: u64 = 100 * MILLISECOND_NS;
 
 impl Transaction {
     /// Has each later call of this transaction wait for a lock for at most this long; `None`: as the settings say
@@ -87,26 +87,34 @@ impl Transaction {
 
 /// Whether an owner waits, by way of others perhaps, for a transaction of this task that waits for no lock.
 fn waits_for_own(engine: &Engine, owner: Owner, task: TaskId) -> bool {
+    has_other_of(engine, owner, task) && leads_to_own(engine, owner, task, engine.core.locks.blockers(owner))
+}
+
+/// Whether a task has a transaction beside this one. Hardly any has, and a search takes long where many wait.
+pub(super) fn has_other_of(engine: &Engine, owner: Owner, task: TaskId) -> bool {
+    engine.transactions.registry.borrow().has_other(owner, |user| is_kept(engine, user, task))
+}
+
+/// Whether one of the `open` transactions, or one whose locks these wait for, is another one of this task and waits for no lock itself.
+pub(super) fn leads_to_own(engine: &Engine, owner: Owner, task: TaskId, mut open: Vec<Owner>) -> bool {
     let registry = engine.transactions.registry.borrow();
     let locks = &engine.core.locks;
-    let is_kept = |user: executor::Caller| user.task() == task && engine.core.executor.has_kept(user);
-    // Hardly any task has another one, and a search takes long where many wait.
-    if !registry.has_other(owner, is_kept) {
-        return false;
-    }
-    let mut reached = BTreeSet::new();
-    let mut open = locks.blockers(owner);
+    let mut reached = BTreeSet::from([owner]);
     while let Some(other) = open.pop() {
         if !reached.insert(other) {
             continue;
         }
         let further = locks.blockers(other);
-        if further.is_empty() && registry.user_of(other).is_some_and(is_kept) {
+        if further.is_empty() && registry.user_of(other).is_some_and(|user| is_kept(engine, user, task)) {
             return true;
         }
         open.extend(further.into_iter().filter(|next| !reached.contains(next)));
     }
     false
+}
+
+fn is_kept(engine: &Engine, user: Caller, task: TaskId) -> bool {
+    user.task() == task && engine.core.executor.has_kept(user)
 }
 
 fn holders(engine: &Engine, owner: Owner) -> Vec<TransactionId> {

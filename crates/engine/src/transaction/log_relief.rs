@@ -11,9 +11,11 @@
 //! * Log that pages need is kept until the transactions have ended that changed them. If a whole checkpoint has left the log
 //!   too full, and there are such transactions, those that wait with locks give up, because the others may want these locks.
 
+use super::own_log::LogWait;
 use crate::engine::relief::{ReliefOutcome, RoomWait};
 use crate::engine::{Engine, Policy};
 use crate::{Error, Result};
+use structures::lock::Owner;
 
 /// After this many checkpoints whose room others took, a transaction with locks gives up: before it is run again, it gets its
 /// room first.
@@ -25,11 +27,12 @@ const ROUNDS_MAX: u64 = 16;
 ///
 /// # Errors
 /// [`Error::LogNotRelieved`] if a checkpoint fails meanwhile and leaves the log full, [`Error::LogNotArchived`],
-/// [`Error::LogNotGrown`], [`Error::LogFailed`].
+/// [`Error::LogNotGrown`], [`Error::LogFailed`], [`Error::OwnLog`].
 #[cold]
-pub(super) async fn wait_for_log(engine: &Engine) -> Result<()> {
+pub(super) async fn wait_for_log(engine: &Engine, owner: Owner) -> Result<()> {
     let (log, checkpointer) = (&engine.core.log, &engine.checkpointer);
     let failed = checkpointer.failed.get();
+    let mut wait = LogWait::new(engine, owner);
     while log.is_crowded() || log.is_short_of_file() || log.is_claimed() {
         if log.is_short_of_file() {
             log.grow().await?;
@@ -43,6 +46,7 @@ pub(super) async fn wait_for_log(engine: &Engine) -> Result<()> {
         } else if log.is_short_of_promised() {
             checkpointer.relief.ask(&engine.core.executor);
         }
+        wait.check()?;
         log.wait_for_room().await?;
     }
     Ok(())
@@ -52,10 +56,11 @@ pub(super) async fn wait_for_log(engine: &Engine) -> Result<()> {
 ///
 /// # Errors
 /// As [`wait_for_log`].
-pub(super) async fn wait_for_claim(engine: &Engine, fits: impl Fn() -> bool) -> Result<()> {
+pub(super) async fn wait_for_claim(engine: &Engine, owner: Owner, fits: impl Fn() -> bool) -> Result<()> {
     let (log, failed) = (&engine.core.log, engine.checkpointer.failed.get());
     let _claim = log.claim();
     let _waiting = RoomWait::new(&engine.checkpointer.relief);
+    let mut wait = LogWait::new(engine, owner);
     while !fits() {
         if !log.is_grown() {
             log.grow().await?;
@@ -63,6 +68,7 @@ pub(super) async fn wait_for_claim(engine: &Engine, fits: impl Fn() -> bool) -> 
         }
         check_failure(engine, failed)?;
         engine.checkpointer.relief.ask(&engine.core.executor);
+        wait.check()?;
         log.wait_for_room().await?;
     }
     Ok(())
@@ -104,7 +110,7 @@ pub(crate) async fn relieve(engine: &Engine, fits: impl Fn() -> bool) -> Result<
     }
 }
 
-fn check_failure(engine: &Engine, before: u64) -> Result<()> {
+pub(super) fn check_failure(engine: &Engine, before: u64) -> Result<()> {
     let checkpointer = &engine.checkpointer;
     if let Some(cause) = engine.core.log.archive_failure() {
         return Err(Error::LogNotArchived { cause: Box::new(cause) });

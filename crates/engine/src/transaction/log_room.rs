@@ -12,6 +12,7 @@
 use super::Transaction;
 use super::freeing::BYTES_OF_CHAIN;
 use super::log_relief::{relieve, wait_for_claim};
+use super::own_log::note_own_before;
 use super::past_log;
 use crate::engine::relief::ReliefOutcome;
 use crate::engine::{Engine, TransactionState};
@@ -64,6 +65,7 @@ impl Transaction {
             if let Some(reason) = why_hopeless(engine) {
                 return Err(reason);
             }
+            note_own_before(engine, &self.state);
             add(&engine.core.statistics.deadlocks, 1);
             return Err(self.abort(Error::Deadlock));
         }
@@ -227,7 +229,7 @@ impl Transaction {
         let fits = || {
             engine.core.log.free_beside(0) >= bytes + engine.core.rollback_room(engine.transactions.unfinished.get())
         };
-        wait_for_claim(&self.engine, fits).await?;
+        wait_for_claim(&self.engine, self.state.owner, fits).await?;
         engine.core.log.reserve(bytes);
         self.state.reserved = bytes;
         Ok(())
@@ -264,6 +266,7 @@ fn refuse_change(engine: &Engine, state: &TransactionState) -> Result<(), Need> 
     if let Some(reason) = why_hopeless(engine) {
         return Err(Need::Fail(reason));
     }
+    note_own_before(engine, state);
     add(&engine.core.statistics.deadlocks, 1);
     Err(Need::Fail(engine.abort(state, Error::Deadlock)))
 }

@@ -7,6 +7,7 @@ mod cursors;
 mod lost_updates;
 mod moments;
 mod own_errors;
+mod own_log;
 mod panics;
 mod ranges;
 mod waits;

@@ -21,7 +21,7 @@ fn with_notes(settings: Settings, work: impl AsyncFn(&Database, PartitionId) -> 
 }
 
 /// Both, each polled whenever the task is.
-async fn both<A, B>(one: impl Future<Output = A>, other: impl Future<Output = B>) -> (A, B) {
+pub(super) async fn both<A, B>(one: impl Future<Output = A>, other: impl Future<Output = B>) -> (A, B) {
     let (mut one, mut other, mut done) = (pin!(one), pin!(other), (None, None));
     poll_fn(|context| {
         if done.0.is_none()
@@ -96,6 +96,19 @@ fn a_task_is_told_that_it_waits_for_itself() {
         assert!(matches!(&refused, Err(Error::OwnLock { .. })), "{refused:?}");
         assert_eq!(database.transaction(async |tx| tx.get(notes, b"milk").await).await?, Some(vec![2]));
         Ok(())
+    });
+}
+
+#[test]
+fn what_the_engine_spawns_meanwhile_does_not_keep_it_from_being_told() {
+    with_notes(Settings::default(), async |database, notes| {
+        let mut holder = database.begin().await?;
+        holder.put(notes, b"milk", &[2]).await?;
+        // Its log is written by a task of the engine's.
+        database.transaction(async |tx| tx.put(notes, b"bread", &[3]).await).await?;
+        let refused = database.transaction(async |tx| tx.put(notes, b"milk", &[3]).await).await;
+        assert!(matches!(&refused, Err(Error::OwnLock { holders, .. }) if *holders == [holder.id()]), "{refused:?}");
+        holder.commit().await
     });
 }
 
