@@ -14,6 +14,9 @@ use virtual_driver::Media;
 /// The devices that partitions are on.
 const DATA_DEVICES: [&str; 2] = ["disk", "flash"];
 
+/// The write buffer of the log.
+const LOG_BUFFER: &str = "log-buffer.tier";
+
 /// Among how many pages one is looked for that was written.
 const LOOKED_AT: u64 = 200;
 
@@ -82,6 +85,11 @@ pub fn rot(
             let cache = configuration.settings.hierarchy.cache.as_ref();
             let device = if cache.is_some_and(|cache| cache.device == CACHE_DEVICE) { CACHE_DEVICE } else { "nvem" };
             let place = stored_in(media, (&[device], ".tier"), page_size, random);
+            // An opening names what it cannot read, whatever that was.
+            let is_told = |place: &StoredByte| {
+                kind == FaultKind::Rot || place.file != LOG_BUFFER || is_vouched(media, configuration, place)
+            };
+            let place = place.filter(is_told);
             place.map(|place| with_page_at_home(media, configuration, place))
         }
         Step::SegmentWrite => stored_in(media, (&DATA_DEVICES, ".backup-"), SEGMENT_SIZE as usize, random),
@@ -120,7 +128,7 @@ fn damage(
         _ => media.flip_bit(device, &file, offset, random.below(8) as u8),
     }
     .ok()?;
-    let step = if file == "log-buffer.tier" { Step::LogBuffer } else { step };
+    let step = if file == LOG_BUFFER { Step::LogBuffer } else { step };
     let copy = superblock_copy_at(&file, offset);
     // A place with the same contents in both copies is redundant; if they differ, a write was under way.
     let found = media.damages(device, &file).pop();
@@ -248,15 +256,7 @@ fn vouched_log_page(
     let ((device, file), other) = if is_second { (second, first) } else { (first, second) };
     let size = configuration.settings.log.page_size;
     let capacity = media.length(device, file)?;
-    let mut bytes = vec![0; size];
-    let mut pages = Vec::new();
-    for offset in (0..capacity).step_by(size) {
-        media.read(device, file, offset, &mut bytes).ok()?;
-        let position = u64::from_le_bytes(bytes[8..16].try_into().expect("eight bytes"));
-        if let Ok(header) = page::verify(&bytes, position) {
-            pages.push((header, offset));
-        }
-    }
+    let pages = log_pages(media, (device, file), size)?;
     let (last, _) = pages.iter().max_by_key(|(header, _)| (header.epoch, header.position))?;
     let vouched: Vec<u64> = pages
         .iter()
@@ -266,8 +266,35 @@ fn vouched_log_page(
     // The latest are the likeliest to be needed.
     let recent = &vouched[vouched.len().saturating_sub(12)..];
     let offset = *random.choose(recent)?;
+    let (mut bytes, mut twin) = (vec![0; size], vec![0; size]);
     media.read(device, file, offset, &mut bytes).ok()?;
-    let mut twin = vec![0; size];
     let is_redundant = !is_copy_lost && media.read(other.0, other.1, offset, &mut twin).is_ok() && twin == bytes;
     Some(StoredByte { is_redundant, ..StoredByte::alone(device, file, offset + random.below(size as u64)) })
+}
+
+/// The sound log pages of this size in a file, each with its offset; none if some cannot be read.
+fn log_pages(media: &Media, (device, file): (&str, &str), size: usize) -> Option<Vec<(page::Header, u64)>> {
+    let length = media.length(device, file).unwrap_or(0);
+    let (mut bytes, mut pages) = (vec![0; size], Vec::new());
+    for offset in (0..length).step_by(size) {
+        media.read(device, file, offset, &mut bytes).ok()?;
+        let position = u64::from_le_bytes(bytes[8..16].try_into().expect("eight bytes"));
+        if let Ok(header) = page::verify(&bytes, position) {
+            pages.push((header, offset));
+        }
+    }
+    Some(pages)
+}
+
+/// Whether a flipped bit at this place of the log's write buffer is found out: a page that none says is durable may as well not have been
+/// written.
+fn is_vouched(media: &Media, configuration: &Configuration, place: &StoredByte) -> bool {
+    let size = configuration.settings.log.page_size;
+    let Some(buffered) = log_pages(media, (place.device, &place.file), size) else { return false };
+    let own = LOG_DEVICES.iter().filter_map(|device| log_pages(media, (device, "log"), size));
+    let headers = buffered.iter().copied().chain(own.flatten()).map(|(header, _)| header);
+    let last = headers.max_by_key(|header| (header.epoch, header.position));
+    let holds = |offset: u64| (offset..offset + size as u64).contains(&place.offset);
+    let held = buffered.iter().find(|(_, offset)| holds(*offset));
+    held.is_none_or(|(header, _)| last.is_some_and(|last| Lsn(header.position) < last.durable))
 }

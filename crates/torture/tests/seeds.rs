@@ -1,6 +1,6 @@
 //! Many quick seeds, and that each replays exactly.
 
-use entresol_torture::{ClientEvent, Configuration, Options, run_range, run_seed};
+use entresol_torture::{ClientEvent, Configuration, Options, SeedKind, run_range, run_seed};
 
 #[test]
 fn nothing_acknowledged_is_lost_and_nothing_else_is_there() {
@@ -154,4 +154,10 @@ fn a_backup_that_is_refused_changes_nothing_of_the_one_that_is_there() {
     for seed in [42_752, 49_061] {
         assert_eq!(run_seed(seed, Options::FULL).failure, None);
     }
+}
+
+/// A bit of the last page in the log's write buffer had flipped, which is as if the page had not been written.
+#[test]
+fn the_end_of_the_log_is_not_damaged_where_that_cannot_be_told_from_a_power_cut() {
+    assert_eq!(run_seed(98_310, Options::FULL.of(SeedKind::Isolation)).failure, None);
 }
