@@ -466,15 +466,15 @@ pub enum Error {
         /// The transactions in its way.
         holders: Vec<base::TransactionId>,
     },
-    /// A transaction was to wait for room in the log, which another one keeps that waits for the same task, and the task for nothing
-    /// else: for ever. It has not begun, or was rolled back.
+    /// A transaction was to wait for room in the log, all of which is kept for others that wait for the same task, and the task for
+    /// nothing else: for ever. It has not begun, or was rolled back.
     #[error(
         "the log is full of what {} keeps, and the same task is to end that one and waits itself for room; end it before, do both \
          in one, or enlarge [log] size",
         named(.holders)
     )]
     OwnLog {
-        /// The transaction whose records are the oldest.
+        /// The transactions that keep the log.
         holders: Vec<base::TransactionId>,
     },
     /// A transaction was to begin while as many as may run at once are active, each of which waits for its own task to go on

@@ -1,6 +1,7 @@
 use crate::{Executor, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::convert::Infallible;
 
 /// Lets one task at a time do something that includes waiting; others take their turn in order of arrival, also before one that
 /// gives it back and asks for it again at once.
@@ -69,23 +70,40 @@ impl Turn {
 
     /// Waits for the turn and takes it.
     pub async fn take<'a>(&'a self, executor: &'a Executor) -> Holding<'a> {
-        if self.taken.get() || !self.line.borrow().is_empty() {
-            self.wait_in_line(executor).await;
+        match self.take_unless(executor, || Ok::<(), Infallible>(())).await {
+            Ok(holding) => holding,
+            Err(never) => match never {},
         }
-        self.taken.set(true);
-        Holding { turn: self, executor }
     }
 
-    async fn wait_in_line(&self, executor: &Executor) {
+    /// The same, unless `check` fails, which is called before each time that it waits, and whenever the task is polled.
+    ///
+    /// # Errors
+    /// Those of `check`.
+    pub async fn take_unless<'a, E>(
+        &'a self,
+        executor: &'a Executor,
+        check: impl FnMut() -> Result<(), E>,
+    ) -> Result<Holding<'a>, E> {
+        if self.taken.get() || !self.line.borrow().is_empty() {
+            self.wait_in_line(executor, check).await?;
+        }
+        self.taken.set(true);
+        Ok(Holding { turn: self, executor })
+    }
+
+    async fn wait_in_line<E>(&self, executor: &Executor, mut check: impl FnMut() -> Result<(), E>) -> Result<(), E> {
         let ticket = self.tickets.replace(self.tickets.get() + 1);
         self.line.borrow_mut().push_back(ticket);
         let place = Place { turn: self, executor, ticket };
         let is_next = || !self.taken.get() && self.line.borrow().front() == Some(&ticket);
         while !is_next() {
+            check()?;
             self.waiters.wait(executor).await;
         }
         self.taken.set(true);
         drop(place);
+        Ok(())
     }
 }
 

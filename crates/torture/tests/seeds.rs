@@ -161,3 +161,10 @@ fn a_backup_that_is_refused_changes_nothing_of_the_one_that_is_there() {
 fn the_end_of_the_log_is_not_damaged_where_that_cannot_be_told_from_a_power_cut() {
     assert_eq!(run_seed(98_310, Options::FULL.of(SeedKind::Isolation)).failure, None);
 }
+
+#[test]
+fn what_takes_itself_back_is_waited_for() {
+    for seed in [4_116, 10_574] {
+        assert_eq!(run_seed(seed, Options::FULL.of(SeedKind::Isolation)).failure, None);
+    }
+}

@@ -15,8 +15,10 @@ struct ActiveTransaction {
     first_lsn: Lsn,
     id: TransactionId,
     undo: Rc<RefCell<UndoList>>,
-    /// Who has used it last; none if it has ended.
+    /// Who has used it last; none once its end goes on by itself, or is over.
     user: Rc<Cell<Option<Caller>>>,
+    /// Whether room in the log is promised to it.
+    is_promised: bool,
 }
 
 /// The table of active transactions, indexed by lock owner.
@@ -82,7 +84,13 @@ impl Registry {
         let mut state = self.spare.pop().unwrap_or_else(|| {
             let state = TransactionState { owner: Owner(self.slots.len() as u32), ..TransactionState::default() };
             let (undo, user) = (Rc::clone(&state.undo), Rc::clone(&state.user));
-            self.slots.push(ActiveTransaction { first_lsn: Lsn::MAX, id: TransactionId::default(), undo, user });
+            self.slots.push(ActiveTransaction {
+                first_lsn: Lsn::MAX,
+                id: TransactionId::default(),
+                undo,
+                user,
+                is_promised: false,
+            });
             Active(Some(Box::new(state)))
         });
         state.id = TransactionId(self.next);
@@ -98,12 +106,12 @@ impl Registry {
         self.slots.get(owner.0 as usize).map_or_else(TransactionId::default, |slot| slot.id)
     }
 
-    /// Who has used the transaction last that has this place; `None` if it has ended.
+    /// Who has used the transaction last that has this place; `None` if it ends by itself, or has ended.
     pub fn user_of(&self, owner: Owner) -> Option<Caller> {
         self.slots.get(owner.0 as usize)?.user.get()
     }
 
-    /// Who has used each active transaction last.
+    /// Who has used each active transaction last, but those that end by themselves.
     pub fn users(&self) -> impl Iterator<Item = Caller> {
         self.slots.iter().filter_map(|slot| slot.user.get())
     }
@@ -153,7 +161,8 @@ impl Registry {
     /// Removes an ended transaction.
     pub fn end(&mut self, mut state: Active) {
         self.leave_group(state.group);
-        self.slots[state.owner.0 as usize].first_lsn = Lsn::MAX;
+        let slot = &mut self.slots[state.owner.0 as usize];
+        (slot.first_lsn, slot.is_promised) = (Lsn::MAX, false);
         state.clear();
         self.spare.push(state);
     }
@@ -234,11 +243,19 @@ impl Registry {
         self.own_before.remove(place).map(|(_, is_kept)| is_kept)
     }
 
-    /// The active transaction whose records begin first, and where, unless the next restart needs older ones.
-    pub fn oldest(&self) -> Option<(Owner, Lsn)> {
-        let first = self.first_lsn()?;
-        let place = self.slots.iter().position(|slot| slot.first_lsn == first)?;
-        Some((Owner(place as u32), first))
+    /// Notes that room in the log is promised to the transaction until it ends.
+    pub fn promise(&mut self, owner: Owner) {
+        self.slots[owner.0 as usize].is_promised = true;
+    }
+
+    /// The other transactions that keep some of the log for themselves, or whose changes of sets (`changes_sets`) keep sweeps from it.
+    pub fn keepers(&self, owner: Owner, changes_sets: impl Fn(Owner) -> bool) -> Vec<Owner> {
+        let keeps = |(place, slot): (usize, &ActiveTransaction)| {
+            let other = Owner(place as u32);
+            let keeps = slot.first_lsn < Lsn::MAX || slot.is_promised || changes_sets(other);
+            (other != owner && keeps).then_some(other)
+        };
+        self.slots.iter().enumerate().filter_map(keeps).collect()
     }
 
     /// Whether no transaction's records begin before this one's.

@@ -45,11 +45,13 @@ pub(super) async fn wait(engine: &Engine) -> Result<()> {
     Ok(())
 }
 
-/// Whether every active transaction belongs to a task that waits for nothing but to begin another one.
+/// Whether every active transaction belongs to a task that waits for nothing but to begin another one. One that ends by itself does not,
+/// and while a sweep waits for all to end, it is that which goes on.
 fn is_hopeless(engine: &Engine) -> bool {
     let (transactions, executor) = (&engine.transactions, &engine.core.executor);
     let (registry, nested) = (transactions.registry.borrow(), transactions.nested.borrow());
     let waits = |task: &TaskId| nested.contains(task) && executor.is_alone(*task);
-    let mut users = registry.users().peekable();
-    users.peek().is_some() && users.all(|user| waits(&user.task()) && executor.has_kept(user))
+    let waiting = registry.users().filter(|user| waits(&user.task()) && executor.has_kept(*user)).count();
+    let is_open = transactions.admitted_max.get() == transactions.rules.multiprogramming_level;
+    is_open && waiting > 0 && waiting == transactions.active.get()
 }

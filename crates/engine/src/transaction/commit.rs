@@ -130,6 +130,7 @@ impl Transaction {
         self.ended = true;
         let mut state = std::mem::take(&mut self.state);
         state.is_decided = true;
+        state.user.set(None);
         let statistics = &self.engine.core.statistics;
         add(&statistics.commits, 1);
         if let Some(observer) = statistics.observer() {

@@ -12,7 +12,7 @@
 use super::Transaction;
 use super::freeing::BYTES_OF_CHAIN;
 use super::log_relief::{relieve, wait_for_claim};
-use super::own_log::note_own_before;
+use super::own_log::{LogWait, note_own_before};
 use super::past_log;
 use crate::engine::relief::ReliefOutcome;
 use crate::engine::{Engine, TransactionState};
@@ -164,6 +164,7 @@ impl Transaction {
     /// Has those long values copied that readers of the past need and the commit gives up, and waits for room for the commit.
     #[cold]
     pub(super) async fn prepare_commit(&self) -> Result<()> {
+        self.state.user.set(Some(self.engine.core.executor.caller()));
         if self.state.chains.is_empty() {
             return self.await_commit().await;
         }
@@ -225,12 +226,15 @@ impl Transaction {
     pub(super) async fn claim_log(&mut self, bytes: u64) -> Result<()> {
         let engine = &self.engine;
         let bytes = bytes.min(self.claim_max());
-        let _turn = engine.transactions.log_claims.take(&engine.core.executor).await;
+        let mut wait = LogWait::new(engine, self.state.owner);
+        let turn = engine.transactions.log_claims.take_unless(&engine.core.executor, || wait.check());
+        let _turn = turn.await?;
         let fits = || {
             engine.core.log.free_beside(0) >= bytes + engine.core.rollback_room(engine.transactions.unfinished.get())
         };
         wait_for_claim(&self.engine, self.state.owner, fits).await?;
         engine.core.log.reserve(bytes);
+        engine.transactions.registry.borrow_mut().promise(self.state.owner);
         self.state.reserved = bytes;
         Ok(())
     }

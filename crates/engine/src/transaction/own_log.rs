@@ -1,14 +1,15 @@
-//! Waiting for room in the log that would be for ever, because the transaction which keeps it is to be ended by the same task.
+//! Waiting for room in the log that would be for ever, because the same task is to end the transactions that keep it.
 //!
-//! The log keeps the records of its oldest transaction. A task that has that one, or a lock that it waits for, and waits itself for
-//! nothing but room in the log is told so after a moment, as one is that waits for its own lock (`lock_wait.rs`).
+//! The log keeps the records of its oldest transaction, and what was promised. A task that has those transactions, or the locks that they
+//! wait for, and waits itself for nothing but room in the log is told so after a moment, as one is that waits for its own lock
+//! (`lock_wait.rs`). As long as one keeps some of the log that may end without this task, it is not: that end may make the room.
 
 use super::lock_wait::{GRACE_NS, has_other_of, leads_to_own};
 use super::log_relief::check_failure;
 use crate::engine::relief::RoomWait;
 use crate::engine::{Engine, TransactionState};
 use crate::{Error, Result};
-use base::{Instant, Lsn};
+use base::Instant;
 use executor::TaskId;
 use structures::lock::Owner;
 
@@ -17,13 +18,24 @@ pub(super) struct LogWait<'a> {
     engine: &'a Engine,
     owner: Owner,
     task: TaskId,
-    /// When it is told, if it waits for its own task.
-    looks_at: Option<Instant>,
+    /// Since when it waits for its own task.
+    own_since: Option<Instant>,
+    /// When it looks again whatever happens.
+    looks_at: Instant,
+    /// How often sweeps had been kept from their ends before.
+    stalls: u64,
 }
 
 impl LogWait<'_> {
     pub fn new(engine: &Engine, owner: Owner) -> LogWait<'_> {
-        LogWait { engine, owner, task: engine.core.executor.current(), looks_at: None }
+        LogWait {
+            engine,
+            owner,
+            task: engine.core.executor.current(),
+            own_since: None,
+            looks_at: Instant::START,
+            stalls: engine.checkpointer.relief.stalls.get(),
+        }
     }
 
     /// To be called before each wait, at whose end it is called again.
@@ -31,28 +43,39 @@ impl LogWait<'_> {
     /// # Errors
     /// [`Error::OwnLog`].
     pub fn check(&mut self) -> Result<()> {
-        if !is_own(self.engine, self.owner, self.task) {
-            self.looks_at = None;
+        if !has_other_of(self.engine, self.owner, self.task) {
+            self.own_since = None;
             return Ok(());
         }
         let executor = &self.engine.core.executor;
         let now = executor.now();
-        match self.looks_at {
-            Some(looks_at) if now >= looks_at && executor.is_alone(self.task) => return Err(own_log(self.engine)),
-            Some(looks_at) if now < looks_at => {}
-            _ => {
-                let looks_at = now.plus_ns(GRACE_NS);
-                executor.poll_at(looks_at);
-                self.looks_at = Some(looks_at);
+        let own = own_keepers(self.engine, self.owner, self.task);
+        match (own, self.own_since) {
+            (Some(own), since) if self.is_all_kept() => {
+                let since = *self.own_since.get_or_insert(since.unwrap_or(now));
+                if now >= since.plus_ns(GRACE_NS) && executor.is_alone(self.task) {
+                    return Err(own_log(self.engine, &own));
+                }
             }
+            _ => self.own_since = None,
         }
         executor.watch_poll();
+        if now >= self.looks_at {
+            // Others may come to wait for this task without a word.
+            self.looks_at = now.plus_ns(GRACE_NS);
+            executor.poll_at(self.looks_at);
+        }
         Ok(())
+    }
+
+    /// Whether checkpoints make no more room before the transactions end that keep the log.
+    fn is_all_kept(&self) -> bool {
+        is_kept_for_oldest(self.engine) || self.engine.checkpointer.relief.stalls.get() > self.stalls
     }
 }
 
-/// Before a transaction is run again that gave way to one of its own task: waits for the end of that, if something else may bring it.
-/// If the log has more than it had to keep for that one, it waits for a checkpoint and tries again.
+/// Before a transaction is run again that gave way to those of its own task: waits for their ends, if something else may bring them. If
+/// the log has more than it had to keep for them, it waits for a checkpoint and tries again.
 ///
 /// # Errors
 /// [`Error::OwnLog`]; those of [`wait_for_log`](super::log_relief::wait_for_log).
@@ -62,12 +85,12 @@ pub(super) async fn wait_for_own(engine: &Engine, owner: Owner, was_kept: bool) 
     const LOOK_NS: u64 = GRACE_NS / 20;
     let executor = &engine.core.executor;
     let mut wait = LogWait::new(engine, owner);
-    if !was_kept {
-        return relieve_own(engine, &wait).await;
+    if !was_kept && relieve_own(engine, &wait).await? {
+        return Ok(());
     }
     loop {
         wait.check()?;
-        if wait.looks_at.is_none() {
+        if wait.own_since.is_none() {
             return Ok(());
         }
         executor.sleep_ns(LOOK_NS).await;
@@ -77,43 +100,54 @@ pub(super) async fn wait_for_own(engine: &Engine, owner: Owner, was_kept: bool) 
     }
 }
 
-/// Waits until all of the log is kept for the oldest transaction, as long as that is the task's own.
-async fn relieve_own(engine: &Engine, wait: &LogWait<'_>) -> Result<()> {
+/// Waits for a checkpoint that leaves in the log what is kept for the task's own transactions, and no more. False if these keep it
+/// from its end.
+async fn relieve_own(engine: &Engine, wait: &LogWait<'_>) -> Result<bool> {
     let (log, checkpointer) = (&engine.core.log, &engine.checkpointer);
-    let failed = checkpointer.failed.get();
-    let _waiting = RoomWait::new(&checkpointer.relief);
+    let relief = &checkpointer.relief;
+    let (failed, awaited) = (checkpointer.failed.get(), relief.begun.get() + 1);
+    let _waiting = RoomWait::new(relief);
     // In its first lap no checkpoint makes room.
-    while log.is_grown() && own_oldest(engine, wait.owner, wait.task).is_some_and(|first| !log.is_kept_for(first)) {
+    while log.is_grown() && !is_kept_for_oldest(engine) && relief.ended.get() < awaited {
+        if own_keepers(engine, wait.owner, wait.task).is_none() {
+            return Ok(true);
+        }
+        if relief.stalls.get() > wait.stalls {
+            return Ok(false);
+        }
         check_failure(engine, failed)?;
-        checkpointer.relief.ask(&engine.core.executor);
+        relief.ask(&engine.core.executor);
         log.wait_for_room().await?;
     }
-    Ok(())
+    Ok(true)
 }
 
-/// A transaction gives way to the oldest one in the log: notes it if that is of its own task, for the next time that it is run.
+/// A transaction gives way to the oldest one in the log: notes it if only its own task makes room there, for the next time that it is run.
 pub(super) fn note_own_before(engine: &Engine, state: &TransactionState) {
-    if let Some(first) = own_oldest(engine, state.owner, engine.core.executor.current()) {
-        let is_kept = engine.core.log.is_kept_for(first);
+    if own_keepers(engine, state.owner, engine.core.executor.current()).is_some() {
+        let is_kept = is_kept_for_oldest(engine);
         engine.transactions.registry.borrow_mut().give_way_to_own(state.began, is_kept);
     }
 }
 
-/// Whether all that is in the log is kept for a transaction that only this task ends, perhaps by way of others.
-fn is_own(engine: &Engine, owner: Owner, task: TaskId) -> bool {
-    own_oldest(engine, owner, task).is_some_and(|first| engine.core.log.is_kept_for(first))
+fn is_kept_for_oldest(engine: &Engine) -> bool {
+    engine.transactions.registry.borrow().first_lsn().is_some_and(|first| engine.core.log.is_kept_for(first))
 }
 
-/// Where the log of the oldest transaction begins, if only this task ends it, perhaps by way of others.
-fn own_oldest(engine: &Engine, owner: Owner, task: TaskId) -> Option<Lsn> {
+/// The transactions that keep some of the log, if there are any and only this task ends all of them, perhaps by way of others.
+fn own_keepers(engine: &Engine, owner: Owner, task: TaskId) -> Option<Vec<Owner>> {
     if !has_other_of(engine, owner, task) {
         return None;
     }
-    let (oldest, first) = engine.transactions.registry.borrow().oldest()?;
-    leads_to_own(engine, owner, task, vec![oldest]).then_some(first)
+    let keepers = {
+        let sets = engine.sets.sets.borrow();
+        engine.transactions.registry.borrow().keepers(owner, |other| sets.changes(other) > 0)
+    };
+    let is_own = |keeper: &Owner| leads_to_own(engine, owner, task, vec![*keeper]);
+    (!keepers.is_empty() && keepers.iter().all(is_own)).then_some(keepers)
 }
 
-fn own_log(engine: &Engine) -> Error {
+fn own_log(engine: &Engine, keepers: &[Owner]) -> Error {
     let registry = engine.transactions.registry.borrow();
-    Error::OwnLog { holders: registry.oldest().map(|(oldest, _)| registry.id_of(oldest)).into_iter().collect() }
+    Error::OwnLog { holders: keepers.iter().map(|keeper| registry.id_of(*keeper)).collect() }
 }

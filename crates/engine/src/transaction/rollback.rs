@@ -66,6 +66,7 @@ impl Transaction {
     fn spawn_rollback(&mut self) -> JoinHandle<Result<()>> {
         self.ended = true;
         let (engine, state) = (self.engine.clone(), std::mem::take(&mut self.state));
+        state.user.set(None);
         let executor = engine.core.executor.clone();
         let ending = EndingTask::new(&engine);
         executor.spawn(async move {

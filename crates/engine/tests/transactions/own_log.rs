@@ -106,6 +106,65 @@ fn one_whose_own_locks_keep_the_transaction_that_keeps_the_log_is_told() {
 }
 
 #[test]
+fn one_that_waits_first_and_is_waited_for_later_is_told() {
+    in_a_task(async |database, notes| {
+        database.transaction(async |tx| fill(tx, notes, "shared", 1).await).await?;
+        let executor = database.executor().clone();
+        let oldest = Rc::new(std::cell::Cell::new(None));
+        let between = executor.spawn({
+            let (database, oldest) = (database.clone(), Rc::clone(&oldest));
+            async move {
+                let mut tx = database.begin().await?;
+                oldest.set(Some(tx.id()));
+                fill(&mut tx, notes, "between", 1).await?;
+                database.executor().sleep_ns(30 * SECOND_NS).await;
+                fill(&mut tx, notes, "shared", 1).await?;
+                tx.commit().await
+            }
+        });
+        executor.sleep_ns(10 * MILLISECOND_NS).await;
+        let mut holder = database.begin().await?;
+        assert!(holder.get_for_update(notes, b"shared 000000").await?.is_some());
+        let refused = loop {
+            let done = database.transaction(async |tx| fill(tx, notes, "other", 2).await).await;
+            if done.is_err() {
+                break done;
+            }
+        };
+        let Err(Error::OwnLog { holders }) = refused else { panic!("{refused:?}") };
+        assert_eq!(holders, [oldest.get().expect("it has begun")]);
+        holder.commit().await?;
+        between.join().await
+    });
+}
+
+#[test]
+fn none_is_told_while_others_may_make_room() {
+    in_a_task(async |database, notes| {
+        let executor = database.executor().clone();
+        let mut holder = database.begin().await?;
+        let beside = executor.spawn({
+            let database = database.clone();
+            async move {
+                let mut tx = database.begin().await?;
+                database.executor().sleep_ns(MILLISECOND_NS).await;
+                fill(&mut tx, notes, "beside", 100).await?;
+                database.executor().sleep_ns(5 * SECOND_NS).await;
+                tx.commit().await
+            }
+        });
+        fill(&mut holder, notes, "own", 1).await?;
+        executor.sleep_ns(10 * MILLISECOND_NS).await;
+        let refused = database.transaction(async |tx| fill(tx, notes, "other", 130).await).await;
+        // What has been tried and taken back meanwhile fills the log, which is kept for the holder.
+        assert_told(&refused, &holder);
+        assert!(beside.is_finished(), "told at {:?}", executor.now());
+        beside.join().await?;
+        holder.commit().await
+    });
+}
+
+#[test]
 fn what_is_done_beside_its_own_at_the_same_time_waits() {
     in_a_task(async |database, notes| {
         let executor = database.executor().clone();
