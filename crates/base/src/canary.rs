@@ -265,6 +265,8 @@ canaries! {
     UnenteredReceiver,
     /// A page server has a last copy passed on however often that was done in vain.
     EndlessChances,
+    /// A page server takes what a page is for what it was at the moment of a snapshot.
+    PresentForMoment,
 }
 
 #[cfg(feature = "canary")]
