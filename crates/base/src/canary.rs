@@ -267,6 +267,8 @@ canaries! {
     EndlessChances,
     /// A page server takes what a page is for what it was at the moment of a snapshot.
     PresentForMoment,
+    /// A node takes copies that have come since for what a snapshot sees.
+    YoungCopies,
 }
 
 #[cfg(feature = "canary")]

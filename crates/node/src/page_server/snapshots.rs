@@ -6,8 +6,9 @@ use crate::message::{Answer, ClientId, SnapshotAnswer};
 use crate::server::AsOf;
 use base::{Lsn, PageId};
 use engine::buffer::Pins;
+use engine::catalog::Organization;
 use engine::page::header;
-use engine::{Error, Shipment};
+use engine::{Error, Result, Shipment};
 use std::rc::Rc;
 
 /// Which part of the buffer's size what pages were may take.
@@ -75,10 +76,7 @@ impl ServerNode {
         let expected = self.outboxes.borrow().get(&snapshot.0).map(|outbox| outbox.expect(length));
         self.spawn(async move |this| {
             let mut pins = Pins::new(this.database.buffer());
-            let fetched = match this.make_room(snapshot.0, page).await {
-                Ok(()) => this.fetch(page, &mut pins).await,
-                Err(error) => Err(error),
-            };
+            let fetched = this.fetch_as_of(snapshot.0, page, &mut pins).await;
             // A commit may have replaced it meanwhile.
             let is_answered = this.send_as_of(snapshot, page);
             if let (false, Err(error)) = (is_answered, fetched) {
@@ -86,6 +84,14 @@ impl ServerNode {
             }
             drop(expected);
         });
+    }
+
+    async fn fetch_as_of(&self, client: ClientId, page: PageId, pins: &mut Pins) -> Result<()> {
+        // Objects at the end of a partition may have been cut off: they are blank.
+        if matches!(self.organization(page)?, Organization::Direct { .. }) {
+            self.make_room(client, page).await?;
+        }
+        self.fetch(page, pins).await
     }
 
     /// Sends a page as it was, or says that the snapshot is too old. False if the page has to be fetched for that.

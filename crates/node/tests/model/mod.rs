@@ -270,6 +270,7 @@ fn what_is_planted_is_found() {
         (Canary::UnenteredReceiver, calm),
         (Canary::EndlessChances, calm),
         (Canary::PresentForMoment, calm),
+        (Canary::YoungCopies, calm),
     ];
     let is_missed = |(canary, search): &(Canary, Search)| {
         canary::plant(Some(*canary));
