@@ -2,12 +2,12 @@
 //! those that are left are served.
 #![no_main]
 
-use base::{PageId, PartitionId};
+use base::{Lsn, PageId, PartitionId};
 use libfuzzer_sys::fuzz_target;
 use node::algorithm::{ALGORITHMS, Frames};
 use node::message::{
-    ClientId, Copy, HEAD_SIZE, Image, Leaving, Request, Secret, ToServer, Transaction, Wait, WaitsFor,
-    decode,
+    ClientId, Copy, HEAD_SIZE, Image, Leaving, Request, Secret, SnapshotRequest, ToServer, Transaction, Wait,
+    WaitsFor, decode,
 };
 use node::server::{Action, Memory, Server};
 
@@ -41,7 +41,7 @@ fn likely(bytes: &[u8; 4]) -> Option<Request> {
     let earlier = Copy { page: PageId::new(PartitionId(1), u32::from(page >> 2) % 4), number: u64::from(number >> 4) };
     let unused_ns = transaction.0;
     let leaving = (page > 127).then_some(Leaving { copy: earlier, unused_ns, was_used: number % 2 == 0 });
-    Some(match kind % 13 {
+    Some(match kind % 15 {
         0 | 1 => {
             let waited_ns = [0, 1, 1 << 20, u64::MAX][usize::from(kind >> 6)];
             let waited = (page % 128 > 31).then_some(Wait { copy: earlier, waited_ns });
@@ -62,6 +62,14 @@ fn likely(bytes: &[u8; 4]) -> Option<Request> {
         9 => Request::Waits { pairs: vec![WaitsFor { transaction, other: Transaction(u64::from(number % 4)) }] },
         10 => Request::Accept { copy, secret: Secret(1), leaving },
         11 => Request::Decline { page: copy.page },
+        12 | 13 => {
+            let request = match page >> 6 {
+                0 => SnapshotRequest::Begin,
+                1 => SnapshotRequest::End,
+                _ => SnapshotRequest::Read { page: copy.page },
+            };
+            Request::Snapshot { number: copy.number, request }
+        }
         _ => return None,
     })
 }
@@ -74,7 +82,16 @@ fn end(server: &mut Server, pending: &mut Vec<Action>, which: u8, actions: &mut 
     match pending.swap_remove(usize::from(which) % pending.len()) {
         Action::SendPage { to, copy, .. } => server.failed(to, copy, "no disk".to_owned(), &Half, actions),
         Action::Keep(image) => server.kept(image.page, &Half, actions),
-        Action::Commit { client, transaction, .. } if which % 2 == 0 => {
+        Action::ReadSnapshot { client, number, page } => drop(server.as_of((client, number), page, actions)),
+        Action::BeginSnapshot { client, number, .. } if which % 2 == 0 => {
+            server.undecided_snapshot((client, number), "no log".to_owned(), actions);
+        }
+        Action::BeginSnapshot { .. } => {}
+        Action::Commit { client, transaction, pages, redone, .. } if which % 2 == 0 => {
+            // The log goes on with each, and what it changes is at hand now and then.
+            let at = Lsn(server.counts().commits + 2);
+            let before = |page: PageId| (page.number % 2 == 0).then(|| [0; 64].into());
+            server.applied(at, pages.iter().map(|image| image.page).chain(redone), before, actions);
             server.committed((client, transaction), &Half, actions);
         }
         Action::Commit { client, transaction, .. } => {
@@ -87,6 +104,7 @@ fn end(server: &mut Server, pending: &mut Vec<Action>, which: u8, actions: &mut 
 fuzz_target!(|bytes: &[u8]| {
     let Some((first, mut rest)) = bytes.split_first() else { return };
     let mut server = Server::new(&ALGORITHMS[usize::from(*first) % ALGORITHMS.len()], Frames::lru(4), 1);
+    server.set_snapshot_room(2_000);
     let mut actions = Vec::new();
     let mut clients = [(); 3].map(|()| join(&mut server, &mut actions));
     let mut pending = Vec::new();
@@ -121,4 +139,5 @@ fuzz_target!(|bytes: &[u8]| {
     }
     clients.iter().for_each(|client| server.lose(*client, &Half, &mut actions));
     assert_eq!(server.waiting(), 0, "nothing waits when all are gone");
+    assert_eq!(server.snapshots(), (0, 0), "nothing is kept for those that are gone");
 });

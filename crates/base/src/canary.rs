@@ -265,6 +265,10 @@ canaries! {
     UnenteredReceiver,
     /// A page server has a last copy passed on however often that was done in vain.
     EndlessChances,
+    /// A page server takes what a page is for what it was at the moment of a snapshot.
+    PresentForMoment,
+    /// A node takes copies that have come since for what a snapshot sees.
+    YoungCopies,
 }
 
 #[cfg(feature = "canary")]

@@ -17,7 +17,7 @@ use base::PartitionId;
 use engine::{Error, Figures, Machine, PartitionSpec, Result, buffer};
 use executor::{Executor, Mailbox, Order};
 use node::channel::threads::{Exchange, Threads};
-use node::page_client::{ClientSettings, PageClient, PageTransaction};
+use node::page_client::{ClientSettings, PageClient, PageSnapshot, PageTransaction};
 use node::server::COPIES_MAX;
 use node::survey::Survey;
 use real_driver::RealDriver;
@@ -34,7 +34,7 @@ use std::thread::JoinHandle;
 ///
 /// It pays where transactions read much, or write different pages in different nodes. Locks are whole pages', and nodes that write the same
 /// ones take turns, for each of which pages go to the server and back: there one engine ([`DatabaseThread`]) is faster. What a node can do is what a [`NodeTransaction`](PageTransaction) has: memory-resident sets, records with
-/// fields and indexes, writing long values, snapshots and registered procedures are not of it. Those that can be asked for are refused
+/// fields and indexes, writing long values and registered procedures are not of it. Those that can be asked for are refused
 /// ([`Error::WrongOrganization`], [`Error::TooLarge`]).
 ///
 /// A wait for another node's lock has no end: `[locks] wait_at_most` is not followed here. A request to a node does not wait for another one to
@@ -296,6 +296,20 @@ impl NodeHandle {
         work: impl AsyncFnMut(&mut PageTransaction) -> Result<T, E> + Send + 'static,
     ) -> Pending<T, E> {
         run(self.from(node % self.nodes()), work)
+    }
+
+    /// Has `work` read what is committed at all nodes now, all at one moment and without locks, at the node whose turn it is.
+    ///
+    /// # Errors
+    /// Those of [`PageClient::snapshot`] and of `work`; [`Error::NodeEnded`].
+    pub fn snapshot<T: Send + 'static, E: From<Error> + Send + 'static, F>(&self, work: F) -> Pending<T, E>
+    where
+        F: AsyncFnOnce(&mut PageSnapshot) -> Result<T, E> + Send + 'static,
+    {
+        self.in_turn().send(move |requests, promise| {
+            let client = requests.node().clone();
+            requests.run(type_name::<F>(), promise, async move { work(&mut client.snapshot().await?).await });
+        })
     }
 
     /// The value of `key`: a transaction by itself, as are [`NodeHandle::put`] and [`NodeHandle::delete`].

@@ -86,6 +86,16 @@ fn transfer(handle: &NodeHandle, accounts: PartitionId, client: u64, transfers: 
             });
             let read = read.wait().expect("it commits");
             assert_eq!(read, ((ACCOUNTS, ACCOUNTS * BALANCE), Some(turn)), "client {client}");
+            let snapshot = handle.snapshot(async move |snapshot| {
+                let (mut count, mut sum) = (0, 0);
+                let look = |_: &[u8], value: &[u8]| {
+                    (count, sum) = (count + 1, sum + number(value));
+                    true
+                };
+                snapshot.scan(accounts, Bound::Unbounded, look).await?;
+                Ok::<_, Error>((count, sum))
+            });
+            assert_eq!(snapshot.wait(), Ok((ACCOUNTS, ACCOUNTS * BALANCE)), "client {client}");
         }
     }
     transfers

@@ -28,8 +28,10 @@ mod calls;
 mod commits;
 mod leaving;
 mod locks;
+mod snapshots;
 
 pub use calls::CalledBack;
+pub use snapshots::{SNAPSHOTS_MAX, Sight, SnapshotState};
 
 use crate::message::LIST_MAX;
 use crate::message::{Copy, Leaving, LeavingFate, Request, Secret, Session, ToServer, Transaction, Wait, WaitsFor};
@@ -38,6 +40,7 @@ use commits::Commits;
 use engine::canary::{self, Canary};
 use engine::lock::Mode;
 use locks::{Asked, LockHolder, NodeLocks};
+use snapshots::ClientSnapshots;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many pages are known as written here before they are forgotten.
@@ -58,6 +61,7 @@ pub struct Client {
     /// What the server was told of these waits.
     told: Vec<WaitsFor>,
     commits: Commits,
+    snapshots: ClientSnapshots,
     /// Whether the node keeps write locks.
     keeps: bool,
     /// Pages that had write locks here.
@@ -84,6 +88,8 @@ struct Held {
     secret: Secret,
     place: Place,
     lock: Lock,
+    /// After which of the node's snapshots what is here came, or was committed here.
+    since: u64,
     /// Whether it is to be given up when no transaction uses it.
     is_called: bool,
     /// Whether what is here is not what was committed, so that it goes in any case.
@@ -104,6 +110,7 @@ impl Held {
             secret,
             place,
             lock: Lock::Shared,
+            since: 0,
             is_called: false,
             is_spoiled: false,
             was_here: false,
@@ -247,6 +254,7 @@ impl Client {
         self.offered.clear();
         self.drops.clear();
         self.waited = None;
+        self.snapshots.end_session();
         self.copies.retain(|_, held| held.place == Place::Resident);
         for held in self.copies.values_mut() {
             (held.is_called, held.lock) = (false, Lock::Shared);
@@ -460,11 +468,6 @@ impl Client {
         held.is_some_and(|held| matches!(held.place, Place::Coming { .. }))
     }
 
-    /// Whether a page was asked for because it was offered: then it is not worth an access to the disk.
-    pub fn was_offered(&self, page: PageId) -> bool {
-        self.copies.get(&page).is_some_and(|held| held.was_offered)
-    }
-
     /// The page of a copy that was asked for took so long to come, in nanoseconds: the server is told with the next request.
     pub fn note_wait(&mut self, copy: Copy, waited_ns: u64) {
         self.waited = Some(Wait { copy, waited_ns });
@@ -499,7 +502,7 @@ impl Client {
         let held = self.copies.get_mut(&copy.page).filter(|held| held.number == copy.number)?;
         let Place::Coming { leaving, .. } = held.place else { return None };
         (held.place, held.was_here, held.used) = (Place::Resident, true, self.now);
-        held.was_offered = false;
+        (held.was_offered, held.since) = (false, self.snapshots.now());
         held.is_called &= !canary::is_planted(Canary::KeptArrival);
         let is_called = held.is_called;
         let is_free = self.users(copy.page).is_empty() && !self.commits.has(copy.page);

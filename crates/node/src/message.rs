@@ -7,6 +7,7 @@
 
 mod form;
 mod kind;
+mod snapshot;
 
 use crate::survey::Survey;
 use base::PageId;
@@ -15,11 +16,12 @@ pub(crate) use form::list;
 use form::{packed, packed_list, raw};
 pub use kind::Message;
 use serde::{Deserialize, Serialize};
+pub use snapshot::{SnapshotAnswer, SnapshotRequest};
 use std::net::SocketAddr;
 use thiserror::Error;
 
 /// The version of the messages. Nodes of different versions do not talk to each other.
-pub const VERSION: u8 = 11;
+pub const VERSION: u8 = 12;
 /// The bytes before a message: its length and its version.
 pub const HEAD_SIZE: usize = 5;
 /// The longest message, in bytes: a commit of some thousands of pages.
@@ -219,6 +221,13 @@ pub enum Request {
         /// Its bytes.
         #[serde(with = "raw")]
         bytes: Vec<u8>,
+    },
+    /// Something of one of its snapshots.
+    Snapshot {
+        /// Which: it gives each number once.
+        number: u64,
+        /// What.
+        request: SnapshotRequest,
     },
 }
 
@@ -420,6 +429,13 @@ pub enum Answer {
         transaction: Transaction,
         /// Why, in words.
         reason: String,
+    },
+    /// Something of one of the client's snapshots.
+    Snapshot {
+        /// Which.
+        number: u64,
+        /// What.
+        said: SnapshotAnswer,
     },
 }
 

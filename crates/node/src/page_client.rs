@@ -16,10 +16,12 @@ mod offers;
 mod peers;
 mod records;
 mod session;
+mod snapshot;
 mod store;
 mod transaction;
 mod view;
 
+pub use snapshot::PageSnapshot;
 pub use transaction::PageTransaction;
 
 use crate::channel::Transport;
@@ -150,6 +152,7 @@ impl PageClient {
         if settings.keeps_write_locks {
             protocol.keep_write_locks();
         }
+        protocol.set_snapshot_room(snapshot::kept_max(settings.buffer.frames));
         protocol.join(introduced.session, introduced.secret);
         let inner = Rc::new(ClientNode {
             executor: executor.clone(),
@@ -387,6 +390,7 @@ impl ClientNode {
                 }
             }
             Answer::CallBack { copy } => {
+                self.keep_for_snapshots(copy.page);
                 let called = self.protocol.borrow_mut().call_back(copy);
                 self.forget(called.forgets);
                 if called.discards {
@@ -412,6 +416,7 @@ impl ClientNode {
             }
             Answer::Committed { transaction } => self.end_group(transaction, None),
             Answer::NotCommitted { transaction, reason } => self.end_group(transaction, Some(reason)),
+            Answer::Snapshot { number, said } => self.hear_of_snapshot(number, said),
         }
     }
 

@@ -7,6 +7,7 @@
 mod committing;
 mod ended;
 mod memory;
+mod snapshots;
 mod survey;
 
 use crate::algorithm::{Algorithm, Frames, Recency};
@@ -129,6 +130,7 @@ impl PageServer {
             address: acceptor.address(),
             is_closed: Cell::new(false),
         });
+        inner.set_default_snapshot_room();
         let executor = database.executor();
         executor.spawn(accept(Rc::downgrade(&inner), acceptor, executor.clone()));
         if inner.settings.has_leases {
@@ -475,6 +477,8 @@ impl ServerNode {
                 let partitions = self.database.partitions().into_iter().map(described).collect();
                 self.send(to, &Answer::Catalog { partitions });
             }
+            Action::BeginSnapshot { client, number, moment } => self.begin_snapshot((client, number), moment),
+            Action::ReadSnapshot { client, number, page } => self.read_snapshot((client, number), page),
             Action::Touch(page) => {
                 let pool = self.database.buffer().pool().borrow();
                 if let Some(frame) = pool.frame_of(page) {

@@ -31,21 +31,26 @@ mod joining;
 mod passing;
 mod rights;
 mod serving;
+mod snapshots;
 mod survey;
+mod versions;
 
 use crate::algorithm::{Algorithm, CHANCES, Frames, Placement};
 use crate::grants::Access;
 use crate::message::{Answer, ClientId, Copy, Image, Leaving, Request, Secret, ToServer, Transaction, WAITS_MAX};
 use action::misbehaved;
 pub use action::{Action, Counts, Found, Misbehaviour};
-use base::{Instant, PageId};
+use base::{Instant, Lsn, PageId};
 use directory::{Directory, Kind, Served, Waiting};
 use engine::canary::{self, Canary};
 pub use joining::Joined;
 use passing::Idleness;
 pub use rights::Newcomer;
+pub use snapshots::SNAPSHOTS_MAX;
+use snapshots::Snapshots;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+pub use versions::AsOf;
 
 /// Requests of one client that may wait at a time.
 pub const WAITING_MAX: usize = 1024;
@@ -76,6 +81,7 @@ pub struct Server {
     directory: Directory,
     /// Transactions with write locks, and the pages.
     writers: BTreeMap<(ClientId, Transaction), Writer>,
+    snapshots: Snapshots,
     next_client: u32,
     turn: u64,
     /// How often a page is passed on without being used.
@@ -131,6 +137,7 @@ impl Server {
             clients: BTreeMap::new(),
             directory: Directory::default(),
             writers: BTreeMap::new(),
+            snapshots: Snapshots::new(Lsn(epoch)),
             next_client: 0,
             turn: 0,
             chances: CHANCES,
@@ -309,6 +316,7 @@ impl Server {
             }
             Request::Abort { transaction } => self.abort((client, transaction), memory, actions),
             Request::Returned { copy, bytes } => self.take_back(client, (copy, bytes), memory, actions),
+            Request::Snapshot { number, request } => self.heed_snapshot((client, number), request, actions),
         }
     }
 
@@ -548,6 +556,7 @@ impl Server {
     /// The first that does not hold, in words.
     pub fn check(&self) -> Result<(), String> {
         self.directory.check()?;
+        self.check_snapshots()?;
         if let Some((client, page)) = self.copy_without_grant() {
             return Err(format!("{client:?} has a copy of {page}, which it may not read"));
         }

@@ -16,3 +16,4 @@ mod real;
 mod records;
 mod redone;
 mod revoked;
+mod snapshots;

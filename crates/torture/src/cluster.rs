@@ -2,7 +2,7 @@
 //! their power, and what nodes may do changes.
 //!
 //! One seed is one scenario in virtual time: a [server and its nodes](ClusterShape) on machines of their own, joined by a network. Nodes
-//! run transactions on pages and on records that all of them want. A [schedule](Schedule) says what goes wrong and when, or what a node
+//! run transactions on pages and on records that all of them want, and some read snapshots beside that. A [schedule](Schedule) says what goes wrong and when, or what a node
 //! has to be doing then. At its end all is mended; from then on every node has to commit again in time. The server loses its power once
 //! more, and a last reader opens the database.
 //!
@@ -31,6 +31,7 @@ mod play;
 mod schedule;
 mod serving;
 mod shape;
+mod snapshots;
 
 pub use act::{ClusterEvent, ClusterFault, ClusterStep};
 pub use coverage::ClusterCoverage;

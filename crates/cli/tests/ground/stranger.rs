@@ -2,7 +2,8 @@
 
 use base::{PageId, PartitionId, Random};
 use node::message::{
-    self, ClientId, Copy, Former, Image, Leaving, Request, Secret, Session, ToServer, Transaction, Wait,
+    self, ClientId, Copy, Former, Image, Leaving, Request, Secret, Session, SnapshotRequest, ToServer, Transaction,
+    Wait,
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -117,6 +118,15 @@ fn request(random: &mut Random) -> Request {
         7 if random.chance(0.05) => Request::Write { copy: wanted, transaction },
         8 if random.chance(0.02) => hello(random, PAGE_SIZE),
         9 if random.chance(0.05) => Request::Returned { copy: wanted, bytes: noise(random, 9_000) },
+        10 => {
+            let request = match random.below(4) {
+                // One more than it may have ends the connection.
+                0 if random.chance(0.2) => SnapshotRequest::Begin,
+                0 | 1 => SnapshotRequest::End,
+                _ => SnapshotRequest::Read { page: wanted.page },
+            };
+            Request::Snapshot { number: if random.chance(0.9) { random.below(64) } else { random.word() }, request }
+        }
         _ => {
             let leaving = random.chance(0.2).then(|| Leaving {
                 copy: copy(random),

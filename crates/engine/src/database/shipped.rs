@@ -43,14 +43,27 @@ impl Database {
     /// Whether anything was logged, and why it failed: [`Error::Shipment`] if records and pages do not fit together,
     /// [`Error::NoPartition`], otherwise as a transaction's commit.
     pub async fn commit_shipped(&self, shipment: &Shipment<'_>) -> Result<(), CommitFailure> {
+        self.commit_shipped_noting(shipment, |_| {}).await
+    }
+
+    /// The same, and tells `note` up to which position of the log it is described, before its pages are changed, in the same step: those
+    /// that are in the buffer are as they were.
+    ///
+    /// # Errors
+    /// As [`Database::commit_shipped`].
+    pub async fn commit_shipped_noting(
+        &self,
+        shipment: &Shipment<'_>,
+        note: impl FnOnce(Lsn),
+    ) -> Result<(), CommitFailure> {
         let _visit = Visit::new(&self.0.engine);
-        let lsn = self.log_shipped(shipment).await.map_err(CommitFailure::NothingLogged)?;
+        let lsn = self.log_shipped(shipment, note).await.map_err(CommitFailure::NothingLogged)?;
         self.executor().pay_debt().await;
         self.log().commit(lsn).await.map_err(CommitFailure::Undecided)
     }
 
     /// Logs the transaction and installs its pages, or does nothing and says why.
-    async fn log_shipped(&self, shipment: &Shipment<'_>) -> Result<Lsn> {
+    async fn log_shipped(&self, shipment: &Shipment<'_>, note: impl FnOnce(Lsn)) -> Result<Lsn> {
         let engine = &self.0.engine;
         engine.core.check_open()?;
         self.check_shipment(shipment)?;
@@ -68,12 +81,12 @@ impl Database {
             if has_log_beside(engine, length) {
                 // In one step with what follows: others may have changed the pages while this has waited, against the rules.
                 self.check_against_present(shipment)?;
-                return Ok(self.append_shipped(shipment, &mut arriving));
+                return Ok(self.append_shipped(shipment, &mut arriving, note));
             }
         }
     }
 
-    fn append_shipped(&self, shipment: &Shipment<'_>, arriving: &mut ArrivingPages<'_>) -> Lsn {
+    fn append_shipped(&self, shipment: &Shipment<'_>, arriving: &mut ArrivingPages<'_>, note: impl FnOnce(Lsn)) -> Lsn {
         let log = self.log();
         // Before its first record: the table of transactions does not have it.
         self.0.engine.note_time();
@@ -83,6 +96,7 @@ impl Database {
         let is_scattered = canary::is_planted(Canary::ScatteredShipment);
         let end = if is_scattered { append_parts(log, &record) } else { log.append_encoded(&record) };
         let start = if canary::is_planted(Canary::ShipmentFromEnd) { end } else { start };
+        note(end);
         for (page, bytes) in shipment.images {
             arriving.install(*page, bytes, Some((start, end)));
         }
@@ -107,6 +121,15 @@ impl Database {
         redone.iter().for_each(|page| pool.touch(pool.frame_in_use(*page)));
         drop(pool);
         self.executor().charge_times(Work::Redo, times);
+    }
+
+    /// Waits until the transactions of other nodes up to this position of the log are durable, if the log is.
+    ///
+    /// # Errors
+    /// [`Error::LogFailed`].
+    pub async fn confirm_shipped(&self, end: Lsn) -> Result<()> {
+        let log = self.log();
+        if log.settings().durable { log.wait_durable(end).await } else { Ok(()) }
     }
 
     /// Takes a page that another node has dropped into the buffer, as used just now. It is what was committed last; nothing else may

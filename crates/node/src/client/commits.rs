@@ -72,6 +72,9 @@ impl Client {
     /// The server has committed what was sent. Its write locks are over, or the node's.
     pub fn committed(&mut self) {
         let Some(group) = self.commits.sent.take() else { return };
+        for page in &group.changed {
+            self.copies.get_mut(page).into_iter().for_each(|held| held.since = self.snapshots.now());
+        }
         for page in &group.locked {
             let Some(held) = self.copies.get_mut(page) else { continue };
             if group.members.iter().any(|member| held.lock.is_of(*member)) {

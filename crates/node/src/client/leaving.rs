@@ -104,6 +104,11 @@ impl Client {
         (self.message(Request::Accept { copy, secret, leaving }), forgotten)
     }
 
+    /// Whether a page was asked for because it was offered: then it is not worth an access to the disk.
+    pub fn was_offered(&self, page: PageId) -> bool {
+        self.copies.get(&page).is_some_and(|held| held.was_offered)
+    }
+
     /// What to say of a page that was offered and is not taken.
     pub fn decline(&mut self, page: PageId) -> ToServer {
         self.message(Request::Decline { page })

@@ -11,7 +11,7 @@ pub trait Message: Serialize {
 
 impl Message for ToServer {
     fn kind(&self) -> &'static str {
-        match self.body {
+        match &self.body {
             Request::Hello { .. } => "hello",
             Request::Survey { .. } => "survey",
             Request::Renew { .. } => "renew",
@@ -28,6 +28,7 @@ impl Message for ToServer {
             Request::Commit { .. } => "commit",
             Request::Abort { .. } => "abort",
             Request::Returned { .. } => "returned",
+            Request::Snapshot { request, .. } => request.kind(),
         }
     }
 }
@@ -53,6 +54,7 @@ impl Message for Answer {
             Answer::Victim { .. } => "victim",
             Answer::Committed { .. } => "committed",
             Answer::NotCommitted { .. } => "not committed",
+            Answer::Snapshot { said, .. } => said.kind(),
         }
     }
 }

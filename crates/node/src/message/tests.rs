@@ -49,6 +49,9 @@ fn requests() -> Vec<Request> {
         },
         Request::Abort { transaction },
         Request::Returned { copy: copy(1), bytes },
+        Request::Snapshot { number: 1 << 40, request: SnapshotRequest::Begin },
+        Request::Snapshot { number: 3, request: SnapshotRequest::Read { page: copy(1).page } },
+        Request::Snapshot { number: 3, request: SnapshotRequest::End },
     ]
 }
 

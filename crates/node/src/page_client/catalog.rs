@@ -55,7 +55,7 @@ impl ClientNode {
     }
 
     /// The partition that is meant. If it is not known the server is asked once more: it may be new.
-    async fn partition(
+    pub(super) async fn partition(
         &self,
         is_meant: impl Fn(&Described) -> bool,
         words: impl FnOnce() -> String,

@@ -125,6 +125,7 @@ impl PageTransaction {
     /// Notes the record of a change and makes its edits: of pages that the transaction has locked for writing.
     pub(super) fn apply(&mut self, body: &Body<'_>, edits: &[Edit<'_>]) {
         self.client.executor.charge(Work::LogRecord);
+        edits.iter().for_each(|edit| self.client.keep_for_snapshots(edit.page));
         let mut pool = self.client.buffer.pool().borrow_mut();
         let numbered = edits.iter().enumerate().map(|(index, edit)| {
             let page = pool.peek(edit.page).expect("it is locked, and so it is here");

@@ -14,14 +14,15 @@ const DELAY_NS: u64 = MILLISECOND_NS;
 
 impl ServerNode {
     /// Commits what follows from the pages as they are here, all at once: whatever makes room lets go of pages. On described networks, on
-    /// which no strangers are, pages that are not in the buffer are not read for that, but for those on which the records are redone.
+    /// which no strangers are, pages that are not in the buffer are not read for that, but for those on which the records are redone or that
+    /// snapshots may see.
     async fn commit_checked(
         &self,
         client: ClientId,
         shipment: &Shipment<'_>,
         pins: &mut Pins,
     ) -> Result<(), CommitFailure> {
-        if self.settings.has_leases {
+        if self.settings.has_leases || self.has_snapshots() {
             for page in shipment.pages() {
                 self.make_room(client, page).await.map_err(CommitFailure::NothingLogged)?;
             }
@@ -29,7 +30,7 @@ impl ServerNode {
                 self.fetch(page, pins).await.map_err(CommitFailure::NothingLogged)?;
             }
         }
-        self.database.commit_shipped(shipment).await
+        self.database.commit_shipped_noting(shipment, |at| self.note_applied(shipment, at)).await
     }
 
     /// That all frames are in use for a moment is no reason to refuse a commit. Those that have found it so are tried again one at a time,

@@ -2,7 +2,7 @@
 
 use crate::algorithm::Recency;
 use crate::message::{Answer, ClientId, Copy, Image, LeavingFate, Transaction};
-use base::PageId;
+use base::{Lsn, PageId};
 use thiserror::Error;
 
 /// What is to be done because of what was said, in this order.
@@ -27,6 +27,24 @@ pub enum Action {
     },
     /// Tell a client what partitions there are.
     SendCatalog(ClientId),
+    /// Tell a client of its snapshot when all up to its moment is durable, or [`Server::undecided_snapshot`](super::Server::undecided_snapshot).
+    BeginSnapshot {
+        /// Whose.
+        client: ClientId,
+        /// Which.
+        number: u64,
+        /// Its moment.
+        moment: Lsn,
+    },
+    /// Send a client a page as it was at the moment of its snapshot ([`Server::as_of`](super::Server::as_of)).
+    ReadSnapshot {
+        /// Whose.
+        client: ClientId,
+        /// Which.
+        number: u64,
+        /// The page.
+        page: PageId,
+    },
     /// The page in the server's memory counts as used just now.
     Touch(PageId),
     /// Take a page that no client has any more into the server's memory, as used just now; then [`Server::kept`](super::Server::kept).
@@ -108,6 +126,12 @@ pub struct Counts {
     pub offers: u64,
     /// Offers that were accepted, so that the page was passed on.
     pub passed_on: u64,
+    /// Snapshots that were begun.
+    pub snapshots: u64,
+    /// Pages that were asked for as they were at a snapshot's moment.
+    pub snapshot_reads: u64,
+    /// Snapshots that were told that what they see is not known any more.
+    pub snapshots_lost: u64,
 }
 
 pub(super) fn misbehaved(client: ClientId, what: &'static str, page: PageId) -> Misbehaviour {

@@ -311,6 +311,7 @@ impl Server {
         }
         // Nothing is granted before all of it is gone, so that nothing is granted to it, nor asked of it.
         let mut pages = self.silence(client, actions);
+        self.snapshots.close_all(client);
         for writer in self.writers.iter_mut().filter(|((writer, _), _)| *writer == client) {
             writer.1.keeps = false;
         }
@@ -329,6 +330,7 @@ impl Server {
     pub fn revoke(&mut self, client: ClientId, memory: &dyn Memory, actions: &mut Vec<Action>) {
         let Some(joined) = self.clients.get_mut(&client) else { return };
         joined.is_revoked = true;
+        self.snapshots.close_all(client);
         for page in self.silence(client, actions) {
             self.advance(page, memory, actions);
         }

@@ -3,6 +3,7 @@
 mod bounds;
 mod passing;
 mod rights;
+mod snapshots;
 mod survey;
 
 use super::*;

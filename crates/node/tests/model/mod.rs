@@ -25,7 +25,8 @@ fn first_failure(seeds: std::ops::Range<u64>, faults: Faults) -> Option<String> 
     seeds.into_iter().find_map(|seed| {
         let algorithm = &ALGORITHMS[seed as usize % ALGORITHMS.len()];
         let chances = (seed % 3) as u8;
-        let plan = Plan { algorithm, clients: 3, pages: 2 + seed % 7, transactions: 8, chances, faults };
+        let snapshot_room = if seed % 5 == 0 { 2_000 } else { usize::MAX };
+        let plan = Plan { algorithm, clients: 3, pages: 2 + seed % 7, transactions: 8, chances, snapshot_room, faults };
         let failure = World::new(plan, seed).run().err()?;
         Some(format!("seed {seed}, {}: {failure}", algorithm.name()))
     })
@@ -49,8 +50,8 @@ fn a_server_that_is_started_again_takes_nothing_with_it() {
 #[test]
 fn the_same_seed_gives_the_same_course() {
     let course = |seed| {
-        let plan =
-            Plan { algorithm: &ALGORITHMS[4], clients: 3, pages: 4, transactions: 8, chances: 2, faults: Faults::All };
+        let (algorithm, faults) = (&ALGORITHMS[4], Faults::All);
+        let plan = Plan { algorithm, clients: 3, pages: 4, transactions: 8, chances: 2, snapshot_room: 2_000, faults };
         let mut world = World::new(plan, seed);
         world.run().expect("it ends well");
         world.steps()
@@ -219,6 +220,24 @@ fn overlong_lease() -> Option<String> {
 }
 
 #[test]
+fn snapshots_read_much_and_are_lost_for_want_of_room_alone() {
+    let counts = |snapshot_room| {
+        let worlds = (0..40).map(|seed| {
+            let (algorithm, faults) = (&ALGORITHMS[seed as usize % ALGORITHMS.len()], Faults::Nothing);
+            let plan = Plan { algorithm, clients: 3, pages: 6, transactions: 8, chances: 2, snapshot_room, faults };
+            let mut world = World::new(plan, seed);
+            world.run().expect("it ends well");
+            world.snapshot_counts()
+        });
+        worlds.fold((0, 0), |(reads, lost), (more, more_lost)| (reads + more, lost + more_lost))
+    };
+    let (reads, lost) = counts(usize::MAX);
+    assert!(reads > 1_000 && lost == 0, "{reads} reads, {lost} snapshots lost");
+    let (reads, lost) = counts(400);
+    assert!(reads > 500 && lost > 50, "{reads} reads, {lost} snapshots lost");
+}
+
+#[test]
 fn what_is_late_or_lost_does_no_harm() {
     let found = [late_arrival(), kept_copy(), overlong_lease(), lost_callback(), stale_return(), ungranted_copy()];
     assert_eq!(found, [const { None }; 6]);
@@ -250,6 +269,8 @@ fn what_is_planted_is_found() {
         (Canary::UngrantedCopies, ungranted_copy),
         (Canary::UnenteredReceiver, calm),
         (Canary::EndlessChances, calm),
+        (Canary::PresentForMoment, calm),
+        (Canary::YoungCopies, calm),
     ];
     let is_missed = |(canary, search): &(Canary, Search)| {
         canary::plant(Some(*canary));

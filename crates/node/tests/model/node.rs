@@ -1,5 +1,7 @@
 //! A client with a memory of version numbers and transactions to run.
 
+mod snapshots;
+
 use base::{Instant, PageId, PartitionId, Random};
 use engine::lock::Mode;
 use entresol_node::client::{Arrival, Client, PageLock, WriteLock};
@@ -7,6 +9,7 @@ use entresol_node::lease::Lease;
 use entresol_node::message::{
     Answer, ClientId, Copy, Former, Image, LeavingFate, Request, Secret, Session, ToPeer, ToServer, Transaction,
 };
+use snapshots::NodeSnapshot;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a node says, and to whom.
@@ -78,6 +81,10 @@ pub struct Node {
     reads: BTreeMap<PageId, u64>,
     writes: BTreeSet<PageId>,
     pinned: BTreeSet<PageId>,
+    snapshot: Option<NodeSnapshot>,
+    /// How many pages its snapshots have read, and how many of them were too old.
+    pub snapshot_reads: u64,
+    pub snapshots_lost: u64,
 }
 
 pub fn page(number: u64) -> PageId {
@@ -120,6 +127,9 @@ impl Node {
             reads: BTreeMap::new(),
             writes: BTreeSet::new(),
             pinned: BTreeSet::new(),
+            snapshot: None,
+            snapshot_reads: 0,
+            snapshots_lost: 0,
         }
     }
 
@@ -279,6 +289,7 @@ impl Node {
     }
 
     fn write(&mut self, page: PageId, committed: &dyn Fn(PageId) -> u64) -> Result<(), String> {
+        self.keep_for_snapshot(page);
         if self.writes.insert(page) {
             self.memory.get_mut(&page).expect("it is here").version += 1;
         }
@@ -396,6 +407,7 @@ impl Node {
                 Ok(Vec::new())
             }
             Answer::CallBack { copy } => {
+                self.keep_for_snapshot(copy.page);
                 let called = self.protocol.call_back(copy);
                 if called.discards {
                     self.memory.remove(&copy.page);
@@ -443,6 +455,10 @@ impl Node {
                 }
                 self.protocol.committed();
                 Ok(self.end(true))
+            }
+            Answer::Snapshot { number, said } => {
+                self.protocol.hear_of_snapshot(number, said);
+                Ok(Vec::new())
             }
             other => Err(format!("the server says {other:?}")),
         }

@@ -1,13 +1,16 @@
 //! A server, its clients and everything that is on its way between them.
 
+mod snapshots;
+
 use super::node::{Clock, Node, Place, Said, page, version};
-use base::{Instant, PageId, Random};
+use base::{Instant, Lsn, PageId, Random};
 use entresol_node::algorithm::{Algorithm, Frames};
 use entresol_node::lease::Term;
 use entresol_node::message::{
     Answer, ClientId, Copy, Image, LeavingFate, Request, Secret, ToPeer, ToServer, Transaction,
 };
 use entresol_node::server::{Action, Joined, Memory, Server};
+use snapshots::Moments;
 use std::collections::{BTreeMap, VecDeque};
 
 pub struct Plan {
@@ -18,12 +21,15 @@ pub struct Plan {
     pub transactions: usize,
     /// How often a page is passed on without being used.
     pub chances: u8,
+    /// The room for earlier versions of pages, in bytes.
+    pub snapshot_room: usize,
     pub faults: Faults,
 }
 
 fn serve(plan: &Plan, epoch: u64) -> Server {
     let mut server = Server::new(plan.algorithm, FRAMES, epoch);
     server.set_chances(plan.chances);
+    server.set_snapshot_room(plan.snapshot_room);
     server
 }
 
@@ -70,9 +76,33 @@ impl ServerMemory {
 
 /// What the server has begun and not ended.
 enum Pending {
-    Page { to: ClientId, copy: Copy, fate: LeavingFate },
-    Commit { owner: (ClientId, Transaction), pages: Vec<Image> },
-    Keep { page: PageId, version: u64 },
+    Page {
+        to: ClientId,
+        copy: Copy,
+        fate: LeavingFate,
+    },
+    Commit {
+        owner: (ClientId, Transaction),
+        pages: Vec<Image>,
+    },
+    Keep {
+        page: PageId,
+        version: u64,
+    },
+    /// A commit is in the log up to this position, and its pages are changed.
+    Durable {
+        at: u64,
+        owner: (ClientId, Transaction),
+        pages: Vec<Image>,
+    },
+    Snapshot {
+        id: (ClientId, u64),
+        moment: Lsn,
+    },
+    AsOf {
+        id: (ClientId, u64),
+        page: PageId,
+    },
 }
 
 /// Something that may happen next.
@@ -95,6 +125,7 @@ enum Event {
     /// A page between two clients is lost with their connection.
     Lose(Place, Place),
     Repeat(Place),
+    Snapshot(Place),
 }
 
 /// What is between a node and the server.
@@ -124,7 +155,9 @@ pub struct World {
     pending: Vec<Pending>,
     /// The latest committed version of each page: as the server has it.
     committed: BTreeMap<PageId, u64>,
+    moments: Moments,
     random: Random,
+    of_snapshots: Random,
     now: u64,
     steps: u64,
 }
@@ -153,7 +186,7 @@ impl World {
             let scripts = (0..plan.transactions).map(|_| script(&mut random)).collect();
             nodes.insert(place, start(place, lease_ns, scripts, &mut random));
         }
-        let committed = (0..plan.pages).map(|number| (page(number), 0)).collect();
+        let committed: BTreeMap<PageId, u64> = (0..plan.pages).map(|number| (page(number), 0)).collect();
         let mut world = World {
             server: serve(&plan, 1),
             plan,
@@ -167,8 +200,10 @@ impl World {
             late: Vec::new(),
             to_peer: BTreeMap::new(),
             pending: Vec::new(),
+            moments: Moments::new(&committed),
             committed,
             random,
+            of_snapshots: Random::stream(seed, "snapshots"),
             now: 0,
             steps: 0,
         };
@@ -251,7 +286,7 @@ impl World {
         events.extend(speaking.map(|(place, _)| Event::ToClient(*place)));
         let peers = self.to_peer.iter().filter(|(_, queue)| !queue.is_empty());
         events.extend(peers.map(|((from, to), _)| Event::ToPeer(*from, *to)));
-        events.extend((0..self.pending.len()).map(Event::Pending));
+        events.extend((0..self.pending.len()).filter(|index| self.may_complete(*index)).map(Event::Pending));
         events.extend((0..self.late.len()).map(Event::Late));
         events.extend(self.nodes.values().filter(|node| node.may_step()).map(|node| Event::Step(node.place)));
         let is_open = |node: &&Node| self.connections[&node.place].is_open;
@@ -275,11 +310,24 @@ impl World {
         if events.is_empty() {
             return None;
         }
+        let place = self.of_snapshots.between(1, u64::from(self.plan.clients)) as Place;
+        if self.of_snapshots.chance(0.15) && self.may_step_snapshot(place) {
+            return Some(Event::Snapshot(place));
+        }
         if let Some(fault) = self.next_fault(&events) {
             return Some(fault);
         }
         let index = self.random.below(events.len() as u64) as usize;
         Some(events.swap_remove(index))
+    }
+
+    /// Commits become durable in the order of the log.
+    fn may_complete(&self, index: usize) -> bool {
+        match &self.pending[index] {
+            Pending::Durable { at, .. } => self.is_next_in_log(*at),
+            Pending::Snapshot { moment, .. } => self.is_next_in_log(moment.0 + 1),
+            _ => true,
+        }
     }
 
     fn next_fault(&mut self, events: &[Event]) -> Option<Event> {
@@ -350,6 +398,7 @@ impl World {
             Event::Lose(from, to) => {
                 self.to_peer.remove(&(from, to));
             }
+            Event::Snapshot(place) => return self.step_snapshot(place),
             Event::Repeat(place) => {
                 let said = self.nodes.get_mut(&place).expect("it is there").repeat();
                 self.say(place, said);
@@ -422,6 +471,12 @@ impl World {
                 Action::Send(to, answer) | Action::PassOn(to, answer) => self.send(to, answer),
                 Action::SendPage { to, copy, fate, .. } => self.pending.push(Pending::Page { to, copy, fate }),
                 Action::Touch(page) => self.memory.use_page(page),
+                Action::BeginSnapshot { client, number, moment } => {
+                    self.pending.push(Pending::Snapshot { id: (client, number), moment });
+                }
+                Action::ReadSnapshot { client, number, page } => {
+                    self.pending.push(Pending::AsOf { id: (client, number), page });
+                }
                 Action::Keep(Image { page, bytes }) => {
                     self.pending.push(Pending::Keep { page, version: version(&bytes) });
                 }
@@ -458,8 +513,12 @@ impl World {
                 self.memory.use_page(page);
                 self.server.kept(page, &self.memory, &mut actions);
             }
-            Pending::Commit { owner, pages } => {
+            Pending::Commit { owner, pages } => self.apply_commit(owner, pages),
+            Pending::Snapshot { id, moment } => self.tell_snapshot(id, moment),
+            Pending::AsOf { id, page } => self.read_as_of(id, page),
+            Pending::Durable { at, owner, pages } => {
                 self.install(pages);
+                self.note_acknowledged(at);
                 self.server.committed(owner, &self.memory, &mut actions);
             }
         }
@@ -503,13 +562,15 @@ impl World {
 
     /// The server vanishes. Of the commits that were under way some are durable. Another one is started.
     fn restart(&mut self) {
-        for pending in std::mem::take(&mut self.pending) {
-            if let Pending::Commit { pages, .. } = pending
-                && self.random.chance(0.5)
-            {
-                self.install(pages);
+        let mut pending = std::mem::take(&mut self.pending);
+        pending.sort_by_key(|pending| if let Pending::Durable { at, .. } = pending { *at } else { u64::MAX });
+        for pending in pending {
+            match pending {
+                Pending::Durable { pages, .. } if self.random.chance(0.5) => self.install(pages),
+                _ => break,
             }
         }
+        self.forget_moments();
         self.connections.values_mut().for_each(|connection| {
             (connection.is_open, connection.client) = (false, None);
             connection.to_server.clear();

@@ -220,11 +220,15 @@ pub enum ClusterEvent {
     ClocksDiffered,
     /// The server's gained as much on a node's as leases allow for.
     ClocksAtBound,
+    /// A snapshot was read to its end.
+    SnapshotRead,
+    /// A snapshot was too old before that.
+    SnapshotTooOld,
 }
 
 impl ClusterEvent {
     /// Every one.
-    pub const ALL: [ClusterEvent; 28] = [
+    pub const ALL: [ClusterEvent; 30] = [
         ClusterEvent::Committed,
         ClusterEvent::CommittedReading,
         ClusterEvent::RolledBack,
@@ -253,6 +257,8 @@ impl ClusterEvent {
         ClusterEvent::CameTooLate,
         ClusterEvent::ClocksDiffered,
         ClusterEvent::ClocksAtBound,
+        ClusterEvent::SnapshotRead,
+        ClusterEvent::SnapshotTooOld,
     ];
 
     /// It in a few words.
@@ -286,6 +292,8 @@ impl ClusterEvent {
             ClusterEvent::CameTooLate => "came too late",
             ClusterEvent::ClocksDiffered => "clocks differed",
             ClusterEvent::ClocksAtBound => "clocks at the bound",
+            ClusterEvent::SnapshotRead => "snapshot read",
+            ClusterEvent::SnapshotTooOld => "snapshot too old",
         }
     }
 }

@@ -4,6 +4,7 @@ use super::actor::{NodeActor, Tables};
 use super::course::Course;
 use super::named::Named;
 use super::shape::{LOG, PAGES, TREE};
+use super::snapshots::SnapshotReader;
 use super::{ClusterEvent, ClusterStep};
 use crate::history::{Level, Span};
 use base::Random;
@@ -31,8 +32,11 @@ impl NodeProgram {
         while !self.course.over.get() {
             let Some((client, tables)) = self.join().await else { continue };
             self.course.set_client(self.number, Some(client.clone()));
-            let workers: Vec<_> =
+            let mut workers: Vec<_> =
                 (0..self.course.shape.transactions).map(|_| self.start_worker(&client, tables)).collect();
+            if self.course.shape.snapshot_readers.contains(&self.number) {
+                workers.push(self.start_reader(&client, tables));
+            }
             for worker in workers {
                 worker.join().await;
             }
@@ -83,6 +87,16 @@ impl NodeProgram {
         };
         let client = client.clone();
         self.executor.spawn(async move { worker.work(&client, tables).await })
+    }
+}
+
+impl NodeProgram {
+    fn start_reader(&mut self, client: &PageClient, tables: Tables) -> JoinHandle<()> {
+        let random = Random::stream(self.random.word(), "snapshots");
+        let (executor, course) = (self.executor.clone(), Rc::clone(&self.course));
+        let mut reader = SnapshotReader { executor, course, number: self.number, random, tables };
+        let client = client.clone();
+        self.executor.spawn(async move { reader.work(&client).await })
     }
 }
 

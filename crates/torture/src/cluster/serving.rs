@@ -56,6 +56,7 @@ pub(super) async fn serve(
         grants: Some(grants(&rights.borrow())),
     };
     let server = PageServer::serve(&database, Rc::new(Named(executor)), address, settings).await?;
+    shape.snapshot_room.inspect(|room| server.set_snapshot_room(*room));
     // They may be others by now.
     server.grant(grants(&rights.borrow()))?;
     Ok(server)

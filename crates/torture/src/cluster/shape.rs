@@ -30,6 +30,10 @@ pub struct ClusterShape {
     pub keeps_write_locks: bool,
     /// The nodes, by number, whose commits carry log records alone.
     pub record_committers: Vec<u32>,
+    /// The nodes, by number, that read snapshots beside their transactions.
+    pub snapshot_readers: Vec<u32>,
+    /// How many bytes the server has for what pages were before, if they are few.
+    pub snapshot_room: Option<usize>,
     /// How many frames a node's buffer has, and how many the server's.
     pub frames: (usize, usize),
     /// How many operations a transaction has, at most.
@@ -72,6 +76,8 @@ impl fmt::Debug for ClusterShape {
             .field("transactions", &self.transactions)
             .field("keeps_write_locks", &self.keeps_write_locks)
             .field("record_committers", &self.record_committers)
+            .field("snapshot_readers", &self.snapshot_readers)
+            .field("snapshot_room", &self.snapshot_room)
             .field("frames", &self.frames)
             .field("operations_max", &self.operations_max)
             .field("records", &self.records)
@@ -108,6 +114,9 @@ impl ClusterShape {
         let is_noisy = random.chance(0.3);
         let noise = |random: &mut Random, most: f64| if is_noisy { random.unit() * most } else { 0.0 };
         let mut of_commits = Random::stream(seed, "cluster commits");
+        let mut of_snapshots = Random::stream(seed, "cluster snapshots");
+        // They are in the way of all else, so most seeds have none.
+        let has_snapshots = seed % 5 == 4;
         let mut of_log = Random::stream(seed, "cluster log");
         let checkpoint = checkpoint::Policy {
             log_bytes: Some(of_log.between(16, 256) << 10),
@@ -123,6 +132,8 @@ impl ClusterShape {
             transactions,
             keeps_write_locks: within.chance(0.6),
             record_committers: (1..=nodes).filter(|_| of_commits.chance(0.5)).collect(),
+            snapshot_readers: (1..=nodes).filter(|_| has_snapshots && of_snapshots.chance(0.8)).collect(),
+            snapshot_room: of_snapshots.chance(0.4).then(|| of_snapshots.between(2, 32) as usize * PAGE_SIZE),
             frames: (random.between(12, 24) as usize + frames_more, random.between(12, 40) as usize),
             operations_max: random.between(2, 5),
             records: if random.chance(0.5) { random.unit() * 0.8 } else { 0.0 },

@@ -1,0 +1,378 @@
+//! Snapshots at a node: reads of all pages as they were at one moment, which lock nothing.
+//!
+//! What the node had when a snapshot was asked for is read where it is in the buffer; all else comes from the server as it was, and enters
+//! no frame (`client/snapshots.rs`).
+
+use super::{ClientNode, PageClient, ServerState};
+use crate::client::{Client, Sight, SnapshotState};
+use crate::message::{Described, Session, SnapshotAnswer};
+use base::{Lsn, PageId, PartitionId};
+use driver::{Fault, FaultKind, Work};
+use engine::buffer::{Pins, Pool};
+use engine::catalog::Organization;
+use engine::organization::append::{LIVE, Position};
+use engine::organization::b_tree::stored::{self, Stored};
+use engine::organization::{allocator, b_tree, direct};
+use engine::page::{PageKind, Pages, header, slotted};
+use engine::second_level::design::Pattern;
+use engine::{Error, Result};
+use std::cell::Ref;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::rc::Rc;
+use structures::Need;
+
+/// Which part of the buffer's number of pages is kept for snapshots beside it, and the least number.
+const PART_OF_BUFFER: usize = 4;
+const KEPT_MIN: usize = 32;
+
+/// How many pages a node keeps for snapshots whose buffer has this many frames.
+pub(super) fn kept_max(frames: usize) -> usize {
+    (frames / PART_OF_BUFFER).max(KEPT_MIN)
+}
+
+/// All pages as they were at one moment. It waits for no lock and keeps no one from one, and sees what was acknowledged before
+/// [`PageClient::snapshot`] was called, wherever it was committed, and of each commit all or nothing. It ends when it is dropped, or with
+/// the connection to the server.
+pub struct PageSnapshot {
+    client: Rc<ClientNode>,
+    number: u64,
+    session: Option<Session>,
+    moment: Lsn,
+}
+
+/// Pages as a snapshot sees them: those that are here, and those that have come for what is being read.
+struct SnapshotPages<'a> {
+    number: u64,
+    in_hand: &'a BTreeMap<PageId, Rc<[u8]>>,
+    protocol: Ref<'a, Client>,
+    pool: Ref<'a, Pool>,
+}
+
+impl Pages for SnapshotPages<'_> {
+    fn page(&self, id: PageId) -> Result<&[u8], Need> {
+        match self.in_hand.get(&id) {
+            Some(bytes) => Ok(bytes),
+            None if self.protocol.sight(self.number, id) == Sight::Here => self.pool.page(id),
+            None => Err(Need::Page(id)),
+        }
+    }
+
+    fn write_permission(&self, id: PageId) -> Result<(), Need> {
+        Err(Need::Write(id))
+    }
+
+    fn capacity(&self, partition: PartitionId) -> u32 {
+        self.pool.capacity(partition)
+    }
+
+    fn page_size(&self, partition: PartitionId) -> usize {
+        self.pool.page_size(partition)
+    }
+}
+
+impl PageClient {
+    /// A snapshot of this moment: what it sees is durable. It waits while the server is sought.
+    ///
+    /// # Errors
+    /// [`Error::Input`] if the server is lost or given up, if its log fails before what the snapshot sees is durable, or with
+    /// [`FaultKind::NoSpace`] if the node has [`SNAPSHOTS_MAX`](crate::client::SNAPSHOTS_MAX) already.
+    pub async fn snapshot(&self) -> Result<PageSnapshot> {
+        let client = &self.0;
+        while matches!(*client.standing.borrow(), ServerState::Lost(_)) {
+            client.gate.wait(&client.executor).await;
+        }
+        client.check_server()?;
+        client.executor.charge(Work::BeginTransaction);
+        let begun = client.protocol.borrow_mut().begin_snapshot();
+        let Some((number, message)) = begun else {
+            let words = "too many snapshots are open at the node: drop those that are not needed";
+            return Err(Fault::new(FaultKind::NoSpace, words).into());
+        };
+        let session = client.protocol.borrow().session();
+        let mut snapshot = PageSnapshot { client: Rc::clone(client), number, session, moment: Lsn::ZERO };
+        client.say(&message);
+        loop {
+            if let Some(moment) = snapshot.check()? {
+                snapshot.moment = moment;
+                return Ok(snapshot);
+            }
+            client.bell.wait(&client.executor).await;
+        }
+    }
+}
+
+impl PageSnapshot {
+    /// Up to where in the server's log all commits are seen: of two snapshots of the same server, that with the greater moment sees more.
+    pub fn moment(&self) -> Lsn {
+        self.moment
+    }
+
+    /// The partition of this name.
+    ///
+    /// # Errors
+    /// [`Error::NoPartition`], and as [`PageSnapshot::read`].
+    pub async fn partition(&self, name: &str) -> Result<Rc<Described>> {
+        self.client.partition(|partition| partition.name == name, || format!("'{name}'")).await
+    }
+
+    /// Shows a page as it was.
+    ///
+    /// # Errors
+    /// [`Error::SnapshotTooOld`] if that is not known any more. [`Error::Input`] if the server is lost, or the page cannot be had.
+    pub async fn read<T>(&mut self, page: PageId, look: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        let mut look = Some(look);
+        self.resolve(|pages| pages.page(page).map(|bytes| look.take().expect("a page is found once")(bytes))).await
+    }
+
+    /// The value of `key`, if there was such a record.
+    ///
+    /// # Errors
+    /// As [`PageSnapshot::read`]; [`Error::NoPartition`], [`Error::WrongOrganization`].
+    pub async fn get(&mut self, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.pay_reference().await;
+        self.tree(partition).await?;
+        let found = self.resolve(|pages| {
+            let (place, leaf) = b_tree::find(pages, partition, key)?;
+            Ok(place.exact.then(|| slotted::value(leaf, place.slot).to_vec()))
+        });
+        match found.await? {
+            None => Ok(None),
+            Some(stored) => self.value_of(partition, &stored).await.map(Some),
+        }
+    }
+
+    /// Shows the records of a b-tree from a key on, in order, to `look`, which returns false to end the scan.
+    ///
+    /// # Errors
+    /// As [`PageSnapshot::get`].
+    pub async fn scan(
+        &mut self,
+        partition: PartitionId,
+        from: Bound<&[u8]>,
+        mut look: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        self.tree(partition).await?;
+        let mut from = from.map(<[u8]>::to_vec);
+        loop {
+            let leaf = self.resolve(|pages| {
+                let range = b_tree::forward(pages, partition, from.as_ref().map(Vec::as_slice))?;
+                let page = pages.page(range.page)?;
+                let records = (range.slot..slotted::count(page)).map(|slot| {
+                    let mut key = Vec::new();
+                    slotted::key_into(page, slot, &mut key);
+                    (key, slotted::value(page, slot).to_vec())
+                });
+                Ok((records.collect::<Vec<_>>(), range.fence))
+            });
+            let (records, fence) = leaf.await?;
+            for (key, stored) in records {
+                let value = self.value_of(partition, &stored).await?;
+                if !look(&key, &value) {
+                    return Ok(());
+                }
+            }
+            match fence {
+                Some(fence) => from = Bound::Included(fence),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Shows every record of an append partition to `look`, in order; `look` returns false to end the scan.
+    ///
+    /// # Errors
+    /// As [`PageSnapshot::get`].
+    pub async fn scan_appended(
+        &mut self,
+        partition: PartitionId,
+        mut look: impl FnMut(Position, &[u8]) -> bool,
+    ) -> Result<()> {
+        let found = self.client.described(partition).await?;
+        if !matches!(found.organization, Organization::Append { .. }) {
+            return Err(found.wrong_organization("its records are found by key or number"));
+        }
+        let first = PageId::new(partition, 0);
+        let count = self.resolve(|pages| Ok(allocator::read(pages.page(first)?).page_count)).await?;
+        for number in 1..count {
+            let page = PageId::new(partition, number);
+            let records = self.resolve(|pages| {
+                let bytes = pages.page(page)?;
+                let count = if header::kind(bytes) == Some(PageKind::Append) { slotted::count(bytes) } else { 0 };
+                Ok((0..count).map(|slot| slotted::value(bytes, slot).to_vec()).collect::<Vec<_>>())
+            });
+            for (record, slot) in records.await?.iter().zip(0..) {
+                if record.first() == Some(&LIVE) && !look(Position { page, slot }, &record[1..]) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows object `number` of a direct partition to `look`.
+    ///
+    /// # Errors
+    /// As [`PageSnapshot::get`]; [`Error::NoRecord`] if there are not as many.
+    pub async fn read_object<R>(
+        &mut self,
+        partition: PartitionId,
+        number: u64,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R> {
+        self.pay_reference().await;
+        let found = self.client.described(partition).await?;
+        let Organization::Direct { objects, blocking_factor, record_size } = found.organization else {
+            return Err(found.wrong_organization("its records have no numbers"));
+        };
+        if number >= objects {
+            return Err(Error::NoRecord(found.name.clone()));
+        }
+        let place = direct::place(partition, number, blocking_factor, record_size);
+        let start = usize::from(place.offset);
+        self.read(place.page, |page| look(&page[start..start + record_size as usize])).await
+    }
+
+    async fn pay_reference(&self) {
+        self.client.executor.charge(Work::ObjectReference);
+        self.client.executor.pay_debt().await;
+    }
+
+    async fn tree(&self, partition: PartitionId) -> Result<()> {
+        let found = self.client.described(partition).await?;
+        match found.organization {
+            Organization::BTree => Ok(()),
+            _ => Err(found.wrong_organization("its records have no keys, or no pages")),
+        }
+    }
+
+    /// The value that is stored so, read from its pages if it is a long one.
+    async fn value_of(&mut self, partition: PartitionId, stored: &[u8]) -> Result<Vec<u8>> {
+        let (length, first) = match stored::read(stored) {
+            Stored::Here(value) => return Ok(value.to_vec()),
+            Stored::Elsewhere(length, first) => (length, first),
+        };
+        let (mut value, mut page) = (Vec::new(), PageId::new(partition, first));
+        while page.number != 0 && value.len() < length {
+            let part = self.resolve(|pages| stored::part(pages, page).map(|(next, part)| (next, part.to_vec())));
+            let (next, part) = part.await?;
+            value.extend_from_slice(&part);
+            page.number = next;
+        }
+        if value.len() == length {
+            return Ok(value);
+        }
+        let detail = format!("its long value has {} bytes of {length}", value.len());
+        Err(self.client.buffer.space(partition).damaged(PageId::new(partition, first), detail))
+    }
+
+    /// Calls `attempt` until it lacks nothing, fetching pages in between. What has come stays in hand until all is there.
+    async fn resolve<T>(&mut self, mut attempt: impl FnMut(&SnapshotPages<'_>) -> Result<T, Need>) -> Result<T> {
+        self.check()?;
+        let mut in_hand = BTreeMap::new();
+        loop {
+            let pages = SnapshotPages {
+                number: self.number,
+                in_hand: &in_hand,
+                protocol: self.client.protocol.borrow(),
+                pool: self.client.buffer.pool().borrow(),
+            };
+            let attempted = attempt(&pages);
+            drop(pages);
+            match attempted {
+                Ok(value) => return Ok(value),
+                Err(Need::Page(page)) => {
+                    if let Some(bytes) = self.bring(page).await? {
+                        in_hand.insert(page, bytes);
+                    }
+                }
+                Err(need) => {
+                    let mut none = Pins::new(&self.client.buffer);
+                    self.client.buffer.resolve(need.into(), Pattern::Random, &mut none).await?;
+                }
+            }
+        }
+    }
+
+    /// A page as the snapshot sees it; none if it is in the buffer so.
+    async fn bring(&mut self, page: PageId) -> Result<Option<Rc<[u8]>>> {
+        let client = &self.client;
+        let mut is_asked = false;
+        loop {
+            self.check()?;
+            match client.protocol.borrow().sight(self.number, page) {
+                Sight::Kept(bytes) => return Ok(Some(bytes)),
+                Sight::Here if client.buffer.pool().borrow().peek(page).is_some() => return Ok(None),
+                Sight::Here | Sight::Elsewhere => {}
+            }
+            if !is_asked {
+                let message = client.protocol.borrow_mut().read_as_of(self.number, page);
+                client.say(&message);
+                is_asked = true;
+            } else if let Some((is_denied, reason)) = client.protocol.borrow().snapshot_failure(self.number, page) {
+                let kind = if is_denied { FaultKind::Denied } else { FaultKind::Device };
+                return Err(Fault::new(kind, reason).into());
+            }
+            client.bell.wait(&client.executor).await;
+        }
+    }
+
+    /// It may go on. Its moment, when the server has told it.
+    fn check(&self) -> Result<Option<Lsn>> {
+        self.client.check_server()?;
+        let protocol = self.client.protocol.borrow();
+        let state =
+            if protocol.session() == self.session { protocol.snapshot_state(self.number) } else { SnapshotState::Over };
+        match state {
+            SnapshotState::Asked => Ok(None),
+            SnapshotState::Open(moment) => Ok(Some(moment)),
+            SnapshotState::TooOld { oldest } => Err(Error::SnapshotTooOld { oldest }),
+            SnapshotState::Undecided(reason) => Err(Fault::new(FaultKind::Device, reason).into()),
+            SnapshotState::Over => Err(Fault::new(FaultKind::Reset, "the snapshot has ended with its session").into()),
+        }
+    }
+}
+
+impl Drop for PageSnapshot {
+    fn drop(&mut self) {
+        let told = self.client.protocol.borrow_mut().end_snapshot(self.number);
+        told.inspect(|told| self.client.say(told));
+    }
+}
+
+impl ClientNode {
+    fn check_server(&self) -> Result<()> {
+        match &*self.standing.borrow() {
+            ServerState::Joined => Ok(()),
+            ServerState::Lost(cause) | ServerState::GivenUp(cause) => {
+                Err(Fault::new(FaultKind::Reset, cause.clone()).into())
+            }
+        }
+    }
+
+    /// A page that is here is about to be changed or to go.
+    pub(super) fn keep_for_snapshots(&self, page: PageId) {
+        if !self.protocol.borrow().has_snapshots() || self.changing.borrow().contains(&page) {
+            return;
+        }
+        if let Some(bytes) = self.buffer.pool().borrow().peek(page) {
+            self.protocol.borrow_mut().keep_for_snapshots(page, bytes);
+        }
+    }
+
+    /// The server has said something of a snapshot.
+    pub(super) fn hear_of_snapshot(&self, number: u64, said: SnapshotAnswer) {
+        let said = match said {
+            SnapshotAnswer::Page { page, bytes } => match self.check_page(page, &bytes) {
+                Ok(()) => SnapshotAnswer::Page { page, bytes },
+                Err(detail) => {
+                    let reason = format!("the server at {} has sent {page} damaged: {detail}", self.server);
+                    SnapshotAnswer::Failed { page, is_denied: false, reason }
+                }
+            },
+            said => said,
+        };
+        self.protocol.borrow_mut().hear_of_snapshot(number, said);
+        self.bell.wake_all(&self.executor);
+    }
+}

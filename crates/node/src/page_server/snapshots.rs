@@ -1,0 +1,119 @@
+//! Snapshots of clients above an engine: what commits replace is looked at in the step in which they do that, and pages are read as they
+//! were from memory, from disk, or from what was kept.
+
+use super::{PageServer, ServerNode};
+use crate::message::{Answer, ClientId, SnapshotAnswer};
+use crate::server::AsOf;
+use base::{Lsn, PageId};
+use engine::buffer::Pins;
+use engine::catalog::Organization;
+use engine::page::header;
+use engine::{Error, Result, Shipment};
+use std::rc::Rc;
+
+/// Which part of the buffer's size what pages were may take.
+const PART_OF_BUFFER: usize = 4;
+/// The least room for that, in bytes.
+const ROOM_MIN: usize = 1 << 20;
+/// More bytes than the answer to the beginning of a snapshot has, and what waits for it takes.
+const EXPECTED: usize = 1 << 10;
+
+impl PageServer {
+    /// From now on what pages were before commits, as snapshots see them, may take so many bytes of memory. Without that it is a quarter of
+    /// the buffer, or one MiB if that is more. Snapshots that it does not suffice for get [`Error::SnapshotTooOld`].
+    pub fn set_snapshot_room(&self, bytes: usize) {
+        self.0.protocol.borrow_mut().set_snapshot_room(bytes);
+    }
+}
+
+impl ServerNode {
+    pub(super) fn set_default_snapshot_room(&self) {
+        let buffer = &self.database.settings().buffer;
+        let room = (buffer.frames * buffer.page_size / PART_OF_BUFFER).max(ROOM_MIN);
+        self.protocol.borrow_mut().set_snapshot_room(room);
+    }
+
+    /// Whether snapshots are open, so that pages are to be at hand before they are changed.
+    pub(super) fn has_snapshots(&self) -> bool {
+        self.protocol.borrow().snapshots().0 > 0
+    }
+
+    /// A commit that is described up to this position of the log changes its pages next, in the same step.
+    pub(super) fn note_applied(&self, shipment: &Shipment<'_>, at: Lsn) {
+        let before = |page| self.database.buffer().pool().borrow().peek(page).map(Rc::from);
+        self.step(|server, _, actions| server.applied(at, shipment.pages(), before, actions));
+    }
+
+    /// Tells a client of its snapshot when all that it sees is durable.
+    pub(super) fn begin_snapshot(&self, (client, number): (ClientId, u64), moment: Lsn) {
+        if self.database.log().durable() >= moment {
+            return self.tell_begun((client, number), moment);
+        }
+        // A client that begins and ends many is not heard for a while.
+        let expected = self.outboxes.borrow().get(&client).map(|outbox| outbox.expect(EXPECTED));
+        self.spawn(async move |this| {
+            match this.database.confirm_shipped(moment).await {
+                Ok(()) => this.tell_begun((client, number), moment),
+                Err(error) => {
+                    let reason = error.to_string();
+                    this.step(|server, _, actions| server.undecided_snapshot((client, number), reason, actions));
+                }
+            }
+            drop(expected);
+        });
+    }
+
+    fn tell_begun(&self, (client, number): (ClientId, u64), moment: Lsn) {
+        self.send(client, &Answer::Snapshot { number, said: SnapshotAnswer::Begun { moment: moment.0 } });
+    }
+
+    /// Sends a page as it was at the moment of a snapshot.
+    pub(super) fn read_snapshot(&self, snapshot: (ClientId, u64), page: PageId) {
+        if self.send_as_of(snapshot, page) {
+            return;
+        }
+        let length = self.database.settings().buffer.page_size;
+        let expected = self.outboxes.borrow().get(&snapshot.0).map(|outbox| outbox.expect(length));
+        self.spawn(async move |this| {
+            let mut pins = Pins::new(this.database.buffer());
+            let fetched = this.fetch_as_of(snapshot.0, page, &mut pins).await;
+            // A commit may have replaced it meanwhile.
+            let is_answered = this.send_as_of(snapshot, page);
+            if let (false, Err(error)) = (is_answered, fetched) {
+                this.fail_snapshot_read(snapshot, page, &error);
+            }
+            drop(expected);
+        });
+    }
+
+    async fn fetch_as_of(&self, client: ClientId, page: PageId, pins: &mut Pins) -> Result<()> {
+        // Objects at the end of a partition may have been cut off: they are blank.
+        if matches!(self.organization(page)?, Organization::Direct { .. }) {
+            self.make_room(client, page).await?;
+        }
+        self.fetch(page, pins).await
+    }
+
+    /// Sends a page as it was, or says that the snapshot is too old. False if the page has to be fetched for that.
+    fn send_as_of(&self, (client, number): (ClientId, u64), page: PageId) -> bool {
+        let as_of = self.step(|server, _, actions| server.as_of((client, number), page, actions));
+        let mut bytes = match as_of {
+            None | Some(AsOf::Lost) => return true,
+            Some(AsOf::Earlier(bytes)) => bytes.to_vec(),
+            Some(AsOf::Present) => {
+                let pool = self.database.buffer().pool().borrow();
+                let Some(frame) = pool.frame_of(page) else { return false };
+                pool.touch(frame);
+                pool.bytes(frame).to_vec()
+            }
+        };
+        header::seal(&mut bytes);
+        self.send(client, &Answer::Snapshot { number, said: SnapshotAnswer::Page { page, bytes } });
+        true
+    }
+
+    fn fail_snapshot_read(&self, (client, number): (ClientId, u64), page: PageId, error: &Error) {
+        let said = SnapshotAnswer::Failed { page, is_denied: false, reason: error.to_string() };
+        self.send(client, &Answer::Snapshot { number, said });
+    }
+}
