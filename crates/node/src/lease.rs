@@ -173,8 +173,8 @@ mod tests {
 
         /// After how many seconds a clock that loses by this shows that a lease is over.
         fn ends_lease(self) -> f64 {
-            let steps = (0..).map(|step| f64::from(step) * 1e-5);
-            steps.skip_while(|passed| self.shows(-1.0, *passed) < LEASE_NS as f64 / 1e9).next().expect("some time")
+            let mut steps = (0..).map(|step| f64::from(step) * 1e-5);
+            steps.find(|passed| self.shows(-1.0, *passed) >= LEASE_NS as f64 / 1e9).expect("some time")
         }
     }
 
