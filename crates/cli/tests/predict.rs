@@ -31,6 +31,16 @@ fn comparison(directory: &Path, line: &str) -> Value {
     serde_json::from_slice(&output.stdout).expect("a comparison")
 }
 
+/// What a run on described hardware says.
+fn described(directory: &Path, line: &str) -> Value {
+    let line = format!("{line} --data none --config small.toml --hardware here.toml --json");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_entresol"));
+    let output =
+        command.current_dir(directory).arg("bench").args(line.split(' ')).output().expect("the program starts");
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("a report")
+}
+
 fn figure<'a>(comparison: &'a Value, key: &str) -> &'a Value {
     let figure = &comparison["figures"][key];
     assert!(figure.is_object(), "{key} in {:#}", comparison["figures"]);
@@ -71,11 +81,16 @@ fn a_prediction_stands_beside_the_runs_that_it_is_of() {
     assert!(!directory.path().join("debit-credit.data/entresol-predict.probe").exists(), "the probe is gone");
 }
 
+/// Of what server and nodes say to each other.
+const SAID: [&str; 4] =
+    ["messages_per_transaction", "bytes_per_transaction", "pages_per_transaction", "log_bytes_per_transaction"];
+
 #[test]
 fn a_server_and_two_nodes_are_predicted() {
     let directory = workshop();
-    let line = format!("page-server {BOTH} --scale 1 --nodes 2 --clients 2 --transactions 200 --report report");
-    let found = comparison(directory.path(), &line);
+    let line = "page-server --scale 1 --nodes 2 --clients 2 --transactions 200";
+    let found = comparison(directory.path(), &format!("{line} {BOTH} --report report"));
+    assert_eq!(found["predicted"], described(directory.path(), line), "a described run is the same each time");
     let reports = found["real"].as_array().unwrap();
     assert!(reports.iter().all(|report| report["clock"] == "real") && found["predicted"]["clock"] == "virtual");
     for report in reports.iter().chain([&found["predicted"]]) {
@@ -84,30 +99,37 @@ fn a_server_and_two_nodes_are_predicted() {
             (&200.into(), &0.into(), &2.into())
         );
     }
-    // What server and nodes say to each other is the same code on both clocks: only times are predicted.
-    for key in
-        ["messages_per_transaction", "bytes_per_transaction", "pages_per_transaction", "log_bytes_per_transaction"]
-    {
+    // How often nodes are in each other's way is what this machine makes of it, which may have other things to do.
+    for key in SAID {
         let figure = figure(&found, key);
-        assert!(figure["predicted"].as_f64().unwrap() > 0.0 && figure["median"].as_f64().unwrap() > 0.0, "{key}");
-        assert!(figure["error"].as_f64().unwrap().abs() < 0.5, "{key}: {:#}", found["figures"]);
+        assert!(figure["predicted"].as_f64().unwrap() > 0.0, "{key}");
+        assert_eq!(figure["predicted"], found["predicted"][key], "{key}");
+        let seen: Vec<f64> = reports.iter().map(|report| report[key].as_f64().unwrap()).collect();
+        assert!(seen.iter().all(|value| *value > 0.0) && figure["real"] == serde_json::json!(seen), "{key}: {seen:?}");
+        let (median, error) = (figure["median"].as_f64().unwrap(), figure["error"].as_f64().unwrap());
+        assert!((median - (seen[0] + seen[1]) / 2.0).abs() < 1e-6 * median, "{key}: {figure}");
+        assert!((error - (figure["predicted"].as_f64().unwrap() / median - 1.0)).abs() < 1e-9, "{key}: {figure}");
     }
     for key in ["throughput_per_s", "response_us.p99", "cpu_us_per_transaction", "server_cpu_us_per_transaction"] {
         assert!(figure(&found, key)["predicted"].as_f64().unwrap() > 0.0, "{key}");
     }
-    // A described run is the same each time.
-    let run = |seed: u32| {
-        let line = format!(
-            "page-server --data none --config small.toml --hardware here.toml --scale 1 --transactions 100 --seed {seed} --json"
-        );
-        let mut command = Command::new(env!("CARGO_BIN_EXE_entresol"));
-        let output = command.current_dir(directory.path()).arg("bench").args(line.split(' ')).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    };
+    let run = |seed| described(directory.path(), &format!("page-server --scale 1 --transactions 100 --seed {seed}"));
     assert!(run(1) == run(1) && run(1) != run(2));
     let page = std::fs::read_to_string(directory.path().join("report/report.html")).unwrap();
     assert!(page.contains("<svg") && page.contains("callbacks"), "{page}");
+}
+
+/// What server and nodes say to each other is the same code on both clocks: only times are predicted. A node alone is in no other's way,
+/// however busy the machine is.
+#[test]
+fn what_a_node_and_its_server_say_is_predicted() {
+    let directory = workshop();
+    let line = format!("page-server {BOTH} --scale 1 --nodes 1 --clients 1 --transactions 400");
+    let found = comparison(directory.path(), &line);
+    for key in SAID {
+        let error = figure(&found, key)["error"].as_f64().unwrap();
+        assert!(error.abs() < 0.1, "{key}: {:#}", found["figures"]);
+    }
 }
 
 #[test]
