@@ -120,7 +120,8 @@ pub use database_thread::DatabaseThread;
 pub use error::OpenError;
 pub use handle::Handle;
 /// What a node runs, what it knows of partitions, and what is known of nodes.
-pub use node::{message::Described, page_client::PageTransaction as NodeTransaction, survey};
+pub use node::page_client::{PageScan as NodeScan, PageTransaction as NodeTransaction};
+pub use node::{message::Described, survey};
 pub use node_threads::{KeyRanges, NodeHandle, NodeThreads};
 pub use pending::Pending;
 pub use store::{Opening, Store};

@@ -7,6 +7,7 @@
 
 mod form;
 mod kind;
+mod schema;
 
 use crate::survey::Survey;
 use base::PageId;
@@ -14,12 +15,13 @@ use engine::catalog::Organization;
 pub(crate) use form::list;
 use form::{packed, packed_list, raw};
 pub use kind::Message;
+pub use schema::{DescribedIndex, DescribedSchema};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use thiserror::Error;
 
 /// The version of the messages. Nodes of different versions do not talk to each other.
-pub const VERSION: u8 = 11;
+pub const VERSION: u8 = 12;
 /// The bytes before a message: its length and its version.
 pub const HEAD_SIZE: usize = 5;
 /// The longest message, in bytes: a commit of some thousands of pages.
@@ -272,8 +274,10 @@ pub struct Described {
     pub name: String,
     /// How its records are found.
     pub organization: Organization,
-    /// Whether its records have no type and it is no index: such ones may be changed by clients.
-    pub is_plain: bool,
+    /// What its records consist of and how they can be read, if they have a type.
+    pub schema: Option<DescribedSchema>,
+    /// The partition that it is a secondary index of, if it is one: only what changes that changes it.
+    pub index_of: Option<u16>,
 }
 
 /// A session that has ended with its connection.

@@ -11,15 +11,21 @@
 //! answered, and fail together.
 
 mod catalog;
+mod fields;
 mod group;
+mod half_change;
+mod indexed;
+mod long_values;
 mod offers;
 mod peers;
+mod ranges;
 mod records;
 mod session;
 mod store;
 mod transaction;
 mod view;
 
+pub use ranges::PageScan;
 pub use transaction::PageTransaction;
 
 use crate::channel::Transport;
