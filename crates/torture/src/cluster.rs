@@ -31,6 +31,7 @@ mod play;
 mod schedule;
 mod serving;
 mod shape;
+mod things;
 
 pub use act::{ClusterEvent, ClusterFault, ClusterStep};
 pub use coverage::ClusterCoverage;

@@ -182,6 +182,8 @@ pub enum ClusterEvent {
     Undecided,
     /// A read or a write was not waited for any longer.
     Abandoned,
+    /// A record was refused that has the place of another one in an index.
+    NotUnique,
     /// A commit was not waited for any longer.
     AbandonedCommit,
     /// It is not known whether a transaction was committed.
@@ -224,7 +226,7 @@ pub enum ClusterEvent {
 
 impl ClusterEvent {
     /// Every one.
-    pub const ALL: [ClusterEvent; 28] = [
+    pub const ALL: [ClusterEvent; 29] = [
         ClusterEvent::Committed,
         ClusterEvent::CommittedReading,
         ClusterEvent::RolledBack,
@@ -234,6 +236,7 @@ impl ClusterEvent {
         ClusterEvent::Denied,
         ClusterEvent::Undecided,
         ClusterEvent::Abandoned,
+        ClusterEvent::NotUnique,
         ClusterEvent::AbandonedCommit,
         ClusterEvent::Unknown,
         ClusterEvent::NotCommitted,
@@ -267,6 +270,7 @@ impl ClusterEvent {
             ClusterEvent::Denied => "denied",
             ClusterEvent::Undecided => "undecided",
             ClusterEvent::Abandoned => "abandoned",
+            ClusterEvent::NotUnique => "not unique",
             ClusterEvent::AbandonedCommit => "commit abandoned",
             ClusterEvent::Unknown => "outcome unknown",
             ClusterEvent::NotCommitted => "found not committed",
