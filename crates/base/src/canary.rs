@@ -233,6 +233,8 @@ canaries! {
     ForgottenCallback,
     /// A page server forgets a copy whose page it cannot read, though another client may have sent the page.
     ForgottenCopy,
+    /// A node forgets the new entry of a record that has had another one in an index.
+    ForgottenEntry,
     /// A page server takes a page back that its client was allowed to write after it had been asked back.
     StaleReturn,
     /// A page server takes copies over from an earlier session of a client that has no grant for them.

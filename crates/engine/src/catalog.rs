@@ -4,9 +4,13 @@
 //! drop or an interrupted creation; a restart passes over all of these because the number leads to nothing, and none of
 //! them has to be searched and cleaned. A database has 65,536 numbers in its life.
 
+mod entries;
+mod field_change;
 mod partitions;
 mod schema;
 
+pub use entries::{EntryMove, EntryRange};
+pub(crate) use field_change::{integer, sum};
 pub(crate) use partitions::Partitions;
 pub use schema::{IndexSpec, IndexTree, Schema, SecondaryIndex};
 

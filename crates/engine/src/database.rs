@@ -26,6 +26,7 @@ mod sets;
 mod settings;
 mod shipment;
 mod shipped;
+mod shipped_past;
 mod sizes;
 mod snapshots;
 mod sort;

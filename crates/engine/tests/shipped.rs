@@ -198,17 +198,18 @@ fn a_page_does_not_begin_with_any_sequence_number() -> Result<()> {
         let (database, pages) = with_pages(executor).await?;
         let page = PageId::new(pages, 3);
         contents(&database, page).await?;
-        let formatted = |sequence: u64| {
+        let filled = |sequence: u64| {
             let (mut copy, mut records) = (blank(page), Vec::new());
-            let change = Change::Format { kind: PageKind::Direct, level: 0, count: 0, image: &[9; SIZE - 32] };
-            add_change(None, (sequence, Edit { page, change }), &mut records);
+            let undo = Undo::PatchPage { page, offset: 32, bytes: &[0; SIZE - 32] };
+            let change = Change::Patch { offset: 32, bytes: &[9; SIZE - 32] };
+            add_change(Some(undo), (sequence, Edit { page, change }), &mut records);
             change.apply(&mut copy, Lsn::ZERO);
             header::set_sequence(&mut copy, sequence);
             header::seal(&mut copy);
             (records, copy)
         };
         for sequence in [0, 3, u64::MAX] {
-            let (records, copy) = formatted(sequence);
+            let (records, copy) = filled(sequence);
             let error = database
                 .commit_shipped(&with_images(&records, &[(page, &copy)]))
                 .await
@@ -216,7 +217,7 @@ fn a_page_does_not_begin_with_any_sequence_number() -> Result<()> {
             let is_refusal = matches!(error, CommitFailure::NothingLogged(Error::Shipment(_)));
             assert!(is_refusal && error.to_string().contains("has seen 0 changes"), "{sequence}: {error}");
         }
-        let (records, copy) = formatted(1);
+        let (records, copy) = filled(1);
         commit(&database, &records, &[(page, &copy)]).await?;
         assert_eq!(value(&database, page).await?, 9);
         Ok(())

@@ -14,7 +14,8 @@ use crate::requests::{Host, Requests};
 
 use crate::{OpenError, Opening};
 use base::PartitionId;
-use engine::{Error, Figures, Machine, PartitionSpec, Result, buffer};
+use engine::catalog::Organization;
+use engine::{Database, Error, Figures, Machine, PartitionSpec, Result, buffer};
 use executor::{Executor, Mailbox, Order};
 use node::channel::threads::{Exchange, Threads};
 use node::page_client::{ClientSettings, PageClient, PageSnapshot, PageTransaction};
@@ -33,9 +34,8 @@ use std::thread::JoinHandle;
 /// (Franklin, Carey, Livny, VLDB 1992), over channels in memory. Others reach them through a [`NodeHandle`].
 ///
 /// It pays where transactions read much, or write different pages in different nodes. Locks are whole pages', and nodes that write the same
-/// ones take turns, for each of which pages go to the server and back: there one engine ([`DatabaseThread`]) is faster. What a node can do is what a [`NodeTransaction`](PageTransaction) has: memory-resident sets, records with
-/// fields and indexes, writing long values and registered procedures are not of it. Those that can be asked for are refused
-/// ([`Error::WrongOrganization`], [`Error::TooLarge`]).
+/// ones take turns, for each of which pages go to the server and back: there one engine ([`DatabaseThread`]) is faster. What a node can do is what a [`NodeTransaction`](PageTransaction) has: memory-resident
+/// sets and registered procedures are not of it. Those that can be asked for are refused ([`Error::WrongOrganization`]).
 ///
 /// A wait for another node's lock has no end: `[locks] wait_at_most` is not followed here. A request to a node does not wait for another one to
 /// the same node, as long as no more are under way than the configuration says (`[nodes]`, `transactions`).
@@ -229,6 +229,19 @@ struct Shared {
     next: AtomicUsize,
 }
 
+/// A partition that is there has all indexes of its description.
+fn check_indexes(database: &Database, spec: &PartitionSpec) -> Result<()> {
+    let Ok(found) = database.partition(&spec.name).and_then(|id| database.describe(id)) else { return Ok(()) };
+    let has = |name: &str| found.schema.as_ref().is_some_and(|schema| schema.secondary(name).is_ok());
+    match spec.secondaries.iter().find(|index| !has(&index.name)) {
+        Some(index) if found.organization == Organization::BTree => Err(Error::Setting(format!(
+            "partition '{}' gets no index '{}' while nodes use it; open the database with one engine for that",
+            spec.name, index.name
+        ))),
+        _ => Ok(()),
+    }
+}
+
 impl NodeHandle {
     /// The same, by which requests about keys go to nodes by these ranges: those of the first range to the first node, and so on, over and
     /// over if there are more ranges than nodes.
@@ -347,12 +360,17 @@ impl NodeHandle {
         self.shared.server.partition(name)
     }
 
-    /// The partition of this description, which is created if it is not there. All nodes can use it then.
+    /// The partition of this description, which is created if it is not there. All nodes can use it then. One that is there gets no
+    /// indexes: nodes know which it has.
     ///
     /// # Errors
-    /// Those of [`Database::ensure_partition`](crate::Database::ensure_partition).
+    /// Those of [`Database::ensure_partition`](crate::Database::ensure_partition); [`Error::Setting`] if it lacks an index, which it gets when the
+    /// database is opened with one engine.
     pub fn ensure_partition(&self, spec: PartitionSpec) -> Pending<PartitionId> {
-        self.shared.server.ensure_partition(spec)
+        self.shared.server.with_database(async move |database| {
+            check_indexes(database, &spec)?;
+            database.ensure_partition(spec).await
+        })
     }
 
     /// Takes a checkpoint.

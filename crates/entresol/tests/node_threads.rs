@@ -4,8 +4,8 @@
 use base::Random;
 use entresol::configuration::Configuration;
 use entresol::{
-    DatabaseThread, Error, KeyRanges, NodeHandle, NodeThreads, NodeTransaction, OpenError, Opening, PartitionId,
-    PartitionSpec,
+    DatabaseThread, Error, FieldType, KeyRanges, NodeHandle, NodeThreads, NodeTransaction, OpenError, Opening,
+    PartitionId, PartitionSpec, RecordType,
 };
 use std::ops::Bound;
 use std::path::Path;
@@ -184,8 +184,17 @@ fn what_nodes_cannot_do_is_refused_by_name() {
     let refused = handle.put(stock, b"pens", &[1]).wait();
     assert!(matches!(&refused, Err(Error::WrongOrganization { partition, .. }) if partition == "stock"), "{refused:?}");
     let notes = handle.ensure_partition(PartitionSpec::b_tree("notes")).wait().expect("there is room");
-    let refused = handle.put(notes, b"long", &[7; 100_000]).wait();
+    let refused = handle.put(notes, b"long", &vec![7; 17 << 20]).wait();
     assert!(matches!(&refused, Err(Error::TooLarge { partition, .. }) if partition == "notes"), "{refused:?}");
+    handle.put(notes, b"long", &[7; 100_000]).wait().expect("it commits");
+    assert_eq!(handle.get(notes, b"long").wait(), Ok(Some(vec![7; 100_000])));
+    // What nodes know of a partition stays.
+    let people = RecordType::new([("name", FieldType::Text)]).expect("sound");
+    let people = PartitionSpec::b_tree("people").record(people);
+    let found = handle.ensure_partition(people.clone()).wait().expect("there is room");
+    assert_eq!(handle.ensure_partition(people.clone()).wait(), Ok(found));
+    let refused = handle.ensure_partition(people.secondary("by_name", &["name"])).wait();
+    assert!(matches!(&refused, Err(Error::Setting(words)) if words.contains("by_name")), "{refused:?}");
     let missing = handle.get(PartitionId(900), b"").wait();
     assert!(matches!(missing, Err(Error::NoPartition(_))), "{missing:?}");
     let panics = handle.transaction(async move |tx| {

@@ -7,6 +7,7 @@
 
 mod form;
 mod kind;
+mod schema;
 mod snapshot;
 
 use crate::survey::Survey;
@@ -15,6 +16,7 @@ use engine::catalog::Organization;
 pub(crate) use form::list;
 use form::{packed, packed_list, raw};
 pub use kind::Message;
+pub use schema::{DescribedIndex, DescribedSchema};
 use serde::{Deserialize, Serialize};
 pub use snapshot::{SnapshotAnswer, SnapshotRequest};
 use std::net::SocketAddr;
@@ -281,8 +283,10 @@ pub struct Described {
     pub name: String,
     /// How its records are found.
     pub organization: Organization,
-    /// Whether its records have no type and it is no index: such ones may be changed by clients.
-    pub is_plain: bool,
+    /// What its records consist of and how they can be read, if they have a type.
+    pub schema: Option<DescribedSchema>,
+    /// The partition that it is a secondary index of, if it is one: only what changes that changes it.
+    pub index_of: Option<u16>,
 }
 
 /// A session that has ended with its connection.

@@ -11,9 +11,14 @@
 //! answered, and fail together.
 
 mod catalog;
+mod fields;
 mod group;
+mod half_change;
+mod indexed;
+mod long_values;
 mod offers;
 mod peers;
+mod ranges;
 mod records;
 mod session;
 mod snapshot;
@@ -21,6 +26,7 @@ mod store;
 mod transaction;
 mod view;
 
+pub use ranges::PageScan;
 pub use snapshot::PageSnapshot;
 pub use transaction::PageTransaction;
 

@@ -15,8 +15,8 @@ use crate::channel::{Acceptor, Channel, ChannelError, Incoming, Transport, next_
 use crate::grants::{Access, Grants, Right};
 use crate::lease::{LEASE_NS, Term};
 use crate::message::{
-    Answer, ClientId, Copy, Described, Former, HELLO_MAX, Image, LeavingFate, Message, MessageError, Request, SIZE_MAX,
-    Secret, ToServer,
+    Answer, ClientId, Copy, Described, DescribedSchema, Former, HELLO_MAX, Image, LeavingFate, Message, MessageError,
+    Request, SIZE_MAX, Secret, ToServer,
 };
 use crate::outbox::{Amount, Outbox, TO_CLIENT_MAX, Traffic};
 use crate::server::{Action, CLIENTS_MAX, Counts, Found, Joined, Memory, Newcomer, Server};
@@ -213,7 +213,8 @@ impl PageServer {
 /// Grants name partitions that there are.
 fn check_grants(database: &Database, grants: &Grants) -> engine::Result<()> {
     let partitions = database.partitions();
-    let names: Vec<&str> = partitions.iter().map(|partition| partition.name.as_str()).collect();
+    let own = partitions.iter().filter(|partition| partition.index_of.is_none());
+    let names: Vec<&str> = own.map(|partition| partition.name.as_str()).collect();
     match grants.unknown(&names) {
         None => Ok(()),
         Some((node, name)) => Err(Error::NoPartition(format!("'{name}', which is granted to node '{node}'"))),
@@ -275,7 +276,12 @@ impl ServerNode {
         let grants = self.grants.borrow();
         let Some(grants) = &*grants else { return Access::All };
         let partitions = self.database.partitions();
-        let named = partitions.iter().map(|partition| (PartitionId(partition.id), partition.name.as_str()));
+        let names: BTreeMap<PartitionId, &str> =
+            partitions.iter().map(|partition| (PartitionId(partition.id), partition.name.as_str())).collect();
+        // What may be done with records may be done with their entries in indexes.
+        let granted_as =
+            |partition: &Partition| names.get(&partition.index_of.unwrap_or(PartitionId(partition.id))).copied();
+        let named = partitions.iter().filter_map(|found| Some((PartitionId(found.id), granted_as(found)?)));
         grants.access(name.unwrap_or_default(), named)
     }
 
@@ -472,7 +478,8 @@ impl ServerNode {
                     id: found.id,
                     name: found.name.clone(),
                     organization: found.organization,
-                    is_plain: found.schema.is_none() && found.index_of.is_none(),
+                    schema: found.schema.as_ref().and_then(DescribedSchema::of),
+                    index_of: found.index_of.map(|of| of.0),
                 };
                 let partitions = self.database.partitions().into_iter().map(described).collect();
                 self.send(to, &Answer::Catalog { partitions });

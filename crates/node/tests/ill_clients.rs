@@ -18,21 +18,21 @@ use std::ops::Range;
 use std::rc::Rc;
 
 /// A client that says what it is told to.
-struct Script {
+pub struct Script {
     channel: Rc<dyn Channel>,
-    incoming: Incoming,
+    pub incoming: Incoming,
     /// How many copies it has named.
     copies: u64,
 }
 
 impl Script {
     /// A name for the next copy of a page.
-    fn copy(&mut self, partition: PartitionId, number: u32) -> Copy {
+    pub fn copy(&mut self, partition: PartitionId, number: u32) -> Copy {
         self.copies += 1;
         Copy { page: PageId::new(partition, number), number: self.copies }
     }
 
-    async fn say(&self, body: Request) {
+    pub async fn say(&self, body: Request) {
         let mut frame = Vec::new();
         message::encode(&ToServer { drops: Vec::new(), body }, 0, &mut frame);
         self.channel.send(&frame).await.expect("it is sent");
@@ -42,12 +42,12 @@ impl Script {
         self.incoming.next().await.expect("it is a message").expect("the server is there")
     }
 
-    async fn ask(&mut self, body: Request) -> Answer {
+    pub async fn ask(&mut self, body: Request) -> Answer {
         self.say(body).await;
         self.hear().await
     }
 
-    async fn join(executor: &Executor, at: SocketAddr, own: SocketAddr) -> Script {
+    pub async fn join(executor: &Executor, at: SocketAddr, own: SocketAddr) -> Script {
         let channel = Plain(executor.clone()).connect(at, None).await.expect("it listens");
         let mut script = Script { incoming: Incoming::new(&channel, executor), channel, copies: 0 };
         let hello = Request::Hello { page_size: PAGE_SIZE as u32, address: own, former: None };
@@ -55,7 +55,7 @@ impl Script {
         script
     }
 
-    async fn read(&mut self, copy: Copy) -> Vec<u8> {
+    pub async fn read(&mut self, copy: Copy) -> Vec<u8> {
         self.read_instead(copy, None).await
     }
 

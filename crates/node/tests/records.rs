@@ -116,7 +116,9 @@ impl Writer {
             let key = self.key(random);
             match random.below(10) {
                 0..5 => {
-                    let value = vec![random.word() as u8; random.below(100) as usize];
+                    // Some are too long for a leaf.
+                    let length_max = if random.chance(0.15) { 4_000 } else { 100 };
+                    let value = vec![random.word() as u8; random.below(length_max) as usize];
                     tx.put(self.tree, &key, &value).await?;
                     records.insert(key, value);
                 }

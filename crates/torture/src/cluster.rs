@@ -32,6 +32,7 @@ mod schedule;
 mod serving;
 mod shape;
 mod snapshots;
+mod things;
 
 pub use act::{ClusterEvent, ClusterFault, ClusterStep};
 pub use coverage::ClusterCoverage;

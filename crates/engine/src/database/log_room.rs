@@ -92,12 +92,18 @@ pub(super) async fn wait_for_log_at_opening(engine: &Engine, length: u64) -> Res
 /// # Errors
 /// [`Error::LogFull`] if the log could never hold that; [`Error::LogCrowded`] and those of [`relieve`] as above.
 pub(super) async fn wait_for_log_of_shipment(engine: &Engine, length: u64) -> Result<()> {
+    check_log_of_shipment(engine, length)?;
+    wait_for_log_beside(engine, length).await
+}
+
+/// Whether the log could hold that at all.
+///
+/// # Errors
+/// [`Error::LogFull`].
+pub(super) fn check_log_of_shipment(engine: &Engine, length: u64) -> Result<()> {
     let core = &engine.core;
     let (needed, capacity) = (core.log.bytes_for(length) + core.rollback_room_when_grown(0), core.log.capacity());
-    if needed + core.log.bytes_for(0) > capacity {
-        return Err(Error::LogFull { needed, capacity });
-    }
-    wait_for_log_beside(engine, length).await
+    if needed + core.log.bytes_for(0) > capacity { Err(Error::LogFull { needed, capacity }) } else { Ok(()) }
 }
 
 /// Whether the log has room for a record of `length` bytes beside what it has promised.

@@ -88,7 +88,7 @@ impl Database {
     fn check_undo(&self, shipment: &Shipment<'_>) -> Result<()> {
         let mut organizations = BTreeMap::new();
         for page in shipment.pages() {
-            organizations.insert(page.partition, self.check_organization(page.partition)?);
+            organizations.insert(page.partition, self.organization_of(page.partition)?);
         }
         let is_undone = |record: Record<'_>| {
             let Body::Update(undo) = record.body else { return true };
@@ -107,7 +107,7 @@ impl Database {
         {
             return Err(Error::Shipment("its pages do not follow from those that are here".to_owned()));
         }
-        let mut tried = self.pages_to_try(shipment);
+        let mut tried = self.pages_to_try(shipment)?;
         let mut moved = 0;
         for record in ShippedRecords(shipment.records) {
             let undo = match record.body {
@@ -134,23 +134,19 @@ impl Database {
     }
 
     /// Copies of the shipment's pages that are here.
-    fn pages_to_try(&self, shipment: &Shipment<'_>) -> BTreeMap<PageId, TriedPage> {
+    fn pages_to_try(&self, shipment: &Shipment<'_>) -> Result<BTreeMap<PageId, TriedPage>> {
         let pool = self.buffer().pool().borrow();
-        let copy = |(page, may_begin)| {
+        let copy = |(page, may_begin): (PageId, bool)| {
             let bytes = pool.bytes(pool.frame_of(page)?).to_vec();
-            Some((page, TriedPage::new(bytes, may_begin)))
+            let organization = self.organization_of(page.partition);
+            Some(organization.map(|organization| (page, TriedPage::new(bytes, organization, may_begin))))
         };
         let whole = shipment.images.iter().map(|(page, _)| (*page, true));
         whole.chain(shipment.redone.iter().map(|page| (*page, false))).filter_map(copy).collect()
     }
 
-    fn check_organization(&self, partition: PartitionId) -> Result<Organization> {
-        let found = self.0.engine.catalog.describe(partition)?;
-        if found.index_of.is_some() || found.schema.is_some() {
-            let why = format!("partition '{}' has records with a type, or is a secondary index", found.name);
-            return Err(Error::Shipment(why));
-        }
-        Ok(found.organization)
+    fn organization_of(&self, partition: PartitionId) -> Result<Organization> {
+        Ok(self.0.engine.catalog.describe(partition)?.organization)
     }
 
     /// There is such a page.

@@ -7,7 +7,7 @@
 //! could be taken back on.
 
 use super::Database;
-use super::log_room::{has_log_beside, wait_for_log_of_shipment};
+use super::log_room::{check_log_of_shipment, has_log_beside, wait_for_log_of_shipment};
 use super::shipment::{Shipment, ShippedRecords};
 use crate::buffer::ArrivingPages;
 use crate::engine::Visit;
@@ -66,13 +66,19 @@ impl Database {
     async fn log_shipped(&self, shipment: &Shipment<'_>, note: impl FnOnce(Lsn)) -> Result<Lsn> {
         let engine = &self.0.engine;
         engine.core.check_open()?;
+        check_length(shipment.records.len() as u64 + COMMIT_SIZE)?;
         self.check_shipment(shipment)?;
+        let former = self.values_to_keep(shipment);
+        let of_former: u64 = former.iter().map(|value| FORMER_SIZE + value.length() as u64).sum();
+        let length = shipment.records.len() as u64 + of_former + COMMIT_SIZE;
+        check_length(length)?;
+        check_log_of_shipment(engine, length)?;
+        let former = self.read_to_keep(&former).await;
         let mut arriving = self.buffer().arriving();
         arriving.fetch(shipment.redone).await?;
         for (page, _) in shipment.images {
             arriving.make_place(*page).await?;
         }
-        let length = shipment.records.len() as u64 + COMMIT_SIZE;
         loop {
             wait_for_log_of_shipment(engine, length).await?;
             if let Some(failure) = self.log().failure() {
@@ -81,18 +87,24 @@ impl Database {
             if has_log_beside(engine, length) {
                 // In one step with what follows: others may have changed the pages while this has waited, against the rules.
                 self.check_against_present(shipment)?;
-                return Ok(self.append_shipped(shipment, &mut arriving, note));
+                return Ok(self.append_shipped(shipment, &former, &mut arriving, note));
             }
         }
     }
 
-    fn append_shipped(&self, shipment: &Shipment<'_>, arriving: &mut ArrivingPages<'_>, note: impl FnOnce(Lsn)) -> Lsn {
+    fn append_shipped(
+        &self,
+        shipment: &Shipment<'_>,
+        former: &[(u32, Vec<u8>)],
+        arriving: &mut ArrivingPages<'_>,
+        note: impl FnOnce(Lsn),
+    ) -> Lsn {
         let log = self.log();
         // Before its first record: the table of transactions does not have it.
         self.0.engine.note_time();
         let start = log.end();
         let id = self.0.engine.transactions.registry.borrow_mut().number();
-        let record = record::shipment(id, shipment.records);
+        let record = record::shipment(id, shipment.records, former);
         let is_scattered = canary::is_planted(Canary::ScatteredShipment);
         let end = if is_scattered { append_parts(log, &record) } else { log.append_encoded(&record) };
         let start = if canary::is_planted(Canary::ShipmentFromEnd) { end } else { start };
@@ -152,5 +164,12 @@ fn append_parts(log: &Log, record: &[u8]) -> Lsn {
     record::parts(record).map(|part| log.append_encoded(part)).last().expect("its commit at least")
 }
 
+/// A record of the log has no more bytes than this.
+fn check_length(found: u64) -> Result<()> {
+    if found > record::SIZE_MAX { Err(Error::RecordTooLong { found, limit: record::SIZE_MAX }) } else { Ok(()) }
+}
+
+/// More than what the record of a value that is kept has beside its bytes.
+const FORMER_SIZE: u64 = 32;
 /// The bytes of such a transaction beside its records, and more: the head of their record, its commit, and when that is.
 const COMMIT_SIZE: u64 = 96;

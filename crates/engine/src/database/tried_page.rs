@@ -2,18 +2,21 @@
 //! page in order, and to come with what takes it back, from which an opening learns what was there at moments before.
 
 use crate::buffer::LOADED;
+use crate::catalog::Organization;
 use crate::recovery::begins_page;
 use base::PageId;
 use structures::canary::{self, Canary};
 use structures::organization::append::LIVE;
-use structures::organization::b_tree::stored::{self, Stored, VERSION_SIZE};
-use structures::organization::b_tree::{self, Expected};
+use structures::organization::b_tree::stored::{self, Stored, VALUE_LEN_MAX, VERSION_SIZE};
+use structures::organization::b_tree::{self, Expected, overflow};
 use structures::page::{Change, Edit, HEADER_SIZE, PageKind, header, slotted};
 use structures::undo::Undo;
 
 /// A copy of a page on which shipped changes are tried.
 pub(super) struct TriedPage {
     bytes: Vec<u8>,
+    /// That of its partition.
+    organization: Organization,
     /// Whether slots and heap are known to be in order.
     is_in_order: bool,
     /// Whether its bytes have come: then it may have been used for the first time, or anew.
@@ -21,8 +24,8 @@ pub(super) struct TriedPage {
 }
 
 impl TriedPage {
-    pub fn new(bytes: Vec<u8>, may_begin: bool) -> TriedPage {
-        TriedPage { bytes, is_in_order: false, may_begin }
+    pub fn new(bytes: Vec<u8>, organization: Organization, may_begin: bool) -> TriedPage {
+        TriedPage { bytes, organization, is_in_order: false, may_begin }
     }
 
     /// Makes the change, which `undo` takes back, or which is never undone. Returns how many bytes that may have moved beside its own.
@@ -55,6 +58,9 @@ impl TriedPage {
             self.is_in_order = is_in_order(&self.bytes);
             if is_slotted(&self.bytes) && !self.is_in_order {
                 return Err("would have its slots out of order".to_owned());
+            }
+            if header::kind(&self.bytes) == Some(PageKind::Overflow) {
+                overflow::read(&self.bytes)?;
             }
         }
         Ok(moved)
@@ -97,11 +103,23 @@ impl TriedPage {
     fn may_restructure(&self, change: &Change<'_>) -> bool {
         let is_inner = is_node(&self.bytes) && slotted::level(&self.bytes) > 0;
         match *change {
-            Change::Format { .. } | Change::FormatEnds { .. } => true,
+            Change::Format { kind, .. } | Change::FormatEnds { kind, .. } => self.may_become(kind),
             Change::Patch { .. } => header::kind(&self.bytes) == Some(PageKind::Allocator),
             Change::InsertSlot { slot, value, .. } => is_inner && slot > 0 && value.len() == b_tree::CHILD_SIZE,
             Change::RemoveSlot { slot } => is_inner && slot > 0,
             Change::ReplaceValue { .. } | Change::PatchValue { .. } => false,
+        }
+    }
+
+    /// Whether a restructuring makes it such a page: the first one of a partition stays what it is, and so do those of objects that are found
+    /// by number.
+    fn may_become(&self, kind: PageKind) -> bool {
+        let number = header::id(&self.bytes).number;
+        match (self.organization, kind) {
+            (Organization::BTree, PageKind::Node) => number >= b_tree::ROOT,
+            (Organization::BTree, PageKind::Overflow | PageKind::Free) => number > b_tree::ROOT,
+            (Organization::Append { .. }, PageKind::Append) => number > 0,
+            _ => false,
         }
     }
 
@@ -161,7 +179,7 @@ pub(super) fn takes_back(undo: &Undo<'_>, edit: &Edit<'_>, page: Option<&[u8]>) 
         (Undo::PatchValue { key, offset, bytes, .. }, Change::PatchValue { slot, offset: at, bytes: new }) => {
             let part = usize::from(offset)..usize::from(offset) + bytes.len();
             let is_same_part = offset == at && bytes.len() == new.len() && part.start >= VERSION_SIZE;
-            let has_old = |old: &[u8]| old.get(part.clone()) == Some(bytes);
+            let has_old = |old: &[u8]| old.get(part.clone()) == Some(bytes) && !stored::is_long(old);
             is_of_leaf && is_same_part && page.is_none_or(|page| has_record(page, slot, key, has_old))
         }
         (Undo::PatchPage { page: of, offset, bytes }, Change::Patch { offset: at, bytes: new }) => {
@@ -176,19 +194,25 @@ pub(super) fn takes_back(undo: &Undo<'_>, edit: &Edit<'_>, page: Option<&[u8]>) 
     }
 }
 
-/// Whether a value of this key is one that a node writes: it is in the leaf, and within the limits, so that it can always come back there.
+/// Whether a value of this key is one that a node writes: it, or where its pages begin, is in the leaf, and within the limits, so that it
+/// can always come back there.
 fn is_kept_in_leaf(page: &[u8], key: &[u8], value: &[u8]) -> bool {
     let is_within = || value.len() <= b_tree::value_len_max(page.len(), key.len());
-    key.len() <= b_tree::key_len_max(page.len()) && is_within() && is_whole(value)
+    key.len() <= b_tree::key_len_max(page.len()) && is_within() && is_value(value)
 }
 
-/// Whether the leaf has such a record there, whose value is in it.
-fn has_record(page: &[u8], slot: u16, key: &[u8], is_value: impl Fn(&[u8]) -> bool) -> bool {
+/// Whether the leaf has such a record there.
+fn has_record(page: &[u8], slot: u16, key: &[u8], is_old: impl Fn(&[u8]) -> bool) -> bool {
     let (mut present, value) = (Vec::new(), slotted::value(page, slot));
     slotted::key_into(page, slot, &mut present);
-    present == key && is_value(value) && is_whole(value)
+    present == key && is_value(value) && is_old(value)
 }
 
-fn is_whole(value: &[u8]) -> bool {
-    stored::is_sound(value) && matches!(stored::read(value), Stored::Here(_))
+/// Whether it is a stored value.
+fn is_value(value: &[u8]) -> bool {
+    stored::is_sound(value)
+        && match stored::read(value) {
+            Stored::Here(_) => true,
+            Stored::Elsewhere(length, first) => (1..=VALUE_LEN_MAX).contains(&length) && first > b_tree::ROOT,
+        }
 }

@@ -5,7 +5,7 @@ use crate::{Need, Result};
 use base::{PageId, PartitionId};
 use structures::organization::allocator;
 use structures::organization::append::{End, Position};
-use structures::organization::b_tree::stored;
+use structures::organization::b_tree::stored::{self, VALUE_LEN_MAX};
 use structures::page::{PageKind, Pages, header, slotted};
 
 impl Core {
@@ -46,6 +46,10 @@ impl Core {
 
     /// Reads a long value of `length` bytes that begins on page `first`.
     pub(crate) async fn fetch(&self, partition: PartitionId, length: usize, first: u32) -> Result<Vec<u8>> {
+        if length > VALUE_LEN_MAX {
+            let detail = format!("a long value of {length} bytes is said to begin there");
+            return Err(self.buffer.space(partition).damaged(PageId::new(partition, first), detail));
+        }
         let mut value = Vec::with_capacity(length);
         let mut page = PageId::new(partition, first);
         while page.number != 0 && value.len() < length {

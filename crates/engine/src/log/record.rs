@@ -112,7 +112,7 @@ pub enum Body<'a> {
     },
     /// A transaction of another node. Who reads the log reads the records in it ([`parts`]).
     Shipment {
-        /// Its updates and restructurings and its commit, one behind the other in stored form.
+        /// Its updates and restructurings, long values as they were before it, and its commit, one behind the other in stored form.
         records: &'a [u8],
     },
 }
@@ -235,8 +235,9 @@ fn put_head(kind: u8, record: &mut [u8]) {
     record[4] = kind;
 }
 
-/// The stored form of a transaction of another node whose records, one behind the other, are these. Whose they are they do not know.
-pub(crate) fn shipment(transaction: TransactionId, records: &[u8]) -> Vec<u8> {
+/// The stored form of a transaction of another node whose records, one behind the other, are these, and whose updates have replaced these
+/// long values. Whose they are they do not know.
+pub(crate) fn shipment(transaction: TransactionId, records: &[u8], former: &[(u32, Vec<u8>)]) -> Vec<u8> {
     let mut out = Vec::with_capacity(2 * Record::FIXED_SIZE + records.len() + 4);
     out.resize(Record::FIXED_SIZE, 0);
     out[8..].copy_from_slice(&transaction.0.to_le_bytes());
@@ -246,6 +247,9 @@ pub(crate) fn shipment(transaction: TransactionId, records: &[u8]) -> Vec<u8> {
         let is_undone = matches!(Record::decode_body(record), Some(Record { body: Body::Update(_), .. }));
         let owner = if is_undone { transaction } else { TransactionId::SYSTEM };
         out[at + 8..at + 16].copy_from_slice(&owner.0.to_le_bytes());
+    }
+    for (update, value) in former {
+        encode(transaction, &Body::LongValue { update: *update, value }, [], &mut out);
     }
     encode(transaction, &Body::Commit { chains: &[], changes: &[] }, [], &mut out);
     put_head(SHIPMENT, &mut out);
@@ -449,7 +453,7 @@ mod tests {
         for body in [Body::Update(&undo), Body::System] {
             encode(TransactionId(5), &body, [(3, &edit)], &mut records);
         }
-        let stored = shipment(id, &records);
+        let stored = shipment(id, &records, &[]);
         assert!(
             matches!(Record::decode(&stored), Some(Record { transaction, body: Body::Shipment { .. }, .. }) if transaction == id)
         );
@@ -462,7 +466,7 @@ mod tests {
         // Cut off, and one in the other.
         let mut cut = stored[..stored.len() - 1].to_vec();
         put_head(SHIPMENT, &mut cut);
-        assert!(Record::decode(&cut).is_none() && Record::decode(&shipment(id, &stored)).is_none());
+        assert!(Record::decode(&cut).is_none() && Record::decode(&shipment(id, &stored, &[])).is_none());
         assert_eq!(
             parts(&cut).map(<[u8]>::len).sum::<usize>(),
             cut.len() - Record::FIXED_SIZE,

@@ -1,31 +1,14 @@
 //! Typed records: reading and changing single fields (System M, section 2.6). The caller always gets copies.
 
 use super::Transaction;
-use crate::catalog::{Partition, Schema};
+use crate::catalog::{Partition, Schema, integer, sum};
 use crate::engine::KeyedPartition;
 use crate::{Error, Result};
 use base::PartitionId;
 use std::ops::Range;
 use std::rc::Rc;
 use structures::key_hash;
-use structures::set::{FieldError, FieldType, FieldValue, Refusal, Sets};
-
-/// The sum of a stored integer and an amount, in the stored form; `None` beyond its range.
-fn sum(kind: FieldType, bytes: &[u8], amount: i64) -> Option<FieldValue<'static>> {
-    let mut word = [0; 8];
-    word[..bytes.len()].copy_from_slice(bytes);
-    let old = u64::from_le_bytes(word);
-    if kind == FieldType::I64 {
-        return old.cast_signed().checked_add(amount).map(FieldValue::I64);
-    }
-    let new = old.checked_add_signed(amount)?;
-    Some(match kind {
-        FieldType::U8 => FieldValue::U8(new.try_into().ok()?),
-        FieldType::U16 => FieldValue::U16(new.try_into().ok()?),
-        FieldType::U32 => FieldValue::U32(new.try_into().ok()?),
-        _ => FieldValue::U64(new),
-    })
-}
+use structures::set::{FieldError, FieldValue, Refusal, Sets};
 
 impl Transaction {
     /// Copies the contents of a field of the record of `key` into `buffer`; `None` if there is no such record.
@@ -86,17 +69,8 @@ impl Transaction {
             };
             return self.in_set(partition, write).await?.map_err(|error| found.field_error(error));
         }
-        let replaced = |old: &[u8]| {
-            let mut new = Vec::with_capacity(old.len());
-            if let Some(part) = part {
-                new.extend_from_slice(old);
-                record.write(field, &value, &mut new[part])?;
-            } else {
-                record.replace(old, field, &value, &mut new)?;
-            }
-            Ok(new)
-        };
-        self.replace_typed(&found, key, replaced).await
+        let schema = found.typed()?;
+        self.replace_typed(&found, key, |old| schema.with_field(old, field, &value)).await
     }
 
     /// Adds to an integer field of the record of `key` and returns the sum. If actions are logged, the log gets the amount.
@@ -111,18 +85,17 @@ impl Transaction {
         amount: i64,
     ) -> Result<FieldValue<'static>> {
         let found = self.engine.catalog.describe(partition)?;
-        let Schema { record, .. } = found.typed()?;
-        let (kind, part) = integer(&found, field)?;
+        let schema = found.typed()?;
+        let record = &schema.record;
+        let (kind, part) = integer(record, field).map_err(|error| found.field_error(error))?;
         let overflow = || FieldError::Overflow { field: record.fields()[field].name.clone(), kind };
         let hash = key_hash(key);
         self.lock_record_exclusively(&found, (key, hash)).await?;
         if self.is_replaced(&found, &part) {
             let mut answer = None;
             let added = |old: &[u8]| {
-                let new = sum(kind, &old[part.clone()], amount).ok_or_else(overflow)?;
+                let (value, new) = schema.with_sum(old, field, amount)?;
                 answer = Some(new);
-                let mut value = old.to_vec();
-                record.write(field, &new, &mut value[part.clone()])?;
                 Ok(value)
             };
             self.replace_typed(&found, key, added).await?;
@@ -205,16 +178,4 @@ impl Transaction {
         let new = new.map_err(|error| found.field_error(error))?;
         self.write_any_typed(found, key, Some(&new), true).await.map(|_| ())
     }
-}
-
-/// The type and the place of an integer field.
-fn integer(found: &Partition, field: usize) -> Result<(FieldType, Range<usize>)> {
-    let record = &found.typed()?.record;
-    let part = record.part(field).map_err(|error| found.field_error(error))?;
-    let chosen = &record.fields()[field];
-    if matches!(chosen.kind, FieldType::F64 | FieldType::Array(_)) {
-        let (field, found_kind) = (chosen.name.clone(), chosen.kind);
-        return Err(found.field_error(FieldError::WrongKind { field, found: found_kind, wanted: "integer" }));
-    }
-    Ok((chosen.kind, part))
 }

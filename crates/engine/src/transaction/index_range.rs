@@ -1,10 +1,8 @@
 //! Range reads of b-trees by a secondary index: an entry, then its record, both as of the same moment.
 
-use super::indexed::lacks_entry;
 use super::records::Entered;
-use super::secondary::EntryRange;
 use super::{Direction, Transaction};
-use crate::catalog::Partition;
+use crate::catalog::{EntryRange, Partition};
 use crate::mvcc::read_at;
 use crate::{Error, Result};
 use std::ops::Bound;
@@ -38,7 +36,7 @@ impl Transaction {
                 }
                 None => self.read_of_entry(found, &key).await?,
             };
-            let value = value.ok_or_else(|| lacks_entry(found, index))?;
+            let value = value.ok_or_else(|| index.lacks_entry(&found.name))?;
             if !look(&key, &value) {
                 break;
             }

@@ -7,43 +7,14 @@
 
 use super::Transaction;
 use super::half_change::HalfChange;
-use crate::catalog::{Locking, Partition, Schema, SecondaryIndex};
-use crate::{Error, Result};
+use crate::Result;
+use crate::catalog::{EntryMove, Locking, Partition};
 use base::PartitionId;
 use std::rc::Rc;
 use structures::canary::{self, Canary};
 use structures::key_hash;
 use structures::lock::{Mode, Resource};
 use structures::set::FieldError;
-
-/// What becomes of a record's entry in an index.
-struct EntryMove {
-    index: SecondaryIndex,
-    tree: PartitionId,
-    from: Option<Vec<u8>>,
-    to: Option<Vec<u8>>,
-}
-
-/// The moves of a record's entries when it changes from one value to another.
-fn moves(
-    schema: &Schema,
-    key: &[u8],
-    (old, new): (Option<&[u8]>, Option<&[u8]>),
-) -> Result<Vec<EntryMove>, FieldError> {
-    let mut moves = Vec::new();
-    for index in &schema.secondaries {
-        let Some(tree) = index.tree else { continue };
-        if !index.is_ready() && canary::is_planted(Canary::UnseenIndex) {
-            continue;
-        }
-        let entry = |value: Option<&[u8]>| value.map(|value| schema.entry(index, key, value)).transpose();
-        let (from, to) = (entry(old)?, entry(new)?);
-        if from != to {
-            moves.push(EntryMove { index: index.clone(), tree: tree.id, from, to });
-        }
-    }
-    Ok(moves)
-}
 
 impl Transaction {
     /// Gives the record of `key`, which is locked exclusively, a value of its type, or deletes it, with its entries. Returns false
@@ -65,7 +36,7 @@ impl Transaction {
         if old.is_some() && !replace || old.is_none() && value.is_none() {
             return Ok(false);
         }
-        let moves = moves(schema, key, (old.as_deref(), value)).map_err(|error| found.field_error(error))?;
+        let moves = schema.entry_moves(key, (old.as_deref(), value)).map_err(|error| found.field_error(error))?;
         if moves.is_empty() {
             self.change_record(found, key, (old.as_deref(), value)).await?;
             return Ok(true);
@@ -113,7 +84,7 @@ impl Transaction {
             }
             let was_there = self.delete_in_tree((*tree, true), from).await?;
             if !was_there && index.is_ready() {
-                return Err(lacks_entry(found, index));
+                return Err(index.lacks_entry(&found.name));
             }
         }
         for EntryMove { index, tree, to, .. } in moves {
@@ -128,7 +99,7 @@ impl Transaction {
                 Some(_) if index.is_unique => {
                     return Err(found.field_error(FieldError::NotUnique(index.name.clone())));
                 }
-                Some(_) => return Err(lacks_entry(found, index)),
+                Some(_) => return Err(index.lacks_entry(&found.name)),
             }
         }
         Ok(())
@@ -156,13 +127,4 @@ impl Transaction {
         self.pass_readers(tree, entry).await?;
         self.lock(Resource::record(tree, key_hash(entry)), Mode::Exclusive).await
     }
-}
-
-/// The error of a record without an entry.
-#[cold]
-pub(super) fn lacks_entry(found: &Partition, index: &SecondaryIndex) -> Error {
-    Error::Inconsistent(format!(
-        "secondary index '{}' of partition '{}' does not agree with its records; drop it and create it again",
-        index.name, found.name
-    ))
 }

@@ -8,7 +8,7 @@
 use super::records::LockStep;
 use super::{Direction, Transaction};
 use crate::Result;
-use crate::catalog::{Locking, Partition};
+use crate::catalog::{EntryRange, Locking, Partition};
 use crate::engine::resolve_refusal;
 use crate::locks::Locks;
 use crate::mvcc::{ReadView, rest};
@@ -34,17 +34,6 @@ fn gap_above(partition: PartitionId, secondary: usize, above: Option<(&[u8], &[u
     above.map_or(Resource::secondary_end_gap(partition, secondary), |entry| gap_below(partition, secondary, entry))
 }
 
-/// The least bytes above all that begin with these; `None` if there are none.
-fn beyond(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
-    while let Some(last) = prefix.pop() {
-        if last < u8::MAX {
-            prefix.push(last + 1);
-            return Some(prefix);
-        }
-    }
-    None
-}
-
 /// Whether locks were granted at once; if not, the first one that was not.
 type Locked = ControlFlow<(Resource, Mode)>;
 
@@ -52,52 +41,6 @@ type Locked = ControlFlow<(Resource, Mode)>;
 enum TypedStep<T> {
     Met(LockStep<T>),
     Refused(Refusal),
-}
-
-/// A range of secondary keys: from the first on, up to but without the second.
-pub(super) struct EntryRange {
-    pub(super) from: Vec<u8>,
-    pub(super) to: Option<Vec<u8>>,
-}
-
-impl EntryRange {
-    fn new(
-        found: &Partition,
-        secondary: usize,
-        (from, to): (Bound<&[FieldValue<'_>]>, Bound<&[FieldValue<'_>]>),
-    ) -> Result<EntryRange> {
-        let schema = found.typed()?;
-        let fields = &schema.index(secondary).map_err(|error| found.field_error(error))?.fields;
-        let bytes = |values: &[FieldValue<'_>]| -> Result<Vec<u8>> {
-            let mut bound = Vec::new();
-            schema.record.encode_bound(fields, values, &mut bound).map_err(|error| found.field_error(error))?;
-            Ok(bound)
-        };
-        // No secondary key is a beginning of another field's, so those that begin with a bound are those that have it.
-        let nothing = || EntryRange { from: vec![0], to: Some(Vec::new()) };
-        let from = match from {
-            Bound::Unbounded => Vec::new(),
-            Bound::Included(values) => bytes(values)?,
-            Bound::Excluded(values) => match beyond(bytes(values)?) {
-                Some(from) => from,
-                None => return Ok(nothing()),
-            },
-        };
-        let to = match to {
-            Bound::Unbounded => None,
-            Bound::Included(values) => beyond(bytes(values)?),
-            Bound::Excluded(values) => Some(bytes(values)?),
-        };
-        Ok(EntryRange { from, to })
-    }
-
-    fn is_empty(&self) -> bool {
-        self.to.as_ref().is_some_and(|to| *to <= self.from)
-    }
-
-    fn contains(&self, secondary: &[u8]) -> bool {
-        self.to.as_ref().is_none_or(|to| secondary < to.as_slice())
-    }
 }
 
 impl Transaction {
@@ -119,7 +62,7 @@ impl Transaction {
     ) -> Result<()> {
         self.check_active()?;
         let found = self.engine.catalog.describe(partition)?;
-        let span = EntryRange::new(&found, secondary, bounds)?;
+        let span = EntryRange::new(found.typed()?, secondary, bounds).map_err(|error| found.field_error(error))?;
         if span.is_empty() {
             return Ok(());
         }

@@ -5,6 +5,7 @@ pub mod backups;
 pub mod building;
 pub mod cached;
 pub mod compacting;
+pub mod copies;
 pub mod cut_machine;
 #[allow(unused_imports, reason = "examples use more of it")]
 pub mod database;

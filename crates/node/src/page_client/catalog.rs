@@ -4,7 +4,7 @@ use super::{ClientNode, PageClient, PageTransaction, ServerState};
 use crate::message::{Described, Request, Session, ToServer};
 use base::PartitionId;
 use driver::{Fault, FaultKind};
-use engine::catalog::Organization;
+use engine::catalog::Schema;
 use engine::{Error, Result};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -16,6 +16,8 @@ pub(super) struct KnownCatalog {
     asked: Option<Session>,
     came: Option<Session>,
     partitions: BTreeMap<PartitionId, Rc<Described>>,
+    /// What records of those consist of that have a type, or why that cannot be used.
+    schemas: BTreeMap<PartitionId, std::result::Result<Rc<Schema>, String>>,
     /// Whether this is another database than at first: what a partition is does not change.
     is_another: bool,
 }
@@ -70,6 +72,20 @@ impl ClientNode {
         find().ok_or_else(|| Error::NoPartition(words()))
     }
 
+    /// The name of a partition, as far as it is known.
+    pub(super) fn known_name(&self, partition: PartitionId) -> String {
+        self.catalog.borrow().partitions.get(&partition).map_or_else(String::new, |found| found.name.clone())
+    }
+
+    /// What the records of a partition consist of, if they have a type.
+    pub(super) fn schema(&self, found: &Described) -> Result<Option<Rc<Schema>>> {
+        match self.catalog.borrow().schemas.get(&found.id()) {
+            None => Ok(None),
+            Some(Ok(schema)) => Ok(Some(Rc::clone(schema))),
+            Some(Err(why)) => Err(found.wrong_organization(why)),
+        }
+    }
+
     /// Waits until it is known what partitions there are in this session.
     async fn await_catalog(&self) -> Result<()> {
         loop {
@@ -96,8 +112,11 @@ impl ClientNode {
     pub(super) fn take_catalog(self: &Rc<Self>, partitions: Vec<Described>) {
         let mut catalog = self.catalog.borrow_mut();
         let new: BTreeMap<_, _> = partitions.into_iter().map(|found| (found.id(), Rc::new(found))).collect();
-        catalog.is_another |= new.iter().any(|(id, found)| catalog.partitions.get(id).is_some_and(|was| was != found));
+        catalog.is_another |=
+            new.iter().any(|(id, found)| catalog.partitions.get(id).is_some_and(|was| !was.is_same(found)));
         catalog.came = self.protocol.borrow().session();
+        let schema = |found: &Described| found.schema.as_ref().map(|schema| schema.schema().map(Rc::new));
+        catalog.schemas = new.iter().filter_map(|(id, found)| Some((*id, schema(found)?))).collect();
         catalog.partitions = new;
         for (id, found) in &catalog.partitions {
             if found.has_pages() && !self.buffer.is_attached(*id) {
@@ -106,23 +125,5 @@ impl ClientNode {
         }
         drop(catalog);
         self.bell.wake_all(&self.executor);
-    }
-}
-
-impl Described {
-    /// Its number.
-    pub fn id(&self) -> PartitionId {
-        PartitionId(self.id)
-    }
-
-    /// Whether its records are on pages, which clients may have copies of.
-    pub fn has_pages(&self) -> bool {
-        !matches!(self.organization, Organization::Set { .. })
-    }
-
-    /// The error of a call that does not suit it.
-    pub(super) fn wrong_organization(&self, detail: &str) -> Error {
-        let (partition, organization) = (self.name.clone(), self.organization.name());
-        Error::WrongOrganization { partition, organization, detail: detail.to_owned() }
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! A lock is a page's, so these need none of their own; and as all that is seen stays locked to the end, there are no phantoms.
 //!
-//! What is not here: memory-resident sets, which have no pages; records with a type or an index, which the server would have to keep
-//! in order; writing long values, whose pages are freed only behind a commit. Each is refused in words.
+//! Records with a type, and their entries in indexes, are in `indexed.rs`; long values in `long_values.rs`; ranges in `ranges.rs`. What is
+//! not there are memory-resident sets, which have no pages: they are refused in words.
 
 use super::PageTransaction;
+use super::indexed::Typed;
 use super::view::{Intent, LockedPages};
 use crate::message::Described;
 use base::{PageId, PartitionId};
@@ -13,12 +14,13 @@ use driver::Work;
 use engine::catalog::Organization;
 use engine::log::record::Body;
 use engine::organization::append::{self, LIVE, Position};
-use engine::organization::b_tree::stored::{self, Stored, VERSION_SIZE};
+use engine::organization::b_tree::stored::{self, Stored, VALUE_LEN_MAX, VERSION_SIZE};
 use engine::organization::{allocator, b_tree, direct};
 use engine::page::{Change, Edit, OwnedEdit, PageKind, Pages, header, slotted};
+use engine::set::add_to;
 use engine::undo::Undo;
-use engine::{Error, Result};
-use std::ops::Bound;
+use engine::{Direction, Error, Result};
+use std::ops::{Bound, Range};
 use std::rc::Rc;
 use structures::Need;
 
@@ -30,49 +32,119 @@ impl PageTransaction {
     pub async fn get(&mut self, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.pay_reference().await;
         self.tree(partition).await?;
-        let found = self.resolve(Intent::Read, |pages| {
-            let (place, leaf) = b_tree::find(pages, partition, key)?;
-            Ok(place.exact.then(|| slotted::value(leaf, place.slot).to_vec()))
-        });
-        match found.await? {
-            None => Ok(None),
-            Some(stored) => self.value_of(partition, &stored).await.map(Some),
-        }
+        self.read_in_tree(partition, key, Intent::Read).await
+    }
+
+    /// As [`PageTransaction::get`], for a record that will probably be changed: others may go on reading its page, but no other transaction
+    /// gets it for update, so two such transactions do not deadlock when they come to change it.
+    ///
+    /// # Errors
+    /// As [`PageTransaction::get`].
+    pub async fn get_for_update(&mut self, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.pay_reference().await;
+        self.tree(partition).await?;
+        self.read_in_tree(partition, key, Intent::Change).await
     }
 
     /// Inserts a record or gives the present one this value.
     ///
     /// # Errors
-    /// As [`PageTransaction::get`]; [`Error::TooLarge`] if the value does not fit a leaf, or takes the place of one that does not.
+    /// As [`PageTransaction::get`]; [`Error::TooLarge`] if key or value is beyond what a b-tree holds; [`Error::Field`] if the partition's
+    /// records have a type of which it is none, or if another one has its place in a unique index.
     pub async fn put(&mut self, partition: PartitionId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.write_record(partition, key, value, true).await.map(drop)
+    }
+
+    /// Inserts a record.
+    ///
+    /// # Errors
+    /// [`Error::Duplicate`] if there is one with this key, and as [`PageTransaction::put`].
+    pub async fn insert(&mut self, partition: PartitionId, key: &[u8], value: &[u8]) -> Result<()> {
+        if self.write_record(partition, key, value, false).await? {
+            return Ok(());
+        }
+        Err(Error::Duplicate(self.tree(partition).await?.name.clone()))
+    }
+
+    /// Writes a record; false if there is one already and it must not be replaced.
+    async fn write_record(&mut self, partition: PartitionId, key: &[u8], value: &[u8], replace: bool) -> Result<bool> {
         self.pay_reference().await;
         let found = self.tree(partition).await?;
-        self.check_length(&found, key, value.len())?;
-        let mut stored = Vec::new();
-        stored::store_here(value, &mut stored);
+        match self.client.schema(&found)? {
+            Some(schema) => Box::pin(self.write_indexed(&Typed { found, schema }, key, Some(value), replace)).await,
+            None => {
+                self.check_length(&found, key, value.len())?;
+                self.write_in_tree(&found, key, value, replace).await
+            }
+        }
+    }
+
+    /// Writes a record of a b-tree that is within the limits; false if there is one already and it must not be replaced.
+    pub(super) async fn write_in_tree(
+        &mut self,
+        found: &Described,
+        key: &[u8],
+        value: &[u8],
+        replace: bool,
+    ) -> Result<bool> {
+        if self.fits_leaf(key, value) {
+            let (mut stored, before) = (Vec::new(), self.records.len());
+            stored::store_here(value, &mut stored);
+            return match self.write_stored(found.id(), key, &stored, replace).await? {
+                Written::Present => Ok(false),
+                Written::Replaced(old) if stored::is_long(&old) => {
+                    // Its pages are part of nothing until they are free.
+                    self.wholly_since(before, async |tx| tx.free_value(found, &old).await).await?;
+                    Ok(true)
+                }
+                Written::Replaced(_) | Written::Inserted => Ok(true),
+            };
+        }
+        // Its leaf before pages of the value: who comes for the same record meets it there. And no value is built in vain.
+        if self.find_to_change(found.id(), key).await?.is_some() && !replace {
+            return Ok(false);
+        }
+        self.wholly(async |tx| {
+            let stored = tx.store_elsewhere(found.id(), value).await?;
+            if let Written::Replaced(old) = tx.write_stored(found.id(), key, &stored, true).await? {
+                tx.free_value(found, &old).await?;
+            }
+            Ok(true)
+        })
+        .await
+    }
+
+    /// Writes a stored value.
+    async fn write_stored(
+        &mut self,
+        partition: PartitionId,
+        key: &[u8],
+        stored: &[u8],
+        replace: bool,
+    ) -> Result<Written> {
         loop {
-            let step = self.resolve(Intent::Change, |pages| plan_put(pages, partition, key, &stored)).await?;
+            let step = self.resolve(Intent::Change, |pages| plan_put(pages, partition, key, (stored, replace))).await?;
             match step {
                 Step::Restructure(plan) => self.restructure(&plan),
+                Step::Present => return Ok(Written::Present),
                 Step::Place { place, old: None } => {
-                    let change = Change::InsertSlot { slot: place.slot, key, value: &stored };
+                    let change = Change::InsertSlot { slot: place.slot, key, value: stored };
                     let undo = Undo::Remove { partition, key }.stored();
                     self.apply(&Body::Update(&undo), &[Edit { page: place.page, change }]);
-                    return Ok(());
+                    return Ok(Written::Inserted);
                 }
                 Step::Place { place, old: Some(old) } => {
-                    refuse_long(&found, &old)?;
-                    let change = Change::ReplaceValue { slot: place.slot, value: &stored };
+                    let change = Change::ReplaceValue { slot: place.slot, value: stored };
                     let undo = Undo::Replace { partition, key, value: &old }.stored();
                     self.apply(&Body::Update(&undo), &[Edit { page: place.page, change }]);
-                    return Ok(());
+                    return Ok(Written::Replaced(old));
                 }
             }
         }
     }
 
     /// Where a record is, whose page the transaction may write from now on, and its stored value; `None` if there is none with this key.
-    async fn find_to_change(
+    pub(super) async fn find_to_change(
         &mut self,
         partition: PartitionId,
         key: &[u8],
@@ -95,11 +167,38 @@ impl PageTransaction {
     pub async fn delete(&mut self, partition: PartitionId, key: &[u8]) -> Result<bool> {
         self.pay_reference().await;
         let found = self.tree(partition).await?;
+        match self.client.schema(&found)? {
+            Some(schema) => Box::pin(self.write_indexed(&Typed { found, schema }, key, None, true)).await,
+            None => self.delete_in_tree(&found, key).await,
+        }
+    }
+
+    /// Deletes a record of a b-tree; false if there is none with this key.
+    pub(super) async fn delete_in_tree(&mut self, found: &Described, key: &[u8]) -> Result<bool> {
+        let partition = found.id();
         let Some((place, old)) = self.find_to_change(partition, key).await? else { return Ok(false) };
-        refuse_long(&found, &old)?;
-        let undo = Undo::Insert { partition, key, value: &old }.stored();
+        if !stored::is_long(&old) {
+            self.remove(partition, key, place, &old);
+            return self.merge(partition, key).await.map(|()| true);
+        }
+        self.wholly(async |tx| {
+            tx.remove(partition, key, place, &old);
+            tx.free_value(found, &old).await?;
+            tx.merge(partition, key).await
+        })
+        .await?;
+        Ok(true)
+    }
+
+    /// Removes a record, whose page it may write.
+    fn remove(&mut self, partition: PartitionId, key: &[u8], place: b_tree::Location, old: &[u8]) {
+        let undo = Undo::Insert { partition, key, value: old }.stored();
         let change = Change::RemoveSlot { slot: place.slot };
         self.apply(&Body::Update(&undo), &[Edit { page: place.page, change }]);
+    }
+
+    /// Merges until no node on the way to `key` is too empty.
+    async fn merge(&mut self, partition: PartitionId, key: &[u8]) -> Result<()> {
         loop {
             let plan = self.resolve(Intent::Change, |pages| {
                 let plan = b_tree::merge(pages, partition, key)?;
@@ -108,7 +207,7 @@ impl PageTransaction {
             });
             match plan.await? {
                 Some(plan) => self.restructure(&plan),
-                None => return Ok(true),
+                None => return Ok(()),
             }
         }
     }
@@ -116,7 +215,7 @@ impl PageTransaction {
     /// Changes the value of `key` in place: `change` sees its bytes and may alter them, not their number.
     ///
     /// # Errors
-    /// As [`PageTransaction::put`]; [`Error::NoRecord`].
+    /// As [`PageTransaction::put`]; [`Error::NoRecord`]; [`Error::TooLarge`] for a long value of a record without a type.
     pub async fn modify<R>(
         &mut self,
         partition: PartitionId,
@@ -125,6 +224,16 @@ impl PageTransaction {
     ) -> Result<R> {
         self.pay_reference().await;
         let found = self.tree(partition).await?;
+        if let Some(schema) = self.client.schema(&found)? {
+            let mut answer = None;
+            let changed = |old: &[u8]| {
+                let mut new = old.to_vec();
+                answer = Some(change(&mut new));
+                Ok(new)
+            };
+            Box::pin(self.replace_typed(&Typed { found, schema }, key, changed)).await?;
+            return Ok(answer.expect("the record was changed"));
+        }
         let Some((place, old)) = self.find_to_change(partition, key).await? else {
             return Err(Error::NoRecord(found.name.clone()));
         };
@@ -140,6 +249,28 @@ impl PageTransaction {
         Ok(answer)
     }
 
+    /// Adds to the little-endian integer of 1, 2, 4 or 8 bytes that is this part of the value of `key`, modulo its range, and returns it,
+    /// without sign.
+    ///
+    /// # Errors
+    /// As [`PageTransaction::modify`], and [`Error::TooLarge`] if the part is not within the value, [`Error::Argument`] if it has another
+    /// length.
+    pub async fn add(&mut self, partition: PartitionId, key: &[u8], part: Range<usize>, amount: i64) -> Result<u64> {
+        if !matches!(part.len(), 1 | 2 | 4 | 8) {
+            return Err(Error::Argument(format!("an integer has 1, 2, 4 or 8 bytes, not {}", part.len())));
+        }
+        let change = |value: &mut [u8]| {
+            let length = value.len();
+            value.get_mut(part.clone()).map(|part| add_to(part, amount)).ok_or(length)
+        };
+        let within = self.modify(partition, key, change).await?;
+        let name = || self.client.known_name(partition);
+        within.map_err(|limit| {
+            let (what, found) = ("the end of a part of a value", part.end);
+            Error::TooLarge { what, found, limit, partition: name() }
+        })
+    }
+
     /// Shows the records of a b-tree from a key on, in order, to `look`, which returns false to end the scan.
     ///
     /// # Errors
@@ -148,33 +279,10 @@ impl PageTransaction {
         &mut self,
         partition: PartitionId,
         from: Bound<&[u8]>,
-        mut look: impl FnMut(&[u8], &[u8]) -> bool,
+        look: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
-        self.tree(partition).await?;
-        let mut from = from.map(<[u8]>::to_vec);
-        loop {
-            let leaf = self.resolve(Intent::Read, |pages| {
-                let range = b_tree::forward(pages, partition, from.as_ref().map(Vec::as_slice))?;
-                let page = pages.page(range.page)?;
-                let records = (range.slot..slotted::count(page)).map(|slot| {
-                    let mut key = Vec::new();
-                    slotted::key_into(page, slot, &mut key);
-                    (key, slotted::value(page, slot).to_vec())
-                });
-                Ok((records.collect::<Vec<_>>(), range.fence))
-            });
-            let (records, fence) = leaf.await?;
-            for (key, stored) in records {
-                let value = self.value_of(partition, &stored).await?;
-                if !look(&key, &value) {
-                    return Ok(());
-                }
-            }
-            match fence {
-                Some(fence) => from = Bound::Included(fence),
-                None => return Ok(()),
-            }
-        }
+        let range = (from.map(<[u8]>::to_vec), Bound::Unbounded);
+        self.scan_range(partition, range, Direction::Forward).look(look).await
     }
 
     /// Adds a record at the end of a partition and says where it is.
@@ -185,6 +293,7 @@ impl PageTransaction {
         self.pay_reference().await;
         let found = self.client.described(partition).await?;
         let Organization::Append { blocking_factor } = found.organization else {
+            found.refuse_set()?;
             return Err(found.wrong_organization("records are added to it by key or number"));
         };
         let limit = append::length_max(self.client.settings.buffer.page_size);
@@ -225,6 +334,7 @@ impl PageTransaction {
     ) -> Result<()> {
         let found = self.client.described(partition).await?;
         if !matches!(found.organization, Organization::Append { .. }) {
+            found.refuse_set()?;
             return Err(found.wrong_organization("its records are found by key or number"));
         }
         let first = PageId::new(partition, 0);
@@ -283,7 +393,7 @@ impl PageTransaction {
     }
 
     /// Marks a reference to a record, and pays for what was marked before.
-    async fn pay_reference(&self) {
+    pub(super) async fn pay_reference(&self) {
         self.client.executor.charge(Work::ObjectReference);
         self.client.executor.pay_debt().await;
     }
@@ -292,6 +402,7 @@ impl PageTransaction {
         self.pay_reference().await;
         let found = self.client.described(partition).await?;
         let Organization::Direct { objects, blocking_factor, record_size } = found.organization else {
+            found.refuse_set()?;
             return Err(found.wrong_organization("its records have no numbers"));
         };
         if number >= objects {
@@ -300,52 +411,32 @@ impl PageTransaction {
         Ok((direct::place(partition, number, blocking_factor, record_size), record_size as usize))
     }
 
-    /// What the partition is, if it is a b-tree that a node may change.
-    async fn tree(&self, partition: PartitionId) -> Result<Rc<Described>> {
+    /// What the partition is, if it is a b-tree of users' records.
+    pub(super) async fn tree(&self, partition: PartitionId) -> Result<Rc<Described>> {
         let found = self.client.described(partition).await?;
-        match found.organization {
-            Organization::BTree if found.is_plain => Ok(found),
-            Organization::BTree => Err(found.wrong_organization("its records have a type, or it is an index")),
-            _ => Err(found.wrong_organization("its records have no keys, or no pages")),
+        found.refuse_set()?;
+        match (found.organization, found.index_of) {
+            (Organization::BTree, None) => Ok(found),
+            (Organization::BTree, Some(_)) => {
+                Err(found.wrong_organization("it is a secondary index; use the partition that it is one of"))
+            }
+            _ => Err(found.wrong_organization("its records have no keys")),
         }
     }
 
-    fn check_length(&self, found: &Described, key: &[u8], length: usize) -> Result<()> {
-        let page_size = self.client.settings.buffer.page_size;
+    pub(super) fn check_length(&self, found: &Described, key: &[u8], length: usize) -> Result<()> {
         let refused = |what, found_length, limit| {
             Err(Error::TooLarge { what, found: found_length, limit, partition: found.name.clone() })
         };
-        let key_max = b_tree::key_len_max(page_size);
+        let key_max = b_tree::key_len_max(self.client.settings.buffer.page_size);
         if key.len() > key_max {
             return refused("a key", key.len(), key_max);
         }
-        let value_max = b_tree::value_len_max(page_size, key.len()) - VERSION_SIZE;
-        if length > value_max { refused("a value that a node writes", length, value_max) } else { Ok(()) }
-    }
-
-    /// The value that is stored so, read from its pages if it is a long one.
-    async fn value_of(&mut self, partition: PartitionId, stored: &[u8]) -> Result<Vec<u8>> {
-        let (length, first) = match stored::read(stored) {
-            Stored::Here(value) => return Ok(value.to_vec()),
-            Stored::Elsewhere(length, first) => (length, first),
-        };
-        let (mut value, mut page) = (Vec::new(), PageId::new(partition, first));
-        while page.number != 0 && value.len() < length {
-            let (next, part) = self
-                .resolve(Intent::Read, |pages| stored::part(pages, page).map(|(next, part)| (next, part.to_vec())))
-                .await?;
-            value.extend_from_slice(&part);
-            page.number = next;
-        }
-        if value.len() == length {
-            return Ok(value);
-        }
-        let detail = format!("its long value has {} bytes of {length}", value.len());
-        Err(self.client.buffer.space(partition).damaged(PageId::new(partition, first), detail))
+        if length > VALUE_LEN_MAX { refused("a value", length, VALUE_LEN_MAX) } else { Ok(()) }
     }
 
     /// Makes the edits of a plan that is never undone: whatever becomes of the transaction, records are found all the same.
-    fn restructure(&mut self, plan: &[OwnedEdit]) {
+    pub(super) fn restructure(&mut self, plan: &[OwnedEdit]) {
         let edits: Vec<Edit<'_>> = plan.iter().map(OwnedEdit::as_edit).collect();
         self.apply(&Body::System, &edits);
     }
@@ -357,9 +448,28 @@ enum Step {
     Restructure(Vec<OwnedEdit>),
     /// It goes there, in the place of this stored value if there is one.
     Place { place: b_tree::Location, old: Option<Vec<u8>> },
+    /// There is one, which must not be replaced.
+    Present,
 }
 
-fn plan_put(pages: &LockedPages<'_>, partition: PartitionId, key: &[u8], stored: &[u8]) -> Result<Step, Need> {
+/// What came of writing a record.
+enum Written {
+    Inserted,
+    /// It has taken the place of this stored value.
+    Replaced(Vec<u8>),
+    /// Nothing: there is one, which must not be replaced.
+    Present,
+}
+
+fn plan_put(
+    pages: &LockedPages<'_>,
+    partition: PartitionId,
+    key: &[u8],
+    (stored, replace): (&[u8], bool),
+) -> Result<Step, Need> {
+    if !replace && b_tree::find(pages, partition, key)?.0.exact {
+        return Ok(Step::Present);
+    }
     if let Some(plan) = b_tree::make_room(pages, partition, key, stored.len())? {
         pages.permit(&plan)?;
         return Ok(Step::Restructure(plan));
@@ -393,6 +503,6 @@ fn plan_append(
 
 fn refuse_long(found: &Described, stored: &[u8]) -> Result<()> {
     let Stored::Elsewhere(length, _) = stored::read(stored) else { return Ok(()) };
-    let (what, limit) = ("a long value that a node would change", stored.len());
+    let (what, limit) = ("a value to be changed in place", stored.len());
     Err(Error::TooLarge { what, found: length, limit, partition: found.name.clone() })
 }

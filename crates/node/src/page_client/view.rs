@@ -75,6 +75,16 @@ impl LockedPages<'_> {
     }
 }
 
+impl LockedPages<'_> {
+    /// As [`LockedPages::permit`], for a plan whose pages are probably not here: each comes together with its write lock.
+    pub fn permit_new(&self, plan: &[OwnedEdit]) -> Result<(), Need> {
+        plan.iter().try_for_each(|edit| {
+            self.write_permission(edit.page)?;
+            self.page(edit.page).map(drop)
+        })
+    }
+}
+
 impl PageTransaction {
     fn locked_pages(&self, intent: Intent) -> LockedPages<'_> {
         LockedPages {

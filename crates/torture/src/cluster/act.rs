@@ -182,6 +182,8 @@ pub enum ClusterEvent {
     Undecided,
     /// A read or a write was not waited for any longer.
     Abandoned,
+    /// A record was refused that has the place of another one in an index.
+    NotUnique,
     /// A commit was not waited for any longer.
     AbandonedCommit,
     /// It is not known whether a transaction was committed.
@@ -228,7 +230,7 @@ pub enum ClusterEvent {
 
 impl ClusterEvent {
     /// Every one.
-    pub const ALL: [ClusterEvent; 30] = [
+    pub const ALL: [ClusterEvent; 31] = [
         ClusterEvent::Committed,
         ClusterEvent::CommittedReading,
         ClusterEvent::RolledBack,
@@ -238,6 +240,7 @@ impl ClusterEvent {
         ClusterEvent::Denied,
         ClusterEvent::Undecided,
         ClusterEvent::Abandoned,
+        ClusterEvent::NotUnique,
         ClusterEvent::AbandonedCommit,
         ClusterEvent::Unknown,
         ClusterEvent::NotCommitted,
@@ -273,6 +276,7 @@ impl ClusterEvent {
             ClusterEvent::Denied => "denied",
             ClusterEvent::Undecided => "undecided",
             ClusterEvent::Abandoned => "abandoned",
+            ClusterEvent::NotUnique => "not unique",
             ClusterEvent::AbandonedCommit => "commit abandoned",
             ClusterEvent::Unknown => "outcome unknown",
             ClusterEvent::NotCommitted => "found not committed",

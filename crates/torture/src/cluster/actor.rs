@@ -1,6 +1,7 @@
 //! A transaction of a node that writes down what it is shown.
 
 use super::course::{Course, TransactionStart};
+use super::things::ThingTables;
 use super::{ClusterEvent, ClusterStep};
 use crate::history::{History, Key, Span, Version};
 use base::{PageId, PartitionId};
@@ -19,6 +20,8 @@ pub(super) struct Tables {
     pub pages: PartitionId,
     pub tree: PartitionId,
     pub log: PartitionId,
+    /// Nothing where no records have a type.
+    pub things: Option<ThingTables>,
 }
 
 /// A record's key in the tree.
@@ -60,15 +63,15 @@ pub(super) struct NodeActor {
 }
 
 impl NodeActor {
-    fn history(&self) -> RefMut<'_, History> {
+    pub(super) fn history(&self) -> RefMut<'_, History> {
         self.course.history.borrow_mut()
     }
 
-    fn enter(&self, step: ClusterStep) {
+    pub(super) fn enter(&self, step: ClusterStep) {
         self.course.enter(self.begun.node, step);
     }
 
-    fn note_write(&mut self, version: Version, place: Option<u64>) {
+    pub(super) fn note_write(&mut self, version: Version, place: Option<u64>) {
         self.has_written = true;
         self.history().wrote(self.number, version, place);
     }

@@ -4,7 +4,8 @@ use super::actor::{log_key, page_key, record_key, tree_key, tree_number, version
 use super::course::Course;
 use super::machines::Machines;
 use super::serving;
-use super::shape::{LOG, PAGES, TREE};
+use super::shape::{LOG, PAGES, THINGS, TREE};
+use super::things;
 use crate::history::{Level, Span};
 use base::time::SECOND_NS;
 use engine::{Direction, Result};
@@ -74,6 +75,11 @@ async fn read_last(executor: &Executor, course: &Course) -> Result<()> {
     };
     tx.scan_appended(database.partition(LOG)?, look).await?;
     history().scanned(reader, LOG, Span::ALL, found);
+    if course.shape.things > 0 {
+        for found in things::read_last(&database, &mut tx).await? {
+            history().scanned(reader, THINGS, Span::ALL, found);
+        }
+    }
     history().asks(reader);
     tx.commit().await?;
     history().committed(reader);

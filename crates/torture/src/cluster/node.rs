@@ -5,6 +5,7 @@ use super::course::Course;
 use super::named::Named;
 use super::shape::{LOG, PAGES, TREE};
 use super::snapshots::SnapshotReader;
+use super::things::{self, ThingOperation};
 use super::{ClusterEvent, ClusterStep};
 use crate::history::{Level, Span};
 use base::Random;
@@ -74,7 +75,9 @@ impl NodeProgram {
         // Another one in this program may find that its place is still held.
         self.own.set_port(0);
         let number = async |name| client.partition(name).await.map(|found| found.id());
-        let tables = Tables { pages: number(PAGES).await?, tree: number(TREE).await?, log: number(LOG).await? };
+        let things = if shape.things > 0 { Some(things::find(&client).await?) } else { None };
+        let (pages, tree, log) = (number(PAGES).await?, number(TREE).await?, number(LOG).await?);
+        let tables = Tables { pages, tree, log, things };
         Ok((client, tables))
     }
 
@@ -170,8 +173,20 @@ impl NodeWorker {
         // Some are wanted more often than others.
         let wanted = if self.random.chance(0.5) { numbers } else { numbers.div_ceil(8) };
         let number = self.random.below(wanted);
-        let (choice, length, last) = (self.random.below(100), self.random.below(120), self.random.below(shape.keys));
+        let (choice, mut length, last) =
+            (self.random.below(100), self.random.below(120), self.random.below(shape.keys));
+        let of_things = if shape.things > 0 && !only_reads {
+            // Some values are too long for a leaf.
+            length = if self.random.chance(0.25) { self.random.between(400, 3_000) } else { length };
+            self.random.chance(0.4).then(|| ThingOperation::draw(&mut self.random, shape.things, writes))
+        } else {
+            None
+        };
+        let is_of_records = is_of_records || of_things.is_some();
         let operation = async {
+            if let Some(of_things) = of_things {
+                return actor.use_things(of_things).await;
+            }
             match (is_of_records, writes) {
                 (false, false) => actor.read_page(number).await,
                 (false, true) => match choice {

@@ -3,6 +3,7 @@
 use super::ClusterShape;
 use super::named::{Named, name_of};
 use super::schedule::Rights;
+use super::things;
 use engine::{Database, Result};
 use executor::Executor;
 use node::grants::Grants;
@@ -36,6 +37,9 @@ pub(super) async fn create(executor: Executor, shape: ClusterShape) -> Result<()
     let database = Database::create(&executor, shape.settings()).await?;
     for spec in shape.partitions() {
         database.create_partition(spec).await?;
+    }
+    if shape.things > 0 {
+        things::create_index(&database).await?;
     }
     database.close().await
 }

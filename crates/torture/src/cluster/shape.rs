@@ -1,6 +1,6 @@
 //! What one seed's cluster is.
 
-use super::ClusterOptions;
+use super::{ClusterOptions, things};
 use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use engine::catalog::{Locking, Organization};
@@ -24,6 +24,8 @@ pub struct ClusterShape {
     pub pages: u64,
     /// How many records may be in the tree that they share.
     pub keys: u64,
+    /// How many records may be in a tree whose records have a type and indexes. None in most seeds, which have no long values either.
+    pub things: u64,
     /// How many transactions of a node run at a time.
     pub transactions: u32,
     /// Whether nodes keep write locks.
@@ -73,6 +75,7 @@ impl fmt::Debug for ClusterShape {
             .field("readers", &self.readers)
             .field("pages", &self.pages)
             .field("keys", &self.keys)
+            .field("things", &self.things)
             .field("transactions", &self.transactions)
             .field("keeps_write_locks", &self.keeps_write_locks)
             .field("record_committers", &self.record_committers)
@@ -96,6 +99,8 @@ impl fmt::Debug for ClusterShape {
 
 /// How many frames more a node has for each further transaction that it runs at a time.
 const FRAMES_MORE: usize = 12;
+/// How many frames more a node and the server have where there are long values and indexes: all pages of a commit are in memory.
+const FRAMES_OF_THINGS: (usize, usize) = (48, 240);
 /// The pages' size, in bytes.
 const PAGE_SIZE: usize = 1024;
 
@@ -118,6 +123,9 @@ impl ClusterShape {
         // They are in the way of all else, so most seeds have none.
         let has_snapshots = seed % 5 == 4;
         let mut of_log = Random::stream(seed, "cluster log");
+        let mut of_things = Random::stream(seed, "cluster things");
+        let things = if of_things.chance(0.4) { of_things.between(4, 40) } else { 0 };
+        let (of_node, of_server) = if things > 0 { FRAMES_OF_THINGS } else { (0, 0) };
         let checkpoint = checkpoint::Policy {
             log_bytes: Some(of_log.between(16, 256) << 10),
             interval_ns: Some(of_log.between(200, 2_000) * MILLISECOND_NS),
@@ -129,12 +137,16 @@ impl ClusterShape {
             readers,
             pages,
             keys: random.between(4, 16),
+            things,
             transactions,
             keeps_write_locks: within.chance(0.6),
             record_committers: (1..=nodes).filter(|_| of_commits.chance(0.5)).collect(),
             snapshot_readers: (1..=nodes).filter(|_| has_snapshots && of_snapshots.chance(0.8)).collect(),
             snapshot_room: of_snapshots.chance(0.4).then(|| of_snapshots.between(2, 32) as usize * PAGE_SIZE),
-            frames: (random.between(12, 24) as usize + frames_more, random.between(12, 40) as usize),
+            frames: (
+                random.between(12, 24) as usize + frames_more + of_node,
+                random.between(12, 40) as usize + of_server,
+            ),
             operations_max: random.between(2, 5),
             records: if random.chance(0.5) { random.unit() * 0.8 } else { 0.0 },
             writes: 0.15 + random.unit() * 0.5,
@@ -173,10 +185,11 @@ impl ClusterShape {
     }
 
     /// The partitions that nodes share.
-    pub(super) fn partitions(&self) -> [PartitionSpec; 3] {
+    pub(super) fn partitions(&self) -> Vec<PartitionSpec> {
         let organization = Organization::Direct { objects: self.pages, blocking_factor: 1, record_size: 8 };
         let pages = PartitionSpec::new(PAGES, organization, Locking::None);
-        [pages, PartitionSpec::b_tree(TREE), PartitionSpec::append(LOG)]
+        let things = (self.things > 0).then(things::spec);
+        [pages, PartitionSpec::b_tree(TREE), PartitionSpec::append(LOG)].into_iter().chain(things).collect()
     }
 }
 
@@ -196,3 +209,5 @@ pub(super) const PAGES: &str = "page";
 pub(super) const TREE: &str = "tree";
 /// The partition of records that are added to its end.
 pub(super) const LOG: &str = "log";
+/// The partition of records that have a type and indexes.
+pub(super) const THINGS: &str = "thing";

@@ -53,5 +53,26 @@ pub fn read(page: &[u8]) -> Result<(u32, &[u8]), String> {
     let word = |at: usize| u32::from_le_bytes(page[at..at + 4].try_into().expect("four bytes"));
     let length = word(HEADER_SIZE + 4) as usize;
     let part = page[DATA..].get(..length).ok_or_else(|| format!("{length} bytes of a long value do not fit on it"))?;
+    if part.is_empty() {
+        // Who follows a chain that ends nowhere would never come to the value's length.
+        return Err("it has nothing of a long value".to_owned());
+    }
     Ok((word(HEADER_SIZE), part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_with_nothing_of_a_value_is_none_of_a_chain() {
+        let mut page = vec![0; 512];
+        header::set_kind(&mut page, PageKind::Overflow);
+        page[HEADER_SIZE..HEADER_SIZE + 4].copy_from_slice(&7_u32.to_le_bytes());
+        assert!(read(&page).is_err());
+        page[HEADER_SIZE + 4] = 1;
+        assert_eq!(read(&page), Ok((7, &[0][..])));
+        page[HEADER_SIZE + 4..DATA].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(read(&page).is_err());
+    }
 }

@@ -33,6 +33,11 @@ pub fn is_sound(stored: &[u8]) -> bool {
     }
 }
 
+/// Whether a stored value is a long one.
+pub fn is_long(stored: &[u8]) -> bool {
+    matches!(read(stored), Stored::Elsewhere(..))
+}
+
 /// Reads a stored value.
 #[inline]
 pub fn read(stored: &[u8]) -> Stored<'_> {

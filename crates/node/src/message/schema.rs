@@ -1,0 +1,148 @@
+//! What records of a partition consist of and how they can be read, as it is told to clients.
+
+use super::{Described, list};
+use base::{Lsn, PartitionId};
+use engine::catalog::{IndexTree, Organization, Schema, SecondaryIndex};
+use engine::set::{Field, RecordType};
+use engine::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+/// The most fields of a record that nodes deal with: what they are told of names is looked at in pairs.
+const FIELDS_MAX: usize = 4_096;
+
+/// The type of records, and their secondary indexes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DescribedSchema {
+    /// The fields.
+    #[serde(with = "list")]
+    pub fields: Vec<Field>,
+    /// The indexes.
+    #[serde(with = "list")]
+    pub indexes: Vec<DescribedIndex>,
+}
+
+/// A secondary index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DescribedIndex {
+    /// Its name.
+    pub name: String,
+    /// The positions of the fields that it orders by.
+    #[serde(with = "list")]
+    pub fields: Vec<u32>,
+    /// Whether no two records have the same contents in these fields.
+    pub is_unique: bool,
+    /// The partition of its entries.
+    pub tree: u16,
+    /// Whether it has all records.
+    pub is_ready: bool,
+}
+
+impl DescribedSchema {
+    /// That of a b-tree; nothing of what has no trees as indexes, such as a set.
+    pub fn of(schema: &Schema) -> Option<DescribedSchema> {
+        let index = |found: &SecondaryIndex| {
+            let tree = found.tree?;
+            Some(DescribedIndex {
+                name: found.name.clone(),
+                fields: found.fields.iter().map(|field| *field as u32).collect(),
+                is_unique: found.is_unique,
+                tree: tree.id.0,
+                is_ready: found.is_ready(),
+            })
+        };
+        let indexes = schema.secondaries.iter().map(index).collect::<Option<_>>()?;
+        Some(DescribedSchema { fields: schema.record.fields().to_vec(), indexes })
+    }
+
+    /// As the engine has it.
+    ///
+    /// # Errors
+    /// Words that say why it cannot be used: a server may be ill, too.
+    pub(crate) fn schema(&self) -> std::result::Result<Schema, String> {
+        if self.fields.len() > FIELDS_MAX {
+            return Err(format!(
+                "its records have {} fields, and nodes deal with {FIELDS_MAX} at most",
+                self.fields.len()
+            ));
+        }
+        let record = RecordType::try_from(self.fields.clone()).map_err(|error| error.to_string())?;
+        let index = |found: &DescribedIndex| SecondaryIndex {
+            name: found.name.clone(),
+            fields: found.fields.iter().map(|field| *field as usize).collect(),
+            is_unique: found.is_unique,
+            tree: Some(IndexTree { id: PartitionId(found.tree), since: found.is_ready.then_some(Lsn::ZERO) }),
+        };
+        Ok(Schema { record, secondaries: self.indexes.iter().map(index).collect() })
+    }
+}
+
+impl Described {
+    /// Its number.
+    pub fn id(&self) -> PartitionId {
+        PartitionId(self.id)
+    }
+
+    /// Whether its records are on pages, which clients may have copies of.
+    pub fn has_pages(&self) -> bool {
+        !matches!(self.organization, Organization::Set { .. })
+    }
+
+    /// Whether another description is one of the same partition, which may have got or lost a type and indexes.
+    pub(crate) fn is_same(&self, other: &Described) -> bool {
+        let Described { id, name, organization, schema: _, index_of } = other;
+        (self.id, &self.name, self.organization, self.index_of) == (*id, name, *organization, *index_of)
+    }
+
+    /// The error of a call that does not suit it.
+    pub(crate) fn wrong_organization(&self, detail: &str) -> Error {
+        let (partition, organization) = (self.name.clone(), self.organization.name());
+        Error::WrongOrganization { partition, organization, detail: detail.to_owned() }
+    }
+
+    /// Refuses what nodes cannot do with a set.
+    ///
+    /// # Errors
+    /// [`Error::WrongOrganization`].
+    pub(crate) fn refuse_set(&self) -> Result<()> {
+        if self.has_pages() {
+            return Ok(());
+        }
+        Err(self.wrong_organization(
+            "its records are in the server's memory, not on pages, of which nodes have copies; keep what nodes are to use in a b-tree, or \
+             open the database with one engine",
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::set::FieldType;
+
+    fn described(fields: usize) -> DescribedSchema {
+        let field = |number| Field { name: format!("field {number}"), kind: FieldType::U8 };
+        DescribedSchema { fields: (0..fields).map(field).collect(), indexes: Vec::new() }
+    }
+
+    #[test]
+    fn an_ill_servers_schema_is_refused() {
+        assert!(described(FIELDS_MAX).schema().is_ok());
+        assert!(described(FIELDS_MAX + 1).schema().is_err(), "it would take for ever to look at");
+        let mut twice = described(2);
+        twice.fields[1].name = "field 0".to_owned();
+        assert!(twice.schema().is_err());
+    }
+
+    #[test]
+    fn a_schema_is_as_it_was_told() {
+        let by_size =
+            DescribedIndex { name: "by_size".into(), fields: vec![1, 0], is_unique: true, tree: 7, is_ready: true };
+        let told = DescribedSchema {
+            indexes: vec![by_size.clone(), DescribedIndex { is_ready: false, tree: 8, ..by_size }],
+            ..described(3)
+        };
+        let schema = told.schema().expect("it is right");
+        assert_eq!(DescribedSchema::of(&schema), Some(told));
+        assert!(schema.secondaries[0].is_ready() && !schema.secondaries[1].is_ready());
+    }
+}

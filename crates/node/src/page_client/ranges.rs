@@ -1,0 +1,185 @@
+//! Ranges of keys of a b-tree, in both directions. All that was seen stays locked to the transaction's end, so there are no phantoms.
+
+use super::PageTransaction;
+use super::view::Intent;
+use base::PartitionId;
+use engine::organization::b_tree;
+use engine::page::{Pages, slotted};
+use engine::{Direction, KeyRange, Result};
+use std::collections::VecDeque;
+use std::ops::Bound;
+
+/// A record: its key and its value.
+type KeyValue = (Vec<u8>, Vec<u8>);
+
+/// Where a scan is: in the records of a leaf.
+pub(super) struct LeafScan {
+    partition: PartitionId,
+    direction: Direction,
+    /// Where it goes on; nothing if there are no more leaves.
+    from: Option<Bound<Vec<u8>>>,
+    to: Bound<Vec<u8>>,
+    /// What is left of the leaf, with stored values.
+    left: VecDeque<KeyValue>,
+}
+
+/// The records of a range of keys, one by one or several at once. [`PageTransaction::scan_range`] begins it.
+pub struct PageScan<'a> {
+    transaction: &'a mut PageTransaction,
+    partition: PartitionId,
+    scan: Option<LeafScan>,
+    bounds: Option<(Bound<Vec<u8>>, Bound<Vec<u8>>)>,
+    direction: Direction,
+}
+
+impl PageScan<'_> {
+    /// The next record, key and value; `None` at the end of the range.
+    ///
+    /// # Errors
+    /// As [`PageTransaction::get`].
+    pub async fn next(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        if let Some(bounds) = self.bounds.take() {
+            self.transaction.tree(self.partition).await?;
+            self.scan = Some(self.transaction.leaf_scan(self.partition, bounds, self.direction));
+        }
+        let Some(scan) = &mut self.scan else { return Ok(None) };
+        let Some((key, stored)) = self.transaction.next_of(scan).await? else { return Ok(None) };
+        let value = self.transaction.value_of(self.partition, &stored).await?;
+        Ok(Some((key, value)))
+    }
+
+    /// The next `count` records, or those that are left.
+    ///
+    /// # Errors
+    /// As [`PageScan::next`].
+    pub async fn take(&mut self, count: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let mut records = Vec::new();
+        while records.len() < count {
+            let Some(record) = self.next().await? else { break };
+            records.push(record);
+        }
+        Ok(records)
+    }
+
+    /// Shows every record that is left to `look`, until that returns false.
+    ///
+    /// # Errors
+    /// As [`PageScan::next`].
+    pub async fn look(&mut self, mut look: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        while let Some((key, value)) = self.next().await? {
+            if !look(&key, &value) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl PageTransaction {
+    /// The records of a range of a b-tree, beginning at the end that `direction` comes from.
+    pub fn scan_range(&mut self, partition: PartitionId, range: impl KeyRange, direction: Direction) -> PageScan<'_> {
+        let bounds = Some(range.into_bounds());
+        PageScan { transaction: self, partition, scan: None, bounds, direction }
+    }
+
+    /// A scan of a b-tree that is known to be one.
+    pub(super) fn leaf_scan(
+        &self,
+        partition: PartitionId,
+        (lower, upper): (Bound<Vec<u8>>, Bound<Vec<u8>>),
+        direction: Direction,
+    ) -> LeafScan {
+        let is_empty = match (&lower, &upper) {
+            (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+            (Bound::Included(lower), Bound::Included(upper)) => lower > upper,
+            (Bound::Included(lower) | Bound::Excluded(lower), Bound::Included(upper) | Bound::Excluded(upper)) => {
+                lower >= upper
+            }
+        };
+        let (from, to) = match direction {
+            Direction::Forward => (lower, upper),
+            Direction::Backward => (upper, lower),
+        };
+        LeafScan { partition, direction, from: (!is_empty).then_some(from), to, left: VecDeque::new() }
+    }
+
+    /// The next record of a scan, with its stored value.
+    pub(super) async fn next_of(&mut self, scan: &mut LeafScan) -> Result<Option<KeyValue>> {
+        loop {
+            if let Some(record) = scan.left.pop_front() {
+                return Ok(Some(record));
+            }
+            let Some(from) = &scan.from else { return Ok(None) };
+            let partition = scan.partition;
+            let (records, fence) = match scan.direction {
+                Direction::Forward => self.records_from(partition, as_slice(from), as_slice(&scan.to)).await?,
+                Direction::Backward => self.records_below(partition, as_slice(from), as_slice(&scan.to)).await?,
+            };
+            scan.left = records;
+            scan.from = fence;
+        }
+    }
+
+    /// The records of a leaf from a key on, and where to go on.
+    async fn records_from(
+        &mut self,
+        partition: PartitionId,
+        from: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+    ) -> Result<(VecDeque<KeyValue>, Option<Bound<Vec<u8>>>)> {
+        self.resolve(Intent::Read, |pages| {
+            let range = b_tree::forward(pages, partition, from)?;
+            let page = pages.page(range.page)?;
+            let records = (range.slot..slotted::count(page)).map(|slot| record(page, slot));
+            let left = records.take_while(|(key, _)| is_below(key, upper)).collect();
+            let fence = range.fence.filter(|fence| is_below(fence, upper));
+            Ok((left, fence.map(Bound::Included)))
+        })
+        .await
+    }
+
+    /// The records of a leaf up to a key, the last one first, and where to go on.
+    async fn records_below(
+        &mut self,
+        partition: PartitionId,
+        from: Bound<&[u8]>,
+        lower: Bound<&[u8]>,
+    ) -> Result<(VecDeque<KeyValue>, Option<Bound<Vec<u8>>>)> {
+        self.resolve(Intent::Read, |pages| {
+            let range = b_tree::backward(pages, partition, from)?;
+            let page = pages.page(range.page)?;
+            let records = (0..range.slot).rev().map(|slot| record(page, slot));
+            let is_above = |key: &[u8]| match lower {
+                Bound::Unbounded => true,
+                Bound::Included(lower) => key >= lower,
+                Bound::Excluded(lower) => key > lower,
+            };
+            let left = records.take_while(|(key, _)| is_above(key)).collect();
+            // What is left is below the fence.
+            let goes_on = |fence: &Vec<u8>| match lower {
+                Bound::Unbounded => true,
+                Bound::Included(lower) | Bound::Excluded(lower) => fence.as_slice() > lower,
+            };
+            Ok((left, range.fence.filter(goes_on).map(Bound::Excluded)))
+        })
+        .await
+    }
+}
+
+fn record(page: &[u8], slot: u16) -> KeyValue {
+    let mut key = Vec::new();
+    slotted::key_into(page, slot, &mut key);
+    (key, slotted::value(page, slot).to_vec())
+}
+
+fn is_below(key: &[u8], upper: Bound<&[u8]>) -> bool {
+    match upper {
+        Bound::Unbounded => true,
+        Bound::Included(upper) => key <= upper,
+        Bound::Excluded(upper) => key < upper,
+    }
+}
+
+fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
+}
