@@ -1,6 +1,6 @@
 //! Snapshots at nodes: what they see while others write, that nothing waits for them, and how they end.
 
-use crate::counting::{Joined, PAGES, joined};
+use crate::counting::{Joined, PAGES, joined, joined_as};
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PageId, PartitionId, Random};
 use driver::FaultKind;
@@ -111,6 +111,39 @@ fn the_sum_that_transactions_keep_is_that_of_every_snapshot() {
     let found = wrong_sum(1, "fwd", (true, true));
     canary::plant(None);
     assert!(found.is_some(), "a snapshot that shows what is there now is found");
+}
+
+/// Between threads of one process a commit does not have the server read pages that it brings itself, but for snapshots.
+#[test]
+fn snapshots_that_begin_while_a_commit_waits_see_what_was_before_it() {
+    for seed in 0..12 {
+        let Joined { mut cluster, executors, server, clients, counters } =
+            joined_as((seed, "fwd", false), FRAMES, |settings| settings);
+        let writers = (0..6)
+            .map(|task| {
+                let (client, executor) = (clients[task % 2].clone(), executors[task % 2 + 1].clone());
+                executor.clone().spawn(move_much(client, executor, counters, 100 * seed + task as u64))
+            })
+            .collect();
+        let (client, executor) = (clients[0].clone(), executors[1].clone());
+        let reader = executor.clone().spawn(async move {
+            let mut random = Random::stream(seed, "glances");
+            for _ in 0..60 {
+                executor.sleep_ns(random.below(3 * MILLISECOND_NS)).await;
+                let (mut snapshot, mut sum) = (client.snapshot().await?, 0_u64);
+                for number in 0..PAGES as u32 {
+                    sum = sum.wrapping_add(snapshot.read(PageId::new(counters, number), value).await?);
+                }
+                assert_eq!(sum, 0);
+            }
+            Ok::<(), Error>(())
+        });
+        let read = run_all(&mut cluster, vec![reader]);
+        run_all(&mut cluster, writers);
+        assert_eq!(read, [Ok(())], "of {seed}");
+        drop((server, clients));
+        executors.iter().for_each(Executor::stop);
+    }
 }
 
 async fn set(client: &PageClient, page: PageId, value: u64) -> Result<()> {

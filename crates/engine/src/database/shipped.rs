@@ -43,27 +43,36 @@ impl Database {
     /// Whether anything was logged, and why it failed: [`Error::Shipment`] if records and pages do not fit together,
     /// [`Error::NoPartition`], otherwise as a transaction's commit.
     pub async fn commit_shipped(&self, shipment: &Shipment<'_>) -> Result<(), CommitFailure> {
-        self.commit_shipped_noting(shipment, |_| {}).await
+        self.commit_shipped_noting(shipment, || true, |_| {}).await.map(|_| ())
     }
 
     /// The same, and tells `note` up to which position of the log it is described, before its pages are changed, in the same step: those
-    /// that are in the buffer are as they were.
+    /// that are in the buffer are as they were. If what its caller needs for that is not `at_hand` in that step, it does nothing and
+    /// returns false.
     ///
     /// # Errors
     /// As [`Database::commit_shipped`].
     pub async fn commit_shipped_noting(
         &self,
         shipment: &Shipment<'_>,
+        at_hand: impl Fn() -> bool,
         note: impl FnOnce(Lsn),
-    ) -> Result<(), CommitFailure> {
+    ) -> Result<bool, CommitFailure> {
         let _visit = Visit::new(&self.0.engine);
-        let lsn = self.log_shipped(shipment, note).await.map_err(CommitFailure::NothingLogged)?;
+        let logged = self.log_shipped(shipment, at_hand, note).await.map_err(CommitFailure::NothingLogged)?;
+        let Some(lsn) = logged else { return Ok(false) };
         self.executor().pay_debt().await;
-        self.log().commit(lsn).await.map_err(CommitFailure::Undecided)
+        self.log().commit(lsn).await.map_err(CommitFailure::Undecided)?;
+        Ok(true)
     }
 
-    /// Logs the transaction and installs its pages, or does nothing and says why.
-    async fn log_shipped(&self, shipment: &Shipment<'_>, note: impl FnOnce(Lsn)) -> Result<Lsn> {
+    /// Logs the transaction and installs its pages, or does nothing and says why. None if not all was at hand for it.
+    async fn log_shipped(
+        &self,
+        shipment: &Shipment<'_>,
+        at_hand: impl Fn() -> bool,
+        note: impl FnOnce(Lsn),
+    ) -> Result<Option<Lsn>> {
         let engine = &self.0.engine;
         engine.core.check_open()?;
         check_length(shipment.records.len() as u64 + COMMIT_SIZE)?;
@@ -85,9 +94,12 @@ impl Database {
                 return Err(failure);
             }
             if has_log_beside(engine, length) {
+                if !at_hand() {
+                    return Ok(None);
+                }
                 // In one step with what follows: others may have changed the pages while this has waited, against the rules.
                 self.check_against_present(shipment)?;
-                return Ok(self.append_shipped(shipment, &former, &mut arriving, note));
+                return Ok(Some(self.append_shipped(shipment, &former, &mut arriving, note)));
             }
         }
     }
@@ -141,7 +153,12 @@ impl Database {
     /// [`Error::LogFailed`].
     pub async fn confirm_shipped(&self, end: Lsn) -> Result<()> {
         let log = self.log();
-        if log.settings().durable { log.wait_durable(end).await } else { Ok(()) }
+        if !log.settings().durable {
+            return Ok(());
+        }
+        // What there was before the first of them is demanded by none.
+        log.request(end);
+        log.wait_durable(end).await
     }
 
     /// Takes a page that another node has dropped into the buffer, as used just now. It is what was committed last; nothing else may

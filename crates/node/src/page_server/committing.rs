@@ -22,15 +22,27 @@ impl ServerNode {
         shipment: &Shipment<'_>,
         pins: &mut Pins,
     ) -> Result<(), CommitFailure> {
-        if self.settings.has_leases || self.has_snapshots() {
-            for page in shipment.pages() {
-                self.make_room(client, page).await.map_err(CommitFailure::NothingLogged)?;
+        loop {
+            if self.settings.has_leases || self.has_snapshots() {
+                for page in shipment.pages() {
+                    self.make_room(client, page).await.map_err(CommitFailure::NothingLogged)?;
+                }
+                for page in shipment.pages() {
+                    self.fetch(page, pins).await.map_err(CommitFailure::NothingLogged)?;
+                }
             }
-            for page in shipment.pages() {
-                self.fetch(page, pins).await.map_err(CommitFailure::NothingLogged)?;
+            // A snapshot may have been begun while this has waited.
+            let at_hand = || !self.has_snapshots() || self.are_here(shipment);
+            let note = |at| self.note_applied(shipment, at);
+            if self.database.commit_shipped_noting(shipment, at_hand, note).await? {
+                return Ok(());
             }
         }
-        self.database.commit_shipped_noting(shipment, |at| self.note_applied(shipment, at)).await
+    }
+
+    fn are_here(&self, shipment: &Shipment<'_>) -> bool {
+        let pool = self.database.buffer().pool().borrow();
+        shipment.pages().all(|page| pool.peek(page).is_some())
     }
 
     /// That all frames are in use for a moment is no reason to refuse a commit. Those that have found it so are tried again one at a time,

@@ -86,14 +86,14 @@ impl Server {
         actions: &mut Vec<Action>,
     ) {
         self.snapshots.applied = at;
+        let mut lost = None;
         for page in pages {
             self.snapshots.versions.change(page, at, || before(page));
+            // At once, so that a large commit takes no more than there is.
+            lost = self.snapshots.versions.make_room().or(lost);
         }
-        let lost = self.snapshots.versions.make_room();
-        if lost.is_empty() {
-            return;
-        }
-        let is_lost = |(_, moment): &(&SnapshotId, &Lsn)| lost.contains(moment);
+        let Some(lost) = lost else { return };
+        let is_lost = |(_, moment): &(&SnapshotId, &Lsn)| **moment <= lost;
         let over: Vec<SnapshotId> = self.snapshots.open.iter().filter(is_lost).map(|(snapshot, _)| *snapshot).collect();
         for snapshot in over {
             self.snapshots.open.remove(&snapshot);

@@ -105,14 +105,14 @@ impl PageVersions {
         }
     }
 
-    /// Makes room if too much is used: the oldest moments can be read no longer. Returns these.
-    pub fn make_room(&mut self) -> Vec<Lsn> {
-        let mut lost = Vec::new();
+    /// Makes room if too much is used: the oldest moments can be read no longer. Returns the last of these.
+    pub fn make_room(&mut self) -> Option<Lsn> {
+        let mut lost = None;
         while self.used > self.room {
             let Some((moment, _)) = self.moments.first_key_value() else { break };
             let moment = *moment;
             self.forget(moment);
-            lost.push(moment);
+            lost = Some(moment);
         }
         lost
     }

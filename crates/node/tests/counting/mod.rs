@@ -38,16 +38,21 @@ pub async fn serve(
     address: SocketAddr,
     algorithm: &'static Algorithm,
 ) -> (PageServer, PartitionId) {
+    serve_as(executor, address, algorithm, true).await
+}
+
+/// The same with leases or without.
+async fn serve_as(
+    executor: Executor,
+    address: SocketAddr,
+    algorithm: &'static Algorithm,
+    has_leases: bool,
+) -> (PageServer, PartitionId) {
     let database = Database::create(&executor, settings()).await.expect("the medium is empty");
     let counters = database.create_partition(counters()).await.expect("there is room");
     let transport = Rc::new(Plain(executor));
-    let settings = page_server::ServerSettings {
-        algorithm,
-        chances: CHANCES,
-        message_size_min: 0,
-        has_leases: true,
-        grants: None,
-    };
+    let settings =
+        page_server::ServerSettings { algorithm, chances: CHANCES, message_size_min: 0, has_leases, grants: None };
     (PageServer::serve(&database, transport, address, settings).await.expect("the port is free"), counters)
 }
 
@@ -67,11 +72,20 @@ pub fn joined(
     frames: usize,
     suit: impl Fn(page_client::ClientSettings) -> page_client::ClientSettings,
 ) -> Joined {
+    joined_as((seed, algorithm, true), frames, suit)
+}
+
+/// The same with leases or without.
+pub fn joined_as(
+    (seed, algorithm, has_leases): (u64, &str, bool),
+    frames: usize,
+    suit: impl Fn(page_client::ClientSettings) -> page_client::ClientSettings,
+) -> Joined {
     let machines = Machines::new(seed);
     let executors = [machines.server(), machines.client(1), machines.client(2)];
     let mut cluster = Cluster::new(executors.iter().cloned());
     let (at, algorithm) = (machines.address(0), algorithm::named(algorithm).expect("it is one of them"));
-    let serving = executors[0].spawn(serve(executors[0].clone(), at, algorithm));
+    let serving = executors[0].spawn(serve_as(executors[0].clone(), at, algorithm, has_leases));
     let (server, counters) = cluster.run(serving).expect("it starts");
     let clients = [1, 2].map(|number: u32| {
         let executor = executors[number as usize].clone();
