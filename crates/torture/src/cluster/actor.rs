@@ -147,6 +147,8 @@ impl NodeActor {
                 self.history().read(self.number, record_key(number), None);
                 Ok(())
             }
+            // A long value is replaced whole.
+            Err(Error::TooLarge { .. }) => self.put(number, 8).await,
             Err(error) => Err(error),
         }
     }
