@@ -44,6 +44,7 @@ fn what_is_planted_between_nodes_is_found() {
         (Canary::UntoldWaits, 1, "does not commit within 60 s"),
         (Canary::UnansweredCommits, 1, "G-single"),
         (Canary::PresentForMoment, 4, "in real time"),
+        (Canary::ForgottenEntry, 4, "index"),
     ];
     for (canary, seed, words) in planted {
         plant(Some(canary));
