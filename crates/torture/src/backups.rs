@@ -5,11 +5,13 @@ mod client;
 mod past;
 mod restore;
 mod taken;
+mod throttled;
 
 pub use client::client;
 pub use past::Past;
 pub use restore::{Flaw, Restored, is_no_backup, lose, restore};
 pub use taken::{Ended, Taken};
+pub use throttled::ThrottledTime;
 
 use base::Random;
 

@@ -1,13 +1,14 @@
 //! What the clients of one run share.
 
 use crate::adversary::Observed;
+use crate::backups::ThrottledTime;
 use crate::damage;
 use crate::foreign;
 use crate::ledger::TransferOutcome;
 use crate::oracle::Oracle;
 use crate::{ClientEvent, Configuration};
 use base::time::SECOND_NS;
-use base::{Instant, Lsn, PartitionId, Random};
+use base::{Lsn, PartitionId, Random};
 use engine::log::Log;
 use engine::{Database, Error};
 use executor::Executor;
@@ -51,10 +52,8 @@ pub struct RunContext {
     pub log: RefCell<Option<Rc<Log>>>,
     /// For how long drops have kept clients waiting until they gave up, in nanoseconds.
     pub refused_ns: Cell<u64>,
-    /// How long backups have taken, which may be slow because they are asked to, in nanoseconds.
-    pub backups_ns: Cell<u64>,
-    /// When the one that is under way began.
-    pub backup_began: Cell<Option<Instant>>,
+    /// How long backups have taken that are asked to be slow.
+    pub throttled: ThrottledTime,
 }
 
 /// How long a drop waits for transactions, snapshots and loads, as [`Database::drop_partition`] says, in nanoseconds.

@@ -98,8 +98,7 @@ pub fn run(world: &World, run: u64, plan: Plan, purpose: Purpose) -> RunOutcome 
         reopened_after,
         log: RefCell::new(None),
         refused_ns: Cell::new(0),
-        backups_ns: Cell::new(0),
-        backup_began: Cell::new(None),
+        throttled: backups::ThrottledTime::default(),
     });
     let result = catch_unwind(AssertUnwindSafe(|| {
         let result = executor.run(use_database(&context, purpose));
@@ -444,9 +443,9 @@ async fn work(context: &Rc<RunContext>, database: &Database, random: &mut Random
     let mut cache_changes = CacheChanges::new(context);
     let began = context.executor.now();
     let deadline = || {
-        let backup_ns = context.backup_began.get().map_or(0, |began| context.executor.now().since_ns(began));
-        let delayed_ns = context.observed.jumped_ns.get() + context.refused_ns.get() + context.backups_ns.get();
-        began.plus_ns(WORK_MAX_NS + delayed_ns + backup_ns.min(WORK_MAX_NS))
+        let delayed_ns = context.observed.jumped_ns.get() + context.refused_ns.get();
+        let backups_ns = context.throttled.ns(context.executor.now(), WORK_MAX_NS);
+        began.plus_ns(WORK_MAX_NS + delayed_ns + backups_ns)
     };
     while context.working.get() > 0 && !context.over.get() {
         if context.executor.now() >= deadline() {

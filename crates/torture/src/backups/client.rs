@@ -44,12 +44,10 @@ async fn back_up(context: &RunContext, database: &Database, random: &mut Random)
     let errors = context.observed.errors.get();
     let begun = context.observed.coverage.borrow().clone();
     context.observed.is_backing_up.set(true);
-    let began = context.executor.now();
-    context.backup_began.set(Some(began));
+    context.throttled.begin(context.executor.now(), bytes_per_second);
     let ended = at_most(polls, database.backup(&settings, |_| {})).await;
     context.observed.is_backing_up.set(false);
-    context.backup_began.set(None);
-    context.backups_ns.set(context.backups_ns.get() + context.executor.now().since_ns(began));
+    context.throttled.end(context.executor.now());
     match ended {
         Some(Ok(report)) => {
             context.oracle.borrow_mut().is_list_in_doubt = was_in_doubt;
