@@ -14,10 +14,16 @@ pub const LEASE_NS: u64 = 2 * SECOND_NS;
 
 /// How many millionths of what passes the clock of one machine may gain on another's.
 ///
-/// Linux lets a time service set the rate of a clock a tenth (and a two-thousandth, `adjtimex`) higher or lower: if one machine's gains and
-/// another's loses as much, a little more than 1.22 seconds pass on the one in each on the other. A quarter covers that. It does not cover
-/// a clock that is stopped from outside, as that of a virtual machine which is paused and goes on. It costs that a client which has vanished
-/// is given up an eighth of a lease later than if clocks that are corrected as fast were left out.
+/// Linux lets a time service set the rate of a clock a tenth (and a two-thousandth, `adjtimex`) higher or lower, as chrony does: if one
+/// machine's gains and another's loses as much, 2.45 seconds pass on the one in a lease on the other. Or a service, as ntpd and
+/// systemd-timesyncd, sets the rate a two-thousandth higher or lower and has the kernel correct half a second at most, a quarter of what is
+/// left in each second (`MAXPHASE` and `SHIFT_PLL`, kernel/time/ntp.c): whichever of both each machine has, 2.48 seconds pass. A quarter
+/// covers that. It costs that a client which has vanished is given up an eighth of a lease later than if clocks that are corrected as fast
+/// were left out.
+///
+/// It does not cover clocks that are set to the limits of both ways at once, on which 3.02 seconds may pass: no service does that, and to
+/// cover it every client that has vanished would be given up half a second later. Nor does it cover a clock that a pulse each second
+/// corrects by half a second, nor one that is stopped from outside, as that of a virtual machine which is paused and goes on.
 pub const CLOCK_GAIN_PPM_MAX: u64 = 250_000;
 
 /// The lengths of leases that a client believes, in nanoseconds. A shorter one is over before it has come, and a client that prolonged it
@@ -136,6 +142,56 @@ mod tests {
             let is_near = over.since_ns(asked) <= 2 * LEASE_NS;
             assert!(is_near && lease.is_valid(client.shows(asked.plus_ns(LEASE_NS / 2))), "{client:?}, {server:?}");
         }
+    }
+
+    /// How Linux lets a service correct a clock.
+    #[derive(Clone, Copy)]
+    struct Correction {
+        /// How many millionths the clock gains.
+        rate_ppm: f64,
+        /// What is to be corrected beside that, in seconds: a quarter of what is left in each second.
+        phase: f64,
+    }
+
+    impl Correction {
+        const LIMITS: [Correction; 2] = [
+            Correction { rate_ppm: 100_500.0, phase: 0.0 },
+            // Another two-thousandth is `adjtime`'s.
+            Correction { rate_ppm: 1_000.0, phase: 0.5 },
+        ];
+
+        /// What the clock shows after `passed` seconds; those of the clock begin with the first. `sign`: 1 if it gains, -1 if it loses.
+        fn shows(self, sign: f64, passed: f64) -> f64 {
+            let (mut left, mut phase, mut shown) = (passed, self.phase, 0.0);
+            while left > 0.0 {
+                let second = left.min(1.0);
+                shown += second * (1.0 + sign * (self.rate_ppm / 1e6 + phase / 4.0));
+                (left, phase) = (left - second, phase * 0.75);
+            }
+            shown
+        }
+
+        /// After how many seconds a clock that loses by this shows that a lease is over.
+        fn ends_lease(self) -> f64 {
+            let mut steps = (0..).map(|step| f64::from(step) * 1e-5);
+            steps.find(|passed| self.shows(-1.0, *passed) >= LEASE_NS as f64 / 1e9).expect("some time")
+        }
+    }
+
+    #[test]
+    fn a_term_lasts_longer_than_its_lease_however_linux_is_told_to_correct_clocks() {
+        let term = Term::new(LEASE_NS, Instant::START).full_ns() as f64 / 1e9;
+        let mut longest = 0.0_f64;
+        for client in Correction::LIMITS {
+            for server in Correction::LIMITS {
+                longest = longest.max(server.shows(1.0, client.ends_lease()));
+            }
+        }
+        assert!(longest < term && (2.47..2.48).contains(&longest), "{longest} s of {term} s");
+        let [rate, phase] = Correction::LIMITS;
+        let both = Correction { rate_ppm: rate.rate_ppm + 500.0, ..phase };
+        let longest = both.shows(1.0, both.ends_lease());
+        assert!((3.01..3.02).contains(&longest), "{longest}, which is not covered");
     }
 
     #[test]
