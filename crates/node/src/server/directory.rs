@@ -99,6 +99,15 @@ impl RegisteredCopy {
     pub fn is(&self, copy: Copy) -> Option<&RegisteredCopy> {
         (self.number == copy.number).then_some(self)
     }
+
+    /// What was decided of it when it was named as leaving, if that has not taken it away.
+    pub fn leaving_fate(&self) -> Option<LeavingFate> {
+        match (self.is_wanted, self.is_offered) {
+            (true, _) => Some(LeavingFate::Returned),
+            (false, true) => Some(LeavingFate::Offered),
+            (false, false) => None,
+        }
+    }
 }
 
 impl PageEntry {

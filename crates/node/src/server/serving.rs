@@ -145,6 +145,10 @@ impl Server {
         actions: &mut Vec<Action>,
     ) -> LeavingFate {
         let copy = leaving.copy;
+        if let Some(decided) = self.directory.held(client, copy).and_then(RegisteredCopy::leaving_fate) {
+            // What it makes room for is late, and was asked for again.
+            return decided;
+        }
         let is_last = self.directory.get(copy.page).is_none_or(|entry| entry.copies.len() == 1);
         if is_last || leaving.was_used {
             self.note_leaving(client, leaving);

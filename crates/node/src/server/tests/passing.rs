@@ -172,6 +172,42 @@ fn who_declines_is_followed_by_the_next() {
     assert_eq!(passed_on(&actions), Some((worker, second)));
 }
 
+/// The page that was asked for is late, so it is asked for again.
+#[test]
+fn a_copy_that_leaves_is_offered_once_however_often_it_is_named() {
+    let (mut ground, worker, [_one, _other]) = ground();
+    leave(&mut ground, worker);
+    for _ in 0..3 {
+        let again = ground.say(worker, read_for(copy(1, 1), leaving(copy(0, 0), 100, true))).expect("it is honest");
+        assert_eq!(offered(&again, page(0)), None, "one has not answered: {again:?}");
+        assert!(matches!(again[..], [Action::SendPage { fate: LeavingFate::Offered, .. }]), "{again:?}");
+    }
+    let counts = ground.server.counts();
+    assert_eq!((counts.leaving, counts.offers), (1, 1));
+}
+
+/// The one that was to send the page has died with that.
+#[test]
+fn a_copy_that_is_asked_back_is_so_once_whatever_is_in_the_memory_by_then() {
+    let mut ground = Ground::new("fwd-s");
+    let (worker, holder) = (ground.join(), ground.join());
+    ground.say(worker, read_for(copy(0, 0), None)).expect("it is honest");
+    ground.say(holder, read_for(copy(1, 0), None)).expect("it is honest");
+    let asks = || read_for(copy(1, 1), leaving(copy(0, 0), 100, true));
+    let actions = ground.say(worker, asks()).expect("it is honest");
+    let fate = LeavingFate::Returned;
+    assert!(
+        matches!(actions[..], [Action::Send(_, Answer::Forward { fate: told, .. })] if told == fate),
+        "{actions:?}"
+    );
+    ground.step(|server, memory, actions| server.lose(holder, memory, actions));
+    ground.memory = Having(vec![page(0)]);
+    let actions = ground.say(worker, asks()).expect("it is honest");
+    assert!(matches!(actions[..], [Action::SendPage { fate: told, .. }] if told == fate), "{actions:?}");
+    let counts = ground.server.counts();
+    assert_eq!((counts.leaving, counts.returned), (1, 1));
+}
+
 #[test]
 fn what_makes_room_for_a_page_that_is_passed_on_is_not_passed_on_itself() {
     let (mut ground, worker, [idle, third]) = ground();
