@@ -299,9 +299,10 @@ impl Server {
         }
     }
 
-    /// A client has not been heard for longer than its lease lasts, and is given up next.
+    /// A client's lease is over, and it is given up next. One whose rights were changed is not listened to.
     pub fn note_unheard(&mut self, client: ClientId) {
-        self.counts.unheard += u64::from(!self.directory.copies_of(client).is_empty());
+        let is_listened_to = self.clients.get(&client).is_some_and(|joined| !joined.is_revoked);
+        self.counts.unheard += u64::from(is_listened_to && !self.directory.copies_of(client).is_empty());
     }
 
     /// A client is gone: its copies, its requests and what it has not committed. Commits that have begun go on to their end.

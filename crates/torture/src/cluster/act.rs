@@ -212,9 +212,9 @@ pub enum ClusterEvent {
     LeaseOver,
     /// A node whose lease had run out gave its copies up before it joined again.
     CopiesLost,
-    /// The server gave a node up that had copies and was not heard.
+    /// The server gave a node up that had copies and was not heard although it was listened to.
     Unheard,
-    /// A part of a stream came when the connection had ended where it came to.
+    /// A part of a stream that was late, or had waited, came when the connection had ended where it came to.
     CameTooLate,
     /// The clocks of a seed's machines ran at different rates.
     ClocksDiffered,

@@ -20,6 +20,8 @@ pub(crate) struct Parcel {
     /// To which side.
     pub(crate) to: usize,
     pub(crate) what: What,
+    /// Whether something went wrong that has kept it from leaving.
+    pub(crate) was_kept: bool,
 }
 
 pub(crate) enum What {
@@ -80,8 +82,9 @@ impl Net {
     /// Posts a parcel that leaves so much later.
     fn post_after(&mut self, ns: u64, link: u64, to: usize, what: What) {
         self.link(link).parcels += 1;
-        let parcel = Parcel { link, to, what };
+        let mut parcel = Parcel { link, to, what, was_kept: false };
         let ns = ns + self.chance.lateness_ns(self.now, self.route(&parcel));
+        parcel.was_kept = ns > 0;
         if ns == 0 {
             return self.depart(parcel);
         }
@@ -89,13 +92,14 @@ impl Net {
         self.schedule(owner, self.now.plus_ns(ns), Event::Depart(parcel));
     }
 
-    fn depart(&mut self, parcel: Parcel) {
+    fn depart(&mut self, mut parcel: Parcel) {
         let (from, to) = self.route(&parcel);
         let owner = self.owner((from, to));
         if from == to {
             return self.schedule(owner, self.now, Event::Arrive(parcel));
         }
         if let Some(at) = self.chance.held(self.now, (from, to)) {
+            parcel.was_kept = true;
             return self.schedule(owner, at, Event::Depart(parcel));
         }
         let bytes = match &parcel.what {
@@ -158,7 +162,7 @@ impl Net {
     }
 
     fn arrive(&mut self, parcel: Parcel) {
-        let Parcel { link: id, to, what } = parcel;
+        let Parcel { link: id, to, what, was_kept } = parcel;
         self.link(id).parcels -= 1;
         match what {
             What::Open => self.arrive_open(id),
@@ -172,7 +176,7 @@ impl Net {
                 self.link(id).ends[CLIENT].state = EndState::Closed;
             }
             What::Reset => self.fail_end(id, to),
-            What::Part(place, content) => self.arrive_part(id, to, place, content),
+            What::Part(place, content) => self.arrive_part(id, to, (place, content), was_kept),
         }
     }
 
@@ -218,7 +222,7 @@ impl Net {
         host.complete(self.now, (token, OpKind::Connect), result, None);
     }
 
-    fn arrive_part(&mut self, id: u64, to: usize, place: u64, content: Content) {
+    fn arrive_part(&mut self, id: u64, to: usize, (place, content): (u64, Content), was_kept: bool) {
         let link = self.link(id);
         match link.ends[to].state {
             EndState::Open | EndState::Connecting(_) => {
@@ -226,7 +230,7 @@ impl Net {
                 self.feed(id, to);
             }
             EndState::Closed | EndState::Absent if content != Content::End => {
-                self.chance.injected.stray += 1;
+                self.chance.injected.stray += u64::from(was_kept);
                 self.post(id, 1 - to, What::Reset);
             }
             _ => {}

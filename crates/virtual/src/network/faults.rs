@@ -62,7 +62,7 @@ pub struct NetworkInjected {
     pub resets: u64,
     /// Directions of connections that hang.
     pub hung: u64,
-    /// Parcels with bytes that came when the connection had ended where they came to.
+    /// Parcels with bytes that were late, or had waited, and came when the connection had ended where they came to.
     pub stray: u64,
 }
 

@@ -287,6 +287,24 @@ fn a_broken_connection_loses_the_rest_and_tells_both_ends() {
     assert!(late_bytes > 5 && lost > 20, "{late_bytes} and {lost} of 60");
 }
 
+/// Two ends that close at once are no fault.
+#[test]
+fn bytes_that_come_to_a_closed_end_count_only_if_the_network_has_kept_them() {
+    for keeps in [None, Some(Some(70 * MILLISECOND_NS)), Some(None)] {
+        let mut world = World::calm(2);
+        let listener = world.listen(0);
+        let (client, server) = world.connect(1, listener);
+        if let Some(late_ns) = keeps {
+            let (from, until) = (world.now, world.now.plus_ns(50 * MILLISECOND_NS));
+            world.network.disturb(OneWay { machines: (1, 0), from, until, late_ns });
+        }
+        world.submit(0, Op::Close { socket: server });
+        world.submit(1, send(client, b"late"));
+        world.run_ns(SECOND_NS);
+        assert_eq!(world.network.injected().stray, u64::from(keeps.is_some()), "{keeps:?}");
+    }
+}
+
 /// A client that connects again is overtaken by what it sent before.
 #[test]
 fn late_bytes_of_an_old_connection_come_after_those_of_a_new_one() {

@@ -94,6 +94,20 @@ fn no_bytes_are_believed_of_a_node_that_may_only_read() {
 }
 
 #[test]
+fn a_node_whose_rights_were_taken_away_does_not_count_as_one_that_was_not_heard() {
+    for is_revoked in [true, false] {
+        let mut ground = Ground::new("cbl");
+        let client = join(&mut ground, "teller", Some(Right::Write), None).session.client;
+        ground.say(client, read(copy(0, 0), 0, None)).expect("it may");
+        if is_revoked {
+            ground.step(|server, memory, actions| server.revoke(client, memory, actions));
+        }
+        ground.server.note_unheard(client);
+        assert_eq!(ground.server.counts().unheard, u64::from(!is_revoked));
+    }
+}
+
+#[test]
 fn a_table_of_grants_says_what_it_does_not_know() {
     let text = r#"{"node": {"Teller": {"write": ["account"], "read": ["branch"]}, "all": {"read": ["*"]}}}"#;
     let grants: Grants = serde_json::from_str(text).expect("a table");
