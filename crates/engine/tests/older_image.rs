@@ -58,8 +58,8 @@ fn opened_with(media: &Media, name: &str, older: &[u8]) -> Result<(), Error> {
     })
 }
 
-async fn create(executor: &Executor) -> Database {
-    let database = Database::create(executor, settings()).await.expect("creates");
+async fn create(executor: &Executor, settings: Settings) -> Database {
+    let database = Database::create(executor, settings).await.expect("creates");
     let organization = Organization::Set { arrivals: false, segment_size: SEGMENT as u32, reserve_percent: 10 };
     database.create_partition(PartitionSpec::new("stock", organization, Locking::Record)).await.expect("creates");
     database
@@ -71,7 +71,7 @@ fn an_older_image_of_a_segment_is_found() {
     let names = ["stock.backup-1", "stock.backup-0"];
     let mut older = Vec::new();
     run(&media, async |executor| {
-        let database = create(executor).await;
+        let database = create(executor, settings()).await;
         sweep(&database, 1).await;
         older = second_segment(&media, names[0]);
         sweep(&database, 2).await;
@@ -100,7 +100,7 @@ fn a_segment_that_a_backup_found_older_is_written_by_the_next_sweeps() {
     let (media, name) = (Media::new(), "stock.backup-1");
     let backup = BackupSettings { target: "flash".into(), base: None, bytes_per_second: None };
     let lived = run_up_to(&media, Hardware::ideal(), None, async |executor| {
-        let database = create(executor).await;
+        let database = create(executor, settings()).await;
         sweep(&database, 1).await;
         let older = second_segment(&media, name);
         sweep(&database, 2).await;
@@ -120,5 +120,50 @@ fn a_segment_that_a_backup_found_older_is_written_by_the_next_sweeps() {
         let stock = database.partition("stock").expect("it exists");
         let found = database.transaction(async |tx| tx.get(stock, &(RECORDS - 1).to_be_bytes()).await).await;
         assert_eq!(found, Ok(Some(vec![3; 100])));
+    });
+}
+
+/// A transaction holds the log, and it is full: sweeps rest while nothing is logged. Not if what the last one wrote is lost.
+#[test]
+fn a_segment_that_a_backup_found_older_is_written_when_the_log_is_full() {
+    let media = Media::new();
+    let small = log::Settings { capacity: 256 << 10, ..settings().log };
+    let settings = Settings { log: small, ..settings() };
+    let backup = BackupSettings { target: "flash".into(), base: None, bytes_per_second: None };
+    let lived = run_up_to(&media, Hardware::ideal(), None, async |executor| {
+        let database = create(executor, settings.clone()).await;
+        let notes = database.create_partition(PartitionSpec::b_tree("notes")).await.expect("creates");
+        let names = ["stock.backup-0", "stock.backup-1"];
+        sweep(&database, 1).await;
+        sweep(&database, 2).await;
+        let older = names.map(|name| second_segment(&media, name));
+        sweep(&database, 3).await;
+        sweep(&database, 4).await;
+        let swept = database.statistics().sweeps.get();
+        let latest = names.map(|name| second_segment(&media, name).windows(100).any(|bytes| bytes == [4; 100]));
+        let mut held = database.begin().await.expect("begins");
+        held.put(notes, b"held", &[1; 400]).await.expect("puts");
+        let (mut before, count) = (None, || database.statistics().sweeps.get());
+        while before.replace(count()) != Some(count()) {
+            database.checkpoint().await.expect("sweeps");
+        }
+        let sweeps = count();
+        let current = usize::from(latest[usize::from((sweeps - swept) % 2 == 0)]);
+        let name = names[current];
+        put_back(executor, name, &older[current]).await;
+        let refused = database.backup(&backup, |_| {}).await;
+        assert_eq!(refused.err(), Some(Error::OlderBackup { file: name.into() }));
+        for _ in 0..100 {
+            database.checkpoint().await.expect("sweeps");
+        }
+        assert_eq!(count(), sweeps + 1, "one is needed, and all others rest");
+        drop(held);
+    });
+    lived.expect("the machine goes on");
+    run(&media, async |executor| {
+        let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+        let stock = database.partition("stock").expect("it exists");
+        let found = database.transaction(async |tx| tx.get(stock, &(RECORDS - 1).to_be_bytes()).await).await;
+        assert_eq!(found, Ok(Some(vec![4; 100])));
     });
 }

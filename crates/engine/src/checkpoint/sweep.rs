@@ -79,14 +79,18 @@ pub(super) async fn sweep(engine: &Rc<Engine>, unlogged: bool) -> Result<Option<
         _ => None,
     };
     if engine.core.log.end() == Lsn(current.begin) {
-        let has_room = !engine.core.log.is_full() && engine.has_unpromised_log(0);
-        if !unlogged && !has_room && !canary::is_planted(Canary::UnadmittedCreation) {
+        let (is_named, lacks) = (names_sweeps(engine), lacks_segment(engine, &current));
+        let has_room = !engine.core.log.is_full() || is_named && lacks;
+        let may_log = unlogged || has_room && engine.has_unpromised_log(0);
+        if may_log || canary::is_planted(Canary::UnadmittedCreation) {
+            // Commits know a sweep by where it begins, so no two begin at the same place.
+            engine.core.log_and_apply(TransactionId::SYSTEM, &Body::System, &[]);
+        } else if is_named || !lacks {
             // Nothing was logged since the last sweep began, so its copy has everything; and each sweep would take a page of
             // the reserve, or of what rollbacks were promised, for as long as something else keeps the log from being given up.
             return Ok(Some(current));
         }
-        // Commits know a sweep by where it begins, so no two begin at the same place.
-        engine.core.log_and_apply(TransactionId::SYSTEM, &Body::System, &[]);
+        // A copy that a backup has found to lack a segment is followed by the other one all the same.
     }
     let (copy, begin) = (1 - usize::from(current.copy), engine.core.log.end());
     let partitions = engine.catalog.partitions.borrow().kept();
@@ -95,7 +99,7 @@ pub(super) async fn sweep(engine: &Rc<Engine>, unlogged: bool) -> Result<Option<
         let mut memory = engine.sets.sets.borrow_mut();
         if let Some(capture) = strategy.capture() {
             memory.begin_capture(capture);
-            if engine.transactions.rules.logging != Logging::Values && matches!(capture, Capture::BlackWhite(_)) {
+            if names_sweeps(engine) {
                 let first = TransactionId(engine.transactions.registry.borrow().next());
                 engine.sets.black_white_sweep.set(Some(BlackWhiteSweep { begin, first }));
             }
@@ -128,6 +132,23 @@ pub(super) async fn sweep(engine: &Rc<Engine>, unlogged: bool) -> Result<Option<
     let segments = counts.iter().map(|(partition, count)| (partition.0, *count)).collect();
     let images = counts.iter().map(|&(set, count)| (set.0, engine.sets.backup.images((set, copy), count))).collect();
     Ok(Some(CurrentBackup { copy: copy as u8, begin: begin.0, segments, images }))
+}
+
+/// Whether commits name the sweep in progress.
+fn names_sweeps(engine: &Engine) -> bool {
+    let is_black_white = matches!(engine.checkpointer.sweep.strategy.capture(), Some(Capture::BlackWhite(_)));
+    is_black_white && engine.transactions.rules.logging != Logging::Values
+}
+
+/// Whether the complete copy of the backup lacks what a segment of it has in memory.
+fn lacks_segment(engine: &Engine, current: &CurrentBackup) -> bool {
+    let (memory, partitions) = (engine.sets.sets.borrow(), engine.catalog.partitions.borrow().kept());
+    let mut sets = partitions.iter().filter(|found| found.set_settings().is_some()).map(|found| found.id());
+    let is_dirty = |set, segment| memory.is_dirty(set, segment, usize::from(current.copy));
+    sets.any(|set| {
+        let count = current.segments_of(set).min(memory.segments(set));
+        (0..count).any(|segment| is_dirty(set, segment))
+    })
 }
 
 impl Sweep<'_> {
