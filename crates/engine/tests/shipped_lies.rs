@@ -12,7 +12,7 @@ use entresol_engine::canary::Canary;
 use entresol_engine::organization::b_tree::{self, stored};
 use entresol_engine::page::{Change, HEADER_SIZE, PageKind, slotted};
 use entresol_engine::undo::Undo;
-use entresol_engine::{Database, Error, PartitionSpec, RestoreTarget, Result, Settings};
+use entresol_engine::{CommitFailure, Database, Error, PartitionSpec, RestoreTarget, Result, Settings};
 use executor::Executor;
 use virtual_driver::{FaultPlan, Media, PowerCut};
 
@@ -141,6 +141,22 @@ async fn is_committed(database: &Database) -> Result<bool> {
         assert!(report.is_clean(), "{:?}", report.findings);
     }
     Ok(is_committed)
+}
+
+/// An inner node becomes a leaf: its entries are page numbers, and no values of records.
+#[test]
+fn a_leaf_whose_values_cannot_be_read_is_refused() -> Result<()> {
+    for sends_pages in [true, false] {
+        whole(async |executor| {
+            let database = create(executor, settings()).await?;
+            let (root, bytes) = Branch::find(&database).await?.root;
+            let refused = ship(&database, &[(root, None, as_in(&bytes))], sends_pages).await;
+            assert!(matches!(refused, Err(CommitFailure::NothingLogged(Error::Shipment(_)))), "{refused:?}");
+            assert!(!is_committed(&database).await?);
+            Ok::<_, Error>(())
+        })?;
+    }
+    Ok(())
 }
 
 /// The power goes at each event of the commit.

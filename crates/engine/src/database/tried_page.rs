@@ -125,16 +125,22 @@ fn is_slotted(page: &[u8]) -> bool {
     is_append(page) || is_node(page)
 }
 
-/// Whether it has slots and heap, which are in order, and children if it is an inner node.
+/// Whether it has slots and heap, which are in order, and entries that can be used.
 fn is_in_order(page: &[u8]) -> bool {
     if is_append(page) {
         return slotted::inspect(page).is_empty();
     }
-    // Its fences are taken to be right before its children are asked for.
-    is_node(page) && slotted::inspect(page).is_empty() && {
-        let (lower, upper) = (slotted::lower(page).to_vec(), slotted::upper(page).to_vec());
-        b_tree::check_node(page, header::id(page), &Expected { level: None, lower, upper }).is_ok()
+    is_node(page) && slotted::inspect(page).is_empty() && has_sound_entries(page)
+}
+
+/// Whether the entries of a node whose slots are in order are children, or values that can be read if it is a leaf.
+fn has_sound_entries(page: &[u8]) -> bool {
+    if slotted::level(page) == 0 {
+        return (0..slotted::count(page)).all(|slot| stored::is_sound(slotted::value(page, slot)));
     }
+    // Its fences are taken to be right before its children are asked for.
+    let (lower, upper) = (slotted::lower(page).to_vec(), slotted::upper(page).to_vec());
+    b_tree::check_node(page, header::id(page), &Expected { level: None, lower, upper }).is_ok()
 }
 
 /// Whether `undo` makes of the page, if it is here, what it was before the edit, which fits it.
