@@ -12,7 +12,7 @@ pub struct ThrottledTime {
 }
 
 impl ThrottledTime {
-    /// A backup begins, which reads so many bytes a second at most, if that is limited.
+    /// A backup begins. It reads no more than this number of bytes a second, if that is limited.
     pub fn begin(&self, now: Instant, bytes_per_second: Option<u64>) {
         self.began.set(bytes_per_second.map(|_| now));
     }

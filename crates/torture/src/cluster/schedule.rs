@@ -120,6 +120,11 @@ impl Schedule {
         for _ in 0..drawing.random.below(3) {
             drawing.outlast_lease();
         }
+        let (random, planned) = (Random::stream(seed, "cluster renewals"), drawing.planned);
+        let mut drawing = Drawing { random, shape, planned };
+        if drawing.random.chance(0.5) {
+            drawing.late_renewal();
+        }
         let mut planned = drawing.planned;
         planned.sort_by_key(|planned| planned.at_ns);
         Schedule { planned }
@@ -284,6 +289,24 @@ impl Drawing<'_> {
                 self.plan(at_ns, Some(ClusterStep::Read), link(ClusterFault::Broken, 0, 0));
             }
         }
+    }
+
+    /// The server hears last of a node that only reads before its answer has come: that takes a good part of a lease or longer. The others
+    /// ask for what the node has when it is not heard any more, and it does not hear that.
+    fn late_renewal(&mut self) {
+        let Some(node) = self.random.choose(&self.shape.readers).copied() else { return };
+        let at_ns = self.random.below(self.shape.trouble_ns * 2 / 3);
+        let (heard_ns, late_ns) = (self.random.between(300, 900) * MILLISECOND_NS, self.random.between(1_200, 3_200));
+        let (late_ns, ns) = (late_ns * MILLISECOND_NS, self.random.between(2_500, 5_000) * MILLISECOND_NS);
+        let link = |fault, node, ns, late_ns| Act::Link { fault, node, ns, late_ns };
+        for other in (1..=self.shape.nodes).filter(|other| *other != node) {
+            self.plan(at_ns, None, link(ClusterFault::CutOut, other, heard_ns, 0));
+        }
+        // What is under way is done by then.
+        let slow_ns = at_ns + 50 * MILLISECOND_NS;
+        self.plan(slow_ns, None, link(ClusterFault::SlowIn, node, heard_ns + late_ns, late_ns));
+        self.plan(at_ns + heard_ns, None, link(ClusterFault::CutOut, node, late_ns + ns, 0));
+        self.plan(at_ns + heard_ns + late_ns, None, link(ClusterFault::CutIn, node, ns, 0));
     }
 
     /// The server is started again while a node does not reach it.

@@ -289,7 +289,7 @@ fn a_broken_connection_loses_the_rest_and_tells_both_ends() {
 
 /// Two ends that close at once are no fault.
 #[test]
-fn bytes_count_as_strayed_only_if_the_network_has_kept_them() {
+fn bytes_that_come_to_a_closed_end_count_only_if_the_network_has_kept_them() {
     for keeps in [None, Some(Some(70 * MILLISECOND_NS)), Some(None)] {
         let mut world = World::calm(2);
         let listener = world.listen(0);
