@@ -44,7 +44,7 @@ fn what_is_planted_between_nodes_is_found() {
         (Canary::UnredoneShipment, 0, "commits nothing of the transaction"),
         (Canary::UntoldWaits, 1, "does not commit within 60 s"),
         (Canary::UnansweredCommits, 1, "G-single"),
-        (Canary::PresentForMoment, 4, "in real time"),
+        (Canary::PresentForMoment, 4, "is not part of a long value"),
         (Canary::ForgottenEntry, 4, "index"),
     ];
     for (canary, seed, words) in planted {
