@@ -172,7 +172,7 @@ fn a_snapshot_waits_for_no_lock_and_no_writer_for_it() {
         let (mut here_now, mut there_now) = (writing.snapshot().await?, reading.snapshot().await?);
         assert_eq!([here_now.read(page, value).await?, there_now.read(page, value).await?], [2, 2]);
         assert!(here.moment() < here_now.moment());
-        // What is open keeps its moment, whoever writes next.
+        // What is open keeps its moment, whichever node writes next.
         set(&reading, page, 3).await?;
         let seen = [here.read(page, value).await?, there.read(page, value).await?];
         let seen_now = [here_now.read(page, value).await?, there_now.read(page, value).await?];

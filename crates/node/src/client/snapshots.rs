@@ -1,6 +1,6 @@
 //! Snapshots of a node, which see what was committed when they began, and lock nothing.
 //!
-//! A copy that was here when the server was asked for a snapshot is what the snapshot sees: whoever changes the page has the copy called back
+//! A copy that was here when the server was asked for a snapshot is what the snapshot sees: who changes the page has the copy called back
 //! first, and that is said behind the request. So it is read where it is, until it goes or is changed here; its bytes may be kept before
 //! that. What came later, and what is not here, the server is asked for as it was. Those pages are the snapshots' own: they are no copies,
 //! and are kept as long as there is room.

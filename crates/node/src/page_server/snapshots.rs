@@ -19,7 +19,7 @@ const ROOM_MIN: usize = 1 << 20;
 const EXPECTED: usize = 1 << 10;
 
 impl PageServer {
-    /// From now on what pages were before commits, as snapshots see them, may take so many bytes of memory. Without that it is a quarter of
+    /// From now on what pages were before commits, as snapshots see them, may take this number of bytes of memory. Without that it is a quarter of
     /// the buffer, or one MiB if that is more. Snapshots that it does not suffice for get [`Error::SnapshotTooOld`].
     pub fn set_snapshot_room(&self, bytes: usize) {
         self.0.protocol.borrow_mut().set_snapshot_room(bytes);

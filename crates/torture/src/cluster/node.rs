@@ -4,7 +4,7 @@ use super::actor::{NodeActor, Tables};
 use super::course::Course;
 use super::named::Named;
 use super::shape::{LOG, PAGES, TREE};
-use super::snapshots::SnapshotReader;
+use super::snapshots::ClusterReader;
 use super::things::{self, ThingOperation};
 use super::{ClusterEvent, ClusterStep};
 use crate::history::{Level, Span};
@@ -97,7 +97,7 @@ impl NodeProgram {
     fn start_reader(&mut self, client: &PageClient, tables: Tables) -> JoinHandle<()> {
         let random = Random::stream(self.random.word(), "snapshots");
         let (executor, course) = (self.executor.clone(), Rc::clone(&self.course));
-        let mut reader = SnapshotReader { executor, course, number: self.number, random, tables };
+        let mut reader = ClusterReader { executor, course, number: self.number, random, tables };
         let client = client.clone();
         self.executor.spawn(async move { reader.work(&client).await })
     }

@@ -16,7 +16,7 @@ use std::ops::Bound;
 use std::rc::Rc;
 
 /// Reads snapshots, one after the other.
-pub(super) struct SnapshotReader {
+pub(super) struct ClusterReader {
     pub executor: Executor,
     pub course: Rc<Course>,
     /// The node's number.
@@ -25,7 +25,7 @@ pub(super) struct SnapshotReader {
     pub tables: Tables,
 }
 
-impl SnapshotReader {
+impl ClusterReader {
     /// Reads until the node is of no use any more, or all is over.
     pub async fn work(&mut self, client: &PageClient) {
         while !self.course.over.get() {

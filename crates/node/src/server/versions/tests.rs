@@ -3,7 +3,7 @@ use base::PartitionId;
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
-enum Step {
+enum VersionStep {
     Open,
     /// The open snapshot of this rank ends.
     Close(usize),
@@ -11,11 +11,11 @@ enum Step {
     Change(Vec<u32>),
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<VersionStep>> {
     let step = prop_oneof![
-        2 => Just(Step::Open),
-        2 => any::<prop::sample::Index>().prop_map(|index| Step::Close(index.index(1 << 16))),
-        5 => prop::collection::vec(0..6_u32, 1..4).prop_map(Step::Change),
+        2 => Just(VersionStep::Open),
+        2 => any::<prop::sample::Index>().prop_map(|index| VersionStep::Close(index.index(1 << 16))),
+        5 => prop::collection::vec(0..6_u32, 1..4).prop_map(VersionStep::Change),
     ];
     prop::collection::vec(step, 1..60)
 }
@@ -25,9 +25,12 @@ fn page(number: u32) -> PageId {
 }
 
 /// All that every page ever was: what it became at which moment.
-struct Everything(BTreeMap<PageId, Vec<(Lsn, Rc<[u8]>)>>);
+struct EveryVersion(BTreeMap<PageId, Vec<WasSince>>);
 
-impl Everything {
+/// From when on a page was what.
+type WasSince = (Lsn, Rc<[u8]>);
+
+impl EveryVersion {
     fn as_of(&self, page: PageId, moment: Lsn) -> &Rc<[u8]> {
         let (_, bytes) =
             self.0[&page].iter().rev().find(|(at, _)| *at <= moment).expect("there was one at the beginning");
@@ -41,19 +44,19 @@ impl Everything {
 
 /// Each open snapshot sees each page as it was, or is told that it is lost if it was not at hand; no version stays that none sees; none is
 /// lost while there is room.
-fn agrees(steps: &[Step], room: usize) -> Result<(), TestCaseError> {
+fn agrees(steps: &[VersionStep], room: usize) -> Result<(), TestCaseError> {
     let mut versions = PageVersions::new(room);
-    let mut all = Everything((0..6).map(|number| (page(number), vec![(Lsn::ZERO, Rc::from([0; 8]))])).collect());
+    let mut all = EveryVersion((0..6).map(|number| (page(number), vec![(Lsn::ZERO, Rc::from([0; 8]))])).collect());
     let (mut open, mut now, mut absent) = (Vec::new(), Lsn(7), BTreeSet::new());
     for step in steps {
         match step {
-            Step::Open => {
+            VersionStep::Open => {
                 versions.open(now);
                 open.push(now);
             }
-            Step::Close(_) if open.is_empty() => {}
-            Step::Close(rank) => versions.close(open.remove(rank % open.len())),
-            Step::Change(pages) => {
+            VersionStep::Close(_) if open.is_empty() => {}
+            VersionStep::Close(rank) => versions.close(open.remove(rank % open.len())),
+            VersionStep::Change(pages) => {
                 now = Lsn(now.0 + 10);
                 for number in pages.iter().copied().collect::<BTreeSet<u32>>() {
                     let is_at_hand = (now.0 + u64::from(number)) % 5 != 0;
