@@ -9,6 +9,7 @@ mod cleaner;
 mod detach;
 mod double_write;
 mod ending;
+mod failures;
 mod fresh;
 mod loading;
 mod overwriting;
@@ -37,6 +38,7 @@ use base::{Lsn, PageId, PartitionId};
 use cleaner::Cleaner;
 use driver::{Access, Completion, FaultKind, Frame};
 use executor::{Executor, WaitQueue};
+use failures::Failures;
 use silence::Silence;
 use spare::Spare;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -101,8 +103,7 @@ pub struct Buffer {
     /// Memory that copies are written from: of single pages, and of several side by side.
     copies: RefCell<Vec<Frame>>,
     run_copies: RefCell<Vec<Frame>>,
-    /// Why the latest read of a page failed, until it is read again.
-    failures: RefCell<Vec<(PageId, Error)>>,
+    failures: Failures,
     /// The error of a failed sync: what the medium holds is unknown since.
     broken: RefCell<Option<Error>>,
     /// Whether the database was closed.
@@ -149,7 +150,7 @@ impl Buffer {
             tiers: RefCell::default(),
             copies: RefCell::default(),
             run_copies: RefCell::default(),
-            failures: RefCell::default(),
+            failures: Failures::default(),
             broken: RefCell::new(None),
             is_ended: Cell::new(false),
             in_flight: Cell::new(0),
@@ -320,7 +321,7 @@ impl Buffer {
                     waited = true;
                 }
                 Presence::Absent => {
-                    if waited && let Some(error) = self.failure(id) {
+                    if waited && let Some(error) = self.failures.of(id) {
                         return Err(error);
                     }
                     match self.want(id, pattern) {
@@ -333,10 +334,6 @@ impl Buffer {
                 }
             }
         }
-    }
-
-    fn failure(&self, id: PageId) -> Option<Error> {
-        self.failures.borrow().iter().find(|(page, _)| *page == id).map(|(_, error)| error.clone())
     }
 
     /// Starts to read the given pages that are absent, all at once, and waits until each was read or failed. Recovery and
@@ -426,7 +423,6 @@ impl Buffer {
         if pool.presence(id) != Presence::Absent {
             return false;
         }
-        self.failures.borrow_mut().retain(|(page, _)| *page != id);
         let frame = frame.take();
         let buffer = pool.begin_load(frame, id, turn.pattern());
         drop(pool);
@@ -438,7 +434,7 @@ impl Buffer {
             of.read_times.record(this.executor.now().since_ns(start));
             this.finish_load(frame, id, &of, completion);
         });
-        space.store().read(&self.executor, transfer, then);
+        self.failures.start(id, || space.store().read(&self.executor, transfer, then));
         true
     }
 
@@ -471,8 +467,8 @@ impl Buffer {
         match outcome {
             Ok(()) => self.pool.borrow_mut().loaded(frame, bytes, &mut woken),
             Err(error) => {
-                self.failures.borrow_mut().push((id, error));
                 self.pool.borrow_mut().load_failed(frame, bytes, &mut woken);
+                self.failures.note_if(!woken.is_empty(), id, error);
             }
         }
         self.wake_for_frames(1);

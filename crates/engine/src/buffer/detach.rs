@@ -21,7 +21,7 @@ impl Buffer {
         // A checkpoint under way may yet make it durable, which no longer matters.
         space.inspect(|space| space.note_dropped());
         self.pool.borrow_mut().set_capacity(partition, 0);
-        self.failures.borrow_mut().retain(|(page, _)| page.partition != partition);
+        self.failures.forget(|page| page.partition == partition);
     }
 
     /// From now on a partition has room for this number of pages, and those behind are not used any more. The caller has the turn to
@@ -62,7 +62,7 @@ impl Buffer {
             wait_ns = (2 * wait_ns).min(WAIT_NS[1]);
         }
         let is_behind = |page: PageId| page.partition == space.partition() && page.number >= space.capacity();
-        self.failures.borrow_mut().retain(|(page, _)| !is_behind(*page));
+        self.failures.forget(is_behind);
         if self.is_ended.get() {
             // The next opening may have made it longer.
             return Ok(());

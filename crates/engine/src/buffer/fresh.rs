@@ -42,7 +42,7 @@ impl Buffer {
     pub async fn make_anew(self: &Rc<Self>, id: PageId) -> Result<()> {
         let space = self.space(id.partition);
         let frame = if space.placement().resident { self.lasting_frame()? } else { self.acquire().await? };
-        self.failures.borrow_mut().retain(|(page, _)| *page != id);
+        self.failures.forget(|page| page == id);
         self.format_new(frame, id, &space);
         Ok(())
     }

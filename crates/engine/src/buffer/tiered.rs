@@ -299,7 +299,7 @@ impl Buffer {
         }
         let tiers = self.tiers().expect("only tiers have slots");
         let buffer = self.copy_buffer(1)?;
-        self.failures.borrow_mut().retain(|(page, _)| *page != id);
+        self.failures.forget(|page| page == id);
         self.in_flight.set(self.in_flight.get() + 1);
         if tier == Tier::Cache {
             add(&space.cache_hits, 1);
@@ -321,7 +321,7 @@ impl Buffer {
                 false => this.load_instead(&space, bytes, turn).await,
             };
             if let Err(error) = result {
-                this.failures.borrow_mut().push((id, error));
+                this.failures.note(id, error);
             }
         });
     }
