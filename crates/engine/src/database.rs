@@ -117,7 +117,7 @@ pub(crate) struct OpenDatabase {
 impl Database {
     /// The executor that the database runs on.
     pub fn executor(&self) -> &Executor {
-        &self.0.engine.core.callers
+        self.0.engine.core.for_callers()
     }
 
     /// What the database has counted.

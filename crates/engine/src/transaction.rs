@@ -179,7 +179,7 @@ impl Transaction {
 
     /// The executor that it runs on.
     pub fn executor(&self) -> &Executor {
-        &self.engine.core.callers
+        self.engine.core.for_callers()
     }
 
     /// The partition of this name.

@@ -46,6 +46,11 @@ pub(crate) fn margin_min(log: &Log, page_size: usize) -> u64 {
 }
 
 impl Core {
+    /// The executor as those who use the database have it.
+    pub fn for_callers(&self) -> &Executor {
+        &self.callers
+    }
+
     /// The size of pages in bytes.
     #[inline]
     pub fn page_size(&self) -> usize {
