@@ -147,6 +147,8 @@ impl NodeActor {
                 self.history().read(self.number, record_key(number), None);
                 Ok(())
             }
+            // It is a long one, which is not changed in place.
+            Err(Error::TooLarge { .. }) => self.get(number).await,
             Err(error) => Err(error),
         }
     }
