@@ -1,7 +1,7 @@
 //! Who may read or write records may do so with their entries in indexes, and no one else may.
 
 use crate::ill_clients::Script;
-use crate::things::{Served, stored};
+use crate::things::{ServedThings, stored};
 use base::{Lsn, PageId, PartitionId, TransactionId};
 use driver::FaultKind;
 use engine::log::record::{self, Body};
@@ -20,7 +20,7 @@ fn grants(table: &str) -> Option<Grants> {
 
 #[test]
 fn a_grant_for_records_is_one_for_their_indexes() {
-    let mut served = Served::new(1, 1, grants(r#"{"write": ["things"]}"#));
+    let mut served = ServedThings::new(1, 1, grants(r#"{"write": ["things"]}"#));
     let done = served.run(async |client| {
         let (things, notes) = (client.partition("things").await?.id(), client.partition("notes").await?.id());
         let mut tx = client.begin().await;
@@ -37,7 +37,7 @@ fn a_grant_for_records_is_one_for_their_indexes() {
 
 #[test]
 fn who_may_read_records_reads_them_by_indexes_and_writes_none() {
-    let mut served = Served::new(2, 1, grants(r#"{"read": ["things"]}"#));
+    let mut served = ServedThings::new(2, 1, grants(r#"{"read": ["things"]}"#));
     let done = served.run(async |client| {
         let things = client.partition("things").await?.id();
         let mut tx = client.begin().await;
@@ -53,7 +53,7 @@ fn who_may_read_records_reads_them_by_indexes_and_writes_none() {
 
 #[test]
 fn no_grant_names_an_index() {
-    let served = Served::new(3, 1, None);
+    let served = ServedThings::new(3, 1, None);
     let named = grants(r#"{"write": ["things.by_name"]}"#).expect("a table");
     assert!(matches!(PageServer::grant(&served.page_server, named), Err(Error::NoPartition(_))));
 }
@@ -77,7 +77,7 @@ fn forged(page: PageId, bytes: &[u8]) -> (Vec<u8>, Vec<u8>) {
 /// A client that may only read things says that it has changed their pages, those of their indexes, and those that allocate for these.
 #[test]
 fn who_has_no_grant_for_records_changes_no_page_of_their_indexes() {
-    let mut served = Served::new(4, 1, grants(r#"{"read": ["*"], "write": ["notes"]}"#));
+    let mut served = ServedThings::new(4, 1, grants(r#"{"read": ["*"], "write": ["notes"]}"#));
     let partitions = served.run(async |client| client.partitions().await).expect("they are told");
     let is_of_things = |name: &str| name.starts_with("things");
     let of_things: Vec<PartitionId> =

@@ -1,6 +1,6 @@
 //! Long values at nodes: their pages come from the partition and go back to it; what is given up halfway is given up as a whole.
 
-use crate::things::Served;
+use crate::things::ServedThings;
 use engine::organization::allocator;
 use engine::{Direction, Error};
 use entresol_node::page_client::PageClient;
@@ -19,7 +19,7 @@ async fn used(client: &PageClient) -> engine::Result<u32> {
 
 #[test]
 fn pages_of_values_that_are_replaced_or_deleted_are_free_again() {
-    let mut served = Served::new(1, 2, None);
+    let mut served = ServedThings::new(1, 2, None);
     let done = served.run(async |client| {
         let notes = client.partition("notes").await?.id();
         let empty = used(&client).await?;
@@ -62,7 +62,7 @@ fn pages_of_values_that_are_replaced_or_deleted_are_free_again() {
 
 #[test]
 fn a_value_that_is_in_a_node_alone_is_read_by_another_one() {
-    let mut served = Served::new(2, 2, None);
+    let mut served = ServedThings::new(2, 2, None);
     let value: Vec<u8> = (0..LENGTH).map(|at| (at % 251) as u8).collect();
     let expected = value.clone();
     let written = served.run(async move |client| {
@@ -90,7 +90,7 @@ fn a_value_that_is_in_a_node_alone_is_read_by_another_one() {
 }
 
 /// Writes a long value, and waits so long for that. Returns whether it was given up and its transaction with it, and how long it took.
-fn write_for(served: &mut Served, patience_ns: u64) -> (bool, u64) {
+fn write_for(served: &mut ServedThings, patience_ns: u64) -> (bool, u64) {
     let executor = served.nodes[0].clone();
     let done = served.run(async move |client| {
         let notes = client.partition("notes").await?.id();
@@ -113,10 +113,10 @@ fn write_for(served: &mut Served, patience_ns: u64) -> (bool, u64) {
 /// A write that is not waited for any longer takes its transaction along: a part of it is not committed.
 #[test]
 fn a_value_that_is_given_up_halfway_is_not_committed() {
-    let (_, whole_ns) = write_for(&mut Served::new(3, 1, None), u64::MAX >> 2);
+    let (_, whole_ns) = write_for(&mut ServedThings::new(3, 1, None), u64::MAX >> 2);
     let mut given_up = 0;
     for part in 0..12 {
-        let mut served = Served::new(3, 1, None);
+        let mut served = ServedThings::new(3, 1, None);
         given_up += u32::from(write_for(&mut served, whole_ns * part / 12).0);
         served.open(async |_| Ok(()));
     }

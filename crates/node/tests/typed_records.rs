@@ -1,6 +1,6 @@
 //! Records with fields and secondary indexes at nodes: their entries change with them, unique indexes stay so, ranges show all.
 
-use crate::things::{Served, fields, open, stored};
+use crate::things::{ServedThings, fields, open, stored};
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PartitionId, Random};
 use engine::canary::{self, Canary};
@@ -39,7 +39,7 @@ fn not_unique() -> Error {
 
 #[test]
 fn fields_are_read_and_changed_and_indexes_follow() {
-    let mut served = Served::new(1, 1, None);
+    let mut served = ServedThings::new(1, 1, None);
     let done = served.run(async |client| {
         let things = client.partition("things").await?.id();
         let mut tx = client.begin().await;
@@ -95,7 +95,7 @@ fn fields_are_read_and_changed_and_indexes_follow() {
 
 #[test]
 fn what_nodes_cannot_use_is_refused_in_words() {
-    let mut served = Served::new(2, 1, None);
+    let mut served = ServedThings::new(2, 1, None);
     let done = served.run(async |client| {
         let number = async |name| client.partition(name).await.map(|found| found.id());
         let (stock, notes, index) = (number("stock").await?, number("notes").await?, number("things.by_name").await?);
@@ -120,7 +120,7 @@ fn what_nodes_cannot_use_is_refused_in_words() {
 
 #[test]
 fn ranges_of_keys_go_both_ways_and_show_what_a_model_has() {
-    let mut served = Served::new(3, 1, None);
+    let mut served = ServedThings::new(3, 1, None);
     let done = served.run(async |client| {
         let notes = client.partition("notes").await?.id();
         let (mut random, mut model) = (Random::stream(3, "ranges"), BTreeMap::new());
@@ -173,7 +173,7 @@ fn ranges_of_keys_go_both_ways_and_show_what_a_model_has() {
 
 #[test]
 fn integers_in_values_are_added_to() {
-    let mut served = Served::new(4, 1, None);
+    let mut served = ServedThings::new(4, 1, None);
     let done = served.run(async |client| {
         let notes = client.partition("notes").await?.id();
         let mut tx = client.begin().await;
@@ -292,10 +292,10 @@ impl Changer {
     }
 }
 
-/// Has three clients change things until the time has come, if there is one, or until they have done so many transactions. What each
+/// Has three clients change things until the time has come, if there is one, or until they have done this number of transactions. What each
 /// knows then: what is committed, and what is if its last commit is.
 fn change_things(
-    served: &mut Served,
+    served: &mut ServedThings,
     seed: u64,
     until_ns: Option<u64>,
     transactions: u64,
@@ -336,7 +336,7 @@ async fn found(database: &engine::Database) -> Result<Model> {
 }
 
 fn nodes_keep_indexes(seed: u64) {
-    let mut served = Served::new(seed, 3, None);
+    let mut served = ServedThings::new(seed, 3, None);
     let known = change_things(&mut served, seed, None, 40);
     let found = served.open(found);
     let expected: Model = known.into_iter().flat_map(|(committed, _)| committed).collect();
@@ -362,10 +362,10 @@ fn an_entry_that_a_node_forgets_is_found() {
 #[test]
 fn a_power_cut_leaves_records_with_their_entries() {
     for seed in 20..26 {
-        let mut served = Served::new(seed, 3, None);
+        let mut served = ServedThings::new(seed, 3, None);
         let mut random = Random::stream(seed, "cut");
         let known = change_things(&mut served, seed, Some(random.between(2_501_000_000, 2_520_000_000)), 10_000);
-        let Served { machines, cluster, server, page_server, nodes, clients } = served;
+        let ServedThings { machines, cluster, server, page_server, nodes, clients } = served;
         drop((clients, page_server));
         nodes.iter().for_each(Executor::stop);
         server.stop();

@@ -26,7 +26,7 @@ impl PageTransaction {
         self.wholly_since(self.records.len(), change).await
     }
 
-    /// The same of the rest of a change that began when the transaction had log records of so many bytes.
+    /// The same of the rest of a change that began when the transaction had log records of this length.
     pub(super) async fn wholly_since<T>(
         &mut self,
         before: usize,

@@ -89,7 +89,7 @@ pub async fn join(executor: Executor, server: SocketAddr, address: SocketAddr, c
 }
 
 /// A server and some clients, which have joined.
-pub struct Served {
+pub struct ServedThings {
     pub machines: Machines,
     pub cluster: Cluster,
     pub server: Executor,
@@ -98,8 +98,8 @@ pub struct Served {
     pub clients: Vec<PageClient>,
 }
 
-impl Served {
-    pub fn new(seed: u64, nodes: u32, grants: Option<Grants>) -> Served {
+impl ServedThings {
+    pub fn new(seed: u64, nodes: u32, grants: Option<Grants>) -> ServedThings {
         let machines = Machines::new(seed);
         let server = machines.server();
         let nodes: Vec<Executor> = (1..=nodes).map(|number| machines.client(number)).collect();
@@ -112,7 +112,7 @@ impl Served {
             let joining = join(executor.clone(), at, machines.address(number), number % 2 == 0);
             clients.push(cluster.run(executor.spawn(joining)).expect("it joins"));
         }
-        Served { machines, cluster, server, page_server, nodes, clients }
+        ServedThings { machines, cluster, server, page_server, nodes, clients }
     }
 
     /// Has the first client do something.
@@ -124,7 +124,7 @@ impl Served {
 
     /// Ends all, and opens the database once more, which is looked through.
     pub fn open<T>(self, look: impl AsyncFnOnce(&Database) -> engine::Result<T>) -> T {
-        let Served { machines, cluster, server, page_server, nodes, clients } = self;
+        let ServedThings { machines, cluster, server, page_server, nodes, clients } = self;
         drop((clients, page_server));
         nodes.iter().for_each(Executor::stop);
         server.stop();
