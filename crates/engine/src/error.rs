@@ -145,11 +145,11 @@ pub enum Error {
         /// The present time, or the end of the log.
         now: String,
     },
-    /// A change of a record with secondary indexes was given up halfway: its future was dropped before its end. So nothing of the
-    /// transaction can be committed.
+    /// Of a change that consists of several, as that of a record with secondary indexes, only a part was made: its future was dropped
+    /// before its end, or at a node it has failed. So nothing of the transaction can be committed.
     #[error(
-        "a change of a record with secondary indexes was given up halfway, so its transaction has to be rolled back; await what \
-         changes records to its end"
+        "a change of a record was given up halfway or has failed there, so its transaction has to be rolled back; await what changes \
+         records to its end"
     )]
     Abandoned,
     /// The log could not be written; nothing commits until the database is opened again.

@@ -223,6 +223,20 @@ fn what_nodes_cannot_do_is_refused_by_name() {
     threads.close().expect("it closes");
 }
 
+/// What cannot be done however often it is tried is tried once.
+#[test]
+fn what_fails_halfway_is_not_run_again() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let threads = NodeThreads::start(opening(directory.path(), 1, "cbl")).expect("it starts");
+    let handle = threads.handle();
+    let notes = handle.ensure_partition(PartitionSpec::b_tree("notes")).wait().expect("there is room");
+    let put = handle.put(notes, b"long", &vec![0; 8 << 20]).wait_at_most(std::time::Duration::from_secs(60));
+    let Ok(put) = put else { panic!("it is tried over and over") };
+    assert!(matches!(put, Err(Error::BufferExhausted { .. })), "{put:?}");
+    handle.put(notes, b"long", &vec![0; 100_000]).wait().expect("it goes on");
+    threads.close().expect("it closes");
+}
+
 #[test]
 fn nodes_that_are_closed_on_the_thread_of_one_of_them_let_the_database_go() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -136,6 +136,8 @@ enum RollbackCause {
     Victim,
     /// It may not write what it wants to.
     Denied(String),
+    /// A change was given up halfway, or has failed there.
+    HalfChange,
 }
 
 impl PageClient {

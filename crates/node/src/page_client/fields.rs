@@ -28,7 +28,7 @@ impl PageTransaction {
         record.contents(field, buffer).map(Some).map_err(|error| typed.field_error(error))
     }
 
-    /// Gives a field of the record of `key` other contents.
+    /// Gives a field of the record of `key` other contents; halfway as [`PageTransaction::put`].
     ///
     /// # Errors
     /// [`Error::NoRecord`], and as [`PageTransaction::get_field`].
@@ -45,7 +45,7 @@ impl PageTransaction {
         self.replace_typed(&typed, key, |old| schema.with_field(old, field, &value)).await
     }
 
-    /// Adds to an integer field of the record of `key` and returns the sum.
+    /// Adds to an integer field of the record of `key` and returns the sum; halfway as [`PageTransaction::put`].
     ///
     /// # Errors
     /// [`Error::Field`] if the sum is out of the field's range (nothing was changed then), and as [`PageTransaction::set_field`].
@@ -68,7 +68,7 @@ impl PageTransaction {
         Ok(sum.expect("the record was changed"))
     }
 
-    /// Inserts a record with these contents.
+    /// Inserts a record with these contents; halfway as [`PageTransaction::put`].
     ///
     /// # Errors
     /// [`Error::Duplicate`], [`Error::Field`], and as [`PageTransaction::get_field`].

@@ -1,4 +1,4 @@
-//! Changes that consist of several, each of which may wait: one that is given up halfway takes its transaction along.
+//! Changes that consist of several, each of which may wait or fail: one of which only a part was made takes its transaction along.
 
 use super::{ClientNode, PageTransaction, RollbackCause};
 use crate::message::Transaction;
@@ -15,13 +15,14 @@ struct HalfChange {
 impl Drop for HalfChange {
     fn drop(&mut self) {
         if !self.is_whole {
-            self.client.condemn(self.transaction, RollbackCause::Victim);
+            self.client.condemn(self.transaction, RollbackCause::HalfChange);
         }
     }
 }
 
 impl PageTransaction {
-    /// Makes a change wholly, or has the transaction rolled back, which is given up then as a deadlock's victim is, and may be run again.
+    /// Makes a change wholly, or has the transaction rolled back. Why it has failed is for its caller to know, who decides by that whether
+    /// it is worth another try; what is called afterwards gets [`engine::Error::Abandoned`].
     pub(super) async fn wholly<T>(&mut self, change: impl AsyncFnOnce(&mut PageTransaction) -> Result<T>) -> Result<T> {
         self.wholly_since(self.records.len(), change).await
     }

@@ -23,12 +23,15 @@ pub(super) struct LeafScan {
     left: VecDeque<KeyValue>,
 }
 
+/// Where a range of keys begins and ends.
+type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
 /// The records of a range of keys, one by one or several at once. [`PageTransaction::scan_range`] begins it.
 pub struct PageScan<'a> {
     transaction: &'a mut PageTransaction,
     partition: PartitionId,
     scan: Option<LeafScan>,
-    bounds: Option<(Bound<Vec<u8>>, Bound<Vec<u8>>)>,
+    bounds: Option<KeyBounds>,
     direction: Direction,
 }
 

@@ -46,7 +46,8 @@ impl PageTransaction {
         self.read_in_tree(partition, key, Intent::Change).await
     }
 
-    /// Inserts a record or gives the present one this value.
+    /// Inserts a record or gives the present one this value. If it fails halfway, as when the node's buffer is too small for a long value, its
+    /// transaction can only be rolled back: all that is called of it afterwards gets [`Error::Abandoned`].
     ///
     /// # Errors
     /// As [`PageTransaction::get`]; [`Error::TooLarge`] if key or value is beyond what a b-tree holds; [`Error::Field`] if the partition's
@@ -55,7 +56,7 @@ impl PageTransaction {
         self.write_record(partition, key, value, true).await.map(drop)
     }
 
-    /// Inserts a record.
+    /// Inserts a record; halfway as [`PageTransaction::put`].
     ///
     /// # Errors
     /// [`Error::Duplicate`] if there is one with this key, and as [`PageTransaction::put`].
@@ -160,7 +161,7 @@ impl PageTransaction {
         .await
     }
 
-    /// Deletes a record; false if there is none with this key.
+    /// Deletes a record; false if there is none with this key. Halfway as [`PageTransaction::put`].
     ///
     /// # Errors
     /// As [`PageTransaction::put`].
@@ -177,10 +178,6 @@ impl PageTransaction {
     pub(super) async fn delete_in_tree(&mut self, found: &Described, key: &[u8]) -> Result<bool> {
         let partition = found.id();
         let Some((place, old)) = self.find_to_change(partition, key).await? else { return Ok(false) };
-        if !stored::is_long(&old) {
-            self.remove(partition, key, place, &old);
-            return self.merge(partition, key).await.map(|()| true);
-        }
         self.wholly(async |tx| {
             tx.remove(partition, key, place, &old);
             tx.free_value(found, &old).await?;
@@ -212,7 +209,8 @@ impl PageTransaction {
         }
     }
 
-    /// Changes the value of `key` in place: `change` sees its bytes and may alter them, not their number.
+    /// Changes the value of `key` in place: `change` sees its bytes and may alter them, not their number. Halfway as
+    /// [`PageTransaction::put`].
     ///
     /// # Errors
     /// As [`PageTransaction::put`]; [`Error::NoRecord`]; [`Error::TooLarge`] for a long value of a record without a type.

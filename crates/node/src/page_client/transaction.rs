@@ -226,7 +226,7 @@ impl PageTransaction {
     /// Commits: when this returns, the changes survive whatever happens, and so does what was seen. If it is not waited for, it goes on.
     ///
     /// # Errors
-    /// [`Error::Deadlock`] for a victim. [`Error::CommitRefused`] if the server commits nothing of it, or of what it has seen.
+    /// [`Error::Deadlock`] for a victim, [`Error::Abandoned`] if a change was made in part. [`Error::CommitRefused`] if the server commits nothing of it, or of what it has seen.
     /// [`Error::Input`] if the server was lost, after it was found again or given up: with [`FaultKind::Cancelled`] it is certain that
     /// nothing is committed; otherwise what became of the transaction is not known.
     pub async fn commit(mut self) -> Result<()> {
@@ -298,6 +298,7 @@ impl PageTransaction {
             match self.client.doomed.borrow().get(&self.transaction) {
                 None => {}
                 Some(RollbackCause::Victim) => return Err(Error::Deadlock),
+                Some(RollbackCause::HalfChange) => return Err(Error::Abandoned),
                 Some(RollbackCause::Denied(reason)) => return Err(Fault::new(FaultKind::Denied, reason.clone()).into()),
             }
             if let Some(failed) = self.depends.iter().find(|fate| fate.has_failed()) {
