@@ -126,7 +126,7 @@ fn a_value_that_is_given_up_halfway_is_not_committed() {
 /// What fails halfway, however often it is tried, takes its transaction along, too, and is not said to be worth another try.
 #[test]
 fn a_value_that_fails_halfway_is_not_committed() {
-    let mut served = Served::new(4, 1, None);
+    let mut served = ServedThings::new(4, 1, None);
     let done = served.run(async |client| {
         let notes = client.partition("notes").await?.id();
         let mut tx = client.begin().await;
