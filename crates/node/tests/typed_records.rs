@@ -276,7 +276,7 @@ impl Changer {
         match tx.put(self.things, &key, &value).await {
             Ok(()) => {
                 let with_name = keys(tx, (self.things, self.by_name), exactly, Direction::Forward).await?;
-                assert_eq!(with_name, [key.clone()], "its entry is missing from an index");
+                assert_eq!(with_name, std::slice::from_ref(&key), "its entry is missing from an index");
                 model.insert(key, value);
             }
             Err(error) if error == not_unique() => {
