@@ -165,3 +165,34 @@ fn a_commit_that_deletes_more_than_the_log_could_keep_is_refused() -> Result<()>
         Ok(())
     })
 }
+
+/// What the log keeps of values that a node deletes is no more than has been on the pages that come with that, whatever it says of them.
+#[test]
+fn a_commit_that_deletes_more_than_it_frees_is_refused() -> Result<()> {
+    whole(async |executor| {
+        let mut kept = spacious();
+        kept.undo.retention_ns = 3_600 * SECOND_NS;
+        let database = Database::create(executor, kept).await?;
+        let tree = create(&database).await?;
+        let names: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
+        let mut node = CopiedPages::default();
+        for name in names {
+            node.insert_stored(&database, tree, name, &elsewhere(LENGTH, FIRST)).await?;
+        }
+        node.commit(&database, true).await?;
+        let end = database.log().end();
+        for frees in [false, true] {
+            let mut node = CopiedPages::default();
+            for name in names {
+                node.delete(&database, tree, name).await?;
+            }
+            if frees {
+                node.free(&database, tree, FIRST).await?;
+            }
+            let refused = node.commit(&database, frees).await;
+            assert!(matches!(refused, Err(Error::Shipment(_))), "{refused:?}");
+        }
+        assert_eq!(database.log().end(), end, "nothing was logged");
+        Ok(())
+    })
+}

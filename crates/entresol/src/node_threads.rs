@@ -242,6 +242,18 @@ fn check_indexes(database: &Database, spec: &PartitionSpec) -> Result<()> {
     }
 }
 
+/// The partition, which is created if it is not there. One that is there gets no index, also if another caller has just created it.
+async fn ensure_partition(database: &Database, spec: PartitionSpec) -> Result<PartitionId> {
+    if database.partition(&spec.name).is_err() {
+        match database.create_partition(spec.clone()).await {
+            Err(Error::PartitionExists(_)) => {}
+            created => return created,
+        }
+    }
+    check_indexes(database, &spec)?;
+    database.ensure_partition(spec).await
+}
+
 impl NodeHandle {
     /// The same, by which requests about keys go to nodes by these ranges: those of the first range to the first node, and so on, over and
     /// over if there are more ranges than nodes.
@@ -367,10 +379,7 @@ impl NodeHandle {
     /// Those of [`Database::ensure_partition`](crate::Database::ensure_partition); [`Error::Setting`] if it lacks an index, which it gets when the
     /// database is opened with one engine.
     pub fn ensure_partition(&self, spec: PartitionSpec) -> Pending<PartitionId> {
-        self.shared.server.with_database(async move |database| {
-            check_indexes(database, &spec)?;
-            database.ensure_partition(spec).await
-        })
+        self.shared.server.with_database(async move |database| ensure_partition(database, spec).await)
     }
 
     /// Takes a checkpoint.

@@ -195,6 +195,16 @@ fn what_nodes_cannot_do_is_refused_by_name() {
     assert_eq!(handle.ensure_partition(people.clone()).wait(), Ok(found));
     let refused = handle.ensure_partition(people.secondary("by_name", &["name"])).wait();
     assert!(matches!(&refused, Err(Error::Setting(words)) if words.contains("by_name")), "{refused:?}");
+    // Nor does one that is just being created.
+    for number in 0..8 {
+        let record = RecordType::new([("name", FieldType::Text)]).expect("sound");
+        let spec = PartitionSpec::b_tree(format!("people {number}")).record(record);
+        let first = handle.ensure_partition(spec.clone());
+        let second = handle.ensure_partition(spec.secondary("by_name", &["name"]));
+        first.wait().expect("there is room");
+        let refused = second.wait();
+        assert!(matches!(&refused, Err(Error::Setting(words)) if words.contains("by_name")), "{refused:?}");
+    }
     let missing = handle.get(PartitionId(900), b"").wait();
     assert!(matches!(missing, Err(Error::NoPartition(_))), "{missing:?}");
     let panics = handle.transaction(async move |tx| {

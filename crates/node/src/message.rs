@@ -16,6 +16,7 @@ use engine::catalog::Organization;
 pub(crate) use form::list;
 use form::{packed, packed_list, raw};
 pub use kind::Message;
+pub(crate) use schema::SCHEMAS_MAX;
 pub use schema::{DescribedIndex, DescribedSchema};
 use serde::{Deserialize, Serialize};
 pub use snapshot::{SnapshotAnswer, SnapshotRequest};

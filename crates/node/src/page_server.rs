@@ -16,7 +16,7 @@ use crate::grants::{Access, Grants, Right};
 use crate::lease::{LEASE_NS, Term};
 use crate::message::{
     Answer, ClientId, Copy, Described, DescribedSchema, Former, HELLO_MAX, Image, LeavingFate, Message, MessageError,
-    Request, SIZE_MAX, Secret, ToServer,
+    Request, SCHEMAS_MAX, SIZE_MAX, Secret, ToServer,
 };
 use crate::outbox::{Amount, Outbox, TO_CLIENT_MAX, Traffic};
 use crate::server::{Action, CLIENTS_MAX, Counts, Found, Joined, Memory, Newcomer, Server};
@@ -474,11 +474,19 @@ impl ServerNode {
                 }
             }
             Action::SendCatalog(to) => {
+                // What the records of a partition consist of is for those that may read them.
+                let access = self.protocol.borrow().access(to).cloned();
+                let mut room = SCHEMAS_MAX;
                 let described = |found: Rc<Partition>| Described {
                     id: found.id,
                     name: found.name.clone(),
                     organization: found.organization,
-                    schema: found.schema.as_ref().and_then(DescribedSchema::of),
+                    schema: found.schema.as_ref().and_then(|schema| {
+                        let may_read = |access: &Access| access.allows(PartitionId(found.id), Right::Read);
+                        let mut none = 0;
+                        let is_told = access.as_ref().is_some_and(may_read);
+                        DescribedSchema::within(if is_told { &mut room } else { &mut none }, schema)
+                    }),
                     index_of: found.index_of.map(|of| of.0),
                 };
                 let partitions = self.database.partitions().into_iter().map(described).collect();

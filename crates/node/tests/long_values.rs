@@ -144,3 +144,43 @@ fn a_value_that_fails_halfway_is_not_committed() {
     assert_eq!(done, Ok(()));
     served.open(async |_| Ok(()));
 }
+
+/// A record that is not waited for is the next one still.
+#[test]
+fn a_scan_that_is_not_waited_for_skips_nothing() {
+    const RECORDS: u8 = 6;
+    let mut served = Served::new(5, 2, None);
+    let written = served.run(async |client| {
+        let notes = client.partition("notes").await?.id();
+        let mut tx = client.begin().await;
+        for number in 0..RECORDS {
+            tx.put(notes, &[number], &[number; LENGTH]).await?;
+        }
+        tx.commit().await
+    });
+    assert_eq!(written, Ok(()));
+    let (other, executor) = (served.clients[1].clone(), served.nodes[1].clone());
+    let reading = executor.clone().spawn(async move {
+        let notes = other.partition("notes").await?.id();
+        let mut tx = other.begin().await;
+        let mut scan = tx.scan_range(notes, .., Direction::Forward);
+        let (mut found, mut given_up, mut patience_ns) = (Vec::new(), 0, 1_000);
+        loop {
+            match executor.within(patience_ns, scan.next()).await {
+                None => (given_up, patience_ns) = (given_up + 1, 2 * patience_ns),
+                Some(next) => match next? {
+                    Some((key, value)) => {
+                        found.push((key[0], value.len()));
+                        patience_ns = 1_000;
+                    }
+                    None => break,
+                },
+            }
+        }
+        tx.commit().await?;
+        Ok::<_, Error>((found, given_up))
+    });
+    let (found, given_up) = served.cluster.run(reading).expect("they go on").expect("nothing fails");
+    assert_eq!(found, (0..RECORDS).map(|number| (number, LENGTH)).collect::<Vec<_>>());
+    assert!(given_up > u32::from(RECORDS), "{given_up}");
+}

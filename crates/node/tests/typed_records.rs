@@ -2,7 +2,7 @@
 
 use crate::things::{ServedThings, fields, open, stored};
 use base::time::{MILLISECOND_NS, SECOND_NS};
-use base::{PartitionId, Random};
+use base::{PageId, PartitionId, Random};
 use engine::canary::{self, Canary};
 use engine::set::{FieldError, FieldValue};
 use engine::{Direction, Error, Result};
@@ -112,6 +112,14 @@ fn what_nodes_cannot_use_is_refused_in_words() {
         refused(tx.scan_range(stock, .., Direction::Forward).next().await.expect_err("a set"), in_memory);
         refused(tx.put(index, b"key", b"value").await.expect_err("an index"), "it is a secondary index");
         refused(tx.field(notes, "name").await.expect_err("untyped"), "no fields");
+        let (mut snapshot, other) = (client.snapshot().await?, client.snapshot().await?);
+        refused(snapshot.get(stock, b"key").await.expect_err("a set"), in_memory);
+        refused(snapshot.scan(stock, Bound::Unbounded, |_, _| true).await.expect_err("a set"), in_memory);
+        refused(snapshot.scan_appended(stock, |_, _| true).await.expect_err("a set"), in_memory);
+        refused(snapshot.read_object(stock, 1, |_| ()).await.expect_err("a set"), in_memory);
+        refused(snapshot.get(index, b"key").await.expect_err("an index"), "it is a secondary index");
+        // What looks at a page may do what it wants beside that.
+        snapshot.read(PageId::new(notes, 0), |_| drop(other)).await?;
         tx.put(notes, b"key", b"value").await?;
         tx.commit().await
     });

@@ -82,6 +82,11 @@ impl Database {
         let length = shipment.records.len() as u64 + of_former + COMMIT_SIZE;
         check_length(length)?;
         check_log_of_shipment(engine, length)?;
+        if !former.is_empty() {
+            // Before they are read: the values have been there, as far as the pages are here, and on no more pages than come.
+            self.check_against_present(shipment)?;
+            self.check_room_of_former(shipment, &former)?;
+        }
         let former = self.read_to_keep(&former).await;
         let mut arriving = self.buffer().arriving();
         arriving.fetch(shipment.redone).await?;

@@ -4,8 +4,10 @@
 use super::Database;
 use super::shipment::{Shipment, ShippedRecords};
 use crate::log::record::Body;
+use crate::{Error, Result};
 use base::PartitionId;
 use std::collections::BTreeSet;
+use structures::organization::b_tree::overflow;
 use structures::organization::b_tree::stored::{self, Stored};
 use structures::undo::{Undo, UndoList};
 
@@ -55,6 +57,15 @@ impl Database {
     pub(super) fn values_to_keep(&self, shipment: &Shipment<'_>) -> Vec<FormerValue> {
         let versions = &self.0.engine.versions;
         if versions.is_kept() && versions.keeps_moments() { former_values(shipment) } else { Vec::new() }
+    }
+
+    /// They have been on pages that the shipment changes: those are free behind it, or have something else.
+    pub(super) fn check_room_of_former(&self, shipment: &Shipment<'_>, former: &[FormerValue]) -> Result<()> {
+        let room = shipment.pages().count() * overflow::capacity(self.settings().buffer.page_size);
+        if former.iter().map(FormerValue::length).sum::<usize>() > room {
+            return Err(Error::Shipment("it deletes long values whose pages it does not free".to_owned()));
+        }
+        Ok(())
     }
 
     /// Reads them, each with the number of its update. What cannot be read is not kept: moments from before it are given up then.

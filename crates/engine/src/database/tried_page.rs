@@ -59,6 +59,11 @@ impl TriedPage {
             if is_slotted(&self.bytes) && !self.is_in_order {
                 return Err("would have its slots out of order".to_owned());
             }
+            if is_node(&self.bytes) && !is_within_limits(&self.bytes) {
+                return Err(
+                    "would have what no node writes: keys that are too long, or values that are none".to_owned()
+                );
+            }
             if header::kind(&self.bytes) == Some(PageKind::Overflow) {
                 overflow::read(&self.bytes)?;
             }
@@ -105,7 +110,10 @@ impl TriedPage {
         match *change {
             Change::Format { kind, .. } | Change::FormatEnds { kind, .. } => self.may_become(kind),
             Change::Patch { .. } => header::kind(&self.bytes) == Some(PageKind::Allocator),
-            Change::InsertSlot { slot, value, .. } => is_inner && slot > 0 && value.len() == b_tree::CHILD_SIZE,
+            Change::InsertSlot { slot, key, value } => {
+                let is_within = key.len() <= b_tree::key_len_max(self.bytes.len());
+                is_inner && slot > 0 && is_within && value.len() == b_tree::CHILD_SIZE
+            }
             Change::RemoveSlot { slot } => is_inner && slot > 0,
             Change::ReplaceValue { .. } | Change::PatchValue { .. } => false,
         }
@@ -161,6 +169,17 @@ fn has_sound_entries(page: &[u8]) -> bool {
     b_tree::check_node(page, header::id(page), &Expected { level: None, lower, upper }).is_ok()
 }
 
+/// Whether a node in order has keys and fences within the limits, and, if it is a leaf, values that a node writes.
+fn is_within_limits(page: &[u8]) -> bool {
+    let key_max = b_tree::key_len_max(page.len());
+    let is_kept = |slot: u16| {
+        let key_len = slotted::key_len(page, slot);
+        key_len <= key_max && (slotted::level(page) > 0 || is_kept_beside(page, key_len, slotted::value(page, slot)))
+    };
+    let fences_are_kept = slotted::lower(page).len() <= key_max && slotted::upper(page).len() <= key_max;
+    fences_are_kept && (0..slotted::count(page)).all(is_kept)
+}
+
 /// Whether `undo` makes of the page, if it is here, what it was before the edit, which fits it.
 pub(super) fn takes_back(undo: &Undo<'_>, edit: &Edit<'_>, page: Option<&[u8]>) -> bool {
     if canary::is_planted(Canary::BelievedUndo) {
@@ -203,8 +222,13 @@ pub(super) fn takes_back(undo: &Undo<'_>, edit: &Edit<'_>, page: Option<&[u8]>) 
 /// Whether a value of this key is one that a node writes: it, or where its pages begin, is in the leaf, and within the limits, so that it
 /// can always come back there.
 fn is_kept_in_leaf(page: &[u8], key: &[u8], value: &[u8]) -> bool {
-    let is_within = || value.len() <= b_tree::value_len_max(page.len(), key.len());
-    key.len() <= b_tree::key_len_max(page.len()) && is_within() && is_value(value)
+    is_kept_beside(page, key.len(), value)
+}
+
+/// The same of the length of its key.
+fn is_kept_beside(page: &[u8], key_len: usize, value: &[u8]) -> bool {
+    let is_within = || value.len() <= b_tree::value_len_max(page.len(), key_len);
+    key_len <= b_tree::key_len_max(page.len()) && is_within() && is_value(value)
 }
 
 /// Whether the leaf has such a record there.

@@ -94,7 +94,7 @@ impl Transaction {
 
     /// Remembers that the pages of a long value are to be freed once the transaction is committed.
     pub(super) fn give_up_chain(&mut self, partition: PartitionId, stored: &[u8]) {
-        if let Stored::Elsewhere(_, first) = stored::read(stored) {
+        if let Stored::Elsewhere(_, first @ 1..) = stored::read(stored) {
             let chain = Chain { undo: self.state.updates(), first: PageId::new(partition, first) };
             self.state.chains.push(chain);
         }

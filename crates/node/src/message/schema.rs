@@ -1,6 +1,6 @@
 //! What records of a partition consist of and how they can be read, as it is told to clients.
 
-use super::{Described, list};
+use super::{Described, SIZE_MAX, list};
 use base::{Lsn, PartitionId};
 use engine::catalog::{IndexTree, Organization, Schema, SecondaryIndex};
 use engine::set::{Field, RecordType};
@@ -9,6 +9,12 @@ use serde::{Deserialize, Serialize};
 
 /// The most fields of a record that nodes deal with: what they are told of names is looked at in pairs.
 const FIELDS_MAX: usize = 4_096;
+
+/// How many bytes the types and indexes in one message have at most, about: the rest of what is told of partitions fits beside them.
+pub(crate) const SCHEMAS_MAX: usize = SIZE_MAX / 4;
+
+/// What is sent of a field or an index beside its name, in bytes, and more.
+const FIELD_SIZE: usize = 24;
 
 /// The type of records, and their secondary indexes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +44,20 @@ pub struct DescribedIndex {
 }
 
 impl DescribedSchema {
+    /// As [`DescribedSchema::of`], where the client may know it and this many bytes are left, from which its own are taken. Otherwise it
+    /// has no fields, so that no client takes the records for ones without a type.
+    pub(crate) fn within(room: &mut usize, schema: &Schema) -> Option<DescribedSchema> {
+        let fields = schema.record.fields();
+        let names = fields.iter().map(|field| field.name.len() + FIELD_SIZE);
+        let indexes = schema.secondaries.iter().map(|index| index.name.len() + FIELD_SIZE * (1 + index.fields.len()));
+        let size = names.chain(indexes).sum::<usize>();
+        if fields.len() > FIELDS_MAX || size > *room {
+            return Some(DescribedSchema { fields: Vec::new(), indexes: Vec::new() });
+        }
+        *room -= size;
+        DescribedSchema::of(schema)
+    }
+
     /// That of a b-tree; nothing of what has no trees as indexes, such as a set.
     pub fn of(schema: &Schema) -> Option<DescribedSchema> {
         let index = |found: &SecondaryIndex| {
@@ -59,6 +79,12 @@ impl DescribedSchema {
     /// # Errors
     /// Words that say why it cannot be used: a server may be ill, too.
     pub(crate) fn schema(&self) -> std::result::Result<Schema, String> {
+        if self.fields.is_empty() {
+            return Err(format!(
+                "the server has not told what its records consist of: they are not for this node, have more than {FIELDS_MAX} fields, or all \
+                 of its partitions have too many"
+            ));
+        }
         if self.fields.len() > FIELDS_MAX {
             return Err(format!(
                 "its records have {} fields, and nodes deal with {FIELDS_MAX} at most",
@@ -131,6 +157,23 @@ mod tests {
         let mut twice = described(2);
         twice.fields[1].name = "field 0".to_owned();
         assert!(twice.schema().is_err());
+    }
+
+    /// No database has so many types that what is told of them is no message.
+    #[test]
+    fn schemas_that_take_too_much_room_are_not_told_and_not_taken_for_none() {
+        let schema = |fields| {
+            let field = |number| Field { name: format!("field {number}"), kind: FieldType::U8 };
+            let record = RecordType::try_from((0..fields).map(field).collect::<Vec<_>>()).expect("different names");
+            Schema { record, secondaries: Vec::new() }
+        };
+        let (mut room, two) = (100, schema(2));
+        assert_eq!(DescribedSchema::within(&mut room, &two), DescribedSchema::of(&two));
+        assert!(room < 50);
+        let untold = DescribedSchema::within(&mut room, &two).expect("it has a type");
+        assert!(untold.schema().is_err_and(|why| why.contains("not told")), "{untold:?}");
+        let many = DescribedSchema::within(&mut SCHEMAS_MAX.clone(), &schema(FIELDS_MAX + 1)).expect("it has a type");
+        assert!(many.fields.is_empty());
     }
 
     #[test]

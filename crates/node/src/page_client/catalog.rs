@@ -4,7 +4,7 @@ use super::{ClientNode, PageClient, PageTransaction, ServerState};
 use crate::message::{Described, Request, Session, ToServer};
 use base::PartitionId;
 use driver::{Fault, FaultKind};
-use engine::catalog::Schema;
+use engine::catalog::{Organization, Schema};
 use engine::{Error, Result};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -54,6 +54,19 @@ impl PageTransaction {
 impl ClientNode {
     pub(super) async fn described(&self, partition: PartitionId) -> Result<Rc<Described>> {
         self.partition(|found| found.id() == partition, || partition.0.to_string()).await
+    }
+
+    /// What the partition is, if it is a b-tree of users' records.
+    pub(super) async fn tree(&self, partition: PartitionId) -> Result<Rc<Described>> {
+        let found = self.described(partition).await?;
+        found.refuse_set()?;
+        match (found.organization, found.index_of) {
+            (Organization::BTree, None) => Ok(found),
+            (Organization::BTree, Some(_)) => {
+                Err(found.wrong_organization("it is a secondary index; use the partition that it is one of"))
+            }
+            _ => Err(found.wrong_organization("its records have no keys")),
+        }
     }
 
     /// The partition that is meant. If it is not known the server is asked once more: it may be new.

@@ -36,22 +36,25 @@ pub struct PageScan<'a> {
 }
 
 impl PageScan<'_> {
-    /// The next record, key and value; `None` at the end of the range.
+    /// The next record, key and value; `None` at the end of the range. One that was not waited for, or has failed, is the next one still.
     ///
     /// # Errors
     /// As [`PageTransaction::get`].
     pub async fn next(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        if let Some(bounds) = self.bounds.take() {
+        if self.scan.is_none() {
             self.transaction.tree(self.partition).await?;
+            let Some(bounds) = self.bounds.take() else { return Ok(None) };
             self.scan = Some(self.transaction.leaf_scan(self.partition, bounds, self.direction));
         }
         let Some(scan) = &mut self.scan else { return Ok(None) };
-        let Some((key, stored)) = self.transaction.next_of(scan).await? else { return Ok(None) };
-        let value = self.transaction.value_of(self.partition, &stored).await?;
-        Ok(Some((key, value)))
+        self.transaction.fill(scan).await?;
+        let Some((_, stored)) = scan.left.front() else { return Ok(None) };
+        let value = self.transaction.value_of(self.partition, stored).await?;
+        // Not before its value is here.
+        Ok(scan.left.pop_front().map(|(key, _)| (key, value)))
     }
 
-    /// The next `count` records, or those that are left.
+    /// The next `count` records, or those that are left. If it is not waited for, those that it had are gone.
     ///
     /// # Errors
     /// As [`PageScan::next`].
@@ -108,11 +111,14 @@ impl PageTransaction {
 
     /// The next record of a scan, with its stored value.
     pub(super) async fn next_of(&mut self, scan: &mut LeafScan) -> Result<Option<KeyValue>> {
-        loop {
-            if let Some(record) = scan.left.pop_front() {
-                return Ok(Some(record));
-            }
-            let Some(from) = &scan.from else { return Ok(None) };
+        self.fill(scan).await?;
+        Ok(scan.left.pop_front())
+    }
+
+    /// Has the next record of a scan in what is left of its leaf, unless there are no more.
+    async fn fill(&mut self, scan: &mut LeafScan) -> Result<()> {
+        while scan.left.is_empty() {
+            let Some(from) = &scan.from else { break };
             let partition = scan.partition;
             let (records, fence) = match scan.direction {
                 Direction::Forward => self.records_from(partition, as_slice(from), as_slice(&scan.to)).await?,
@@ -121,6 +127,7 @@ impl PageTransaction {
             scan.left = records;
             scan.from = fence;
         }
+        Ok(())
     }
 
     /// The records of a leaf from a key on, and where to go on.

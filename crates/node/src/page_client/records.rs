@@ -411,15 +411,7 @@ impl PageTransaction {
 
     /// What the partition is, if it is a b-tree of users' records.
     pub(super) async fn tree(&self, partition: PartitionId) -> Result<Rc<Described>> {
-        let found = self.client.described(partition).await?;
-        found.refuse_set()?;
-        match (found.organization, found.index_of) {
-            (Organization::BTree, None) => Ok(found),
-            (Organization::BTree, Some(_)) => {
-                Err(found.wrong_organization("it is a secondary index; use the partition that it is one of"))
-            }
-            _ => Err(found.wrong_organization("its records have no keys")),
-        }
+        self.client.tree(partition).await
     }
 
     pub(super) fn check_length(&self, found: &Described, key: &[u8], length: usize) -> Result<()> {

@@ -11,7 +11,7 @@ use driver::{Fault, FaultKind, Work};
 use engine::buffer::{Pins, Pool};
 use engine::catalog::Organization;
 use engine::organization::append::{LIVE, Position};
-use engine::organization::b_tree::stored::{self, Stored};
+use engine::organization::b_tree::stored::{self, Stored, VALUE_LEN_MAX};
 use engine::organization::{allocator, b_tree, direct};
 use engine::page::{PageKind, Pages, header, slotted};
 use engine::second_level::design::Pattern;
@@ -121,8 +121,9 @@ impl PageSnapshot {
     /// # Errors
     /// [`Error::SnapshotTooOld`] if that is not known any more. [`Error::Input`] if the server is lost, or the page cannot be had.
     pub async fn read<T>(&mut self, page: PageId, look: impl FnOnce(&[u8]) -> T) -> Result<T> {
-        let mut look = Some(look);
-        self.resolve(|pages| pages.page(page).map(|bytes| look.take().expect("a page is found once")(bytes))).await
+        // A copy of it: `look` may drop other snapshots.
+        let bytes = self.resolve(|pages| pages.page(page).map(<[u8]>::to_vec)).await?;
+        Ok(look(&bytes))
     }
 
     /// The value of `key`, if there was such a record.
@@ -190,6 +191,7 @@ impl PageSnapshot {
     ) -> Result<()> {
         let found = self.client.described(partition).await?;
         if !matches!(found.organization, Organization::Append { .. }) {
+            found.refuse_set()?;
             return Err(found.wrong_organization("its records are found by key or number"));
         }
         let first = PageId::new(partition, 0);
@@ -223,6 +225,7 @@ impl PageSnapshot {
         self.pay_reference().await;
         let found = self.client.described(partition).await?;
         let Organization::Direct { objects, blocking_factor, record_size } = found.organization else {
+            found.refuse_set()?;
             return Err(found.wrong_organization("its records have no numbers"));
         };
         if number >= objects {
@@ -239,11 +242,7 @@ impl PageSnapshot {
     }
 
     async fn tree(&self, partition: PartitionId) -> Result<()> {
-        let found = self.client.described(partition).await?;
-        match found.organization {
-            Organization::BTree => Ok(()),
-            _ => Err(found.wrong_organization("its records have no keys, or no pages")),
-        }
+        self.client.tree(partition).await.map(drop)
     }
 
     /// The value that is stored so, read from its pages if it is a long one.
@@ -252,6 +251,10 @@ impl PageSnapshot {
             Stored::Here(value) => return Ok(value.to_vec()),
             Stored::Elsewhere(length, first) => (length, first),
         };
+        let damaged = |detail| self.client.buffer.space(partition).damaged(PageId::new(partition, first), detail);
+        if length > VALUE_LEN_MAX {
+            return Err(damaged(format!("a long value of {length} bytes is said to begin there")));
+        }
         let (mut value, mut page) = (Vec::new(), PageId::new(partition, first));
         while page.number != 0 && value.len() < length {
             let part = self.resolve(|pages| stored::part(pages, page).map(|(next, part)| (next, part.to_vec())));

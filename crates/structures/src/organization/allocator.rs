@@ -106,7 +106,9 @@ pub fn free(pages: &impl Pages, id: PageId) -> Result<Vec<OwnedEdit>, Need> {
     }
     let image = state.free_head.to_le_bytes().to_vec();
     state.free_head = id.number;
-    state.free_count += 1;
+    let more = state.free_count.checked_add(1);
+    state.free_count =
+        more.ok_or_else(|| damaged(PageId { number: 0, ..id }, "it has more free pages than any partition"))?;
     let change = OwnedChange::Format { kind: PageKind::Free, level: 0, count: 0, image };
     Ok(vec![OwnedEdit { page: id, change }, state.patch(id.partition)])
 }
@@ -240,4 +242,43 @@ fn state(pages: &impl Pages, partition: PartitionId) -> Result<State, Need> {
 #[cold]
 pub fn damaged(page: PageId, detail: &str) -> Need {
     Need::Fail(Error::DamagedPage { page, detail: detail.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::organization::b_tree;
+    use base::Lsn;
+
+    /// The first pages of a partition, each of 512 bytes.
+    struct FirstPages(Vec<Vec<u8>>);
+
+    impl Pages for FirstPages {
+        fn page(&self, id: PageId) -> Result<&[u8], Need> {
+            self.0.get(id.number as usize).map(Vec::as_slice).ok_or(Need::Page(id))
+        }
+
+        fn capacity(&self, _: PartitionId) -> u32 {
+            u32::MAX
+        }
+
+        fn page_size(&self, _: PartitionId) -> usize {
+            512
+        }
+    }
+
+    /// Numbers that another node may have written there.
+    #[test]
+    fn numbers_that_no_partition_has_are_damage() {
+        let partition = PartitionId(3);
+        let mut pages = FirstPages(vec![vec![0; 512]; 3]);
+        for edit in b_tree::create(partition, 512) {
+            edit.as_edit().change.apply(&mut pages.0[edit.page.number as usize], Lsn::ZERO);
+        }
+        let id = PageId::new(partition, 2);
+        assert!(free(&pages, id).is_ok());
+        let is_damage = |need| matches!(need, Need::Fail(Error::DamagedPage { page, .. }) if page.number == 0);
+        pages.0[0][HEADER_SIZE + 8..HEADER_SIZE + 12].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(free(&pages, id).is_err_and(is_damage));
+    }
 }

@@ -57,7 +57,15 @@ pub fn read(page: &[u8]) -> Result<(u32, &[u8]), String> {
         // Who follows a chain that ends nowhere would never come to the value's length.
         return Err("it has nothing of a long value".to_owned());
     }
-    Ok((word(HEADER_SIZE), part))
+    let next = word(HEADER_SIZE);
+    if next != 0 && part.len() < capacity(page.len()) {
+        // Nor would who follows one of many small parts soon come there.
+        return Err(format!(
+            "it has {} bytes of a long value, and more follow on page {next}: it would be full",
+            part.len()
+        ));
+    }
+    Ok((next, part))
 }
 
 #[cfg(test)]
@@ -71,7 +79,11 @@ mod tests {
         page[HEADER_SIZE..HEADER_SIZE + 4].copy_from_slice(&7_u32.to_le_bytes());
         assert!(read(&page).is_err());
         page[HEADER_SIZE + 4] = 1;
-        assert_eq!(read(&page), Ok((7, &[0][..])));
+        assert!(read(&page).is_err(), "more follows, so it would be full");
+        page[HEADER_SIZE] = 0;
+        assert_eq!(read(&page), Ok((0, &[0][..])));
+        page[HEADER_SIZE..DATA].copy_from_slice(&[7, 0, 0, 0, capacity(512) as u8, (capacity(512) >> 8) as u8, 0, 0]);
+        assert_eq!(read(&page), Ok((7, &[0; capacity(512)][..])));
         page[HEADER_SIZE + 4..DATA].copy_from_slice(&u32::MAX.to_le_bytes());
         assert!(read(&page).is_err());
     }

@@ -25,7 +25,7 @@ pub enum Stored<'a> {
     Elsewhere(usize, u32),
 }
 
-/// Whether these bytes are a stored value, which [`read`] takes for granted.
+/// Whether these bytes are a stored value.
 pub fn is_sound(stored: &[u8]) -> bool {
     match stored.first_chunk() {
         Some(version) => u64::from_le_bytes(*version) & LONG == 0 || stored.len() == VERSION_SIZE + 8,
@@ -38,17 +38,21 @@ pub fn is_long(stored: &[u8]) -> bool {
     matches!(read(stored), Stored::Elsewhere(..))
 }
 
-/// Reads a stored value.
+/// Reads a stored value. What is none is read as a long one of more than [`VALUE_LEN_MAX`] bytes, which is refused as damage where its bytes
+/// are wanted: it may be of another node, or a damaged page.
 #[inline]
 pub fn read(stored: &[u8]) -> Stored<'_> {
-    let version = u64::from_le_bytes(stored[..VERSION_SIZE].try_into().expect("eight bytes"));
-    let rest = &stored[VERSION_SIZE..];
-    if version & LONG == 0 {
+    let Some((version, rest)) = stored.split_first_chunk() else { return UNSOUND };
+    if u64::from_le_bytes(*version) & LONG == 0 {
         return Stored::Here(rest);
     }
-    let word = |at: usize| u32::from_le_bytes(rest[at..at + 4].try_into().expect("four bytes"));
+    let Ok(words) = <&[u8; 8]>::try_from(rest) else { return UNSOUND };
+    let word = |at: usize| u32::from_le_bytes([words[at], words[at + 1], words[at + 2], words[at + 3]]);
     Stored::Elsewhere(word(0) as usize, word(4))
 }
+
+/// Its pages are none.
+const UNSOUND: Stored<'static> = Stored::Elsewhere(u32::MAX as usize, 0);
 
 /// Puts the stored form of a value that stays in the leaf into `out`.
 pub fn store_here(value: &[u8], out: &mut Vec<u8>) {
@@ -79,4 +83,25 @@ pub fn next(pages: &impl Pages, page: PageId) -> Result<u32, Need> {
 /// The page is missing, or is not one of a long value.
 pub fn part(pages: &impl Pages, page: PageId) -> Result<(u32, &[u8]), Need> {
     overflow::read(pages.page(page)?).map_err(|detail: String| allocator::damaged(page, &detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_stored_value_is_read_as_one_that_no_pages_have() {
+        let mut long = Vec::new();
+        store_elsewhere(1_000, 7, &mut long);
+        for length in 0..long.len() {
+            let cut = &long[..length];
+            assert!(!is_sound(cut));
+            assert!(matches!(read(cut), Stored::Elsewhere(length, 0) if length > VALUE_LEN_MAX), "{cut:?}");
+        }
+        assert!(matches!(read(&long), Stored::Elsewhere(1_000, 7)));
+        long.push(0);
+        assert!(matches!(read(&long), Stored::Elsewhere(length, 0) if length > VALUE_LEN_MAX));
+        assert!(matches!(read(&[0; 7]), Stored::Elsewhere(length, 0) if length > VALUE_LEN_MAX));
+        assert!(matches!(read(&[0; 8]), Stored::Here(&[])));
+    }
 }
