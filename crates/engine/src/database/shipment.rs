@@ -7,7 +7,7 @@
 use super::Database;
 use super::tried_page::{TriedPage, takes_back};
 use crate::catalog::Organization;
-use crate::log::record::{Body, Record, split};
+use crate::log::record::{Body, Record, renumbered, split};
 use crate::{Error, Result};
 use base::{PageId, PartitionId};
 use std::collections::BTreeMap;
@@ -19,10 +19,14 @@ use structures::undo::{Undo, UndoList};
 /// divides pages is a small part of that, and the server does nothing else meanwhile.
 const MOVED_MAX: usize = 1 << 30;
 
+/// Stands in a log record for the sequence number of a change which goes on from where its page is when that is logged.
+pub const UNNUMBERED: u64 = 0;
+
 /// A transaction of another node.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shipment<'a> {
-    /// Its log records, one behind the other in stored form: updates, and restructurings that are never undone.
+    /// Its log records, one behind the other in stored form: updates, and restructurings that are never undone. Changes of objects of direct
+    /// partitions may be [`UNNUMBERED`] if their page is redone: others may change other objects of it meanwhile.
     pub records: &'a [u8],
     /// Pages that it has changed, each with its bytes, sealed.
     pub images: &'a [(PageId, &'a [u8])],
@@ -81,7 +85,27 @@ impl Database {
         if let Some((page, _)) = latest.first_key_value() {
             return Err(Error::Shipment(format!("{page} is changed by a log record and does not come with it")));
         }
-        self.check_undo(shipment)
+        self.check_undo(shipment)?;
+        check_unnumbered(shipment)
+    }
+
+    /// The records with a number for each change, if some have none: in one step with what follows.
+    pub(super) fn number_shipped(&self, shipment: &Shipment<'_>) -> Option<Vec<u8>> {
+        let mut edits = ShippedRecords(shipment.records).flat_map(|record| record.edits());
+        if !edits.any(|(sequence, _)| sequence == UNNUMBERED) {
+            return None;
+        }
+        let pool = self.buffer().pool().borrow();
+        let present = |page| pool.frame_of(page).map_or(0, |frame| header::sequence(pool.bytes(frame)));
+        let mut latest: BTreeMap<PageId, u64> = BTreeMap::new();
+        Some(renumbered(shipment.records, |page, sequence| {
+            if sequence != UNNUMBERED {
+                return sequence;
+            }
+            let latest = latest.entry(page).or_insert_with(|| present(page));
+            *latest = latest.saturating_add(1);
+            *latest
+        }))
     }
 
     /// Each update comes with what takes it back, in the way of its partition.
@@ -173,6 +197,20 @@ impl Database {
             Err(detail) => Err(Error::Shipment(format!("{page} is damaged: {detail}"))),
         }
     }
+}
+
+/// Only what takes the place of bytes that it names may go on from what its node has not seen.
+fn check_unnumbered(shipment: &Shipment<'_>) -> Result<()> {
+    for record in ShippedRecords(shipment.records) {
+        let is_of_object = match record.body {
+            Body::Update(undo) => matches!(UndoList::decode(undo), Undo::PatchPage { .. }),
+            _ => false,
+        };
+        if !is_of_object && record.edits().any(|(sequence, _)| sequence == UNNUMBERED) {
+            return Err(Error::Shipment("it has a change without a number that is of no object".to_owned()));
+        }
+    }
+    Ok(())
 }
 
 fn not_undone() -> Error {
