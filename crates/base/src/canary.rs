@@ -265,6 +265,10 @@ canaries! {
     UnenteredReceiver,
     /// A page server has a last copy passed on however often that was done in vain.
     EndlessChances,
+    /// A page server sends a record and does not enter its lock.
+    UnlockedRecord,
+    /// A node whose locks fall to records says only which ones it has changed.
+    UntoldRecord,
 }
 
 #[cfg(feature = "canary")]

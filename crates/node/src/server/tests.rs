@@ -2,9 +2,11 @@
 
 mod bounds;
 mod passing;
+mod records;
 mod rights;
 mod survey;
 
+use super::records::RECORDS_MAX;
 use super::*;
 use crate::algorithm::{self, Fate, Noted, Origin, Recency, Source};
 use crate::message::{Former, Image, LeavingFate, Outcome, Secret, Session, Wait};
