@@ -228,7 +228,7 @@ fn changes_without_numbers_go_on_from_what_others_have_left() -> Result<()> {
         let mut format = Vec::new();
         let change = Change::Format { kind: PageKind::Direct, level: 0, count: 0, image: &[9; 8] };
         add_change(None, (UNNUMBERED, Edit { page, change }), &mut format);
-        refuse(&database, with_records(&format, &[page]), "without a number").await;
+        refuse(&database, with_records(&format, &[page]), "has seen 10 changes").await;
         let (_, whole) = changed(page, 7);
         let image = [(page, &whole[..])];
         refuse(&database, with_images(&edited(32, (7, 9)), &image), "is not as its log records leave it").await;

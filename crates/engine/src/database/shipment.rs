@@ -85,21 +85,21 @@ impl Database {
         if let Some((page, _)) = latest.first_key_value() {
             return Err(Error::Shipment(format!("{page} is changed by a log record and does not come with it")));
         }
-        self.check_undo(shipment)?;
-        check_unnumbered(shipment)
+        self.check_undo(shipment)
     }
 
     /// The records with a number for each change, if some have none: in one step with what follows.
     pub(super) fn number_shipped(&self, shipment: &Shipment<'_>) -> Option<Vec<u8>> {
-        let mut edits = ShippedRecords(shipment.records).flat_map(|record| record.edits());
-        if !edits.any(|(sequence, _)| sequence == UNNUMBERED) {
+        let lacks_numbers =
+            |record: Record<'_>| record.edits().any(|(sequence, _)| is_unnumbered(&record.body, sequence));
+        if !ShippedRecords(shipment.records).any(lacks_numbers) {
             return None;
         }
         let pool = self.buffer().pool().borrow();
         let present = |page| pool.frame_of(page).map_or(0, |frame| header::sequence(pool.bytes(frame)));
         let mut latest: BTreeMap<PageId, u64> = BTreeMap::new();
-        Some(renumbered(shipment.records, |page, sequence| {
-            if sequence != UNNUMBERED {
+        Some(renumbered(shipment.records, |body, page, sequence| {
+            if !is_unnumbered(body, sequence) {
                 return sequence;
             }
             let latest = latest.entry(page).or_insert_with(|| present(page));
@@ -200,17 +200,9 @@ impl Database {
 }
 
 /// Only what takes the place of bytes that it names may go on from what its node has not seen.
-fn check_unnumbered(shipment: &Shipment<'_>) -> Result<()> {
-    for record in ShippedRecords(shipment.records) {
-        let is_of_object = match record.body {
-            Body::Update(undo) => matches!(UndoList::decode(undo), Undo::PatchPage { .. }),
-            _ => false,
-        };
-        if !is_of_object && record.edits().any(|(sequence, _)| sequence == UNNUMBERED) {
-            return Err(Error::Shipment("it has a change without a number that is of no object".to_owned()));
-        }
-    }
-    Ok(())
+fn is_unnumbered(body: &Body<'_>, sequence: u64) -> bool {
+    let is_of_object = |undo: &[u8]| matches!(UndoList::decode(undo), Undo::PatchPage { .. });
+    sequence == UNNUMBERED && matches!(body, Body::Update(undo) if is_of_object(undo))
 }
 
 fn not_undone() -> Error {

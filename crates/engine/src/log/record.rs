@@ -252,8 +252,9 @@ pub(crate) fn shipment(transaction: TransactionId, records: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The same records, one behind the other, in which each edit has the sequence number that `number` gives for its page and the one it has.
-pub fn renumbered(records: &[u8], mut number: impl FnMut(PageId, u64) -> u64) -> Vec<u8> {
+/// The same records, one behind the other, in which each edit has the sequence number that `number` gives for its record, its page and the
+/// one that it has.
+pub fn renumbered(records: &[u8], mut number: impl FnMut(&Body<'_>, PageId, u64) -> u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(records.len());
     for bytes in split(records) {
         let Some(record) = Record::decode(bytes) else {
@@ -261,7 +262,7 @@ pub fn renumbered(records: &[u8], mut number: impl FnMut(PageId, u64) -> u64) ->
             continue;
         };
         let edits: Vec<(u64, Edit<'_>)> =
-            record.edits().map(|(sequence, edit)| (number(edit.page, sequence), edit)).collect();
+            record.edits().map(|(sequence, edit)| (number(&record.body, edit.page, sequence), edit)).collect();
         let edits = edits.iter().map(|(sequence, edit)| (*sequence, edit));
         encode(record.transaction, &record.body, edits, &mut out);
     }

@@ -239,7 +239,8 @@ impl WorkDone {
     /// What it has changed of a page, it has changed of records.
     fn unnumber(&mut self, page: PageId) {
         self.updated.insert(page);
-        self.records = record::renumbered(&self.records, |of, sequence| if of == page { UNNUMBERED } else { sequence });
+        self.records =
+            record::renumbered(&self.records, |_, of, sequence| if of == page { UNNUMBERED } else { sequence });
     }
 }
 

@@ -159,6 +159,14 @@ impl PageEntry {
         }
     }
 
+    /// Whether a request waits for those that use this client's copy, beside the one that writes the page.
+    fn has_to_go(&self, client: ClientId, waiting: &Waiting) -> bool {
+        match waiting.kind {
+            Kind::Record { writes, .. } => writes || self.is_kept_by(client),
+            kind => client != waiting.client && (kind.writes() || self.is_kept_by(client)),
+        }
+    }
+
     /// The copies that are in the way of the first request and were not called back before.
     pub fn call_back(&mut self, now: Instant) -> Vec<(ClientId, u64)> {
         let is_needed = |client: &&ClientId| self.leading().any(|waiting| self.is_in_the_way(**client, waiting));
@@ -166,6 +174,10 @@ impl PageEntry {
         let called = in_the_way.into_iter().filter_map(|client| {
             let held = self.copies.get_mut(&client).filter(|held| held.called.is_none())?;
             held.called = Some(now);
+            if self.falls {
+                // Who uses it is told in answer to this.
+                held.users.clear();
+            }
             Some((client, held.number))
         });
         called.collect()
@@ -194,8 +206,10 @@ impl PageEntry {
         let ahead = self.queue.iter().take(place).filter(|other| other.client != owner.0);
         let writes = |other: &&Waiting| own.kind.writes() || other.kind.writes();
         found.extend(ahead.filter(writes).map(|other| (other.client, other.transaction)));
-        let others = self.copies.iter().filter(|(client, _)| self.is_in_the_way(**client, own));
-        let others = others.filter(|(client, _)| **client != owner.0 || is_of_record);
+        let others = self.copies.iter().filter(|(client, held)| {
+            let is_told = !self.falls || held.called.is_some();
+            is_told && self.has_to_go(**client, own)
+        });
         let users = others.flat_map(|(client, held)| held.users.iter().map(|user| (*client, *user)));
         found.extend(users.filter(is_other));
     }

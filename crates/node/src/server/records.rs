@@ -127,9 +127,10 @@ impl Server {
         let is_entitled = |lock: &RecordLock| {
             let owner = (client, lock.transaction);
             let is_committing = self.writers.get(&owner).is_some_and(|writer| writer.is_committing);
-            !is_committing && (!lock.writes || writer.is_some() || entry.records.has(owner, lock.slot, true))
+            !is_committing && (!lock.writes || writer.is_some())
         };
-        if !locks.iter().all(is_entitled) || self.directory.records_held(client) + locks.len() > RECORDS_MAX {
+        let is_bounded = self.directory.records_held(client) + locks.len() <= RECORDS_MAX;
+        if !is_bounded || !locks.iter().all(is_entitled) || !entry.records.admits(client, locks) {
             return Err(misbehaved(client, "claimed locks that it cannot have of records of", page));
         }
         for (asked_by, _) in self.directory.entry(page).writes_asked_by(client) {
@@ -139,10 +140,6 @@ impl Server {
             self.end_write(owner, page);
         }
         for lock in locks {
-            let owner = (client, lock.transaction);
-            if self.directory.entry(page).records.blockers(owner, lock.slot, lock.writes).next().is_some() {
-                return Err(misbehaved(client, "claimed locks that exclude each other of records of", page));
-            }
             self.directory.lock_record(client, page, *lock);
         }
         self.counts.falls += 1;

@@ -70,6 +70,18 @@ impl RecordLocks {
         locks.filter(move |(_, also)| writes || **also).map(|(owner, _)| *owner)
     }
 
+    /// Whether these can be entered together beside those that are there.
+    pub fn admits(&self, client: ClientId, locks: &[RecordLock]) -> bool {
+        let mut together = RecordLocks::default();
+        locks.iter().all(|lock| {
+            let owner = (client, lock.transaction);
+            let is_free = |table: &RecordLocks| table.blockers(owner, lock.slot, lock.writes).next().is_none();
+            let may_be = is_free(self) && is_free(&together);
+            together.enter(owner, lock.slot, lock.writes);
+            may_be
+        })
+    }
+
     /// Enters a lock. False if the owner has had one of that record before.
     fn enter(&mut self, owner: Owner, slot: u16, writes: bool) -> bool {
         let owners = self.0.entry(slot).or_default();

@@ -182,3 +182,42 @@ fn no_lock_for_a_change_is_given_while_copies_may_be_unknown() {
     let ended = ground.step(|server, memory, actions| server.end_gathering(memory, actions));
     assert!(sent(&ended, client, lock(0, 1, true)), "{ended:?}");
 }
+
+/// Whatever is said, by clients that are given up for what no honest one says.
+#[test]
+fn whatever_clients_say_of_records_the_state_is_right() {
+    let mut heard = 0;
+    for seed in 0..60 {
+        let mut random = base::Random::stream(seed, "requests");
+        let mut ground = Ground::new("ps-aa");
+        let mut clients = [(); 3].map(|()| ground.join());
+        let mut numbers = [0; 3];
+        for _ in 0..300 {
+            let which = random.below(3) as usize;
+            let client = clients[which];
+            let number = if random.chance(0.7) { numbers[which] } else { random.below(numbers[which] + 1) };
+            let wanted = copy(random.below(2) as u32, number);
+            let held = random.below(2) as u32;
+            let held = ground.server.copies(page(held)).into_iter().find(|(holder, _)| *holder == client);
+            let held = held.map_or(wanted, |(_, copy)| copy);
+            let of = |random: &mut base::Random| lock(random.below(3) as u16, random.below(3), random.chance(0.4));
+            let transaction = Transaction(random.below(3));
+            let body = match random.below(9) {
+                0 | 1 => read(wanted, transaction.0, None),
+                2 if held != wanted => Request::Write { copy: held, transaction },
+                3 => Request::Fell { copy: held, locks: (0..random.below(3)).map(|_| of(&mut random)).collect() },
+                4 | 5 => Request::Record { page: wanted.page, lock: of(&mut random) },
+                6 => Request::CalledBack { copy: held },
+                7 => Request::Abort { transaction },
+                _ => Request::InUse { copy: held, by: vec![transaction] },
+            };
+            numbers[which] += u64::from(matches!(body, Request::Read { .. }));
+            heard += 1;
+            if ground.say(client, body).is_err() {
+                ground.step(|server, memory, actions| server.lose(client, memory, actions));
+                (clients[which], numbers[which]) = (ground.join(), 0);
+            }
+        }
+    }
+    assert!(heard > 10_000);
+}
