@@ -4,7 +4,7 @@ use super::{ClientNode, PageClient, PageTransaction, ServerState};
 use crate::message::{Described, Request, Session, ToServer};
 use base::PartitionId;
 use driver::{Fault, FaultKind};
-use engine::catalog::Schema;
+use engine::catalog::{Organization, Schema};
 use engine::{Error, Result};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -20,6 +20,13 @@ pub(super) struct KnownCatalog {
     schemas: BTreeMap<PartitionId, std::result::Result<Rc<Schema>, String>>,
     /// Whether this is another database than at first: what a partition is does not change.
     is_another: bool,
+}
+
+impl KnownCatalog {
+    /// How the records of a partition are found, if it is known.
+    pub fn organization(&self, partition: PartitionId) -> Option<Organization> {
+        self.partitions.get(&partition).map(|found| found.organization)
+    }
 }
 
 impl PageClient {

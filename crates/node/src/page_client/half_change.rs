@@ -23,7 +23,8 @@ impl Drop for HalfChange {
 impl PageTransaction {
     /// Makes a change wholly, or has the transaction rolled back, which is given up then as a deadlock's victim is, and may be run again.
     pub(super) async fn wholly<T>(&mut self, change: impl AsyncFnOnce(&mut PageTransaction) -> Result<T>) -> Result<T> {
-        self.wholly_since(self.records.len(), change).await
+        let before = self.work.borrow().records.len();
+        self.wholly_since(before, change).await
     }
 
     /// The same of the rest of a change that began when the transaction had log records of so many bytes.
@@ -34,7 +35,7 @@ impl PageTransaction {
     ) -> Result<T> {
         let mut half = HalfChange { client: Rc::clone(&self.client), transaction: self.transaction, is_whole: false };
         let done = change(self).await;
-        half.is_whole = done.is_ok() || self.records.len() == before;
+        half.is_whole = done.is_ok() || self.work.borrow().records.len() == before;
         done
     }
 }
