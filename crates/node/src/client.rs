@@ -32,7 +32,7 @@ mod records;
 mod told;
 
 pub use calls::CalledBack;
-pub use records::{Fallen, RecordAccess, Way};
+pub use records::{Fallen, Granule, RecordAccess};
 pub use told::{Arrival, Due, Failure, PageLock, WriteLock};
 
 use crate::message::LIST_MAX;
