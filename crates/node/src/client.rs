@@ -33,7 +33,7 @@ mod snapshots;
 mod told;
 
 pub use calls::CalledBack;
-pub use records::{Fallen, RecordAccess, Way};
+pub use records::{Fallen, Granule, RecordAccess};
 pub use snapshots::{SNAPSHOTS_MAX, Sight, SnapshotState};
 pub use told::{Arrival, Due, Failure, PageLock, WriteLock};
 

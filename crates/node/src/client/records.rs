@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// How a transaction comes to a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Granule {
     /// By a copy of its page, which it locks.
     Page,
     /// By a lock of its own, without the page.
@@ -135,23 +135,23 @@ impl Client {
     }
 
     /// How a transaction, which does with records of a page, is to come to them now.
-    pub fn way(&mut self, transaction: Transaction, page: PageId) -> Way {
+    pub fn granule(&mut self, transaction: Transaction, page: PageId) -> Granule {
         if self.records.has(transaction, page) {
-            return Way::Record;
+            return Granule::Record;
         }
         let does_with_records = self.does_with_records(transaction, page);
         if self.is_used_by(transaction, page) && !does_with_records {
-            return Way::Page;
+            return Granule::Page;
         }
         if self.records.whole.get(&page).is_some_and(|until| transaction < *until) {
-            return Way::Page;
+            return Granule::Page;
         }
         let is_here = self.copies.get(&page).is_some_and(|held| !held.is_called);
         if !is_here && self.records.fallen.contains_key(&page) {
-            return Way::Record;
+            return Granule::Record;
         }
         self.records.used.entry((transaction, page)).or_default();
-        Way::Page
+        Granule::Page
     }
 
     /// A transaction reads or changes a record by way of its page.

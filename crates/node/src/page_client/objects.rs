@@ -1,10 +1,10 @@
 //! Objects of direct partitions, which are found by their numbers: by way of a copy of their page, or by locks of their own while several
-//! nodes want objects of the page (see [`crate::client::Way`]). What comes by a lock of its own is kept with its transaction, and what that
+//! nodes want objects of the page (see [`crate::client::Granule`]). What comes by a lock of its own is kept with its transaction, and what that
 //! changes of it is a log record without a number.
 
 use super::transaction::WorkDone;
 use super::{ClientNode, PageTransaction, RollbackCause};
-use crate::client::{Fallen, RecordAccess, Way, WriteLock};
+use crate::client::{Fallen, Granule, RecordAccess, WriteLock};
 use crate::message::{Copy, RecordLock, Transaction};
 use base::{PageId, PartitionId, TransactionId};
 use driver::{Fault, FaultKind, Work};
@@ -50,7 +50,7 @@ impl PageTransaction {
     ) -> Result<R> {
         let spot = self.spot_of(partition, number).await?;
         loop {
-            if self.way(spot) == Way::Record {
+            if self.granule(spot) == Granule::Record {
                 return self.record(spot, false).await.map(|bytes| look(&bytes));
             }
             if self.bring_for_records(spot.page, Mode::Shared).await? {
@@ -73,7 +73,7 @@ impl PageTransaction {
     ) -> Result<R> {
         let spot = self.spot_of(partition, number).await?;
         loop {
-            if self.way(spot) == Way::Record {
+            if self.granule(spot) == Granule::Record {
                 let old = self.record(spot, true).await?;
                 let mut new = old.clone();
                 let answer = change(&mut new);
@@ -106,8 +106,8 @@ impl PageTransaction {
         Ok(Spot { page: place.page, slot: place.slot(length), offset: place.offset, length })
     }
 
-    fn way(&self, spot: Spot) -> Way {
-        self.client.protocol.borrow_mut().way(self.transaction, spot.page)
+    fn granule(&self, spot: Spot) -> Granule {
+        self.client.protocol.borrow_mut().granule(self.transaction, spot.page)
     }
 
     fn with_page<T>(&self, page: PageId, look: impl FnOnce(&[u8]) -> T) -> T {
@@ -128,7 +128,7 @@ impl PageTransaction {
         let client = Rc::clone(&self.client);
         client.executor.charge(Work::LockPair);
         let transaction = self.transaction;
-        let is_obsolete = || client.protocol.borrow_mut().way(transaction, page) == Way::Record;
+        let is_obsolete = || client.protocol.borrow_mut().granule(transaction, page) == Granule::Record;
         if !self.lock_in_node_unless(page, mode, is_obsolete).await? {
             return Ok(false);
         }
@@ -195,30 +195,38 @@ impl PageTransaction {
 
     /// An object by a lock of its own.
     async fn record(&mut self, spot: Spot, writes: bool) -> Result<Vec<u8>> {
-        let key = (spot.page, spot.slot);
         loop {
             self.check().await?;
-            let access =
-                self.client.protocol.borrow_mut().access_record(self.transaction, spot.page, (spot.slot, writes));
-            let mut work = self.work.borrow_mut();
-            match (access, work.objects.get(&key)) {
-                (_, Some(Err(_))) => {
-                    let Some(Err(cause)) = work.objects.remove(&key) else { continue };
-                    return Err(cause.into());
-                }
-                (RecordAccess::Held, Some(Ok(bytes))) if bytes.len() == spot.length => return Ok(bytes.clone()),
-                (RecordAccess::Held, _) => {
-                    let words = format!("the server has sent object {} of {} damaged", spot.slot, spot.page);
-                    return Err(Fault::new(FaultKind::Device, words).into());
-                }
-                (RecordAccess::Ask(message), _) => {
-                    self.client.executor.charge(Work::LockPair);
-                    self.client.say(&message);
-                }
-                (RecordAccess::Wait, _) => {}
+            if let Some(found) = self.try_record(spot, writes) {
+                return found;
             }
-            drop(work);
             self.client.bell.wait(&self.client.executor).await;
+        }
+    }
+
+    /// The same, if it is here or cannot be had. Otherwise it is asked for.
+    fn try_record(&mut self, spot: Spot, writes: bool) -> Option<Result<Vec<u8>>> {
+        let (key, transaction) = ((spot.page, spot.slot), self.transaction);
+        let mut work = self.work.borrow_mut();
+        if let Some(Err(cause)) = work.objects.get(&key).cloned() {
+            work.objects.remove(&key);
+            return Some(Err(cause.into()));
+        }
+        let access = self.client.protocol.borrow_mut().access_record(transaction, spot.page, (spot.slot, writes));
+        match access {
+            RecordAccess::Held => Some(match work.objects.get(&key) {
+                Some(Ok(bytes)) if bytes.len() == spot.length => Ok(bytes.clone()),
+                _ => {
+                    let words = format!("the server has sent object {} of {} damaged", spot.slot, spot.page);
+                    Err(Fault::new(FaultKind::Device, words).into())
+                }
+            }),
+            RecordAccess::Ask(message) => {
+                self.client.executor.charge(Work::LockPair);
+                self.client.say(&message);
+                None
+            }
+            RecordAccess::Wait => None,
         }
     }
 

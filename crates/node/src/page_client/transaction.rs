@@ -298,10 +298,11 @@ impl PageTransaction {
             );
             return Err(Fault::new(FaultKind::NoSpace, words).into());
         }
-        while !{
+        loop {
             let (records, pages) = self.work.borrow().lengths();
-            client.groups.has_room(records, pages, page_size)
-        } {
+            if client.groups.has_room(records, pages, page_size) {
+                break;
+            }
             client.answered.wait(&client.executor).await;
             self.check().await?;
         }

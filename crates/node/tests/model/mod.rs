@@ -48,7 +48,8 @@ fn a_server_that_is_started_again_takes_nothing_with_it() {
     assert_eq!(first_failure(0..300, Faults::All), None);
 }
 
-/// Few pages, of whose records all want some: what has come of that, or the first failure.
+/// Few pages, of whose records all want some, while snapshots read the pages: what has come of that, among it all that snapshots have read,
+/// or the first failure.
 fn contention(seeds: std::ops::Range<u64>) -> Result<Counts, String> {
     let mut total = Counts::default();
     for seed in seeds {
@@ -63,6 +64,7 @@ fn contention(seeds: std::ops::Range<u64>) -> Result<Counts, String> {
         total.records += records;
         total.reads += reads;
         total.victims += victims;
+        total.snapshot_reads += world.snapshot_counts().0;
     }
     Ok(total)
 }
@@ -70,7 +72,7 @@ fn contention(seeds: std::ops::Range<u64>) -> Result<Counts, String> {
 #[test]
 fn locks_fall_to_records_and_rise_and_no_read_is_stale() {
     let counts = contention(0..300).expect("no read is stale");
-    let all = [counts.falls, counts.records, counts.reads];
+    let all = [counts.falls, counts.records, counts.reads, counts.snapshot_reads];
     assert!(all.iter().all(|count| *count > 1_000), "{counts:?}");
 }
 
@@ -276,6 +278,7 @@ fn what_is_planted_is_found() {
     let calm: Search = || first_failure(0..700, Faults::Nothing);
     let clients: Search = || first_failure(0..300, Faults::Clients);
     let all: Search = || first_failure(0..300, Faults::All);
+    let falling: Search = || contention(0..300).err();
     let planted = [
         (Canary::UncalledCopies, calm),
         (Canary::UnnumberedCopies, calm),
@@ -298,6 +301,8 @@ fn what_is_planted_is_found() {
         (Canary::EndlessChances, calm),
         (Canary::PresentForMoment, calm),
         (Canary::YoungCopies, calm),
+        (Canary::PresentForMoment, falling),
+        (Canary::YoungCopies, falling),
         (Canary::UnlockedRecord, calm),
         (Canary::UntoldRecord, calm),
     ];

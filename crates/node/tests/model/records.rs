@@ -3,7 +3,7 @@
 use super::node::{Node, Said, Slot, State};
 use base::PageId;
 use engine::lock::Mode;
-use entresol_node::client::{Fallen, RecordAccess, Way, WriteLock};
+use entresol_node::client::{Fallen, Granule, RecordAccess, WriteLock};
 use entresol_node::message::{Copy, Image, RecordLock};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,7 +67,7 @@ impl Node {
         (slot, writes): (u16, bool),
         committed: &dyn Fn(PageId) -> u64,
     ) -> Result<Vec<Said>, String> {
-        if self.protocol.way(self.transaction, page) == Way::Record {
+        if self.protocol.granule(self.transaction, page) == Granule::Record {
             return self.step_beside(page, (slot, writes), committed);
         }
         self.lock(page, if writes { Mode::Exclusive } else { Mode::Shared })?;

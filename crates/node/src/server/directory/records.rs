@@ -5,16 +5,16 @@ use crate::message::{ClientId, Copy, RecordLock, Transaction};
 use base::PageId;
 use std::collections::{BTreeMap, BTreeSet};
 
-type Owner = (ClientId, Transaction);
+type RecordOwner = (ClientId, Transaction);
 
 /// Which transactions have locks of records of one page, and whether for a change.
 #[derive(Default)]
-pub struct RecordLocks(BTreeMap<u16, BTreeMap<Owner, bool>>);
+pub struct RecordLocks(BTreeMap<u16, BTreeMap<RecordOwner, bool>>);
 
 /// The owners of all locks of records.
 #[derive(Default)]
 pub struct RecordOwners {
-    pages: BTreeMap<Owner, BTreeSet<PageId>>,
+    pages: BTreeMap<RecordOwner, BTreeSet<PageId>>,
     /// How many locks each client's transactions have.
     counts: BTreeMap<ClientId, usize>,
 }
@@ -44,28 +44,28 @@ impl RecordLocks {
     }
 
     /// Whether the owner has this lock, or a greater one.
-    pub fn has(&self, owner: Owner, slot: u16, writes: bool) -> bool {
+    pub fn has(&self, owner: RecordOwner, slot: u16, writes: bool) -> bool {
         self.0.get(&slot).and_then(|owners| owners.get(&owner)).is_some_and(|held| *held >= writes)
     }
 
     /// Whether it has any.
-    pub fn has_any(&self, owner: Owner) -> bool {
+    pub fn has_any(&self, owner: RecordOwner) -> bool {
         self.0.values().any(|owners| owners.contains_key(&owner))
     }
 
     /// All that have one.
-    pub fn owners(&self) -> impl Iterator<Item = Owner> {
+    pub fn owners(&self) -> impl Iterator<Item = RecordOwner> {
         self.0.values().flat_map(|owners| owners.keys().copied())
     }
 
     /// Those whose locks are in the way of this one.
-    pub fn blockers(&self, owner: Owner, slot: u16, writes: bool) -> impl Iterator<Item = Owner> {
+    pub fn blockers(&self, owner: RecordOwner, slot: u16, writes: bool) -> impl Iterator<Item = RecordOwner> {
         let owners = self.0.get(&slot).into_iter().flatten();
         owners.filter(move |(other, also)| **other != owner && (writes || **also)).map(|(other, _)| *other)
     }
 
     /// Those whose locks are in the way of a copy of the page, or of its write lock.
-    pub fn blockers_of_page(&self, writes: bool) -> impl Iterator<Item = Owner> {
+    pub fn blockers_of_page(&self, writes: bool) -> impl Iterator<Item = RecordOwner> {
         let locks = self.0.values().flatten();
         locks.filter(move |(_, also)| writes || **also).map(|(owner, _)| *owner)
     }
@@ -83,7 +83,7 @@ impl RecordLocks {
     }
 
     /// Enters a lock. False if the owner has had one of that record before.
-    fn enter(&mut self, owner: Owner, slot: u16, writes: bool) -> bool {
+    fn enter(&mut self, owner: RecordOwner, slot: u16, writes: bool) -> bool {
         let owners = self.0.entry(slot).or_default();
         let before = owners.insert(owner, writes);
         if before == Some(true) {
@@ -93,14 +93,14 @@ impl RecordLocks {
     }
 
     /// Strikes out the locks of an owner and returns them.
-    fn end(&mut self, owner: Owner) -> Vec<(u16, bool)> {
+    fn end(&mut self, owner: RecordOwner) -> Vec<(u16, bool)> {
         let ended = self.0.iter_mut().filter_map(|(slot, owners)| Some((*slot, owners.remove(&owner)?))).collect();
         self.0.retain(|_, owners| !owners.is_empty());
         ended
     }
 
     fn check(&self) -> Result<(), String> {
-        let is_odd = |owners: &&BTreeMap<Owner, bool>| owners.len() > 1 && owners.values().any(|writes| *writes);
+        let is_odd = |owners: &&BTreeMap<RecordOwner, bool>| owners.len() > 1 && owners.values().any(|writes| *writes);
         match self.0.values().find(is_odd) {
             Some(owners) => Err(format!("a record is changed by one of {owners:?}, and locked by others")),
             None => Ok(()),
@@ -164,7 +164,7 @@ impl PageEntry {
     }
 
     /// Whom a request of this kind waits for because of what they have of records, or want of them.
-    pub fn waits_by_records(&self, place: usize, found: &mut Vec<Owner>) {
+    pub fn waits_by_records(&self, place: usize, found: &mut Vec<RecordOwner>) {
         let own = self.queue[place];
         let owner = (own.client, own.transaction);
         match own.kind {
@@ -197,7 +197,7 @@ impl Directory {
     }
 
     /// A transaction has no locks of records any more. Returns the pages; [`Directory::tidy`] is left to the caller.
-    pub fn unlock_records(&mut self, owner: Owner) -> BTreeSet<PageId> {
+    pub fn unlock_records(&mut self, owner: RecordOwner) -> BTreeSet<PageId> {
         let pages = self.owners.pages.remove(&owner).unwrap_or_default();
         for page in &pages {
             let ended = self.entry(*page).records.end(owner).len();
@@ -212,7 +212,7 @@ impl Directory {
     }
 
     /// The locks of one transaction are those of another one of the same client from now on.
-    pub fn pass_records(&mut self, from: Owner, to: Owner) {
+    pub fn pass_records(&mut self, from: RecordOwner, to: RecordOwner) {
         for page in self.owners.pages.remove(&from).unwrap_or_default() {
             for (slot, writes) in self.entry(page).records.end(from) {
                 if let Some(count) = self.owners.counts.get_mut(&from.0) {
@@ -224,12 +224,12 @@ impl Directory {
     }
 
     /// Whether a transaction has the lock of a record, for a change.
-    pub fn changes_record(&self, owner: Owner, page: PageId, slot: u16) -> bool {
+    pub fn changes_record(&self, owner: RecordOwner, page: PageId, slot: u16) -> bool {
         self.pages.get(&page).is_some_and(|entry| entry.records.has(owner, slot, true))
     }
 
     /// Whether a transaction has locks of records of a page.
-    pub fn has_records(&self, owner: Owner, page: PageId) -> bool {
+    pub fn has_records(&self, owner: RecordOwner, page: PageId) -> bool {
         self.owners.pages.get(&owner).is_some_and(|pages| pages.contains(&page))
     }
 
@@ -239,13 +239,13 @@ impl Directory {
     }
 
     /// The transactions of a client that have locks of records.
-    pub fn record_owners(&self, client: ClientId) -> Vec<Owner> {
+    pub fn record_owners(&self, client: ClientId) -> Vec<RecordOwner> {
         let all = (client, Transaction(0))..=(client, Transaction(u64::MAX));
         self.owners.pages.range(all).map(|(owner, _)| *owner).collect()
     }
 
     /// The request of a transaction for a record, if it waits.
-    pub fn waiting_record(&mut self, owner: Owner, page: PageId, slot: u16) -> Option<&mut Waiting> {
+    pub fn waiting_record(&mut self, owner: RecordOwner, page: PageId, slot: u16) -> Option<&mut Waiting> {
         let is_it = |waiting: &&mut Waiting| {
             let is_of_it = matches!(waiting.kind, Kind::Record { slot: wanted, .. } if wanted == slot);
             (waiting.client, waiting.transaction) == owner && is_of_it
