@@ -5,6 +5,7 @@ use crate::counting::{client_settings, settings};
 use crate::machines::Machines;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PartitionId, Random};
+use engine::canary::{self, Canary};
 use engine::catalog::{Locking, Organization};
 use engine::{Database, Error, PartitionSpec, Result};
 use entresol_node::algorithm::{self, CHANCES};
@@ -111,7 +112,17 @@ async fn work(
     (added, victims)
 }
 
-fn run(load: Load) -> Ran {
+/// A server with one table, and its nodes.
+struct Started {
+    machines: Machines,
+    executors: Vec<Executor>,
+    cluster: Cluster,
+    server: PageServer,
+    clients: Vec<PageClient>,
+    table: PartitionId,
+}
+
+fn start(load: Load) -> Started {
     let machines = Machines::new(load.seed);
     let executors: Vec<Executor> =
         [machines.server()].into_iter().chain((1..=NODES).map(|number| machines.client(number))).collect();
@@ -143,6 +154,11 @@ fn run(load: Load) -> Ran {
     }
     // Until a second server would have heard of the first one's clients no write lock is granted.
     cluster.run_until(cluster.now().plus_ns(3 * SECOND_NS)).expect("they go on");
+    Started { machines, executors, cluster, server, clients, table }
+}
+
+fn run(load: Load) -> Ran {
+    let Started { machines, executors, mut cluster, server, clients, table } = start(load);
     let began = cluster.now();
     let mut workers = Vec::new();
     for ((client, executor), node) in clients.iter().zip(&executors[1..]).zip(0..) {
@@ -221,4 +237,83 @@ fn nodes_that_want_objects_of_different_pages_have_copies_as_ever() {
     let [pages, records] = ["cbl", "ps-aa"].map(|algorithm| run(Load { algorithm, ..load }));
     assert_eq!((records.counts, records.elapsed_ns), (pages.counts, pages.elapsed_ns));
     assert_eq!((records.counts.falls, records.counts.records, records.sum), (0, 0, records.added));
+}
+
+/// Moves something from one object to another, transaction after transaction, so that the sum of all stays what it was.
+async fn move_much((client, executor): (PageClient, Executor), table: PartitionId, seed: u64) {
+    let mut random = Random::stream(seed, "moves");
+    for _ in 0..40 {
+        let [one, other] = [(); 2].map(|()| random.below(OBJECTS));
+        let add = |amount: u64| {
+            move |object: &mut [u8]| {
+                let changed = value(object).wrapping_add(amount);
+                object.copy_from_slice(&changed.to_le_bytes());
+            }
+        };
+        let is_rolled_back = random.chance(0.1);
+        let moved = async {
+            let mut transaction = client.begin().await;
+            transaction.modify_object(table, one, add(u64::MAX)).await?;
+            executor.sleep_ns(MILLISECOND_NS).await;
+            transaction.modify_object(table, other, add(1)).await?;
+            if is_rolled_back { Ok(()) } else { transaction.commit().await }
+        };
+        match moved.await {
+            Ok(()) | Err(Error::Deadlock) => executor.sleep_ns(random.below(2 * MILLISECOND_NS)).await,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Sums of all objects as snapshots see them, each in any order.
+async fn sum_often((client, executor): (PageClient, Executor), table: PartitionId, seed: u64) -> Vec<u64> {
+    let mut random = Random::stream(seed, "sums");
+    let mut sums = Vec::new();
+    for _ in 0..40 {
+        let mut snapshot = client.snapshot().await.expect("the server is there");
+        let (mut sum, first) = (0_u64, random.below(OBJECTS));
+        for number in (0..OBJECTS).map(|number| (first + number) % OBJECTS) {
+            if random.chance(0.2) {
+                executor.sleep_ns(random.below(MILLISECOND_NS)).await;
+            }
+            sum = sum.wrapping_add(snapshot.read_object(table, number, value).await.expect("there is room"));
+        }
+        sums.push(sum);
+    }
+    sums
+}
+
+/// The sums that snapshots see while locks fall and rise, and what the server has counted.
+fn sums_of_snapshots(seed: u64) -> (Vec<u64>, Counts) {
+    let (keeps_write_locks, commits_pages) = (seed.is_multiple_of(2), seed.is_multiple_of(3));
+    let Started { executors, mut cluster, server, clients, table, .. } =
+        start(Load { seed, keeps_write_locks, commits_pages, ..LOAD });
+    let (mut writers, mut readers) = (Vec::new(), Vec::new());
+    for task in 0..2 * u64::from(NODES) {
+        let node = (task % u64::from(NODES)) as usize;
+        let at = || (clients[node].clone(), executors[node + 1].clone());
+        writers.push(executors[node + 1].spawn(move_much(at(), table, 100 * seed + task)));
+        readers.push(executors[node + 1].spawn(sum_often(at(), table, 100 * seed + task)));
+    }
+    let sums = readers.into_iter().flat_map(|reader| cluster.run(reader).expect("they go on")).collect();
+    writers.into_iter().for_each(|writer| cluster.run(writer).expect("they go on"));
+    let counts = server.counts();
+    drop((server, clients, cluster));
+    executors.iter().for_each(Executor::stop);
+    (sums, counts)
+}
+
+#[test]
+fn snapshots_see_each_moment_as_it_was_while_locks_fall_and_rise() {
+    let (mut falls, mut reads) = (0, 0);
+    for seed in 0..6 {
+        let (sums, counts) = sums_of_snapshots(seed);
+        assert!(sums.iter().all(|sum| *sum == 0), "seed {seed}: {sums:?}");
+        (falls, reads) = (falls + counts.falls, reads + counts.snapshot_reads);
+    }
+    assert!(falls > 12 && reads > 100, "{falls} falls, {reads} pages were asked for");
+    canary::plant(Some(Canary::PresentForMoment));
+    let (sums, _) = sums_of_snapshots(1);
+    canary::plant(None);
+    assert!(sums.iter().any(|sum| *sum != 0), "a snapshot that shows what is there now is found");
 }
