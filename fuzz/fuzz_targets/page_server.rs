@@ -6,8 +6,8 @@ use base::{Lsn, PageId, PartitionId};
 use libfuzzer_sys::fuzz_target;
 use node::algorithm::{ALGORITHMS, Frames};
 use node::message::{
-    ClientId, Copy, HEAD_SIZE, Image, Leaving, Request, Secret, SnapshotRequest, ToServer, Transaction, Wait,
-    WaitsFor, decode,
+    ClientId, Copy, HEAD_SIZE, Image, Leaving, RecordLock, Request, Secret, SnapshotRequest, ToServer, Transaction,
+    Wait, WaitsFor, decode,
 };
 use node::server::{Action, Memory, Server};
 
@@ -33,6 +33,10 @@ fn join(server: &mut Server, actions: &mut Vec<Action>) -> ClientId {
     server.join(address, (None, Secret::default()), &Half, actions).session.client
 }
 
+fn lock(number: u8, transaction: Transaction) -> RecordLock {
+    RecordLock { slot: u16::from(number % 4), transaction, writes: number > 127 }
+}
+
 /// A request about one of a few pages, so that clients are in each other's way; `None` for one of any bytes.
 fn likely(bytes: &[u8; 4]) -> Option<Request> {
     let [kind, page, number, transaction] = *bytes;
@@ -41,7 +45,7 @@ fn likely(bytes: &[u8; 4]) -> Option<Request> {
     let earlier = Copy { page: PageId::new(PartitionId(1), u32::from(page >> 2) % 4), number: u64::from(number >> 4) };
     let unused_ns = transaction.0;
     let leaving = (page > 127).then_some(Leaving { copy: earlier, unused_ns, was_used: number % 2 == 0 });
-    Some(match kind % 15 {
+    Some(match kind % 17 {
         0 | 1 => {
             let waited_ns = [0, 1, 1 << 20, u64::MAX][usize::from(kind >> 6)];
             let waited = (page % 128 > 31).then_some(Wait { copy: earlier, waited_ns });
@@ -70,6 +74,11 @@ fn likely(bytes: &[u8; 4]) -> Option<Request> {
             };
             Request::Snapshot { number: copy.number, request }
         }
+        14 => Request::Record { page: copy.page, lock: lock(number, transaction) },
+        15 => {
+            let locks = (0..number % 4).map(|more| lock(number / 4 + more, transaction)).collect();
+            Request::Fell { copy, locks }
+        }
         _ => return None,
     })
 }
@@ -97,7 +106,11 @@ fn end(server: &mut Server, pending: &mut Vec<Action>, which: u8, actions: &mut 
         Action::Commit { client, transaction, .. } => {
             server.not_committed((client, transaction), "no log".to_owned(), &Half, actions);
         }
-        Action::Send(..) | Action::PassOn(..) | Action::SendCatalog(_) | Action::Touch(_) => {}
+        Action::SendRecord { .. }
+        | Action::Send(..)
+        | Action::PassOn(..)
+        | Action::SendCatalog(_)
+        | Action::Touch(_) => {}
     }
 }
 

@@ -271,6 +271,10 @@ canaries! {
     PresentForMoment,
     /// A node takes copies that have come since for what a snapshot sees.
     YoungCopies,
+    /// A page server sends a record and does not enter its lock.
+    UnlockedRecord,
+    /// A node whose locks fall to records says only which ones it has changed.
+    UntoldRecord,
 }
 
 #[cfg(feature = "canary")]

@@ -54,7 +54,7 @@ pub struct Arguments {
     /// Configuration file [default: DIR/entresol.toml]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// What becomes of copies: cbl, fwd, fwd-h, fwd-s, fwd-hs, adaptive, n-chance
+    /// Algorithm: cbl, fwd, fwd-h, fwd-s, fwd-hs, adaptive, n-chance, ps-aa
     #[arg(long, value_name = "NAME", default_value = "cbl", value_parser = algorithm)]
     algorithm: String,
     /// How often n-chance passes a page on to idle nodes before one has used it
@@ -108,6 +108,9 @@ mod tests {
     #[test]
     fn algorithms_have_names() {
         assert!(algorithm("fwd-hs").is_ok());
-        assert_eq!(algorithm("magic"), Err("one of cbl, fwd, fwd-h, fwd-s, fwd-hs, adaptive, n-chance".to_owned()));
+        assert_eq!(
+            algorithm("magic"),
+            Err("one of cbl, fwd, fwd-h, fwd-s, fwd-hs, adaptive, n-chance, ps-aa".to_owned())
+        );
     }
 }

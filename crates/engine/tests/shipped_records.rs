@@ -8,7 +8,7 @@ use entresol_engine::log::record::{self, Body};
 use entresol_engine::page::{Change, Edit, PageKind, header};
 use entresol_engine::second_level::design::Pattern;
 use entresol_engine::undo::Undo;
-use entresol_engine::{CommitFailure, Database, Error, Need, PartitionSpec, Result, Shipment};
+use entresol_engine::{CommitFailure, Database, Error, Need, PartitionSpec, Result, Shipment, UNNUMBERED};
 use virtual_driver::{FaultPlan, Media};
 
 const PAGES: u32 = 20;
@@ -201,4 +201,47 @@ fn more_pages_to_redo_than_there_is_memory_for_are_refused() -> Result<()> {
         let fewer = changed(named[0], 6).0;
         database.commit_shipped(&with_records(&fewer, &named[..1])).await.map_err(cause)
     })
+}
+
+/// Changes without numbers, of different objects of one page: each was made of the page as it was before all of them.
+#[test]
+fn changes_without_numbers_go_on_from_what_others_have_left() -> Result<()> {
+    let media = Media::new();
+    let done = run(&media, FaultPlan::default(), async |executor| {
+        let (database, pages) = with_pages(executor).await?;
+        let page = PageId::new(pages, 3);
+        let edited = |offset: u16, (before, after): (u8, u8)| {
+            let mut records = Vec::new();
+            for (undo, bytes) in [([before], [after - 1]), ([after - 1], [after])] {
+                let undo = Undo::PatchPage { page, offset, bytes: &undo };
+                let edit = Edit { page, change: Change::Patch { offset, bytes: &bytes } };
+                add_change(Some(undo), (UNNUMBERED, edit), &mut records);
+            }
+            records
+        };
+        for offset in 0..5 {
+            let records = edited(32 + 8 * offset, (0, 7));
+            database.commit_shipped(&with_records(&records, &[page])).await.map_err(cause)?;
+        }
+        assert_eq!(header::sequence(&contents(&database, page).await?), 10);
+        let stale = edited(40, (0, 9));
+        refuse(&database, with_records(&stale, &[page]), "would be taken back to what it was not").await;
+        let mut format = Vec::new();
+        let change = Change::Format { kind: PageKind::Direct, level: 0, count: 0, image: &[9; 8] };
+        add_change(None, (UNNUMBERED, Edit { page, change }), &mut format);
+        refuse(&database, with_records(&format, &[page]), "has seen 10 changes").await;
+        let (_, whole) = changed(page, 7);
+        let image = [(page, &whole[..])];
+        refuse(&database, with_images(&edited(32, (7, 9)), &image), "is not as its log records leave it").await;
+        contents(&database, page).await
+    });
+    let done = done.expect("the machine goes on")?;
+    assert!((0..5).all(|object| done[32 + 8 * object] == 7), "{done:?}");
+    let read = run(&media, FaultPlan::default(), async |executor| {
+        let database = Database::open(executor, settings(), "here").await?;
+        let found = contents(&database, PageId::new(database.partition("pages")?, 3)).await?;
+        Ok::<_, Error>((header::sequence(&found), found[32..].to_vec()))
+    });
+    assert_eq!(read, Ok(Ok((10, done[32..].to_vec()))));
+    Ok(())
 }

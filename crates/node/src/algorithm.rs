@@ -1,7 +1,7 @@
 //! What a server does with the memories of its clients beside its own: one file for each algorithm, one line in [`ALGORITHMS`].
 //!
 //! All share callback locking. They differ in decisions of the server's alone, so a client never knows which one is in use: three of
-//! Franklin, Carey and Livny (1992, section 2.3), and to which client a last copy is passed on.
+//! Franklin, Carey and Livny (1992, section 2.3), to which client a last copy is passed on, and whether locks fall to records.
 
 mod adaptive;
 mod callback_locking;
@@ -9,6 +9,7 @@ mod forwarding;
 mod hate_and_sending;
 mod hate_hints;
 mod n_chance;
+mod record_locks;
 mod sending;
 
 use crate::message::ClientId;
@@ -24,6 +25,7 @@ pub const ALGORITHMS: &[Algorithm] = &[
     Algorithm { name: "fwd-hs", begin: |_| Box::new(hate_and_sending::HateAndSending) },
     Algorithm { name: "adaptive", begin: |memory| Box::new(adaptive::Adaptive::new(memory)) },
     Algorithm { name: "n-chance", begin: |_| Box::new(n_chance::NChance) },
+    Algorithm { name: "ps-aa", begin: |_| Box::new(record_locks::RecordLocking) },
 ];
 
 /// How often a last copy is passed on without being used, unless said otherwise: as often as with Dahlin et al.
@@ -67,6 +69,11 @@ impl Algorithm {
         self.begin(Frames::lru(1)).may_forward()
     }
 
+    /// Whether locks of pages fall to locks of records where clients are in each other's way.
+    pub fn falls(&self) -> bool {
+        self.begin(Frames::lru(1)).falls()
+    }
+
     /// Whether pages that leave the memories of clients may come to the server.
     pub fn returns(&self) -> bool {
         self.begin(Frames::lru(1)).may_return()
@@ -99,6 +106,11 @@ pub trait Placement {
     /// Whether it ever decides that a page comes to the server.
     fn may_return(&self) -> bool {
         self.on_last_copy(false) == Fate::Returned
+    }
+
+    /// Whether locks of pages fall to locks of records where clients are in each other's way.
+    fn falls(&self) -> bool {
+        false
     }
 
     /// Something has happened at the server. Those that learn nothing need not know.
@@ -221,7 +233,10 @@ mod tests {
         assert_eq!(decided("fwd-s"), (true, false, Fate::KeptAtServer, Fate::Returned));
         assert_eq!(decided("fwd-hs"), (true, true, Fate::KeptAtServer, Fate::Returned));
         assert_eq!(decided("n-chance"), (true, true, Fate::KeptAtServer, Fate::PassedOn));
-        assert_eq!(ALGORITHMS.len(), 7);
+        assert_eq!(decided("ps-aa"), decided("cbl"));
+        assert_eq!(ALGORITHMS.len(), 8);
+        let falling = ALGORITHMS.iter().filter(|algorithm| algorithm.falls());
+        assert!(falling.map(Algorithm::name).eq(["ps-aa"]));
     }
 
     #[test]

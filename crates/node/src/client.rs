@@ -28,10 +28,14 @@ mod calls;
 mod commits;
 mod leaving;
 mod locks;
+mod records;
 mod snapshots;
+mod told;
 
 pub use calls::CalledBack;
+pub use records::{Fallen, Granule, RecordAccess};
 pub use snapshots::{SNAPSHOTS_MAX, Sight, SnapshotState};
+pub use told::{Arrival, Due, Failure, PageLock, WriteLock};
 
 use crate::message::LIST_MAX;
 use crate::message::{Copy, Leaving, LeavingFate, Request, Secret, Session, ToServer, Transaction, Wait, WaitsFor};
@@ -40,6 +44,7 @@ use commits::Commits;
 use engine::canary::{self, Canary};
 use engine::lock::Mode;
 use locks::{Asked, LockHolder, NodeLocks};
+use records::NodeRecords;
 use snapshots::ClientSnapshots;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,6 +67,7 @@ pub struct Client {
     told: Vec<WaitsFor>,
     commits: Commits,
     snapshots: ClientSnapshots,
+    records: NodeRecords,
     /// Whether the node keeps write locks.
     keeps: bool,
     /// Pages that had write locks here.
@@ -147,63 +153,6 @@ impl Lock {
     }
 }
 
-/// What is to be done when a page has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrival {
-    /// The copy that had to make room, and what becomes of it. Its bytes are kept no longer, unless others are offered it.
-    pub leaving: Option<(Copy, LeavingFate)>,
-    /// A copy that others were offered for too long: its bytes are not needed.
-    pub forgets: Option<Copy>,
-    /// The page was called back meanwhile and no transaction uses it: see [`Client::give_up`].
-    pub is_called: bool,
-}
-
-/// What is to be done when a page cannot be had.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Failure {
-    /// Whether it was waited for. If not, this is late, and nothing is to be done.
-    pub was_waited_for: bool,
-    /// Whether it was offered: those that wait for it by now have to ask for it.
-    pub was_offered: bool,
-    /// A copy whose bytes were kept and are not needed.
-    pub forgets: Option<Copy>,
-    /// What to say.
-    pub answer: Option<ToServer>,
-}
-
-/// What a transaction has to do to write a page.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WriteLock {
-    /// Nothing: it may.
-    Held,
-    /// Say this and wait for the answer.
-    Ask(ToServer),
-    /// Wait: it has asked before, or another transaction of this client has asked or writes.
-    Wait,
-}
-
-/// What came of asking for a lock among the transactions of the node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PageLock {
-    /// The transaction has it.
-    Held,
-    /// It has to wait; see [`Client::lock_of`].
-    Wait,
-    /// To end a deadlock this transaction has to be rolled back. If it is another one, the lock is waited for.
-    Victim(Transaction),
-}
-
-/// What is to be done because of what was done here.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Due {
-    /// What to say, in this order.
-    pub messages: Vec<ToServer>,
-    /// The pages to be taken out of the memory before that.
-    pub discards: Vec<PageId>,
-    /// Transactions have got locks that they have waited for.
-    pub wakes: bool,
-}
-
 /// What a transaction that was rolled back leaves of the pages that it has changed; the others are dropped.
 pub type Restored = Vec<PageId>;
 
@@ -221,6 +170,7 @@ impl Client {
     /// What is to be done, in the step in which something was done here that is not told.
     pub fn take_due(&mut self) -> Due {
         self.advance();
+        self.try_falls();
         std::mem::take(&mut self.due)
     }
 
@@ -246,7 +196,7 @@ impl Client {
     /// If a transaction is active.
     pub fn disconnect(&mut self, has_lease: bool) -> Vec<Copy> {
         assert!(self.uses.is_empty(), "transactions end with the connection");
-        (self.locks, self.due) = Default::default();
+        (self.locks, self.due, self.records) = Default::default();
         self.waiting.clear();
         self.awaited.clear();
         self.told.clear();

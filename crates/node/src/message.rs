@@ -6,6 +6,7 @@
 //! refused before they are read if they are too long.
 
 mod form;
+mod frame;
 mod kind;
 mod schema;
 mod snapshot;
@@ -15,13 +16,13 @@ use base::PageId;
 use engine::catalog::Organization;
 pub(crate) use form::list;
 use form::{packed, packed_list, raw};
+pub use frame::{MessageError, decode, encode, frame_size};
 pub use kind::Message;
 pub(crate) use schema::SCHEMAS_MAX;
 pub use schema::{DescribedIndex, DescribedSchema};
 use serde::{Deserialize, Serialize};
 pub use snapshot::{SnapshotAnswer, SnapshotRequest};
 use std::net::SocketAddr;
-use thiserror::Error;
 
 /// The version of the messages. Nodes of different versions do not talk to each other.
 pub const VERSION: u8 = 12;
@@ -187,6 +188,23 @@ pub enum Request {
         /// The other client.
         to: ClientId,
     },
+    /// It has given up a copy that was called back though transactions use it: from now on they have locks of these records of it alone,
+    /// and nothing of the page beside.
+    Fell {
+        /// The copy.
+        copy: Copy,
+        /// The locks. One that is of a change needs the page's write lock until now.
+        #[serde(with = "list")]
+        locks: Vec<RecordLock>,
+    },
+    /// It wants a record of a page, and its lock, without a copy of the page.
+    Record {
+        /// The page.
+        #[serde(with = "packed")]
+        page: PageId,
+        /// Of which record, and for which transaction.
+        lock: RecordLock,
+    },
     /// Which of its transactions wait for which others of its own, all that do so. What was said of that before is over.
     Waits {
         /// Who for whom.
@@ -202,10 +220,12 @@ pub enum Request {
         others: Vec<Transaction>,
         /// Whether the node keeps the write locks of these pages: it gives each up with its copy.
         keeps: bool,
-        /// Their log records, one after another, in the engine's form but for their transaction's number.
+        /// Their log records, one after another, in the engine's form but for their transaction's number. Changes of records of which they
+        /// have locks, and not their pages', have the sequence number 0: the server numbers them.
         #[serde(with = "raw")]
         records: Vec<u8>,
-        /// Pages that they have changed. Of these, and of those that are redone, they or the node have write locks.
+        /// Pages that they have changed. Of these, and of those that are redone, they or the node have write locks, or they have those of
+        /// records.
         #[serde(with = "list")]
         pages: Vec<Image>,
         /// The other pages that they have changed: the server redoes the log records on its own.
@@ -255,6 +275,17 @@ pub enum LeavingFate {
     Returned,
     /// Another client is offered it: its bytes are kept for a while, for that.
     Offered,
+}
+
+/// A lock of a record of a page, until its transaction ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordLock {
+    /// The record's place among those of its page, from 0.
+    pub slot: u16,
+    /// Whose it is.
+    pub transaction: Transaction,
+    /// Whether it is for a change.
+    pub writes: bool,
 }
 
 /// A transaction waits for another one of the same node.
@@ -375,6 +406,43 @@ pub enum Answer {
         /// Which.
         copy: Copy,
     },
+    /// The client is to give up a copy. If transactions use it that do with locks of its records, it may do so at once, and say which
+    /// locks these are.
+    Fall {
+        /// Which.
+        copy: Copy,
+    },
+    /// The page that the client asked for is kept from it by locks of its records. It may ask for records in place of the page, and gives
+    /// up the copy that it would have been.
+    ByRecords {
+        /// Which copy it would be.
+        copy: Copy,
+    },
+    /// A transaction has the lock of a record that it asked for, and this is the record as it was committed last.
+    Record {
+        /// The page.
+        #[serde(with = "packed")]
+        page: PageId,
+        /// The lock.
+        lock: RecordLock,
+        /// Whether no other client wants anything of the page, so that the page may be asked for the next time.
+        is_alone: bool,
+        /// The record.
+        #[serde(with = "raw")]
+        bytes: Vec<u8>,
+    },
+    /// A transaction does not get a record.
+    NoRecord {
+        /// The page.
+        #[serde(with = "packed")]
+        page: PageId,
+        /// The lock that it asked for.
+        lock: RecordLock,
+        /// Whether it is that the client has no grant for that.
+        is_denied: bool,
+        /// Why, in words.
+        reason: String,
+    },
     /// It need not do so any more: the transaction that wanted the write lock is gone.
     Withdrawn {
         /// Which copy may stay.
@@ -470,91 +538,6 @@ pub enum ToPeer {
         /// What becomes of the copy that leaves the other's memory for it.
         fate: LeavingFate,
     },
-}
-
-/// Why bytes of a peer are no message.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum MessageError {
-    /// Another version.
-    #[error("the peer's messages have version {0}, this node's {VERSION}: run the same release on both")]
-    Version(u8),
-    /// Too long.
-    #[error("a message of {length} bytes is over the limit of {limit}")]
-    TooLong {
-        /// How many bytes it has.
-        length: usize,
-        /// How many it may have.
-        limit: usize,
-    },
-    /// A record of TLS (RFC 8446, section 5.1).
-    #[error("the peer speaks TLS, and this node does not: give it a certificate, a key and an authority")]
-    Sealed,
-    /// Not the form of one.
-    #[error("bytes of the peer are no message: {0}")]
-    Malformed(String),
-}
-
-/// Appends a message's frame. It is filled up to `size_min` bytes with zeros behind the message, where messages are to have at
-/// least a described length.
-///
-/// # Panics
-/// If the message is longer than [`SIZE_MAX`]: the code that makes one keeps it shorter.
-pub fn encode<M: Serialize>(message: &M, size_min: usize, out: &mut Vec<u8>) {
-    let start = out.len();
-    out.extend_from_slice(&[0; HEAD_SIZE]);
-    let filled = postcard::to_extend(message, std::mem::take(out));
-    *out = filled.expect("memory takes any message");
-    let end = out.len().max(start + size_min);
-    out.resize(end, 0);
-    let length = out.len() - start - HEAD_SIZE;
-    assert!(length <= SIZE_MAX, "a message of {length} bytes");
-    out[start..start + 4].copy_from_slice(&(length as u32).to_le_bytes());
-    out[start + 4] = VERSION;
-}
-
-/// How long the frame at the front of `bytes` is, as far as that can be told; `None` if more bytes have to come first. The message in
-/// it may have up to `limit` bytes.
-///
-/// # Errors
-/// [`MessageError::Version`], [`MessageError::Sealed`], [`MessageError::TooLong`].
-pub fn frame_size(bytes: &[u8], limit: usize) -> Result<Option<usize>, MessageError> {
-    let Some((head, _)) = bytes.split_at_checked(HEAD_SIZE) else { return Ok(None) };
-    let is_tls = matches!(head[0], 20..=22) && head[1] == 3 && head[2] <= 4;
-    if is_tls && head[4] != VERSION {
-        return Err(MessageError::Sealed);
-    }
-    if head[4] != VERSION {
-        return Err(MessageError::Version(head[4]));
-    }
-    let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
-    if length > limit {
-        return Err(MessageError::TooLong { length, limit });
-    }
-    Ok(Some(HEAD_SIZE + length))
-}
-
-/// Reads the message of a whole frame.
-///
-/// # Errors
-/// [`MessageError::Malformed`], as for lists over [`LIST_MAX`].
-pub fn decode<'a, M: Deserialize<'a>>(frame: &'a [u8]) -> Result<M, MessageError> {
-    let body = frame.get(HEAD_SIZE..).unwrap_or_default();
-    let (message, rest) =
-        postcard::take_from_bytes::<M>(body).map_err(|error| MessageError::Malformed(words(&error)))?;
-    if rest.iter().any(|byte| *byte != 0) {
-        return Err(MessageError::Malformed("there is more behind its end".to_owned()));
-    }
-    Ok(message)
-}
-
-/// What is wrong with bytes. The form's own errors lose their words on the way.
-fn words(error: &postcard::Error) -> String {
-    match error {
-        postcard::Error::SerdeDeCustom => {
-            format!("a list is over the limit of {LIST_MAX}, or a number names no page")
-        }
-        error => error.to_string(),
-    }
 }
 
 #[cfg(test)]

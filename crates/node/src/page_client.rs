@@ -16,6 +16,7 @@ mod group;
 mod half_change;
 mod indexed;
 mod long_values;
+mod objects;
 mod offers;
 mod peers;
 mod ranges;
@@ -31,11 +32,9 @@ pub use snapshot::PageSnapshot;
 pub use transaction::PageTransaction;
 
 use crate::channel::Transport;
-use crate::client::{Arrival, Client};
+use crate::client::{Arrival, CalledBack, Client};
 use crate::lease::{Lapses, Lease};
-use crate::message::{
-    Answer, ClientId, Copy, LeavingFate, Outcome, Request, Secret, Session, ToPeer, ToServer, Transaction,
-};
+use crate::message::{Answer, ClientId, Copy, LeavingFate, Outcome, Request, Secret, Session, ToServer, Transaction};
 use crate::outbox::{Outbox, Traffic};
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{Instant, PageId, PartitionId};
@@ -51,6 +50,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use store::{Reads, RemoteStore};
+use transaction::SharedWork;
 
 /// How a client works.
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +108,8 @@ struct ClientNode {
     /// The pages that running transactions have changed, and those that are to come for a transaction which writes them.
     changing: RefCell<BTreeSet<PageId>>,
     to_write: RefCell<BTreeMap<PageId, Transaction>>,
+    /// What running transactions have done.
+    works: RefCell<BTreeMap<Transaction, SharedWork>>,
     /// Pages that were offered and are to be accepted, and one that is to be considered.
     accepting: RefCell<BTreeSet<PageId>>,
     deferred: Cell<Option<PageId>>,
@@ -185,6 +187,7 @@ impl PageClient {
             doomed: RefCell::default(),
             changing: RefCell::default(),
             to_write: RefCell::default(),
+            works: RefCell::default(),
             accepting: RefCell::default(),
             deferred: Cell::new(None),
             groups: Groups::default(),
@@ -359,6 +362,7 @@ impl ClientNode {
     /// Does what is due because of what was done.
     fn advance(&self) {
         let due = self.protocol.borrow_mut().take_due();
+        due.falls.into_iter().for_each(|fallen| self.take_apart(fallen));
         due.discards.into_iter().for_each(|page| self.discard(page));
         due.messages.iter().for_each(|message| self.say(message));
         if due.wakes {
@@ -400,12 +404,18 @@ impl ClientNode {
             Answer::CallBack { copy } => {
                 self.keep_for_snapshots(copy.page);
                 let called = self.protocol.borrow_mut().call_back(copy);
-                self.forget(called.forgets);
-                if called.discards {
-                    self.discard(copy.page);
-                }
-                called.answer.inspect(|answer| self.say(answer));
-                self.advance();
+                self.answer_call(copy, called);
+            }
+            Answer::Fall { copy } => {
+                self.keep_for_snapshots(copy.page);
+                let called = self.protocol.borrow_mut().fall(copy);
+                self.answer_call(copy, called);
+            }
+            Answer::ByRecords { copy } => self.do_with_records(copy),
+            Answer::Record { page, lock, is_alone, bytes } => self.take_record((page, lock), is_alone, bytes),
+            Answer::NoRecord { page, lock, is_denied, reason } => {
+                let kind = if is_denied { FaultKind::Denied } else { FaultKind::Device };
+                self.lack_record((page, lock), Fault::new(kind, reason));
             }
             Answer::Withdrawn { copy } => {
                 self.protocol.borrow_mut().withdrawn(copy);
@@ -426,6 +436,15 @@ impl ClientNode {
             Answer::NotCommitted { transaction, reason } => self.end_group(transaction, Some(reason)),
             Answer::Snapshot { number, said } => self.hear_of_snapshot(number, said),
         }
+    }
+
+    fn answer_call(&self, copy: Copy, called: CalledBack) {
+        self.forget(called.forgets);
+        if called.discards {
+            self.discard(copy.page);
+        }
+        called.answer.inspect(|answer| self.say(answer));
+        self.advance();
     }
 
     /// The client is gone that was to send a page, which may have come.
@@ -531,43 +550,6 @@ impl ClientNode {
             self.reads.fail(copy.page, Fault::new(FaultKind::Cancelled, words));
         }
         self.consider_deferred();
-    }
-
-    /// Sends another client a page, or says that this cannot be done.
-    fn forward(
-        self: &Rc<Self>,
-        (copy, wanted): (Copy, u64),
-        (to, place, secret): (ClientId, PeerPlace, Secret),
-        fate: LeavingFate,
-    ) {
-        let theirs = Copy { page: copy.page, number: wanted };
-        let bytes = self.protocol.borrow().may_send(copy).then(|| self.bytes_of(copy)).flatten();
-        match bytes {
-            Some(bytes) => {
-                let Some(own) = self.protocol.borrow().session() else { return };
-                let addressee = Session { epoch: own.epoch, client: to };
-                let page = ToPeer::Page { to: addressee, secret, copy: theirs, bytes, fate };
-                self.peers.send(self, (to, place), page);
-                self.note_sent(copy);
-            }
-            None => self.refuse(theirs, to),
-        }
-    }
-
-    fn refuse(&self, theirs: Copy, to: ClientId) {
-        let refused = self.protocol.borrow_mut().refuse(theirs, to);
-        self.say(&refused);
-    }
-
-    /// The bytes of a copy, sealed, from where they are.
-    fn bytes_of(&self, copy: Copy) -> Option<Vec<u8>> {
-        if let Some(kept) = self.kept.borrow().get(&copy) {
-            return Some(kept.clone());
-        }
-        let pool = self.buffer.pool().borrow();
-        let mut bytes = pool.bytes(pool.frame_of(copy.page)?).to_vec();
-        header::seal(&mut bytes);
-        Some(bytes)
     }
 
     /// A page makes room for another.

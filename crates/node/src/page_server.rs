@@ -7,6 +7,7 @@
 mod committing;
 mod ended;
 mod memory;
+mod records;
 mod snapshots;
 mod survey;
 
@@ -434,6 +435,8 @@ impl ServerNode {
                 executor.charge(Work::LockPair);
                 executor.charge(Work::CopyRegistration);
             }
+            Request::Record { .. } => executor.charge(Work::LockPair),
+            Request::Fell { locks, .. } => executor.charge_times(Work::LockPair, locks.len() as u64),
             Request::Commit { pages, redone, .. } => {
                 executor.charge_times(Work::CopyRegistration, (pages.len() + redone.len()) as u64);
             }
@@ -473,6 +476,7 @@ impl ServerNode {
                     });
                 }
             }
+            Action::SendRecord { to, page, lock, is_alone } => self.send_record(to, (page, lock), is_alone),
             Action::SendCatalog(to) => {
                 // What the records of a partition consist of is for those that may read them.
                 let access = self.protocol.borrow().access(to).cloned();

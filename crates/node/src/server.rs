@@ -29,6 +29,7 @@ mod directory;
 mod ending;
 mod joining;
 mod passing;
+mod records;
 mod rights;
 mod serving;
 mod snapshots;
@@ -37,7 +38,7 @@ mod versions;
 
 use crate::algorithm::{Algorithm, CHANCES, Frames, Placement};
 use crate::grants::Access;
-use crate::message::{Answer, ClientId, Copy, Image, Leaving, Request, Secret, ToServer, Transaction, WAITS_MAX};
+use crate::message::{Answer, ClientId, Copy, Leaving, Request, Secret, ToServer, Transaction, WAITS_MAX};
 use action::misbehaved;
 pub use action::{Action, Counts, Found, Misbehaviour};
 use base::{Instant, Lsn, PageId};
@@ -131,11 +132,13 @@ struct Writer {
 impl Server {
     /// A server without clients, with this memory, and an epoch that is greater than those of all earlier ones of the same pages.
     pub fn new(algorithm: &'static Algorithm, memory: Frames, epoch: u64) -> Server {
+        let placement = algorithm.begin(memory);
+        let falls = placement.falls();
         Server {
             algorithm,
-            placement: algorithm.begin(memory),
+            placement,
             clients: BTreeMap::new(),
-            directory: Directory::default(),
+            directory: Directory::new(falls),
             writers: BTreeMap::new(),
             snapshots: Snapshots::new(Lsn(epoch)),
             next_client: 0,
@@ -286,7 +289,9 @@ impl Server {
             Request::Decline { page } => self.decline(client, page, actions),
             Request::Write { copy, transaction } => self.write(client, (copy, transaction), memory, actions),
             Request::InUse { copy, by } => self.note_use(client, copy, by, memory, actions),
-            Request::CalledBack { copy } => self.drop_copy(client, copy, memory, actions),
+            Request::CalledBack { copy } => self.give_up_copy(client, copy, memory, actions),
+            Request::Fell { copy, locks } => self.fall(client, copy, &locks, memory, actions),
+            Request::Record { page, lock } => self.ask_record(client, (page, lock), memory, actions),
             Request::Refused { wanted, to } => {
                 self.refused(client, (to, wanted), actions);
                 Ok(())
@@ -364,7 +369,8 @@ impl Server {
             return Ok(());
         }
         let kind = Kind::Read { leaving, secret, writes };
-        self.enqueue(Waiting { client, transaction, copy, kind, since: 0, asked: self.now }, memory, actions)
+        let waiting = Waiting { client, transaction, copy, kind, since: 0, asked: self.now, is_told: false };
+        self.enqueue(waiting, memory, actions)
     }
 
     fn write(
@@ -380,9 +386,12 @@ impl Server {
         if self.denies(client, (copy, Some(transaction)), actions) {
             return Ok(());
         }
+        let falls = self.placement.falls();
         let entry = self.directory.entry(copy.page);
         let held = entry.copies.get_mut(&client).expect("it has one");
-        held.users.insert(transaction);
+        if !falls {
+            held.users.insert(transaction);
+        }
         if held.users.len() > USERS_MAX {
             return Err(misbehaved(client, "over a thousand transactions that use", copy.page));
         }
@@ -391,7 +400,8 @@ impl Server {
         if entry.writer.is_some_and(|writer| writer == (client, transaction) || writer.0 == client && entry.is_kept) {
             return Err(misbehaved(client, "asked twice for a write lock of", copy.page));
         }
-        let waiting = Waiting { client, transaction, copy, kind: Kind::Write, since: 0, asked: self.now };
+        let waiting =
+            Waiting { client, transaction, copy, kind: Kind::Write, since: 0, asked: self.now, is_told: false };
         self.enqueue(waiting, memory, actions)
     }
 
@@ -445,6 +455,7 @@ impl Server {
     fn advance(&mut self, page: PageId, memory: &dyn Memory, actions: &mut Vec<Action>) {
         let may_grant = !self.is_gathering || canary::is_planted(Canary::HastyGrant);
         loop {
+            self.advance_records(page, may_grant, actions);
             let entry = self.directory.entry(page);
             let Some(first) = entry.queue.front() else { break };
             match first.kind {
@@ -469,24 +480,33 @@ impl Server {
                         self.serve(client, (copy, secret), leaving, memory, actions);
                     }
                 }
+                Kind::Record { writes: true, .. } if !may_grant => break,
                 kind if kind.writes() && !may_grant => break,
                 _ => {
                     let called = entry.call_back(self.now);
                     self.counts.callbacks += called.len() as u64;
-                    let call =
-                        |(client, number)| Action::Send(client, Answer::CallBack { copy: Copy { page, number } });
+                    let falls = self.placement.falls();
+                    let call = |(client, number)| {
+                        let copy = Copy { page, number };
+                        Action::Send(client, if falls { Answer::Fall { copy } } else { Answer::CallBack { copy } })
+                    };
                     actions.extend(called.into_iter().map(call));
                     break;
                 }
             }
         }
+        self.tell_of_records(page, actions);
         self.directory.tidy(page);
     }
 
     fn dequeue(&mut self, page: PageId) -> Waiting {
-        let first = self.directory.entry(page).queue.pop_front().expect("there is a first");
-        self.note_served(first.client);
-        first
+        self.dequeue_at(page, 0)
+    }
+
+    fn dequeue_at(&mut self, page: PageId, place: usize) -> Waiting {
+        let taken = self.directory.entry(page).queue.remove(place).expect("it was found there");
+        self.note_served(taken.client);
+        taken
     }
 
     fn note_served(&mut self, client: ClientId) {
@@ -519,35 +539,6 @@ impl Server {
         self.directory.remove(client, copy);
         self.advance(copy.page, memory, actions);
         Ok(())
-    }
-
-    /// A page comes back that was asked for when it left a client's memory. Nothing was allowed to write it meanwhile, so it is as it
-    /// has left here; nor is anything until it is kept. Other bytes are of no use.
-    fn take_back(
-        &mut self,
-        client: ClientId,
-        (copy, bytes): (Copy, Vec<u8>),
-        memory: &dyn Memory,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), Misbehaviour> {
-        let Some(held) = self.directory.held(client, copy) else { return Ok(()) };
-        if !held.is_wanted && !held.is_offered {
-            return Err(misbehaved(client, "returned, without having been asked to,", copy.page));
-        }
-        let is_sound = held.is_wanted && !memory.has(copy.page) && memory.has_left_as(copy.page, &bytes);
-        let is_kept = is_sound && self.directory.begin_keeping(copy.page);
-        self.directory.remove(client, copy);
-        if is_kept {
-            actions.push(Action::Keep(Image { page: copy.page, bytes }));
-        }
-        self.advance(copy.page, memory, actions);
-        Ok(())
-    }
-
-    /// A page that was taken into the server's memory is there, or could not be.
-    pub fn kept(&mut self, page: PageId, memory: &dyn Memory, actions: &mut Vec<Action>) {
-        self.directory.entry(page).is_arriving = false;
-        self.advance(page, memory, actions);
     }
 
     /// Checks every invariant of the state.

@@ -5,6 +5,7 @@ mod cancelled;
 mod cluster;
 mod copies;
 mod counting;
+mod falling;
 mod faults;
 mod granted_indexes;
 mod history;

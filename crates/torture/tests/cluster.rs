@@ -10,8 +10,11 @@ fn whatever_fails_some_order_explains_what_all_nodes_were_shown() {
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
     assert_eq!(summary.seeds, 40);
     assert!(summary.transactions > 5_000, "{summary:?}");
-    use ClusterEvent::{CameTooLate, ClocksAtBound, ClocksDiffered, CopiesLost, LeaseOver, SnapshotRead, Unheard};
-    for event in [SnapshotRead, LeaseOver, CopiesLost, Unheard, CameTooLate, ClocksDiffered, ClocksAtBound] {
+    use ClusterEvent::{CameAlone, CameTooLate, ClocksAtBound, ClocksDiffered, CopiesLost, Fell};
+    use ClusterEvent::{LeaseOver, SnapshotRead, Unheard};
+    let common =
+        [SnapshotRead, LeaseOver, CopiesLost, Unheard, CameTooLate, ClocksDiffered, ClocksAtBound, Fell, CameAlone];
+    for event in common {
         assert!(summary.coverage.events(event) > 5, "{event:?} {:?}", summary.coverage);
     }
 }
@@ -46,6 +49,8 @@ fn what_is_planted_between_nodes_is_found() {
         (Canary::UnansweredCommits, 1, "G-single"),
         (Canary::PresentForMoment, 4, "is not part of a long value"),
         (Canary::ForgottenEntry, 4, "index"),
+        (Canary::UntoldRecord, 4, "G-single"),
+        (Canary::UnlockedRecord, 4, "commits nothing of the transaction"),
     ];
     for (canary, seed, words) in planted {
         plant(Some(canary));

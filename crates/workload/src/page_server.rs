@@ -15,7 +15,7 @@ pub use node::algorithm::CHANCES;
 pub use run::{Machines, run};
 
 /// The names of the algorithms.
-pub const ALGORITHMS: [&str; 7] = ["cbl", "fwd", "fwd-h", "fwd-s", "fwd-hs", "adaptive", "n-chance"];
+pub const ALGORITHMS: [&str; 8] = ["cbl", "fwd", "fwd-h", "fwd-s", "fwd-hs", "adaptive", "n-chance", "ps-aa"];
 /// How many pages the database has (table 4 of the paper).
 pub const DATABASE_PAGES: u32 = 1250;
 /// The mean number of pages that a transaction references: half of them to half as many more.

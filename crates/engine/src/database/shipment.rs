@@ -7,7 +7,7 @@
 use super::Database;
 use super::tried_page::{TriedPage, takes_back};
 use crate::catalog::Organization;
-use crate::log::record::{Body, Record, split};
+use crate::log::record::{Body, Record, renumbered, split};
 use crate::{Error, Result};
 use base::{PageId, PartitionId};
 use std::collections::BTreeMap;
@@ -19,10 +19,14 @@ use structures::undo::{Undo, UndoList};
 /// divides pages is a small part of that, and the server does nothing else meanwhile.
 const MOVED_MAX: usize = 1 << 30;
 
+/// Stands in a log record for the sequence number of a change which goes on from where its page is when that is logged.
+pub const UNNUMBERED: u64 = 0;
+
 /// A transaction of another node.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shipment<'a> {
-    /// Its log records, one behind the other in stored form: updates, and restructurings that are never undone.
+    /// Its log records, one behind the other in stored form: updates, and restructurings that are never undone. Changes of objects of direct
+    /// partitions may be [`UNNUMBERED`] if their page is redone: others may change other objects of it meanwhile.
     pub records: &'a [u8],
     /// Pages that it has changed, each with its bytes, sealed.
     pub images: &'a [(PageId, &'a [u8])],
@@ -82,6 +86,26 @@ impl Database {
             return Err(Error::Shipment(format!("{page} is changed by a log record and does not come with it")));
         }
         self.check_undo(shipment)
+    }
+
+    /// The records with a number for each change, if some have none: in one step with what follows.
+    pub(super) fn number_shipped(&self, shipment: &Shipment<'_>) -> Option<Vec<u8>> {
+        let lacks_numbers =
+            |record: Record<'_>| record.edits().any(|(sequence, _)| is_unnumbered(&record.body, sequence));
+        if !ShippedRecords(shipment.records).any(lacks_numbers) {
+            return None;
+        }
+        let pool = self.buffer().pool().borrow();
+        let present = |page| pool.frame_of(page).map_or(0, |frame| header::sequence(pool.bytes(frame)));
+        let mut latest: BTreeMap<PageId, u64> = BTreeMap::new();
+        Some(renumbered(shipment.records, |body, page, sequence| {
+            if !is_unnumbered(body, sequence) {
+                return sequence;
+            }
+            let latest = latest.entry(page).or_insert_with(|| present(page));
+            *latest = latest.saturating_add(1);
+            *latest
+        }))
     }
 
     /// Each update comes with what takes it back, in the way of its partition.
@@ -169,6 +193,12 @@ impl Database {
             Err(detail) => Err(Error::Shipment(format!("{page} is damaged: {detail}"))),
         }
     }
+}
+
+/// Only what takes the place of bytes that it names may go on from what its node has not seen.
+fn is_unnumbered(body: &Body<'_>, sequence: u64) -> bool {
+    let is_of_object = |undo: &[u8]| matches!(UndoList::decode(undo), Undo::PatchPage { .. });
+    sequence == UNNUMBERED && matches!(body, Body::Update(undo) if is_of_object(undo))
 }
 
 fn not_undone() -> Error {

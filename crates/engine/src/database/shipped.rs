@@ -33,7 +33,8 @@ pub enum CommitFailure {
 }
 
 impl Database {
-    /// Commits a transaction of another node. Nothing else may use the pages that it has changed meanwhile. A drop of their
+    /// Commits a transaction of another node. Nothing else may use the pages that it has changed meanwhile, but for changes of other
+    /// objects of those whose changes have no numbers. A drop of their
     /// partitions waits. When this returns, the updates survive whatever happens.
     ///
     /// What is sent of pages that are in the buffer has to follow from them, so a caller that does not trust the other node brings them
@@ -102,7 +103,9 @@ impl Database {
                 if !at_hand() {
                     return Ok(None);
                 }
-                // In one step with what follows: others may have changed the pages while this has waited, against the rules.
+                // In one step with what follows: others may have changed other objects of the pages while this has waited.
+                let numbered = self.number_shipped(shipment);
+                let shipment = &Shipment { records: numbered.as_deref().unwrap_or(shipment.records), ..*shipment };
                 self.check_against_present(shipment)?;
                 return Ok(Some(self.append_shipped(shipment, &former, &mut arriving, note)));
             }

@@ -256,6 +256,23 @@ pub(crate) fn shipment(transaction: TransactionId, records: &[u8], former: &[(u3
     out
 }
 
+/// The same records, one behind the other, in which each edit has the sequence number that `number` gives for its record, its page and the
+/// one that it has.
+pub fn renumbered(records: &[u8], mut number: impl FnMut(&Body<'_>, PageId, u64) -> u64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(records.len());
+    for bytes in split(records) {
+        let Some(record) = Record::decode(bytes) else {
+            out.extend_from_slice(bytes);
+            continue;
+        };
+        let edits: Vec<(u64, Edit<'_>)> =
+            record.edits().map(|(sequence, edit)| (number(&record.body, edit.page, sequence), edit)).collect();
+        let edits = edits.iter().map(|(sequence, edit)| (*sequence, edit));
+        encode(record.transaction, &record.body, edits, &mut out);
+    }
+    out
+}
+
 /// The records that stand in the log with the bytes of this one: those in a shipment, otherwise itself.
 pub fn parts(record: &[u8]) -> impl Iterator<Item = &[u8]> {
     let is_shipment = record.get(4) == Some(&SHIPMENT);
@@ -265,7 +282,7 @@ pub fn parts(record: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Records that stand one behind the other; the last one may be none, and is all that is left.
-pub(crate) fn split(mut records: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn split(mut records: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (record, rest) = records.split_at(length_at_front(records).unwrap_or(records.len()));
         records = rest;

@@ -15,7 +15,7 @@ pub struct Nodes {
     pub buffer: Option<u64>,
     /// `algorithm`: what becomes of copies in their memories (Franklin, Carey, Livny 1992): `"cbl"`, `"fwd"`, `"fwd-h"`,
     /// `"fwd-s"`, `"fwd-hs"`; `"adaptive"` moves between them; `"n-chance"` passes the last copy of a page on to an idle node (Dahlin,
-    /// Wang, Anderson, Patterson 1994).
+    /// Wang, Anderson, Patterson 1994); with `"ps-aa"` locks fall to objects that several nodes want (Carey, Franklin, Zaharioudakis 1994).
     pub algorithm: &'static str,
     /// `chances`: how often `"n-chance"` passes a page on before a transaction has used it, 0 to 255.
     pub chances: u8,

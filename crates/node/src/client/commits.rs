@@ -75,6 +75,7 @@ impl Client {
         for page in &group.changed {
             self.copies.get_mut(page).into_iter().for_each(|held| held.since = self.snapshots.now());
         }
+        group.members.iter().for_each(|member| self.records.end_locks(*member));
         for page in &group.locked {
             let Some(held) = self.copies.get_mut(page) else { continue };
             if group.members.iter().any(|member| held.lock.is_of(*member)) {
@@ -89,6 +90,7 @@ impl Client {
         let groups = [self.commits.sent.take(), Some(std::mem::take(&mut self.commits.open))];
         for (index, group) in groups.into_iter().enumerate() {
             let Some(group) = group else { continue };
+            group.members.iter().for_each(|member| self.records.end_locks(*member));
             for page in &group.locked {
                 if let Some(held) = self.copies.get_mut(page)
                     && group.members.iter().any(|member| held.lock.is_of(*member))
@@ -125,10 +127,13 @@ impl Client {
     /// Says that the transaction neither has nor wants write locks any more, if it does.
     fn give_locks_back(&mut self, transaction: Transaction) {
         let mut pages = self.uses.get(&transaction).into_iter().flatten();
-        if pages.any(|page| self.copies.get(page).is_some_and(|held| held.lock.is_of(transaction))) {
+        if self.records.has_any(transaction)
+            || pages.any(|page| self.copies.get(page).is_some_and(|held| held.lock.is_of(transaction)))
+        {
             let message = self.message(Request::Abort { transaction });
             self.due.messages.push(message);
         }
+        self.records.end_locks(transaction);
     }
 
     /// A transaction is rolled back that has changed these pages: they are dropped, but for those that are to be as those left them that
@@ -168,6 +173,7 @@ impl Client {
     fn end_locks(&mut self, transaction: Transaction, pages: BTreeSet<PageId>) {
         self.waiting.remove(&transaction);
         self.awaited.remove(&transaction);
+        self.records.end_uses(transaction);
         self.locks.end(LockHolder::Transaction(transaction));
         pages.into_iter().for_each(|page| self.end_use(page));
     }

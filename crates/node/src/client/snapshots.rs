@@ -2,7 +2,8 @@
 //!
 //! A copy that was here when the server was asked for a snapshot is what the snapshot sees: who changes the page has the copy called back
 //! first, and that is said behind the request. So it is read where it is, until it goes or is changed here; its bytes may be kept before
-//! that. What came later, and what is not here, the server is asked for as it was. Those pages are the snapshots' own: they are no copies,
+//! that. Where locks fall to those of records no copy stays, and none is given out while a record is being changed: so that holds there, too.
+//! What came later, and what is not here, the server is asked for as it was. Those pages are the snapshots' own: they are no copies,
 //! and are kept as long as there is room.
 
 use super::{Client, Held, Place};

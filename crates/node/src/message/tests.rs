@@ -37,6 +37,8 @@ fn requests() -> Vec<Request> {
         Request::Write { copy: copy(1), transaction },
         Request::InUse { copy: copy(1), by: vec![transaction] },
         Request::CalledBack { copy: copy(1) },
+        Request::Fell { copy: copy(1), locks: vec![RecordLock { slot: 3, transaction, writes: true }] },
+        Request::Record { page: copy(1).page, lock: RecordLock { slot: u16::MAX, transaction, writes: false } },
         Request::Waits { pairs: vec![WaitsFor { transaction, other: Transaction(10) }] },
         Request::Refused { wanted: copy(5), to: ClientId(4) },
         Request::Commit {

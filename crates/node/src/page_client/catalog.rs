@@ -22,6 +22,13 @@ pub(super) struct KnownCatalog {
     is_another: bool,
 }
 
+impl KnownCatalog {
+    /// How the records of a partition are found, if it is known.
+    pub fn organization(&self, partition: PartitionId) -> Option<Organization> {
+        self.partitions.get(&partition).map(|found| found.organization)
+    }
+}
+
 impl PageClient {
     /// The partitions of the server's database, by number.
     ///

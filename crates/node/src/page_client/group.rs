@@ -9,7 +9,7 @@ use crate::message::{Image, LIST_MAX, Request, SIZE_MAX, Session, Transaction};
 use base::PageId;
 use engine::page::{Change, header};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// The most bytes of a commit: what else its message has, is less.
@@ -43,6 +43,8 @@ struct Group {
     members: usize,
     records: Vec<u8>,
     pages: BTreeMap<PageId, GroupPage>,
+    /// Pages of which they have changed records by locks of their own: their copies, if any, are not theirs.
+    updated: BTreeSet<PageId>,
 }
 
 /// What the members of a group, and those that have seen what it has changed, look at.
@@ -125,7 +127,7 @@ impl Groups {
     /// Whether these records and that number of pages may be added to the group that is joined now.
     pub fn has_room(&self, records: usize, pages: usize, page_size: usize) -> bool {
         let open = self.open.borrow();
-        let (records, pages) = (open.records.len() + records, open.pages.len() + pages);
+        let (records, pages) = (open.records.len() + records, open.pages.len() + open.updated.len() + pages);
         length_of_commit(records, pages, page_size) <= COMMIT_MAX && pages.max(open.members) <= LIST_MAX
     }
 }
@@ -137,12 +139,13 @@ pub(super) fn length_of_commit(records: usize, pages: usize, page_size: usize) -
 
 impl ClientNode {
     /// A transaction is committed with the next group. What it has changed is the group's from here on.
-    pub(super) fn join_group(&self, transaction: &mut PageTransaction) -> OutcomeOfGroup {
+    pub(super) fn join_group(&self, transaction: &PageTransaction) -> OutcomeOfGroup {
         let mut open = self.groups.open.borrow_mut();
         let mut pool = self.buffer.pool().borrow_mut();
-        for (page, redo) in &transaction.changed {
+        let mut work = transaction.work.borrow_mut();
+        for (page, redo) in &work.changed {
             self.changing.borrow_mut().remove(page);
-            let frame = transaction.pinned[page];
+            let frame = work.pinned[page];
             let bytes = pool.bytes(frame);
             match open.pages.get_mut(page) {
                 Some(member) => {
@@ -156,7 +159,8 @@ impl ClientNode {
                 }
             }
         }
-        open.records.append(&mut transaction.records);
+        open.records.append(&mut work.records);
+        open.updated.append(&mut work.updated);
         open.members += 1;
         let fate = open.fate.clone();
         drop((open, pool));
@@ -170,7 +174,7 @@ impl ClientNode {
             return;
         }
         let mut group = self.groups.open.take();
-        let (mut images, mut redone) = (Vec::new(), Vec::new());
+        let (mut images, mut redone) = (Vec::new(), Vec::from_iter(std::mem::take(&mut group.updated)));
         for (page, member) in &mut group.pages {
             if self.settings.commits_pages || member.redo.exceeds_page(member.bytes.len()) {
                 header::seal(&mut member.bytes);

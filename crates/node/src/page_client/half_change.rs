@@ -24,7 +24,8 @@ impl PageTransaction {
     /// Makes a change wholly, or has the transaction rolled back. Why it has failed is for its caller to know, who decides by that whether
     /// it is worth another try; what is called afterwards gets [`engine::Error::Abandoned`].
     pub(super) async fn wholly<T>(&mut self, change: impl AsyncFnOnce(&mut PageTransaction) -> Result<T>) -> Result<T> {
-        self.wholly_since(self.records.len(), change).await
+        let before = self.work.borrow().records.len();
+        self.wholly_since(before, change).await
     }
 
     /// The same of the rest of a change that began when the transaction had log records of this length.
@@ -35,7 +36,7 @@ impl PageTransaction {
     ) -> Result<T> {
         let mut half = HalfChange { client: Rc::clone(&self.client), transaction: self.transaction, is_whole: false };
         let done = change(self).await;
-        half.is_whole = done.is_ok() || self.records.len() == before;
+        half.is_whole = done.is_ok() || self.work.borrow().records.len() == before;
         done
     }
 }

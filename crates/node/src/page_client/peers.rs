@@ -2,9 +2,10 @@
 
 use super::ClientNode;
 use crate::channel::{Acceptor, Channel, Incoming, Transport, next_connection};
-use crate::message::{ClientId, ToPeer};
+use crate::message::{ClientId, Copy, LeavingFate, Secret, Session, ToPeer};
 use crate::outbox::{Outbox, TO_PEER_MAX, Traffic};
 use base::time::SECOND_NS;
+use engine::page::header;
 use executor::Executor;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -139,5 +140,44 @@ pub(super) async fn accept(client: Weak<ClientNode>, acceptor: Rc<dyn Acceptor>,
                 }
             }
         });
+    }
+}
+
+impl ClientNode {
+    /// Sends another client a page, or says that this cannot be done.
+    pub(super) fn forward(
+        self: &Rc<Self>,
+        (copy, wanted): (Copy, u64),
+        (to, place, secret): (ClientId, PeerPlace, Secret),
+        fate: LeavingFate,
+    ) {
+        let theirs = Copy { page: copy.page, number: wanted };
+        let bytes = self.protocol.borrow().may_send(copy).then(|| self.bytes_of(copy)).flatten();
+        match bytes {
+            Some(bytes) => {
+                let Some(own) = self.protocol.borrow().session() else { return };
+                let addressee = Session { epoch: own.epoch, client: to };
+                let page = ToPeer::Page { to: addressee, secret, copy: theirs, bytes, fate };
+                self.peers.send(self, (to, place), page);
+                self.note_sent(copy);
+            }
+            None => self.refuse(theirs, to),
+        }
+    }
+
+    fn refuse(&self, theirs: Copy, to: ClientId) {
+        let refused = self.protocol.borrow_mut().refuse(theirs, to);
+        self.say(&refused);
+    }
+
+    /// The bytes of a copy, sealed, from where they are.
+    fn bytes_of(&self, copy: Copy) -> Option<Vec<u8>> {
+        if let Some(kept) = self.kept.borrow().get(&copy) {
+            return Some(kept.clone());
+        }
+        let pool = self.buffer.pool().borrow();
+        let mut bytes = pool.bytes(pool.frame_of(copy.page)?).to_vec();
+        header::seal(&mut bytes);
+        Some(bytes)
     }
 }

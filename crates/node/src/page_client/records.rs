@@ -15,7 +15,7 @@ use engine::catalog::Organization;
 use engine::log::record::Body;
 use engine::organization::append::{self, LIVE, Position};
 use engine::organization::b_tree::stored::{self, Stored, VALUE_LEN_MAX, VERSION_SIZE};
-use engine::organization::{allocator, b_tree, direct};
+use engine::organization::{allocator, b_tree};
 use engine::page::{Change, Edit, OwnedEdit, PageKind, Pages, header, slotted};
 use engine::set::add_to;
 use engine::undo::Undo;
@@ -89,7 +89,7 @@ impl PageTransaction {
         replace: bool,
     ) -> Result<bool> {
         if self.fits_leaf(key, value) {
-            let (mut stored, before) = (Vec::new(), self.records.len());
+            let (mut stored, before) = (Vec::new(), self.work.borrow().records.len());
             stored::store_here(value, &mut stored);
             return match self.write_stored(found.id(), key, &stored, replace).await? {
                 Written::Present => Ok(false),
@@ -353,60 +353,10 @@ impl PageTransaction {
         Ok(())
     }
 
-    /// Shows object `number` of a direct partition to `look`.
-    ///
-    /// # Errors
-    /// As [`PageTransaction::get`]; [`Error::NoRecord`] if there are not as many.
-    pub async fn read_object<R>(
-        &mut self,
-        partition: PartitionId,
-        number: u64,
-        look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R> {
-        let (place, length) = self.place_of(partition, number).await?;
-        let start = usize::from(place.offset);
-        self.read(place.page, |page| look(&page[start..start + length])).await.map(|(seen, _)| seen)
-    }
-
-    /// Changes object `number` of a direct partition in place.
-    ///
-    /// # Errors
-    /// As [`PageTransaction::read_object`].
-    pub async fn modify_object<R>(
-        &mut self,
-        partition: PartitionId,
-        number: u64,
-        change: impl FnOnce(&mut [u8]) -> R,
-    ) -> Result<R> {
-        let (place, length) = self.place_of(partition, number).await?;
-        let start = usize::from(place.offset);
-        self.lock(place.page).await?;
-        let (old, _) = self.read(place.page, |page| page[start..start + length].to_vec()).await?;
-        let mut new = old.clone();
-        let answer = change(&mut new);
-        if let Some((from, to)) = structures::difference::difference(&old, &new) {
-            self.write(place.page, place.offset + from as u16, &new[from..to]).await?;
-        }
-        Ok(answer)
-    }
-
     /// Marks a reference to a record, and pays for what was marked before.
     pub(super) async fn pay_reference(&self) {
         self.client.executor.charge(Work::ObjectReference);
         self.client.executor.pay_debt().await;
-    }
-
-    async fn place_of(&mut self, partition: PartitionId, number: u64) -> Result<(direct::Place, usize)> {
-        self.pay_reference().await;
-        let found = self.client.described(partition).await?;
-        let Organization::Direct { objects, blocking_factor, record_size } = found.organization else {
-            found.refuse_set()?;
-            return Err(found.wrong_organization("its records have no numbers"));
-        };
-        if number >= objects {
-            return Err(Error::NoRecord(found.name.clone()));
-        }
-        Ok((direct::place(partition, number, blocking_factor, record_size), record_size as usize))
     }
 
     /// What the partition is, if it is a b-tree of users' records.

@@ -1,6 +1,7 @@
 //! Transactions on pages: strict two-phase locking with pages as granules, no steal, force to the server's log.
 
 use super::group::{COMMIT_MAX, GroupOutcome, OutcomeOfGroup, RedoCost, length_of_commit};
+use super::objects::Object;
 use super::{ClientNode, RollbackCause, ServerState, session};
 use crate::client::{PageLock, WriteLock};
 use crate::message::{LIST_MAX, Transaction};
@@ -14,21 +15,45 @@ use engine::page::{Change, Edit, Pages, header};
 use engine::second_level::design::Pattern;
 use engine::undo::Undo;
 use engine::{Error, Need, Result};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
+/// What a transaction has done. Its node has a part in it: a page that it uses may fall to records at any time.
+pub(super) type SharedWork = Rc<RefCell<WorkDone>>;
+
+#[derive(Default)]
+pub(super) struct WorkDone {
+    /// The pages that it has asked write locks of, each with the frame in which it is pinned: such pages do not leave.
+    pub pinned: BTreeMap<PageId, u32>,
+    /// Those of them that it has changed, and what it would take to redo that.
+    pub changed: BTreeMap<PageId, RedoCost>,
+    /// Pages of which it has changed records by locks of their own.
+    pub updated: BTreeSet<PageId>,
+    pub records: Vec<u8>,
+    /// Those records that it has locked so, as it would have them.
+    pub objects: BTreeMap<(PageId, u16), Object>,
+}
+
+impl WorkDone {
+    fn is_empty(&self) -> bool {
+        self.changed.is_empty() && self.updated.is_empty()
+    }
+
+    /// How many bytes its log records have, and how many pages it has changed.
+    fn lengths(&self) -> (usize, usize) {
+        (self.records.len(), self.changed.len() + self.updated.len())
+    }
+}
+
 /// A transaction that reads and writes pages. It is rolled back if it is dropped.
 pub struct PageTransaction {
     pub(super) client: Rc<ClientNode>,
     pub(super) transaction: Transaction,
-    /// The pages that it has asked write locks of, each with the frame in which it is pinned: such pages do not leave.
-    pub(super) pinned: BTreeMap<PageId, u32>,
-    /// Those of them that it has changed, and what it would take to redo that.
-    pub(super) changed: BTreeMap<PageId, RedoCost>,
-    pub(super) records: Vec<u8>,
+    pub(super) work: SharedWork,
     /// What it has seen of these is not committed yet, or was not when it was seen.
     depends: Vec<OutcomeOfGroup>,
     is_over: bool,
@@ -40,15 +65,9 @@ impl PageTransaction {
         let transaction = client.protocol.borrow_mut().begin();
         client.running.set(client.running.get() + 1);
         client.executor.charge(Work::BeginTransaction);
-        PageTransaction {
-            client: Rc::clone(client),
-            transaction,
-            pinned: BTreeMap::new(),
-            changed: BTreeMap::new(),
-            records: Vec::new(),
-            depends: Vec::new(),
-            is_over: false,
-        }
+        let work = SharedWork::default();
+        client.works.borrow_mut().insert(transaction, Rc::clone(&work));
+        PageTransaction { client: Rc::clone(client), transaction, work, depends: Vec::new(), is_over: false }
     }
 
     /// Locks a page for reading and shows it. Returns also whether it was in the buffer.
@@ -65,6 +84,11 @@ impl PageTransaction {
     /// Has the page in the buffer, locked, and keeps it there as long as `pins` if they are given. Whether it was there.
     pub(super) async fn bring(&mut self, page: PageId, mode: Mode, mut pins: Option<&mut Pins>) -> Result<bool> {
         self.check().await?;
+        if !self.client.protocol.borrow_mut().use_page(self.transaction, page) {
+            // It has locks of records of it: the next time it comes to these by way of the page.
+            self.client.condemn(self.transaction, RollbackCause::Victim);
+            return Err(Error::Deadlock);
+        }
         self.client.executor.charge(Work::LockPair);
         self.lock_in_node(page, mode).await?;
         let client = Rc::clone(&self.client);
@@ -91,6 +115,13 @@ impl PageTransaction {
                 fetched => is_kept = fetched.map(|_| true)?,
             }
         }
+        self.see(page)?;
+        Ok(was_here)
+    }
+
+    /// It looks at a page that is here, and so may depend on what is not committed.
+    pub(super) fn see(&mut self, page: PageId) -> Result<()> {
+        let client = &self.client;
         if client.protocol.borrow().is_spoiled(page) {
             // It was granted what those before it have changed in vain: the page is here no longer when it is run again.
             client.condemn(self.transaction, RollbackCause::Victim);
@@ -101,11 +132,11 @@ impl PageTransaction {
         {
             self.depends.push(fate);
         }
-        Ok(was_here)
+        Ok(())
     }
 
     /// What `waited` gives, unless the transaction has to be rolled back: what it waits for may be asked for by another one.
-    async fn unless_doomed<T>(&self, waited: impl Future<Output = T>) -> Result<T> {
+    pub(super) async fn unless_doomed<T>(&self, waited: impl Future<Output = T>) -> Result<T> {
         let client = &self.client;
         let mut waited = pin!(waited);
         loop {
@@ -122,7 +153,7 @@ impl PageTransaction {
     }
 
     /// It waits for a page, which one that writes asks for with its write lock.
-    fn await_page(&self, page: PageId, mode: Mode) {
+    pub(super) fn await_page(&self, page: PageId, mode: Mode) {
         let writes = match mode {
             Mode::Exclusive => true,
             // The first page of a partition is written seldom, and wanted by all.
@@ -135,7 +166,7 @@ impl PageTransaction {
         self.client.tell_waits();
     }
 
-    fn await_no_page(&self, page: PageId) {
+    pub(super) fn await_no_page(&self, page: PageId) {
         self.client.protocol.borrow_mut().awaits(self.transaction, None);
         let mut to_write = self.client.to_write.borrow_mut();
         if to_write.get(&page) == Some(&self.transaction) {
@@ -145,15 +176,25 @@ impl PageTransaction {
 
     /// Locks a page among the transactions of the node.
     async fn lock_in_node(&self, page: PageId, mode: Mode) -> Result<()> {
+        self.lock_in_node_unless(page, mode, || false).await.map(drop)
+    }
+
+    /// The same, unless something has come about meanwhile. False if it has.
+    pub(super) async fn lock_in_node_unless(
+        &self,
+        page: PageId,
+        mode: Mode,
+        is_obsolete: impl Fn() -> bool,
+    ) -> Result<bool> {
         let client = &self.client;
         let held = client.protocol.borrow().lock_of(self.transaction, page);
         if held.is_some_and(|held| held.supremum(mode) == held) {
-            return Ok(());
+            return Ok(true);
         }
         let asked = client.protocol.borrow_mut().lock(self.transaction, page, mode);
         client.advance();
         match asked {
-            PageLock::Held => return Ok(()),
+            PageLock::Held => return Ok(true),
             PageLock::Wait => {}
             PageLock::Victim(victim) => client.condemn(victim, RollbackCause::Victim),
         }
@@ -162,7 +203,10 @@ impl PageTransaction {
         loop {
             self.check().await?;
             if !client.protocol.borrow().waits(self.transaction) {
-                return Ok(());
+                return Ok(true);
+            }
+            if is_obsolete() {
+                return Ok(false);
             }
             client.bell.wait(&client.executor).await;
         }
@@ -192,9 +236,9 @@ impl PageTransaction {
         }
     }
 
-    fn pin(&mut self, page: PageId) {
+    pub(super) fn pin(&mut self, page: PageId) {
         let mut pool = self.client.buffer.pool().borrow_mut();
-        self.pinned.entry(page).or_insert_with(|| {
+        self.work.borrow_mut().pinned.entry(page).or_insert_with(|| {
             let frame = pool.frame_in_use(page);
             pool.pin(frame);
             frame
@@ -234,7 +278,7 @@ impl PageTransaction {
         self.client.executor.pay_debt().await;
         self.check().await?;
         let client = Rc::clone(&self.client);
-        if self.changed.is_empty() {
+        if self.work.borrow().is_empty() {
             self.unpin();
             client.protocol.borrow_mut().committed_unchanged(self.transaction);
             let depends = std::mem::take(&mut self.depends);
@@ -244,8 +288,9 @@ impl PageTransaction {
             }
             return Ok(());
         }
-        let (page_size, pages) = (client.settings.buffer.page_size, self.changed.len());
-        let length = length_of_commit(self.records.len(), pages, page_size);
+        let (records, pages) = self.work.borrow().lengths();
+        let page_size = client.settings.buffer.page_size;
+        let length = length_of_commit(records, pages, page_size);
         if length > COMMIT_MAX || pages > LIST_MAX {
             let words = format!(
                 "a transaction has changed {pages} pages, and its commit would have {length} bytes: at most {COMMIT_MAX} are sent at a \
@@ -253,13 +298,18 @@ impl PageTransaction {
             );
             return Err(Fault::new(FaultKind::NoSpace, words).into());
         }
-        while !client.groups.has_room(self.records.len(), pages, page_size) {
+        loop {
+            let (records, pages) = self.work.borrow().lengths();
+            if client.groups.has_room(records, pages, page_size) {
+                break;
+            }
             client.answered.wait(&client.executor).await;
             self.check().await?;
         }
-        let fate = client.join_group(&mut self);
+        let fate = client.join_group(&self);
         self.unpin();
-        client.protocol.borrow_mut().join_commit(self.transaction, std::mem::take(&mut self.changed).into_keys());
+        let changed = std::mem::take(&mut self.work.borrow_mut().changed);
+        client.protocol.borrow_mut().join_commit(self.transaction, changed.into_keys());
         self.end();
         client.send_group();
         client.await_fate(&fate).await
@@ -269,6 +319,7 @@ impl PageTransaction {
     fn end(&mut self) {
         self.is_over = true;
         self.client.doomed.borrow_mut().remove(&self.transaction);
+        self.client.works.borrow_mut().remove(&self.transaction);
         self.client.advance();
         self.client.running.set(self.client.running.get() - 1);
         self.client.gate.wake_all(&self.client.executor);
@@ -276,7 +327,7 @@ impl PageTransaction {
 
     fn unpin(&mut self) {
         let mut pool = self.client.buffer.pool().borrow_mut();
-        std::mem::take(&mut self.pinned).into_values().for_each(|frame| pool.unpin(frame));
+        std::mem::take(&mut self.work.borrow_mut().pinned).into_values().for_each(|frame| pool.unpin(frame));
     }
 
     /// Whether all that it has seen is known to be committed. Otherwise that shows when it commits itself.
@@ -338,7 +389,7 @@ impl Drop for PageTransaction {
         }
         self.unpin();
         let client = Rc::clone(&self.client);
-        let changed: BTreeSet<PageId> = self.changed.keys().copied().collect();
+        let changed: BTreeSet<PageId> = self.work.borrow().changed.keys().copied().collect();
         client.changing.borrow_mut().retain(|page| !changed.contains(page));
         let restored = client.protocol.borrow_mut().aborted(self.transaction, &changed);
         client.restore(&restored);

@@ -48,6 +48,9 @@ impl Intent {
 impl Pages for LockedPages<'_> {
     fn page(&self, id: PageId) -> Result<&[u8], Need> {
         let mode = self.protocol.lock_of(self.transaction, id).ok_or(Need::Page(id))?;
+        if self.protocol.does_with_records(self.transaction, id) {
+            return Err(Need::Page(id));
+        }
         let bytes = self.pool.page(id)?;
         if mode == Mode::Shared && self.intent.mode(id, bytes) != mode { Err(Need::Page(id)) } else { Ok(bytes) }
     }
@@ -136,22 +139,24 @@ impl PageTransaction {
     pub(super) fn apply(&mut self, body: &Body<'_>, edits: &[Edit<'_>]) {
         self.client.executor.charge(Work::LogRecord);
         edits.iter().for_each(|edit| self.client.keep_for_snapshots(edit.page));
+        let mut work = self.work.borrow_mut();
+        let work = &mut *work;
         let mut pool = self.client.buffer.pool().borrow_mut();
         let numbered = edits.iter().enumerate().map(|(index, edit)| {
             let page = pool.peek(edit.page).expect("it is locked, and so it is here");
             let earlier = edits[..index].iter().filter(|other| other.page == edit.page).count() as u64;
             (header::sequence(page) + 1 + earlier, edit)
         });
-        let before = self.records.len();
-        record::encode(TransactionId::SYSTEM, body, numbered, &mut self.records);
-        let length = self.records.len() - before;
+        let before = work.records.len();
+        record::encode(TransactionId::SYSTEM, body, numbered, &mut work.records);
+        let length = work.records.len() - before;
         for edit in edits {
-            let frame = self.pinned[&edit.page];
+            let frame = work.pinned[&edit.page];
             pool.edit(frame, &edit.change, Lsn::ZERO, Lsn::ZERO);
-            if !self.changed.contains_key(&edit.page) {
+            if !work.changed.contains_key(&edit.page) {
                 self.client.changing.borrow_mut().insert(edit.page);
             }
-            self.changed.entry(edit.page).or_default().add(&edit.change, length);
+            work.changed.entry(edit.page).or_default().add(&edit.change, length);
         }
     }
 }

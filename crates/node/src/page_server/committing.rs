@@ -77,7 +77,11 @@ impl ServerNode {
         let images: Vec<(PageId, &[u8])> = pages.iter().map(|image| (image.page, &image.bytes[..])).collect();
         let shipment = Shipment { records: &records, images: &images, redone: &redone };
         let mut pins = Pins::new(self.database.buffer());
-        match self.commit_as_frames_allow(owner.0, &shipment, &mut pins).await {
+        let committed = match self.check_record_locks(owner, &records) {
+            Ok(()) => self.commit_as_frames_allow(owner.0, &shipment, &mut pins).await,
+            Err(error) => Err(CommitFailure::NothingLogged(error)),
+        };
+        match committed {
             Ok(()) => {
                 self.protocol.borrow_mut().note_redone(redone.len());
                 self.step(|server, memory, actions| server.committed(owner, memory, actions));

@@ -1,7 +1,7 @@
 //! What the server decides, as its owner is to do it, and what it counts.
 
 use crate::algorithm::Recency;
-use crate::message::{Answer, ClientId, Copy, Image, LeavingFate, Transaction};
+use crate::message::{Answer, ClientId, Copy, Image, LeavingFate, RecordLock, Transaction};
 use base::{Lsn, PageId};
 use thiserror::Error;
 
@@ -24,6 +24,17 @@ pub enum Action {
         recency: Recency,
         /// Where it is, as far as was known.
         found: Found,
+    },
+    /// Send a client the record whose lock a transaction has got, as it is here.
+    SendRecord {
+        /// To whom.
+        to: ClientId,
+        /// The page.
+        page: PageId,
+        /// The lock.
+        lock: RecordLock,
+        /// Whether no other client wants anything of the page.
+        is_alone: bool,
     },
     /// Tell a client what partitions there are.
     SendCatalog(ClientId),
@@ -106,6 +117,10 @@ pub struct Counts {
     pub refusals: u64,
     /// Copies that were called back.
     pub callbacks: u64,
+    /// Copies that were given up while they were in use, so that locks of pages have fallen to locks of records.
+    pub falls: u64,
+    /// Records that were sent without their pages.
+    pub records: u64,
     /// Transactions that were a deadlock's victims.
     pub victims: u64,
     /// Requests of clients that have no grant for them.

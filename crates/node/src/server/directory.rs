@@ -1,9 +1,12 @@
 //! Which clients have copies of which pages, which may write, and which wait.
 
+mod records;
+
 use crate::algorithm::Origin;
 use crate::message::{ClientId, Copy, Leaving, LeavingFate, Secret, Transaction, WaitsFor};
 use base::{Instant, PageId};
 use engine::canary::{self, Canary};
+use records::{RecordLocks, RecordOwners};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The pages of which clients have copies or want them.
@@ -16,6 +19,9 @@ pub struct Directory {
     waits_within: BTreeMap<(ClientId, Transaction), (BTreeSet<Transaction>, u64)>,
     /// How many copies each client has.
     held: BTreeMap<ClientId, usize>,
+    owners: RecordOwners,
+    /// Whether locks of pages fall to locks of records.
+    falls: bool,
     /// Counts requests, so that it is known which began to wait last.
     clock: u64,
 }
@@ -31,6 +37,10 @@ pub struct PageEntry {
     pub queue: VecDeque<Waiting>,
     /// Whether the page is on its way into the server's memory from a client that has dropped it.
     pub is_arriving: bool,
+    /// Locks of its records.
+    pub records: RecordLocks,
+    /// Whether those of the page fall to such ones.
+    falls: bool,
 }
 
 /// A copy at a client.
@@ -74,6 +84,8 @@ pub struct Waiting {
     pub since: u64,
     /// The time at which it has come.
     pub asked: Instant,
+    /// Whether its client was told that locks of records are in its way.
+    pub is_told: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,10 +97,15 @@ pub enum Kind {
         writes: bool,
     },
     Write,
+    /// One record of it, without a copy of the page.
+    Record {
+        slot: u16,
+        writes: bool,
+    },
 }
 
 impl Kind {
-    /// Whether it is of a write lock.
+    /// Whether it is of a page's write lock.
     pub fn writes(self) -> bool {
         matches!(self, Kind::Write | Kind::Read { writes: true, .. })
     }
@@ -113,13 +130,16 @@ impl RegisteredCopy {
 impl PageEntry {
     /// Whether this client may have a copy.
     pub fn may_read(&self, client: ClientId) -> bool {
-        self.writer.is_none_or(|(writer, _)| writer == client)
+        self.writer.is_none_or(|(writer, _)| writer == client) && !self.records.has_change()
     }
 
     /// Whether this client, which has a copy, may write.
     pub fn may_write(&self, client: ClientId) -> bool {
         let is_alone = self.copies.keys().all(|holder| *holder == client);
-        self.writer.is_none() && !self.is_arriving && (is_alone || canary::is_planted(Canary::UncalledCopies))
+        self.writer.is_none()
+            && self.records.is_empty()
+            && !self.is_arriving
+            && (is_alone || canary::is_planted(Canary::UncalledCopies))
     }
 
     /// Whether the client writes the page, or asks for that.
@@ -139,17 +159,34 @@ impl PageEntry {
 
     /// Whether a request can only be granted when this client gives its copy up.
     fn is_in_the_way(&self, client: ClientId, waiting: &Waiting) -> bool {
-        waiting.client != client && (waiting.kind.writes() || self.is_kept_by(client))
+        let is_writer = self.writer.is_some_and(|(writer, _)| writer == client);
+        match waiting.kind {
+            Kind::Record { writes, .. } => writes || is_writer,
+            kind if waiting.client != client => kind.writes() || self.is_kept_by(client) || (self.falls && is_writer),
+            // Its own transactions are to do with records like those of others.
+            kind => self.falls && kind == Kind::Write && !self.records.is_empty(),
+        }
+    }
+
+    /// Whether a request waits for those that use this client's copy, beside the one that writes the page.
+    fn has_to_go(&self, client: ClientId, waiting: &Waiting) -> bool {
+        match waiting.kind {
+            Kind::Record { writes, .. } => writes || self.is_kept_by(client),
+            kind => client != waiting.client && (kind.writes() || self.is_kept_by(client)),
+        }
     }
 
     /// The copies that are in the way of the first request and were not called back before.
     pub fn call_back(&mut self, now: Instant) -> Vec<(ClientId, u64)> {
-        let Some(first) = self.queue.front().copied() else { return Vec::new() };
-        let in_the_way: Vec<ClientId> =
-            self.copies.keys().filter(|client| self.is_in_the_way(**client, &first)).copied().collect();
+        let is_needed = |client: &&ClientId| self.leading().any(|waiting| self.is_in_the_way(**client, waiting));
+        let in_the_way: Vec<ClientId> = self.copies.keys().filter(is_needed).copied().collect();
         let called = in_the_way.into_iter().filter_map(|client| {
             let held = self.copies.get_mut(&client).filter(|held| held.called.is_none())?;
             held.called = Some(now);
+            if self.falls {
+                // Who uses it is told in answer to this.
+                held.users.clear();
+            }
             Some((client, held.number))
         });
         called.collect()
@@ -169,6 +206,23 @@ impl PageEntry {
         stays
     }
 
+    /// Whom a request waits for because of copies, the page's write lock, and requests of the page that are ahead.
+    fn waits_by_pages(&self, (place, own): (usize, &Waiting), found: &mut Vec<(ClientId, Transaction)>) {
+        let owner = (own.client, own.transaction);
+        let is_of_record = matches!(own.kind, Kind::Record { .. });
+        let is_other = |other: &(ClientId, Transaction)| other.0 != owner.0 || (is_of_record && *other != owner);
+        found.extend(self.writer.filter(is_other));
+        let ahead = self.queue.iter().take(place).filter(|other| other.client != owner.0);
+        let writes = |other: &&Waiting| own.kind.writes() || other.kind.writes();
+        found.extend(ahead.filter(writes).map(|other| (other.client, other.transaction)));
+        let others = self.copies.iter().filter(|(client, held)| {
+            let is_told = !self.falls || held.called.is_some();
+            is_told && self.has_to_go(**client, own)
+        });
+        let users = others.flat_map(|(client, held)| held.users.iter().map(|user| (*client, *user)));
+        found.extend(users.filter(is_other));
+    }
+
     /// The clients that may send their copies to this one, because they neither give them up nor want to write.
     pub fn senders(&self, to: ClientId) -> Vec<ClientId> {
         let gives = |client: ClientId, held: &RegisteredCopy| held.called.is_none() && !self.is_written_by(client);
@@ -177,11 +231,17 @@ impl PageEntry {
     }
 
     fn is_empty(&self) -> bool {
-        self.copies.is_empty() && self.writer.is_none() && self.queue.is_empty() && !self.is_arriving
+        let is_free = self.copies.is_empty() && self.writer.is_none() && self.records.is_empty();
+        is_free && self.queue.is_empty() && !self.is_arriving
     }
 }
 
 impl Directory {
+    /// One in which locks of pages fall to locks of records if that is so.
+    pub fn new(falls: bool) -> Directory {
+        Directory { falls, ..Directory::default() }
+    }
+
     /// All copies.
     pub fn holders(&self) -> impl Iterator<Item = (ClientId, PageId)> {
         self.pages.iter().flat_map(|(page, entry)| entry.copies.keys().map(|client| (*client, *page)))
@@ -198,7 +258,7 @@ impl Directory {
 
     /// The page's entry; [`Directory::tidy`] removes an empty one.
     pub fn entry(&mut self, page: PageId) -> &mut PageEntry {
-        self.pages.entry(page).or_default()
+        self.pages.entry(page).or_insert_with(|| PageEntry { falls: self.falls, ..PageEntry::default() })
     }
 
     /// A page is on its way into the server's memory from now on. False if it was before.
@@ -317,12 +377,14 @@ impl Directory {
     pub fn enqueue(&mut self, mut waiting: Waiting) -> bool {
         self.clock += 1;
         waiting.since = self.clock;
+        let place = self.entry(waiting.copy.page).place_of(&waiting);
         let queue = &mut self.entry(waiting.copy.page).queue;
-        let is_read = |kind: Kind| kind != Kind::Write;
-        if queue.iter().any(|other| other.client == waiting.client && is_read(other.kind) == is_read(waiting.kind)) {
+        let is_alike = |other: Kind| std::mem::discriminant(&other) == std::mem::discriminant(&waiting.kind);
+        let is_of_record = matches!(waiting.kind, Kind::Record { .. });
+        if !is_of_record && queue.iter().any(|other| other.client == waiting.client && is_alike(other.kind)) {
             return false;
         }
-        queue.push_back(waiting);
+        queue.insert(place, waiting);
         self.waits.entry((waiting.client, waiting.transaction)).or_default().insert(waiting.copy.page);
         true
     }
@@ -332,7 +394,8 @@ impl Directory {
     pub fn change_owner(&mut self, client: ClientId, copy: Copy, to: Transaction) -> bool {
         let Some(entry) = self.pages.get_mut(&copy.page) else { return false };
         let is_it = |waiting: &&mut Waiting| {
-            (waiting.client, waiting.copy) == (client, copy) && waiting.kind != Kind::Write && waiting.transaction != to
+            let is_read = matches!(waiting.kind, Kind::Read { .. });
+            (waiting.client, waiting.copy) == (client, copy) && is_read && waiting.transaction != to
         };
         let Some(waiting) = entry.queue.iter_mut().find(is_it) else { return false };
         waiting.transaction = to;
@@ -434,20 +497,19 @@ impl Directory {
         }
         let pages = self.waits.get(&owner).into_iter().flatten();
         for entry in pages.filter_map(|page| self.pages.get(page)) {
-            let Some(place) = entry.queue.iter().position(|w| (w.client, w.transaction) == owner) else { continue };
-            let own = entry.queue[place];
-            since = since.max(Some(own.since));
-            found.extend(entry.writer.filter(|writer| writer.0 != owner.0));
-            let ahead = entry.queue.iter().take(place).filter(|other| other.client != owner.0);
-            let writes = |other: &&Waiting| own.kind.writes() || other.kind.writes();
-            found.extend(ahead.filter(writes).map(|other| (other.client, other.transaction)));
-            let others = entry.copies.iter().filter(|(client, _)| entry.is_in_the_way(**client, &own));
-            found.extend(others.flat_map(|(client, held)| held.users.iter().map(|user| (*client, *user))));
+            let is_its = |(_, waiting): &(usize, &Waiting)| (waiting.client, waiting.transaction) == owner;
+            // Of a page that has fallen a transaction may want several records.
+            for (place, own) in entry.queue.iter().enumerate().filter(is_its) {
+                since = since.max(Some(own.since));
+                entry.waits_by_records(place, found);
+                entry.waits_by_pages((place, own), found);
+            }
         }
         since
     }
 
     pub fn check(&self) -> Result<(), String> {
+        self.check_records()?;
         for (page, entry) in &self.pages {
             if entry.is_empty() {
                 return Err(format!("{page} is in the directory, and nothing is known of it"));

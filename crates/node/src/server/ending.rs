@@ -33,6 +33,7 @@ impl Server {
             self.directory.end_waits_within(client, Some(*member));
             let writer = self.writers.remove(&(client, *member)).unwrap_or_default();
             all.pages.extend(writer.pages);
+            self.directory.pass_records((client, *member), (client, transaction));
         }
         let mut seen = BTreeSet::new();
         let mut odd = None;
@@ -40,7 +41,8 @@ impl Server {
             if !all.pages.contains(page) && self.take_kept(client, *page) {
                 all.pages.insert(*page);
             }
-            if !all.pages.contains(page) || !seen.insert(*page) {
+            let is_locked = all.pages.contains(page) || self.directory.has_records((client, transaction), *page);
+            if !is_locked || !seen.insert(*page) {
                 odd.get_or_insert(*page);
             }
         }
@@ -90,6 +92,7 @@ impl Server {
         } else {
             self.release((client, transaction), memory, actions);
         }
+        self.release_records((client, transaction), memory, actions);
     }
 
     /// A client keeps the write locks of the pages that it has committed.
@@ -103,7 +106,10 @@ impl Server {
         if !kept.pages.is_empty() {
             self.writers.insert(owner, kept);
         }
-        over.into_iter().for_each(|page| self.advance(page, memory, actions));
+        for page in over {
+            self.withdraw_callbacks(page, actions);
+            self.advance(page, memory, actions);
+        }
     }
 
     /// A commit is refused, and nothing of it was done. One whose outcome is unknown until the server is started again never ends: its
@@ -120,6 +126,7 @@ impl Server {
             actions.push(Action::Send(client, Answer::NotCommitted { transaction, reason }));
         }
         self.release((client, transaction), memory, actions);
+        self.release_records((client, transaction), memory, actions);
     }
 
     /// What becomes of a commit is not known before the next start.
@@ -158,6 +165,7 @@ impl Server {
         self.directory.end_waits_within(owner.0, Some(owner.1));
         self.withdraw_writes(owner, memory, actions);
         self.release(owner, memory, actions);
+        self.release_records(owner, memory, actions);
         Ok(())
     }
 
@@ -220,7 +228,7 @@ impl Server {
         }
     }
 
-    /// A transaction's requests for write locks are taken out of the queues. What it has asked to read comes all the same: its
+    /// A transaction's requests for write locks and for records are taken out of the queues. What it has asked to read comes all the same: its
     /// client has made room for that, and another transaction of it may wait for the page.
     pub(super) fn withdraw_writes(
         &mut self,
@@ -230,7 +238,8 @@ impl Server {
     ) {
         for page in self.directory.waits_of(owner) {
             let is_changed = self.directory.forget_writing(page, owner);
-            let is_taken = !self.take_requests(page, owner, |kind| kind == Kind::Write, actions).is_empty();
+            let is_taken =
+                !self.take_requests(page, owner, |kind| !matches!(kind, Kind::Read { .. }), actions).is_empty();
             if is_changed || is_taken {
                 self.advance(page, memory, actions);
             }
@@ -247,14 +256,15 @@ impl Server {
         let mut reads = Vec::new();
         for page in self.directory.waits_of(owner) {
             let gone = self.take_requests(page, owner, |_| true, actions);
-            reads.extend(gone.into_iter().filter(|waiting| waiting.kind != Kind::Write).map(|waiting| waiting.copy));
+            let gone = gone.into_iter().filter(|waiting| matches!(waiting.kind, Kind::Read { .. }));
+            reads.extend(gone.map(|waiting| waiting.copy));
             self.advance(page, memory, actions);
         }
         reads
     }
 
     /// Takes requests of these kinds out of a page's queue. Copies that were called back for them alone may stay.
-    fn take_requests(
+    pub(super) fn take_requests(
         &mut self,
         page: PageId,
         owner: (ClientId, Transaction),
@@ -322,6 +332,13 @@ impl Server {
         for copy in self.directory.copies_of(client) {
             self.directory.strike_out(client, copy.page);
             pages.insert(copy.page);
+        }
+        for owner in self.directory.record_owners(client) {
+            if !self.writers.get(&owner).is_some_and(|writer| writer.is_committing) {
+                let unlocked = self.directory.unlock_records(owner);
+                unlocked.iter().for_each(|page| self.withdraw_callbacks(*page, actions));
+                pages.extend(unlocked);
+            }
         }
         pages.into_iter().for_each(|page| self.advance(page, memory, actions));
     }

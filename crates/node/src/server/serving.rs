@@ -2,10 +2,10 @@
 
 use super::directory::{RegisteredCopy, Served};
 use super::passing::GONE;
-use super::{Action, Found, JoinedClient, Memory, Server};
+use super::{Action, Found, JoinedClient, Memory, Misbehaviour, Server, misbehaved};
 use crate::algorithm::{Fate, Noted, Origin, Source};
 use crate::grants::Right;
-use crate::message::{Answer, ClientId, Copy, Leaving, LeavingFate, Secret, Wait};
+use crate::message::{Answer, ClientId, Copy, Image, Leaving, LeavingFate, Secret, Wait};
 use base::PageId;
 
 impl Server {
@@ -178,5 +178,34 @@ impl Server {
         }
         self.advance(copy.page, memory, actions);
         LeavingFate::Dropped
+    }
+
+    /// A page comes back that was asked for when it left a client's memory. Nothing was allowed to write it meanwhile, so it is as it
+    /// has left here; nor is anything until it is kept. Other bytes are of no use.
+    pub(super) fn take_back(
+        &mut self,
+        client: ClientId,
+        (copy, bytes): (Copy, Vec<u8>),
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Misbehaviour> {
+        let Some(held) = self.directory.held(client, copy) else { return Ok(()) };
+        if !held.is_wanted && !held.is_offered {
+            return Err(misbehaved(client, "returned, without having been asked to,", copy.page));
+        }
+        let is_sound = held.is_wanted && !memory.has(copy.page) && memory.has_left_as(copy.page, &bytes);
+        let is_kept = is_sound && self.directory.begin_keeping(copy.page);
+        self.directory.remove(client, copy);
+        if is_kept {
+            actions.push(Action::Keep(Image { page: copy.page, bytes }));
+        }
+        self.advance(copy.page, memory, actions);
+        Ok(())
+    }
+
+    /// A page that was taken into the server's memory is there, or could not be.
+    pub fn kept(&mut self, page: PageId, memory: &dyn Memory, actions: &mut Vec<Action>) {
+        self.directory.entry(page).is_arriving = false;
+        self.advance(page, memory, actions);
     }
 }

@@ -2,10 +2,12 @@
 
 mod bounds;
 mod passing;
+mod records;
 mod rights;
 mod snapshots;
 mod survey;
 
+use super::records::RECORDS_MAX;
 use super::*;
 use crate::algorithm::{self, Fate, Noted, Origin, Recency, Source};
 use crate::message::{Former, Image, LeavingFate, Outcome, Secret, Session, Wait};

@@ -3,20 +3,21 @@
 //! another reads, and the server must know of every copy; at the end every transaction must have ended.
 
 mod node;
+mod records;
 mod world;
 
 use crate::counting::read_of;
 use base::{Instant, PageId};
 use engine::canary::{self, Canary};
 use engine::lock::Mode;
-use entresol_node::algorithm::ALGORITHMS;
+use entresol_node::algorithm::{self, ALGORITHMS};
 use entresol_node::client::{Client, PageLock};
 use entresol_node::grants::Access;
 use entresol_node::lease::Lease;
 use entresol_node::message::{
     Answer, ClientId, Copy, Former, Image, Leaving, LeavingFate, Request, Secret, Session, ToServer, Transaction,
 };
-use entresol_node::server::{Action, Memory, Newcomer, Server};
+use entresol_node::server::{Action, Counts, Memory, Newcomer, Server};
 use std::collections::BTreeMap;
 use world::{FRAMES, Faults, Plan, World};
 
@@ -45,6 +46,34 @@ fn clients_that_vanish_take_nothing_with_them() {
 #[test]
 fn a_server_that_is_started_again_takes_nothing_with_it() {
     assert_eq!(first_failure(0..300, Faults::All), None);
+}
+
+/// Few pages, of whose records all want some, while snapshots read the pages: what has come of that, among it all that snapshots have read,
+/// or the first failure.
+fn contention(seeds: std::ops::Range<u64>) -> Result<Counts, String> {
+    let mut total = Counts::default();
+    for seed in seeds {
+        let faults = [Faults::Nothing, Faults::Clients, Faults::All][seed as usize % 3];
+        let algorithm = algorithm::named("ps-aa").expect("it is one of them");
+        let (pages, snapshot_room) = (1 + seed / 3 % 4, usize::MAX);
+        let plan = Plan { algorithm, clients: 4, pages, transactions: 6, chances: 0, snapshot_room, faults };
+        let mut world = World::new(plan, seed);
+        world.run().map_err(|failure| format!("seed {seed}, {faults:?}: {failure}"))?;
+        let Counts { falls, records, reads, victims, .. } = world.counts();
+        total.falls += falls;
+        total.records += records;
+        total.reads += reads;
+        total.victims += victims;
+        total.snapshot_reads += world.snapshot_counts().0;
+    }
+    Ok(total)
+}
+
+#[test]
+fn locks_fall_to_records_and_rise_and_no_read_is_stale() {
+    let counts = contention(0..300).expect("no read is stale");
+    let all = [counts.falls, counts.records, counts.reads, counts.snapshot_reads];
+    assert!(all.iter().all(|count| *count > 1_000), "{counts:?}");
 }
 
 #[test]
@@ -249,6 +278,7 @@ fn what_is_planted_is_found() {
     let calm: Search = || first_failure(0..700, Faults::Nothing);
     let clients: Search = || first_failure(0..300, Faults::Clients);
     let all: Search = || first_failure(0..300, Faults::All);
+    let falling: Search = || contention(0..300).err();
     let planted = [
         (Canary::UncalledCopies, calm),
         (Canary::UnnumberedCopies, calm),
@@ -271,6 +301,10 @@ fn what_is_planted_is_found() {
         (Canary::EndlessChances, calm),
         (Canary::PresentForMoment, calm),
         (Canary::YoungCopies, calm),
+        (Canary::PresentForMoment, falling),
+        (Canary::YoungCopies, falling),
+        (Canary::UnlockedRecord, calm),
+        (Canary::UntoldRecord, calm),
     ];
     let is_missed = |(canary, search): &(Canary, Search)| {
         canary::plant(Some(*canary));

@@ -2,6 +2,7 @@
 
 mod snapshots;
 
+use super::records::{Access, RecordUse};
 use base::{Instant, PageId, PartitionId, Random};
 use engine::lock::Mode;
 use entresol_node::client::{Arrival, Client, PageLock, WriteLock};
@@ -37,19 +38,20 @@ impl Clock {
 
 /// A page that the model's memory holds.
 #[derive(Clone, Copy, Debug)]
-struct Slot {
-    version: u64,
+pub(super) struct Slot {
+    pub version: u64,
     used: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
     /// It waits for an answer to its introduction, which it has sent then.
     Joining(Instant),
     Idle,
     Running,
     AwaitingPage(PageId),
     AwaitingLock,
+    AwaitingRecord,
     AwaitingCommit,
     Done,
 }
@@ -66,21 +68,23 @@ pub struct Node {
     /// Whether it has said that it would keep copies.
     names_copies: bool,
     pub protocol: Client,
-    memory: BTreeMap<PageId, Slot>,
+    pub(super) memory: BTreeMap<PageId, Slot>,
     capacity: usize,
-    kept: BTreeMap<Copy, u64>,
+    pub(super) kept: BTreeMap<Copy, u64>,
     uses: u64,
     /// How many secrets it has drawn.
     secrets: u64,
-    /// The steps of the transactions still to be run: a page, and whether it is written.
-    scripts: Vec<Vec<(u64, bool)>>,
-    at: usize,
-    state: State,
-    transaction: Transaction,
+    /// The steps of the transactions still to be run.
+    scripts: Vec<Vec<Access>>,
+    pub(super) at: usize,
+    pub(super) state: State,
+    pub(super) transaction: Transaction,
     /// What the present transaction has read, what it has written, and what it has asked write locks of, which stays.
     reads: BTreeMap<PageId, u64>,
-    writes: BTreeSet<PageId>,
-    pinned: BTreeSet<PageId>,
+    /// By how much.
+    pub(super) writes: BTreeMap<PageId, u64>,
+    pub(super) records: RecordUse,
+    pub(super) pinned: BTreeSet<PageId>,
     snapshot: Option<NodeSnapshot>,
     /// How many pages its snapshots have read, and how many of them were too old.
     pub snapshot_reads: u64,
@@ -100,7 +104,7 @@ impl Node {
         (place, clock, keeps): (Place, Clock, bool),
         capacity: usize,
         lease_ns: u64,
-        scripts: Vec<Vec<(u64, bool)>>,
+        scripts: Vec<Vec<Access>>,
     ) -> Node {
         let mut protocol = Client::default();
         if keeps {
@@ -125,7 +129,8 @@ impl Node {
             state: State::Idle,
             transaction: Transaction(0),
             reads: BTreeMap::new(),
-            writes: BTreeSet::new(),
+            writes: BTreeMap::new(),
+            records: RecordUse::default(),
             pinned: BTreeSet::new(),
             snapshot: None,
             snapshot_reads: 0,
@@ -182,7 +187,7 @@ impl Node {
     }
 
     /// The scripts that are not done.
-    pub fn into_scripts(self) -> Vec<Vec<(u64, bool)>> {
+    pub fn into_scripts(self) -> Vec<Vec<Access>> {
         self.scripts
     }
 
@@ -218,10 +223,17 @@ impl Node {
             self.transaction = self.protocol.begin();
             (self.at, self.state) = (0, State::Running);
             (self.reads, self.writes, self.pinned) = Default::default();
+            self.records.begin();
         }
         let script = self.scripts.last().expect("it runs one").clone();
-        let Some((number, writes)) = script.get(self.at).copied() else { return self.commit(committed) };
+        let Some(Access { number, slot, writes }) = script.get(self.at).copied() else { return self.commit(committed) };
         let page = page(number);
+        if let Some(slot) = slot {
+            return self.step_record(page, (slot, writes), committed);
+        }
+        if !self.protocol.use_page(self.transaction, page) {
+            return Ok(self.abort());
+        }
         self.lock(page, if writes && number % 2 == 0 { Mode::Exclusive } else { Mode::Shared })?;
         let mut said: Vec<Said> = self.protocol.enter(self.transaction, page).into_iter().map(Said::Server).collect();
         if !self.memory.contains_key(&page) {
@@ -241,7 +253,7 @@ impl Node {
         self.pinned.insert(page);
         match lock {
             WriteLock::Held => {
-                self.write(page, committed)?;
+                self.write(page, 1, committed)?;
                 self.at += 1;
                 Ok(Vec::new())
             }
@@ -257,7 +269,7 @@ impl Node {
     }
 
     /// Locks a page in the node, where it is the only transaction.
-    fn lock(&mut self, page: PageId, mode: Mode) -> Result<(), String> {
+    pub(super) fn lock(&mut self, page: PageId, mode: Mode) -> Result<(), String> {
         match self.protocol.lock(self.transaction, page, mode) {
             PageLock::Held => Ok(()),
             other => Err(format!("node {}: {other:?} of {page}, and no other transaction is there", self.place)),
@@ -266,7 +278,7 @@ impl Node {
 
     /// Whether it may stop waiting for a lock, as a program does that is impatient.
     pub fn may_skip(&self) -> bool {
-        self.state == State::AwaitingLock
+        matches!(self.state, State::AwaitingLock | State::AwaitingRecord)
     }
 
     /// Leaves the write out that it waits for, and goes on.
@@ -274,30 +286,29 @@ impl Node {
         (self.state, self.at) = (State::Running, self.at + 1);
     }
 
-    fn read(&mut self, page: PageId, committed: &dyn Fn(PageId) -> u64) -> Result<(), String> {
+    pub(super) fn read(&mut self, page: PageId, committed: &dyn Fn(PageId) -> u64) -> Result<(), String> {
         self.uses += 1;
         let slot = self.memory.get_mut(&page).expect("it is here");
         slot.used = self.uses;
-        let expected = committed(page) + u64::from(self.writes.contains(&page));
+        let expected = committed(page) + self.writes.get(&page).copied().unwrap_or(0);
         if slot.version != expected {
             return Err(format!("node {} reads version {} of {page}, not {expected}", self.place, slot.version));
         }
-        if !self.writes.contains(&page) {
+        if !self.writes.contains_key(&page) && !self.protocol.does_with_records(self.transaction, page) {
             self.reads.insert(page, slot.version);
         }
         Ok(())
     }
 
-    fn write(&mut self, page: PageId, committed: &dyn Fn(PageId) -> u64) -> Result<(), String> {
+    pub(super) fn write(&mut self, page: PageId, more: u64, committed: &dyn Fn(PageId) -> u64) -> Result<(), String> {
         self.keep_for_snapshot(page);
-        if self.writes.insert(page) {
-            self.memory.get_mut(&page).expect("it is here").version += 1;
-        }
+        *self.writes.entry(page).or_default() += more;
+        self.memory.get_mut(&page).expect("it is here").version += more;
         self.read(page, committed)
     }
 
     /// Makes room and asks for the page.
-    fn fetch(&mut self, page: PageId, writes: bool) -> Vec<Said> {
+    pub(super) fn fetch(&mut self, page: PageId, writes: bool) -> Vec<Said> {
         self.make_room();
         let secret = self.draw_secret();
         let (message, forgotten) = self.protocol.request((page, secret), self.transaction, writes);
@@ -339,17 +350,19 @@ impl Node {
         if let Some((page, version)) = self.reads.iter().find(|(page, version)| committed(**page) != **version) {
             return Err(format!("version {version} of {page} was read, and changed before the commit"));
         }
-        if self.writes.is_empty() {
+        self.check_records(committed)?;
+        if self.writes.is_empty() && self.records.updates.is_empty() {
             self.protocol.committed_unchanged(self.transaction);
             return Ok(self.end(true));
         }
         let image = |page: &PageId| Image { page: *page, bytes: self.memory[page].version.to_le_bytes().to_vec() };
-        let pages: Vec<Image> = self.writes.iter().map(image).collect();
+        let pages: Vec<Image> = self.writes.keys().map(image).collect();
         self.state = State::AwaitingCommit;
-        self.protocol.join_commit(self.transaction, self.writes.iter().copied());
+        self.protocol.join_commit(self.transaction, self.writes.keys().copied());
         let mut said = self.due();
         // What is redone is in the records: here the versions, in the order of the pages.
-        let (pages, redone) = if self.commits_pages { (pages, Vec::new()) } else { (Vec::new(), pages) };
+        let (pages, mut redone) = if self.commits_pages { (pages, Vec::new()) } else { (Vec::new(), pages) };
+        redone.extend(self.records.images());
         let records = redone.iter().flat_map(|image: &Image| image.bytes.clone()).collect();
         let redone = redone.into_iter().map(|image| image.page).collect();
         said.push(Said::Server(self.protocol.send_commit(records, pages, redone).1));
@@ -361,7 +374,7 @@ impl Node {
         if self.state == State::AwaitingCommit {
             self.protocol.refused();
         } else {
-            let restored = self.protocol.aborted(self.transaction, &self.writes);
+            let restored = self.protocol.aborted(self.transaction, &self.writes.keys().copied().collect());
             assert!(restored.is_empty(), "no other transaction is there");
         }
     }
@@ -375,8 +388,9 @@ impl Node {
         self.due()
     }
 
-    fn due(&mut self) -> Vec<Said> {
+    pub(super) fn due(&mut self) -> Vec<Said> {
         let due = self.protocol.take_due();
+        due.falls.into_iter().for_each(|fallen| self.take_apart(fallen));
         for page in due.discards {
             self.memory.remove(&page);
         }
@@ -406,14 +420,21 @@ impl Node {
                 }
                 Ok(Vec::new())
             }
-            Answer::CallBack { copy } => {
+            Answer::CallBack { copy } | Answer::Fall { copy } => {
                 self.keep_for_snapshot(copy.page);
-                let called = self.protocol.call_back(copy);
+                let falls = matches!(answer, Answer::Fall { .. });
+                let called = if falls { self.protocol.fall(copy) } else { self.protocol.call_back(copy) };
                 if called.discards {
                     self.memory.remove(&copy.page);
                 }
                 called.forgets.map(|copy| self.kept.remove(&copy));
-                Ok(called.answer.into_iter().map(Said::Server).collect())
+                let said: Vec<Said> = called.answer.into_iter().map(Said::Server).collect();
+                Ok(said.into_iter().chain(self.due()).collect())
+            }
+            Answer::ByRecords { copy } => Ok(self.do_with_records(copy)),
+            Answer::Record { page, lock, is_alone, bytes } => {
+                self.take_record((page, lock), is_alone, version(&bytes));
+                Ok(Vec::new())
             }
             Answer::Withdrawn { copy } => {
                 self.protocol.withdrawn(copy);
@@ -436,13 +457,13 @@ impl Node {
             Answer::Victim { transaction, withdrawn } => {
                 for copy in withdrawn {
                     let (waited, forgotten) = self.protocol.request_withdrawn(copy);
-                    assert!(waited, "{copy:?} is withdrawn, and was not waited for");
+                    let is_expected = waited || self.records.given_up.contains(&copy);
+                    assert!(is_expected, "{copy:?} is withdrawn, and was not waited for");
                     forgotten.map(|copy| self.kept.remove(&copy));
                     self.wait_no_more(copy.page);
                 }
                 // It may have been rolled back already, or wait no longer for what has made it a victim, and be about to commit.
-                let is_active = transaction == self.transaction
-                    && matches!(self.state, State::Running | State::AwaitingPage(_) | State::AwaitingLock);
+                let is_active = transaction == self.transaction && self.is_under_way();
                 if !is_active {
                     return Ok(Vec::new());
                 }
@@ -485,7 +506,7 @@ impl Node {
         failure.answer.into_iter().map(Said::Server).collect()
     }
 
-    fn wait_no_more(&mut self, page: PageId) {
+    pub(super) fn wait_no_more(&mut self, page: PageId) {
         if self.state == State::AwaitingPage(page) {
             self.state = State::Running;
         }
@@ -554,9 +575,14 @@ impl Node {
         self.protocol.repeat(page, self.transaction).into_iter().map(Said::Server).collect()
     }
 
+    fn is_under_way(&self) -> bool {
+        use State::{AwaitingLock, AwaitingPage, AwaitingRecord, Running};
+        matches!(self.state, Running | AwaitingLock | AwaitingRecord | AwaitingPage(_))
+    }
+
     /// Whether it may be rolled back for no reason now.
     pub fn may_abort(&self, random: &mut Random) -> bool {
-        matches!(self.state, State::Running | State::AwaitingLock | State::AwaitingPage(_)) && random.chance(0.02)
+        self.is_under_way() && random.chance(0.02)
     }
 
     pub fn abort(&mut self) -> Vec<Said> {

@@ -1,15 +1,17 @@
 //! A server, its clients and everything that is on its way between them.
 
+mod faults;
 mod snapshots;
 
 use super::node::{Clock, Node, Place, Said, page, version};
+use super::records::{ADDED, Access, SLOTS, of_slot};
 use base::{Instant, Lsn, PageId, Random};
 use entresol_node::algorithm::{Algorithm, Frames};
 use entresol_node::lease::Term;
 use entresol_node::message::{
-    Answer, ClientId, Copy, Image, LeavingFate, Request, Secret, ToPeer, ToServer, Transaction,
+    Answer, ClientId, Copy, Image, LeavingFate, RecordLock, Request, Secret, ToPeer, ToServer, Transaction,
 };
-use entresol_node::server::{Action, Joined, Memory, Server};
+use entresol_node::server::{Action, Counts, Joined, Memory, Server};
 use snapshots::Moments;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -103,6 +105,12 @@ enum Pending {
         id: (ClientId, u64),
         page: PageId,
     },
+    Record {
+        to: ClientId,
+        page: PageId,
+        lock: RecordLock,
+        is_alone: bool,
+    },
 }
 
 /// Something that may happen next.
@@ -167,7 +175,7 @@ const STEPS_MAX: u64 = 50_000;
 /// How long leases last.
 const LEASE_NS: u64 = 270;
 
-fn start(place: Place, lease_ns: u64, scripts: Vec<Vec<(u64, bool)>>, random: &mut Random) -> Node {
+fn start(place: Place, lease_ns: u64, scripts: Vec<Vec<Access>>, random: &mut Random) -> Node {
     // As slow as the server's clock may be faster, but for what a reading is rounded by.
     let clock = Clock { offset: random.below(1_000_000), rate: random.between(805, 1_250) };
     // Room for what one transaction may write, and one page more.
@@ -177,12 +185,18 @@ fn start(place: Place, lease_ns: u64, scripts: Vec<Vec<(u64, bool)>>, random: &m
 impl World {
     pub fn new(plan: Plan, seed: u64) -> World {
         let mut random = Random::stream(seed, "model");
+        let mut slots = Random::stream(seed, "model records");
         let mut nodes = BTreeMap::new();
         let lease_ns = if plan.faults == Faults::Nothing { 0 } else { LEASE_NS };
         for place in 1..=plan.clients {
-            let script = |random: &mut Random| {
+            let mut access = |random: &mut Random| {
+                let (number, writes) = (random.below(plan.pages), random.chance(0.4));
+                let is_of_record = plan.algorithm.name() == "ps-aa" && slots.chance(0.85);
+                Access { number, slot: is_of_record.then(|| slots.below(SLOTS) as u16), writes }
+            };
+            let mut script = |random: &mut Random| {
                 let steps = random.between(1, 4);
-                (0..steps).map(|_| (random.below(plan.pages), random.chance(0.4))).collect()
+                (0..steps).map(|_| access(random)).collect()
             };
             let scripts = (0..plan.transactions).map(|_| script(&mut random)).collect();
             nodes.insert(place, start(place, lease_ns, scripts, &mut random));
@@ -214,6 +228,11 @@ impl World {
 
     pub fn steps(&self) -> u64 {
         self.steps
+    }
+
+    /// What the server has counted since it was started last.
+    pub fn counts(&self) -> Counts {
+        self.server.counts()
     }
 
     fn has_leases(&self) -> bool {
@@ -471,6 +490,9 @@ impl World {
                 Action::SendCatalog(client) => unreachable!("{client:?} knows the only partition"),
                 Action::Send(to, answer) | Action::PassOn(to, answer) => self.send(to, answer),
                 Action::SendPage { to, copy, fate, .. } => self.pending.push(Pending::Page { to, copy, fate }),
+                Action::SendRecord { to, page, lock, is_alone } => {
+                    self.pending.push(Pending::Record { to, page, lock, is_alone });
+                }
                 Action::Touch(page) => self.memory.use_page(page),
                 Action::BeginSnapshot { client, number, moment } => {
                     self.pending.push(Pending::Snapshot { id: (client, number), moment });
@@ -509,6 +531,10 @@ impl World {
                 let bytes = self.committed[&copy.page].to_le_bytes().to_vec();
                 self.send(to, Answer::Page { copy, bytes, fate });
             }
+            Pending::Record { to, page, lock, is_alone } => {
+                let bytes = of_slot(self.committed[&page], lock.slot).to_le_bytes().to_vec();
+                self.send(to, Answer::Record { page, lock, is_alone, bytes });
+            }
             Pending::Keep { page, version } => {
                 assert_eq!(version, self.committed[&page], "what comes back is what was committed last");
                 self.memory.use_page(page);
@@ -528,61 +554,11 @@ impl World {
 
     fn install(&mut self, pages: Vec<Image>) {
         for Image { page, bytes } in pages {
-            self.committed.insert(page, version(&bytes));
+            let version = version(&bytes);
+            let before = if version & ADDED == 0 { 0 } else { self.committed[&page] };
+            self.committed.insert(page, before + (version & !ADDED));
             self.memory.use_page(page);
         }
-    }
-
-    /// A connection breaks. What the server has received of it, it may still hear.
-    fn cut(&mut self, place: Place) {
-        let connection = self.connections.get_mut(&place).expect("there is one");
-        connection.is_open = false;
-        let mut received = std::mem::take(&mut connection.to_server);
-        received.truncate(self.random.below(received.len() as u64 + 1) as usize);
-        if let (Some(client), false) = (connection.client, received.is_empty()) {
-            self.late.push((client, received));
-        }
-    }
-
-    /// A node finds its connection gone, and introduces itself on another one.
-    fn rejoin(&mut self, place: Place) {
-        let node = self.nodes.get_mut(&place).expect("it is there");
-        node.look_at_clock(self.now);
-        let hello = node.introduce();
-        let to_server = [hello].into();
-        self.connections.insert(place, Connection { to_server, is_open: true, ..Connection::default() });
-    }
-
-    /// A client vanishes with all that it has, and another one is started in its place.
-    fn crash(&mut self, place: Place) {
-        self.cut(place);
-        let node = self.nodes.remove(&place).expect("it is there");
-        self.nodes.insert(place, start(place, LEASE_NS, node.into_scripts(), &mut self.random));
-        self.rejoin(place);
-    }
-
-    /// The server vanishes. Of the commits that were under way some are durable. Another one is started.
-    fn restart(&mut self) {
-        let mut pending = std::mem::take(&mut self.pending);
-        pending.sort_by_key(|pending| if let Pending::Durable { at, .. } = pending { *at } else { u64::MAX });
-        for pending in pending {
-            match pending {
-                Pending::Durable { pages, .. } if self.random.chance(0.5) => self.install(pages),
-                _ => break,
-            }
-        }
-        self.forget_moments();
-        self.connections.values_mut().for_each(|connection| {
-            (connection.is_open, connection.client) = (false, None);
-            connection.to_server.clear();
-        });
-        self.late.clear();
-        self.terms.clear();
-        self.memory = ServerMemory::default();
-        self.epoch += 1;
-        self.server = serve(&self.plan, self.epoch);
-        self.server.gather(true);
-        self.gathers_until = Term::new(LEASE_NS, Instant::from_ns(self.now)).end();
     }
 
     /// The server knows of every copy that a client may use.

@@ -200,6 +200,10 @@ pub enum ClusterEvent {
     Refused,
     /// A copy was called back.
     CalledBack,
+    /// A copy was called back in use, and its locks fell to objects.
+    Fell,
+    /// An object came without its page.
+    CameAlone,
     /// A copy was asked back as it left a node.
     Returned,
     /// A page was changed by a commit that came without it.
@@ -230,7 +234,7 @@ pub enum ClusterEvent {
 
 impl ClusterEvent {
     /// Every one.
-    pub const ALL: [ClusterEvent; 31] = [
+    pub const ALL: [ClusterEvent; 33] = [
         ClusterEvent::Committed,
         ClusterEvent::CommittedReading,
         ClusterEvent::RolledBack,
@@ -249,6 +253,8 @@ impl ClusterEvent {
         ClusterEvent::Forwarded,
         ClusterEvent::Refused,
         ClusterEvent::CalledBack,
+        ClusterEvent::Fell,
+        ClusterEvent::CameAlone,
         ClusterEvent::Returned,
         ClusterEvent::Redone,
         ClusterEvent::NodeStarted,
@@ -285,6 +291,8 @@ impl ClusterEvent {
             ClusterEvent::Forwarded => "page forwarded",
             ClusterEvent::Refused => "forward refused",
             ClusterEvent::CalledBack => "copy called back",
+            ClusterEvent::Fell => "locks fell",
+            ClusterEvent::CameAlone => "object came alone",
             ClusterEvent::Returned => "copy returned",
             ClusterEvent::Redone => "page redone",
             ClusterEvent::NodeStarted => "node started",

@@ -6,7 +6,7 @@ use super::{ClusterEvent, ClusterStep};
 use crate::history::{History, Key, Span, Version};
 use base::{PageId, PartitionId};
 use driver::FaultKind;
-use engine::page::HEADER_SIZE;
+use engine::organization::direct;
 use engine::{Error, Result};
 use executor::Executor;
 use node::page_client::PageTransaction;
@@ -76,24 +76,39 @@ impl NodeActor {
         self.history().wrote(self.number, version, place);
     }
 
+    /// Where an object is.
+    fn place(&self, number: u64) -> (PageId, u16) {
+        let on_page = self.course.shape.objects_on_page;
+        let place = direct::place(self.tables.pages, number, on_page as u32, 8);
+        (place.page, place.offset)
+    }
+
     pub async fn read_page(&mut self, number: u64) -> Result<()> {
         self.enter(ClusterStep::Read);
-        let page = PageId::new(self.tables.pages, number as u32);
-        let (found, _) = self.tx.read(page, |bytes| version(&bytes[HEADER_SIZE..])).await?;
+        let (page, offset) = self.place(number);
+        let (found, _) = self.tx.read(page, |bytes| version(&bytes[usize::from(offset)..])).await?;
+        self.history().read(self.number, page_key(number), Some(found));
+        Ok(())
+    }
+
+    pub async fn read_object(&mut self, number: u64) -> Result<()> {
+        self.enter(ClusterStep::Read);
+        let found = self.tx.read_object(self.tables.pages, number, version).await?;
         self.history().read(self.number, page_key(number), Some(found));
         Ok(())
     }
 
     pub async fn lock_page(&mut self, number: u64) -> Result<()> {
         self.enter(ClusterStep::Write);
-        self.tx.lock(PageId::new(self.tables.pages, number as u32)).await
+        let (page, _) = self.place(number);
+        self.tx.lock(page).await
     }
 
     pub async fn write_page(&mut self, number: u64) -> Result<()> {
         self.enter(ClusterStep::Write);
-        let page = PageId::new(self.tables.pages, number as u32);
+        let (page, offset) = self.place(number);
         let version = self.history().new_version(self.number, page_key(number));
-        self.tx.write(page, HEADER_SIZE as u16, &version.0.to_le_bytes()).await?;
+        self.tx.write(page, offset, &version.0.to_le_bytes()).await?;
         self.note_write(version, Some(number));
         Ok(())
     }

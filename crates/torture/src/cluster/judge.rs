@@ -52,7 +52,7 @@ async fn read_last(executor: &Executor, course: &Course) -> Result<()> {
     let mut tx = database.begin().await?;
     history().started(reader);
     let pages = database.partition(PAGES)?;
-    for number in 0..course.shape.pages {
+    for number in 0..course.shape.pages * course.shape.objects_on_page {
         let found = tx.read_object(pages, number, version).await?;
         history().read(reader, page_key(number), Some(found));
     }

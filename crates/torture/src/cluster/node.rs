@@ -169,7 +169,7 @@ impl NodeWorker {
         let shape = &self.course.shape;
         let is_of_records = !only_reads && self.random.chance(shape.records);
         let writes = !only_reads && self.random.chance(shape.writes);
-        let numbers = if is_of_records { shape.keys } else { shape.pages };
+        let numbers = if is_of_records { shape.keys } else { shape.pages * shape.objects_on_page };
         // Some are wanted more often than others.
         let wanted = if self.random.chance(0.5) { numbers } else { numbers.div_ceil(8) };
         let number = self.random.below(wanted);
@@ -183,11 +183,14 @@ impl NodeWorker {
             None
         };
         let is_of_records = is_of_records || of_things.is_some();
+        let does_with_objects = shape.objects_on_page > 1 && choice >= 12;
         let operation = async {
             if let Some(of_things) = of_things {
                 return actor.use_things(of_things).await;
             }
             match (is_of_records, writes) {
+                (false, false) if does_with_objects => actor.read_object(number).await,
+                (false, true) if does_with_objects => actor.modify_object(number).await,
                 (false, false) => actor.read_page(number).await,
                 (false, true) => match choice {
                     0..5 => actor.lock_page(number).await,

@@ -409,6 +409,8 @@ impl<'a> ClusterScenario<'a> {
             (ClusterEvent::Forwarded, counts.forwards),
             (ClusterEvent::Refused, counts.refusals),
             (ClusterEvent::CalledBack, counts.callbacks),
+            (ClusterEvent::Fell, counts.falls),
+            (ClusterEvent::CameAlone, counts.records),
             (ClusterEvent::Returned, counts.returned),
             (ClusterEvent::Redone, counts.redone),
         ] {

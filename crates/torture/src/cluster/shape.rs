@@ -22,6 +22,8 @@ pub struct ClusterShape {
     pub readers: Vec<u32>,
     /// How many pages they share.
     pub pages: u64,
+    /// How many objects each of these has. With more than one, operations are mostly on objects.
+    pub objects_on_page: u64,
     /// How many records may be in the tree that they share.
     pub keys: u64,
     /// How many records may be in a tree whose records have a type and indexes. None in most seeds, which have no long values either.
@@ -74,6 +76,7 @@ impl fmt::Debug for ClusterShape {
             .field("nodes", &self.nodes)
             .field("readers", &self.readers)
             .field("pages", &self.pages)
+            .field("objects_on_page", &self.objects_on_page)
             .field("keys", &self.keys)
             .field("things", &self.things)
             .field("transactions", &self.transactions)
@@ -108,7 +111,11 @@ impl ClusterShape {
     /// Draws the cluster of a seed.
     pub fn draw(seed: u64, options: ClusterOptions) -> ClusterShape {
         let mut random = Random::stream(seed, "cluster shape");
-        let algorithm = &ALGORITHMS[seed as usize % ALGORITHMS.len()];
+        let mut of_objects = Random::stream(seed, "cluster objects");
+        let falls = of_objects.chance(0.3);
+        let suited: Vec<&'static Algorithm> =
+            ALGORITHMS.iter().filter(|algorithm| algorithm.falls() == falls).collect();
+        let algorithm = suited[seed as usize % suited.len()];
         let nodes = random.between(2, 4) as u32;
         let readers: Vec<u32> = (2..=nodes).filter(|_| random.chance(0.4)).collect();
         // More of them than frames, so that they leave, or so few that nodes are always in each other's way.
@@ -137,6 +144,7 @@ impl ClusterShape {
             nodes,
             readers,
             pages,
+            objects_on_page: if falls { of_objects.between(2, 8) } else { 1 },
             keys: random.between(4, 16),
             things,
             transactions,
@@ -187,7 +195,11 @@ impl ClusterShape {
 
     /// The partitions that nodes share.
     pub(super) fn partitions(&self) -> Vec<PartitionSpec> {
-        let organization = Organization::Direct { objects: self.pages, blocking_factor: 1, record_size: 8 };
+        let organization = Organization::Direct {
+            objects: self.pages * self.objects_on_page,
+            blocking_factor: self.objects_on_page as u32,
+            record_size: 8,
+        };
         let pages = PartitionSpec::new(PAGES, organization, Locking::None);
         let things = (self.things > 0).then(things::spec);
         [pages, PartitionSpec::b_tree(TREE), PartitionSpec::append(LOG)].into_iter().chain(things).collect()

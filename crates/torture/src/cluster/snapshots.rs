@@ -5,9 +5,9 @@ use super::actor::{Tables, log_key, page_key, record_key, tree_key, tree_number,
 use super::course::Course;
 use super::shape::{LOG, TREE};
 use crate::history::{History, Level, Span};
+use base::Random;
 use base::time::MILLISECOND_NS;
-use base::{PageId, Random};
-use engine::page::HEADER_SIZE;
+use engine::organization::direct;
 use engine::{Error, Result};
 use executor::Executor;
 use node::page_client::{PageClient, PageSnapshot};
@@ -82,10 +82,11 @@ impl ClusterReader {
     }
 
     async fn read_page(&mut self, snapshot: &mut PageSnapshot, reader: usize) -> Result<()> {
-        let number = self.random.below(self.course.shape.pages);
+        let on_page = self.course.shape.objects_on_page;
+        let number = self.random.below(self.course.shape.pages * on_page);
         let found = if self.random.chance(0.5) {
-            let page = PageId::new(self.tables.pages, number as u32);
-            snapshot.read(page, |bytes| version(&bytes[HEADER_SIZE..])).await?
+            let place = direct::place(self.tables.pages, number, on_page as u32, 8);
+            snapshot.read(place.page, |bytes| version(&bytes[usize::from(place.offset)..])).await?
         } else {
             snapshot.read_object(self.tables.pages, number, version).await?
         };

@@ -79,7 +79,7 @@ impl Node {
 
     /// What is in the memory of a page is about to be changed, or to go.
     pub(super) fn keep_for_snapshot(&mut self, page: PageId) {
-        if let Some(slot) = self.memory.get(&page).filter(|_| !self.writes.contains(&page)) {
+        if let Some(slot) = self.memory.get(&page).filter(|_| !self.writes.contains_key(&page)) {
             self.protocol.keep_for_snapshots(page, &slot.version.to_le_bytes());
         }
     }

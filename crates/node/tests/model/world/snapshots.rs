@@ -1,6 +1,6 @@
 //! What the model's server does for snapshots, and what each page was at which moment.
 
-use super::{Pending, Place, World, version};
+use super::{ADDED, Pending, Place, World, version};
 use base::{Lsn, PageId};
 use entresol_node::message::{Answer, ClientId, Image, SnapshotAnswer, Transaction};
 use entresol_node::server::AsOf;
@@ -38,8 +38,9 @@ impl World {
         let mut actions = Vec::new();
         self.server.applied(Lsn(at), pages.iter().map(|image| image.page), before, &mut actions);
         for image in &pages {
-            let versions = self.moments.versions.get_mut(&image.page).expect("it is known");
-            versions.push((at, version(&image.bytes)));
+            let (latest, found) = (self.moments.as_of(image.page, u64::MAX), version(&image.bytes));
+            let next = if found & ADDED == 0 { found } else { latest + (found & !ADDED) };
+            self.moments.versions.get_mut(&image.page).expect("it is known").push((at, next));
         }
         self.pending.push(Pending::Durable { at, owner, pages });
         self.perform(actions);

@@ -1,0 +1,281 @@
+//! Locks of records of pages, beside the copies and the write locks of the pages themselves.
+
+use super::{Directory, Kind, PageEntry, Waiting};
+use crate::message::{ClientId, Copy, RecordLock, Transaction};
+use base::PageId;
+use std::collections::{BTreeMap, BTreeSet};
+
+type RecordOwner = (ClientId, Transaction);
+
+/// Which transactions have locks of records of one page, and whether for a change.
+#[derive(Default)]
+pub struct RecordLocks(BTreeMap<u16, BTreeMap<RecordOwner, bool>>);
+
+/// The owners of all locks of records.
+#[derive(Default)]
+pub struct RecordOwners {
+    pages: BTreeMap<RecordOwner, BTreeSet<PageId>>,
+    /// How many locks each client's transactions have.
+    counts: BTreeMap<ClientId, usize>,
+}
+
+/// Whether two that want this of the same page are in each other's way.
+fn excludes(one: Kind, other: Kind) -> bool {
+    match (one, other) {
+        (Kind::Record { slot, writes }, Kind::Record { slot: others, writes: also }) => {
+            slot == others && (writes || also)
+        }
+        _ => true,
+    }
+}
+
+fn is_of_record(waiting: &Waiting) -> bool {
+    matches!(waiting.kind, Kind::Record { .. })
+}
+
+impl RecordLocks {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether one is for a change.
+    pub fn has_change(&self) -> bool {
+        self.0.values().flat_map(BTreeMap::values).any(|writes| *writes)
+    }
+
+    /// Whether the owner has this lock, or a greater one.
+    pub fn has(&self, owner: RecordOwner, slot: u16, writes: bool) -> bool {
+        self.0.get(&slot).and_then(|owners| owners.get(&owner)).is_some_and(|held| *held >= writes)
+    }
+
+    /// Whether it has any.
+    pub fn has_any(&self, owner: RecordOwner) -> bool {
+        self.0.values().any(|owners| owners.contains_key(&owner))
+    }
+
+    /// All that have one.
+    pub fn owners(&self) -> impl Iterator<Item = RecordOwner> {
+        self.0.values().flat_map(|owners| owners.keys().copied())
+    }
+
+    /// Those whose locks are in the way of this one.
+    pub fn blockers(&self, owner: RecordOwner, slot: u16, writes: bool) -> impl Iterator<Item = RecordOwner> {
+        let owners = self.0.get(&slot).into_iter().flatten();
+        owners.filter(move |(other, also)| **other != owner && (writes || **also)).map(|(other, _)| *other)
+    }
+
+    /// Those whose locks are in the way of a copy of the page, or of its write lock.
+    pub fn blockers_of_page(&self, writes: bool) -> impl Iterator<Item = RecordOwner> {
+        let locks = self.0.values().flatten();
+        locks.filter(move |(_, also)| writes || **also).map(|(owner, _)| *owner)
+    }
+
+    /// Whether these can be entered together beside those that are there.
+    pub fn admits(&self, client: ClientId, locks: &[RecordLock]) -> bool {
+        let mut together = RecordLocks::default();
+        locks.iter().all(|lock| {
+            let owner = (client, lock.transaction);
+            let is_free = |table: &RecordLocks| table.blockers(owner, lock.slot, lock.writes).next().is_none();
+            let may_be = is_free(self) && is_free(&together);
+            together.enter(owner, lock.slot, lock.writes);
+            may_be
+        })
+    }
+
+    /// Enters a lock. False if the owner has had one of that record before.
+    fn enter(&mut self, owner: RecordOwner, slot: u16, writes: bool) -> bool {
+        let owners = self.0.entry(slot).or_default();
+        let before = owners.insert(owner, writes);
+        if before == Some(true) {
+            owners.insert(owner, true);
+        }
+        before.is_none()
+    }
+
+    /// Strikes out the locks of an owner and returns them.
+    fn end(&mut self, owner: RecordOwner) -> Vec<(u16, bool)> {
+        let ended = self.0.iter_mut().filter_map(|(slot, owners)| Some((*slot, owners.remove(&owner)?))).collect();
+        self.0.retain(|_, owners| !owners.is_empty());
+        ended
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let is_odd = |owners: &&BTreeMap<RecordOwner, bool>| owners.len() > 1 && owners.values().any(|writes| *writes);
+        match self.0.values().find(is_odd) {
+            Some(owners) => Err(format!("a record is changed by one of {owners:?}, and locked by others")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl PageEntry {
+    /// The requests that are looked at first: all of records up to one of the page, or that alone.
+    pub fn leading(&self) -> impl Iterator<Item = &Waiting> {
+        let count = self.queue.iter().take_while(|waiting| is_of_record(waiting)).count().max(1);
+        self.queue.iter().take(count)
+    }
+
+    /// Where a request is to stand in the queue: last. One that has locks of records already is not kept from others of them by
+    /// those that want the page, which wait for it.
+    pub(super) fn place_of(&self, waiting: &Waiting) -> usize {
+        let is_holder = self.records.has_any((waiting.client, waiting.transaction));
+        match waiting.kind {
+            Kind::Record { .. } if is_holder => self.leading().filter(|ahead| is_of_record(ahead)).count(),
+            _ => self.queue.len(),
+        }
+    }
+
+    /// The place of a request of a record that can be granted; of a change only if there `may_be_changes`.
+    pub fn grantable_record(&self, may_be_changes: bool) -> Option<usize> {
+        let may_have = |waiting: &Waiting| match waiting.kind {
+            Kind::Record { slot, writes } => {
+                let is_free = !writes || (self.copies.is_empty() && !self.is_arriving && may_be_changes);
+                let owner = (waiting.client, waiting.transaction);
+                self.writer.is_none() && is_free && self.records.blockers(owner, slot, writes).next().is_none()
+            }
+            _ => false,
+        };
+        let is_first = |place: usize| {
+            let kind = self.queue[place].kind;
+            self.queue.iter().take(place).all(|ahead| !excludes(ahead.kind, kind))
+        };
+        let mut places = (0..).zip(self.leading());
+        places.find(|(place, waiting)| may_have(waiting) && is_first(*place)).map(|(place, _)| place)
+    }
+
+    /// The transactions of a client that ask for the page's write lock, of which it has a copy.
+    pub fn writes_asked_by(&self, client: ClientId) -> Vec<(Transaction, Copy)> {
+        let asked = self.queue.iter().filter(|waiting| waiting.client == client && waiting.kind == Kind::Write);
+        asked.map(|waiting| (waiting.transaction, waiting.copy)).collect()
+    }
+
+    /// The copies that requests would be, which locks of records keep from them and which have not heard that.
+    pub fn tell_of_records(&mut self) -> Vec<(ClientId, Copy)> {
+        if self.records.is_empty() {
+            return Vec::new();
+        }
+        let untold =
+            self.queue.iter_mut().filter(|waiting| matches!(waiting.kind, Kind::Read { .. }) && !waiting.is_told);
+        let told = untold.map(|waiting| {
+            waiting.is_told = true;
+            (waiting.client, waiting.copy)
+        });
+        told.collect()
+    }
+
+    /// Whom a request of this kind waits for because of what they have of records, or want of them.
+    pub fn waits_by_records(&self, place: usize, found: &mut Vec<RecordOwner>) {
+        let own = self.queue[place];
+        let owner = (own.client, own.transaction);
+        match own.kind {
+            Kind::Record { slot, writes } => found.extend(self.records.blockers(owner, slot, writes)),
+            kind => found.extend(self.records.blockers_of_page(kind.writes()).filter(|other| *other != owner)),
+        }
+        let ahead = self.queue.iter().take(place).filter(|other| is_of_record(other) || is_of_record(&own));
+        let ahead = ahead.filter(|other| excludes(other.kind, own.kind));
+        found.extend(ahead.map(|other| (other.client, other.transaction)).filter(|other| *other != owner));
+    }
+
+    pub(super) fn check_records(&self) -> Result<(), String> {
+        if self.writer.is_some() && !self.records.is_empty() {
+            return Err("its page has a writer, and others have locks of its records".to_owned());
+        }
+        if self.records.has_change() && !self.copies.is_empty() {
+            return Err("one of its records is being changed, and there are copies of the page".to_owned());
+        }
+        self.records.check()
+    }
+}
+
+impl Directory {
+    /// A transaction has the lock of a record from now on.
+    pub fn lock_record(&mut self, client: ClientId, page: PageId, lock: RecordLock) {
+        let owner = (client, lock.transaction);
+        let is_new = self.entry(page).records.enter(owner, lock.slot, lock.writes);
+        self.owners.pages.entry(owner).or_default().insert(page);
+        *self.owners.counts.entry(client).or_default() += usize::from(is_new);
+    }
+
+    /// A transaction has no locks of records any more. Returns the pages; [`Directory::tidy`] is left to the caller.
+    pub fn unlock_records(&mut self, owner: RecordOwner) -> BTreeSet<PageId> {
+        let pages = self.owners.pages.remove(&owner).unwrap_or_default();
+        for page in &pages {
+            let ended = self.entry(*page).records.end(owner).len();
+            if let Some(count) = self.owners.counts.get_mut(&owner.0) {
+                *count -= ended;
+                if *count == 0 {
+                    self.owners.counts.remove(&owner.0);
+                }
+            }
+        }
+        pages
+    }
+
+    /// The locks of one transaction are those of another one of the same client from now on.
+    pub fn pass_records(&mut self, from: RecordOwner, to: RecordOwner) {
+        for page in self.owners.pages.remove(&from).unwrap_or_default() {
+            for (slot, writes) in self.entry(page).records.end(from) {
+                if let Some(count) = self.owners.counts.get_mut(&from.0) {
+                    *count -= 1;
+                }
+                self.lock_record(to.0, page, RecordLock { slot, transaction: to.1, writes });
+            }
+        }
+    }
+
+    /// Whether a transaction has the lock of a record, for a change.
+    pub fn changes_record(&self, owner: RecordOwner, page: PageId, slot: u16) -> bool {
+        self.pages.get(&page).is_some_and(|entry| entry.records.has(owner, slot, true))
+    }
+
+    /// Whether a transaction has locks of records of a page.
+    pub fn has_records(&self, owner: RecordOwner, page: PageId) -> bool {
+        self.owners.pages.get(&owner).is_some_and(|pages| pages.contains(&page))
+    }
+
+    /// How many locks of records a client's transactions have.
+    pub fn records_held(&self, client: ClientId) -> usize {
+        self.owners.counts.get(&client).copied().unwrap_or(0)
+    }
+
+    /// The transactions of a client that have locks of records.
+    pub fn record_owners(&self, client: ClientId) -> Vec<RecordOwner> {
+        let all = (client, Transaction(0))..=(client, Transaction(u64::MAX));
+        self.owners.pages.range(all).map(|(owner, _)| *owner).collect()
+    }
+
+    /// The request of a transaction for a record, if it waits.
+    pub fn waiting_record(&mut self, owner: RecordOwner, page: PageId, slot: u16) -> Option<&mut Waiting> {
+        let is_it = |waiting: &&mut Waiting| {
+            let is_of_it = matches!(waiting.kind, Kind::Record { slot: wanted, .. } if wanted == slot);
+            (waiting.client, waiting.transaction) == owner && is_of_it
+        };
+        self.pages.get_mut(&page)?.queue.iter_mut().find(is_it)
+    }
+
+    /// Takes a client's request for this copy out of its page's queue, if it is there.
+    pub fn take_read(&mut self, client: ClientId, copy: Copy) -> Option<Waiting> {
+        let queue = &mut self.pages.get_mut(&copy.page)?.queue;
+        let is_it = |waiting: &Waiting| {
+            (waiting.client, waiting.copy) == (client, copy) && matches!(waiting.kind, Kind::Read { .. })
+        };
+        let place = queue.iter().position(is_it)?;
+        queue.remove(place)
+    }
+
+    pub(super) fn check_records(&self) -> Result<(), String> {
+        for (page, entry) in &self.pages {
+            entry.check_records().map_err(|error| format!("{page}: {error}"))?;
+            if let Some(owner) = entry.records.owners().find(|owner| !self.has_records(*owner, *page)) {
+                return Err(format!("{owner:?} has a lock of a record of {page} that is not counted"));
+            }
+        }
+        let counted: usize = self.owners.counts.values().sum();
+        let held: usize = self.pages.values().map(|entry| entry.records.owners().count()).sum();
+        if counted == held {
+            Ok(())
+        } else {
+            Err(format!("{counted} locks of records are counted, and there are {held}"))
+        }
+    }
+}

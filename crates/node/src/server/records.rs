@@ -1,0 +1,195 @@
+//! Locks that fall to records of a page while several clients want different ones of them (PS-AA: Carey, Franklin, Zaharioudakis,
+//! "Fine-Grained Sharing in a Page Server OODBMS", SIGMOD 1994), and rise to the page again.
+//!
+//! The granules are nested: a copy is a read lock of all records of its page, a page's write lock one for changes of all. As long as no one
+//! is in the way that is all there is. A record is one that is found by its number: a change of it moves no other one.
+//!
+//! - A copy that is in the way is called back by [`Answer::Fall`]. A client whose transactions use none of it gives it up. One whose
+//!   transactions do with records gives it up, too, and says which they have read and changed: these locks are entered in the same step
+//!   in which the copy, and a write lock, are struck out ([`Request::Fell`](crate::message::Request::Fell)). Otherwise it says who uses the
+//!   copy, and falls or gives it up when it can.
+//! - A record is asked for with its lock, and is sent as it was committed last. A read lock needs that no one has the page's write lock, a
+//!   lock for a change that there is no copy of the page at all, so no copy ever lacks what is committed. Both need that no other
+//!   transaction has the record in a mode that excludes it, also of the same client: between transactions of a node the server decides.
+//! - Locks of records are those of transactions, and end with them: with the server's answer to a commit, or with [`Server::abort`].
+//!   What is committed so are log records without numbers, which the server gives them: its page is where the changes of several
+//!   clients come together, and never comes whole from one of them.
+//! - A page is not given out while one of its records is being changed, and its write lock not while any is locked. Who asks for it is told
+//!   so, and may ask for records ([`Answer::ByRecords`]); who needs the page waits. Requests keep their order, but that those of different
+//!   records pass each other, and that a transaction with records of a page gets others before those that wait for the page.
+//! - A client asks for the page again when it was alone with its records several times, so locks rise when the contention is over.
+//! - All of it is in one graph of waits, and goes with a lost client like its copies.
+//!
+//! The paper's clients keep their copies and mark what is called back in them; here the copy goes. That costs a message for each read of
+//! a page while it has fallen, and saves states in which a copy is true only in part: none can be read by mistake, sent to another client,
+//! or kept by one that joins again.
+
+use super::directory::{Kind, Waiting};
+use super::{Action, Memory, Misbehaviour, Server, deadlock, misbehaved};
+use crate::grants::Right;
+use crate::message::{Answer, ClientId, Copy, RecordLock, Transaction};
+use base::PageId;
+use engine::canary::{self, Canary};
+use std::collections::BTreeSet;
+
+/// Locks of records that transactions of one client may have. One more is refused.
+pub const RECORDS_MAX: usize = 1 << 16;
+
+impl Server {
+    /// Grants what can be granted of records of a page.
+    pub(super) fn advance_records(&mut self, page: PageId, may_grant: bool, actions: &mut Vec<Action>) {
+        while let Some(place) = self.directory.entry(page).grantable_record(may_grant) {
+            let Waiting { client, transaction, kind, .. } = self.dequeue_at(page, place);
+            if let Kind::Record { slot, writes } = kind {
+                self.grant_record(client, (page, RecordLock { slot, transaction, writes }), actions);
+            }
+        }
+    }
+
+    /// Tells those that wait for a page of locks of its records.
+    pub(super) fn tell_of_records(&mut self, page: PageId, actions: &mut Vec<Action>) {
+        let told = self.directory.entry(page).tell_of_records();
+        actions.extend(told.into_iter().map(|(client, copy)| Action::Send(client, Answer::ByRecords { copy })));
+    }
+
+    fn grant_record(&mut self, client: ClientId, (page, lock): (PageId, RecordLock), actions: &mut Vec<Action>) {
+        if !canary::is_planted(Canary::UnlockedRecord) {
+            self.directory.lock_record(client, page, lock);
+        }
+        self.counts.records += 1;
+        let entry = self.directory.entry(page);
+        let is_alone = entry.queue.is_empty() && entry.records.owners().all(|owner| owner.0 == client);
+        actions.push(Action::SendRecord { to: client, page, lock, is_alone });
+    }
+
+    /// A transaction wants a record.
+    pub(super) fn ask_record(
+        &mut self,
+        client: ClientId,
+        (page, lock): (PageId, RecordLock),
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Misbehaviour> {
+        let right = if lock.writes { Right::Write } else { Right::Read };
+        let owner = (client, lock.transaction);
+        if self.writers.get(&owner).is_some_and(|writer| writer.is_committing) {
+            return Err(misbehaved(client, "committed the transaction that asks for a record of", page));
+        }
+        let refusal = if !self.may(client, page, right) {
+            self.counts.denials += 1;
+            Some((true, format!("its node may not {} {page}: the server's grants would have to say so", right.name())))
+        } else if self.directory.records_held(client) >= RECORDS_MAX {
+            Some((false, format!("its node has locks of {RECORDS_MAX} records, and no more may be locked at a time")))
+        } else {
+            None
+        };
+        if let Some((is_denied, reason)) = refusal {
+            actions.push(Action::Send(client, Answer::NoRecord { page, lock, is_denied, reason }));
+            return Ok(());
+        }
+        if self.directory.get(page).is_some_and(|entry| entry.records.has(owner, lock.slot, lock.writes)) {
+            // It has fallen, and its bytes were not there.
+            self.grant_record(client, (page, lock), actions);
+            return Ok(());
+        }
+        let copy = Copy { page, number: u64::MAX };
+        let kind = Kind::Record { slot: lock.slot, writes: lock.writes };
+        if let Some(waiting) = self.directory.waiting_record(owner, page, lock.slot) {
+            if lock.writes {
+                waiting.kind = kind;
+            }
+            self.advance(page, memory, actions);
+            self.end_deadlock(owner, memory, actions);
+            return Ok(());
+        }
+        let transaction = lock.transaction;
+        let waiting = Waiting { client, transaction, copy, kind, since: 0, asked: self.now, is_told: false };
+        self.enqueue(waiting, memory, actions)
+    }
+
+    /// A client has given up a copy in use, for locks of its records.
+    pub(super) fn fall(
+        &mut self,
+        client: ClientId,
+        copy: Copy,
+        locks: &[RecordLock],
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Misbehaviour> {
+        let page = copy.page;
+        let Some(entry) = self.directory.get(page).filter(|_| self.directory.holds(client, copy)) else {
+            return Err(misbehaved(client, "locks of records, and had no copy, of", page));
+        };
+        let writer = entry.writer.filter(|writer| writer.0 == client);
+        if writer.is_some_and(|owner| self.writers.get(&owner).is_some_and(|writer| writer.is_committing)) {
+            return Err(misbehaved(client, "a commit under way of, and fell to records of,", page));
+        }
+        let is_entitled = |lock: &RecordLock| {
+            let owner = (client, lock.transaction);
+            let is_committing = self.writers.get(&owner).is_some_and(|writer| writer.is_committing);
+            !is_committing && (!lock.writes || writer.is_some())
+        };
+        let is_bounded = self.directory.records_held(client) + locks.len() <= RECORDS_MAX;
+        if !is_bounded || !locks.iter().all(is_entitled) || !entry.records.admits(client, locks) {
+            return Err(misbehaved(client, "claimed locks that it cannot have of records of", page));
+        }
+        for (asked_by, _) in self.directory.entry(page).writes_asked_by(client) {
+            self.take_requests(page, (client, asked_by), |kind| kind == Kind::Write, actions);
+        }
+        if let Some(owner) = writer {
+            self.end_write(owner, page);
+        }
+        for lock in locks {
+            self.directory.lock_record(client, page, *lock);
+        }
+        self.counts.falls += 1;
+        self.directory.remove(client, copy);
+        self.advance(page, memory, actions);
+        // They are waited for now that may not have been known to use the copy.
+        let owners: BTreeSet<Transaction> = locks.iter().map(|lock| lock.transaction).collect();
+        if deadlock::is_reached(&self.directory, owners.iter().map(|transaction| (client, *transaction))) {
+            owners.into_iter().for_each(|transaction| self.end_deadlock((client, transaction), memory, actions));
+        }
+        Ok(())
+    }
+
+    /// A client has given up a copy that was called back, or does not want one any more that it has asked for.
+    pub(super) fn give_up_copy(
+        &mut self,
+        client: ClientId,
+        copy: Copy,
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Misbehaviour> {
+        if !self.directory.holds(client, copy) && self.directory.take_read(client, copy).is_some() {
+            self.note_served(client);
+            self.withdraw_callbacks(copy.page, actions);
+            self.advance(copy.page, memory, actions);
+            return Ok(());
+        }
+        self.drop_copy(client, copy, memory, actions)
+    }
+
+    /// A transaction's locks of records are over.
+    pub(super) fn release_records(
+        &mut self,
+        owner: (ClientId, Transaction),
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) {
+        for page in self.directory.unlock_records(owner) {
+            self.withdraw_callbacks(page, actions);
+            self.advance(page, memory, actions);
+        }
+    }
+
+    /// Whether a transaction, whose commit may be under way, has the lock of a record for a change.
+    pub fn changes_record(&self, client: ClientId, transaction: Transaction, (page, slot): (PageId, u16)) -> bool {
+        self.directory.changes_record((client, transaction), page, slot)
+    }
+
+    /// How many locks of records a client's transactions have.
+    pub fn records_held(&self, client: ClientId) -> usize {
+        self.directory.records_held(client)
+    }
+}
