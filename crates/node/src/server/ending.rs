@@ -3,21 +3,22 @@
 use super::directory::{Kind, Waiting};
 use super::{Action, Memory, Misbehaviour, Server, Writer, deadlock, misbehaved};
 use crate::algorithm::Noted;
-use crate::message::{Answer, ClientId, Copy, LIST_MAX, SIZE_MAX, Transaction, WaitsFor};
+use crate::message::{Answer, ClientId, Copy, Image, LIST_MAX, SIZE_MAX, Transaction, WaitsFor};
 use base::PageId;
 use engine::canary::{self, Canary};
 use std::collections::{BTreeSet, VecDeque};
 
 impl Server {
-    /// The transactions that a commit is of are one from now on, under the name of the first.
+    /// The transactions that a commit is of are one from now on, under the name of the first. Returns the pages of which they have locks
+    /// of records alone: such a page comes without its bytes, for others change other records of it.
     pub(super) fn begin_commit(
         &mut self,
         (client, transaction): (ClientId, Transaction),
         (others, keeps): (&[Transaction], bool),
         bytes: usize,
-        changed: &[PageId],
+        (pages, redone): (&[Image], &[PageId]),
         actions: &mut Vec<Action>,
-    ) -> Result<(), Misbehaviour> {
+    ) -> Result<BTreeSet<PageId>, Misbehaviour> {
         let joined = self.clients.get_mut(&client).filter(|joined| joined.committing + bytes <= SIZE_MAX);
         let Some(joined) = joined else {
             return Err(misbehaved(client, "more to commit than a message may have, and not only", PageId::default()));
@@ -35,15 +36,19 @@ impl Server {
             all.pages.extend(writer.pages);
             self.directory.pass_records((client, *member), (client, transaction));
         }
-        let mut seen = BTreeSet::new();
+        let (mut seen, mut by_records) = (BTreeSet::new(), BTreeSet::new());
         let mut odd = None;
-        for page in changed {
-            if !all.pages.contains(page) && self.take_kept(client, *page) {
-                all.pages.insert(*page);
+        let images = pages.iter().map(|image| (image.page, true));
+        for (page, is_whole) in images.chain(redone.iter().map(|page| (*page, false))) {
+            if !all.pages.contains(&page) && self.take_kept(client, page) {
+                all.pages.insert(page);
             }
-            let is_locked = all.pages.contains(page) || self.directory.has_records((client, transaction), *page);
-            if !is_locked || !seen.insert(*page) {
-                odd.get_or_insert(*page);
+            let is_locked = all.pages.contains(&page);
+            if !is_locked && !is_whole && self.directory.changes_records((client, transaction), page) {
+                by_records.insert(page);
+            }
+            if !(is_locked || by_records.contains(&page)) || !seen.insert(page) {
+                odd.get_or_insert(page);
             }
         }
         for page in &all.pages {
@@ -58,7 +63,7 @@ impl Server {
         (all.is_committing, all.bytes, all.keeps) = (odd.is_none(), bytes, keeps);
         all.changed = seen.into_iter().collect();
         self.writers.insert((client, transaction), all);
-        odd.map_or(Ok(()), |page| Err(misbehaved(client, "committed without a write lock, or twice,", page)))
+        odd.map_or(Ok(by_records), |page| Err(misbehaved(client, "committed without a write lock, or twice,", page)))
     }
 
     /// A client that keeps the write lock of a page uses it to commit. False if it has none.
