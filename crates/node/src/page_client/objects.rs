@@ -148,6 +148,8 @@ impl PageTransaction {
             // It may fall from now on, and then leaves.
             drop(pins);
             self.await_no_page(page);
+            // A copy that was called back as it came could not fall before.
+            client.advance();
             self.check().await?;
             match fetched? {
                 Err(Error::Input(fault)) if fault.kind == FaultKind::Cancelled => {}
@@ -197,14 +199,13 @@ impl PageTransaction {
         let key = (spot.page, spot.slot);
         loop {
             self.check().await?;
+            if let Some(cause) = self.take_refusal(key) {
+                return Err(cause.into());
+            }
             let access =
                 self.client.protocol.borrow_mut().access_record(self.transaction, spot.page, (spot.slot, writes));
-            let mut work = self.work.borrow_mut();
+            let work = self.work.borrow();
             match (access, work.objects.get(&key)) {
-                (_, Some(Err(_))) => {
-                    let Some(Err(cause)) = work.objects.remove(&key) else { continue };
-                    return Err(cause.into());
-                }
                 (RecordAccess::Held, Some(Ok(bytes))) if bytes.len() == spot.length => return Ok(bytes.clone()),
                 (RecordAccess::Held, _) => {
                     let words = format!("the server has sent object {} of {} damaged", spot.slot, spot.page);
@@ -219,6 +220,12 @@ impl PageTransaction {
             drop(work);
             self.client.bell.wait(&self.client.executor).await;
         }
+    }
+
+    /// Why it does not get an object that it has asked for: the next time it asks again.
+    fn take_refusal(&self, key: (PageId, u16)) -> Option<Fault> {
+        let mut work = self.work.borrow_mut();
+        work.objects.extract_if(key..=key, |_, object| object.is_err()).next().and_then(|(_, object)| object.err())
     }
 
     /// Changes an object of which it has the lock.
