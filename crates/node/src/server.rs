@@ -311,9 +311,8 @@ impl Server {
                 let bytes = records.len() + sent + redone.len() * memory.page_size();
                 let sent = (&pages[..], &redone[..]);
                 let by_records = self.begin_commit((client, transaction), (&others, keeps), bytes, sent, actions)?;
-                for member in others.into_iter().chain([transaction]) {
-                    self.withdraw_writes((client, member), memory, actions);
-                }
+                let members: Vec<Transaction> = others.into_iter().chain([transaction]).collect();
+                self.withdraw_writes(client, &members, memory, actions);
                 changed.iter().filter(|_| keeps).for_each(|page| self.advance(*page, memory, actions));
                 actions.push(Action::Commit { client, transaction, records, pages, redone, by_records });
                 if canary::is_planted(Canary::EarlyRelease) {

@@ -168,7 +168,7 @@ impl Server {
             return Err(misbehaved(owner.0, "rolled back what it commits, and not", PageId::default()));
         }
         self.directory.end_waits_within(owner.0, Some(owner.1));
-        self.withdraw_writes(owner, memory, actions);
+        self.withdraw_writes(owner.0, &[owner.1], memory, actions);
         self.release(owner, memory, actions);
         self.release_records(owner, memory, actions);
         Ok(())
@@ -233,22 +233,26 @@ impl Server {
         }
     }
 
-    /// A transaction's requests for write locks and for records are taken out of the queues. What it has asked to read comes all the same: its
-    /// client has made room for that, and another transaction of it may wait for the page.
+    /// Requests of a client's transactions for write locks and for records are taken out of the queues, all before anything is granted: none
+    /// of them gets what another one of them has waited for. What they have asked to read comes all the same: their client has made room for
+    /// that, and another transaction of it may wait for the page.
     pub(super) fn withdraw_writes(
         &mut self,
-        owner: (ClientId, Transaction),
+        client: ClientId,
+        transactions: &[Transaction],
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
     ) {
-        for page in self.directory.waits_of(owner) {
-            let is_changed = self.directory.forget_writing(page, owner);
-            let is_taken =
-                !self.take_requests(page, owner, |kind| !matches!(kind, Kind::Read { .. }), actions).is_empty();
-            if is_changed || is_taken {
-                self.advance(page, memory, actions);
+        let mut pages = BTreeSet::new();
+        for owner in transactions.iter().map(|transaction| (client, *transaction)) {
+            for page in self.directory.waits_of(owner) {
+                let is_changed = self.directory.forget_writing(page, owner);
+                let is_taken =
+                    !self.take_requests(page, owner, |kind| !matches!(kind, Kind::Read { .. }), actions).is_empty();
+                pages.extend((is_changed || is_taken).then_some(page));
             }
         }
+        pages.into_iter().for_each(|page| self.advance(page, memory, actions));
     }
 
     /// A transaction's requests are taken out of the queues. Returns the copies that were to be read.

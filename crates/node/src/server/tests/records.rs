@@ -196,6 +196,20 @@ fn locks_of_records_let_only_those_be_changed_that_are_locked_for_that() {
     assert!(committing.iter().any(is_said), "{committing:?}");
 }
 
+/// What one of them waits for is taken back, and is not given to another one of them, whose name is no one's any more.
+#[test]
+fn no_lock_of_a_record_outlives_a_commit_of_several_transactions() {
+    let (mut ground, one, other) = fallen(&[lock(0, 1, true)]);
+    ground.say(other, Request::CalledBack { copy: copy(0, 0) }).expect("it does with records");
+    ground.say(other, record(lock(1, 1, false))).expect("it is honest");
+    for waiting in [lock(1, 2, true), lock(1, 3, false)] {
+        assert!(ground.say(one, record(waiting)).expect("it is honest").is_empty());
+    }
+    ground.say(one, commit(1, &[2, 3], &[], &[0])).expect("it is honest");
+    ground.step(|server, memory, actions| server.committed((one, Transaction(1)), memory, actions));
+    assert_eq!((ground.server.records_held(one), ground.server.waiting()), (0, 0));
+}
+
 #[test]
 fn no_client_has_locks_of_records_where_locks_do_not_fall() {
     for claims in [false, true] {
