@@ -33,7 +33,9 @@ impl ServerNode {
         if self.send_part(to, (page, lock), is_alone, &part) {
             return;
         }
-        let expected = self.outboxes.borrow().get(&to).map(|outbox| outbox.expect(part.len()));
+        // Of a small record it is not the bytes that are sent, but those of the page that take memory until then.
+        let length = self.database.settings().buffer.page_size;
+        let expected = self.outboxes.borrow().get(&to).map(|outbox| outbox.expect(length));
         self.spawn(async move |this| {
             let mut pins = Pins::new(this.database.buffer());
             let fetched = match this.make_room(to, page).await {
