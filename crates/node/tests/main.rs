@@ -9,6 +9,7 @@ mod falling;
 mod faults;
 mod history;
 mod hostile;
+mod hostile_records;
 mod idle;
 mod ill_clients;
 mod machines;
