@@ -204,9 +204,9 @@ impl PageTransaction {
             }
             let access =
                 self.client.protocol.borrow_mut().access_record(self.transaction, spot.page, (spot.slot, writes));
-            let work = self.work.borrow();
-            match (access, work.objects.get(&key)) {
-                (RecordAccess::Held, Some(Ok(bytes))) if bytes.len() == spot.length => return Ok(bytes.clone()),
+            let known = self.work.borrow().objects.get(&key).and_then(|object| object.clone().ok());
+            match (access, known) {
+                (RecordAccess::Held, Some(bytes)) if bytes.len() == spot.length => return Ok(bytes),
                 (RecordAccess::Held, _) => {
                     let words = format!("the server has sent object {} of {} damaged", spot.slot, spot.page);
                     return Err(Fault::new(FaultKind::Device, words).into());
@@ -217,7 +217,6 @@ impl PageTransaction {
                 }
                 (RecordAccess::Wait, _) => {}
             }
-            drop(work);
             self.client.bell.wait(&self.client.executor).await;
         }
     }
