@@ -171,6 +171,11 @@ impl Client {
     pub fn take_due(&mut self) -> Due {
         self.advance();
         self.try_falls();
+        // Where a copy has fallen, others go on that have waited behind it.
+        while self.locks.has_woken() {
+            self.advance();
+            self.try_falls();
+        }
         std::mem::take(&mut self.due)
     }
 

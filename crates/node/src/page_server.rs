@@ -114,7 +114,7 @@ impl PageServer {
         let inner = Rc::new_cyclic(|this| ServerNode {
             this: this.clone(),
             database: database.clone(),
-            memory: InBuffer::new(database.buffer(), seed),
+            memory: InBuffer::new(database, seed),
             grants: RefCell::new(settings.grants.clone()),
             settings,
             protocol: RefCell::new(protocol),
@@ -509,8 +509,9 @@ impl ServerNode {
                 let _kept = this.database.keep_shipped(page, &bytes).await;
                 this.step(|server, memory, actions| server.kept(page, memory, actions));
             }),
-            Action::Commit { client, transaction, records, pages, redone } => {
-                self.spawn(async move |this| this.commit((client, transaction), (records, pages, redone)).await);
+            Action::Commit { client, transaction, records, pages, redone, by_records } => {
+                let sent = (records, pages, redone);
+                self.spawn(async move |this| this.commit((client, transaction), sent, &by_records).await);
             }
         }
     }

@@ -72,6 +72,11 @@ pub trait Memory {
 
     /// What a page takes there, in bytes.
     fn page_size(&self) -> usize;
+
+    /// Whether a page may have a record of this number, which it is found by. False where it is known that it has none.
+    fn may_have_record(&self, _page: PageId, _slot: u16) -> bool {
+        true
+    }
 }
 
 /// The server's side of the protocol.
@@ -290,6 +295,9 @@ impl Server {
             Request::Write { copy, transaction } => self.write(client, (copy, transaction), memory, actions),
             Request::InUse { copy, by } => self.note_use(client, copy, by, memory, actions),
             Request::CalledBack { copy } => self.give_up_copy(client, copy, memory, actions),
+            Request::Fell { copy: Copy { page, .. }, .. } | Request::Record { page, .. } if !self.placement.falls() => {
+                Err(misbehaved(client, "been told that locks are of pages, and wants those of records of", page))
+            }
             Request::Fell { copy, locks } => self.fall(client, copy, &locks, memory, actions),
             Request::Record { page, lock } => self.ask_record(client, (page, lock), memory, actions),
             Request::Refused { wanted, to } => {
@@ -308,12 +316,12 @@ impl Server {
                 let sent: usize = pages.iter().map(|image| image.bytes.len()).sum();
                 // A page on which records are redone takes as much memory as one that has come.
                 let bytes = records.len() + sent + redone.len() * memory.page_size();
-                self.begin_commit((client, transaction), (&others, keeps), bytes, &changed, actions)?;
-                for member in others.into_iter().chain([transaction]) {
-                    self.withdraw_writes((client, member), memory, actions);
-                }
+                let sent = (&pages[..], &redone[..]);
+                let by_records = self.begin_commit((client, transaction), (&others, keeps), bytes, sent, actions)?;
+                let members: Vec<Transaction> = others.into_iter().chain([transaction]).collect();
+                self.withdraw_writes(client, &members, memory, actions);
                 changed.iter().filter(|_| keeps).for_each(|page| self.advance(*page, memory, actions));
-                actions.push(Action::Commit { client, transaction, records, pages, redone });
+                actions.push(Action::Commit { client, transaction, records, pages, redone, by_records });
                 if canary::is_planted(Canary::EarlyRelease) {
                     self.release((client, transaction), memory, actions);
                 }

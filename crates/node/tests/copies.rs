@@ -2,8 +2,10 @@
 
 use base::{PageId, PartitionId};
 use engine::lock::Mode;
-use entresol_node::client::{Client, Failure, PageLock};
-use entresol_node::message::{ClientId, Copy, Leaving, LeavingFate, Request, Secret, Session, ToServer, Transaction};
+use entresol_node::client::{Client, Failure, PageLock, RecordAccess, Way};
+use entresol_node::message::{
+    ClientId, Copy, Leaving, LeavingFate, RecordLock, Request, Secret, Session, ToServer, Transaction,
+};
 
 const PAGE: PageId = PageId::new(PartitionId(1), 7);
 
@@ -247,4 +249,45 @@ fn what_another_client_says_of_a_copy_that_leaves_is_not_believed_to_be_what_the
     assert!(client.arrived_from_peer((SESSION, SECRET), copy, LeavingFate::Dropped).is_some());
     // The server may have had it offered, and knows of it until it is told.
     assert!(gives_up(&[client.decline(page(7))], copies[0]));
+}
+
+/// A transaction that comes to records of a page, here, by way of that.
+fn reading_a_record() -> (Client, Copy, Transaction) {
+    let mut client = Client::default();
+    let reader = client.begin();
+    assert_eq!(client.way(reader, PAGE), Way::Page);
+    assert_eq!(client.lock(reader, PAGE, Mode::Shared), PageLock::Held);
+    let copy = ask(&mut client, reader, false);
+    assert!(client.arrived(copy, LeavingFate::Dropped).is_some());
+    client.note_record(reader, PAGE, (3, false));
+    (client, copy, reader)
+}
+
+#[test]
+fn a_transaction_that_waits_behind_a_copy_which_falls_waits_no_more() {
+    let (mut client, copy, reader) = reading_a_record();
+    client.awaits(reader, Some(PAGE));
+    client.fall(copy);
+    let late = client.begin();
+    assert_eq!(client.way(late, PAGE), Way::Page);
+    assert_eq!(client.lock(late, PAGE, Mode::Shared), PageLock::Wait);
+    client.awaits(reader, None);
+    let due = client.take_due();
+    assert!(due.falls.len() == 1 && due.wakes, "{due:?}");
+    assert!(!client.waits(late), "its lock is granted");
+}
+
+#[test]
+fn a_page_that_is_needed_as_a_whole_is_waited_for_though_its_records_are_locked() {
+    let mut client = Client::default();
+    let (reader, other) = (client.begin(), client.begin());
+    assert_eq!(client.way(reader, PAGE), Way::Page);
+    assert!(matches!(client.access_record(other, PAGE, (1, false)), RecordAccess::Ask(_)));
+    client.record_granted(PAGE, RecordLock { slot: 1, transaction: other, writes: false }, false);
+    assert!(!client.use_page(other, PAGE), "it has locks of its records");
+    assert_eq!(client.way(reader, PAGE), Way::Page);
+    assert_eq!(client.lock(reader, PAGE, Mode::Shared), PageLock::Held);
+    let copy = ask(&mut client, reader, false);
+    assert_eq!(client.by_records(copy), (false, None, None));
+    assert!(client.is_coming(PAGE));
 }

@@ -18,11 +18,11 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use virtual_driver::{NetworkFaults, Partition};
 
-const PAGE: PageId = PageId::new(PartitionId(0), 3);
+pub const PAGE: PageId = PageId::new(PartitionId(0), 3);
 const OTHER: PageId = PageId::new(PartitionId(0), 4);
 
 /// The bytes of a page, as they should be.
-fn sound(page: PageId) -> Vec<u8> {
+pub fn sound(page: PageId) -> Vec<u8> {
     let mut bytes = vec![0; PAGE_SIZE];
     header::format(&mut bytes, page);
     header::set_kind(&mut bytes, PageKind::Direct);
@@ -43,7 +43,7 @@ fn unsound() -> Vec<Vec<u8>> {
 type Asked = (Copy, Secret);
 
 /// One end of a connection, as a script has it.
-struct Line {
+pub struct Line {
     channel: Rc<dyn Channel>,
     incoming: Incoming,
 }
@@ -53,14 +53,14 @@ impl Line {
         Line { incoming: Incoming::new(&channel, executor), channel }
     }
 
-    async fn say(&self, message: &impl Serialize) {
+    pub async fn say(&self, message: &impl Serialize) {
         let mut frame = Vec::new();
         message::encode(message, 0, &mut frame);
         let _gone = self.channel.send(&frame).await;
     }
 
     /// What the client says next, leases apart, which are prolonged.
-    async fn hear(&mut self) -> Option<Request> {
+    pub async fn hear(&mut self) -> Option<Request> {
         loop {
             let ToServer { body, .. } = self.incoming.next().await.ok()??;
             match body {
@@ -71,7 +71,7 @@ impl Line {
     }
 
     /// Says several things at once: all of it comes before the client does anything else.
-    async fn say_all(&self, answers: &[Answer]) {
+    pub async fn say_all(&self, answers: &[Answer]) {
         let mut frames = Vec::new();
         answers.iter().for_each(|answer| message::encode(answer, 0, &mut frames));
         let _gone = self.channel.send(&frames).await;
@@ -84,7 +84,7 @@ impl Line {
         }
     }
 
-    async fn hear_read(&mut self) -> Copy {
+    pub async fn hear_read(&mut self) -> Copy {
         self.hear_asked().await.0
     }
 
@@ -103,7 +103,7 @@ fn session(client: u32) -> Session {
     Session { epoch: 1, client: ClientId(client) }
 }
 
-async fn admit(acceptor: &dyn Acceptor, executor: &Executor, client: u32, keeps: bool, lease_ns: u64) -> Line {
+pub async fn admit(acceptor: &dyn Acceptor, executor: &Executor, client: u32, keeps: bool, lease_ns: u64) -> Line {
     let mut line = Line::new(acceptor.accept().await.expect("it is open"), executor);
     let hello = line.hear().await;
     assert!(matches!(hello, Some(Request::Hello { .. })), "{hello:?}");
@@ -112,14 +112,14 @@ async fn admit(acceptor: &dyn Acceptor, executor: &Executor, client: u32, keeps:
     line
 }
 
-struct Ground {
+pub struct Ground {
     machines: Machines,
     cluster: Cluster,
     executors: [Executor; 3],
 }
 
 impl Ground {
-    fn new() -> Ground {
+    pub fn new() -> Ground {
         Ground::with(NetworkFaults::default())
     }
 
@@ -131,7 +131,10 @@ impl Ground {
     }
 
     /// A server that does what this script says.
-    fn play<F: Future<Output = ()> + 'static>(&self, script: impl FnOnce(Rc<dyn Acceptor>, Executor) -> F + 'static) {
+    pub fn play<F: Future<Output = ()> + 'static>(
+        &self,
+        script: impl FnOnce(Rc<dyn Acceptor>, Executor) -> F + 'static,
+    ) {
         let (executor, at) = (self.executors[0].clone(), self.machines.address(0));
         executor.clone().spawn(async move {
             let acceptor = Plain(executor.clone()).listen(at).await.expect("the port is free");
@@ -139,7 +142,7 @@ impl Ground {
         });
     }
 
-    fn run<T: 'static, F: Future<Output = T> + 'static>(
+    pub fn run<T: 'static, F: Future<Output = T> + 'static>(
         &mut self,
         work: impl FnOnce(Executor, SocketAddr, SocketAddr) -> F,
     ) -> T {
@@ -176,8 +179,18 @@ impl Ground {
 }
 
 async fn join(executor: &Executor, at: SocketAddr, own: SocketAddr) -> engine::Result<PageClient> {
+    join_with(9, executor, at, own).await
+}
+
+/// With this many frames, on which depends how many transactions run at a time.
+pub async fn join_with(
+    frames: usize,
+    executor: &Executor,
+    at: SocketAddr,
+    own: SocketAddr,
+) -> engine::Result<PageClient> {
     executor.sleep_ns(MILLISECOND_NS).await;
-    let client = PageClient::join(executor, Rc::new(Plain(executor.clone())), at, client_settings(own, 9)).await?;
+    let client = PageClient::join(executor, Rc::new(Plain(executor.clone())), at, client_settings(own, frames)).await?;
     client.attach(PAGE.partition);
     Ok(client)
 }

@@ -6,11 +6,13 @@ use base::{Lsn, PageId, PartitionId, Random, TransactionId};
 use engine::log::record::{self, Body, Record};
 use engine::page::{Change, Edit, PageKind, header};
 use engine::undo::Undo;
-use engine::{Database, PartitionSpec};
+use engine::{Database, PartitionSpec, UNNUMBERED};
 use entresol_node::algorithm::{self, CHANCES};
 use entresol_node::channel::{Channel, Incoming, Plain, Transport};
 use entresol_node::grants::Grants;
-use entresol_node::message::{self, Answer, Copy, Image, Leaving, LeavingFate, Request, ToServer, Transaction};
+use entresol_node::message::{
+    self, Answer, Copy, Image, Leaving, LeavingFate, RecordLock, Request, ToServer, Transaction,
+};
 use entresol_node::page_server::{PageServer, ServerSettings};
 use executor::{Cluster, Executor};
 use std::net::SocketAddr;
@@ -40,6 +42,11 @@ impl Script {
 
     async fn hear(&mut self) -> Answer {
         self.incoming.next().await.expect("it is a message").expect("the server is there")
+    }
+
+    /// What is said next, or nothing if the server has hung up.
+    async fn hear_if_there(&mut self) -> Option<Answer> {
+        self.incoming.next().await.ok().flatten()
     }
 
     pub async fn ask(&mut self, body: Request) -> Answer {
@@ -101,9 +108,13 @@ const CHANGE: Change<'static> = Change::Patch { offset: 32, bytes: &[7] };
 
 /// The log record of that change of a page, as one of this byte that follows this number of changes.
 fn change_of(page: PageId, before: u64, old: u8) -> Vec<u8> {
+    numbered_change_of(page, before + 1, old)
+}
+
+fn numbered_change_of(page: PageId, sequence: u64, old: u8) -> Vec<u8> {
     let undo = Undo::PatchPage { page, offset: 32, bytes: &[old] }.stored();
     let (mut records, edit) = (Vec::new(), Edit { page, change: CHANGE });
-    record::encode(TransactionId::SYSTEM, &Body::Update(&undo), [(before + 1, &edit)], &mut records);
+    record::encode(TransactionId::SYSTEM, &Body::Update(&undo), [(sequence, &edit)], &mut records);
     records
 }
 
@@ -334,5 +345,76 @@ fn no_log_records_that_are_to_be_redone_do_harm() {
         header::sequence(&script.read(copy).await)
     });
     assert_eq!(found, committed, "each is there, and no other");
+    ground.server.protocol().check().expect("the directory is right");
+}
+
+/// What comes of a commit of one change of a page by a node that has read it, given it up, and has locked its record.
+fn changed_by_record(grants: Option<&str>, writes: bool, sends_page: bool, is_numbered: bool) -> Option<Answer> {
+    let mut ground =
+        Ground::new("ps-aa", grants.map(|grants| serde_json::from_str(grants).expect("a table of grants")));
+    let counters = ground.counters;
+    let answer = ground.run(async move |mut script| {
+        let (copy, transaction) = (script.copy(counters, 0), Transaction(1));
+        let mut bytes = script.read(copy).await;
+        let before = header::sequence(&bytes);
+        script.say(Request::CalledBack { copy }).await;
+        let lock = RecordLock { slot: 0, transaction, writes };
+        let locked = script.ask(Request::Record { page: copy.page, lock }).await;
+        assert!(matches!(locked, Answer::Record { .. }), "{locked:?}");
+        let records = numbered_change_of(copy.page, if is_numbered { before + 1 } else { UNNUMBERED }, 0);
+        let (mut pages, mut redone, others) = (Vec::new(), Vec::new(), Vec::new());
+        if sends_page {
+            CHANGE.apply(&mut bytes, Lsn::ZERO);
+            header::set_sequence(&mut bytes, before + 1);
+            header::seal(&mut bytes);
+            pages.push(Image { page: copy.page, bytes });
+        } else {
+            redone.push(copy.page);
+        }
+        script.say(Request::Commit { transaction, others, keeps: false, records, pages, redone }).await;
+        script.hear_if_there().await
+    });
+    ground.server.protocol().check().expect("the directory is right");
+    answer
+}
+
+#[test]
+fn a_lock_of_a_record_is_none_of_its_page() {
+    let read_alone = Some(r#"{ "node": { "": { "read": ["*"] } } }"#);
+    for (grants, writes) in [(read_alone, false), (None, false), (None, true)] {
+        for (sends_page, is_numbered) in [(true, true), (false, true), (false, false)] {
+            let answer = changed_by_record(grants, writes, sends_page, is_numbered);
+            let told = format!("{writes} {sends_page} {is_numbered}: {answer:?}");
+            match answer {
+                None => assert!(!writes || sends_page, "{told}"),
+                Some(Answer::NotCommitted { .. }) => assert!(writes && is_numbered, "{told}"),
+                Some(Answer::Committed { .. }) => assert!(writes && !is_numbered, "{told}"),
+                _ => panic!("{told}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_locked_that_no_partition_has_as_a_record_with_a_number() {
+    let mut ground = Ground::new("ps-aa", None);
+    let (counters, tree) = (ground.counters, ground.tree);
+    let is_hung_up = ground.run(async move |mut script| {
+        let transaction = Transaction(1);
+        for (page, slot) in [(PageId::new(tree, 1), 0), (PageId::new(counters, 0), 1)] {
+            let lock = RecordLock { slot, transaction, writes: false };
+            let answer = script.ask(Request::Record { page, lock }).await;
+            assert!(matches!(answer, Answer::NoRecord { is_denied: false, .. }), "{answer:?}");
+        }
+        // The server has heard of none.
+        let copy = script.copy(tree, 1);
+        script.read(copy).await;
+        let granted = script.ask(Request::Write { copy, transaction: Transaction(2) }).await;
+        assert!(matches!(granted, Answer::Granted { .. }), "{granted:?}");
+        let locks = vec![RecordLock { slot: 0, transaction, writes: true }];
+        script.say(Request::Fell { copy, locks }).await;
+        script.hear_if_there().await.is_none()
+    });
+    assert!(is_hung_up);
     ground.server.protocol().check().expect("the directory is right");
 }

@@ -10,6 +10,7 @@ mod faults;
 mod granted_indexes;
 mod history;
 mod hostile;
+mod hostile_records;
 mod idle;
 mod ill_clients;
 mod long_values;

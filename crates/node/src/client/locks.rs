@@ -106,6 +106,11 @@ impl NodeLocks {
         woken.into_iter().filter_map(|owner| self.holders[owner.0 as usize]).collect()
     }
 
+    /// Whether there are such.
+    pub fn has_woken(&self) -> bool {
+        !self.woken.is_empty()
+    }
+
     pub fn holds(&self, holder: LockHolder, page: PageId) -> Option<Mode> {
         self.table.holds(*self.owners.get(&holder)?, Resource::page(page))
     }

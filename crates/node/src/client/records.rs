@@ -144,6 +144,8 @@ impl Client {
             return Granule::Page;
         }
         if self.records.whole.get(&page).is_some_and(|until| transaction < *until) {
+            // It waits for the page as one does that needs all of it.
+            self.records.used.remove(&(transaction, page));
             return Granule::Page;
         }
         let is_here = self.copies.get(&page).is_some_and(|held| !held.is_called);

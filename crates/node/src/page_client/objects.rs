@@ -149,6 +149,8 @@ impl PageTransaction {
             // It may fall from now on, and then leaves.
             drop(pins);
             self.await_no_page(page);
+            // A copy that was called back as it came could not fall before.
+            client.advance();
             self.check().await?;
             match fetched? {
                 Err(Error::Input(fault)) if fault.kind == FaultKind::Cancelled => {}

@@ -7,6 +7,7 @@ use base::time::{MILLISECOND_NS, SECOND_NS};
 use engine::buffer::Pins;
 use engine::canary::{self, Canary};
 use engine::{CommitFailure, Error, Shipment};
+use std::collections::BTreeSet;
 
 /// For how long a commit that finds all frames in use is tried again, and how long it rests before each try, in nanoseconds.
 const PATIENCE_NS: u64 = SECOND_NS;
@@ -73,11 +74,12 @@ impl ServerNode {
         &self,
         owner: (ClientId, Transaction),
         (records, pages, redone): (Vec<u8>, Vec<Image>, Vec<PageId>),
+        by_records: &BTreeSet<PageId>,
     ) {
         let images: Vec<(PageId, &[u8])> = pages.iter().map(|image| (image.page, &image.bytes[..])).collect();
         let shipment = Shipment { records: &records, images: &images, redone: &redone };
         let mut pins = Pins::new(self.database.buffer());
-        let committed = match self.check_record_locks(owner, &records) {
+        let committed = match self.check_record_locks(owner, &records, by_records) {
             Ok(()) => self.commit_as_frames_allow(owner.0, &shipment, &mut pins).await,
             Err(error) => Err(CommitFailure::NothingLogged(error)),
         };

@@ -1,9 +1,11 @@
 //! The buffer as the server's memory, and what left it.
 
+use super::records::part_of_record;
 use crate::server::Memory;
 use base::{Lsn, PageId};
-use engine::buffer::{Buffer, Presence};
+use engine::buffer::Presence;
 use engine::page::{HEADER_SIZE, header};
+use engine::{Database, Error};
 use foldhash::quality::FixedState;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,7 +18,7 @@ const NOTED_MAX: usize = 1 << 16;
 
 /// The buffer. Of pages that have left it there is a hash of their bytes, by which it is told whether a client returns what it was sent.
 pub(super) struct InBuffer {
-    buffer: Rc<Buffer>,
+    database: Database,
     left: Option<Rc<LeftPages>>,
 }
 
@@ -54,21 +56,21 @@ impl LeftPages {
 
 impl InBuffer {
     /// Without a `seed` nothing is noted: clients return nothing, or are believed.
-    pub(super) fn new(buffer: &Rc<Buffer>, seed: Option<u64>) -> InBuffer {
+    pub(super) fn new(database: &Database, seed: Option<u64>) -> InBuffer {
         let left = seed.map(|seed| {
             let (hashes, earlier) = Default::default();
             let left = Rc::new(LeftPages { state: FixedState::with_seed(seed), hashes, earlier });
             let noted = Rc::clone(&left);
-            buffer.pool().borrow_mut().set_departure(Box::new(move |page, bytes| noted.note(page, bytes)));
+            database.buffer().pool().borrow_mut().set_departure(Box::new(move |page, bytes| noted.note(page, bytes)));
             left
         });
-        InBuffer { buffer: Rc::clone(buffer), left }
+        InBuffer { database: database.clone(), left }
     }
 }
 
 impl Memory for InBuffer {
     fn has(&self, page: PageId) -> bool {
-        self.buffer.pool().borrow().presence(page) != Presence::Absent
+        self.database.buffer().pool().borrow().presence(page) != Presence::Absent
     }
 
     fn has_left_as(&self, page: PageId, bytes: &[u8]) -> bool {
@@ -76,6 +78,11 @@ impl Memory for InBuffer {
     }
 
     fn page_size(&self) -> usize {
-        self.buffer.settings().page_size
+        self.database.buffer().settings().page_size
+    }
+
+    fn may_have_record(&self, page: PageId, slot: u16) -> bool {
+        // One whose partition is gone is in no one's way.
+        !matches!(part_of_record(&self.database, page, slot), Err(Error::NoRecord(_)))
     }
 }

@@ -7,8 +7,21 @@ use engine::buffer::Pins;
 use engine::catalog::Organization;
 use engine::log::record::{Record, split};
 use engine::page::HEADER_SIZE;
-use engine::{Error, Result, UNNUMBERED};
+use engine::{Database, Error, Result, UNNUMBERED};
+use std::collections::BTreeSet;
 use std::ops::Range;
+
+/// Where a record is on its page, if it has a number.
+pub(super) fn part_of_record(database: &Database, page: PageId, slot: u16) -> Result<Range<usize>> {
+    let found = database.describe(page.partition)?;
+    match found.organization {
+        Organization::Direct { blocking_factor, record_size, .. } if u32::from(slot) < blocking_factor => {
+            let start = HEADER_SIZE + usize::from(slot) * record_size as usize;
+            Ok(start..start + record_size as usize)
+        }
+        _ => Err(Error::NoRecord(found.name.clone())),
+    }
+}
 
 impl ServerNode {
     /// Sends a record whose lock was granted, from the buffer or by way of it.
@@ -20,7 +33,9 @@ impl ServerNode {
         if self.send_part(to, (page, lock), is_alone, &part) {
             return;
         }
-        let expected = self.outboxes.borrow().get(&to).map(|outbox| outbox.expect(part.len()));
+        // Of a small record it is not the bytes that are sent, but those of the page that take memory until then.
+        let length = self.database.settings().buffer.page_size;
+        let expected = self.outboxes.borrow().get(&to).map(|outbox| outbox.expect(length));
         self.spawn(async move |this| {
             let mut pins = Pins::new(this.database.buffer());
             let fetched = match this.make_room(to, page).await {
@@ -49,27 +64,23 @@ impl ServerNode {
         self.send(to, &Answer::NoRecord { page, lock, is_denied: false, reason: error.to_string() });
     }
 
-    /// Where a record is on its page, if it has a number.
     fn part_of_record(&self, page: PageId, slot: u16) -> Result<Range<usize>> {
-        let found = self.database.describe(page.partition)?;
-        match found.organization {
-            Organization::Direct { blocking_factor, record_size, .. } if u32::from(slot) < blocking_factor => {
-                let start = HEADER_SIZE + usize::from(slot) * record_size as usize;
-                Ok(start..start + record_size as usize)
-            }
-            _ => Err(Error::NoRecord(found.name.clone())),
-        }
+        part_of_record(&self.database, page, slot)
     }
 
-    /// What a transaction changes by locks of records, it has these of.
+    /// What a transaction changes by locks of records, it has these of: all of the pages of which it has no other locks. Such changes go on
+    /// from where their pages are, for others change other records of them.
     pub(super) fn check_record_locks(
         &self,
         (client, transaction): (ClientId, Transaction),
         records: &[u8],
+        by_records: &BTreeSet<PageId>,
     ) -> Result<()> {
         for record in split(records).filter_map(Record::decode) {
-            for (_, edit) in record.edits().filter(|(sequence, _)| *sequence == UNNUMBERED) {
-                if !self.is_locked((client, transaction), &edit)? {
+            for (sequence, edit) in record.edits() {
+                let is_unnumbered = sequence == UNNUMBERED;
+                let is_by_record = is_unnumbered || by_records.contains(&edit.page);
+                if is_by_record && !(is_unnumbered && self.is_locked((client, transaction), &edit)?) {
                     let why = format!("{} has a record that it changes without the lock", edit.page);
                     return Err(Error::Shipment(why));
                 }

@@ -3,6 +3,7 @@
 use crate::algorithm::Recency;
 use crate::message::{Answer, ClientId, Copy, Image, LeavingFate, RecordLock, Transaction};
 use base::{Lsn, PageId};
+use std::collections::BTreeSet;
 use thiserror::Error;
 
 /// What is to be done because of what was said, in this order.
@@ -72,6 +73,8 @@ pub enum Action {
         pages: Vec<Image>,
         /// The others that it has changed.
         redone: Vec<PageId>,
+        /// Those of them of which it has locks of records alone: no change of anything else of them may be in it.
+        by_records: BTreeSet<PageId>,
     },
 }
 

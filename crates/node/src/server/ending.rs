@@ -3,21 +3,22 @@
 use super::directory::{Kind, Waiting};
 use super::{Action, Memory, Misbehaviour, Server, Writer, deadlock, misbehaved};
 use crate::algorithm::Noted;
-use crate::message::{Answer, ClientId, Copy, LIST_MAX, SIZE_MAX, Transaction, WaitsFor};
+use crate::message::{Answer, ClientId, Copy, Image, LIST_MAX, SIZE_MAX, Transaction, WaitsFor};
 use base::PageId;
 use engine::canary::{self, Canary};
 use std::collections::{BTreeSet, VecDeque};
 
 impl Server {
-    /// The transactions that a commit is of are one from now on, under the name of the first.
+    /// The transactions that a commit is of are one from now on, under the name of the first. Returns the pages of which they have locks
+    /// of records alone: such a page comes without its bytes, for others change other records of it.
     pub(super) fn begin_commit(
         &mut self,
         (client, transaction): (ClientId, Transaction),
         (others, keeps): (&[Transaction], bool),
         bytes: usize,
-        changed: &[PageId],
+        (pages, redone): (&[Image], &[PageId]),
         actions: &mut Vec<Action>,
-    ) -> Result<(), Misbehaviour> {
+    ) -> Result<BTreeSet<PageId>, Misbehaviour> {
         let joined = self.clients.get_mut(&client).filter(|joined| joined.committing + bytes <= SIZE_MAX);
         let Some(joined) = joined else {
             return Err(misbehaved(client, "more to commit than a message may have, and not only", PageId::default()));
@@ -35,15 +36,19 @@ impl Server {
             all.pages.extend(writer.pages);
             self.directory.pass_records((client, *member), (client, transaction));
         }
-        let mut seen = BTreeSet::new();
+        let (mut seen, mut by_records) = (BTreeSet::new(), BTreeSet::new());
         let mut odd = None;
-        for page in changed {
-            if !all.pages.contains(page) && self.take_kept(client, *page) {
-                all.pages.insert(*page);
+        let images = pages.iter().map(|image| (image.page, true));
+        for (page, is_whole) in images.chain(redone.iter().map(|page| (*page, false))) {
+            if !all.pages.contains(&page) && self.take_kept(client, page) {
+                all.pages.insert(page);
             }
-            let is_locked = all.pages.contains(page) || self.directory.has_records((client, transaction), *page);
-            if !is_locked || !seen.insert(*page) {
-                odd.get_or_insert(*page);
+            let is_locked = all.pages.contains(&page);
+            if !is_locked && !is_whole && self.directory.changes_records((client, transaction), page) {
+                by_records.insert(page);
+            }
+            if !(is_locked || by_records.contains(&page)) || !seen.insert(page) {
+                odd.get_or_insert(page);
             }
         }
         for page in &all.pages {
@@ -58,7 +63,7 @@ impl Server {
         (all.is_committing, all.bytes, all.keeps) = (odd.is_none(), bytes, keeps);
         all.changed = seen.into_iter().collect();
         self.writers.insert((client, transaction), all);
-        odd.map_or(Ok(()), |page| Err(misbehaved(client, "committed without a write lock, or twice,", page)))
+        odd.map_or(Ok(by_records), |page| Err(misbehaved(client, "committed without a write lock, or twice,", page)))
     }
 
     /// A client that keeps the write lock of a page uses it to commit. False if it has none.
@@ -163,7 +168,7 @@ impl Server {
             return Err(misbehaved(owner.0, "rolled back what it commits, and not", PageId::default()));
         }
         self.directory.end_waits_within(owner.0, Some(owner.1));
-        self.withdraw_writes(owner, memory, actions);
+        self.withdraw_writes(owner.0, &[owner.1], memory, actions);
         self.release(owner, memory, actions);
         self.release_records(owner, memory, actions);
         Ok(())
@@ -228,22 +233,26 @@ impl Server {
         }
     }
 
-    /// A transaction's requests for write locks and for records are taken out of the queues. What it has asked to read comes all the same: its
-    /// client has made room for that, and another transaction of it may wait for the page.
+    /// Requests of a client's transactions for write locks and for records are taken out of the queues, all before anything is granted: none
+    /// of them gets what another one of them has waited for. What they have asked to read comes all the same: their client has made room for
+    /// that, and another transaction of it may wait for the page.
     pub(super) fn withdraw_writes(
         &mut self,
-        owner: (ClientId, Transaction),
+        client: ClientId,
+        transactions: &[Transaction],
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
     ) {
-        for page in self.directory.waits_of(owner) {
-            let is_changed = self.directory.forget_writing(page, owner);
-            let is_taken =
-                !self.take_requests(page, owner, |kind| !matches!(kind, Kind::Read { .. }), actions).is_empty();
-            if is_changed || is_taken {
-                self.advance(page, memory, actions);
+        let mut pages = BTreeSet::new();
+        for owner in transactions.iter().map(|transaction| (client, *transaction)) {
+            for page in self.directory.waits_of(owner) {
+                let is_changed = self.directory.forget_writing(page, owner);
+                let is_taken =
+                    !self.take_requests(page, owner, |kind| !matches!(kind, Kind::Read { .. }), actions).is_empty();
+                pages.extend((is_changed || is_taken).then_some(page));
             }
         }
+        pages.into_iter().for_each(|page| self.advance(page, memory, actions));
     }
 
     /// A transaction's requests are taken out of the queues. Returns the copies that were to be read.

@@ -78,6 +78,8 @@ impl Server {
         let refusal = if !self.may(client, page, right) {
             self.counts.denials += 1;
             Some((true, format!("its node may not {} {page}: the server's grants would have to say so", right.name())))
+        } else if !memory.may_have_record(page, lock.slot) {
+            Some((false, format!("{page} has no object {} that is found by its number", lock.slot)))
         } else if self.directory.records_held(client) >= RECORDS_MAX {
             Some((false, format!("its node has locks of {RECORDS_MAX} records, and no more may be locked at a time")))
         } else {
@@ -127,7 +129,7 @@ impl Server {
         let is_entitled = |lock: &RecordLock| {
             let owner = (client, lock.transaction);
             let is_committing = self.writers.get(&owner).is_some_and(|writer| writer.is_committing);
-            !is_committing && (!lock.writes || writer.is_some())
+            !is_committing && (!lock.writes || writer.is_some()) && memory.may_have_record(page, lock.slot)
         };
         let is_bounded = self.directory.records_held(client) + locks.len() <= RECORDS_MAX;
         if !is_bounded || !locks.iter().all(is_entitled) || !entry.records.admits(client, locks) {

@@ -503,7 +503,7 @@ impl World {
                 Action::Keep(Image { page, bytes }) => {
                     self.pending.push(Pending::Keep { page, version: version(&bytes) });
                 }
-                Action::Commit { client, transaction, records, mut pages, redone } => {
+                Action::Commit { client, transaction, records, mut pages, redone, .. } => {
                     let versions = records.chunks_exact(8).map(<[u8]>::to_vec);
                     pages.extend(redone.into_iter().zip(versions).map(|(page, bytes)| Image { page, bytes }));
                     self.pending.push(Pending::Commit { owner: (client, transaction), pages });

@@ -53,6 +53,11 @@ impl RecordLocks {
         self.0.values().any(|owners| owners.contains_key(&owner))
     }
 
+    /// Whether it has one for a change.
+    fn has_change_of(&self, owner: RecordOwner) -> bool {
+        self.0.values().any(|owners| owners.get(&owner) == Some(&true))
+    }
+
     /// All that have one.
     pub fn owners(&self) -> impl Iterator<Item = RecordOwner> {
         self.0.values().flat_map(|owners| owners.keys().copied())
@@ -228,8 +233,13 @@ impl Directory {
         self.pages.get(&page).is_some_and(|entry| entry.records.has(owner, slot, true))
     }
 
+    /// Whether a transaction has the lock of any record of a page, for a change.
+    pub fn changes_records(&self, owner: RecordOwner, page: PageId) -> bool {
+        self.has_records(owner, page) && self.pages.get(&page).is_some_and(|entry| entry.records.has_change_of(owner))
+    }
+
     /// Whether a transaction has locks of records of a page.
-    pub fn has_records(&self, owner: RecordOwner, page: PageId) -> bool {
+    fn has_records(&self, owner: RecordOwner, page: PageId) -> bool {
         self.owners.pages.get(&owner).is_some_and(|pages| pages.contains(&page))
     }
 

@@ -170,6 +170,58 @@ fn no_client_claims_locks_that_it_cannot_have() {
     ground.say(writer, commit).expect_err("the lock is another transaction's");
 }
 
+fn commit(transaction: u64, others: &[u64], images: &[u32], redone: &[u32]) -> Request {
+    Request::Commit {
+        transaction: Transaction(transaction),
+        others: others.iter().map(|other| Transaction(*other)).collect(),
+        keeps: false,
+        records: Vec::new(),
+        pages: images.iter().map(|number| Image { page: page(*number), bytes: vec![1] }).collect(),
+        redone: redone.iter().map(|number| page(*number)).collect(),
+    }
+}
+
+#[test]
+fn locks_of_records_let_only_those_be_changed_that_are_locked_for_that() {
+    let (mut ground, reader, _) = fallen(&[lock(0, 1, false)]);
+    ground.say(reader, commit(1, &[], &[], &[0])).expect_err("it may read a record");
+    let (mut ground, reader, _) = fallen(&[lock(0, 1, false)]);
+    ground.say(reader, commit(1, &[], &[0], &[])).expect_err("it may read a record");
+    let (mut ground, writer, _) = fallen(&[lock(0, 1, true)]);
+    ground.say(writer, commit(1, &[], &[0], &[])).expect_err("others change other records of the page");
+    let (mut ground, writer, _) = fallen(&[lock(0, 1, true)]);
+    let committing = ground.say(writer, commit(1, &[], &[], &[0])).expect("it is honest");
+    let is_said =
+        |action: &Action| matches!(action, Action::Commit { by_records, .. } if by_records.contains(&page(0)));
+    assert!(committing.iter().any(is_said), "{committing:?}");
+}
+
+/// What one of them waits for is taken back, and is not given to another one of them, whose name is no one's any more.
+#[test]
+fn no_lock_of_a_record_outlives_a_commit_of_several_transactions() {
+    let (mut ground, one, other) = fallen(&[lock(0, 1, true)]);
+    ground.say(other, Request::CalledBack { copy: copy(0, 0) }).expect("it does with records");
+    ground.say(other, record(lock(1, 1, false))).expect("it is honest");
+    for waiting in [lock(1, 2, true), lock(1, 3, false)] {
+        assert!(ground.say(one, record(waiting)).expect("it is honest").is_empty());
+    }
+    ground.say(one, commit(1, &[2, 3], &[], &[0])).expect("it is honest");
+    ground.step(|server, memory, actions| server.committed((one, Transaction(1)), memory, actions));
+    assert_eq!((ground.server.records_held(one), ground.server.waiting()), (0, 0));
+}
+
+#[test]
+fn no_client_has_locks_of_records_where_locks_do_not_fall() {
+    for claims in [false, true] {
+        let mut ground = Ground::new("cbl");
+        let client = ground.join();
+        ground.say(client, read(copy(0, 0), 0, None)).expect("it is honest so far");
+        let locks = vec![lock(0, 0, false)];
+        let said = if claims { Request::Fell { copy: copy(0, 0), locks } } else { record(lock(0, 0, false)) };
+        ground.say(client, said).expect_err("no honest one says that");
+    }
+}
+
 #[test]
 fn no_lock_for_a_change_is_given_while_copies_may_be_unknown() {
     let mut ground = Ground::new("ps-aa");

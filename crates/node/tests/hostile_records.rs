@@ -1,0 +1,139 @@
+//! A client that locks records of pages, as a server that is played by a script answers it: among what comes of several transactions at once
+//! some has to come in one step.
+
+use crate::hostile::{Ground, Line, PAGE, admit, join_with, sound};
+use base::time::{MILLISECOND_NS, SECOND_NS};
+use engine::catalog::Organization;
+use engine::{Error, Result};
+use entresol_node::lease::LEASE_NS;
+use entresol_node::message::{Answer, Copy, Described, LeavingFate, RecordLock, Request};
+use std::cell::Cell;
+use std::rc::Rc;
+
+const ON_PAGE: u32 = 12;
+const FRAMES: usize = 80;
+/// The first object of the page.
+const FIRST: u64 = PAGE.number as u64 * ON_PAGE as u64;
+
+impl Line {
+    async fn tell_catalog(&mut self) {
+        let asked = self.hear().await;
+        assert_eq!(asked, Some(Request::Catalog));
+        let organization = Organization::Direct { objects: 1000, blocking_factor: ON_PAGE, record_size: 8 };
+        let described = Described { id: PAGE.partition.0, name: "table".to_owned(), organization, is_plain: true };
+        self.say(&Answer::Catalog { partitions: vec![described] }).await;
+    }
+
+    /// The client asks for the page, and is told that others have locks of its records.
+    async fn have_fall(&mut self) {
+        let copy = self.hear_read().await;
+        self.say(&Answer::ByRecords { copy }).await;
+        assert_eq!(self.hear().await, Some(Request::CalledBack { copy }));
+    }
+
+    async fn hear_record(&mut self) -> RecordLock {
+        loop {
+            match self.hear().await {
+                Some(Request::Record { lock, .. }) => return lock,
+                Some(Request::Abort { .. }) => {}
+                other => panic!("the client says {other:?}"),
+            }
+        }
+    }
+
+    async fn give_record(&mut self, is_alone: bool) {
+        let lock = self.hear_record().await;
+        self.say(&Answer::Record { page: PAGE, lock, is_alone, bytes: vec![0; 8] }).await;
+    }
+}
+
+#[test]
+fn an_object_that_could_not_be_had_is_asked_for_again() {
+    let mut ground = Ground::new();
+    ground.play(async move |acceptor, executor| {
+        let mut line = admit(&*acceptor, &executor, 0, false, LEASE_NS).await;
+        line.tell_catalog().await;
+        line.have_fall().await;
+        let lock = line.hear_record().await;
+        let reason = "the disk does not answer".to_owned();
+        line.say(&Answer::NoRecord { page: PAGE, lock, is_denied: false, reason }).await;
+        line.give_record(true).await;
+        while line.hear().await.is_some() {}
+    });
+    let found = ground.run(async move |executor, at, own| {
+        let client = join_with(FRAMES, &executor, at, own).await?;
+        let mut transaction = client.begin().await;
+        let refused = transaction.read_object(PAGE.partition, FIRST, <[u8]>::len).await;
+        assert!(matches!(refused, Err(Error::Input(_))), "{refused:?}");
+        transaction.read_object(PAGE.partition, FIRST, <[u8]>::len).await
+    });
+    assert_eq!(found, Ok(8));
+}
+
+/// A transaction waits for a page, which is called back in the step in which it comes; meanwhile another one has found that its records are to
+/// be come to by locks of their own if that `is_known`. Whether the copy falls.
+fn falls_when_it_comes(writes: bool, is_known: bool) -> bool {
+    let mut ground = Ground::new();
+    let has_fallen = Rc::new(Cell::new(false));
+    let fallen = Rc::clone(&has_fallen);
+    ground.play(async move |acceptor, executor| {
+        let mut line = admit(&*acceptor, &executor, 0, false, LEASE_NS).await;
+        line.tell_catalog().await;
+        line.have_fall().await;
+        line.give_record(false).await;
+        // Alone so often that the next one asks for the page.
+        for _ in 0..4 {
+            line.give_record(true).await;
+        }
+        let copy = line.hear_read().await;
+        if is_known {
+            line.give_record(false).await;
+        }
+        let page = Answer::Page { copy, bytes: sound(PAGE), fate: LeavingFate::Dropped };
+        line.say_all(&[page, Answer::Fall { copy }]).await;
+        let is_it =
+            |said: &Request| matches!(said, Request::Fell { copy: Copy { number, .. }, .. } if *number == copy.number);
+        let falling = async {
+            while let Some(said) = line.hear().await {
+                if is_it(&said) {
+                    return true;
+                }
+            }
+            false
+        };
+        fallen.set(executor.within(SECOND_NS, falling).await == Some(true));
+        while line.hear().await.is_some() {}
+    });
+    let done: Result<()> = ground.run(async move |executor, at, own| {
+        let client = join_with(FRAMES, &executor, at, own).await?;
+        client.begin().await.read_object(PAGE.partition, FIRST, |_| ()).await?;
+        let mut first = client.begin().await;
+        for number in 0..4 {
+            first.read_object(PAGE.partition, FIRST + number, <[u8]>::len).await?;
+        }
+        let mut second = client.begin().await;
+        let reading = executor.spawn(async move {
+            if writes {
+                second.modify_object(PAGE.partition, FIRST + 7, |object| object[0] = 1).await
+            } else {
+                second.read_object(PAGE.partition, FIRST + 7, |_| ()).await
+            }
+        });
+        executor.sleep_ns(MILLISECOND_NS).await;
+        if is_known {
+            first.read_object(PAGE.partition, FIRST + 5, <[u8]>::len).await?;
+        }
+        executor.sleep_ns(2 * SECOND_NS).await;
+        drop((reading, first));
+        Ok(())
+    });
+    assert_eq!(done, Ok(()));
+    has_fallen.get()
+}
+
+#[test]
+fn a_copy_that_is_called_back_as_it_comes_falls_when_it_is_waited_for_no_more() {
+    for (writes, is_known) in [(false, true), (true, true), (true, false)] {
+        assert!(falls_when_it_comes(writes, is_known), "writes: {writes}, known: {is_known}");
+    }
+}
