@@ -159,7 +159,7 @@ mod tests {
         assert!(twice.schema().is_err());
     }
 
-    /// No database has so many types that what is told of them is no message.
+    /// What is told of types is a message, however many of them a database has.
     #[test]
     fn schemas_that_take_too_much_room_are_not_told_and_not_taken_for_none() {
         let schema = |fields| {
