@@ -2,7 +2,7 @@
 
 use base::{PageId, PartitionId};
 use engine::lock::Mode;
-use entresol_node::client::{Client, Failure, PageLock, RecordAccess, Way};
+use entresol_node::client::{Client, Failure, Granule, PageLock, RecordAccess};
 use entresol_node::message::{
     ClientId, Copy, Leaving, LeavingFate, RecordLock, Request, Secret, Session, ToServer, Transaction,
 };
@@ -255,7 +255,7 @@ fn what_another_client_says_of_a_copy_that_leaves_is_not_believed_to_be_what_the
 fn reading_a_record() -> (Client, Copy, Transaction) {
     let mut client = Client::default();
     let reader = client.begin();
-    assert_eq!(client.way(reader, PAGE), Way::Page);
+    assert_eq!(client.granule(reader, PAGE), Granule::Page);
     assert_eq!(client.lock(reader, PAGE, Mode::Shared), PageLock::Held);
     let copy = ask(&mut client, reader, false);
     assert!(client.arrived(copy, LeavingFate::Dropped).is_some());
@@ -269,7 +269,7 @@ fn a_transaction_that_waits_behind_a_copy_which_falls_waits_no_more() {
     client.awaits(reader, Some(PAGE));
     client.fall(copy);
     let late = client.begin();
-    assert_eq!(client.way(late, PAGE), Way::Page);
+    assert_eq!(client.granule(late, PAGE), Granule::Page);
     assert_eq!(client.lock(late, PAGE, Mode::Shared), PageLock::Wait);
     client.awaits(reader, None);
     let due = client.take_due();
@@ -281,11 +281,11 @@ fn a_transaction_that_waits_behind_a_copy_which_falls_waits_no_more() {
 fn a_page_that_is_needed_as_a_whole_is_waited_for_though_its_records_are_locked() {
     let mut client = Client::default();
     let (reader, other) = (client.begin(), client.begin());
-    assert_eq!(client.way(reader, PAGE), Way::Page);
+    assert_eq!(client.granule(reader, PAGE), Granule::Page);
     assert!(matches!(client.access_record(other, PAGE, (1, false)), RecordAccess::Ask(_)));
     client.record_granted(PAGE, RecordLock { slot: 1, transaction: other, writes: false }, false);
     assert!(!client.use_page(other, PAGE), "it has locks of its records");
-    assert_eq!(client.way(reader, PAGE), Way::Page);
+    assert_eq!(client.granule(reader, PAGE), Granule::Page);
     assert_eq!(client.lock(reader, PAGE, Mode::Shared), PageLock::Held);
     let copy = ask(&mut client, reader, false);
     assert_eq!(client.by_records(copy), (false, None, None));

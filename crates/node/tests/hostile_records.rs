@@ -20,7 +20,8 @@ impl Line {
         let asked = self.hear().await;
         assert_eq!(asked, Some(Request::Catalog));
         let organization = Organization::Direct { objects: 1000, blocking_factor: ON_PAGE, record_size: 8 };
-        let described = Described { id: PAGE.partition.0, name: "table".to_owned(), organization, is_plain: true };
+        let described =
+            Described { id: PAGE.partition.0, name: "table".to_owned(), organization, schema: None, index_of: None };
         self.say(&Answer::Catalog { partitions: vec![described] }).await;
     }
 

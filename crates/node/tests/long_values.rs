@@ -149,7 +149,7 @@ fn a_value_that_fails_halfway_is_not_committed() {
 #[test]
 fn a_scan_that_is_not_waited_for_skips_nothing() {
     const RECORDS: u8 = 6;
-    let mut served = Served::new(5, 2, None);
+    let mut served = ServedThings::new(5, 2, None);
     let written = served.run(async |client| {
         let notes = client.partition("notes").await?.id();
         let mut tx = client.begin().await;
