@@ -3,6 +3,7 @@
 use crate::executor::Inner;
 use crate::{Executor, TaskId};
 use base::Instant;
+use std::rc::Rc;
 
 /// The task that called at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +20,27 @@ impl Caller {
     }
 }
 
+/// Whose the tasks are that a handle spawns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Spawns {
+    /// The calling task's: it may have given them what it had.
+    OfCaller,
+    /// A library's: they have nothing of the task that has called it.
+    OfLibrary,
+}
+
 impl Executor {
+    /// A handle for a library: the tasks that it spawns have nothing that the task had which has called it
+    /// ([`Executor::has_kept`]).
+    pub fn of_library(&self) -> Executor {
+        Executor(Rc::clone(&self.0), Spawns::OfLibrary)
+    }
+
+    /// A handle for those who call a library.
+    pub fn of_callers(&self) -> Executor {
+        Executor(Rc::clone(&self.0), Spawns::OfCaller)
+    }
+
     /// The task that is being polled, at this moment.
     #[inline]
     pub fn caller(&self) -> Caller {

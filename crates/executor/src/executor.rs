@@ -6,6 +6,7 @@ mod machine;
 mod stop;
 mod work;
 
+use crate::caller::Spawns;
 use crate::join::{Job, Outcome};
 use crate::mailbox::with_bell;
 use crate::operations::{Operations, State};
@@ -72,16 +73,7 @@ pub enum Step {
 /// # Ok::<(), driver::Halt>(())
 /// ```
 #[derive(Clone)]
-pub struct Executor(pub(crate) Rc<Inner>, Spawns);
-
-/// Whose the tasks are that a handle spawns.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Spawns {
-    /// The calling task's: it may have given them what it had.
-    OfCaller,
-    /// A library's: they have nothing of the task that has called it.
-    OfLibrary,
-}
+pub struct Executor(pub(crate) Rc<Inner>, pub(crate) Spawns);
 
 pub(crate) struct Inner {
     driver: RefCell<Box<dyn Driver>>,
@@ -200,17 +192,6 @@ impl Executor {
             self.0.round.set(Some(now));
             now
         })
-    }
-
-    /// A handle for a library: the tasks that it spawns have nothing that the task had which has called it
-    /// ([`Executor::has_kept`]).
-    pub fn of_library(&self) -> Executor {
-        Executor(Rc::clone(&self.0), Spawns::OfLibrary)
-    }
-
-    /// A handle for those who call a library.
-    pub fn of_callers(&self) -> Executor {
-        Executor(Rc::clone(&self.0), Spawns::OfCaller)
     }
 
     /// Starts a task. It first runs when the executor comes to it. It belongs to the group of the task that starts it, if

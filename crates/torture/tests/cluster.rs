@@ -49,8 +49,8 @@ fn what_is_planted_between_nodes_is_found() {
         (Canary::UnansweredCommits, 1, "G-single"),
         (Canary::PresentForMoment, 4, "is not part of a long value"),
         (Canary::ForgottenEntry, 4, "index"),
-        (Canary::UntoldRecord, 4, "G-single"),
-        (Canary::UnlockedRecord, 4, "commits nothing of the transaction"),
+        (Canary::UntoldRecord, 31, "lost update"),
+        (Canary::UnlockedRecord, 11, "given up an honest client"),
     ];
     for (canary, seed, words) in planted {
         plant(Some(canary));
