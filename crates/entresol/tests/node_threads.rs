@@ -198,7 +198,7 @@ fn what_nodes_cannot_do_is_refused_by_name() {
     // Nor does one that is just being created.
     for number in 0..8 {
         let record = RecordType::new([("name", FieldType::Text)]).expect("sound");
-        let spec = PartitionSpec::b_tree(&format!("people {number}")).record(record);
+        let spec = PartitionSpec::b_tree(&format!("people-{number}")).record(record);
         let first = handle.ensure_partition(spec.clone());
         let second = handle.ensure_partition(spec.secondary("by_name", &["name"]));
         first.wait().expect("there is room");
