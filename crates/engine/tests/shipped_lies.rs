@@ -71,12 +71,21 @@ impl Branch {
         copy
     }
 
-    /// The leaf without its first record, whose place another one takes.
+    /// The leaf without its first record, whose place others take that are as long as values in a leaf may be.
     fn filled_up(&self) -> Vec<u8> {
-        let removed = self.changed(&[Change::RemoveSlot { slot: 0 }]);
-        let length = slotted::value(&removed, 0).len() + slotted::room(&removed) - stored::VERSION_SIZE;
-        let value = kept(&vec![7; length]);
-        self.changed(&[Change::RemoveSlot { slot: 0 }, Change::ReplaceValue { slot: 0, value: &value }])
+        let mut filled = self.changed(&[Change::RemoveSlot { slot: 0 }]);
+        let removed = slotted::value(&self.leaf.1, 0).len();
+        for number in RECORDS.. {
+            let key = [number];
+            let most = b_tree::value_len_max(filled.len(), key.len());
+            let fitting = (stored::VERSION_SIZE..=most).rev().find(|length| slotted::fits(&filled, key.len(), *length));
+            let Some(length) = fitting else { break };
+            let value = kept(&vec![7; length - stored::VERSION_SIZE]);
+            let slot = slotted::count(&filled);
+            Change::InsertSlot { slot, key: &key, value: &value }.apply(&mut filled, Lsn::ZERO);
+        }
+        assert!(!slotted::fits(&filled, 1, removed), "nothing comes back into it");
+        filled
     }
 }
 

@@ -5,7 +5,7 @@ use crate::ground::shipments::*;
 use base::{Lsn, PageId, PartitionId, Random};
 use entresol_engine::buffer::Pins;
 use entresol_engine::log::record::{self, Body};
-use entresol_engine::page::{Change, Edit, PageKind, header};
+use entresol_engine::page::{Change, Edit, HEADER_SIZE, PageKind, header};
 use entresol_engine::second_level::design::Pattern;
 use entresol_engine::undo::Undo;
 use entresol_engine::{CommitFailure, Database, Error, Need, PartitionSpec, Result, Shipment, UNNUMBERED};
@@ -164,8 +164,9 @@ fn a_page_is_begun_only_with_the_number_that_follows() -> Result<()> {
         let mut none = Pins::new(database.buffer());
         database.buffer().resolve(Need::Space(tree), Pattern::Random, &mut none).await?;
         let present = header::sequence(&contents(&database, page).await?);
-        // A part of a long value, in front of page 7.
-        let image = [&[7, 0, 0, 0, 32, 0, 0, 0][..], &[9; 32]].concat();
+        // A part of a long value, in front of page 7: it is full.
+        let length = SIZE - HEADER_SIZE - 8;
+        let image = [&[7, 0, 0, 0][..], &(length as u32).to_le_bytes(), &vec![9; length]].concat();
         let formatted = |sequence: u64| {
             let change = Change::Format { kind: PageKind::Overflow, level: 0, count: 0, image: &image };
             let mut records = Vec::new();

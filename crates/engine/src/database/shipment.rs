@@ -90,8 +90,11 @@ impl Database {
 
     /// The records with a number for each change, if some have none: in one step with what follows.
     pub(super) fn number_shipped(&self, shipment: &Shipment<'_>) -> Option<Vec<u8>> {
+        let lacks_number = |body: &Body<'_>, page: PageId, sequence: u64| {
+            is_unnumbered(body, sequence) && shipment.redone.contains(&page)
+        };
         let lacks_numbers =
-            |record: Record<'_>| record.edits().any(|(sequence, _)| is_unnumbered(&record.body, sequence));
+            |record: Record<'_>| record.edits().any(|(sequence, edit)| lacks_number(&record.body, edit.page, sequence));
         if !ShippedRecords(shipment.records).any(lacks_numbers) {
             return None;
         }
@@ -99,7 +102,7 @@ impl Database {
         let present = |page| pool.frame_of(page).map_or(0, |frame| header::sequence(pool.bytes(frame)));
         let mut latest: BTreeMap<PageId, u64> = BTreeMap::new();
         Some(renumbered(shipment.records, |body, page, sequence| {
-            if !is_unnumbered(body, sequence) {
+            if !lacks_number(body, page, sequence) {
                 return sequence;
             }
             let latest = latest.entry(page).or_insert_with(|| present(page));

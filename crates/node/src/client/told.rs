@@ -11,7 +11,7 @@ pub struct Arrival {
     pub leaving: Option<(Copy, LeavingFate)>,
     /// A copy that others were offered for too long: its bytes are not needed.
     pub forgets: Option<Copy>,
-    /// The page was called back meanwhile and no transaction uses it: see [`Client::give_up`].
+    /// The page was called back meanwhile and no transaction uses it: see [`Client::give_up`](super::Client::give_up).
     pub is_called: bool,
 }
 
@@ -44,7 +44,7 @@ pub enum WriteLock {
 pub enum PageLock {
     /// The transaction has it.
     Held,
-    /// It has to wait; see [`Client::lock_of`].
+    /// It has to wait; see [`Client::lock_of`](super::Client::lock_of).
     Wait,
     /// To end a deadlock this transaction has to be rolled back. If it is another one, the lock is waited for.
     Victim(Transaction),

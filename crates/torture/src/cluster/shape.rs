@@ -193,6 +193,11 @@ impl ClusterShape {
         buffer::Settings { frames, page_size: PAGE_SIZE, cleaner: false, ..buffer::Settings::default() }
     }
 
+    /// Whether what pages were may take more than the server has for it: long values take much.
+    pub(super) fn has_little_room_for_snapshots(&self) -> bool {
+        self.snapshot_room.is_some() || self.things > 0
+    }
+
     /// The partitions that nodes share.
     pub(super) fn partitions(&self) -> Vec<PartitionSpec> {
         let organization = Organization::Direct {

@@ -59,7 +59,7 @@ impl ClusterReader {
         self.history().committed(reader);
         match read {
             Ok(()) => self.course.event(ClusterEvent::SnapshotRead),
-            Err(Error::SnapshotTooOld { .. }) if self.course.shape.snapshot_room.is_some() => {
+            Err(Error::SnapshotTooOld { .. }) if self.course.shape.has_little_room_for_snapshots() => {
                 self.course.event(ClusterEvent::SnapshotTooOld);
             }
             Err(error) => self.course.judge(begun, &error, "snapshot"),
