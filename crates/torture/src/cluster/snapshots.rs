@@ -2,7 +2,7 @@
 
 use super::ClusterEvent;
 use super::actor::{Tables, log_key, page_key, record_key, tree_key, tree_number, version};
-use super::course::Course;
+use super::course::{Course, TransactionStart};
 use super::shape::{LOG, TREE};
 use crate::history::{History, Level, Span};
 use base::Random;
@@ -49,7 +49,7 @@ impl ClusterReader {
             Ok(snapshot) => snapshot,
             Err(error) => {
                 self.history().aborted(reader);
-                return self.course.judge(begun, &error, "snapshot");
+                return self.judge(begun, error);
             }
         };
         self.history().started(reader);
@@ -59,10 +59,16 @@ impl ClusterReader {
         self.history().committed(reader);
         match read {
             Ok(()) => self.course.event(ClusterEvent::SnapshotRead),
-            Err(Error::SnapshotTooOld { .. }) if self.course.shape.has_little_room_for_snapshots() => {
+            Err(error) => self.judge(begun, error),
+        }
+    }
+
+    fn judge(&self, begun: TransactionStart, error: Error) {
+        match error {
+            Error::SnapshotTooOld { .. } if self.course.shape.has_little_room_for_snapshots() => {
                 self.course.event(ClusterEvent::SnapshotTooOld);
             }
-            Err(error) => self.course.judge(begun, &error, "snapshot"),
+            error => self.course.judge(begun, &error, "snapshot"),
         }
     }
 
