@@ -20,6 +20,7 @@ mod objects;
 mod offers;
 mod peers;
 mod ranges;
+mod reading;
 mod records;
 mod session;
 mod snapshot;

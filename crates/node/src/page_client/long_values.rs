@@ -1,13 +1,13 @@
 //! Values too long for a leaf: their pages are taken from the partition's free ones, and given back in the transaction that replaces or
 //! deletes the value. Nothing of it is seen before it is committed, and a rollback takes all of it back together.
 
-use super::PageTransaction;
 use super::view::Intent;
+use super::{PageTransaction, reading};
 use crate::message::Described;
 use base::{PageId, PartitionId};
 use engine::Result;
 use engine::organization::allocator;
-use engine::organization::b_tree::stored::{self, Stored, VALUE_LEN_MAX, VERSION_SIZE};
+use engine::organization::b_tree::stored::{self, Stored, VERSION_SIZE};
 use engine::organization::b_tree::{self, overflow};
 
 impl PageTransaction {
@@ -62,26 +62,6 @@ impl PageTransaction {
 
     /// The value that is stored so, read from its pages if it is a long one.
     pub(super) async fn value_of(&mut self, partition: PartitionId, stored: &[u8]) -> Result<Vec<u8>> {
-        let (length, first) = match stored::read(stored) {
-            Stored::Here(value) => return Ok(value.to_vec()),
-            Stored::Elsewhere(length, first) => (length, first),
-        };
-        let damaged = |detail| self.client.buffer.space(partition).damaged(PageId::new(partition, first), detail);
-        if length > VALUE_LEN_MAX {
-            return Err(damaged(format!("a long value of {length} bytes is said to begin there")));
-        }
-        let (mut value, mut page) = (Vec::new(), PageId::new(partition, first));
-        while page.number != 0 && value.len() < length {
-            let (next, part) = self
-                .resolve(Intent::Read, |pages| stored::part(pages, page).map(|(next, part)| (next, part.to_vec())))
-                .await?;
-            value.extend_from_slice(&part);
-            page.number = next;
-        }
-        if value.len() == length {
-            return Ok(value);
-        }
-        let detail = format!("its long value has {} bytes of {length}", value.len());
-        Err(self.client.buffer.space(partition).damaged(PageId::new(partition, first), detail))
+        reading::value_of(self, partition, stored).await
     }
 }

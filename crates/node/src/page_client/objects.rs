@@ -2,6 +2,7 @@
 //! nodes want objects of the page (see [`crate::client::Granule`]). What comes by a lock of its own is kept with its transaction, and what that
 //! changes of it is a log record without a number.
 
+use super::reading::Spot;
 use super::transaction::WorkDone;
 use super::{ClientNode, PageTransaction, RollbackCause};
 use crate::client::{Fallen, Granule, RecordAccess, WriteLock};
@@ -12,7 +13,6 @@ use engine::buffer::Pins;
 use engine::catalog::Organization;
 use engine::lock::Mode;
 use engine::log::record::{self, Body};
-use engine::organization::direct;
 use engine::page::{Change, Edit, Pages};
 use engine::second_level::design::Pattern;
 use engine::undo::Undo;
@@ -21,15 +21,6 @@ use std::rc::Rc;
 
 /// An object that a transaction has locked, or why it cannot be had.
 pub(super) type Object = std::result::Result<Vec<u8>, Fault>;
-
-/// Where an object is.
-#[derive(Clone, Copy)]
-struct Spot {
-    page: PageId,
-    slot: u16,
-    offset: u16,
-    length: usize,
-}
 
 impl Spot {
     fn part(self) -> std::ops::Range<usize> {
@@ -93,17 +84,7 @@ impl PageTransaction {
 
     async fn spot_of(&self, partition: PartitionId, number: u64) -> Result<Spot> {
         self.pay_reference().await;
-        let found = self.client.described(partition).await?;
-        let Organization::Direct { objects, blocking_factor, record_size } = found.organization else {
-            found.refuse_set()?;
-            return Err(found.wrong_organization("its records have no numbers"));
-        };
-        if number >= objects {
-            return Err(Error::NoRecord(found.name.clone()));
-        }
-        let place = direct::place(partition, number, blocking_factor, record_size);
-        let length = record_size as usize;
-        Ok(Spot { page: place.page, slot: place.slot(length), offset: place.offset, length })
+        self.client.spot_of(partition, number).await
     }
 
     fn granule(&self, spot: Spot) -> Granule {

@@ -5,18 +5,18 @@
 //! Records with a type, and their entries in indexes, are in `indexed.rs`; long values in `long_values.rs`; ranges in `ranges.rs`. What is
 //! not there are memory-resident sets, which have no pages: they are refused in words.
 
-use super::PageTransaction;
 use super::indexed::Typed;
 use super::view::{Intent, LockedPages};
+use super::{PageTransaction, reading};
 use crate::message::Described;
-use base::{PageId, PartitionId};
+use base::PartitionId;
 use driver::Work;
 use engine::catalog::Organization;
 use engine::log::record::Body;
 use engine::organization::append::{self, LIVE, Position};
+use engine::organization::b_tree;
 use engine::organization::b_tree::stored::{self, Stored, VALUE_LEN_MAX, VERSION_SIZE};
-use engine::organization::{allocator, b_tree};
-use engine::page::{Change, Edit, OwnedEdit, PageKind, Pages, header, slotted};
+use engine::page::{Change, Edit, OwnedEdit, Pages, slotted};
 use engine::set::add_to;
 use engine::undo::Undo;
 use engine::{Direction, Error, Result};
@@ -328,29 +328,9 @@ impl PageTransaction {
     pub async fn scan_appended(
         &mut self,
         partition: PartitionId,
-        mut look: impl FnMut(Position, &[u8]) -> bool,
+        look: impl FnMut(Position, &[u8]) -> bool,
     ) -> Result<()> {
-        let found = self.client.described(partition).await?;
-        if !matches!(found.organization, Organization::Append { .. }) {
-            found.refuse_set()?;
-            return Err(found.wrong_organization("its records are found by key or number"));
-        }
-        let first = PageId::new(partition, 0);
-        let count = self.resolve(Intent::Read, |pages| Ok(allocator::read(pages.page(first)?).page_count)).await?;
-        for number in 1..count {
-            let page = PageId::new(partition, number);
-            let records = self.resolve(Intent::Read, |pages| {
-                let bytes = pages.page(page)?;
-                let count = if header::kind(bytes) == Some(PageKind::Append) { slotted::count(bytes) } else { 0 };
-                Ok((0..count).map(|slot| slotted::value(bytes, slot).to_vec()).collect::<Vec<_>>())
-            });
-            for (record, slot) in records.await?.iter().zip(0..) {
-                if record.first() == Some(&LIVE) && !look(Position { page, slot }, &record[1..]) {
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
+        reading::scan_appended(self, partition, look).await
     }
 
     /// Marks a reference to a record, and pays for what was marked before.

@@ -3,17 +3,16 @@
 //! What the node had when a snapshot was asked for is read where it is in the buffer; all else comes from the server as it was, and enters
 //! no frame (`client/snapshots.rs`).
 
+use super::reading::{self, PageReader};
 use super::{ClientNode, PageClient, ServerState};
 use crate::client::{Client, Sight, SnapshotState};
 use crate::message::{Described, Session, SnapshotAnswer};
 use base::{Lsn, PageId, PartitionId};
 use driver::{Fault, FaultKind, Work};
 use engine::buffer::{Pins, Pool};
-use engine::catalog::Organization;
-use engine::organization::append::{LIVE, Position};
-use engine::organization::b_tree::stored::{self, Stored, VALUE_LEN_MAX};
-use engine::organization::{allocator, b_tree, direct};
-use engine::page::{PageKind, Pages, header, slotted};
+use engine::organization::append::Position;
+use engine::organization::b_tree;
+use engine::page::{Pages, slotted};
 use engine::second_level::design::Pattern;
 use engine::{Error, Result};
 use std::cell::Ref;
@@ -139,7 +138,7 @@ impl PageSnapshot {
         });
         match found.await? {
             None => Ok(None),
-            Some(stored) => self.value_of(partition, &stored).await.map(Some),
+            Some(stored) => reading::value_of(self, partition, &stored).await.map(Some),
         }
     }
 
@@ -168,7 +167,7 @@ impl PageSnapshot {
             });
             let (records, fence) = leaf.await?;
             for (key, stored) in records {
-                let value = self.value_of(partition, &stored).await?;
+                let value = reading::value_of(self, partition, &stored).await?;
                 if !look(&key, &value) {
                     return Ok(());
                 }
@@ -187,29 +186,9 @@ impl PageSnapshot {
     pub async fn scan_appended(
         &mut self,
         partition: PartitionId,
-        mut look: impl FnMut(Position, &[u8]) -> bool,
+        look: impl FnMut(Position, &[u8]) -> bool,
     ) -> Result<()> {
-        let found = self.client.described(partition).await?;
-        if !matches!(found.organization, Organization::Append { .. }) {
-            found.refuse_set()?;
-            return Err(found.wrong_organization("its records are found by key or number"));
-        }
-        let first = PageId::new(partition, 0);
-        let count = self.resolve(|pages| Ok(allocator::read(pages.page(first)?).page_count)).await?;
-        for number in 1..count {
-            let page = PageId::new(partition, number);
-            let records = self.resolve(|pages| {
-                let bytes = pages.page(page)?;
-                let count = if header::kind(bytes) == Some(PageKind::Append) { slotted::count(bytes) } else { 0 };
-                Ok((0..count).map(|slot| slotted::value(bytes, slot).to_vec()).collect::<Vec<_>>())
-            });
-            for (record, slot) in records.await?.iter().zip(0..) {
-                if record.first() == Some(&LIVE) && !look(Position { page, slot }, &record[1..]) {
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
+        reading::scan_appended(self, partition, look).await
     }
 
     /// Shows object `number` of a direct partition to `look`.
@@ -223,17 +202,9 @@ impl PageSnapshot {
         look: impl FnOnce(&[u8]) -> R,
     ) -> Result<R> {
         self.pay_reference().await;
-        let found = self.client.described(partition).await?;
-        let Organization::Direct { objects, blocking_factor, record_size } = found.organization else {
-            found.refuse_set()?;
-            return Err(found.wrong_organization("its records have no numbers"));
-        };
-        if number >= objects {
-            return Err(Error::NoRecord(found.name.clone()));
-        }
-        let place = direct::place(partition, number, blocking_factor, record_size);
-        let start = usize::from(place.offset);
-        self.read(place.page, |page| look(&page[start..start + record_size as usize])).await
+        let spot = self.client.spot_of(partition, number).await?;
+        let start = usize::from(spot.offset);
+        self.read(spot.page, |page| look(&page[start..start + spot.length])).await
     }
 
     async fn pay_reference(&self) {
@@ -243,30 +214,6 @@ impl PageSnapshot {
 
     async fn tree(&self, partition: PartitionId) -> Result<()> {
         self.client.tree(partition).await.map(drop)
-    }
-
-    /// The value that is stored so, read from its pages if it is a long one.
-    async fn value_of(&mut self, partition: PartitionId, stored: &[u8]) -> Result<Vec<u8>> {
-        let (length, first) = match stored::read(stored) {
-            Stored::Here(value) => return Ok(value.to_vec()),
-            Stored::Elsewhere(length, first) => (length, first),
-        };
-        let damaged = |detail| self.client.buffer.space(partition).damaged(PageId::new(partition, first), detail);
-        if length > VALUE_LEN_MAX {
-            return Err(damaged(format!("a long value of {length} bytes is said to begin there")));
-        }
-        let (mut value, mut page) = (Vec::new(), PageId::new(partition, first));
-        while page.number != 0 && value.len() < length {
-            let part = self.resolve(|pages| stored::part(pages, page).map(|(next, part)| (next, part.to_vec())));
-            let (next, part) = part.await?;
-            value.extend_from_slice(&part);
-            page.number = next;
-        }
-        if value.len() == length {
-            return Ok(value);
-        }
-        let detail = format!("its long value has {} bytes of {length}", value.len());
-        Err(self.client.buffer.space(partition).damaged(PageId::new(partition, first), detail))
     }
 
     /// Calls `attempt` until it lacks nothing, fetching pages in between. What has come stays in hand until all is there.
@@ -333,6 +280,16 @@ impl PageSnapshot {
             SnapshotState::Undecided(reason) => Err(Fault::new(FaultKind::Device, reason).into()),
             SnapshotState::Over => Err(Fault::new(FaultKind::Reset, "the snapshot has ended with its session").into()),
         }
+    }
+}
+
+impl PageReader for PageSnapshot {
+    fn node(&self) -> &Rc<ClientNode> {
+        &self.client
+    }
+
+    async fn look_at<T>(&mut self, page: PageId, mut look: impl FnMut(&[u8]) -> Result<T, Need>) -> Result<T> {
+        self.resolve(|pages| look(pages.page(page)?)).await
     }
 }
 

@@ -1,6 +1,7 @@
 //! The pages that a transaction may look at, as the functions of organizations ask for them; and how what these lack is fetched.
 
-use super::PageTransaction;
+use super::reading::PageReader;
+use super::{ClientNode, PageTransaction};
 use crate::client::Client;
 use crate::message::Transaction;
 use base::{Lsn, PageId, PartitionId, TransactionId};
@@ -12,6 +13,7 @@ use engine::log::record::{self, Body};
 use engine::page::{Edit, OwnedEdit, PageKind, Pages, header, slotted};
 use engine::second_level::design::Pattern;
 use std::cell::Ref;
+use std::rc::Rc;
 use structures::Need;
 
 /// Pages in the buffer that the transaction has locked: others are asked for first, so that nothing is seen without a lock.
@@ -85,6 +87,20 @@ impl LockedPages<'_> {
             self.write_permission(edit.page)?;
             self.page(edit.page).map(drop)
         })
+    }
+}
+
+impl PageReader for PageTransaction {
+    fn node(&self) -> &Rc<ClientNode> {
+        &self.client
+    }
+
+    async fn look_at<T>(
+        &mut self,
+        page: PageId,
+        mut look: impl FnMut(&[u8]) -> std::result::Result<T, Need>,
+    ) -> Result<T> {
+        self.resolve(Intent::Read, |pages| look(pages.page(page)?)).await
     }
 }
 

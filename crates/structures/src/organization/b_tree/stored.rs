@@ -82,7 +82,15 @@ pub fn next(pages: &impl Pages, page: PageId) -> Result<u32, Need> {
 /// # Errors
 /// The page is missing, or is not one of a long value.
 pub fn part(pages: &impl Pages, page: PageId) -> Result<(u32, &[u8]), Need> {
-    overflow::read(pages.page(page)?).map_err(|detail: String| allocator::damaged(page, &detail))
+    part_in(page, pages.page(page)?)
+}
+
+/// The same of these bytes of the page.
+///
+/// # Errors
+/// [`Need::Fail`] if it is none.
+pub fn part_in(page: PageId, bytes: &[u8]) -> Result<(u32, &[u8]), Need> {
+    overflow::read(bytes).map_err(|detail: String| allocator::damaged(page, &detail))
 }
 
 #[cfg(test)]
