@@ -1,7 +1,7 @@
 //! Long values that another node writes, replaces and deletes.
 
 use crate::ground::copies::{CopiedPages, spacious};
-use crate::ground::shipments::{cause, contents, run, whole};
+use crate::ground::shipments::{cause, contents, create_pages, run, whole};
 use base::time::SECOND_NS;
 use base::{PageId, PartitionId};
 use entresol_engine::organization::b_tree::{self, stored};
@@ -99,6 +99,33 @@ fn a_long_value_that_a_node_has_deleted_is_read_as_it_was_after_an_opening() -> 
     });
     assert_eq!(found.expect("the machine goes on")?, (Some(vec![7; LENGTH]), Some(b"value".to_vec())));
     Ok(())
+}
+
+/// The objects of a page get their numbers here, and the former value is read before.
+#[test]
+fn a_commit_deletes_a_long_value_and_changes_objects_of_others_pages() -> Result<()> {
+    let mut kept = spacious();
+    kept.undo.retention_ns = 3_600 * SECOND_NS;
+    let done = run(&Media::new(), FaultPlan::default(), async |executor| {
+        let database = Database::create(executor, kept.clone()).await?;
+        let tree = create(&database).await?;
+        let page = PageId::new(create_pages(&database, "pages").await?, 3);
+        contents(&database, page).await?;
+        for (offset, is_long) in [(32, false), (40, true)] {
+            let mut node = CopiedPages::default();
+            if is_long {
+                node.delete(&database, tree, b"long").await?;
+                node.free(&database, tree, FIRST).await?;
+            }
+            node.patch_object(page, offset, [0, 7]);
+            node.commit(&database, false).await?;
+        }
+        assert_eq!(read(&database, tree, b"long").await?, None);
+        let bytes = contents(&database, page).await?;
+        assert_eq!((bytes[32], bytes[40]), (7, 7));
+        check(&database).await
+    });
+    done.expect("the machine goes on")
 }
 
 /// A value that is said to be somewhere else than any can be, or longer, is never written.

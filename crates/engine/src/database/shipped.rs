@@ -84,8 +84,11 @@ impl Database {
         check_length(length)?;
         check_log_of_shipment(engine, length)?;
         if !former.is_empty() {
-            // Before they are read: the values have been there, as far as the pages are here, and on no more pages than come.
-            self.check_against_present(shipment)?;
+            // Before they are read: the values have been there, as far as the pages are here, and on no more pages than come. Others may
+            // change objects meanwhile, so the numbers that theirs get now are for this alone.
+            let numbered = self.number_shipped(shipment);
+            let tried = Shipment { records: numbered.as_deref().unwrap_or(shipment.records), ..*shipment };
+            self.check_against_present(&tried)?;
             self.check_room_of_former(shipment, &former)?;
         }
         let former = self.read_to_keep(&former).await;

@@ -5,7 +5,7 @@ use super::Database;
 use super::shipment::{Shipment, ShippedRecords};
 use crate::log::record::Body;
 use crate::{Error, Result};
-use base::PartitionId;
+use base::{PageId, PartitionId};
 use std::collections::BTreeSet;
 use structures::organization::b_tree::overflow;
 use structures::organization::b_tree::stored::{self, Stored};
@@ -61,7 +61,8 @@ impl Database {
 
     /// They have been on pages that the shipment changes: those are free behind it, or have something else.
     pub(super) fn check_room_of_former(&self, shipment: &Shipment<'_>, former: &[FormerValue]) -> Result<()> {
-        let room = shipment.pages().count() * overflow::capacity(self.settings().buffer.page_size);
+        let has_values = |page: &PageId| former.iter().any(|value| value.partition == page.partition);
+        let room = shipment.pages().filter(has_values).count() * overflow::capacity(self.settings().buffer.page_size);
         if former.iter().map(FormerValue::length).sum::<usize>() > room {
             return Err(Error::Shipment("it deletes long values whose pages it does not free".to_owned()));
         }

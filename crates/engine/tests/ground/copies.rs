@@ -1,6 +1,6 @@
 // Copies of pages on which another node makes its changes, as organizations plan them.
 
-use super::shipments::{SIZE, cause, settings, with_images, with_records};
+use super::shipments::{SIZE, add_change, cause, settings, with_images, with_records};
 use base::{PageId, PartitionId};
 use entresol_engine::buffer::Pins;
 use entresol_engine::log::record::{self, Body};
@@ -9,7 +9,7 @@ use entresol_engine::organization::b_tree::{self, overflow, stored};
 use entresol_engine::page::{Change, Edit, OwnedEdit, Pages, header, slotted};
 use entresol_engine::second_level::design::Pattern;
 use entresol_engine::undo::Undo;
-use entresol_engine::{Database, Need, Result, Settings};
+use entresol_engine::{Database, Need, Result, Settings, UNNUMBERED};
 use std::collections::BTreeMap;
 use structures::Need as PageNeed;
 
@@ -155,6 +155,14 @@ impl CopiedPages {
             page.number = next;
         }
         Ok(())
+    }
+
+    /// Changes part of an object without a number for the change, as one does that has the object's lock and not its page.
+    pub fn patch_object(&mut self, page: PageId, offset: u16, [before, after]: [u8; 2]) {
+        let undo = Undo::PatchPage { page, offset, bytes: &[before] };
+        let edit = Edit { page, change: Change::Patch { offset, bytes: &[after] } };
+        add_change(Some(undo), (UNNUMBERED, edit), &mut self.records);
+        self.changed.push(page);
     }
 
     pub async fn commit(mut self, database: &Database, sends_pages: bool) -> Result<()> {
