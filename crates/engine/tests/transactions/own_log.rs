@@ -1,9 +1,11 @@
 //! A full log that is kept for a transaction of the task which waits for room in it.
 
 use crate::ground::machine::run;
-use base::PartitionId;
 use base::time::{MILLISECOND_NS, SECOND_NS};
+use base::{PartitionId, TransactionId};
 use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, Transaction, log};
+use executor::JoinHandle;
+use std::cell::Cell;
 use std::rc::Rc;
 use virtual_driver::Media;
 
@@ -37,6 +39,26 @@ async fn fill(tx: &mut Transaction, notes: PartitionId, name: &str, count: u64) 
         tx.put(notes, format!("{name} {number:06}").as_bytes(), &[7; 1_000]).await?;
     }
     Ok(())
+}
+
+/// A task whose transaction changes records, rests and wants one that others share; and the transaction's number, once it has begun.
+fn change_and_then_shared(
+    database: &Database,
+    notes: PartitionId,
+    count: u64,
+    rest_ns: u64,
+) -> (JoinHandle<Result<()>>, Rc<Cell<Option<TransactionId>>>) {
+    let (database, number) = (database.clone(), Rc::new(Cell::new(None)));
+    let begun = Rc::clone(&number);
+    let task = database.executor().clone().spawn(async move {
+        let mut tx = database.begin().await?;
+        begun.set(Some(tx.id()));
+        fill(&mut tx, notes, "between", count).await?;
+        database.executor().sleep_ns(rest_ns).await;
+        fill(&mut tx, notes, "shared", 1).await?;
+        tx.commit().await
+    });
+    (task, number)
 }
 
 fn assert_told(refused: &Result<()>, holder: &Transaction) {
@@ -84,17 +106,7 @@ fn one_whose_own_locks_keep_the_transaction_that_keeps_the_log_is_told() {
         database.transaction(async |tx| fill(tx, notes, "shared", 1).await).await?;
         let executor = database.executor().clone();
         let mut holder = database.begin().await?;
-        let oldest = Rc::new(std::cell::Cell::new(None));
-        let between = executor.spawn({
-            let (database, oldest) = (database.clone(), Rc::clone(&oldest));
-            async move {
-                let mut tx = database.begin().await?;
-                oldest.set(Some(tx.id()));
-                fill(&mut tx, notes, "between", 100).await?;
-                fill(&mut tx, notes, "shared", 1).await?;
-                tx.commit().await
-            }
-        });
+        let (between, oldest) = change_and_then_shared(database, notes, 100, 0);
         assert!(holder.get_for_update(notes, b"shared 000000").await?.is_some());
         executor.sleep_ns(10 * MILLISECOND_NS).await;
         let refused = database.transaction(async |tx| fill(tx, notes, "other", 150).await).await;
@@ -110,18 +122,7 @@ fn one_that_waits_first_and_is_waited_for_later_is_told() {
     in_a_task(async |database, notes| {
         database.transaction(async |tx| fill(tx, notes, "shared", 1).await).await?;
         let executor = database.executor().clone();
-        let oldest = Rc::new(std::cell::Cell::new(None));
-        let between = executor.spawn({
-            let (database, oldest) = (database.clone(), Rc::clone(&oldest));
-            async move {
-                let mut tx = database.begin().await?;
-                oldest.set(Some(tx.id()));
-                fill(&mut tx, notes, "between", 1).await?;
-                database.executor().sleep_ns(30 * SECOND_NS).await;
-                fill(&mut tx, notes, "shared", 1).await?;
-                tx.commit().await
-            }
-        });
+        let (between, oldest) = change_and_then_shared(database, notes, 1, 30 * SECOND_NS);
         executor.sleep_ns(10 * MILLISECOND_NS).await;
         let mut holder = database.begin().await?;
         assert!(holder.get_for_update(notes, b"shared 000000").await?.is_some());

@@ -145,11 +145,11 @@ impl PageTransaction {
         if !self.bring_for_records(page, Mode::Exclusive).await? {
             return Ok(false);
         }
-        self.pin(page);
         loop {
             if !self.client.protocol.borrow().is_resident(page) {
                 return Ok(false);
             }
+            self.pin(page);
             let asked = self.client.protocol.borrow_mut().write(self.transaction, page);
             match asked {
                 WriteLock::Held => return Ok(true),
