@@ -76,8 +76,7 @@ impl Server {
             return Err(misbehaved(client, "committed the transaction that asks for a record of", page));
         }
         let refusal = if !self.may(client, page, right) {
-            self.counts.denials += 1;
-            Some((true, format!("its node may not {} {page}: the server's grants would have to say so", right.name())))
+            Some((true, self.note_denial(client, page, right)))
         } else if !memory.may_have_record(page, lock.slot) {
             Some((false, format!("{page} has no object {} that is found by its number", lock.slot)))
         } else if self.directory.records_held(client) >= RECORDS_MAX {

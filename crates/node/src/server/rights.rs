@@ -38,6 +38,13 @@ impl Server {
         }
     }
 
+    /// Counts a request that wants a grant, and says why it is denied.
+    pub(super) fn note_denial(&mut self, client: ClientId, page: PageId, right: Right) -> String {
+        self.counts.denials += 1;
+        let name = self.clients.get(&client).and_then(|joined| joined.name.as_deref()).unwrap_or_default();
+        format!("node '{name}' may not {} {page}: the server's grants would have to name its partition", right.name())
+    }
+
     /// Says that a request is denied, if it is: of a page's copy, or of a transaction's write lock.
     pub(super) fn denies(
         &mut self,
@@ -49,13 +56,7 @@ impl Server {
         if self.may(client, copy.page, right) {
             return false;
         }
-        self.counts.denials += 1;
-        let name = self.clients.get(&client).and_then(|joined| joined.name.as_deref()).unwrap_or_default();
-        let reason = format!(
-            "node '{name}' may not {} {}: the server's grants would have to name its partition",
-            right.name(),
-            copy.page
-        );
+        let reason = self.note_denial(client, copy.page, right);
         let answer = match lock_of {
             None => Answer::Failed { copy, is_denied: true, reason },
             Some(transaction) => Answer::Denied { transaction, reason },

@@ -135,9 +135,7 @@ impl Server {
                 actions.push(Action::ReadSnapshot { client, number, page });
             }
             SnapshotRequest::Read { page } => {
-                self.counts.denials += 1;
-                let reason =
-                    format!("the node may not read {page}: the server's grants would have to name its partition");
+                let reason = self.note_denial(client, page, Right::Read);
                 let said = SnapshotAnswer::Failed { page, is_denied: true, reason };
                 actions.push(Action::Send(client, Answer::Snapshot { number, said }));
             }
