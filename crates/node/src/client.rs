@@ -77,6 +77,8 @@ pub struct Client {
     /// Copies that have left the memory and are to be named, and those that others are offered.
     departed: Vec<Leaving>,
     offered: Vec<Copy>,
+    /// By the page that was asked for and has not come: the copy that makes room for it.
+    making_room: BTreeMap<PageId, Leaving>,
     /// Copies that were dropped since the last message.
     drops: Vec<Copy>,
     /// How long the last page took that has come.
@@ -133,8 +135,8 @@ enum Place {
     Resident,
     /// Its bytes have left, and a transaction uses it.
     Left,
-    /// Asked for, on behalf of this transaction; that copy has to make room for it.
-    Coming { leaving: Option<Leaving>, by: Transaction },
+    /// Asked for, on behalf of this transaction.
+    Coming { by: Transaction },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,6 +209,7 @@ impl Client {
         self.told.clear();
         self.departed.clear();
         self.offered.clear();
+        self.making_room.clear();
         self.drops.clear();
         self.waited = None;
         self.snapshots.end_session();
@@ -272,7 +275,7 @@ impl Client {
         let held = self.copies.get(&page)?;
         match held.place {
             // What was offered comes soon or never, and waits for no one.
-            Place::Coming { by, .. } if by != transaction && !self.is_used_by(by, page) && !held.was_offered => {
+            Place::Coming { by } if by != transaction && !self.is_used_by(by, page) && !held.was_offered => {
                 self.repeat(page, transaction)
             }
             _ => None,
@@ -294,6 +297,9 @@ impl Client {
 
     /// A transaction that uses the page; none if all that have wanted it have ended.
     pub fn user(&self, page: PageId) -> Option<Transaction> {
+        if !self.is_used(page) {
+            return None;
+        }
         self.uses.iter().find(|(_, pages)| pages.contains(&page)).map(|(transaction, _)| *transaction)
     }
 
@@ -357,6 +363,9 @@ impl Client {
     }
 
     fn users(&self, page: PageId) -> Vec<Transaction> {
+        if !self.is_used(page) {
+            return Vec::new();
+        }
         let users = self.uses.iter().filter(|(_, pages)| pages.contains(&page));
         users.map(|(transaction, _)| *transaction).collect()
     }
@@ -379,18 +388,18 @@ impl Client {
     ) -> (ToServer, Option<Copy>) {
         let forgotten = self.take_departed(page);
         self.drops.extend(forgotten);
-        let leaving = self.departed.pop();
+        let leaving = self.depart_for(page);
+        let place = Place::Coming { by: transaction };
         let (number, secret) = match self.copies.get_mut(&page) {
             Some(held) => {
                 assert_eq!(held.place, Place::Left, "{page} is asked for once");
-                held.place = Place::Coming { leaving, by: transaction };
+                held.place = place;
                 writes = false;
                 (held.number, held.secret)
             }
             None => {
                 let number = self.next_copy;
                 self.next_copy += 1;
-                let place = Place::Coming { leaving, by: transaction };
                 let lock = if writes { Lock::Asked(transaction) } else { Lock::Shared };
                 self.copies.insert(page, Held { lock, ..Held::asked_for((number, secret), place, self.now) });
                 (number, secret)
@@ -402,7 +411,7 @@ impl Client {
 
     /// A page has not come for long: it is asked for again, for a transaction that uses it.
     pub fn ask_again(&mut self, page: PageId) -> Option<ToServer> {
-        let Place::Coming { by, .. } = self.copies.get(&page)?.place else { return None };
+        let Place::Coming { by } = self.copies.get(&page)?.place else { return None };
         let by = if self.is_used_by(by, page) { by } else { self.user(page).unwrap_or(by) };
         self.repeat(page, by)
     }
@@ -410,9 +419,9 @@ impl Client {
     /// A page has not come for long: the same request again, if it is still waited for. An answer that is only late does no harm.
     pub fn repeat(&mut self, page: PageId, transaction: Transaction) -> Option<ToServer> {
         let held = self.copies.get_mut(&page)?;
-        let Place::Coming { leaving, by } = &mut held.place else { return None };
+        let Place::Coming { by } = &mut held.place else { return None };
         *by = transaction;
-        let (leaving, secret) = (*leaving, held.secret);
+        let (leaving, secret) = (self.making_room.get(&page).copied(), held.secret);
         let copy = Copy { page, number: held.number };
         Some(self.message(Request::Read { copy, secret, transaction, writes: false, leaving, waited: None }))
     }
@@ -455,7 +464,7 @@ impl Client {
     /// A page has come from the server. `None` if it is late: nothing waits for it.
     pub fn arrived(&mut self, copy: Copy, fate: LeavingFate) -> Option<Arrival> {
         let held = self.copies.get_mut(&copy.page).filter(|held| held.number == copy.number)?;
-        let Place::Coming { leaving, .. } = held.place else { return None };
+        let Place::Coming { .. } = held.place else { return None };
         (held.place, held.was_here, held.used) = (Place::Resident, true, self.now);
         (held.was_offered, held.since) = (false, self.snapshots.now());
         held.is_called &= !canary::is_planted(Canary::KeptArrival);
@@ -464,7 +473,7 @@ impl Client {
         if is_called && !is_free {
             self.stay_called(copy);
         }
-        let leaving = leaving.map(|leaving| (leaving.copy, fate));
+        let leaving = self.making_room.remove(&copy.page).map(|leaving| (leaving.copy, fate));
         let forgets = leaving.filter(|_| fate == LeavingFate::Offered).and_then(|(copy, _)| self.keep_offered(copy));
         Some(Arrival { leaving, forgets, is_called: is_called && is_free })
     }
@@ -499,7 +508,8 @@ impl Client {
     /// A copy that was asked for and has not come, and what has to make room for it.
     fn coming(&mut self, copy: Copy) -> Option<(&mut Held, Option<Copy>)> {
         let held = self.copies.get_mut(&copy.page).filter(|held| held.number == copy.number)?;
-        let Place::Coming { leaving, .. } = held.place else { return None };
+        let Place::Coming { .. } = held.place else { return None };
+        let leaving = self.making_room.remove(&copy.page);
         Some((held, leaving.map(|leaving| leaving.copy)))
     }
 

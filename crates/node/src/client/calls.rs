@@ -151,7 +151,7 @@ impl Client {
         }
         let page = self.awaited.get(&transaction);
         match page.and_then(|page| self.copies.get(page)).map(|held| held.place) {
-            Some(Place::Coming { by, .. }) if by != transaction => vec![by],
+            Some(Place::Coming { by }) if by != transaction => vec![by],
             _ => Vec::new(),
         }
     }

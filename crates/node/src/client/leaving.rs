@@ -59,19 +59,22 @@ impl Client {
         if let Some(place) = self.offered.iter().position(|copy| copy.page == page) {
             return Some(self.offered.remove(place));
         }
-        let leaving = self.copies.values_mut().find_map(|held| match &mut held.place {
-            Place::Coming { leaving, .. } if leaving.is_some_and(|leaving| leaving.copy.page == page) => leaving.take(),
-            _ => None,
-        });
-        leaving.map(|leaving| leaving.copy)
+        let leaves = |(coming, leaving): (&PageId, &Leaving)| (leaving.copy.page == page).then_some(*coming);
+        let coming = self.making_room.iter().find_map(leaves)?;
+        self.making_room.remove(&coming).map(|leaving| leaving.copy)
+    }
+
+    /// What makes room for a page that is asked for, if anything has left.
+    pub(super) fn depart_for(&mut self, page: PageId) -> Option<Leaving> {
+        let leaving = self.departed.pop()?;
+        self.making_room.insert(page, leaving);
+        Some(leaving)
     }
 
     pub(super) fn has_departed(&self, copy: Copy) -> bool {
         let is_it = |leaving: &Leaving| leaving.copy == copy;
-        let is_leaving =
-            |held: &Held| matches!(held.place, Place::Coming { leaving: Some(leaving), .. } if is_it(&leaving));
         let is_kept = self.offered.contains(&copy) || self.departed.iter().any(is_it);
-        is_kept || self.copies.values().any(is_leaving)
+        is_kept || self.making_room.values().any(is_it)
     }
 
     /// Others are offered a copy that has left. Returns one whose bytes are not needed any more.
@@ -95,10 +98,10 @@ impl Client {
     pub fn accept(&mut self, (page, secret): (PageId, Secret)) -> (ToServer, Option<Copy>) {
         let forgotten = self.take_departed(page);
         self.drops.extend(forgotten);
-        let leaving = self.departed.pop();
+        let leaving = self.depart_for(page);
         let copy = Copy { page, number: self.next_copy };
         self.next_copy += 1;
-        let asked = Held::asked_for((copy.number, secret), Place::Coming { leaving, by: Transaction::NONE }, self.now);
+        let asked = Held::asked_for((copy.number, secret), Place::Coming { by: Transaction::NONE }, self.now);
         let before = self.copies.insert(page, Held { was_offered: true, was_used: false, ..asked });
         assert!(before.is_none(), "{page} is asked for once");
         (self.message(Request::Accept { copy, secret, leaving }), forgotten)
