@@ -115,6 +115,9 @@ struct ClientNode {
     accepting: RefCell<BTreeSet<PageId>>,
     deferred: Cell<Option<PageId>>,
     groups: Groups,
+    /// The page of each append partition to which this node adds records: one of its own, once the first is full that it shares. None
+    /// where it is to begin one.
+    append_pages: RefCell<BTreeMap<PartitionId, Option<PageId>>>,
     is_telling_waits: Cell<bool>,
     /// Wakes transactions that run, those that wait for the server's answer to their commits, and those that wait to begin.
     bell: WaitQueue,
@@ -192,6 +195,7 @@ impl PageClient {
             accepting: RefCell::default(),
             deferred: Cell::new(None),
             groups: Groups::default(),
+            append_pages: RefCell::default(),
             is_telling_waits: Cell::new(false),
             bell: WaitQueue::new(),
             answered: WaitQueue::new(),

@@ -95,6 +95,10 @@ impl RedoCost {
         self.is_formatted |= change.is_format();
     }
 
+    pub fn is_formatted(self) -> bool {
+        self.is_formatted
+    }
+
     fn add_all(&mut self, more: RedoCost) {
         self.bytes += more.bytes;
         self.is_formatted |= more.is_formatted;

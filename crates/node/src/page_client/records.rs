@@ -9,14 +9,14 @@ use super::indexed::Typed;
 use super::view::{Intent, LockedPages};
 use super::{PageTransaction, reading};
 use crate::message::Described;
-use base::PartitionId;
+use base::{PageId, PartitionId};
 use driver::Work;
 use engine::catalog::Organization;
 use engine::log::record::Body;
 use engine::organization::append::{self, LIVE, Position};
 use engine::organization::b_tree;
 use engine::organization::b_tree::stored::{self, Stored, VALUE_LEN_MAX, VERSION_SIZE};
-use engine::page::{Change, Edit, OwnedEdit, Pages, slotted};
+use engine::page::{Change, Edit, OwnedEdit, PageKind, Pages, header, slotted};
 use engine::set::add_to;
 use engine::undo::Undo;
 use engine::{Direction, Error, Result};
@@ -283,7 +283,8 @@ impl PageTransaction {
         self.scan_range(partition, range, Direction::Forward).look(look).await
     }
 
-    /// Adds a record at the end of a partition and says where it is.
+    /// Adds a record to an append partition and says where it is. Each node adds to pages of its own, so that nodes do not take turns
+    /// for the last one: the order of positions is that in which records of one node have come.
     ///
     /// # Errors
     /// As [`PageTransaction::get`]; [`Error::TooLarge`] if it fits no page.
@@ -305,16 +306,21 @@ impl PageTransaction {
         }
         let mut stored = vec![LIVE];
         stored.extend_from_slice(record);
+        let client = Rc::clone(&self.client);
+        let own = || client.append_pages.borrow().get(&partition).copied();
+        let plan = |pages: &LockedPages<'_>| plan_append(pages, (partition, own()), stored.len(), blocking_factor);
         loop {
-            match self
-                .resolve(Intent::Append, |pages| plan_append(pages, partition, stored.len(), blocking_factor))
-                .await?
-            {
-                Err(plan) => self.restructure(&plan),
+            match self.resolve(Intent::Append, plan).await? {
+                Err(plan) => {
+                    let begun = plan.iter().find(|edit| edit.as_edit().change.is_format()).map(|edit| edit.page);
+                    client.append_pages.borrow_mut().insert(partition, begun);
+                    self.restructure(&plan);
+                }
                 Ok(Position { page, slot }) => {
                     let undo = Undo::EraseAppended { page, slot }.stored();
                     let change = Change::InsertSlot { slot, key: &[], value: &stored };
                     self.apply(&Body::Update(&undo), &[Edit { page, change }]);
+                    client.append_pages.borrow_mut().insert(partition, Some(page));
                     return Ok(Position { page, slot });
                 }
             }
@@ -400,17 +406,20 @@ fn plan_put(
     Ok(Step::Place { place, old })
 }
 
-/// Where a record of `length` stored bytes goes, or what gives the partition a new tail first.
+/// Where a record of `length` stored bytes goes, or what gives the partition a new tail first. It goes to the node's `own` page if that is one
+/// of the partition's, to the tail if the node has added nothing yet.
 fn plan_append(
     pages: &LockedPages<'_>,
-    partition: PartitionId,
+    (partition, own): (PartitionId, Option<Option<PageId>>),
     length: usize,
     blocking_factor: u32,
 ) -> Result<std::result::Result<Position, Vec<OwnedEdit>>, Need> {
-    if let Some(tail) = append::tail(pages, partition)? {
+    let tail = append::tail(pages, partition)?;
+    if let Some(page) = own.unwrap_or(tail).filter(|page| tail.is_some_and(|tail| page.number <= tail.number)) {
         // The lock first: what is read without it may be full when it comes, and two that have read it are a deadlock.
-        pages.write_permission(tail)?;
-        let position = append::next_position(pages, tail, length)?;
+        pages.write_permission(page)?;
+        let is_in_use = header::kind(pages.page(page)?) == Some(PageKind::Append);
+        let position = if is_in_use { append::next_position(pages, page, length)? } else { None };
         let has_place = |position: &Position| blocking_factor == 0 || u32::from(position.slot) < blocking_factor;
         if let Some(position) = position.filter(has_place) {
             return Ok(Ok(position));

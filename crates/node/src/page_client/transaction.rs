@@ -367,6 +367,14 @@ impl PageTransaction {
 }
 
 impl ClientNode {
+    /// Pages are not begun after all: others may begin them.
+    fn forget_begun(&self, changed: &BTreeMap<PageId, RedoCost>) {
+        let is_undone = |page: PageId| changed.get(&page).is_some_and(|redo| redo.is_formatted());
+        for own in self.append_pages.borrow_mut().values_mut() {
+            *own = own.filter(|page| !is_undone(*page));
+        }
+    }
+
     /// Waits for the server's word on a group.
     async fn await_fate(&self, fate: &OutcomeOfGroup) -> Result<()> {
         loop {
@@ -389,6 +397,7 @@ impl Drop for PageTransaction {
         }
         self.unpin();
         let client = Rc::clone(&self.client);
+        client.forget_begun(&self.work.borrow().changed);
         let changed: BTreeSet<PageId> = self.work.borrow().changed.keys().copied().collect();
         client.changing.borrow_mut().retain(|page| !changed.contains(page));
         let restored = client.protocol.borrow_mut().aborted(self.transaction, &changed);
