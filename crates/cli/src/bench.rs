@@ -91,7 +91,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             if let Some(opening) = arguments.on_nodes()? =>
         {
             let report = watched("debit-credit", |progress| {
-                nodes::run(opening, arguments.scale, (&arguments.terms, arguments.load.load()), progress)
+                let terms = (&arguments.terms, arguments.load.load(), arguments.threads);
+                nodes::run(opening, arguments.scale, terms, progress)
             })?;
             print(&if arguments.terms.setup.json { report.to_json() } else { report.to_text() })
         }

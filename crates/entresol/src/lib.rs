@@ -122,7 +122,9 @@ pub use handle::Handle;
 /// What a node runs, what it knows of partitions, and what is known of nodes.
 pub use node::{
     message::Described,
-    page_client::{PageScan as NodeScan, PageSnapshot as NodeSnapshot, PageTransaction as NodeTransaction},
+    page_client::{
+        PageClient as Node, PageScan as NodeScan, PageSnapshot as NodeSnapshot, PageTransaction as NodeTransaction,
+    },
     survey,
 };
 pub use node_threads::{KeyRanges, NodeHandle, NodeThreads};

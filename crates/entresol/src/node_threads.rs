@@ -1,7 +1,6 @@
 //! One database on several cores: a thread serves its pages, and an engine on each of the others runs transactions on copies.
 
 mod ranges;
-mod transactions;
 
 pub use ranges::KeyRanges;
 
@@ -323,6 +322,45 @@ impl NodeHandle {
         run(self.from(node % self.nodes()), work)
     }
 
+    /// Runs `work` on the thread of the node of this number, as often as it likes as transactions: what is done for many of them costs no ways
+    /// between threads.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let directory = directory.path();
+    /// # std::fs::write(directory.join("entresol.toml"), "[nodes]\ncount = 2\nbuffer = \"1 MiB\"\n[log]\nsize = \"4 MiB\"").unwrap();
+    /// use entresol::{NodeThreads, Opening, PartitionSpec};
+    ///
+    /// let threads = NodeThreads::start(Opening::in_directory(directory)?)?;
+    /// let visits = threads.handle().ensure_partition(PartitionSpec::b_tree("visits")).wait()?;
+    /// let noted = threads.handle().with_node(1, async move |node| {
+    ///     for number in 0_u32..100 {
+    ///         node.transaction(async |tx| tx.put(visits, &number.to_be_bytes(), b"seen").await).await?;
+    ///     }
+    ///     Ok(())
+    /// });
+    /// noted.wait()?;
+    /// assert_eq!(threads.handle().get(visits, &99_u32.to_be_bytes()).wait()?, Some(b"seen".to_vec()));
+    /// threads.close()?;
+    /// # Ok::<(), entresol::OpenError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `work`; [`Error::NodeEnded`] if the node ends before it is done.
+    pub fn with_node<T: Send + 'static, E: From<Error> + Send + 'static, F>(
+        &self,
+        node: usize,
+        work: F,
+    ) -> Pending<T, E>
+    where
+        F: AsyncFnOnce(&PageClient) -> Result<T, E> + Send + 'static,
+    {
+        self.from(node % self.nodes()).send(move |requests, promise| {
+            let client = requests.node().clone();
+            requests.run(type_name::<F>(), promise, async move { work(&client).await });
+        })
+    }
+
     /// Has `work` read what is committed at all nodes now, all at one moment and without locks, at the node whose turn it is.
     ///
     /// # Errors
@@ -417,8 +455,7 @@ where
 {
     node.send(move |requests, promise| {
         let client = requests.node().clone();
-        let executor = requests.executor.clone();
-        requests.run(type_name::<F>(), promise, async move { transactions::run(&executor, &client, work).await });
+        requests.run(type_name::<F>(), promise, async move { client.transaction(work).await });
     })
 }
 

@@ -22,6 +22,7 @@ mod peers;
 mod ranges;
 mod reading;
 mod records;
+mod retry;
 mod session;
 mod snapshot;
 mod store;
@@ -248,6 +249,11 @@ impl PageClient {
             ServerState::GivenUp(cause) => Some(cause.clone()),
             _ => None,
         }
+    }
+
+    /// What its tasks run on.
+    pub fn executor(&self) -> &Executor {
+        &self.0.executor
     }
 
     /// Its buffer.

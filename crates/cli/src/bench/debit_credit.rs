@@ -53,7 +53,7 @@ impl Arguments {
     /// What is opened if the configuration says that there are several nodes, for a run that is theirs.
     pub fn on_nodes(&self) -> Result<Option<Opening>, Failure> {
         let configuration = self.terms.configuration(&self.data)?;
-        let are_meant = configuration.nodes.count > 1 && configuration.hardware.is_none() && !self.threads;
+        let are_meant = configuration.nodes.count > 1 && configuration.hardware.is_none();
         Ok(are_meant.then(|| self.terms.opening(&self.data, configuration)))
     }
 }

@@ -1,5 +1,5 @@
-//! Debit-Credit on several engines of this process, which share the database: clients are threads, and their transactions go to the node
-//! whose branches they are about.
+//! Debit-Credit on several engines of this process, which share the database. Clients are tasks of the nodes' threads, and those of a node
+//! draw transactions of its branches; or they are threads, and their transactions go to the node whose branches they are about.
 
 use super::bank;
 use super::terms::Terms;
@@ -11,11 +11,11 @@ use base::Random;
 use base::statistics::{BatchMeans, Histogram};
 use base::units::{format_duration_ns, grouped, grouped_decimal};
 use entresol::survey::Survey;
-use entresol::{KeyRanges, NodeHandle, NodeThreads, Opening};
+use entresol::{KeyRanges, Node, NodeHandle, NodeThreads, Opening, Pending};
 use real_driver::{process_cpu_ns, wall_ns};
 use serde::Serialize;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::ScopedJoinHandle;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use workload::debit_credit::{Parameters, Scale, Tables};
 use workload::{Length, Load, Plan};
@@ -32,6 +32,7 @@ pub struct NodesReport {
     nodes: u32,
     algorithm: &'static str,
     clients: u32,
+    client_threads: bool,
     seed: u64,
     seconds: f64,
     transactions: u64,
@@ -48,7 +49,7 @@ pub struct NodesReport {
 pub fn run(
     opening: Opening,
     branches: Option<u32>,
-    (terms, load): (&Terms, Load),
+    (terms, load, has_threads): (&Terms, Load, bool),
     progress: &Progress,
 ) -> Result<NodesReport, Failure> {
     let plan = terms.plan(load);
@@ -73,7 +74,8 @@ pub fn run(
     progress.phase("starting", 0);
     let threads = NodeThreads::start(opening.clone())?;
     let ranges = KeyRanges::of_numbers(0..scale.branches, u64::from(nodes.count));
-    let run = NodeClients { tables, plan, handle: threads.handle().with_ranges(ranges), count: clients };
+    let handle = threads.handle().with_ranges(ranges);
+    let run = NodeClients { tables, plan, handle, count: clients, has_threads };
     let measured = run.measure(progress)?;
     threads.close()?;
     progress.phase("verifying", 0);
@@ -87,6 +89,7 @@ pub fn run(
         nodes: nodes.count,
         algorithm: nodes.algorithm,
         clients,
+        client_threads: has_threads,
         seed: plan.seed,
         seconds: elapsed_ns as f64 / 1e9,
         transactions,
@@ -108,6 +111,7 @@ struct NodeClients {
     plan: Plan,
     handle: NodeHandle,
     count: u32,
+    has_threads: bool,
 }
 
 struct Measured {
@@ -148,27 +152,53 @@ impl Traffic {
 }
 
 /// What the clients of a phase share.
-struct Phase<'a> {
+struct Phase {
     /// How many transactions may still begin; `u64::MAX` where a time ends it.
     permits: AtomicU64,
     is_over: AtomicBool,
-    done: &'a AtomicU64,
+    done: AtomicU64,
+    /// How many clients are at work.
+    clients: AtomicU32,
+}
+
+impl Phase {
+    /// Whether one more transaction may begin.
+    fn begins_one(&self) -> bool {
+        let one_less = |left| if left == u64::MAX { Some(left) } else { u64::checked_sub(left, 1) };
+        !self.is_over.load(Ordering::Relaxed)
+            && self.permits.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok()
+    }
+}
+
+/// A client at work.
+struct AtWork(Arc<Phase>);
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        self.0.clients.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The response times of a client, and their mean.
+type Times = (Histogram, Option<f64>);
+
+fn with_mean(times: Histogram) -> Times {
+    let mean = (times.count() > 0).then(|| times.mean_ns());
+    (times, mean)
 }
 
 impl NodeClients {
     fn measure(&self, progress: &Progress) -> Result<Measured, Failure> {
-        let done = AtomicU64::new(0);
         progress.phase("warming up", 0);
-        self.phase((self.plan.warm_up, 0), &done, |_| {})?;
+        self.phase((self.plan.warm_up, 0), |_| {})?;
         let before = Traffic::of(&self.handle.survey().wait()?);
         let total = match self.plan.measure {
             Length::Transactions(count) => count,
             Length::Time(ns) => ns / 1_000_000,
         };
         progress.phase("measuring", total);
-        done.store(0, Ordering::Relaxed);
         let (began, cpu) = (wall_ns(), process_cpu_ns());
-        let times = self.phase((self.plan.measure, 1), &done, |done| progress.advance_to(done))?;
+        let times = self.phase((self.plan.measure, 1), |done| progress.advance_to(done))?;
         let (elapsed_ns, cpu_ns) = (wall_ns() - began, process_cpu_ns() - cpu);
         let traffic = Traffic::of(&self.handle.survey().wait()?).since(before);
         let (mut response, mut means) = (Histogram::new(), BatchMeans::new());
@@ -181,55 +211,51 @@ impl NodeClients {
     }
 
     /// Runs transactions for as long as `length` says. Returns the response times of each client.
-    fn phase(
-        &self,
-        (length, number): (Length, u32),
-        done: &AtomicU64,
-        mut look: impl FnMut(u64),
-    ) -> Result<Vec<(Histogram, Option<f64>)>, Failure> {
+    fn phase(&self, (length, number): (Length, u32), mut look: impl FnMut(u64)) -> Result<Vec<Times>, Failure> {
         let permits = match length {
             Length::Transactions(count) => count,
             Length::Time(_) => u64::MAX,
         };
-        let phase = Phase { permits: AtomicU64::new(permits), is_over: AtomicBool::new(false), done };
+        let phase = Arc::new(Phase {
+            permits: AtomicU64::new(permits),
+            is_over: AtomicBool::new(false),
+            done: AtomicU64::new(0),
+            clients: AtomicU32::new(self.count),
+        });
         std::thread::scope(|scope| {
-            let start = |client| {
-                scope.spawn({
-                    let phase = &phase;
-                    move || self.client((number, client), phase)
+            let begun: Vec<Begun<'_>> = (0..self.count)
+                .map(|client| {
+                    let (at_work, name) = (AtWork(Arc::clone(&phase)), (number, client));
+                    match self.has_threads {
+                        true => Begun::Thread(scope.spawn(move || self.thread(name, &at_work.0))),
+                        false => Begun::Task(self.begin_task(name, at_work)),
+                    }
                 })
-            };
-            let clients: Vec<_> = (0..self.count).map(start).collect();
+                .collect();
             let began = wall_ns();
-            while !clients.iter().all(ScopedJoinHandle::is_finished) {
+            while phase.clients.load(Ordering::Relaxed) > 0 {
                 let elapsed_ns = wall_ns() - began;
                 match length {
                     Length::Time(ns) => {
                         look(elapsed_ns / 1_000_000);
                         phase.is_over.fetch_or(elapsed_ns >= ns, Ordering::Relaxed);
                     }
-                    Length::Transactions(_) => look(done.load(Ordering::Relaxed)),
+                    Length::Transactions(_) => look(phase.done.load(Ordering::Relaxed)),
                 }
                 std::thread::park_timeout(LOOK);
             }
-            let times = clients
-                .into_iter()
-                .map(|client| client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-            Ok(times.collect::<entresol::Result<Vec<_>>>()?)
+            Ok(begun.into_iter().map(Begun::end).collect::<entresol::Result<Vec<_>>>()?)
         })
     }
 
-    fn client(
-        &self,
-        (phase_number, client): (u32, u32),
-        phase: &Phase<'_>,
-    ) -> entresol::Result<(Histogram, Option<f64>)> {
-        let mut random = Random::stream(self.plan.seed, &format!("client {client} of phase {phase_number}"));
-        let mut times = Histogram::new();
-        let one_less = |left| if left == u64::MAX { Some(left) } else { u64::checked_sub(left, 1) };
-        while !phase.is_over.load(Ordering::Relaxed)
-            && phase.permits.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok()
-        {
+    fn random(&self, (phase_number, client): (u32, u32)) -> Random {
+        Random::stream(self.plan.seed, &format!("client {client} of phase {phase_number}"))
+    }
+
+    /// A client that is a thread.
+    fn thread(&self, name: (u32, u32), phase: &Phase) -> entresol::Result<Times> {
+        let (mut random, mut times) = (self.random(name), Histogram::new());
+        while phase.begins_one() {
             let parameters = Parameters::draw(self.tables.scale(), &mut random);
             let (tables, began) = (self.tables.clone(), wall_ns());
             let transaction = self.handle.transaction_near(&parameters.branch.to_be_bytes(), async move |tx| {
@@ -242,8 +268,51 @@ impl NodeClients {
             times.record(wall_ns() - began);
             phase.done.fetch_add(1, Ordering::Relaxed);
         }
-        let mean = (times.count() > 0).then(|| times.mean_ns());
-        Ok((times, mean))
+        Ok(with_mean(times))
+    }
+
+    /// A client that is a task of a node's thread. It draws transactions of the node's branches.
+    fn begin_task(&self, name: (u32, u32), at_work: AtWork) -> Pending<Times> {
+        let (mut random, tables, handle) = (self.random(name), self.tables.clone(), self.handle.clone());
+        let number = name.1 as usize % handle.nodes();
+        self.handle.with_node(number, async move |node: &Node| {
+            let (phase, mut times) = (&at_work.0, Histogram::new());
+            while phase.begins_one() {
+                let parameters = draw_near(&handle, number, tables.scale(), &mut random);
+                let began = node.executor().now();
+                let done = node.transaction(async |tx| tables.run_at_node(tx, &parameters).await).await;
+                done.inspect_err(|_: &entresol::Error| phase.is_over.store(true, Ordering::Relaxed))?;
+                times.record(node.executor().now().since_ns(began));
+                phase.done.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(with_mean(times))
+        })
+    }
+}
+
+/// Draws a transaction of a branch that is this node's. If there are more nodes than branches, it is of any.
+fn draw_near(handle: &NodeHandle, node: usize, scale: &Scale, random: &mut Random) -> Parameters {
+    loop {
+        let parameters = Parameters::draw(scale, random);
+        let is_near = handle.node_of(&parameters.branch.to_be_bytes()) == Some(node);
+        if is_near || scale.branches < handle.nodes() as u64 {
+            return parameters;
+        }
+    }
+}
+
+/// A client that was begun.
+enum Begun<'scope> {
+    Thread(std::thread::ScopedJoinHandle<'scope, entresol::Result<Times>>),
+    Task(Pending<Times>),
+}
+
+impl Begun<'_> {
+    fn end(self) -> entresol::Result<Times> {
+        match self {
+            Begun::Thread(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Begun::Task(pending) => pending.wait(),
+        }
     }
 }
 
@@ -255,11 +324,12 @@ impl NodesReport {
 
     /// The report for people.
     pub fn to_text(&self) -> String {
+        let place = if self.client_threads { "thread" } else { "task" };
         let rows = [
             fact(
                 "throughput",
                 format!("{}/s", grouped_decimal(self.throughput_per_s, 1)),
-                format!("{} clients, each a thread with one transaction at a time", self.clients),
+                format!("{} clients, each a {place} with one transaction at a time", self.clients),
             ),
             fact("transactions", grouped(self.transactions), format!("in {:.2} s", self.seconds)),
             self.response_us.fact(),
