@@ -12,7 +12,8 @@ use certificates::{Authority, write};
 use command::{printed, refused};
 use processes::Process;
 use serde_json::Value;
-use std::net::{IpAddr, TcpListener, UdpSocket};
+use std::io::Write;
+use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -202,4 +203,44 @@ fn a_database_is_served_off_the_loopback() {
     assert_eq!(number(&serde_json::from_str(&printed(ground.path(), &line)).expect("JSON"), "transactions"), 20);
     let (served, _) = ended(server);
     assert_eq!(number(&served, "joined"), 1);
+}
+
+/// A record of a handshake whose message is announced to be as long as can be, so that the server has to keep all that comes of it.
+fn unfinished_hello(is_first: bool) -> Vec<u8> {
+    const LENGTH: usize = 16_000;
+    let mut record = vec![0; 5 + LENGTH];
+    record[..3].copy_from_slice(&[22, 3, 1]);
+    record[3..5].copy_from_slice(&(LENGTH as u16).to_be_bytes());
+    if is_first {
+        record[5..9].copy_from_slice(&[1, 0, 0xff, 0xff]);
+    }
+    record
+}
+
+#[test]
+fn strangers_whose_handshakes_never_end_cost_a_server_little_memory() {
+    const STRANGERS: usize = 400;
+    let ground = Ground::new();
+    let (mut server, address) = ground.serve("127.0.0.1:0");
+    let node = bench(&address, &ground.node("teller"));
+    printed(ground.path(), &node);
+    let before = server.resident_kib();
+    let (mut most, mut sent, mut strangers) = (before, 0, Vec::new());
+    for _ in 0..STRANGERS {
+        let Ok(mut stream) = TcpStream::connect(&address) else { break };
+        stream.set_write_timeout(Some(Duration::from_millis(20))).expect("a socket can");
+        let records = (0..64).map(|number| unfinished_hello(number == 0));
+        sent += records.map_while(|record| stream.write_all(&record).ok()).count();
+        strangers.push(stream);
+        most = most.max(server.resident_kib());
+        assert!(server.is_running(), "it has ended");
+    }
+    println!("{} strangers, {sent} records: {before} KiB before, {most} KiB at most", strangers.len());
+    assert!(strangers.len() > 64 && sent > STRANGERS, "{} strangers, {sent} records", strangers.len());
+    assert!(most < before + (16 << 10), "{before} KiB before, {most} KiB at most");
+    printed(ground.path(), &node);
+    drop(strangers);
+    let (served, said) = ended(server);
+    assert_eq!(number(&served, "joined"), 2);
+    assert!(said.len() < 4_096, "{said}");
 }
