@@ -10,7 +10,7 @@ use entresol::{DatabaseThread, Error, Node, NodeThreads, Opening, PartitionId, P
 use real_driver::thread_cpu_ns;
 use std::ops::Range;
 
-const TASKS: usize = 16;
+const TASKS: usize = 64;
 const CONFIGURATION: &str = "[buffer]\nsize = \"256 MiB\"\n[log]\nsize = \"256 MiB\"\n";
 const NODES: &str = "[nodes]\ncount = 2\nbuffer = \"128 MiB\"\n";
 

@@ -43,6 +43,8 @@ use base::{Instant, PageId};
 use commits::Commits;
 use engine::canary::{self, Canary};
 use engine::lock::Mode;
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 use locks::{Asked, LockHolder, NodeLocks};
 use records::NodeRecords;
 use snapshots::ClientSnapshots;
@@ -56,7 +58,7 @@ const WRITTEN_MAX: usize = 4096;
 pub struct Client {
     session: Option<Session>,
     secret: Secret,
-    copies: BTreeMap<PageId, Held>,
+    copies: HashMap<PageId, Held, FixedState>,
     /// The pages that each active transaction uses: those that it has locked.
     uses: BTreeMap<Transaction, BTreeSet<PageId>>,
     locks: NodeLocks,

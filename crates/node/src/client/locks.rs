@@ -6,7 +6,7 @@
 use crate::message::Transaction;
 use base::PageId;
 use std::collections::BTreeMap;
-use structures::lock::{LockTable, Mode, Outcome, Owner, Resource, VictimPolicy};
+use structures::lock::{Attempt, LockTable, Mode, Outcome, Owner, Resource, VictimPolicy};
 
 /// Who has locks, or waits for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,6 +82,13 @@ impl NodeLocks {
                 LockHolder::Callback(page) => unreachable!("no callback is younger than a transaction: {page}"),
             },
         }
+    }
+
+    /// Asks for a page that is locked only if that needs no wait. Whether it is.
+    pub fn try_request(&mut self, holder: LockHolder, page: PageId, mode: Mode) -> bool {
+        let owner = self.owner(holder);
+        self.table.cancel(owner, &mut self.woken);
+        self.table.try_request(owner, Resource::page(page), mode) == Attempt::Granted
     }
 
     /// The holder does not wait any more.

@@ -9,6 +9,7 @@ use super::{CalledBack, Client, LockHolder, Place};
 use crate::message::{Copy, LIST_MAX, RecordLock, Request, ToServer, Transaction};
 use base::PageId;
 use engine::canary::{self, Canary};
+use engine::lock::Mode;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How a transaction comes to a record.
@@ -126,6 +127,24 @@ impl Client {
             return false;
         }
         self.records.used.remove(&(transaction, page));
+        true
+    }
+
+    /// Locks a page that is here for a transaction which looks at all of it in the same step. False if anything is in the way: then it comes to
+    /// the page by [`Client::use_page`] and [`Client::lock`].
+    pub fn try_use_page(&mut self, transaction: Transaction, page: PageId, mode: Mode) -> bool {
+        let Some(held) = self.copies.get(&page) else { return false };
+        let is_free = held.place == Place::Resident && !held.is_called && !held.is_spoiled;
+        if !is_free || self.records.has(transaction, page) {
+            return false;
+        }
+        let mode = if canary::is_planted(Canary::SharedChanges) { Mode::Shared } else { mode };
+        if !self.locks.try_request(LockHolder::Transaction(transaction), page, mode) {
+            return false;
+        }
+        self.records.used.remove(&(transaction, page));
+        self.uses.get_mut(&transaction).expect("it has begun and not ended").insert(page);
+        self.note_used(page);
         true
     }
 

@@ -2,7 +2,6 @@
 
 use super::reading::PageReader;
 use super::{ClientNode, PageTransaction};
-use crate::client::Client;
 use crate::message::Transaction;
 use base::{Lsn, PageId, PartitionId, TransactionId};
 use driver::Work;
@@ -12,17 +11,20 @@ use engine::lock::Mode;
 use engine::log::record::{self, Body};
 use engine::page::{Edit, OwnedEdit, PageKind, Pages, header, slotted};
 use engine::second_level::design::Pattern;
-use std::cell::Ref;
+use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 use structures::Need;
 
-/// Pages in the buffer that the transaction has locked: others are asked for first, so that nothing is seen without a lock.
+/// Pages in the buffer that the transaction has locked, or locks without a wait: others are asked for first, so that nothing is seen
+/// without a lock.
 pub(super) struct LockedPages<'a> {
     transaction: Transaction,
     /// What it means to do.
     intent: Intent,
-    protocol: Ref<'a, Client>,
+    client: &'a ClientNode,
     pool: Ref<'a, Pool>,
+    /// Pages that it has locked while it looked.
+    entered: RefCell<Vec<PageId>>,
 }
 
 /// What a transaction means to do with records that it looks for.
@@ -49,8 +51,12 @@ impl Intent {
 
 impl Pages for LockedPages<'_> {
     fn page(&self, id: PageId) -> Result<&[u8], Need> {
-        let mode = self.protocol.lock_of(self.transaction, id).ok_or(Need::Page(id))?;
-        if self.protocol.does_with_records(self.transaction, id) {
+        let protocol = self.client.protocol.borrow();
+        let Some(mode) = protocol.lock_of(self.transaction, id) else {
+            drop(protocol);
+            return self.enter(id);
+        };
+        if protocol.does_with_records(self.transaction, id) {
             return Err(Need::Page(id));
         }
         let bytes = self.pool.page(id)?;
@@ -58,7 +64,7 @@ impl Pages for LockedPages<'_> {
     }
 
     fn write_permission(&self, id: PageId) -> Result<(), Need> {
-        if self.protocol.may_write(self.transaction, id) { Ok(()) } else { Err(Need::Write(id)) }
+        if self.client.protocol.borrow().may_write(self.transaction, id) { Ok(()) } else { Err(Need::Write(id)) }
     }
 
     fn capacity(&self, partition: PartitionId) -> u32 {
@@ -71,6 +77,17 @@ impl Pages for LockedPages<'_> {
 }
 
 impl LockedPages<'_> {
+    /// Locks a page that is here, if nothing is in the way of that.
+    fn enter(&self, id: PageId) -> Result<&[u8], Need> {
+        let mode = self.intent.mode(id, self.pool.peek(id).ok_or(Need::Page(id))?);
+        if !self.client.protocol.borrow_mut().try_use_page(self.transaction, id, mode) {
+            return Err(Need::Page(id));
+        }
+        self.client.executor.charge(Work::LockPair);
+        self.entered.borrow_mut().push(id);
+        Ok(self.pool.page(id)?)
+    }
+
     /// Asks for the write locks of the pages that a plan edits, new ones among them.
     pub fn permit(&self, plan: &[OwnedEdit]) -> Result<(), Need> {
         plan.iter().try_for_each(|edit| {
@@ -109,8 +126,9 @@ impl PageTransaction {
         LockedPages {
             transaction: self.transaction,
             intent,
-            protocol: self.client.protocol.borrow(),
+            client: &self.client,
             pool: self.client.buffer.pool().borrow(),
+            entered: RefCell::default(),
         }
     }
 
@@ -130,11 +148,19 @@ impl PageTransaction {
         intent: Intent,
         mut attempt: impl FnMut(&LockedPages<'_>) -> std::result::Result<T, Need>,
     ) -> Result<T> {
-        self.check().await?;
         // What has come stays until all is there.
         let mut pins = Pins::new(&self.client.buffer);
         loop {
-            let need = match attempt(&self.locked_pages(intent)) {
+            self.check().await?;
+            let (attempted, entered) = {
+                let pages = self.locked_pages(intent);
+                let attempted = attempt(&pages);
+                (attempted, pages.entered.into_inner())
+            };
+            for page in entered {
+                self.see(page)?;
+            }
+            let need = match attempted {
                 Ok(value) => return Ok(value),
                 Err(need) => need,
             };
