@@ -1,7 +1,7 @@
-//! What it costs a node to fetch a page of 4 KiB from a server's memory over the loopback, with 1 and with 64 fetches outstanding,
+//! What it costs a node to fetch a page of 4 KiB from a server's memory over the loopback, with this many fetches outstanding,
 //! beside answers of that size with nothing behind them, plain and with TLS, in turn.
 //!
-//! `cargo run --release -p entresol-tls --example fetch_cost`
+//! `cargo run --release -p entresol-tls --example fetch_cost [OUTSTANDING...]`, of 1 and of 64 if nothing else is asked for
 
 #![allow(clippy::disallowed_methods, reason = "a node has a thread, as a program has")]
 
@@ -129,7 +129,8 @@ fn main() {
     let [server, client] = ["server", "client"].map(|name| directory.path().join(name));
     authority.issue(&server, &["server", "127.0.0.1"]);
     authority.issue(&client, &["client"]);
-    for outstanding in [1, 64] {
+    let asked: Vec<usize> = std::env::args().skip(1).map(|text| text.parse().expect("a number")).collect();
+    for outstanding in if asked.is_empty() { vec![1, 64] } else { asked } {
         for round in 1..=5 {
             for (name, server, client) in [("plain", None, None), ("TLS", Some(&*server), Some(&*client))] {
                 for (what, rate) in
