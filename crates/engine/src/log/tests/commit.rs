@@ -2,9 +2,10 @@ use super::*;
 use driver::OpKind;
 use virtual_driver::ErrorAt;
 
-const POLICIES: [GroupCommit; 5] = [
+const POLICIES: [GroupCommit; 6] = [
     GroupCommit::None,
     GroupCommit::Adaptive,
+    GroupCommit::Paced,
     GroupCommit::Size { transactions: 4, delay_ns_max: 1_000_000 },
     GroupCommit::Delay { ns: 300_000 },
     GroupCommit::Page { delay_ns_max: 300_000 },
