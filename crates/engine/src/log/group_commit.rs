@@ -283,7 +283,8 @@ mod tests {
             let mut groups = [GroupCommit::Adaptive, GroupCommit::Paced].map(|policy| CommitGroup::new(policy, false));
             for us in 0..100 {
                 let [adaptive, paced] = groups.each_mut().map(|group| {
-                    let decisions: Vec<_> = (0..clients).map(|n| group.join(n / 2, false, at(us * 10))).collect();
+                    let decisions: Vec<_> =
+                        (1..=clients).map(|n| group.join(clients - n, false, at(us * 10))).collect();
                     group.close(at(us * 10));
                     decisions
                 });
