@@ -57,13 +57,13 @@ impl GroupCommit {
 
 /// How long after the last write the next one begins at the latest, where writes are paced.
 const PACE_NS: u64 = 150 * MICROSECOND_NS;
-/// They are paced only where so many commits lately waited together,
+/// How many commits must lately have waited together for writes to be paced,
 const CROWD_MIN: u32 = 8;
-/// and so many come in that time.
+/// and how many must come in that time.
 const COMING_MIN: u64 = 4;
 /// A pause between two commits that is longer counts as this one.
 const GAP_NS_MAX: u64 = 1_000 * MICROSECOND_NS;
-/// A crowd is forgotten after so many times as many writes where they are paced: while threads wait to be woken they do not wait here.
+/// How many times as many writes it takes to forget a crowd where they are paced: while threads wait to be woken they do not wait here.
 const MEMORY: u64 = 16;
 
 /// What a commit causes.
