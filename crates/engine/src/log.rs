@@ -53,7 +53,7 @@ pub use statistics::LogStatistics;
 pub use write_buffer::WriteBuffer;
 
 use crate::{Error, Result};
-use base::{Lsn, TransactionId};
+use base::{Instant, Lsn, TransactionId};
 use batches::Batches;
 use buffer::{ClosedPages, LogBuffer};
 use driver::{FileId, Work};
@@ -136,9 +136,9 @@ struct LogState {
 
 impl LogState {
     /// Hands what the buffer holds over for writing. Returns its batch's number, if it held anything.
-    fn cut(&mut self, own: bool) -> Option<u64> {
+    fn cut(&mut self, own: bool, now: Instant) -> Option<u64> {
         let piece = self.buffer.cut()?;
-        let commits = self.group.close();
+        let commits = self.group.close(now);
         Some(self.batches.push(piece, commits, own))
     }
 }
@@ -200,7 +200,7 @@ impl Log {
         let pieces: Vec<ClosedPages> = inner.buffer.take_full().collect();
         let failed = self.failed.borrow().is_some();
         // The commits in the group joined before the record that overflowed the frame, so they are written with the frame.
-        let mut commits = inner.group.close();
+        let mut commits = inner.group.close(self.executor.round_now());
         for piece in pieces {
             if failed {
                 inner.buffer.recycle(piece.frame);
@@ -310,7 +310,8 @@ impl Log {
         let inner = &mut *self.inner.borrow_mut();
         debug_assert!(lsn.0 <= inner.buffer.end(), "only appended records commit");
         let is_page_full = inner.buffer.page_room() < inner.scratch.len();
-        (lsn.0 > inner.buffer.start()).then(|| inner.group.join(inner.batches.commits(), is_page_full))
+        let now = self.executor.round_now();
+        (lsn.0 > inner.buffer.start()).then(|| inner.group.join(inner.batches.commits(), is_page_full, now))
     }
 
     /// Whether what the buffer holds could be submitted now.
@@ -321,13 +322,13 @@ impl Log {
 
     /// Leaves what the buffer holds to the writer.
     fn hand_over(&self) {
-        self.inner.borrow_mut().cut(false);
+        self.inner.borrow_mut().cut(false, self.executor.round_now());
         self.bell.wake_all(&self.executor);
     }
 
     /// Writes the present group from the task of the commit that has completed it.
     pub(crate) async fn write_own(&self) {
-        let Some(number) = self.inner.borrow_mut().cut(true) else { return };
+        let Some(number) = self.inner.borrow_mut().cut(true, self.executor.round_now()) else { return };
         let write = writer::OwnWrite::new(self, number);
         let access = self.pay().await;
         write.submit(access);

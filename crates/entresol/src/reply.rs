@@ -5,16 +5,20 @@
 //! next when it has its answer, or the next two where there are processors for them. Few threads are ready to run at a time
 //! then, so the scheduler has no reason to move them to the engine's processor.
 //!
+//! Some get there all the same, and what is woken there or from there tends to stay there and to take turns with the engine. So those
+//! that slept elsewhere are woken first, and a thread that finds itself on the engine's processor leaves it to others to wake the next.
+//!
 //! No thread is forgotten: while the queue has slots, a thread that was woken has not passed that on yet. A slot is woken under its
 //! lock and only if its answer is still there; the thread takes the answer under the same lock, sees that it was woken, and
 //! passes on. One that left by itself meanwhile, because its time was over, is seen to have left, and the next is woken instead.
 
 use engine::canary::{self, Canary};
 use executor::{Executor, WaitQueue};
+use real_driver::processor;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread::Thread;
@@ -30,6 +34,8 @@ pub struct Slot<T> {
     state: Mutex<State<T>>,
     /// Whether an answer is there, or none will come: asked without the lock.
     is_over: AtomicBool,
+    /// The processor on which its thread went to sleep.
+    processor: AtomicU32,
 }
 
 enum State<T> {
@@ -59,7 +65,8 @@ struct Taken<T> {
 impl<T> Slot<T> {
     /// An empty slot.
     pub fn new() -> Arc<Slot<T>> {
-        Arc::new(Slot { state: Mutex::new(State::Empty), is_over: AtomicBool::new(false) })
+        let (state, is_over, processor) = (Mutex::new(State::Empty), AtomicBool::new(false), AtomicU32::new(0));
+        Arc::new(Slot { state, is_over, processor })
     }
 
     /// Puts the answer in. Returns whether its thread sleeps; a task is woken.
@@ -122,7 +129,7 @@ impl<T> Slot<T> {
         waiting.fetch_sub(1, Ordering::Relaxed);
         taken.map(|Taken { answer, was_woken }| {
             if was_woken {
-                wakes.pass_on();
+                wakes.pass_on(processor());
             }
             answer
         })
@@ -130,7 +137,10 @@ impl<T> Slot<T> {
 
     fn sleep(&self, end: Option<Instant>) -> Option<Taken<T>> {
         loop {
-            let taken = self.take(|| Some(Waiter::Thread(std::thread::current())));
+            let taken = self.take(|| {
+                self.processor.store(processor(), Ordering::Relaxed);
+                Some(Waiter::Thread(std::thread::current()))
+            });
             if taken.is_some() {
                 return taken;
             }
@@ -182,6 +192,9 @@ pub fn end_of(limit: Duration) -> Option<Instant> {
 trait Sleeper: Send + Sync {
     /// Wakes the thread, which passes that on; false if it has left.
     fn wake(&self) -> bool;
+
+    /// The processor on which it went to sleep.
+    fn processor(&self) -> u32;
 }
 
 impl<T: Send> Sleeper for Slot<T> {
@@ -202,6 +215,10 @@ impl<T: Send> Sleeper for Slot<T> {
         thread.unpark();
         true
     }
+
+    fn processor(&self) -> u32 {
+        self.processor.load(Ordering::Relaxed)
+    }
 }
 
 /// The threads to be woken, shared by all who wake them.
@@ -216,6 +233,8 @@ struct Sleepers {
     spinning_max: usize,
     /// How many threads one that was woken wakes.
     fan: usize,
+    /// The processor that the engine was on lately.
+    engine: AtomicU32,
 }
 
 #[derive(Default)]
@@ -226,12 +245,22 @@ struct Chain {
     awake: usize,
     /// Whether one has passed on since there were answers last.
     has_moved: bool,
+    /// How many others were woken before the one that is the first.
+    overtaken: u32,
 }
 
+/// Among how many those are woken first that did not sleep on the engine's processor, and how many are woken before another one at most.
+const LOOK_AHEAD: usize = 16;
+const OVERTAKEN_MAX: u32 = 64;
+
 impl Chain {
-    /// The next to be woken, who is counted as awake.
-    fn next(&mut self) -> Option<Arc<dyn Sleeper>> {
-        let next = self.asleep.pop_front();
+    /// The next to be woken, who is counted as awake: the first, or one soon behind that did not sleep on the engine's processor.
+    fn next(&mut self, engine: u32) -> Option<Arc<dyn Sleeper>> {
+        let mut ahead = self.asleep.iter().take(LOOK_AHEAD);
+        let elsewhere = ahead.position(|sleeper| sleeper.processor() != engine);
+        let place = elsewhere.filter(|_| self.overtaken < OVERTAKEN_MAX).unwrap_or(0);
+        self.overtaken = if place == 0 { 0 } else { self.overtaken + 1 };
+        let next = self.asleep.remove(place);
         self.awake += usize::from(next.is_some());
         next
     }
@@ -249,8 +278,8 @@ impl Wakes {
     fn among(processors: usize) -> Wakes {
         // One is the engine's.
         let others = processors.saturating_sub(1);
-        let (chain, waiting) = (Mutex::default(), AtomicUsize::new(0));
-        Wakes(Arc::new(Sleepers { chain, waiting, spinning_max: others, fan: others.clamp(1, 2) }))
+        let (chain, waiting, engine) = (Mutex::default(), AtomicUsize::new(0), AtomicU32::new(u32::MAX));
+        Wakes(Arc::new(Sleepers { chain, waiting, spinning_max: others, fan: others.clamp(1, 2), engine }))
     }
 
     /// Tells the databases of a process apart.
@@ -261,6 +290,7 @@ impl Wakes {
     /// Has these woken, in their order. Wakes one itself unless others are at it; they may be kept from running, so also if none has
     /// passed on since this was called last.
     fn begin(&self, answered: &mut Vec<Arc<dyn Sleeper>>) {
+        self.0.engine.store(processor(), Ordering::Relaxed);
         let begins = {
             let mut chain = lock(&self.0.chain);
             chain.asleep.extend(answered.drain(..));
@@ -272,22 +302,27 @@ impl Wakes {
         }
     }
 
-    /// What a thread does that was woken.
-    fn pass_on(&self) {
+    /// What a thread does that was woken, on this processor.
+    fn pass_on(&self, here: u32) {
         if canary::is_planted(Canary::KeptWake) {
             return;
         }
-        {
+        let are_others = {
             let mut chain = lock(&self.0.chain);
             chain.awake -= 1;
             chain.has_moved = true;
+            chain.awake > 0
+        };
+        if are_others && here == self.0.engine.load(Ordering::Relaxed) {
+            return;
         }
         self.wake(self.0.fan);
     }
 
     fn wake(&self, mut count: usize) {
+        let engine = self.0.engine.load(Ordering::Relaxed);
         while count > 0 {
-            let next = lock(&self.0.chain).next();
+            let next = lock(&self.0.chain).next(engine);
             let Some(sleeper) = next else { return };
             if sleeper.wake() || canary::is_planted(Canary::BlindWake) {
                 count -= 1;

@@ -8,6 +8,18 @@ pub fn process_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
+/// The processor that the calling thread runs on, by its number; it may be on another one by the next moment.
+#[allow(unsafe_code)]
+#[inline]
+pub fn processor() -> u32 {
+    if cfg!(miri) {
+        return 0;
+    }
+    // SAFETY: the call takes nothing, and reads what the system has told this thread.
+    let number = unsafe { libc::sched_getcpu() };
+    u32::try_from(number).unwrap_or(0)
+}
+
 #[allow(unsafe_code)]
 #[inline]
 fn clock_ns(clock: libc::clockid_t) -> u64 {

@@ -101,7 +101,7 @@ impl Log {
             let inner = &mut *self.inner.borrow_mut();
             if !inner.batches.has_ready() && self.may_cut(inner) {
                 let (end, has_commits) = (inner.buffer.end(), inner.group.has_commits());
-                inner.cut(false);
+                inner.cut(false, self.executor.round_now());
                 if !has_commits {
                     self.note_padding(inner.buffer.end() - end);
                 }

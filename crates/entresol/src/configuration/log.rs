@@ -64,7 +64,7 @@ impl Default for Log {
             page_size: 4096,
             write_buffer: false,
             size: 1 << 30,
-            group_commit: GroupCommit::Adaptive,
+            group_commit: GroupCommit::Paced,
             sync_method: None,
             writes_in_flight: None,
             durable: true,
@@ -153,10 +153,10 @@ impl Choice for Option<SyncMethod> {
 }
 
 fn read_group_commit(section: &mut Section<'_>) -> GroupCommit {
-    let policy = section.word("group_commit", &["adaptive", "none", "size", "delay", "page"]);
+    let policy = section.word("group_commit", &["paced", "adaptive", "none", "size", "delay", "page"]);
     let size = section.number("group_size", 2..=65_536);
     let delay_ns = section.duration_ns("group_delay", MICROSECOND_NS..=10 * SECOND_NS, "");
-    let policy = policy.unwrap_or("adaptive");
+    let policy = policy.unwrap_or("paced");
     let transactions = size.unwrap_or(8) as u32;
     let delay_ns = delay_ns.unwrap_or(base::time::MILLISECOND_NS);
     if policy != "size" {
@@ -173,7 +173,8 @@ fn read_group_commit(section: &mut Section<'_>) -> GroupCommit {
         "size" => GroupCommit::Size { transactions, delay_ns_max: delay_ns },
         "delay" => GroupCommit::Delay { ns: delay_ns },
         "page" => GroupCommit::Page { delay_ns_max: delay_ns },
-        _ => GroupCommit::Adaptive,
+        "adaptive" => GroupCommit::Adaptive,
+        _ => GroupCommit::Paced,
     }
 }
 

@@ -397,7 +397,7 @@ fn messages_show_the_line_and_what_is_allowed() {
         ),
         (
             "[log]\ngroup_size = 4",
-            "house.toml:2:14: 'group_size' has no effect with group_commit = \"adaptive\"\n  |\n2 | group_size = 4\n  \
+            "house.toml:2:14: 'group_size' has no effect with group_commit = \"paced\"\n  |\n2 | group_size = 4\n  \
              |              ^\n  = allowed: group_size beside group_commit = \"size\"",
         ),
         (

@@ -23,11 +23,15 @@ fn is_woken(slot: &Slot<usize>) -> bool {
     matches!(*lock(&slot.state), State::Woken(_))
 }
 
-/// What a woken thread does.
+/// What a woken thread does, on a processor that is not the engine's.
 fn leave(slot: &Slot<usize>, wakes: &Wakes) -> Option<usize> {
+    leave_from(u32::MAX, slot, wakes)
+}
+
+fn leave_from(processor: u32, slot: &Slot<usize>, wakes: &Wakes) -> Option<usize> {
     let taken = slot.take(|| None).expect("its answer is there");
     if taken.was_woken {
-        wakes.pass_on();
+        wakes.pass_on(processor);
     }
     taken.answer
 }
@@ -76,6 +80,46 @@ fn a_thread_that_has_left_is_passed_over() {
     let is_woken = is_next_woken();
     plant(None);
     assert!(!is_woken, "the one that has left passes nothing on");
+}
+
+/// Tells where the threads of these slots sleep.
+fn place(slots: &[Arc<Slot<usize>>], processors: &[u32]) {
+    slots.iter().zip(processors).for_each(|(slot, processor)| slot.processor.store(*processor, Ordering::Relaxed));
+}
+
+/// The order in which they are woken, if the engine is on processor 0.
+fn order(mut queue: Queue) -> Vec<u32> {
+    let mut chain = Chain { asleep: queue.drain(..).collect(), ..Chain::default() };
+    std::iter::from_fn(|| chain.next(0)).map(|sleeper| sleeper.processor()).collect()
+}
+
+#[test]
+fn those_are_woken_first_that_do_not_sleep_on_the_engines_processor() {
+    let (slots, queue) = asleep(6);
+    place(&slots, &[0, 1, 0, 2, 1, 0]);
+    assert_eq!(order(queue), [1, 2, 1, 0, 0, 0]);
+    // But none is overtaken for ever.
+    let (slots, queue) = asleep(3 * OVERTAKEN_MAX as usize);
+    place(&slots, &[0]);
+    place(&slots[1..], &[1].repeat(slots.len()));
+    let order = order(queue);
+    assert_eq!(order.iter().position(|processor| *processor == 0), Some(OVERTAKEN_MAX as usize));
+    assert_eq!(order.len(), slots.len());
+}
+
+#[test]
+fn on_the_engines_processor_a_thread_leaves_it_to_others_to_wake_the_next() {
+    let wakes = Wakes::among(64);
+    let (slots, mut queue) = asleep(6);
+    wakes.begin(&mut queue);
+    let engine = wakes.0.engine.load(Ordering::Relaxed);
+    let awake = || slots.iter().filter(|slot| is_woken(slot)).count();
+    leave(&slots[0], &wakes);
+    assert_eq!(awake(), 2);
+    leave_from(engine, &slots[1], &wakes);
+    assert_eq!(awake(), 1, "the other one will");
+    leave_from(engine, &slots[2], &wakes);
+    assert_eq!(awake(), 2, "there was no other");
 }
 
 #[test]

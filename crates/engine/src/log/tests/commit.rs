@@ -2,9 +2,10 @@ use super::*;
 use driver::OpKind;
 use virtual_driver::ErrorAt;
 
-const POLICIES: [GroupCommit; 5] = [
+const POLICIES: [GroupCommit; 6] = [
     GroupCommit::None,
     GroupCommit::Adaptive,
+    GroupCommit::Paced,
     GroupCommit::Size { transactions: 4, delay_ns_max: 1_000_000 },
     GroupCommit::Delay { ns: 300_000 },
     GroupCommit::Page { delay_ns_max: 300_000 },
@@ -111,6 +112,55 @@ fn writes_that_hold_the_processor_come_one_after_the_other() {
     });
     // Twenty microseconds of work a commit, fifty of device a write: commits that arrive during one write share the next.
     assert!(log.statistics().group_size_mean() > 4.0, "{}", log.statistics().group_size_mean());
+}
+
+/// Clients that come one by one, as threads do, commit on a device that takes 100 us for a write. Returns the mean size of a group and
+/// the longest wait, in nanoseconds.
+fn come_one_by_one(group_commit: GroupCommit, clients: u64, pause_ns: u64) -> (f64, u64) {
+    let mut hardware = Hardware::named("nvme-2026").expect("embedded");
+    hardware.devices = hardware.devices.into_values().map(|device| (DEVICE.to_owned(), device)).collect();
+    let driver = VirtualDriver::new(hardware, Options::default(), Media::new());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let device = executor.device(DEVICE).expect("as described");
+    let machine = Machine { executor, device, trusts_second_alone: false };
+    let settings = Settings { group_commit, capacity: 1 << 28, ..Settings::default() };
+    let log = machine.run(machine.create(&settings));
+    let longest = Rc::new(Cell::new(0));
+    let clients: Vec<_> = (0..clients)
+        .map(|client| {
+            let (log, executor, longest) = (Rc::clone(&log), machine.executor.clone(), Rc::clone(&longest));
+            let mut random = Random::stream(client, "pause");
+            machine.executor.spawn(async move {
+                for round in 0..200 {
+                    executor.sleep_ns(random.between(pause_ns / 2, 3 * pause_ns / 2)).await;
+                    let lsn = log.append(TransactionId(client * 200 + round), &Body::RolledBack, []);
+                    let began = executor.now();
+                    log.commit(lsn).await.expect("commits");
+                    longest.set(longest.get().max(executor.now().since_ns(began)));
+                }
+            })
+        })
+        .collect();
+    machine.run(async {
+        for client in clients {
+            client.join().await;
+        }
+    });
+    (log.statistics().group_size_mean(), longest.get())
+}
+
+#[test]
+fn paced_writes_have_more_commits_and_none_waits_for_long() {
+    let (adaptive, adaptive_ns) = come_one_by_one(GroupCommit::Adaptive, 64, 200_000);
+    let (paced, paced_ns) = come_one_by_one(GroupCommit::Paced, 64, 200_000);
+    assert!(paced > 1.5 * adaptive, "{paced} beside {adaptive}");
+    assert!(paced_ns <= adaptive_ns + 150_000, "{paced_ns} ns beside {adaptive_ns} ns");
+    // Few clients, and many that come seldom, are served as before.
+    for (clients, pause_ns) in [(1, 10_000), (2, 10_000), (4, 10_000), (64, 10_000_000)] {
+        let [adaptive, paced] =
+            [GroupCommit::Adaptive, GroupCommit::Paced].map(|policy| come_one_by_one(policy, clients, pause_ns));
+        assert!(paced.1 <= adaptive.1 + adaptive.1 / 4, "{clients}: {paced:?} beside {adaptive:?}");
+    }
 }
 
 #[test]

@@ -137,6 +137,7 @@ fn settings_of(seed: u64) -> Settings {
     let policies = [
         GroupCommit::None,
         GroupCommit::Adaptive,
+        GroupCommit::Paced,
         GroupCommit::Size { transactions: 3, delay_ns_max: 50_000 },
         GroupCommit::Delay { ns: 20_000 },
         GroupCommit::Page { delay_ns_max: 20_000 },

@@ -34,7 +34,7 @@ fn reference_is_the_default_and_complete() {
             _ => line,
         })
         // Some keys have an effect beside others only.
-        .map(|line| line.replace("group_commit = \"adaptive\"", "group_commit = \"size\"") + "\n")
+        .map(|line| line.replace("group_commit = \"paced\"", "group_commit = \"size\"") + "\n")
         .map(|line| line.replace("design = \"migrate-all\"", "design = \"lazy-cleaning\""))
         .collect();
     let configuration = Configuration::parse(&uncommented).unwrap();
