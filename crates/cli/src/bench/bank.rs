@@ -44,6 +44,13 @@ pub fn register(procedures: &mut Procedures, scale: &Scale) {
 /// Loads the database if it is empty. Without `branches` an existing one is taken as large as it is.
 pub fn prepare(store: &Store, branches: Option<u32>, progress: &Progress) -> Result<Scale, Failure> {
     let scale = scale(store.configuration(), branches);
+    if scale.clustered && store.configuration().partition(ACCOUNT).organization != Organization::Direct {
+        return Err(
+            "branches are organized as \"direct\", with nothing but balances, and accounts have to be, too: set \
+                    organization = \"direct\" in [partition.account]"
+                .into(),
+        );
+    }
     if !debit_credit::exists(store.database()) {
         load(store, &scale, progress)?;
         return Ok(scale);
