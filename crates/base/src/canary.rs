@@ -263,6 +263,8 @@ canaries! {
     UntoldWaits,
     /// A node acknowledges a commit that the server has not answered.
     UnansweredCommits,
+    /// A transaction of a node takes nothing back when it is rolled back to a savepoint.
+    IgnoredSavepoint,
     /// A page server has a last copy passed on and does not enter the one that gets it.
     UnenteredReceiver,
     /// A page server has a last copy passed on however often that was done in vain.

@@ -22,6 +22,7 @@ mod peers;
 mod ranges;
 mod reading;
 mod records;
+mod savepoint;
 mod session;
 mod snapshot;
 mod store;
@@ -29,6 +30,7 @@ mod transaction;
 mod view;
 
 pub use ranges::PageScan;
+pub use savepoint::PageSavepoint;
 pub use snapshot::PageSnapshot;
 pub use transaction::PageTransaction;
 

@@ -20,6 +20,7 @@ mod real;
 mod records;
 mod redone;
 mod revoked;
+mod savepoints;
 mod snapshots;
 mod things;
 mod typed_records;

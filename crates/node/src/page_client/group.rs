@@ -230,6 +230,14 @@ impl ClientNode {
         }
     }
 
+    /// A running transaction has taken back all that it had changed of a page: its frame is clean, but for what is not answered.
+    pub(super) fn note_unchanged(&self, page: PageId, frame: u32) {
+        self.changing.borrow_mut().remove(&page);
+        if self.groups.of_page(page).is_none() {
+            self.buffer.pool().borrow_mut().note_written(frame);
+        }
+    }
+
     /// Nothing is, or may be, committed of the group that is on its way, and so nothing of the one that is joined now.
     fn fail_groups(&self, of_sent: &GroupOutcome, of_open: GroupOutcome) {
         let (sent, open) = (self.groups.sent.take(), self.groups.open.take());

@@ -2,6 +2,7 @@
 
 use super::group::{COMMIT_MAX, GroupOutcome, OutcomeOfGroup, RedoCost, length_of_commit};
 use super::objects::Object;
+use super::savepoint::Savepoints;
 use super::{ClientNode, RollbackCause, ServerState, session};
 use crate::client::{PageLock, WriteLock};
 use crate::message::{LIST_MAX, Transaction};
@@ -36,6 +37,7 @@ pub(super) struct WorkDone {
     pub records: Vec<u8>,
     /// Those records that it has locked so, as it would have them.
     pub objects: BTreeMap<(PageId, u16), Object>,
+    pub savepoints: Savepoints,
 }
 
 impl WorkDone {

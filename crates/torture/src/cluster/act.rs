@@ -170,6 +170,8 @@ pub enum ClusterEvent {
     CommittedReading,
     /// One was rolled back as it was planned.
     RolledBack,
+    /// One went back to a savepoint, and on from there.
+    WentBack,
     /// One was a deadlock's victim.
     Victim,
     /// One failed because the server was lost.
@@ -234,10 +236,11 @@ pub enum ClusterEvent {
 
 impl ClusterEvent {
     /// Every one.
-    pub const ALL: [ClusterEvent; 33] = [
+    pub const ALL: [ClusterEvent; 34] = [
         ClusterEvent::Committed,
         ClusterEvent::CommittedReading,
         ClusterEvent::RolledBack,
+        ClusterEvent::WentBack,
         ClusterEvent::Victim,
         ClusterEvent::Lost,
         ClusterEvent::Exhausted,
@@ -276,6 +279,7 @@ impl ClusterEvent {
             ClusterEvent::Committed => "committed",
             ClusterEvent::CommittedReading => "committed, only read",
             ClusterEvent::RolledBack => "rolled back",
+            ClusterEvent::WentBack => "went back to a savepoint",
             ClusterEvent::Victim => "victim",
             ClusterEvent::Lost => "server lost",
             ClusterEvent::Exhausted => "no frame",

@@ -34,6 +34,8 @@ pub struct ClusterShape {
     pub keeps_write_locks: bool,
     /// The nodes, by number, whose commits carry log records alone.
     pub record_committers: Vec<u32>,
+    /// The probability that a transaction goes back to savepoints now and then. None does in most seeds.
+    pub savepoints: f64,
     /// The nodes, by number, that read snapshots beside their transactions.
     pub snapshot_readers: Vec<u32>,
     /// How many bytes the server has for what pages were before, if they are few.
@@ -82,6 +84,7 @@ impl fmt::Debug for ClusterShape {
             .field("transactions", &self.transactions)
             .field("keeps_write_locks", &self.keeps_write_locks)
             .field("record_committers", &self.record_committers)
+            .field("savepoints", &self.savepoints)
             .field("snapshot_readers", &self.snapshot_readers)
             .field("snapshot_room", &self.snapshot_room)
             .field("frames", &self.frames)
@@ -150,6 +153,7 @@ impl ClusterShape {
             transactions,
             keeps_write_locks: within.chance(0.6),
             record_committers: (1..=nodes).filter(|_| of_commits.chance(0.5)).collect(),
+            savepoints: if (5..7).contains(&(seed % 7)) { 0.6 } else { 0.0 },
             snapshot_readers: (1..=nodes).filter(|_| has_snapshots && of_snapshots.chance(0.8)).collect(),
             snapshot_room: of_snapshots.chance(0.4).then(|| of_snapshots.between(2, 32) as usize * PAGE_SIZE),
             frames: (
