@@ -271,7 +271,7 @@ async fn ship(database: &Database, input: &mut Input<'_>, pages: &mut Pages) {
         named().filter(|(index, _)| is_sent(*index)).map(|(_, (page, bytes))| (*page, &bytes[..])).collect();
     let redone: Vec<PageId> = named().filter(|(index, _)| !is_sent(*index)).map(|(_, (page, _))| *page).collect();
     let (end, before) = (database.log().end(), pages.clone());
-    let committed = database.commit_shipped(&Shipment { records: &records, images: &images, redone: &redone }).await;
+    let committed = database.commit_shipped(&Shipment { records: &records, images: &images, redone: &redone, sets: &[] }).await;
     *pages = all_pages(database).await;
     match committed {
         Ok(()) => {

@@ -77,7 +77,7 @@ impl ServerNode {
         by_records: &BTreeSet<PageId>,
     ) {
         let images: Vec<(PageId, &[u8])> = pages.iter().map(|image| (image.page, &image.bytes[..])).collect();
-        let shipment = Shipment { records: &records, images: &images, redone: &redone };
+        let shipment = Shipment { records: &records, images: &images, redone: &redone, sets: &[] };
         let mut pins = Pins::new(self.database.buffer());
         let committed = match self.check_record_locks(owner, &records, by_records) {
             Ok(()) => self.commit_as_frames_allow(owner.0, &shipment, &mut pins).await,
