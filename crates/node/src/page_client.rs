@@ -24,6 +24,7 @@ mod reading;
 mod records;
 mod savepoint;
 mod session;
+mod sets;
 mod snapshot;
 mod store;
 mod transaction;
@@ -419,6 +420,12 @@ impl ClientNode {
             Answer::NoRecord { page, lock, is_denied, reason } => {
                 let kind = if is_denied { FaultKind::Denied } else { FaultKind::Device };
                 self.lack_record((page, lock), Fault::new(kind, reason));
+            }
+            Answer::SetRecord { record, value } => self.take_set_record(&record, value),
+            Answer::SetGranted { page, lock } => self.note_set_granted((page, lock)),
+            Answer::NoSetRecord { record, is_denied, reason } => {
+                let kind = if is_denied { FaultKind::Denied } else { FaultKind::Device };
+                self.lack_set_record(&record, Fault::new(kind, reason));
             }
             Answer::Withdrawn { copy } => {
                 self.protocol.borrow_mut().withdrawn(copy);

@@ -23,6 +23,7 @@ struct Model {
     things: BTreeMap<Vec<u8>, Vec<u8>>,
     cells: BTreeMap<u64, u64>,
     history: Vec<Vec<u8>>,
+    stock: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 #[derive(Clone, Copy)]
@@ -31,6 +32,7 @@ struct Places {
     things: PartitionId,
     cells: PartitionId,
     history: PartitionId,
+    stock: PartitionId,
     by_group: usize,
 }
 
@@ -38,9 +40,9 @@ impl Places {
     async fn find(client: &PageClient) -> Result<Places> {
         let number = async |name| client.partition(name).await.map(|found| found.id());
         let (notes, things) = (number("notes").await?, number("things").await?);
-        let (cells, history) = (number("cells").await?, number("history").await?);
+        let (cells, history, stock) = (number("cells").await?, number("history").await?, number("stock").await?);
         let by_group = client.begin().await.secondary(things, "by_group").await?;
-        Ok(Places { notes, things, cells, history, by_group })
+        Ok(Places { notes, things, cells, history, stock, by_group })
     }
 }
 
@@ -59,7 +61,7 @@ struct Writer {
 impl Writer {
     async fn change(&mut self, tx: &mut PageTransaction, model: &mut Model) -> Result<()> {
         let (random, places) = (&mut self.random, self.places);
-        match random.below(8) {
+        match random.below(11) {
             0..3 => {
                 let (key, length) = (key(random, self.node), random.below(60));
                 let length = if random.chance(0.2) { random.between(400, 3_000) } else { length };
@@ -87,6 +89,15 @@ impl Writer {
                 tx.append(places.history, &record).await?;
                 model.history.push(record);
             }
+            8..10 => {
+                let (key, value) = (key(random, self.node), vec![random.word() as u8; random.below(90) as usize]);
+                tx.put(places.stock, &key, &value).await?;
+                model.stock.insert(key, value);
+            }
+            10 => {
+                let key = key(random, self.node);
+                assert_eq!(tx.delete(places.stock, &key).await?, model.stock.remove(&key).is_some());
+            }
             _ => {
                 let (number, value) = (random.below(CELLS) * NODES + self.node, random.word());
                 let change = |cell: &mut [u8]| cell.copy_from_slice(&value.to_le_bytes());
@@ -102,6 +113,7 @@ impl Writer {
         let key = key(&mut self.random, self.node);
         assert_eq!(tx.get(self.places.notes, &key).await?.as_ref(), model.notes.get(&key), "node {}", self.node);
         assert_eq!(tx.get(self.places.things, &key).await?.as_ref(), model.things.get(&key));
+        assert_eq!(tx.get(self.places.stock, &key).await?.as_ref(), model.stock.get(&key));
         let number = self.random.below(CELLS) * NODES + self.node;
         let found = tx.read_object(self.places.cells, number, value).await?;
         assert_eq!(found, model.cells.get(&number).copied().unwrap_or_default(), "cell {number}");
@@ -180,6 +192,7 @@ fn run(seed: u64) -> (u64, u64) {
         all.things.extend(model.things);
         all.cells.extend(model.cells);
         all.history.extend(model.history);
+        all.stock.extend(model.stock);
         went_back += times;
     }
     all.history.sort();
@@ -201,6 +214,11 @@ fn run(seed: u64) -> (u64, u64) {
         };
         tx.scan_appended(number("history")?, look).await?;
         found.history.sort();
+        let look = |key: &[u8], value: &[u8]| {
+            found.stock.insert(key.to_vec(), value.to_vec());
+            true
+        };
+        tx.scan_set(number("stock")?, look).await?;
         tx.commit().await.map(|()| found)
     });
     assert_eq!(found, all, "seed {seed}");

@@ -33,6 +33,8 @@ struct Mark {
     number: u64,
     /// How many bytes the transaction's log records had.
     records: usize,
+    /// How many changes of records of sets it had made.
+    of_sets: usize,
     before: BTreeMap<PageId, Before>,
 }
 
@@ -129,8 +131,8 @@ impl PageTransaction {
     pub fn savepoint(&self) -> PageSavepoint {
         let mut work = self.work.borrow_mut();
         let work = &mut *work;
-        let (points, records) = (&mut work.savepoints, work.records.len());
-        if points.marks.last().is_none_or(|last| last.records != records) {
+        let (points, records, of_sets) = (&mut work.savepoints, work.records.len(), work.sets.changes());
+        if points.marks.last().is_none_or(|last| (last.records, last.of_sets) != (records, of_sets)) {
             let pool = self.client.buffer.pool().borrow();
             for (page, before) in points.marks.last_mut().into_iter().flat_map(|last| &mut last.before) {
                 if let Some(frame) = work.pinned.get(page) {
@@ -138,7 +140,7 @@ impl PageTransaction {
                 }
             }
             points.next += 1;
-            points.marks.push(Mark { number: points.next, records, before: BTreeMap::new() });
+            points.marks.push(Mark { number: points.next, records, of_sets, before: BTreeMap::new() });
         }
         let mark = points.marks.last().expect("there is one now").number;
         PageSavepoint { transaction: self.transaction, mark }
@@ -179,6 +181,7 @@ impl PageTransaction {
         }
         let mark = marks.swap_remove(0);
         work.records.truncate(mark.records);
+        work.sets.take_back(mark.of_sets);
         work.savepoints.marks.push(mark);
         let left = work.pages_of_records();
         work.updated.retain(|page| left.contains(page));

@@ -206,6 +206,8 @@ pub enum ClusterEvent {
     Fell,
     /// An object came without its page.
     CameAlone,
+    /// A record of a set came.
+    CameOfSet,
     /// A copy was asked back as it left a node.
     Returned,
     /// A page was changed by a commit that came without it.
@@ -236,7 +238,7 @@ pub enum ClusterEvent {
 
 impl ClusterEvent {
     /// Every one.
-    pub const ALL: [ClusterEvent; 34] = [
+    pub const ALL: [ClusterEvent; 35] = [
         ClusterEvent::Committed,
         ClusterEvent::CommittedReading,
         ClusterEvent::RolledBack,
@@ -258,6 +260,7 @@ impl ClusterEvent {
         ClusterEvent::CalledBack,
         ClusterEvent::Fell,
         ClusterEvent::CameAlone,
+        ClusterEvent::CameOfSet,
         ClusterEvent::Returned,
         ClusterEvent::Redone,
         ClusterEvent::NodeStarted,
@@ -297,6 +300,7 @@ impl ClusterEvent {
             ClusterEvent::CalledBack => "copy called back",
             ClusterEvent::Fell => "locks fell",
             ClusterEvent::CameAlone => "object came alone",
+            ClusterEvent::CameOfSet => "record of a set came",
             ClusterEvent::Returned => "copy returned",
             ClusterEvent::Redone => "page redone",
             ClusterEvent::NodeStarted => "node started",

@@ -22,6 +22,8 @@ pub(super) struct Tables {
     pub log: PartitionId,
     /// Nothing where no records have a type.
     pub things: Option<ThingTables>,
+    /// Nothing where there is no set.
+    pub stock: Option<PartitionId>,
 }
 
 /// A record's key in the tree.

@@ -3,7 +3,8 @@
 use super::actor::{NodeActor, Tables};
 use super::course::Course;
 use super::named::Named;
-use super::shape::{LOG, PAGES, TREE};
+use super::sets::SetOperation;
+use super::shape::{LOG, PAGES, STOCK, TREE};
 use super::snapshots::ClusterReader;
 use super::things::{self, ThingOperation};
 use super::{ClusterEvent, ClusterStep};
@@ -77,7 +78,8 @@ impl NodeProgram {
         let number = async |name| client.partition(name).await.map(|found| found.id());
         let things = if shape.things > 0 { Some(things::find(&client).await?) } else { None };
         let (pages, tree, log) = (number(PAGES).await?, number(TREE).await?, number(LOG).await?);
-        let tables = Tables { pages, tree, log, things };
+        let stock = if shape.set_records > 0 { Some(number(STOCK).await?) } else { None };
+        let tables = Tables { pages, tree, log, things, stock };
         Ok((client, tables))
     }
 
@@ -201,9 +203,17 @@ impl NodeWorker {
         } else {
             None
         };
-        let is_of_records = is_of_records || of_things.is_some();
+        let of_set = if shape.set_records > 0 && !only_reads && self.random.chance(0.4) {
+            Some(SetOperation::draw(&mut self.random, shape.set_records, writes))
+        } else {
+            None
+        };
+        let is_of_records = is_of_records || of_things.is_some() || of_set.is_some();
         let does_with_objects = shape.objects_on_page > 1 && choice >= 12;
         let operation = async {
+            if let Some(of_set) = of_set {
+                return actor.use_set(of_set).await;
+            }
             if let Some(of_things) = of_things {
                 return actor.use_things(of_things).await;
             }
