@@ -4,7 +4,8 @@
 //! The records are appended together with the commit as one record of the log, and the pages installed or the records redone, in one
 //! synchronous step. So wherever a crash cuts the log, or a restore ends, no transaction of another node is there in part, and none is ever
 //! rolled back here: its restructurings are not compared with what they were made of, and an ill node's may leave nothing that its updates
-//! could be taken back on.
+//! could be taken back on. What it changes in memory-resident sets is made before that by a transaction of the engine's, whose commit record
+//! ends the record.
 
 use super::Database;
 use super::log_room::{check_log_of_shipment, has_log_beside, wait_for_log_of_shipment};

@@ -53,7 +53,12 @@ impl SetRecord {
 impl SetWrite {
     /// The bytes that it takes in a message, about.
     pub(crate) fn length(&self) -> usize {
+        SetWrite::length_of(&self.key, self.value.as_ref().map(|value| &value.0[..]))
+    }
+
+    /// The same, of a change that is not made yet.
+    pub(crate) fn length_of(key: &[u8], value: Option<&[u8]>) -> usize {
         const HEAD: usize = 16;
-        HEAD + self.key.len() + self.value.as_ref().map_or(0, |value| value.0.len())
+        HEAD + key.len() + value.map_or(0, <[u8]>::len)
     }
 }

@@ -62,6 +62,12 @@ impl SetWork {
         }
     }
 
+    /// How many bytes they take in a commit.
+    pub fn bytes(&self) -> usize {
+        let changed = self.records.iter().filter_map(|((_, key), record)| Some((key, record.own.as_ref()?)));
+        changed.map(|(key, value)| SetWrite::length_of(key, value.as_deref())).sum()
+    }
+
     /// What is to be committed: the last change of each record.
     pub fn writes(&self) -> impl Iterator<Item = SetWrite> {
         self.records.iter().filter_map(|((partition, key), record)| {
@@ -156,7 +162,7 @@ impl PageTransaction {
             }
             _ => {}
         }
-        if record.asked.is_none_or(|asked| asked < writes) {
+        if record.asked.is_none_or(|of_change| writes && !of_change) {
             record.asked = Some(writes);
             let wanted = SetRecord { partition, key, transaction: self.transaction, writes };
             let message = self.client.protocol.borrow_mut().ask_set_record(wanted);

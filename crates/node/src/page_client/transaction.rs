@@ -49,8 +49,7 @@ impl WorkDone {
 
     /// How many bytes its log records and changes of sets have, how many pages it has changed, and how many records of sets at most.
     fn lengths(&self) -> (usize, usize, usize) {
-        let of_sets: usize = self.sets.writes().map(|write| write.length()).sum();
-        (self.records.len() + of_sets, self.changed.len() + self.updated.len(), self.sets.changes())
+        (self.records.len() + self.sets.bytes(), self.changed.len() + self.updated.len(), self.sets.changes())
     }
 }
 
