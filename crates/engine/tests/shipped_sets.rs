@@ -3,7 +3,7 @@
 
 use crate::ground::shipments::*;
 use base::time::{MICROSECOND_NS, SECOND_NS};
-use base::{PageId, PartitionId, Random};
+use base::{Lsn, PageId, PartitionId, Random};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::checkpoint::{Strategy, SweepSettings};
 use entresol_engine::set::{FieldType, FieldValue, Logging, RecordType};
@@ -161,6 +161,50 @@ fn run_seed(seed: u64) {
 #[test]
 fn pages_and_sets_of_a_commit_are_there_together_or_not_at_all() {
     (0..60).for_each(run_seed);
+}
+
+async fn as_of(database: &Database, moment: Lsn) -> Result<Records> {
+    let (_, stock) = find(database).await?;
+    let (mut past, mut found) = (database.as_of(moment).await?, Records::new());
+    past.scan_set(stock, |key, value| {
+        found.insert(key.to_vec(), value.to_vec());
+        true
+    })
+    .await?;
+    Ok(found)
+}
+
+#[test]
+fn sets_are_read_as_they_were_before_commits_of_nodes_also_after_an_opening() {
+    for seed in 0..12 {
+        let undo = version::UndoSettings { retention_ns: 3_600 * SECOND_NS, ..version::UndoSettings::default() };
+        let settings = Settings { undo, ..shipping_settings(seed) };
+        let (media, mut random) = (Media::new(), Random::stream(seed, "moments of sets"));
+        let moments = on_machine(&media, seed, async |executor| {
+            let database = Database::create(executor, settings.clone()).await?;
+            create_pages(&database, "pages").await?;
+            database.create_partition(PartitionSpec::set("stock")).await?;
+            let (mut model, mut moments) = (Model::default(), Vec::new());
+            for _ in 0..30 {
+                let drawn = Drawn::new(&mut random);
+                drawn.commit(&database).await?;
+                drawn.apply(&mut model);
+                moments.push((database.snapshot().await?.moment(), model.stock.clone()));
+            }
+            for (moment, expected) in &moments {
+                assert_eq!(&as_of(&database, *moment).await?, expected, "seed {seed}");
+            }
+            Ok::<_, Error>(moments)
+        });
+        let again = on_machine(&media, seed, async |executor| {
+            let database = Database::open(executor, settings.clone(), "stocks").await?;
+            for (moment, expected) in moments.as_ref().expect("they are kept") {
+                assert_eq!(&as_of(&database, *moment).await?, expected, "seed {seed}");
+            }
+            Ok::<_, Error>(())
+        });
+        again.expect("the log has them");
+    }
 }
 
 #[test]
