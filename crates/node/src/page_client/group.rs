@@ -127,7 +127,7 @@ impl Groups {
         sent.as_ref().filter(|sent| sent.pages.contains_key(&page)).map(|sent| sent.fate.clone())
     }
 
-    /// Whether that number of bytes of records, of pages and of changes of sets may be added to the group that is joined now.
+    /// Whether these bytes of records, and these numbers of pages and of changes of sets, may be added to the group that is joined now.
     pub fn has_room(&self, (records, pages, of_sets): (usize, usize, usize), page_size: usize) -> bool {
         let open = self.open.borrow();
         let records = open.records.len() + open.bytes_of_sets + records;
