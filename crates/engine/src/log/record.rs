@@ -478,7 +478,7 @@ mod tests {
         for body in [Body::Update(&undo), Body::System] {
             encode(TransactionId(5), &body, [(3, &edit)], &mut records);
         }
-        let stored = shipment(id, &records, &[]);
+        let stored = shipment(id, &records, &[], None);
         assert!(
             matches!(Record::decode(&stored), Some(Record { transaction, body: Body::Shipment { .. }, .. }) if transaction == id)
         );
@@ -491,7 +491,7 @@ mod tests {
         // Cut off, and one in the other.
         let mut cut = stored[..stored.len() - 1].to_vec();
         put_head(SHIPMENT, &mut cut);
-        assert!(Record::decode(&cut).is_none() && Record::decode(&shipment(id, &stored, &[])).is_none());
+        assert!(Record::decode(&cut).is_none() && Record::decode(&shipment(id, &stored, &[], None)).is_none());
         assert_eq!(
             parts(&cut).map(<[u8]>::len).sum::<usize>(),
             cut.len() - Record::FIXED_SIZE,
