@@ -2,8 +2,8 @@
 #![no_main]
 
 use base::{PageId, PartitionId};
-use libfuzzer_sys::fuzz_target;
 use engine::lock::Mode;
+use libfuzzer_sys::fuzz_target;
 use node::client::{Client, PageLock, WriteLock};
 use node::message::{Answer, ClientId, Copy, HEAD_SIZE, LeavingFate, Secret, Session, ToPeer, Transaction, decode};
 use std::collections::BTreeSet;
@@ -81,7 +81,7 @@ impl Owner {
                     self.is_committing = true;
                     self.protocol.join_commit(self.transaction, changed);
                     self.advance();
-                    self.protocol.send_commit(Vec::new(), Vec::new(), Vec::new());
+                    self.protocol.send_commit(Vec::new(), Default::default(), Vec::new());
                 }
             }
             5 if !self.is_committing => {

@@ -6,8 +6,8 @@ use base::{Lsn, PageId, PartitionId};
 use libfuzzer_sys::fuzz_target;
 use node::algorithm::{ALGORITHMS, Frames};
 use node::message::{
-    ClientId, Copy, HEAD_SIZE, Image, Leaving, RecordLock, Request, Secret, SnapshotRequest, ToServer, Transaction,
-    Wait, WaitsFor, decode,
+    ClientId, Copy, HEAD_SIZE, Image, Leaving, RecordLock, Request, Secret, SetRecord, SnapshotRequest, ToServer,
+    Transaction, Wait, WaitsFor, decode, place_in_set,
 };
 use node::server::{Action, Memory, Server};
 
@@ -26,7 +26,14 @@ impl Memory for Half {
     fn page_size(&self) -> usize {
         4096
     }
+
+    fn is_set(&self, partition: PartitionId) -> bool {
+        partition == SET
+    }
 }
+
+/// The partition that is a set.
+const SET: PartitionId = PartitionId(2);
 
 fn join(server: &mut Server, actions: &mut Vec<Action>) -> ClientId {
     let address: std::net::SocketAddr = "10.0.0.1:7000".parse().expect("an address");
@@ -40,12 +47,15 @@ fn lock(number: u8, transaction: Transaction) -> RecordLock {
 /// A request about one of a few pages, so that clients are in each other's way; `None` for one of any bytes.
 fn likely(bytes: &[u8; 4]) -> Option<Request> {
     let [kind, page, number, transaction] = *bytes;
-    let copy = Copy { page: PageId::new(PartitionId(1), u32::from(page % 4)), number: u64::from(number % 16) };
+    // Now and then where records of the set are locked.
+    let of_set = place_in_set(SET, &[page % 2]).0;
+    let wanted = if kind >> 4 == 15 { of_set } else { PageId::new(PartitionId(1), u32::from(page % 4)) };
+    let copy = Copy { page: wanted, number: u64::from(number % 16) };
     let transaction = Transaction(u64::from(transaction % 4));
     let earlier = Copy { page: PageId::new(PartitionId(1), u32::from(page >> 2) % 4), number: u64::from(number >> 4) };
     let unused_ns = transaction.0;
     let leaving = (page > 127).then_some(Leaving { copy: earlier, unused_ns, was_used: number % 2 == 0 });
-    Some(match kind % 17 {
+    Some(match kind % 19 {
         0 | 1 => {
             let waited_ns = [0, 1, 1 << 20, u64::MAX][usize::from(kind >> 6)];
             let waited = (page % 128 > 31).then_some(Wait { copy: earlier, waited_ns });
@@ -59,7 +69,15 @@ fn likely(bytes: &[u8; 4]) -> Option<Request> {
             let pages = (page > 127).then(|| Image { page: copy.page, bytes: Vec::new() }).into_iter().collect();
             let others = (number > 127).then_some(Transaction(u64::from(number % 4))).into_iter().collect();
             let redone = (page % 3 == 0).then_some(copy.page).into_iter().collect();
-            Request::Commit { transaction, others, keeps: number % 2 == 0, records: Vec::new(), pages, redone }
+            Request::Commit {
+                transaction,
+                others,
+                keeps: number % 2 == 0,
+                records: Vec::new(),
+                pages,
+                redone,
+                sets: Vec::new(),
+            }
         }
         7 => Request::Abort { transaction },
         8 => Request::Returned { copy, bytes: vec![0; 8] },
@@ -78,6 +96,10 @@ fn likely(bytes: &[u8; 4]) -> Option<Request> {
         15 => {
             let locks = (0..number % 4).map(|more| lock(number / 4 + more, transaction)).collect();
             Request::Fell { copy, locks }
+        }
+        16 | 17 => {
+            let record = SetRecord { partition: SET.0, key: vec![page % 2], transaction, writes: number > 127 };
+            Request::SetRecord(record)
         }
         _ => return None,
     })
@@ -107,6 +129,7 @@ fn end(server: &mut Server, pending: &mut Vec<Action>, which: u8, actions: &mut 
             server.not_committed((client, transaction), "no log".to_owned(), &Half, actions);
         }
         Action::SendRecord { .. }
+        | Action::SendSetRecord { .. }
         | Action::Send(..)
         | Action::PassOn(..)
         | Action::SendCatalog(_)

@@ -1,5 +1,6 @@
 //! A commit of another node whose log records and pages are any: it is committed or refused. No page changes that it does not name; those that it
-//! names are what its records leave, now and after the power has gone; and whatever is on them can be read.
+//! names are what its records leave, now and after the power has gone; and whatever is on them can be read. So it is with the records of a set
+//! that it changes.
 #![no_main]
 
 use base::{Lsn, PageId, PartitionId, Random, TransactionId};
@@ -11,7 +12,8 @@ use engine::page::{Change, Edit, HEADER_SIZE, PageKind, header, slotted};
 use engine::second_level::design::Pattern;
 use engine::undo::Undo;
 use engine::{
-    CommitFailure, Database, Direction, Need, PartitionSpec, Result, Settings, Shipment, Transaction, checkpoint, log,
+    CommitFailure, Database, Direction, Need, PartitionSpec, Result, SetChange, Settings, Shipment, Transaction,
+    checkpoint, log,
 };
 use executor::{Executor, Order};
 use libfuzzer_sys::fuzz_target;
@@ -22,6 +24,8 @@ use virtual_driver::{FaultPlan, Hardware, Media, Options, PowerCut, VirtualDrive
 const PAGE_SIZE: usize = 512;
 /// What the other node may write, with its pages; one more may lie beyond.
 const GRANTED: [(&str, u32); 3] = [("objects", 4), ("tree", 6), ("appended", 3)];
+/// The set of which it may change records.
+const SET: &str = "stock";
 /// What it may not, with its pages.
 const OTHERS: (&str, u32) = ("others", 4);
 
@@ -68,6 +72,8 @@ fn create() -> Media {
             });
             filled.await?;
         }
+        let set = database.create_partition(PartitionSpec::set(SET)).await?;
+        database.transaction(async |tx| tx.put(set, &[7], &[7; 20]).await).await?;
         database.close().await
     });
     created.expect("the machine goes on").expect("a database");
@@ -97,6 +103,39 @@ impl<'a> Input<'a> {
         let length = usize::from(self.byte() % 48);
         self.bytes(length)
     }
+}
+
+/// The records of the set.
+type Records = BTreeMap<Vec<u8>, Vec<u8>>;
+
+async fn all_records(database: &Database) -> Records {
+    let set = database.partition(SET).expect("it was created");
+    let (tx, mut found) = (database.begin().await.expect("it begins"), Records::new());
+    let look = |key: &[u8], value: &[u8]| {
+        found.insert(key.to_vec(), value.to_vec());
+        true
+    };
+    tx.scan_set(set, look).await.expect("it is a set");
+    tx.rollback().await.expect("it has changed nothing");
+    found
+}
+
+/// Changes of a few records, and now and then of what is no set; what comes of them.
+fn changes<'a>(database: &Database, input: &mut Input<'a>, records: &Records) -> (Vec<SetChange<'a>>, Records) {
+    let (set, mut changed, mut after) = (database.partition(SET).expect("it was created"), Vec::new(), records.clone());
+    let count = input.byte() % 8;
+    for _ in 0..count.saturating_sub(3) {
+        let choice = input.byte();
+        let partition = if choice > 250 { PartitionId(u16::from(input.byte())) } else { set };
+        let key = input.bytes(usize::from(choice % 3));
+        let value = (choice & 4 == 0).then(|| input.some());
+        changed.push(SetChange { partition, key, value });
+        match value {
+            Some(value) => drop(after.insert(key.to_vec(), value.to_vec())),
+            None => drop(after.remove(key)),
+        }
+    }
+    (changed, after)
 }
 
 /// Pages with what is on them.
@@ -240,7 +279,7 @@ fn is_granted(database: &Database, page: PageId) -> bool {
 }
 
 /// Sends one commit. `pages` is what is on the pages before it, and then behind it.
-async fn ship(database: &Database, input: &mut Input<'_>, pages: &mut Pages) {
+async fn ship(database: &Database, input: &mut Input<'_>, pages: &mut Pages, stock: &mut Records) {
     let (steps, choice, mask) = (input.byte() % 6 + 1, input.byte(), input.word());
     let (mut changed, mut records) = (Pages::new(), Vec::new());
     for _ in 0..steps {
@@ -270,11 +309,14 @@ async fn ship(database: &Database, input: &mut Input<'_>, pages: &mut Pages) {
     let images: Vec<(PageId, &[u8])> =
         named().filter(|(index, _)| is_sent(*index)).map(|(_, (page, bytes))| (*page, &bytes[..])).collect();
     let redone: Vec<PageId> = named().filter(|(index, _)| !is_sent(*index)).map(|(_, (page, _))| *page).collect();
+    let (sets, after) = changes(database, input, stock);
     let (end, before) = (database.log().end(), pages.clone());
-    let committed = database.commit_shipped(&Shipment { records: &records, images: &images, redone: &redone }).await;
+    let committed =
+        database.commit_shipped(&Shipment { records: &records, images: &images, redone: &redone, sets: &sets }).await;
     *pages = all_pages(database).await;
     match committed {
         Ok(()) => {
+            *stock = after;
             for (page, bytes) in pages.iter().filter(|(page, _)| are_as_made || !changed.contains_key(page)) {
                 let expected = changed.get(page).or_else(|| before.get(page));
                 assert!(is_as(bytes, expected), "{page} is not what the records leave");
@@ -286,6 +328,7 @@ async fn ship(database: &Database, input: &mut Input<'_>, pages: &mut Pages) {
         }
         Err(failure) => panic!("the log goes on: {failure}"),
     }
+    assert_eq!(all_records(database).await, *stock, "what is committed of the set, and nothing else");
 }
 
 async fn read_tree(tx: &mut Transaction, tree: PartitionId, found: &mut Vec<(Vec<u8>, Vec<u8>)>) -> Result<()> {
@@ -320,17 +363,18 @@ async fn read_all(database: &Database) {
 
 fuzz_target!(|bytes: &[u8]| {
     let media = START.with(Media::copy);
-    let mut left = Pages::new();
+    let (mut left, mut left_records) = (Pages::new(), Records::new());
     let ran = run(&media, async |executor| {
         let database = Database::open(executor, settings(), "here").await.expect("it opens");
         let (mut input, mut pages) = (Input(bytes), all_pages(&database).await);
+        let mut stock = all_records(&database).await;
         for _ in 0..4 {
             if !input.0.is_empty() {
-                ship(&database, &mut input, &mut pages).await;
+                ship(&database, &mut input, &mut pages, &mut stock).await;
             }
         }
         read_all(&database).await;
-        left = all_pages(&database).await;
+        (left, left_records) = (all_pages(&database).await, stock);
     });
     ran.expect("the machine goes on");
     media.power_cut(&mut Random::stream(1, "cut"), &PowerCut { lost: 1.0, torn: 0.0 });
@@ -339,6 +383,7 @@ fuzz_target!(|bytes: &[u8]| {
         for (page, bytes) in all_pages(&database).await {
             assert!(is_as(&bytes, left.get(&page)), "{page} is not what was committed");
         }
+        assert_eq!(all_records(&database).await, left_records);
         read_all(&database).await;
     });
     ran.expect("the machine goes on");

@@ -41,7 +41,7 @@ pub use log_move::Asked;
 pub use machine::Machine;
 pub use partition::PartitionSpec;
 pub use settings::Settings;
-pub use shipment::{Shipment, UNNUMBERED};
+pub use shipment::{SetChange, Shipment, UNNUMBERED};
 pub use shipped::CommitFailure;
 pub use sizes::PartitionSize;
 pub use waits::LockWait;

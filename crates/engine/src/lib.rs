@@ -30,7 +30,7 @@ pub mod version;
 
 pub use database::{
     Asked, CommitFailure, Compaction, Database, Figures, LockWait, Machine, PartitionFigures, PartitionSize,
-    PartitionSpec, Settings, Shipment, UNNUMBERED,
+    PartitionSpec, SetChange, Settings, Shipment, UNNUMBERED,
 };
 pub use engine::{Catalog, Isolation};
 pub use error::{BackupError, Error, Need, Result};

@@ -31,6 +31,7 @@ mod scan;
 mod secondary;
 mod set_log;
 mod set_records;
+mod shipped_sets;
 mod snapshot;
 mod stall;
 #[cfg(test)]
@@ -45,6 +46,7 @@ pub use key_range::{KeyRange, prefix};
 pub(crate) use log_relief::relieve;
 pub(crate) use rollback::undo;
 pub use scan::Scan;
+pub(crate) use shipped_sets::ShippedSets;
 pub use snapshot::Snapshot;
 
 use crate::engine::{Active, Catalog, Engine, StoredCall, segments_returned};

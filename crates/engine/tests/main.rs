@@ -82,6 +82,7 @@ mod shipped_kinds;
 mod shipped_lies;
 mod shipped_long_values;
 mod shipped_records;
+mod shipped_sets;
 mod shipped_trees;
 mod shipped_undos;
 mod silent_devices;

@@ -179,7 +179,8 @@ fn records_that_are_too_long_for_the_log_are_refused_before_they_are_looked_at()
         let (database, pages) = with_pages(executor).await?;
         // No memory is touched.
         let records = vec![0; record::SIZE_MAX as usize];
-        let refused = database.commit_shipped(&Shipment { records: &records, images: &[], redone: &[] }).await;
+        let refused =
+            database.commit_shipped(&Shipment { records: &records, images: &[], redone: &[], sets: &[] }).await;
         assert!(matches!(refused, Err(CommitFailure::NothingLogged(Error::RecordTooLong { .. }))), "{refused:?}");
         let page = PageId::new(pages, 3);
         let (records, copy) = changed(page, 9);

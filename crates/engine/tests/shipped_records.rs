@@ -86,7 +86,7 @@ fn pages_and_records_that_do_not_name_the_same_are_refused() -> Result<()> {
         refuse(&database, with_records(&records, &[page, other]), "no log record changes it").await;
         refuse(&database, with_records(&records, &[]), "does not come with it").await;
         refuse(&database, with_records(&records, &[page, page]), "no log record changes it").await;
-        let both = Shipment { records: &records, images: &[(page, &bytes)], redone: &[page] };
+        let both = Shipment { records: &records, images: &[(page, &bytes)], redone: &[page], sets: &[] };
         refuse(&database, both, "no log record changes it").await;
         refuse(&database, with_records(&of_beyond, &[beyond]), "is none of this database").await;
         refuse(&database, with_records(&records[..records.len() - 1], &[page]), "damaged").await;

@@ -181,8 +181,10 @@ fn what_nodes_cannot_do_is_refused_by_name() {
     let threads = NodeThreads::start(opening(directory.path(), 2, "cbl")).expect("it starts");
     let handle = threads.handle();
     let stock = handle.ensure_partition(PartitionSpec::set("stock")).wait().expect("there is memory");
-    let refused = handle.put(stock, b"pens", &[1]).wait();
-    assert!(matches!(&refused, Err(Error::WrongOrganization { partition, .. }) if partition == "stock"), "{refused:?}");
+    handle.put(stock, b"pens", &[1]).wait().expect("it commits");
+    assert_eq!(handle.get(stock, b"pens").wait(), Ok(Some(vec![1])));
+    let scanned = handle.transaction(async move |tx| tx.scan(stock, Bound::Unbounded, |_, _| true).await).wait();
+    assert!(matches!(&scanned, Err(Error::WrongOrganization { partition, .. }) if partition == "stock"), "{scanned:?}");
     let notes = handle.ensure_partition(PartitionSpec::b_tree("notes")).wait().expect("there is room");
     let refused = handle.put(notes, b"long", &vec![7; 17 << 20]).wait();
     assert!(matches!(&refused, Err(Error::TooLarge { partition, .. }) if partition == "notes"), "{refused:?}");

@@ -9,6 +9,7 @@ mod form;
 mod frame;
 mod kind;
 mod schema;
+mod sets;
 mod snapshot;
 
 use crate::survey::Survey;
@@ -21,11 +22,12 @@ pub use kind::Message;
 pub(crate) use schema::SCHEMAS_MAX;
 pub use schema::{DescribedIndex, DescribedSchema};
 use serde::{Deserialize, Serialize};
+pub use sets::{SetRecord, SetValue, SetWrite, place_in_set};
 pub use snapshot::{SnapshotAnswer, SnapshotRequest};
 use std::net::SocketAddr;
 
 /// The version of the messages. Nodes of different versions do not talk to each other.
-pub const VERSION: u8 = 12;
+pub const VERSION: u8 = 13;
 /// The bytes before a message: its length and its version.
 pub const HEAD_SIZE: usize = 5;
 /// The longest message, in bytes: a commit of some thousands of pages.
@@ -205,6 +207,8 @@ pub enum Request {
         /// Of which record, and for which transaction.
         lock: RecordLock,
     },
+    /// It wants a record of a set, and its lock.
+    SetRecord(SetRecord),
     /// Which of its transactions wait for which others of its own, all that do so. What was said of that before is over.
     Waits {
         /// Who for whom.
@@ -231,6 +235,9 @@ pub enum Request {
         /// The other pages that they have changed: the server redoes the log records on its own.
         #[serde(with = "packed_list")]
         redone: Vec<PageId>,
+        /// What they have changed in sets, in this order. Of these records they have the locks.
+        #[serde(with = "list")]
+        sets: Vec<SetWrite>,
     },
     /// A transaction is rolled back, or has changed nothing: its write locks are released, and it wants no more.
     Abort {
@@ -438,6 +445,30 @@ pub enum Answer {
         page: PageId,
         /// The lock that it asked for.
         lock: RecordLock,
+        /// Whether it is that the client has no grant for that.
+        is_denied: bool,
+        /// Why, in words.
+        reason: String,
+    },
+    /// A transaction has the lock of a record of a set that it asked for, and this is the record as it was committed last.
+    SetRecord {
+        /// Which, and in which way.
+        record: SetRecord,
+        /// Its value, if there is such a record.
+        value: Option<SetValue>,
+    },
+    /// A transaction has waited for the lock of a record of a set, and has it now: it asks for the record once more, and gets it.
+    SetGranted {
+        /// The place of the lock.
+        #[serde(with = "packed")]
+        page: PageId,
+        /// The lock.
+        lock: RecordLock,
+    },
+    /// A transaction does not get a record of a set.
+    NoSetRecord {
+        /// Which.
+        record: SetRecord,
         /// Whether it is that the client has no grant for that.
         is_denied: bool,
         /// Why, in words.

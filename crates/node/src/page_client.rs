@@ -23,13 +23,16 @@ mod ranges;
 mod reading;
 mod records;
 mod retry;
+mod savepoint;
 mod session;
+mod sets;
 mod snapshot;
 mod store;
 mod transaction;
 mod view;
 
 pub use ranges::PageScan;
+pub use savepoint::PageSavepoint;
 pub use snapshot::PageSnapshot;
 pub use transaction::PageTransaction;
 
@@ -427,6 +430,12 @@ impl ClientNode {
             Answer::NoRecord { page, lock, is_denied, reason } => {
                 let kind = if is_denied { FaultKind::Denied } else { FaultKind::Device };
                 self.lack_record((page, lock), Fault::new(kind, reason));
+            }
+            Answer::SetRecord { record, value } => self.take_set_record(&record, value),
+            Answer::SetGranted { page, lock } => self.note_set_granted((page, lock)),
+            Answer::NoSetRecord { record, is_denied, reason } => {
+                let kind = if is_denied { FaultKind::Denied } else { FaultKind::Device };
+                self.lack_set_record(&record, Fault::new(kind, reason));
             }
             Answer::Withdrawn { copy } => {
                 self.protocol.borrow_mut().withdrawn(copy);

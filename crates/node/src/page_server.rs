@@ -8,6 +8,7 @@ mod committing;
 mod ended;
 mod memory;
 mod records;
+mod sets;
 mod snapshots;
 mod survey;
 
@@ -435,7 +436,7 @@ impl ServerNode {
                 executor.charge(Work::LockPair);
                 executor.charge(Work::CopyRegistration);
             }
-            Request::Record { .. } => executor.charge(Work::LockPair),
+            Request::Record { .. } | Request::SetRecord(_) => executor.charge(Work::LockPair),
             Request::Fell { locks, .. } => executor.charge_times(Work::LockPair, locks.len() as u64),
             Request::Commit { pages, redone, .. } => {
                 executor.charge_times(Work::CopyRegistration, (pages.len() + redone.len()) as u64);
@@ -483,7 +484,7 @@ impl ServerNode {
                     id: found.id,
                     name: found.name.clone(),
                     organization: found.organization,
-                    schema: found.schema.as_ref().and_then(|schema| DescribedSchema::within(&mut room, schema)),
+                    schema: found.schema.as_ref().map(|schema| DescribedSchema::within(&mut room, schema)),
                     index_of: found.index_of.map(|of| of.0),
                 };
                 let partitions = self.database.partitions().into_iter().map(described).collect();
@@ -502,9 +503,12 @@ impl ServerNode {
                 let _kept = this.database.keep_shipped(page, &bytes).await;
                 this.step(|server, memory, actions| server.kept(page, memory, actions));
             }),
-            Action::Commit { client, transaction, records, pages, redone, by_records } => {
+            Action::SendSetRecord { to, record } => {
+                self.spawn(async move |this| this.send_set_record(to, record).await);
+            }
+            Action::Commit { client, transaction, records, pages, redone, by_records, sets } => {
                 let sent = (records, pages, redone);
-                self.spawn(async move |this| this.commit((client, transaction), sent, &by_records).await);
+                self.spawn(async move |this| this.commit((client, transaction), sent, (&by_records, &sets)).await);
             }
         }
     }

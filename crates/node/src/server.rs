@@ -32,16 +32,17 @@ mod passing;
 mod records;
 mod rights;
 mod serving;
+mod sets;
 mod snapshots;
 mod survey;
 mod versions;
 
 use crate::algorithm::{Algorithm, CHANCES, Frames, Placement};
 use crate::grants::Access;
-use crate::message::{Answer, ClientId, Copy, Leaving, Request, Secret, ToServer, Transaction, WAITS_MAX};
+use crate::message::{Answer, ClientId, Copy, Leaving, Request, Secret, SetWrite, ToServer, Transaction, WAITS_MAX};
 use action::misbehaved;
 pub use action::{Action, Counts, Found, Misbehaviour};
-use base::{Instant, Lsn, PageId};
+use base::{Instant, Lsn, PageId, PartitionId};
 use directory::{Directory, Kind, Served, Waiting};
 use engine::canary::{self, Canary};
 pub use joining::Joined;
@@ -72,6 +73,11 @@ pub trait Memory {
 
     /// What a page takes there, in bytes.
     fn page_size(&self) -> usize;
+
+    /// Whether the partition is a memory-resident set whose records have keys.
+    fn is_set(&self, _partition: PartitionId) -> bool {
+        false
+    }
 
     /// Whether a page may have a record of this number, which it is found by. False where it is known that it has none.
     fn may_have_record(&self, _page: PageId, _slot: u16) -> bool {
@@ -299,6 +305,7 @@ impl Server {
                 Err(misbehaved(client, "been told that locks are of pages, and wants those of records of", page))
             }
             Request::Fell { copy, locks } => self.fall(client, copy, &locks, memory, actions),
+            Request::SetRecord(record) => self.ask_set_record(client, record, memory, actions),
             Request::Record { page, lock } => self.ask_record(client, (page, lock), memory, actions),
             Request::Refused { wanted, to } => {
                 self.refused(client, (to, wanted), actions);
@@ -311,17 +318,18 @@ impl Server {
                 self.note_waits(client, &pairs, memory, actions);
                 Ok(())
             }
-            Request::Commit { transaction, others, keeps, records, pages, redone } => {
+            Request::Commit { transaction, others, keeps, records, pages, redone, sets } => {
                 let changed: Vec<PageId> = pages.iter().map(|image| image.page).chain(redone.iter().copied()).collect();
                 let sent: usize = pages.iter().map(|image| image.bytes.len()).sum();
                 // A page on which records are redone takes as much memory as one that has come.
-                let bytes = records.len() + sent + redone.len() * memory.page_size();
+                let of_sets: usize = sets.iter().map(SetWrite::length).sum();
+                let bytes = records.len() + sent + redone.len() * memory.page_size() + of_sets;
                 let sent = (&pages[..], &redone[..]);
                 let by_records = self.begin_commit((client, transaction), (&others, keeps), bytes, sent, actions)?;
                 let members: Vec<Transaction> = others.into_iter().chain([transaction]).collect();
                 self.withdraw_writes(client, &members, memory, actions);
                 changed.iter().filter(|_| keeps).for_each(|page| self.advance(*page, memory, actions));
-                actions.push(Action::Commit { client, transaction, records, pages, redone, by_records });
+                actions.push(Action::Commit { client, transaction, records, pages, redone, by_records, sets });
                 if canary::is_planted(Canary::EarlyRelease) {
                     self.release((client, transaction), memory, actions);
                 }

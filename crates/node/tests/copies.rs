@@ -41,7 +41,7 @@ fn no_copy_is_sent_to_others_whose_commit_was_refused() {
     let (mut client, copy, writer) = writing();
     client.join_commit(writer, [PAGE]);
     let reader = begin(&mut client, Mode::Shared);
-    client.send_commit(Vec::new(), Vec::new(), Vec::new());
+    client.send_commit(Vec::new(), Default::default(), Vec::new());
     assert!(!client.may_send(copy), "it is not committed");
     client.refused();
     assert!(client.is_resident(PAGE) && !client.may_send(copy), "it never will be");
@@ -53,7 +53,7 @@ fn no_copy_is_sent_to_others_whose_commit_was_refused() {
 fn committing_locked() -> (Client, Copy) {
     let (mut client, copy, writer) = writing();
     client.join_commit(writer, []);
-    client.send_commit(Vec::new(), Vec::new(), Vec::new());
+    client.send_commit(Vec::new(), Default::default(), Vec::new());
     client.left(PAGE);
     (client, copy)
 }
@@ -79,7 +79,7 @@ fn committing_unseen(is_granted: bool) -> (Client, Copy) {
     let copy = ask(&mut client, writer, true);
     assert!(!is_granted || client.granted(copy, writer));
     client.join_commit(writer, []);
-    client.send_commit(Vec::new(), Vec::new(), Vec::new());
+    client.send_commit(Vec::new(), Default::default(), Vec::new());
     (client, copy)
 }
 

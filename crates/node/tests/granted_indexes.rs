@@ -96,7 +96,9 @@ fn who_has_no_grant_for_records_changes_no_page_of_their_indexes() {
             let (records, bytes) = forged(copy.page, &bytes);
             let pages = vec![Image { page: copy.page, bytes }];
             let (others, redone) = (Vec::new(), Vec::new());
-            script.say(Request::Commit { transaction, others, keeps: false, records, pages, redone }).await;
+            script
+                .say(Request::Commit { transaction, others, keeps: false, records, pages, redone, sets: Vec::new() })
+                .await;
             script.incoming.next::<Answer>().await
         });
         let heard = served.cluster.run(lying).expect("they go on");

@@ -100,7 +100,7 @@ impl Script {
             None => redone.push(copy.page),
         }
         let others = Vec::new();
-        self.ask(Request::Commit { transaction, others, keeps: false, records, pages, redone }).await
+        self.ask(Request::Commit { transaction, others, keeps: false, records, pages, redone, sets: Vec::new() }).await
     }
 }
 
@@ -244,7 +244,9 @@ fn a_commit_that_does_not_follow_is_refused_though_the_file_grows_for_it() {
         assert!(matches!(granted, Answer::Granted { .. }), "{granted:?}");
         let pages = vec![Image { page, bytes: changed }, Image { page: added.page, bytes: new }];
         let (others, redone) = (Vec::new(), Vec::new());
-        script.say(Request::Commit { transaction, others, keeps: false, records, pages, redone }).await;
+        script
+            .say(Request::Commit { transaction, others, keeps: false, records, pages, redone, sets: Vec::new() })
+            .await;
         for number in 0..30 {
             let copy = script.copy(counters, number);
             script.say(read_of(copy, None)).await;
@@ -324,7 +326,8 @@ fn no_log_records_that_are_to_be_redone_do_harm() {
                 assert!(matches!(granted, Answer::Granted { .. }), "{granted:?}");
                 let (others, pages, redone) = (Vec::new(), Vec::new(), vec![copy.page]);
                 let kept = records.clone();
-                let commit = Request::Commit { transaction, others, keeps: false, records, pages, redone };
+                let commit =
+                    Request::Commit { transaction, others, keeps: false, records, pages, redone, sets: Vec::new() };
                 match script.ask(commit).await {
                     Answer::Committed { .. } => {
                         committed += 1;
@@ -371,7 +374,9 @@ fn changed_by_record(grants: Option<&str>, writes: bool, sends_page: bool, is_nu
         } else {
             redone.push(copy.page);
         }
-        script.say(Request::Commit { transaction, others, keeps: false, records, pages, redone }).await;
+        script
+            .say(Request::Commit { transaction, others, keeps: false, records, pages, redone, sets: Vec::new() })
+            .await;
         script.hear_if_there().await
     });
     ground.server.protocol().check().expect("the directory is right");

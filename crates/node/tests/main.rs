@@ -21,6 +21,8 @@ mod real;
 mod records;
 mod redone;
 mod revoked;
+mod savepoints;
+mod sets;
 mod snapshots;
 mod things;
 mod typed_records;

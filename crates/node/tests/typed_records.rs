@@ -105,8 +105,6 @@ fn what_nodes_cannot_use_is_refused_in_words() {
             assert!(found.to_string().contains(words), "{found}");
         };
         let in_memory = "in the server's memory";
-        refused(tx.get(stock, b"key").await.expect_err("a set"), in_memory);
-        refused(tx.put(stock, b"key", b"value").await.expect_err("a set"), in_memory);
         refused(tx.append(stock, b"value").await.expect_err("a set"), in_memory);
         refused(tx.read_object(stock, 1, |_| ()).await.expect_err("a set"), in_memory);
         refused(tx.scan_range(stock, .., Direction::Forward).next().await.expect_err("a set"), in_memory);

@@ -100,6 +100,14 @@ pub const SEGMENT_SIZE: usize = 256 << 10;
 /// The usual share of a segment that inserts keep free.
 pub const RESERVE: f64 = 0.1;
 
+/// The longest key of a record, in bytes.
+pub const KEY_MAX: usize = layout::KEY_LENGTH_MAX;
+
+/// How many bytes key and value of a record have together at most, in a set with segments of this size.
+pub fn record_max(segment_size: usize) -> usize {
+    segment_size.saturating_sub(layout::SEGMENT_HEADER_SIZE + layout::ITEM_HEADER_SIZE)
+}
+
 /// The source of the keys of a set's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Keys {

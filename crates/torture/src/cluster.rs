@@ -30,6 +30,7 @@ mod node;
 mod play;
 mod schedule;
 mod serving;
+mod sets;
 mod shape;
 mod snapshots;
 mod things;

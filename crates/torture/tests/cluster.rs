@@ -10,10 +10,10 @@ fn whatever_fails_some_order_explains_what_all_nodes_were_shown() {
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
     assert_eq!(summary.seeds, 40);
     assert!(summary.transactions > 5_000, "{summary:?}");
-    use ClusterEvent::{CameAlone, CameTooLate, ClocksAtBound, ClocksDiffered, CopiesLost, Fell};
-    use ClusterEvent::{LeaseOver, SnapshotRead, Unheard};
-    let common =
-        [SnapshotRead, LeaseOver, CopiesLost, Unheard, CameTooLate, ClocksDiffered, ClocksAtBound, Fell, CameAlone];
+    use ClusterEvent::{CameAlone, CameOfSet, CameTooLate, ClocksAtBound, ClocksDiffered, CopiesLost, Fell};
+    use ClusterEvent::{LeaseOver, SnapshotRead, Unheard, WentBack};
+    let of_clocks = [LeaseOver, CopiesLost, Unheard, CameTooLate, ClocksDiffered, ClocksAtBound];
+    let common = of_clocks.into_iter().chain([SnapshotRead, WentBack, Fell, CameAlone, CameOfSet]);
     for event in common {
         assert!(summary.coverage.events(event) > 5, "{event:?} {:?}", summary.coverage);
     }
@@ -50,6 +50,9 @@ fn what_is_planted_between_nodes_is_found() {
         (Canary::PresentForMoment, 4, "is not part of a long value"),
         (Canary::ForgottenEntry, 4, "index"),
         (Canary::UntoldRecord, 31, "lost update"),
+        (Canary::IgnoredSavepoint, 5, "aborted read"),
+        (Canary::UnloggedSets, 2, "stock"),
+        (Canary::UnlockedSetRead, 24, "stock"),
         (Canary::UnlockedRecord, 11, "given up an honest client"),
     ];
     for (canary, seed, words) in planted {

@@ -100,7 +100,15 @@ fn request(random: &mut Random) -> Request {
             let others = (0..random.below(3)).map(Transaction).collect();
             let (transaction, keeps) = (Transaction(random.word()), random.chance(0.5));
             let redone = if random.chance(0.5) { vec![wanted.page] } else { Vec::new() };
-            Request::Commit { transaction, others, keeps, records: noise(random, 500), pages: Vec::new(), redone }
+            Request::Commit {
+                transaction,
+                others,
+                keeps,
+                records: noise(random, 500),
+                pages: Vec::new(),
+                redone,
+                sets: Vec::new(),
+            }
         }
         5 if random.chance(0.05) => {
             let image = Image { page: wanted.page, bytes: noise(random, 9_000) };
@@ -111,6 +119,7 @@ fn request(random: &mut Random) -> Request {
                 records: noise(random, 100),
                 pages: vec![image],
                 redone: Vec::new(),
+                sets: Vec::new(),
             }
         }
         6 => Request::Abort { transaction },

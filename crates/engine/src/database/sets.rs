@@ -1,13 +1,37 @@
 //! What a database says of its memory-resident sets.
 
 use super::Database;
-use crate::engine;
+use crate::Result;
+use crate::catalog::Organization;
+use crate::engine::{self, resolve_refusal};
 use base::PartitionId;
+use structures::set::Sets;
 
 impl Database {
     /// Waits for a moment at which no sweep is writing a segment itself. None is until the caller waits again.
     pub async fn segments_returned(&self) {
         engine::segments_returned(&self.0.engine.core.executor, &self.0.engine.sets).await;
+    }
+
+    /// The value of `key` in a set as it was changed last, for a caller that knows that no transaction changes it.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoPartition`]; [`crate::Error::WrongOrganization`] if it is no set whose records have keys.
+    pub async fn read_in_set(&self, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        loop {
+            let found = self.describe(partition)?;
+            if !matches!(found.organization, Organization::Set { arrivals: false, .. }) {
+                return Err(found.wrong_organization("it is no set of records with keys"));
+            }
+            let seen = {
+                let sets = self.0.engine.sets.sets.borrow();
+                sets.peek(partition, key, Sets::hash(key)).map(|value| value.map(<[u8]>::to_vec))
+            };
+            match seen {
+                Ok(value) => return Ok(value),
+                Err(refusal) => resolve_refusal(&self.0.engine, partition, refusal).await?,
+            }
+        }
     }
 
     /// How many records a set has; `None` if the partition is no set.

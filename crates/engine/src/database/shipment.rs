@@ -32,6 +32,27 @@ pub struct Shipment<'a> {
     pub images: &'a [(PageId, &'a [u8])],
     /// The other pages that it has changed: the records are redone on what is here.
     pub redone: &'a [PageId],
+    /// What it has changed in memory-resident sets, in this order.
+    pub sets: &'a [SetChange<'a>],
+}
+
+/// A change of a record of a memory-resident set whose records have keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetChange<'a> {
+    /// The set.
+    pub partition: PartitionId,
+    /// The record's key.
+    pub key: &'a [u8],
+    /// What it is from now on; nothing if it is deleted.
+    pub value: Option<&'a [u8]>,
+}
+
+impl SetChange<'_> {
+    /// How many bytes of the log it takes, at most.
+    pub(super) fn bytes_of_log(&self) -> u64 {
+        const HEAD: usize = 24;
+        (HEAD + self.key.len() + self.value.map_or(0, <[u8]>::len)) as u64
+    }
 }
 
 impl Shipment<'_> {
@@ -59,6 +80,13 @@ impl Database {
     /// Each record must be an update of one page or a restructuring of pages that the shipment names, and those that have come must be as the records
     /// leave them.
     pub(super) fn check_shipment(&self, shipment: &Shipment<'_>) -> Result<()> {
+        for change in shipment.sets {
+            let found = self.describe(change.partition)?;
+            if !matches!(found.organization, Organization::Set { arrivals: false, .. }) {
+                let why = format!("it changes a record of '{}', which is no set of records with keys", found.name);
+                return Err(Error::Shipment(why));
+            }
+        }
         let mut latest: BTreeMap<PageId, u64> = BTreeMap::new();
         let mut shipped = ShippedRecords(shipment.records);
         for record in shipped.by_ref() {

@@ -4,16 +4,19 @@
 //! The records are appended together with the commit as one record of the log, and the pages installed or the records redone, in one
 //! synchronous step. So wherever a crash cuts the log, or a restore ends, no transaction of another node is there in part, and none is ever
 //! rolled back here: its restructurings are not compared with what they were made of, and an ill node's may leave nothing that its updates
-//! could be taken back on.
+//! could be taken back on. What it changes in memory-resident sets is made before that by a transaction of the engine's, whose commit record
+//! ends the record.
 
 use super::Database;
 use super::log_room::{check_log_of_shipment, has_log_beside, wait_for_log_of_shipment};
-use super::shipment::{Shipment, ShippedRecords};
+use super::shipment::{SetChange, Shipment, ShippedRecords};
 use crate::buffer::ArrivingPages;
 use crate::engine::Visit;
 use crate::log::{Log, record};
 use crate::recovery::redo_edit;
+use crate::transaction::ShippedSets;
 use crate::{Error, Result};
+use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{Lsn, PageId};
 use driver::Work;
 use std::collections::BTreeSet;
@@ -80,7 +83,8 @@ impl Database {
         self.check_shipment(shipment)?;
         let former = self.values_to_keep(shipment);
         let of_former: u64 = former.iter().map(|value| FORMER_SIZE + value.length() as u64).sum();
-        let length = shipment.records.len() as u64 + of_former + COMMIT_SIZE;
+        let of_pages = shipment.records.len() as u64 + of_former + COMMIT_SIZE;
+        let mut length = of_pages + shipment.sets.iter().map(SetChange::bytes_of_log).sum::<u64>();
         check_length(length)?;
         check_log_of_shipment(engine, length)?;
         if !former.is_empty() {
@@ -99,6 +103,11 @@ impl Database {
         }
         loop {
             wait_for_log_of_shipment(engine, length).await?;
+            // Whatever this waits for, it does not wait for the log with it: that may have to wait for its end.
+            let sets = self.change_sets(shipment).await?;
+            let of_sets = sets.as_ref().map_or(0, ShippedSets::bytes_of_log);
+            length = length.max(of_pages + of_sets);
+            check_length(length)?;
             if let Some(failure) = self.log().failure() {
                 return Err(failure);
             }
@@ -110,26 +119,57 @@ impl Database {
                 let numbered = self.number_shipped(shipment);
                 let shipment = &Shipment { records: numbered.as_deref().unwrap_or(shipment.records), ..*shipment };
                 self.check_against_present(shipment)?;
-                return Ok(Some(self.append_shipped(shipment, &former, &mut arriving, note)));
+                return Ok(Some(self.append_shipped(shipment, sets, &former, (&mut arriving, note))));
             }
         }
+    }
+
+    /// Makes the changes of sets, which none sees yet; nothing if there are none. They are taken back if what this returns is dropped.
+    async fn change_sets(&self, shipment: &Shipment<'_>) -> Result<Option<ShippedSets>> {
+        if shipment.sets.is_empty() {
+            return Ok(None);
+        }
+        let until = self.executor().now().plus_ns(SETS_PATIENCE_NS);
+        loop {
+            match self.try_sets(shipment.sets).await {
+                // A sweep may have come between them.
+                Err(error) if error.is_conflict() && self.executor().now() < until => {
+                    self.executor().sleep_ns(SETS_REST_NS).await;
+                }
+                made => return made.map(Some),
+            }
+        }
+    }
+
+    async fn try_sets(&self, changes: &[SetChange<'_>]) -> Result<ShippedSets> {
+        let mut sets = ShippedSets::new(self.begin().await?);
+        for SetChange { partition, key, value } in changes {
+            sets.change(*partition, key, *value).await?;
+        }
+        Ok(sets)
     }
 
     fn append_shipped(
         &self,
         shipment: &Shipment<'_>,
+        sets: Option<ShippedSets>,
         former: &[(u32, Vec<u8>)],
-        arriving: &mut ArrivingPages<'_>,
-        note: impl FnOnce(Lsn),
+        (arriving, note): (&mut ArrivingPages<'_>, impl FnOnce(Lsn)),
     ) -> Lsn {
         let log = self.log();
         // Before its first record: the table of transactions does not have it.
         self.0.engine.note_time();
         let start = log.end();
-        let id = self.0.engine.transactions.registry.borrow_mut().number();
-        let record = record::shipment(id, shipment.records, former);
-        let is_scattered = canary::is_planted(Canary::ScatteredShipment);
-        let end = if is_scattered { append_parts(log, &record) } else { log.append_encoded(&record) };
+        let append = |id, commit: Option<&[u8]>| {
+            let commit = commit.filter(|_| !canary::is_planted(Canary::UnloggedSets));
+            let record = record::shipment(id, shipment.records, former, commit);
+            let is_scattered = canary::is_planted(Canary::ScatteredShipment);
+            if is_scattered { append_parts(log, &record) } else { log.append_encoded(&record) }
+        };
+        let end = match sets {
+            Some(sets) => sets.commit_within(|id, commit| append(id, Some(commit))),
+            None => append(self.0.engine.transactions.registry.borrow_mut().number(), None),
+        };
         let start = if canary::is_planted(Canary::ShipmentFromEnd) { end } else { start };
         note(end);
         for (page, bytes) in shipment.images {
@@ -197,6 +237,9 @@ fn check_length(found: u64) -> Result<()> {
     if found > record::SIZE_MAX { Err(Error::RecordTooLong { found, limit: record::SIZE_MAX }) } else { Ok(()) }
 }
 
+/// For how long changes of sets are tried again that a sweep is in the way of, and how long they rest before that, in nanoseconds.
+const SETS_PATIENCE_NS: u64 = 10 * SECOND_NS;
+const SETS_REST_NS: u64 = 5 * MILLISECOND_NS;
 /// More than what the record of a value that is kept has beside its bytes.
 const FORMER_SIZE: u64 = 32;
 /// The bytes of such a transaction beside its records, and more: the head of their record, its commit, and when that is.

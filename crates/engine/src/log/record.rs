@@ -236,8 +236,13 @@ fn put_head(kind: u8, record: &mut [u8]) {
 }
 
 /// The stored form of a transaction of another node whose records, one behind the other, are these, and whose updates have replaced these
-/// long values. Whose they are they do not know.
-pub(crate) fn shipment(transaction: TransactionId, records: &[u8], former: &[(u32, Vec<u8>)]) -> Vec<u8> {
+/// long values. Whose they are they do not know. `commit` are the records that end it, in stored form, if it has changed sets.
+pub(crate) fn shipment(
+    transaction: TransactionId,
+    records: &[u8],
+    former: &[(u32, Vec<u8>)],
+    commit: Option<&[u8]>,
+) -> Vec<u8> {
     let mut out = Vec::with_capacity(2 * Record::FIXED_SIZE + records.len() + 4);
     out.resize(Record::FIXED_SIZE, 0);
     out[8..].copy_from_slice(&transaction.0.to_le_bytes());
@@ -251,7 +256,10 @@ pub(crate) fn shipment(transaction: TransactionId, records: &[u8], former: &[(u3
     for (update, value) in former {
         encode(transaction, &Body::LongValue { update: *update, value }, [], &mut out);
     }
-    encode(transaction, &Body::Commit { chains: &[], changes: &[] }, [], &mut out);
+    match commit {
+        Some(commit) => out.extend_from_slice(commit),
+        None => encode(transaction, &Body::Commit { chains: &[], changes: &[] }, [], &mut out),
+    }
     put_head(SHIPMENT, &mut out);
     out
 }
@@ -470,7 +478,7 @@ mod tests {
         for body in [Body::Update(&undo), Body::System] {
             encode(TransactionId(5), &body, [(3, &edit)], &mut records);
         }
-        let stored = shipment(id, &records, &[]);
+        let stored = shipment(id, &records, &[], None);
         assert!(
             matches!(Record::decode(&stored), Some(Record { transaction, body: Body::Shipment { .. }, .. }) if transaction == id)
         );
@@ -483,7 +491,7 @@ mod tests {
         // Cut off, and one in the other.
         let mut cut = stored[..stored.len() - 1].to_vec();
         put_head(SHIPMENT, &mut cut);
-        assert!(Record::decode(&cut).is_none() && Record::decode(&shipment(id, &stored, &[])).is_none());
+        assert!(Record::decode(&cut).is_none() && Record::decode(&shipment(id, &stored, &[], None)).is_none());
         assert_eq!(
             parts(&cut).map(<[u8]>::len).sum::<usize>(),
             cut.len() - Record::FIXED_SIZE,

@@ -125,7 +125,7 @@ impl Transaction {
     }
 
     /// From here on the transaction leaves the tables, whatever becomes of its commit.
-    fn decide(mut self) -> Ending {
+    pub(super) fn decide(mut self) -> Ending {
         self.give_up_loose();
         self.ended = true;
         let mut state = std::mem::take(&mut self.state);
@@ -175,7 +175,7 @@ pub(super) struct Ending {
     /// Its commit record, once it has one. Transactions that get its locks depend on that, however it ends.
     pub(super) lsn: Option<Lsn>,
     /// Whether the log was asked to make that durable.
-    is_demanded: bool,
+    pub(super) is_demanded: bool,
     /// The pages that it has to free: until that is done, the log from its beginning is needed.
     pub(super) chains: Chains,
     /// Whether that goes on beside everything else.
@@ -315,7 +315,7 @@ impl Ending {
 
 /// Charges what a commit has saved of segments for the sweep in progress.
 #[cold]
-fn charge_copies(core: &Core, sets: &mut Sets) {
+pub(super) fn charge_copies(core: &Core, sets: &mut Sets) {
     let (segments, kib) = sets.take_copied();
     core.executor.charge_times(Work::SegmentAllocation, segments);
     core.executor.charge_times(Work::SegmentCopy, kib);

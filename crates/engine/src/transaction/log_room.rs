@@ -109,7 +109,7 @@ impl Transaction {
 
     /// At most how long the commit's record is, in bytes.
     #[inline]
-    fn bytes_of_commit(&self) -> u64 {
+    pub(super) fn bytes_of_commit(&self) -> u64 {
         let engine = &self.engine;
         let sets = engine.sets.sets.borrow();
         let (redo, call) = (sets.redo(self.state.owner).len(), &self.state.call);
@@ -124,7 +124,7 @@ impl Transaction {
 
     /// At most how many bytes the records take that come with it.
     #[inline]
-    fn bytes_of_past(&self) -> u64 {
+    pub(super) fn bytes_of_past(&self) -> u64 {
         past_log::length(&self.engine, &self.engine.sets.sets.borrow(), &self.state) as u64
     }
 

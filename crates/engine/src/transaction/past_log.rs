@@ -51,6 +51,15 @@ fn append_kept(engine: &Engine, sets: &Sets, state: &TransactionState) {
     }
 }
 
+/// Encodes what it is of sets, for a transaction that is logged as one record.
+pub(super) fn encode_sets(engine: &Engine, sets: &Sets, state: &TransactionState, out: &mut Vec<u8>) {
+    if is_kept(engine)
+        && let Some(undos) = sets_before(sets, state)
+    {
+        record::encode(state.id, &Body::SetsBefore { undos: &undos }, [], out);
+    }
+}
+
 /// What records of sets were before the transaction.
 fn sets_before(sets: &Sets, state: &TransactionState) -> Option<Vec<u8>> {
     let states = sets.states_before(state.owner);

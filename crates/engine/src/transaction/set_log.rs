@@ -10,7 +10,7 @@
 
 use super::past_log;
 use crate::engine::{BlackWhiteSweep, Core, Engine, TransactionState};
-use crate::log::record::Body;
+use crate::log::record::{self, Body};
 use base::Lsn;
 use structures::set::Sets;
 
@@ -43,6 +43,13 @@ fn append_swept_commit(
     if let Some(included) = sets.is_replayable(state.owner).filter(|_| is_replayable) {
         return append_call(&engine.core, state, included.then_some(black_white_sweep.begin));
     }
+    let included = included(sets, state);
+    let commit = swept_commit(chains, sets.redo(state.owner), (black_white_sweep.begin, &included));
+    engine.core.log.append(state.id, &commit, std::iter::empty())
+}
+
+/// The bits of the changes that the sweep has in its backup.
+fn included(sets: &Sets, state: &TransactionState) -> Vec<u8> {
     let mut included = Vec::new();
     for (position, is_included) in sets.included(state.owner).enumerate() {
         if position % 8 == 0 {
@@ -51,12 +58,28 @@ fn append_swept_commit(
         *included.last_mut().expect("it was pushed") |= u8::from(is_included) << (position % 8);
     }
     while included.pop_if(|bits| *bits == 0).is_some() {}
-    let changes = sets.redo(state.owner);
-    let commit = match included.as_slice() {
+    included
+}
+
+fn swept_commit<'a>(chains: &'a [u8], changes: &'a [u8], (sweep, included): (Lsn, &'a [u8])) -> Body<'a> {
+    match included {
         [] => Body::Commit { chains, changes },
-        included => Body::SweptCommit { chains, changes, sweep: black_white_sweep.begin, included },
-    };
-    engine.core.log.append(state.id, &commit, std::iter::empty())
+        included => Body::SweptCommit { chains, changes, sweep, included },
+    }
+}
+
+/// The records that end a transaction of another node, whose changes of sets these are, in stored form.
+pub(super) fn encode_commit(engine: &Engine, sets: &Sets, state: &TransactionState) -> Vec<u8> {
+    let (mut out, changes) = (Vec::new(), sets.redo(state.owner));
+    past_log::encode_sets(engine, sets, state, &mut out);
+    match engine.sets.black_white_sweep.get() {
+        None => record::encode(state.id, &Body::Commit { chains: &[], changes }, [], &mut out),
+        Some(sweep) => {
+            let included = included(sets, state);
+            record::encode(state.id, &swept_commit(&[], changes, (sweep.begin, &included)), [], &mut out);
+        }
+    }
+    out
 }
 
 fn append_call(core: &Core, state: &TransactionState, sweep: Option<Lsn>) -> Lsn {

@@ -103,12 +103,12 @@ pub async fn value(database: &Database, page: PageId) -> Result<u8> {
 
 /// A transaction that sends all pages that it has changed.
 pub fn with_images<'a>(records: &'a [u8], images: &'a [(PageId, &'a [u8])]) -> Shipment<'a> {
-    Shipment { records, images, redone: &[] }
+    Shipment { records, images, redone: &[], sets: &[] }
 }
 
 /// A transaction that sends none of them.
 pub fn with_records<'a>(records: &'a [u8], redone: &'a [PageId]) -> Shipment<'a> {
-    Shipment { records, images: &[], redone }
+    Shipment { records, images: &[], redone, sets: &[] }
 }
 
 /// Commits what is right.

@@ -3,7 +3,7 @@
 //! changed, and are committed with it or behind it. What they have seen is acknowledged when it is.
 
 use super::{Client, Lock, LockHolder, Place, Restored};
-use crate::message::{Copy, Image, Request, ToServer, Transaction};
+use crate::message::{Copy, Image, Request, SetWrite, ToServer, Transaction};
 use base::PageId;
 use engine::canary::{self, Canary};
 use std::collections::BTreeSet;
@@ -59,13 +59,18 @@ impl Client {
     ///
     /// # Panics
     /// If nothing has joined, or those before are not answered.
-    pub fn send_commit(&mut self, records: Vec<u8>, pages: Vec<Image>, redone: Vec<PageId>) -> (Transaction, ToServer) {
+    pub fn send_commit(
+        &mut self,
+        records: Vec<u8>,
+        (pages, redone): (Vec<Image>, Vec<PageId>),
+        sets: Vec<SetWrite>,
+    ) -> (Transaction, ToServer) {
         assert!(self.commits.sent.is_none(), "commits are answered one after the other");
         let group = std::mem::take(&mut self.commits.open);
         let (transaction, others) = group.members.split_first().expect("there is something to commit");
         let (transaction, others) = (*transaction, others.to_vec());
         self.commits.sent = Some(group);
-        let commit = Request::Commit { transaction, others, keeps: self.keeps, records, pages, redone };
+        let commit = Request::Commit { transaction, others, keeps: self.keeps, records, pages, redone, sets };
         (transaction, self.message(commit))
     }
 

@@ -6,7 +6,7 @@
 //! either all in the copy or all beside it.
 
 use super::{CalledBack, Client, LockHolder, Place};
-use crate::message::{Copy, LIST_MAX, RecordLock, Request, ToServer, Transaction};
+use crate::message::{Copy, LIST_MAX, RecordLock, Request, SetRecord, ToServer, Transaction};
 use base::PageId;
 use engine::canary::{self, Canary};
 use engine::lock::Mode;
@@ -69,6 +69,8 @@ pub(super) struct NodeRecords {
     /// The locks of transactions, also of those whose commits are not answered; and what they have asked for.
     held: BTreeMap<Transaction, Records>,
     asked: BTreeMap<Transaction, BTreeMap<(PageId, u16), bool>>,
+    /// The transactions that have asked for records of sets.
+    of_sets: BTreeSet<Transaction>,
     /// Copies that are to fall when they can.
     falling: BTreeSet<PageId>,
     /// The pages whose records are to be come to by locks of their own, so often; and those that are not, up to that transaction.
@@ -90,7 +92,8 @@ impl NodeRecords {
 
     /// Whether the server knows of locks or requests of the transaction's.
     pub fn has_any(&self, transaction: Transaction) -> bool {
-        self.held.contains_key(&transaction) || self.asked.contains_key(&transaction)
+        let has_of_pages = self.held.contains_key(&transaction) || self.asked.contains_key(&transaction);
+        has_of_pages || self.of_sets.contains(&transaction)
     }
 
     /// The transaction is no longer active.
@@ -104,6 +107,7 @@ impl NodeRecords {
     /// Its locks are over.
     pub fn end_locks(&mut self, transaction: Transaction) {
         self.held.remove(&transaction);
+        self.of_sets.remove(&transaction);
     }
 
     /// Others want records of the page.
@@ -180,6 +184,12 @@ impl Client {
         if let Some(used) = self.records.used.get_mut(&(transaction, page)) {
             *used.entry(slot).or_default() |= writes;
         }
+    }
+
+    /// What a transaction says that wants a record of a set, which the server keeps for it until it ends.
+    pub fn ask_set_record(&mut self, record: SetRecord) -> ToServer {
+        self.records.of_sets.insert(record.transaction);
+        self.message(Request::SetRecord(record))
     }
 
     /// A transaction comes to a record by a lock of its own.

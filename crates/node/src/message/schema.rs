@@ -3,7 +3,7 @@
 use super::{Described, SIZE_MAX, list};
 use base::{Lsn, PartitionId};
 use engine::catalog::{IndexTree, Organization, Schema, SecondaryIndex};
-use engine::set::{Field, RecordType};
+use engine::set::{self, Field, RecordType};
 use engine::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -37,8 +37,8 @@ pub struct DescribedIndex {
     pub fields: Vec<u32>,
     /// Whether no two records have the same contents in these fields.
     pub is_unique: bool,
-    /// The partition of its entries.
-    pub tree: u16,
+    /// The partition of its entries; nothing if it is in memory, as those of sets are.
+    pub tree: Option<u16>,
     /// Whether it has all records.
     pub is_ready: bool,
 }
@@ -46,32 +46,29 @@ pub struct DescribedIndex {
 impl DescribedSchema {
     /// As [`DescribedSchema::of`], where the client may know it and this many bytes are left, from which its own are taken. Otherwise it
     /// has no fields, so that no client takes the records for ones without a type.
-    pub(crate) fn within(room: &mut usize, schema: &Schema) -> Option<DescribedSchema> {
+    pub(crate) fn within(room: &mut usize, schema: &Schema) -> DescribedSchema {
         let fields = schema.record.fields();
         let names = fields.iter().map(|field| field.name.len() + FIELD_SIZE);
         let indexes = schema.secondaries.iter().map(|index| index.name.len() + FIELD_SIZE * (1 + index.fields.len()));
         let size = names.chain(indexes).sum::<usize>();
         if fields.len() > FIELDS_MAX || size > *room {
-            return Some(DescribedSchema { fields: Vec::new(), indexes: Vec::new() });
+            return DescribedSchema { fields: Vec::new(), indexes: Vec::new() };
         }
         *room -= size;
         DescribedSchema::of(schema)
     }
 
-    /// That of a b-tree; nothing of what has no trees as indexes, such as a set.
-    pub fn of(schema: &Schema) -> Option<DescribedSchema> {
-        let index = |found: &SecondaryIndex| {
-            let tree = found.tree?;
-            Some(DescribedIndex {
-                name: found.name.clone(),
-                fields: found.fields.iter().map(|field| *field as u32).collect(),
-                is_unique: found.is_unique,
-                tree: tree.id.0,
-                is_ready: found.is_ready(),
-            })
+    /// That of a partition.
+    pub fn of(schema: &Schema) -> DescribedSchema {
+        let index = |found: &SecondaryIndex| DescribedIndex {
+            name: found.name.clone(),
+            fields: found.fields.iter().map(|field| *field as u32).collect(),
+            is_unique: found.is_unique,
+            tree: found.tree.map(|tree| tree.id.0),
+            is_ready: found.is_ready(),
         };
-        let indexes = schema.secondaries.iter().map(index).collect::<Option<_>>()?;
-        Some(DescribedSchema { fields: schema.record.fields().to_vec(), indexes })
+        let indexes = schema.secondaries.iter().map(index).collect();
+        DescribedSchema { fields: schema.record.fields().to_vec(), indexes }
     }
 
     /// As the engine has it.
@@ -96,7 +93,9 @@ impl DescribedSchema {
             name: found.name.clone(),
             fields: found.fields.iter().map(|field| *field as usize).collect(),
             is_unique: found.is_unique,
-            tree: Some(IndexTree { id: PartitionId(found.tree), since: found.is_ready.then_some(Lsn::ZERO) }),
+            tree: found
+                .tree
+                .map(|tree| IndexTree { id: PartitionId(tree), since: found.is_ready.then_some(Lsn::ZERO) }),
         };
         Ok(Schema { record, secondaries: self.indexes.iter().map(index).collect() })
     }
@@ -134,9 +133,35 @@ impl Described {
             return Ok(());
         }
         Err(self.wrong_organization(
-            "its records are in the server's memory, not on pages, of which nodes have copies; keep what nodes are to use in a b-tree, or \
-             open the database with one engine",
+            "its records are in the server's memory, not on pages, of which nodes have copies: nodes read and change them by their keys; \
+             for anything else open the database with one engine",
         ))
+    }
+
+    /// Refuses what nodes cannot do with the records of a set.
+    ///
+    /// # Errors
+    /// [`Error::WrongOrganization`] for a set that numbers its records; a change in one that has `indexes`; [`Error::TooLarge`] for a key or a
+    /// record that no set has.
+    pub(crate) fn check_set(&self, key: &[u8], change: Option<(usize, bool)>) -> Result<()> {
+        let Organization::Set { arrivals, segment_size, .. } = self.organization else { return Ok(()) };
+        if arrivals {
+            return Err(self.wrong_organization(
+                "it is a set in the server's memory that numbers its records; nodes use those with keys",
+            ));
+        }
+        let refused = |what, found, limit| Err(Error::TooLarge { what, found, limit, partition: self.name.clone() });
+        if key.len() > set::KEY_MAX {
+            return refused("a key", key.len(), set::KEY_MAX);
+        }
+        let Some((value, has_indexes)) = change else { return Ok(()) };
+        if has_indexes {
+            return Err(self.wrong_organization(
+                "it is a set with secondary indexes, whose entries nodes do not lock; open the database with one engine to change it",
+            ));
+        }
+        let (found, limit) = (key.len() + value, set::record_max(segment_size as usize));
+        if found > limit { refused("a record of a set", found, limit) } else { Ok(()) }
     }
 }
 
@@ -170,22 +195,27 @@ mod tests {
         let (mut room, two) = (100, schema(2));
         assert_eq!(DescribedSchema::within(&mut room, &two), DescribedSchema::of(&two));
         assert!(room < 50);
-        let untold = DescribedSchema::within(&mut room, &two).expect("it has a type");
+        let untold = DescribedSchema::within(&mut room, &two);
         assert!(untold.schema().is_err_and(|why| why.contains("not told")), "{untold:?}");
-        let many = DescribedSchema::within(&mut SCHEMAS_MAX.clone(), &schema(FIELDS_MAX + 1)).expect("it has a type");
+        let many = DescribedSchema::within(&mut SCHEMAS_MAX.clone(), &schema(FIELDS_MAX + 1));
         assert!(many.fields.is_empty());
     }
 
     #[test]
     fn a_schema_is_as_it_was_told() {
-        let by_size =
-            DescribedIndex { name: "by_size".into(), fields: vec![1, 0], is_unique: true, tree: 7, is_ready: true };
+        let by_size = DescribedIndex {
+            name: "by_size".into(),
+            fields: vec![1, 0],
+            is_unique: true,
+            tree: Some(7),
+            is_ready: true,
+        };
         let told = DescribedSchema {
-            indexes: vec![by_size.clone(), DescribedIndex { is_ready: false, tree: 8, ..by_size }],
+            indexes: vec![by_size.clone(), DescribedIndex { is_ready: false, tree: Some(8), ..by_size }],
             ..described(3)
         };
         let schema = told.schema().expect("it is right");
-        assert_eq!(DescribedSchema::of(&schema), Some(told));
+        assert_eq!(DescribedSchema::of(&schema), told);
         assert!(schema.secondaries[0].is_ready() && !schema.secondaries[1].is_ready());
     }
 }

@@ -39,6 +39,7 @@ fn requests() -> Vec<Request> {
         Request::CalledBack { copy: copy(1) },
         Request::Fell { copy: copy(1), locks: vec![RecordLock { slot: 3, transaction, writes: true }] },
         Request::Record { page: copy(1).page, lock: RecordLock { slot: u16::MAX, transaction, writes: false } },
+        Request::SetRecord(SetRecord { partition: 7, key: vec![1; 9], transaction, writes: true }),
         Request::Waits { pairs: vec![WaitsFor { transaction, other: Transaction(10) }] },
         Request::Refused { wanted: copy(5), to: ClientId(4) },
         Request::Commit {
@@ -48,6 +49,10 @@ fn requests() -> Vec<Request> {
             records: vec![1, 2],
             pages: vec![Image { page: copy(1).page, bytes: bytes.clone() }],
             redone: vec![copy(2).page, PageId::new(PartitionId(4), 0)],
+            sets: vec![
+                SetWrite { partition: 7, key: vec![1; 9], value: Some(SetValue(bytes.clone())) },
+                SetWrite { partition: 8, key: Vec::new(), value: None },
+            ],
         },
         Request::Abort { transaction },
         Request::Returned { copy: copy(1), bytes },

@@ -20,7 +20,7 @@ impl PageTransaction {
     ) -> Result<Option<FieldValue<'a>>> {
         self.pay_reference().await;
         let typed = self.typed(partition).await?;
-        let Some(value) = self.read_in_tree(partition, key, Intent::Read).await? else { return Ok(None) };
+        let Some(value) = self.read_keyed(&typed.found, key, Intent::Read).await? else { return Ok(None) };
         let record = &typed.schema.record;
         let bytes = record.bytes(&value, field).map_err(|error| typed.field_error(error))?;
         buffer.clear();

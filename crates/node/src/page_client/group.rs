@@ -5,7 +5,7 @@
 //! bytes here, until the server has answered: others may change the pages already.
 
 use super::{ClientNode, PageTransaction};
-use crate::message::{Image, LIST_MAX, Request, SIZE_MAX, Session, Transaction};
+use crate::message::{Image, LIST_MAX, Request, SIZE_MAX, Session, SetWrite, Transaction};
 use base::PageId;
 use engine::page::{Change, header};
 use std::cell::RefCell;
@@ -45,6 +45,9 @@ struct Group {
     pages: BTreeMap<PageId, GroupPage>,
     /// Pages of which they have changed records by locks of their own: their copies, if any, are not theirs.
     updated: BTreeSet<PageId>,
+    /// What they have changed in sets, and its bytes.
+    sets: Vec<SetWrite>,
+    bytes_of_sets: usize,
 }
 
 /// What the members of a group, and those that have seen what it has changed, look at.
@@ -128,11 +131,13 @@ impl Groups {
         sent.as_ref().filter(|sent| sent.pages.contains_key(&page)).map(|sent| sent.fate.clone())
     }
 
-    /// Whether these records and that number of pages may be added to the group that is joined now.
-    pub fn has_room(&self, records: usize, pages: usize, page_size: usize) -> bool {
+    /// Whether these bytes of records, and these numbers of pages and of changes of sets, may be added to the group that is joined now.
+    pub fn has_room(&self, (records, pages, of_sets): (usize, usize, usize), page_size: usize) -> bool {
         let open = self.open.borrow();
-        let (records, pages) = (open.records.len() + records, open.pages.len() + open.updated.len() + pages);
-        length_of_commit(records, pages, page_size) <= COMMIT_MAX && pages.max(open.members) <= LIST_MAX
+        let records = open.records.len() + open.bytes_of_sets + records;
+        let (pages, of_sets) = (open.pages.len() + open.updated.len() + pages, open.sets.len() + of_sets);
+        let is_bounded = pages.max(open.members).max(of_sets) <= LIST_MAX;
+        length_of_commit(records, pages, page_size) <= COMMIT_MAX && is_bounded
     }
 }
 
@@ -165,6 +170,9 @@ impl ClientNode {
         }
         open.records.append(&mut work.records);
         open.updated.append(&mut work.updated);
+        let sets = open.sets.len();
+        open.sets.extend(work.sets.writes());
+        open.bytes_of_sets += open.sets[sets..].iter().map(SetWrite::length).sum::<usize>();
         open.members += 1;
         let fate = open.fate.clone();
         drop((open, pool));
@@ -188,7 +196,8 @@ impl ClientNode {
             }
         }
         let records = std::mem::take(&mut group.records);
-        let (name, message) = self.protocol.borrow_mut().send_commit(records, images, redone);
+        let (name, message) =
+            self.protocol.borrow_mut().send_commit(records, (images, redone), std::mem::take(&mut group.sets));
         self.say(&message);
         if let Request::Commit { pages, .. } = message.body {
             for image in pages {
@@ -234,6 +243,14 @@ impl ClientNode {
         }
     }
 
+    /// A running transaction has taken back all that it had changed of a page: its frame is clean, but for what is not answered.
+    pub(super) fn note_unchanged(&self, page: PageId, frame: u32) {
+        self.changing.borrow_mut().remove(&page);
+        if self.groups.of_page(page).is_none() {
+            self.buffer.pool().borrow_mut().note_written(frame);
+        }
+    }
+
     /// Nothing is, or may be, committed of the group that is on its way, and so nothing of the one that is joined now.
     fn fail_groups(&self, of_sent: &GroupOutcome, of_open: GroupOutcome) {
         let (sent, open) = (self.groups.sent.take(), self.groups.open.take());
@@ -275,12 +292,12 @@ mod tests {
     #[test]
     fn a_commit_that_is_not_too_large_has_room_once_nothing_waits() {
         let groups = Groups::default();
-        assert!(groups.has_room(1, LIST_MAX, 128) && !groups.has_room(1, LIST_MAX + 1, 128));
+        assert!(groups.has_room((1, LIST_MAX, 0), 128) && !groups.has_room((1, LIST_MAX + 1, 0), 128));
         let records = COMMIT_MAX - length_of_commit(0, 7, 4096);
-        assert!(groups.has_room(records, 7, 4096) && !groups.has_room(records + 1, 7, 4096));
+        assert!(groups.has_room((records, 7, LIST_MAX), 4096) && !groups.has_room((records + 1, 7, 0), 4096));
         groups.open.borrow_mut().members = LIST_MAX;
-        assert!(groups.has_room(1, 1, 128), "all but the first are named as others");
+        assert!(groups.has_room((1, 1, 1), 128), "all but the first are named as others");
         groups.open.borrow_mut().members = LIST_MAX + 1;
-        assert!(!groups.has_room(1, 1, 128));
+        assert!(!groups.has_room((1, 1, 1), 128));
     }
 }

@@ -36,7 +36,7 @@ impl Typed {
 impl PageTransaction {
     /// The partition, whose records have a type.
     pub(super) async fn typed(&self, partition: PartitionId) -> Result<Typed> {
-        let found = self.tree(partition).await?;
+        let found = self.keyed(partition).await?;
         let untyped = || found.wrong_organization("its records have no fields; give it a record type");
         let schema = self.client.schema(&found)?.ok_or_else(untyped)?;
         Ok(Typed { found, schema })
@@ -74,6 +74,7 @@ impl PageTransaction {
         direction: Direction,
         mut look: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
+        self.tree(partition).await?;
         let typed = self.typed(partition).await?;
         let span = EntryRange::new(&typed.schema, secondary, bounds).map_err(|error| typed.field_error(error))?;
         if span.is_empty() {
@@ -114,6 +115,9 @@ impl PageTransaction {
         replace: bool,
     ) -> Result<bool> {
         let partition = typed.found.id();
+        if !typed.found.has_pages() {
+            return self.write_in_set(&typed.found, key, value, replace).await;
+        }
         if let Some(value) = value {
             typed.schema.record.verify(value).map_err(|error| typed.field_error(error))?;
             self.check_length(&typed.found, key, value.len())?;
@@ -216,7 +220,7 @@ impl PageTransaction {
         key: &[u8],
         change: impl FnOnce(&[u8]) -> std::result::Result<Vec<u8>, FieldError>,
     ) -> Result<()> {
-        let old = self.read_in_tree(typed.found.id(), key, Intent::Change).await?;
+        let old = self.read_keyed(&typed.found, key, Intent::Change).await?;
         let old = old.ok_or_else(|| Error::NoRecord(typed.found.name.clone()))?;
         let new = change(&old).map_err(|error| typed.field_error(error))?;
         self.write_indexed(typed, key, Some(&new), true).await.map(drop)

@@ -223,6 +223,7 @@ impl PageTransaction {
         let mut work = self.work.borrow_mut();
         record::encode(TransactionId::SYSTEM, &Body::Update(&undo), [(UNNUMBERED, &edit)], &mut work.records);
         work.updated.insert(page);
+        work.savepoints.note_part(page, usize::from(offset), &old[from..to]);
         work.objects.insert((page, spot.slot), Ok(new));
     }
 }
@@ -253,6 +254,7 @@ impl ClientNode {
         }
         for work in self.works.borrow().values() {
             let mut work = work.borrow_mut();
+            pool.peek(page).into_iter().for_each(|bytes| work.savepoints.note_fall(page, bytes));
             if work.changed.remove(&page).is_some() {
                 work.unnumber(page);
                 self.changing.borrow_mut().remove(&page);
@@ -263,7 +265,7 @@ impl ClientNode {
         self.discard(page);
     }
 
-    fn object_length(&self, partition: PartitionId) -> usize {
+    pub(super) fn object_length(&self, partition: PartitionId) -> usize {
         match self.catalog.borrow().organization(partition) {
             Some(Organization::Direct { record_size, .. }) => record_size as usize,
             _ => 0,

@@ -2,8 +2,8 @@
 //!
 //! A lock is a page's, so these need none of their own; and as all that is seen stays locked to the end, there are no phantoms.
 //!
-//! Records with a type, and their entries in indexes, are in `indexed.rs`; long values in `long_values.rs`; ranges in `ranges.rs`. What is
-//! not there are memory-resident sets, which have no pages: they are refused in words.
+//! Records with a type, and their entries in indexes, are in `indexed.rs`; long values in `long_values.rs`; ranges in `ranges.rs`; records of
+//! memory-resident sets, which have no pages, in `sets.rs`.
 
 use super::indexed::Typed;
 use super::view::{Intent, LockedPages};
@@ -31,8 +31,8 @@ impl PageTransaction {
     /// As [`PageTransaction::read`]; [`Error::NoPartition`], [`Error::WrongOrganization`].
     pub async fn get(&mut self, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.pay_reference().await;
-        self.tree(partition).await?;
-        self.read_in_tree(partition, key, Intent::Read).await
+        let found = self.keyed(partition).await?;
+        self.read_keyed(&found, key, Intent::Read).await
     }
 
     /// As [`PageTransaction::get`], for a record that will probably be changed: others may go on reading its page, but no other transaction
@@ -42,8 +42,8 @@ impl PageTransaction {
     /// As [`PageTransaction::get`].
     pub async fn get_for_update(&mut self, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.pay_reference().await;
-        self.tree(partition).await?;
-        self.read_in_tree(partition, key, Intent::Change).await
+        let found = self.keyed(partition).await?;
+        self.read_keyed(&found, key, Intent::Change).await
     }
 
     /// Inserts a record or gives the present one this value. If it fails halfway, as when the node's buffer is too small for a long value, its
@@ -64,13 +64,16 @@ impl PageTransaction {
         if self.write_record(partition, key, value, false).await? {
             return Ok(());
         }
-        Err(Error::Duplicate(self.tree(partition).await?.name.clone()))
+        Err(Error::Duplicate(self.keyed(partition).await?.name.clone()))
     }
 
     /// Writes a record; false if there is one already and it must not be replaced.
     async fn write_record(&mut self, partition: PartitionId, key: &[u8], value: &[u8], replace: bool) -> Result<bool> {
         self.pay_reference().await;
-        let found = self.tree(partition).await?;
+        let found = self.keyed(partition).await?;
+        if !found.has_pages() {
+            return self.write_in_set(&found, key, Some(value), replace).await;
+        }
         match self.client.schema(&found)? {
             Some(schema) => Box::pin(self.write_indexed(&Typed { found, schema }, key, Some(value), replace)).await,
             None => {
@@ -167,7 +170,10 @@ impl PageTransaction {
     /// As [`PageTransaction::put`].
     pub async fn delete(&mut self, partition: PartitionId, key: &[u8]) -> Result<bool> {
         self.pay_reference().await;
-        let found = self.tree(partition).await?;
+        let found = self.keyed(partition).await?;
+        if !found.has_pages() {
+            return self.write_in_set(&found, key, None, true).await;
+        }
         match self.client.schema(&found)? {
             Some(schema) => Box::pin(self.write_indexed(&Typed { found, schema }, key, None, true)).await,
             None => self.delete_in_tree(&found, key).await,
@@ -221,7 +227,10 @@ impl PageTransaction {
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R> {
         self.pay_reference().await;
-        let found = self.tree(partition).await?;
+        let found = self.keyed(partition).await?;
+        if !found.has_pages() {
+            return self.modify_in_set(&found, key, change).await;
+        }
         if let Some(schema) = self.client.schema(&found)? {
             let mut answer = None;
             let changed = |old: &[u8]| {
@@ -348,6 +357,12 @@ impl PageTransaction {
     /// What the partition is, if it is a b-tree of users' records.
     pub(super) async fn tree(&self, partition: PartitionId) -> Result<Rc<Described>> {
         self.client.tree(partition).await
+    }
+
+    /// What the partition is, if it is one of users' records that have keys: a b-tree or a set.
+    pub(super) async fn keyed(&self, partition: PartitionId) -> Result<Rc<Described>> {
+        let found = self.client.described(partition).await?;
+        if found.has_pages() { self.tree(partition).await } else { found.check_set(&[], None).map(|()| found) }
     }
 
     pub(super) fn check_length(&self, found: &Described, key: &[u8], length: usize) -> Result<()> {

@@ -2,6 +2,8 @@
 
 use super::group::{COMMIT_MAX, GroupOutcome, OutcomeOfGroup, RedoCost, length_of_commit};
 use super::objects::Object;
+use super::savepoint::Savepoints;
+use super::sets::SetWork;
 use super::{ClientNode, RollbackCause, ServerState, session};
 use crate::client::{PageLock, WriteLock};
 use crate::message::{LIST_MAX, Transaction};
@@ -36,16 +38,18 @@ pub(super) struct WorkDone {
     pub records: Vec<u8>,
     /// Those records that it has locked so, as it would have them.
     pub objects: BTreeMap<(PageId, u16), Object>,
+    pub sets: SetWork,
+    pub savepoints: Savepoints,
 }
 
 impl WorkDone {
     fn is_empty(&self) -> bool {
-        self.changed.is_empty() && self.updated.is_empty()
+        self.changed.is_empty() && self.updated.is_empty() && !self.sets.is_changed()
     }
 
-    /// How many bytes its log records have, and how many pages it has changed.
-    fn lengths(&self) -> (usize, usize) {
-        (self.records.len(), self.changed.len() + self.updated.len())
+    /// How many bytes its log records and changes of sets have, how many pages it has changed, and how many records of sets at most.
+    fn lengths(&self) -> (usize, usize, usize) {
+        (self.records.len() + self.sets.bytes(), self.changed.len() + self.updated.len(), self.sets.changes())
     }
 }
 
@@ -288,19 +292,18 @@ impl PageTransaction {
             }
             return Ok(());
         }
-        let (records, pages) = self.work.borrow().lengths();
+        let (records, pages, of_sets) = self.work.borrow().lengths();
         let page_size = client.settings.buffer.page_size;
         let length = length_of_commit(records, pages, page_size);
-        if length > COMMIT_MAX || pages > LIST_MAX {
+        if length > COMMIT_MAX || pages.max(of_sets) > LIST_MAX {
             let words = format!(
-                "a transaction has changed {pages} pages, and its commit would have {length} bytes: at most {COMMIT_MAX} are sent at a \
+                "a transaction has changed {pages} pages and {of_sets} records of sets, and its commit would have {length} bytes: at most {COMMIT_MAX} are sent at a \
                  time; commit more often"
             );
             return Err(Fault::new(FaultKind::NoSpace, words).into());
         }
         loop {
-            let (records, pages) = self.work.borrow().lengths();
-            if client.groups.has_room(records, pages, page_size) {
+            if client.groups.has_room((records, pages, of_sets), page_size) {
                 break;
             }
             client.answered.wait(&client.executor).await;

@@ -193,7 +193,8 @@ impl PageTransaction {
         record::encode(TransactionId::SYSTEM, body, numbered, &mut work.records);
         let length = work.records.len() - before;
         for edit in edits {
-            let frame = work.pinned[&edit.page];
+            let (frame, redo) = (work.pinned[&edit.page], work.changed.get(&edit.page).copied());
+            work.savepoints.note(edit.page, redo, || pool.bytes(frame).to_vec());
             pool.edit(frame, &edit.change, Lsn::ZERO, Lsn::ZERO);
             if !work.changed.contains_key(&edit.page) {
                 self.client.changing.borrow_mut().insert(edit.page);

@@ -1,12 +1,13 @@
 //! Commits of clients: what is shipped is installed in the buffer, or redone there, or nothing of it.
 
 use super::ServerNode;
-use crate::message::{ClientId, Image, Transaction};
+use super::sets::as_change;
+use crate::message::{ClientId, Image, SetWrite, Transaction};
 use base::PageId;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use engine::buffer::Pins;
 use engine::canary::{self, Canary};
-use engine::{CommitFailure, Error, Shipment};
+use engine::{CommitFailure, Error, SetChange, Shipment};
 use std::collections::BTreeSet;
 
 /// For how long a commit that finds all frames in use is tried again, and how long it rests before each try, in nanoseconds.
@@ -74,12 +75,14 @@ impl ServerNode {
         &self,
         owner: (ClientId, Transaction),
         (records, pages, redone): (Vec<u8>, Vec<Image>, Vec<PageId>),
-        by_records: &BTreeSet<PageId>,
+        (by_records, sets): (&BTreeSet<PageId>, &[SetWrite]),
     ) {
+        let changes: Vec<SetChange<'_>> = sets.iter().map(as_change).collect();
         let images: Vec<(PageId, &[u8])> = pages.iter().map(|image| (image.page, &image.bytes[..])).collect();
-        let shipment = Shipment { records: &records, images: &images, redone: &redone };
+        let shipment = Shipment { records: &records, images: &images, redone: &redone, sets: &changes };
         let mut pins = Pins::new(self.database.buffer());
-        let committed = match self.check_record_locks(owner, &records, by_records) {
+        let checked = self.check_record_locks(owner, &records, by_records);
+        let committed = match checked.and_then(|()| self.check_set_locks(owner, sets)) {
             Ok(()) => self.commit_as_frames_allow(owner.0, &shipment, &mut pins).await,
             Err(error) => Err(CommitFailure::NothingLogged(error)),
         };

@@ -1,8 +1,9 @@
 //! The buffer as the server's memory, and what left it.
 
 use super::records::part_of_record;
+use super::sets::is_set;
 use crate::server::Memory;
-use base::{Lsn, PageId};
+use base::{Lsn, PageId, PartitionId};
 use engine::buffer::Presence;
 use engine::page::{HEADER_SIZE, header};
 use engine::{Database, Error};
@@ -79,6 +80,10 @@ impl Memory for InBuffer {
 
     fn page_size(&self) -> usize {
         self.database.buffer().settings().page_size
+    }
+
+    fn is_set(&self, partition: PartitionId) -> bool {
+        is_set(&self.database, partition)
     }
 
     fn may_have_record(&self, page: PageId, slot: u16) -> bool {

@@ -1,6 +1,7 @@
 //! Records that are sent without their pages, and commits that change such.
 
 use super::ServerNode;
+use super::sets::is_set;
 use crate::message::{Answer, ClientId, RecordLock, Transaction};
 use base::PageId;
 use engine::buffer::Pins;
@@ -26,6 +27,9 @@ pub(super) fn part_of_record(database: &Database, page: PageId, slot: u16) -> Re
 impl ServerNode {
     /// Sends a record whose lock was granted, from the buffer or by way of it.
     pub(super) fn send_record(&self, to: ClientId, (page, lock): (PageId, RecordLock), is_alone: bool) {
+        if is_set(&self.database, page.partition) {
+            return self.send(to, &Answer::SetGranted { page, lock });
+        }
         let part = match self.part_of_record(page, lock.slot) {
             Ok(part) => part,
             Err(error) => return self.refuse_record(to, (page, lock), &error),

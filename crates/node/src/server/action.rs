@@ -1,7 +1,7 @@
 //! What the server decides, as its owner is to do it, and what it counts.
 
 use crate::algorithm::Recency;
-use crate::message::{Answer, ClientId, Copy, Image, LeavingFate, RecordLock, Transaction};
+use crate::message::{Answer, ClientId, Copy, Image, LeavingFate, RecordLock, SetRecord, SetWrite, Transaction};
 use base::{Lsn, PageId};
 use std::collections::BTreeSet;
 use thiserror::Error;
@@ -36,6 +36,13 @@ pub enum Action {
         lock: RecordLock,
         /// Whether no other client wants anything of the page.
         is_alone: bool,
+    },
+    /// Send a client a record of a set whose lock a transaction has.
+    SendSetRecord {
+        /// To whom.
+        to: ClientId,
+        /// Which.
+        record: SetRecord,
     },
     /// Tell a client what partitions there are.
     SendCatalog(ClientId),
@@ -75,6 +82,8 @@ pub enum Action {
         redone: Vec<PageId>,
         /// Those of them of which it has locks of records alone: no change of anything else of them may be in it.
         by_records: BTreeSet<PageId>,
+        /// What it has changed in sets.
+        sets: Vec<SetWrite>,
     },
 }
 
@@ -124,6 +133,8 @@ pub struct Counts {
     pub falls: u64,
     /// Records that were sent without their pages.
     pub records: u64,
+    /// Records of sets that were sent.
+    pub set_records: u64,
     /// Transactions that were a deadlock's victims.
     pub victims: u64,
     /// Requests of clients that have no grant for them.

@@ -53,7 +53,8 @@ impl Server {
     }
 
     fn grant_record(&mut self, client: ClientId, (page, lock): (PageId, RecordLock), actions: &mut Vec<Action>) {
-        if !canary::is_planted(Canary::UnlockedRecord) {
+        let is_read_unlocked = canary::is_planted(Canary::UnlockedSetRead) && !self.placement.falls() && !lock.writes;
+        if !canary::is_planted(Canary::UnlockedRecord) && !is_read_unlocked {
             self.directory.lock_record(client, page, lock);
         }
         self.counts.records += 1;
@@ -88,6 +89,18 @@ impl Server {
             actions.push(Action::Send(client, Answer::NoRecord { page, lock, is_denied, reason }));
             return Ok(());
         }
+        self.want_record(client, (page, lock), memory, actions)
+    }
+
+    /// The same, when it may have it: its lock is granted now or later.
+    pub(super) fn want_record(
+        &mut self,
+        client: ClientId,
+        (page, lock): (PageId, RecordLock),
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Misbehaviour> {
+        let owner = (client, lock.transaction);
         if self.directory.get(page).is_some_and(|entry| entry.records.has(owner, lock.slot, lock.writes)) {
             // It has fallen, and its bytes were not there.
             self.grant_record(client, (page, lock), actions);

@@ -4,6 +4,7 @@ mod bounds;
 mod passing;
 mod records;
 mod rights;
+mod sets;
 mod snapshots;
 mod survey;
 
@@ -30,7 +31,14 @@ impl Memory for Having {
     fn page_size(&self) -> usize {
         4096
     }
+
+    fn is_set(&self, partition: PartitionId) -> bool {
+        partition == SET
+    }
 }
+
+/// The partition that is a set.
+const SET: PartitionId = PartitionId(9);
 
 const FRAMES: Frames = Frames::lru(4);
 
@@ -215,6 +223,7 @@ fn a_commit_ends_what_its_transaction_has_asked_for() {
                 records: Vec::new(),
                 pages,
                 redone: Vec::new(),
+                sets: Vec::new(),
             },
         )
         .expect("it is honest");
@@ -403,8 +412,15 @@ fn a_write_lock_that_is_kept_is_called_back_for_a_reader_and_goes_with_the_copy(
     for (first, other) in [(1, 2), (3, 4)] {
         let pages = vec![Image { page: page(0), bytes: vec![2] }];
         let (transaction, others) = (Transaction(first), vec![Transaction(other)]);
-        let commit =
-            Request::Commit { transaction, others, keeps: true, records: Vec::new(), pages, redone: Vec::new() };
+        let commit = Request::Commit {
+            transaction,
+            others,
+            keeps: true,
+            records: Vec::new(),
+            pages,
+            redone: Vec::new(),
+            sets: Vec::new(),
+        };
         ground.say(keeper, commit).expect("the lock is its transaction's, and then its own");
         ground.step(|server, memory, actions| server.committed((keeper, transaction), memory, actions));
         assert_eq!(ground.server.writer(page(0)), Some((keeper, transaction)));
@@ -427,6 +443,7 @@ fn a_kept_write_lock_that_ends_while_it_is_called_back_keeps_its_copy() {
         records: Vec::new(),
         pages: vec![Image { page: page(0), bytes: vec![2] }],
         redone: Vec::new(),
+        sets: Vec::new(),
     };
     let is_withdrawn =
         |actions: &[Action]| actions.iter().any(|action| matches!(action, Action::Send(_, Answer::Withdrawn { .. })));

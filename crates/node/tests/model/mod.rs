@@ -196,6 +196,7 @@ fn stale_return() -> Option<String> {
             records: Vec::new(),
             pages,
             redone: Vec::new(),
+            sets: Vec::new(),
         },
     ];
     for body in said {

@@ -365,7 +365,7 @@ impl Node {
         redone.extend(self.records.images());
         let records = redone.iter().flat_map(|image: &Image| image.bytes.clone()).collect();
         let redone = redone.into_iter().map(|image| image.page).collect();
-        said.push(Said::Server(self.protocol.send_commit(records, pages, redone).1));
+        said.push(Said::Server(self.protocol.send_commit(records, (pages, redone), Vec::new()).1));
         Ok(said)
     }
 

@@ -2,7 +2,7 @@
 
 use crate::machines::Machines;
 use base::time::SECOND_NS;
-use engine::catalog::IndexSpec;
+use engine::catalog::{IndexSpec, Locking, Organization};
 use engine::set::{FieldType, FieldValue, RecordType};
 use engine::{Database, Error, PartitionSpec, Settings, buffer, log};
 use entresol_node::algorithm::{ALGORITHMS, CHANCES};
@@ -48,7 +48,7 @@ pub fn fields(value: &[u8]) -> (u32, i64, String) {
     }
 }
 
-/// What is served: things with two indexes, notes without a type, a set, and records that are added.
+/// What is served: things with two indexes, notes without a type, sets, records that are added, and cells by number.
 pub async fn create(executor: &Executor) -> Database {
     let database = Database::create(executor, settings()).await.expect("the medium is empty");
     let things = PartitionSpec::b_tree("things").record(record()).secondary("by_group", &["group", "weight"]);
@@ -56,8 +56,14 @@ pub async fn create(executor: &Executor) -> Database {
     let by_name = IndexSpec::new("by_name", &["name"]).unique();
     database.create_index(things, by_name).await.expect("there is room");
     database.create_partition(PartitionSpec::b_tree("notes")).await.expect("there is room");
-    database.create_partition(PartitionSpec::set("stock")).await.expect("there is room");
+    let offers = PartitionSpec::set("offers").record(record()).secondary("by_name", &["name"]);
+    let arrivals = PartitionSpec::new("arrivals", Organization::set(true), Locking::Record);
+    for set in [PartitionSpec::set("stock"), PartitionSpec::set("prices").record(record()), offers, arrivals] {
+        database.create_partition(set).await.expect("there is memory");
+    }
     database.create_partition(PartitionSpec::append("history")).await.expect("there is room");
+    let cells = Organization::Direct { objects: 24, blocking_factor: 12, record_size: 8 };
+    database.create_partition(PartitionSpec::new("cells", cells, Locking::None)).await.expect("there is room");
     database
 }
 

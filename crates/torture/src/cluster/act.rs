@@ -170,6 +170,8 @@ pub enum ClusterEvent {
     CommittedReading,
     /// One was rolled back as it was planned.
     RolledBack,
+    /// One went back to a savepoint, and on from there.
+    WentBack,
     /// One was a deadlock's victim.
     Victim,
     /// One failed because the server was lost.
@@ -204,6 +206,8 @@ pub enum ClusterEvent {
     Fell,
     /// An object came without its page.
     CameAlone,
+    /// A record of a set came.
+    CameOfSet,
     /// A copy was asked back as it left a node.
     Returned,
     /// A page was changed by a commit that came without it.
@@ -234,10 +238,11 @@ pub enum ClusterEvent {
 
 impl ClusterEvent {
     /// Every one.
-    pub const ALL: [ClusterEvent; 33] = [
+    pub const ALL: [ClusterEvent; 35] = [
         ClusterEvent::Committed,
         ClusterEvent::CommittedReading,
         ClusterEvent::RolledBack,
+        ClusterEvent::WentBack,
         ClusterEvent::Victim,
         ClusterEvent::Lost,
         ClusterEvent::Exhausted,
@@ -255,6 +260,7 @@ impl ClusterEvent {
         ClusterEvent::CalledBack,
         ClusterEvent::Fell,
         ClusterEvent::CameAlone,
+        ClusterEvent::CameOfSet,
         ClusterEvent::Returned,
         ClusterEvent::Redone,
         ClusterEvent::NodeStarted,
@@ -276,6 +282,7 @@ impl ClusterEvent {
             ClusterEvent::Committed => "committed",
             ClusterEvent::CommittedReading => "committed, only read",
             ClusterEvent::RolledBack => "rolled back",
+            ClusterEvent::WentBack => "went back to a savepoint",
             ClusterEvent::Victim => "victim",
             ClusterEvent::Lost => "server lost",
             ClusterEvent::Exhausted => "no frame",
@@ -293,6 +300,7 @@ impl ClusterEvent {
             ClusterEvent::CalledBack => "copy called back",
             ClusterEvent::Fell => "locks fell",
             ClusterEvent::CameAlone => "object came alone",
+            ClusterEvent::CameOfSet => "record of a set came",
             ClusterEvent::Returned => "copy returned",
             ClusterEvent::Redone => "page redone",
             ClusterEvent::NodeStarted => "node started",

@@ -9,7 +9,7 @@ use driver::FaultKind;
 use engine::organization::direct;
 use engine::{Error, Result};
 use executor::Executor;
-use node::page_client::PageTransaction;
+use node::page_client::{PageSavepoint, PageTransaction};
 use std::cell::RefMut;
 use std::ops::Bound;
 use std::rc::Rc;
@@ -22,6 +22,8 @@ pub(super) struct Tables {
     pub log: PartitionId,
     /// Nothing where no records have a type.
     pub things: Option<ThingTables>,
+    /// Nothing where there is no set.
+    pub stock: Option<PartitionId>,
 }
 
 /// A record's key in the tree.
@@ -60,6 +62,8 @@ pub(super) struct NodeActor {
     /// Its number in the history.
     pub number: usize,
     pub has_written: bool,
+    /// Each with its place in the history, and whether anything was written before it.
+    pub savepoints: Vec<(PageSavepoint, usize, bool)>,
 }
 
 impl NodeActor {
@@ -214,6 +218,27 @@ impl NodeActor {
         };
         self.tx.scan_appended(self.tables.log, look).await?;
         self.history().scanned(self.number, super::shape::LOG, Span::ALL, found);
+        Ok(())
+    }
+
+    /// Remembers this moment.
+    pub fn set_savepoint(&mut self) {
+        let operations = self.history().savepoint(self.number);
+        self.savepoints.push((self.tx.savepoint(), operations, self.has_written));
+    }
+
+    /// Goes back to a remembered moment, if there is one.
+    pub async fn roll_back(&mut self, choice: u64) -> Result<()> {
+        if self.savepoints.is_empty() {
+            return Ok(());
+        }
+        let index = (choice % self.savepoints.len() as u64) as usize;
+        let (savepoint, operations, has_written) = self.savepoints[index];
+        self.tx.rollback_to(savepoint).await?;
+        self.has_written = has_written;
+        self.history().rolled_back_to(self.number, operations);
+        self.savepoints.truncate(index + 1);
+        self.course.event(ClusterEvent::WentBack);
         Ok(())
     }
 

@@ -4,8 +4,8 @@ use super::actor::{log_key, page_key, record_key, tree_key, tree_number, version
 use super::course::Course;
 use super::machines::Machines;
 use super::serving;
-use super::shape::{LOG, PAGES, THINGS, TREE};
-use super::things;
+use super::shape::{LOG, PAGES, STOCK, THINGS, TREE};
+use super::{sets, things};
 use crate::history::{Level, Span};
 use base::time::SECOND_NS;
 use engine::{Direction, Result};
@@ -79,6 +79,10 @@ async fn read_last(executor: &Executor, course: &Course) -> Result<()> {
         for found in things::read_last(&database, &mut tx).await? {
             history().scanned(reader, THINGS, Span::ALL, found);
         }
+    }
+    if course.shape.set_records > 0 {
+        let found = sets::read_last(&database, &mut tx).await?;
+        history().scanned(reader, STOCK, Span::ALL, found);
     }
     history().asks(reader);
     tx.commit().await?;

@@ -3,7 +3,8 @@
 use super::actor::{NodeActor, Tables};
 use super::course::Course;
 use super::named::Named;
-use super::shape::{LOG, PAGES, TREE};
+use super::sets::SetOperation;
+use super::shape::{LOG, PAGES, STOCK, TREE};
 use super::snapshots::ClusterReader;
 use super::things::{self, ThingOperation};
 use super::{ClusterEvent, ClusterStep};
@@ -77,16 +78,19 @@ impl NodeProgram {
         let number = async |name| client.partition(name).await.map(|found| found.id());
         let things = if shape.things > 0 { Some(things::find(&client).await?) } else { None };
         let (pages, tree, log) = (number(PAGES).await?, number(TREE).await?, number(LOG).await?);
-        let tables = Tables { pages, tree, log, things };
+        let stock = if shape.set_records > 0 { Some(number(STOCK).await?) } else { None };
+        let tables = Tables { pages, tree, log, things, stock };
         Ok((client, tables))
     }
 
     fn start_worker(&mut self, client: &PageClient, tables: Tables) -> JoinHandle<()> {
+        let word = self.random.word();
         let mut worker = NodeWorker {
             executor: self.executor.clone(),
             course: Rc::clone(&self.course),
             number: self.number,
-            random: Random::stream(self.random.word(), "transactions"),
+            random: Random::stream(word, "transactions"),
+            of_savepoints: Random::stream(word, "savepoints"),
         };
         let client = client.clone();
         self.executor.spawn(async move { worker.work(&client, tables).await })
@@ -109,6 +113,7 @@ struct NodeWorker {
     course: Rc<Course>,
     number: u32,
     random: Random,
+    of_savepoints: Random,
 }
 
 impl NodeWorker {
@@ -136,15 +141,21 @@ impl NodeWorker {
         let tx = client.begin().await;
         course.history.borrow_mut().started(number);
         let executor = self.executor.clone();
-        let mut actor = NodeActor { executor, course, begun, tables, tx, number, has_written: false };
+        let mut actor =
+            NodeActor { executor, course, begun, tables, tx, number, has_written: false, savepoints: Vec::new() };
         let patience_ns = if only_reads || self.random.chance(0.3) {
             Some(self.random.between(5, 150) * MILLISECOND_NS)
         } else {
             None
         };
+        let goes_back = self.of_savepoints.chance(self.course.shape.savepoints);
         for _ in 0..self.random.between(1, self.course.shape.operations_max) {
             if self.random.chance(0.3) {
                 self.executor.sleep_ns(self.random.below(4 * MILLISECOND_NS)).await;
+            }
+            if goes_back && let Err(error) = self.go_back(&mut actor).await {
+                self.course.judge(begun, &error, "rollback to a savepoint");
+                return actor.abort();
             }
             match self.operate(&mut actor, only_reads, patience_ns).await {
                 Ok(true) => {}
@@ -162,6 +173,16 @@ impl NodeWorker {
         let is_hasty = !only_reads && self.random.chance(0.05);
         let patience_ns = is_hasty.then(|| self.random.below(3 * MILLISECOND_NS));
         actor.commit(patience_ns).await;
+    }
+
+    /// Remembers this moment, or goes back to such a one, or neither.
+    async fn go_back(&mut self, actor: &mut NodeActor) -> Result<()> {
+        match self.of_savepoints.below(10) {
+            0..5 => actor.set_savepoint(),
+            5..8 => actor.roll_back(self.of_savepoints.word()).await?,
+            _ => {}
+        }
+        Ok(())
     }
 
     /// One operation. False if the transaction has to be rolled back.
@@ -182,9 +203,17 @@ impl NodeWorker {
         } else {
             None
         };
-        let is_of_records = is_of_records || of_things.is_some();
+        let of_set = if shape.set_records > 0 && !only_reads && self.random.chance(0.4) {
+            Some(SetOperation::draw(&mut self.random, shape.set_records, writes))
+        } else {
+            None
+        };
+        let is_of_records = is_of_records || of_things.is_some() || of_set.is_some();
         let does_with_objects = shape.objects_on_page > 1 && choice >= 12;
         let operation = async {
+            if let Some(of_set) = of_set {
+                return actor.use_set(of_set).await;
+            }
             if let Some(of_things) = of_things {
                 return actor.use_things(of_things).await;
             }

@@ -411,6 +411,7 @@ impl<'a> ClusterScenario<'a> {
             (ClusterEvent::CalledBack, counts.callbacks),
             (ClusterEvent::Fell, counts.falls),
             (ClusterEvent::CameAlone, counts.records),
+            (ClusterEvent::CameOfSet, counts.set_records),
             (ClusterEvent::Returned, counts.returned),
             (ClusterEvent::Redone, counts.redone),
         ] {

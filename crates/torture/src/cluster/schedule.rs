@@ -1,6 +1,6 @@
 //! What goes wrong in one seed, and when.
 
-use super::shape::{LOG, PAGES, THINGS, TREE};
+use super::shape::{LOG, PAGES, STOCK, THINGS, TREE};
 use super::{ClusterFault, ClusterOptions, ClusterShape, ClusterStep};
 use base::Random;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
@@ -81,9 +81,10 @@ impl Rights {
         Rights { write: vec!["*".to_owned()], read: Vec::new() }
     }
 
-    fn draw(random: &mut Random, things: u64) -> Rights {
+    fn draw(random: &mut Random, shape: &ClusterShape) -> Rights {
         let mut rights = Rights::default();
-        for name in [PAGES, TREE, LOG].into_iter().chain((things > 0).then_some(THINGS)) {
+        let some = [(shape.things > 0).then_some(THINGS), (shape.set_records > 0).then_some(STOCK)];
+        for name in [PAGES, TREE, LOG].into_iter().chain(some.into_iter().flatten()) {
             match random.below(3) {
                 0 => rights.write.push(name.to_owned()),
                 1 => rights.read.push(name.to_owned()),
@@ -229,8 +230,7 @@ impl Drawing<'_> {
     }
 
     fn draw_grant(&mut self, at_ns: u64, node: u32) {
-        let (step, rights, ns) =
-            (self.step(false), Rights::draw(&mut self.random, self.shape.things), self.duration_ns());
+        let (step, rights, ns) = (self.step(false), Rights::draw(&mut self.random, self.shape), self.duration_ns());
         self.plan(at_ns, step, Act::Grant { node, rights, ns });
         if self.random.chance(0.4) {
             let after_ns = self.random_ms(500);

@@ -1,9 +1,10 @@
 //! What one seed's cluster is.
 
-use super::{ClusterOptions, things};
+use super::{ClusterOptions, sets, things};
 use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use engine::catalog::{Locking, Organization};
+use engine::checkpoint::{Strategy, SweepSettings};
 use engine::{PartitionSpec, Settings, buffer, checkpoint, log};
 use node::algorithm::{ALGORITHMS, Algorithm};
 use node::lease::CLOCK_GAIN_PPM_MAX;
@@ -28,12 +29,18 @@ pub struct ClusterShape {
     pub keys: u64,
     /// How many records may be in a tree whose records have a type and indexes. None in most seeds, which have no long values either.
     pub things: u64,
+    /// How many records may be in a memory-resident set. None in most seeds.
+    pub set_records: u64,
+    /// How sets are swept.
+    pub strategy: Strategy,
     /// How many transactions of a node run at a time.
     pub transactions: u32,
     /// Whether nodes keep write locks.
     pub keeps_write_locks: bool,
     /// The nodes, by number, whose commits carry log records alone.
     pub record_committers: Vec<u32>,
+    /// The probability that a transaction goes back to savepoints now and then. None does in most seeds.
+    pub savepoints: f64,
     /// The nodes, by number, that read snapshots beside their transactions.
     pub snapshot_readers: Vec<u32>,
     /// How many bytes the server has for what pages were before, if they are few.
@@ -79,9 +86,12 @@ impl fmt::Debug for ClusterShape {
             .field("objects_on_page", &self.objects_on_page)
             .field("keys", &self.keys)
             .field("things", &self.things)
+            .field("set_records", &self.set_records)
+            .field("strategy", &self.strategy)
             .field("transactions", &self.transactions)
             .field("keeps_write_locks", &self.keeps_write_locks)
             .field("record_committers", &self.record_committers)
+            .field("savepoints", &self.savepoints)
             .field("snapshot_readers", &self.snapshot_readers)
             .field("snapshot_room", &self.snapshot_room)
             .field("frames", &self.frames)
@@ -131,6 +141,7 @@ impl ClusterShape {
         let has_snapshots = seed % 5 == 4;
         let mut of_log = Random::stream(seed, "cluster log");
         let mut of_things = Random::stream(seed, "cluster things");
+        let (mut of_sets, has_set) = (Random::stream(seed, "cluster sets"), matches!(seed % 11, 2 | 8));
         // In three of eight seeds, so that there are some with each algorithm.
         let things = if (4..7).contains(&(seed % 8)) { of_things.between(4, 40) } else { 0 };
         let (of_node, of_server) = if things > 0 { FRAMES_OF_THINGS } else { (0, 0) };
@@ -147,9 +158,12 @@ impl ClusterShape {
             objects_on_page: if falls { of_objects.between(2, 8) } else { 1 },
             keys: random.between(4, 16),
             things,
+            set_records: if has_set { of_sets.between(2, 12) } else { 0 },
+            strategy: of_sets.choose(&Strategy::ALL).filter(|_| has_set).copied().unwrap_or_default(),
             transactions,
             keeps_write_locks: within.chance(0.6),
             record_committers: (1..=nodes).filter(|_| of_commits.chance(0.5)).collect(),
+            savepoints: if (5..7).contains(&(seed % 7)) { 0.6 } else { 0.0 },
             snapshot_readers: (1..=nodes).filter(|_| has_snapshots && of_snapshots.chance(0.8)).collect(),
             snapshot_room: of_snapshots.chance(0.4).then(|| of_snapshots.between(2, 32) as usize * PAGE_SIZE),
             frames: (
@@ -186,7 +200,8 @@ impl ClusterShape {
     pub(super) fn settings(&self) -> Settings {
         let log = log::Settings { capacity: self.log_size, ..log::Settings::default() };
         let (buffer, log_device) = (self.buffer(self.frames.1), LOG_DEVICE.to_owned());
-        Settings { buffer, log, log_device, checkpoint: self.checkpoint, ..Settings::default() }
+        let sweep = SweepSettings { strategy: self.strategy, ..SweepSettings::default() };
+        Settings { buffer, log, log_device, checkpoint: self.checkpoint, sweep, ..Settings::default() }
     }
 
     pub(super) fn buffer(&self, frames: usize) -> buffer::Settings {
@@ -207,7 +222,8 @@ impl ClusterShape {
         };
         let pages = PartitionSpec::new(PAGES, organization, Locking::None);
         let things = (self.things > 0).then(things::spec);
-        [pages, PartitionSpec::b_tree(TREE), PartitionSpec::append(LOG)].into_iter().chain(things).collect()
+        let set = (self.set_records > 0).then(sets::spec);
+        [pages, PartitionSpec::b_tree(TREE), PartitionSpec::append(LOG)].into_iter().chain(things).chain(set).collect()
     }
 }
 
@@ -229,3 +245,5 @@ pub(super) const TREE: &str = "tree";
 pub(super) const LOG: &str = "log";
 /// The partition of records that have a type and indexes.
 pub(super) const THINGS: &str = "thing";
+/// The memory-resident set.
+pub(super) const STOCK: &str = "stock";

@@ -84,6 +84,7 @@ fn commits_that_are_under_way_have_no_more_bytes_than_one_message() {
         records: vec![0; length],
         pages: Vec::new(),
         redone: Vec::new(),
+        sets: Vec::new(),
     };
     ground.say(client, commit(1, SIZE_MAX / 2)).expect("it is honest");
     ground.say(client, commit(2, SIZE_MAX / 2)).expect("it is honest");
@@ -111,6 +112,7 @@ fn pages_whose_records_are_redone_count_as_those_that_are_sent() {
         records: Vec::new(),
         pages: Vec::new(),
         redone: (0..count).map(|number| page(number as u32)).collect(),
+        sets: Vec::new(),
     };
     say(&mut ground, client, redone(pages_max + 1)).expect_err("they take more memory than a message");
     say(&mut ground, client, redone(pages_max)).expect("they take as much");
@@ -156,6 +158,7 @@ fn commit(members: &[u64], keeps: bool, pages: &[u32]) -> Request {
         records: Vec::new(),
         pages: sent.into_iter().map(|number| Image { page: page(number), bytes: vec![1] }).collect(),
         redone: redone.into_iter().map(page).collect(),
+        sets: Vec::new(),
     }
 }
 
@@ -240,7 +243,7 @@ fn what_is_to_be_redone_is_written_as_what_is_sent() {
         unreachable!("it is one")
     };
     let pages = vec![Image { page: page(1), bytes: vec![1] }];
-    let twice = Request::Commit { transaction, others, keeps, records, pages, redone };
+    let twice = Request::Commit { transaction, others, keeps, records, pages, redone, sets: Vec::new() };
     ground.say(liar, twice).expect_err("it names a page twice");
     ground.step(|server, memory, actions| server.lose(liar, memory, actions));
     ground.say(other, read(copy(1, 1), 0, None)).expect("it is honest");

@@ -60,6 +60,7 @@ fn two_clients_change_records_of_one_page_at_a_time() {
         records: Vec::new(),
         pages: Vec::new(),
         redone: vec![page(0)],
+        sets: Vec::new(),
     };
     let committing = ground.say(writer, commit).expect("it has locks of records");
     assert!(!sent(&committing, other, lock(3, 1, false)), "it is not committed: {committing:?}");
@@ -127,7 +128,15 @@ fn a_lost_client_leaves_no_lock_of_a_record_but_those_of_its_commit() {
         if commits {
             let (others, redone) = (Vec::new(), vec![page(0)]);
             let (records, pages) = (Vec::new(), Vec::new());
-            let commit = Request::Commit { transaction: Transaction(1), others, keeps: false, records, pages, redone };
+            let commit = Request::Commit {
+                transaction: Transaction(1),
+                others,
+                keeps: false,
+                records,
+                pages,
+                redone,
+                sets: Vec::new(),
+            };
             ground.say(writer, commit).expect("it is honest");
         }
         ground.say(other, record(lock(0, 5, true))).expect("it is honest");
@@ -166,6 +175,7 @@ fn no_client_claims_locks_that_it_cannot_have() {
         records: Vec::new(),
         pages: Vec::new(),
         redone: vec![page(0)],
+        sets: Vec::new(),
     };
     ground.say(writer, commit).expect_err("the lock is another transaction's");
 }
@@ -178,6 +188,7 @@ fn commit(transaction: u64, others: &[u64], images: &[u32], redone: &[u32]) -> R
         records: Vec::new(),
         pages: images.iter().map(|number| Image { page: page(*number), bytes: vec![1] }).collect(),
         redone: redone.iter().map(|number| page(*number)).collect(),
+        sets: Vec::new(),
     }
 }
 

@@ -1,0 +1,225 @@
+//! Records of memory-resident sets at a node: each is asked for with its lock, and what a transaction changes stays with it until it commits.
+//!
+//! The server keeps the locks, also between transactions of one node, to the answer of the commit: so nothing is seen here that is not
+//! committed. Ranges and indexes of sets are not for nodes, nor is reading them as they were.
+
+use super::indexed::Typed;
+use super::transaction::WorkDone;
+use super::view::Intent;
+use super::{ClientNode, PageTransaction, RollbackCause};
+use crate::message::{Described, RecordLock, SetRecord, SetValue, SetWrite, Transaction, place_in_set};
+use base::{PageId, PartitionId};
+use driver::{Fault, FaultKind, Work};
+use engine::{Error, Result};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// The name of a record: its set and its key.
+type SetKey = (PartitionId, Vec<u8>);
+
+/// A value of a record, if there is one.
+type MaybeValue = Option<Vec<u8>>;
+
+/// What a transaction has, and wants, of records of sets.
+#[derive(Default)]
+pub(super) struct SetWork {
+    records: BTreeMap<SetKey, WantedRecord>,
+    /// What its own changes have replaced, in their order.
+    replaced: Vec<(SetKey, Option<MaybeValue>)>,
+}
+
+/// A record that it has locked, or has asked for.
+#[derive(Default)]
+struct WantedRecord {
+    /// For what it was asked for, and has not come: whether for a change.
+    asked: Option<bool>,
+    /// For what it is locked, and what it was committed as.
+    held: Option<(bool, MaybeValue)>,
+    /// What the transaction has made of it.
+    own: Option<MaybeValue>,
+    /// Why it did not come.
+    failure: Option<Fault>,
+}
+
+impl SetWork {
+    /// Whether anything is changed.
+    pub fn is_changed(&self) -> bool {
+        !self.replaced.is_empty()
+    }
+
+    /// How many changes there were until now.
+    pub fn changes(&self) -> usize {
+        self.replaced.len()
+    }
+
+    /// Takes all but the first `changes` back.
+    pub fn take_back(&mut self, changes: usize) {
+        while self.replaced.len() > changes {
+            let Some((key, before)) = self.replaced.pop() else { return };
+            if let Some(record) = self.records.get_mut(&key) {
+                record.own = before;
+            }
+        }
+    }
+
+    /// How many bytes they take in a commit.
+    pub fn bytes(&self) -> usize {
+        let changed = self.records.iter().filter_map(|((_, key), record)| Some((key, record.own.as_ref()?)));
+        changed.map(|(key, value)| SetWrite::length_of(key, value.as_deref())).sum()
+    }
+
+    /// What is to be committed: the last change of each record.
+    pub fn writes(&self) -> impl Iterator<Item = SetWrite> {
+        self.records.iter().filter_map(|((partition, key), record)| {
+            let value = record.own.clone()?.map(SetValue);
+            Some(SetWrite { partition: partition.0, key: key.clone(), value })
+        })
+    }
+
+    fn change(&mut self, key: SetKey, value: MaybeValue) {
+        let record = self.records.entry(key.clone()).or_default();
+        self.replaced.push((key, record.own.replace(value)));
+    }
+}
+
+impl PageTransaction {
+    /// The value of a record of a b-tree or a set.
+    pub(super) async fn read_keyed(
+        &mut self,
+        found: &Described,
+        key: &[u8],
+        intent: Intent,
+    ) -> Result<Option<Vec<u8>>> {
+        if found.has_pages() {
+            return self.read_in_tree(found.id(), key, intent).await;
+        }
+        found.check_set(key, None)?;
+        self.lock_in_set(found.id(), key, intent != Intent::Read).await
+    }
+
+    /// Gives a record of a set a value, or deletes it. False if there is one already that must not be replaced, or none to delete.
+    pub(super) async fn write_in_set(
+        &mut self,
+        found: &Rc<Described>,
+        key: &[u8],
+        value: Option<&[u8]>,
+        replace: bool,
+    ) -> Result<bool> {
+        let schema = self.client.schema(found)?;
+        let has_indexes = schema.as_ref().is_some_and(|schema| !schema.secondaries.is_empty());
+        found.check_set(key, Some((value.map_or(0, <[u8]>::len), has_indexes)))?;
+        if let (Some(value), Some(schema)) = (value, schema) {
+            let typed = Typed { found: Rc::clone(found), schema };
+            typed.schema.record.verify(value).map_err(|error| typed.field_error(error))?;
+        }
+        let present = self.lock_in_set(found.id(), key, true).await?;
+        if present.is_some() && !replace || present.is_none() && value.is_none() {
+            return Ok(false);
+        }
+        self.client.executor.charge(Work::LogRecord);
+        let mut work = self.work.borrow_mut();
+        work.sets.change((found.id(), key.to_vec()), value.map(<[u8]>::to_vec));
+        Ok(true)
+    }
+
+    /// Changes a record of a set in place.
+    pub(super) async fn modify_in_set<R>(
+        &mut self,
+        found: &Rc<Described>,
+        key: &[u8],
+        change: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R> {
+        let old = self.read_keyed(found, key, Intent::Change).await?;
+        let mut value = old.ok_or_else(|| Error::NoRecord(found.name.clone()))?;
+        let answer = change(&mut value);
+        self.write_in_set(found, key, Some(&value), true).await?;
+        Ok(answer)
+    }
+
+    /// Has the lock of a record, and returns its value as the transaction sees it.
+    async fn lock_in_set(&mut self, partition: PartitionId, key: &[u8], writes: bool) -> Result<Option<Vec<u8>>> {
+        self.client.executor.charge(Work::LockPair);
+        loop {
+            self.check().await?;
+            if let Some(found) = self.try_set_record((partition, key.to_vec()), writes) {
+                return found;
+            }
+            self.client.bell.wait(&self.client.executor).await;
+        }
+    }
+
+    /// The same, if it is here or cannot be had. Otherwise it is asked for.
+    fn try_set_record(&mut self, name: SetKey, writes: bool) -> Option<Result<Option<Vec<u8>>>> {
+        let mut work = self.work.borrow_mut();
+        let (partition, key) = (name.0.0, name.1.clone());
+        let record = work.sets.records.entry(name).or_default();
+        if let Some(cause) = record.failure.take() {
+            return Some(Err(cause.into()));
+        }
+        match &record.held {
+            Some((held, value)) if *held >= writes => {
+                return Some(Ok(record.own.as_ref().unwrap_or(value).clone()));
+            }
+            _ => {}
+        }
+        if record.asked.is_none_or(|of_change| writes && !of_change) {
+            record.asked = Some(writes);
+            let wanted = SetRecord { partition, key, transaction: self.transaction, writes };
+            let message = self.client.protocol.borrow_mut().ask_set_record(wanted);
+            self.client.say(&message);
+        }
+        None
+    }
+}
+
+impl WorkDone {
+    fn wanted(&mut self, record: &SetRecord) -> Option<&mut WantedRecord> {
+        let wanted = self.sets.records.get_mut(&(PartitionId(record.partition), record.key.clone()))?;
+        wanted.asked.take_if(|asked| *asked <= record.writes);
+        Some(wanted)
+    }
+}
+
+impl ClientNode {
+    fn with_work(&self, transaction: Transaction, look: impl FnOnce(&mut WorkDone)) {
+        if let Some(work) = self.works.borrow().get(&transaction) {
+            look(&mut work.borrow_mut());
+        }
+        self.bell.wake_all(&self.executor);
+    }
+
+    /// A record has come, with its lock.
+    pub(super) fn take_set_record(&self, record: &SetRecord, value: Option<SetValue>) {
+        self.with_work(record.transaction, |work| {
+            let Some(wanted) = work.wanted(record) else { return };
+            // With a lock for a change it may have been changed here.
+            if !matches!(wanted.held, Some((true, _))) {
+                wanted.held = Some((record.writes, value.map(|SetValue(value)| value)));
+            }
+        });
+    }
+
+    /// A lock was granted that was waited for: its record is asked for once more.
+    pub(super) fn note_set_granted(&self, place: (PageId, RecordLock)) {
+        let (page, RecordLock { slot, transaction, writes }) = place;
+        self.with_work(transaction, |work| {
+            for ((partition, key), wanted) in &mut work.sets.records {
+                if *partition == page.partition && place_in_set(*partition, key) == (page, slot) {
+                    wanted.asked.take_if(|asked| *asked <= writes);
+                }
+            }
+        });
+    }
+
+    /// A transaction does not get a record.
+    pub(super) fn lack_set_record(&self, record: &SetRecord, cause: Fault) {
+        if cause.kind == FaultKind::Denied {
+            return self.condemn(record.transaction, RollbackCause::Denied(cause.message));
+        }
+        self.with_work(record.transaction, |work| {
+            if let Some(wanted) = work.wanted(record) {
+                wanted.failure = Some(cause);
+            }
+        });
+    }
+}
