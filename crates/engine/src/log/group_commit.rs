@@ -245,7 +245,9 @@ mod tests {
         let mut us = 0;
         for _ in 0..40 {
             us += 32 * gap_us;
-            (0..32).for_each(|_| drop(group.join(32, false, at(us))));
+            for _ in 0..32 {
+                group.join(32, false, at(us));
+            }
             group.close(at(us));
         }
         (group, us)
