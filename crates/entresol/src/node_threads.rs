@@ -32,9 +32,10 @@ use std::thread::JoinHandle;
 /// with a memory of its own, and a thread more that has the disks and the log. Nodes share pages as those of a page server on a network do
 /// (Franklin, Carey, Livny, VLDB 1992), over channels in memory. Others reach them through a [`NodeHandle`].
 ///
-/// It pays where transactions read much, or write different pages in different nodes. Locks are whole pages', and nodes that write the same
-/// ones take turns, for each of which pages go to the server and back: there one engine ([`DatabaseThread`]) is faster. What a node can do is what a [`NodeTransaction`](PageTransaction) has: memory-resident
-/// sets and registered procedures are not of it. Those that can be asked for are refused ([`Error::WrongOrganization`]).
+/// It pays on more than two cores, where transactions read much, or write different pages in different nodes. Locks are whole pages', and nodes that write the same
+/// ones take turns, for each of which pages go to the server and back: there one engine ([`DatabaseThread`]) is faster. What a node can do is what a
+/// [`NodeTransaction`](PageTransaction) has: registered procedures are not of it, nor scans and snapshots of memory-resident sets. Those that
+/// can be asked for are refused ([`Error::WrongOrganization`]).
 ///
 /// A wait for another node's lock has no end: `[locks] wait_at_most` is not followed here. A request to a node does not wait for another one to
 /// the same node, as long as no more are under way than the configuration says (`[nodes]`, `transactions`).

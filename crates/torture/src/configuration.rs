@@ -418,6 +418,7 @@ fn log(random: &mut Random, capacity: u64, is_short: bool) -> log::Settings {
     let page_size = if is_short { 4096 } else { page_size };
     let delay_ns = random.between(10, 500) * MICROSECOND_NS;
     let transactions = random.between(1, 6) as u32;
+    let usual = if transactions.is_multiple_of(2) { GroupCommit::Paced } else { GroupCommit::Adaptive };
     log::Settings {
         page_size,
         capacity,
@@ -427,7 +428,7 @@ fn log(random: &mut Random, capacity: u64, is_short: bool) -> log::Settings {
             random,
             &[
                 GroupCommit::None,
-                GroupCommit::Adaptive,
+                usual,
                 GroupCommit::Size { transactions, delay_ns_max: delay_ns },
                 GroupCommit::Delay { ns: delay_ns },
             ],
