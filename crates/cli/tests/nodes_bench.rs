@@ -150,7 +150,7 @@ fn several_engines_of_one_process_transfer_money() {
     let nodes = "[nodes]\ncount = 2\nbuffer = \"16 MiB\"\n";
     let bank = bank(&format!("{CONFIGURATION}{nodes}"));
     let text = printed(bank.path(), "bench debit-credit --data bank --clients 4 --transactions 100");
-    assert!(text.contains("\n2 nodes, cbl; seed 1\n") && text.contains("4 clients"), "{text}");
+    assert!(text.contains("\n2 nodes, cbl; seed 1\n") && text.contains("4 clients, each a task"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     let report: Value = serde_json::from_str(&printed(
         bank.path(),
@@ -163,6 +163,7 @@ fn several_engines_of_one_process_transfer_money() {
     assert_eq!(totals(bank.path()).transactions, all(1) + 2 * all(100));
     let said = refused(bank.path(), "bench debit-credit --data bank --rate 100 --transactions 10");
     assert!(said.contains("[nodes]"), "{said}");
-    let said = refused(bank.path(), "bench debit-credit --data bank --threads --transactions 10");
-    assert!(said.contains("NodeThreads"), "{said}");
+    let text = printed(bank.path(), "bench debit-credit --data bank --threads --clients 4 --transactions 100");
+    assert!(text.contains("4 clients, each a thread"), "{text}");
+    assert_eq!(totals(bank.path()).transactions, all(1) + 3 * all(100));
 }
