@@ -338,7 +338,7 @@ impl NodeHandle {
     ///     for number in 0_u32..100 {
     ///         node.transaction(async |tx| tx.put(visits, &number.to_be_bytes(), b"seen").await).await?;
     ///     }
-    ///     Ok(())
+    ///     Ok::<(), entresol::Error>(())
     /// });
     /// noted.wait()?;
     /// assert_eq!(threads.handle().get(visits, &99_u32.to_be_bytes()).wait()?, Some(b"seen".to_vec()));

@@ -220,12 +220,18 @@ impl Client {
             (held.is_called, held.lock) = (false, Lock::Shared);
         }
         let is_kept = has_lease || canary::is_planted(Canary::KeptCopies);
-        if is_kept && self.copies.len() <= LIST_MAX { self.resident().collect() } else { Vec::new() }
+        if is_kept && self.copies.len() <= LIST_MAX {
+            self.resident().collect::<BTreeSet<_>>().into_iter().collect()
+        } else {
+            Vec::new()
+        }
     }
 
     /// Forgets all copies, for the new session has none. Returns the pages to be taken out of the memory.
     pub fn forget_copies(&mut self) -> Vec<PageId> {
-        std::mem::take(&mut self.copies).into_keys().collect()
+        let mut pages: Vec<PageId> = std::mem::take(&mut self.copies).into_keys().collect();
+        pages.sort();
+        pages
     }
 
     /// A transaction begins.

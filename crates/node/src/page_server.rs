@@ -30,6 +30,7 @@ use engine::canary::{self, Canary};
 use engine::catalog::{Organization, Partition};
 use engine::page::header;
 use engine::second_level::design::Pattern;
+use engine::set;
 use engine::{CommitFailure, Database, Error, Need, Shipment};
 use executor::{Executor, Turn, WaitQueue};
 use memory::InBuffer;
@@ -504,7 +505,11 @@ impl ServerNode {
                 this.step(|server, memory, actions| server.kept(page, memory, actions));
             }),
             Action::SendSetRecord { to, record } => {
-                self.spawn(async move |this| this.send_set_record(to, record).await);
+                let expected = self.outboxes.borrow().get(&to).map(|outbox| outbox.expect(set::KEY_MAX));
+                self.spawn(async move |this| {
+                    this.send_set_record(to, record).await;
+                    drop(expected);
+                });
             }
             Action::Commit { client, transaction, records, pages, redone, by_records, sets } => {
                 let sent = (records, pages, redone);

@@ -320,3 +320,49 @@ fn no_savepoint_helps_a_transaction_that_has_made_a_change_in_part() {
     });
     assert_eq!(done, Ok(()));
 }
+
+/// By then the server grants write locks, in nanoseconds.
+const START_NS: u64 = 3_000 * MILLISECOND_NS;
+
+/// Two records share their page, which falls to locks of them behind a savepoint.
+#[test]
+fn what_others_have_changed_beside_a_record_is_not_taken_back() {
+    let records = ALGORITHMS.iter().position(|algorithm| algorithm.name() == "ps-aa").expect("it is one of them");
+    let mut served = ServedThings::new(records as u64, 2, None);
+    let value = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+    let set = |to: u64| move |bytes: &mut [u8]| bytes.copy_from_slice(&to.to_le_bytes());
+    let (first, second) = (served.clients[0].clone(), served.clients[1].clone());
+    let (at_first, at_second) = (served.nodes[0].clone(), served.nodes[1].clone());
+    let going_back = served.nodes[0].spawn(async move {
+        let Places { cells, .. } = Places::find(&first).await?;
+        at_first.sleep_ns(START_NS).await;
+        let mut tx = first.begin().await;
+        let nothing = tx.savepoint();
+        tx.modify_object(cells, 0, set(5)).await?;
+        at_first.sleep_ns(200 * MILLISECOND_NS).await;
+        let seen = tx.read_object(cells, 1, value).await?;
+        tx.rollback_to(nothing).await?;
+        let again = tx.read_object(cells, 1, value).await?;
+        let own = tx.read_object(cells, 0, value).await?;
+        tx.modify_object(cells, 1, set(again + 1)).await?;
+        tx.commit().await?;
+        Ok::<_, Error>((seen, again, own))
+    });
+    let changing = served.nodes[1].spawn(async move {
+        let Places { cells, .. } = Places::find(&second).await?;
+        at_second.sleep_ns(START_NS + 50 * MILLISECOND_NS).await;
+        let mut tx = second.begin().await;
+        tx.modify_object(cells, 1, set(7)).await?;
+        tx.commit().await
+    });
+    assert_eq!(served.cluster.run(changing).expect("they go on"), Ok(()));
+    assert_eq!(served.cluster.run(going_back).expect("they go on"), Ok((7, 7, 0)));
+    assert!(served.page_server.counts().falls > 0);
+    let found = served.open(async |database| {
+        let cells = database.partition("cells")?;
+        let mut tx = database.begin().await?;
+        let found = (tx.read_object(cells, 0, value).await?, tx.read_object(cells, 1, value).await?);
+        tx.commit().await.map(|()| found)
+    });
+    assert_eq!(found, (0, 8));
+}

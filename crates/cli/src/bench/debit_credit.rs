@@ -35,7 +35,7 @@ pub struct Arguments {
     pub scale: Option<u32>,
     #[command(flatten)]
     pub load: ServedLoad,
-    /// Clients are threads that call the engine, not tasks within its thread
+    /// Clients are threads that call the engine (or nodes), not tasks within its thread
     #[arg(long, conflicts_with_all = ["hardware", "rate", "full", "course"])]
     pub threads: bool,
     /// Joins a server ('node --serve') and runs on copies of its pages

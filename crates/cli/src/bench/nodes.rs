@@ -180,9 +180,9 @@ impl Drop for AtWork {
 }
 
 /// The response times of a client, and their mean.
-type Times = (Histogram, Option<f64>);
+type ClientTimes = (Histogram, Option<f64>);
 
-fn with_mean(times: Histogram) -> Times {
+fn with_mean(times: Histogram) -> ClientTimes {
     let mean = (times.count() > 0).then(|| times.mean_ns());
     (times, mean)
 }
@@ -211,7 +211,7 @@ impl NodeClients {
     }
 
     /// Runs transactions for as long as `length` says. Returns the response times of each client.
-    fn phase(&self, (length, number): (Length, u32), mut look: impl FnMut(u64)) -> Result<Vec<Times>, Failure> {
+    fn phase(&self, (length, number): (Length, u32), mut look: impl FnMut(u64)) -> Result<Vec<ClientTimes>, Failure> {
         let permits = match length {
             Length::Transactions(count) => count,
             Length::Time(_) => u64::MAX,
@@ -253,7 +253,7 @@ impl NodeClients {
     }
 
     /// A client that is a thread.
-    fn thread(&self, name: (u32, u32), phase: &Phase) -> entresol::Result<Times> {
+    fn thread(&self, name: (u32, u32), phase: &Phase) -> entresol::Result<ClientTimes> {
         let (mut random, mut times) = (self.random(name), Histogram::new());
         while phase.begins_one() {
             let parameters = Parameters::draw(self.tables.scale(), &mut random);
@@ -272,7 +272,7 @@ impl NodeClients {
     }
 
     /// A client that is a task of a node's thread. It draws transactions of the node's branches.
-    fn begin_task(&self, name: (u32, u32), at_work: AtWork) -> Pending<Times> {
+    fn begin_task(&self, name: (u32, u32), at_work: AtWork) -> Pending<ClientTimes> {
         let (mut random, tables, handle) = (self.random(name), self.tables.clone(), self.handle.clone());
         let number = name.1 as usize % handle.nodes();
         self.handle.with_node(number, async move |node: &Node| {
@@ -303,12 +303,12 @@ fn draw_near(handle: &NodeHandle, node: usize, scale: &Scale, random: &mut Rando
 
 /// A client that was begun.
 enum Begun<'scope> {
-    Thread(std::thread::ScopedJoinHandle<'scope, entresol::Result<Times>>),
-    Task(Pending<Times>),
+    Thread(std::thread::ScopedJoinHandle<'scope, entresol::Result<ClientTimes>>),
+    Task(Pending<ClientTimes>),
 }
 
 impl Begun<'_> {
-    fn end(self) -> entresol::Result<Times> {
+    fn end(self) -> entresol::Result<ClientTimes> {
         match self {
             Begun::Thread(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
             Begun::Task(pending) => pending.wait(),

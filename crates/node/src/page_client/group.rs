@@ -256,6 +256,7 @@ impl ClientNode {
         let (sent, open) = (self.groups.sent.take(), self.groups.open.take());
         for group in sent.iter().chain([&open]) {
             self.release_frames(group);
+            self.forget_begun(|page| group.pages.get(&page).is_some_and(|member| member.redo.is_formatted()));
         }
         self.protocol.borrow_mut().refused();
         self.advance();

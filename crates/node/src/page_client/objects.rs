@@ -298,6 +298,7 @@ impl ClientNode {
         if cause.kind == FaultKind::Denied {
             self.condemn(lock.transaction, RollbackCause::Denied(cause.message));
         } else {
+            self.lack_set_place((page, lock), &cause);
             self.keep_object((page, lock.slot), lock.transaction, Err(cause));
         }
     }

@@ -102,17 +102,15 @@ impl Savepoints {
     }
 }
 
-/// The parts in which two pages differ, as the first one has them.
+/// The parts in which two pages differ, as the first one has them: to the byte, for what lies beside them may be others' by the time that they
+/// are given back.
 fn differences(old: &[u8], new: &[u8]) -> Vec<(usize, Vec<u8>)> {
-    const STEP: usize = 16;
     let mut parts: Vec<(usize, Vec<u8>)> = Vec::new();
-    for (index, (old, new)) in old.chunks(STEP).zip(new.chunks(STEP)).enumerate() {
-        if old == new {
-            continue;
-        }
+    for (offset, (old, new)) in old.iter().zip(new).enumerate() {
         match parts.last_mut() {
-            Some((offset, part)) if *offset + part.len() == index * STEP => part.extend_from_slice(old),
-            _ => parts.push((index * STEP, old.to_vec())),
+            _ if old == new => {}
+            Some((start, part)) if *start + part.len() == offset => part.push(*old),
+            _ => parts.push((offset, vec![*old])),
         }
     }
     parts
@@ -185,6 +183,7 @@ impl PageTransaction {
         work.savepoints.marks.push(mark);
         let left = work.pages_of_records();
         work.updated.retain(|page| left.contains(page));
+        self.client.forget_begun(|page| touched.contains(&page) && !work.changed.contains_key(&page));
         touched.retain(|page| work.pinned.contains_key(page) && !work.changed.contains_key(page));
         for page in touched {
             self.client.note_unchanged(page, work.pinned[&page]);

@@ -52,6 +52,11 @@ impl SetWork {
         self.replaced.len()
     }
 
+    /// How many records are changed.
+    pub fn changed(&self) -> usize {
+        self.records.values().filter(|record| record.own.is_some()).count()
+    }
+
     /// Takes all but the first `changes` back.
     pub fn take_back(&mut self, changes: usize) {
         while self.replaced.len() > changes {
@@ -206,6 +211,19 @@ impl ClientNode {
             for ((partition, key), wanted) in &mut work.sets.records {
                 if *partition == page.partition && place_in_set(*partition, key) == (page, slot) {
                     wanted.asked.take_if(|asked| *asked <= writes);
+                }
+            }
+        });
+    }
+
+    /// A lock that was waited for is of no use: there is no such set any more.
+    pub(super) fn lack_set_place(&self, place: (PageId, RecordLock), cause: &Fault) {
+        let (page, RecordLock { slot, transaction, .. }) = place;
+        self.with_work(transaction, |work| {
+            for ((partition, key), wanted) in &mut work.sets.records {
+                let is_it = *partition == page.partition && place_in_set(*partition, key) == (page, slot);
+                if is_it && wanted.asked.take().is_some() {
+                    wanted.failure = Some(cause.clone());
                 }
             }
         });

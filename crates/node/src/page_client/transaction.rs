@@ -47,9 +47,9 @@ impl WorkDone {
         self.changed.is_empty() && self.updated.is_empty() && !self.sets.is_changed()
     }
 
-    /// How many bytes its log records and changes of sets have, how many pages it has changed, and how many records of sets at most.
+    /// How many bytes its log records and changes of sets have, how many pages it has changed, and how many records of sets.
     fn lengths(&self) -> (usize, usize, usize) {
-        (self.records.len() + self.sets.bytes(), self.changed.len() + self.updated.len(), self.sets.changes())
+        (self.records.len() + self.sets.bytes(), self.changed.len() + self.updated.len(), self.sets.changed())
     }
 }
 
@@ -371,8 +371,7 @@ impl PageTransaction {
 
 impl ClientNode {
     /// Pages are not begun after all: others may begin them.
-    fn forget_begun(&self, changed: &BTreeMap<PageId, RedoCost>) {
-        let is_undone = |page: PageId| changed.get(&page).is_some_and(|redo| redo.is_formatted());
+    pub(super) fn forget_begun(&self, is_undone: impl Fn(PageId) -> bool) {
         for own in self.append_pages.borrow_mut().values_mut() {
             *own = own.filter(|page| !is_undone(*page));
         }
@@ -400,7 +399,8 @@ impl Drop for PageTransaction {
         }
         self.unpin();
         let client = Rc::clone(&self.client);
-        client.forget_begun(&self.work.borrow().changed);
+        let is_begun = |page| self.work.borrow().changed.get(&page).is_some_and(|redo| redo.is_formatted());
+        client.forget_begun(is_begun);
         let changed: BTreeSet<PageId> = self.work.borrow().changed.keys().copied().collect();
         client.changing.borrow_mut().retain(|page| !changed.contains(page));
         let restored = client.protocol.borrow_mut().aborted(self.transaction, &changed);

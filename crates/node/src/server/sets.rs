@@ -35,11 +35,13 @@ impl Server {
                 page,
             ));
         }
+        let owner = (client, lock.transaction);
+        let has_it = self.directory.get(page).is_some_and(|entry| entry.records.has(owner, lock.slot, lock.writes));
         let refusal = if !self.may(client, page, right) {
             Some((true, self.note_denial(client, page, right)))
         } else if !memory.is_set(PartitionId(record.partition)) {
             Some((false, format!("partition {} is no set whose records have keys", record.partition)))
-        } else if self.records_held(client) >= RECORDS_MAX {
+        } else if !has_it && self.records_held(client) >= RECORDS_MAX {
             Some((false, format!("its node has locks of {RECORDS_MAX} records, and no more may be locked at a time")))
         } else {
             None
