@@ -39,7 +39,7 @@ fn what_is_planted_between_nodes_is_found() {
         (Canary::LeaseFromAnswer, 25, "in real time"),
         (Canary::MarginlessTerm, 56, "in real time"),
         (Canary::EndlessLease, 3, "commits nothing of the transaction"),
-        (Canary::UnnumberedCopies, 17, "after all is mended"),
+        (Canary::UnnumberedCopies, 16, "after all is mended"),
         (Canary::BaselessRefusal, 0, "commits nothing of the transaction"),
         (Canary::UnrenewedTerm, 0, "after all is mended"),
         (Canary::DecidedFailure, 10, "G1a"),
