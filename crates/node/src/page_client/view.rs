@@ -85,7 +85,7 @@ impl LockedPages<'_> {
         }
         self.client.executor.charge(Work::LockPair);
         self.entered.borrow_mut().push(id);
-        Ok(self.pool.page(id)?)
+        self.pool.page(id)
     }
 
     /// Asks for the write locks of the pages that a plan edits, new ones among them.
