@@ -18,6 +18,14 @@ async fn add(executor: Executor, client: PageClient, number: u32) -> engine::Res
     while found.len() < RECORDS as usize {
         executor.sleep_ns(random.below(1_000_000)).await;
         let mut tx = client.begin().await;
+        if random.below(4) == 0 {
+            let nothing = tx.savepoint();
+            match tx.append(history, &[number as u8; 50]).await {
+                Ok(_) => tx.rollback_to(nothing).await?,
+                Err(Error::Deadlock) => continue,
+                Err(error) => return Err(error),
+            }
+        }
         let added = tx.append(history, &[number as u8; 50]).await;
         match added {
             Ok(_) if random.below(4) == 0 => drop(tx),

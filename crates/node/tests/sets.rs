@@ -7,7 +7,7 @@ use base::{PartitionId, Random};
 use engine::canary::{self, Canary};
 use engine::set::FieldValue;
 use engine::{Direction, Error, Result};
-use entresol_node::message::{Answer, Request, SetRecord, SetValue, SetWrite, Transaction};
+use entresol_node::message::{Answer, LIST_MAX, Request, SetRecord, SetValue, SetWrite, Transaction};
 use entresol_node::page_client::PageClient;
 use executor::Executor;
 use std::collections::BTreeMap;
@@ -228,4 +228,23 @@ fn who_commits_records_without_their_locks_commits_nothing() {
         ))
     });
     assert_eq!(found, Ok((None, None, None)));
+}
+
+/// A commit carries a record once, however often its transaction has changed it.
+#[test]
+fn a_record_may_be_changed_more_often_than_a_commit_has_records() {
+    let mut served = ServedThings::new(1, 1, None);
+    let done = served.run(async |client| {
+        let stock = number(&client, "stock").await?;
+        let mut tx = client.begin().await;
+        tx.put(stock, b"count", &0_u64.to_le_bytes()).await?;
+        for _ in 0..=LIST_MAX {
+            tx.add(stock, b"count", 0..8, 1).await?;
+        }
+        tx.commit().await?;
+        let mut tx = client.begin().await;
+        let found = tx.get(stock, b"count").await?;
+        tx.commit().await.map(|()| count(found))
+    });
+    assert_eq!(done, Ok(LIST_MAX as u64 + 1));
 }
