@@ -38,6 +38,8 @@ THROTTLE = "/sys/fs/cgroup/blkio/blkio.throttle.{}_iops_device"
 # The kernel's blkio controller gives credit by slices of this length.
 SLICE = "100 ms"
 DEVICES = ["disk", "throttled", "described"]
+# What a described disk is described as.
+DESCRIBED = "nvme-2026"
 FAMILIES = ["in memory", "larger than memory", "caches", "placements", "sweeps", "sorts and joins", "nodes"]
 CLIENTS = [1, 4, 16, 64, 256, 512]
 
@@ -205,7 +207,7 @@ class Ground:
         device, other = entry["device"], None
         text = ""
         if device == "described":
-            text += '[device.disk]\ndescribed = "nvme-2026"\n'
+            text += f'[device.disk]\ndescribed = "{DESCRIBED}"\n'
             other = (self.memory / "other", "do-2011:ssd")
         elif device == "throttled":
             other = (self.disk / "other", None)
@@ -229,18 +231,22 @@ class Ground:
         if not own.exists():
             say("describing this machine")
             output(*calibrate, self.disk, *extent, "--size", "512 MiB", "--output", own, seconds=900)
-        # A described device needs no more of this machine than its CPU; the devices come from the configuration.
-        shutil.copy(own, self.hardware("described"))
+        # A described device needs no more of this machine than its CPU, which has less to do for a file in memory; the devices
+        # come from the configuration.
+        if "described" in devices and not self.hardware("described").exists():
+            say("describing the memory")
+            output(*calibrate, self.memory, "--described", DESCRIBED, *extent, "--size", "256 MiB", "--output", self.hardware("described"),
+                   seconds=900)
         slow = self.hardware("throttled")
         if "throttled" in devices and not slow.exists():
             say("describing the loop device")
             unlimited = self.disk / "loop.toml"
             output(*calibrate, self.mount, *extent, "--size", "256 MiB", "--output", unlimited, seconds=900)
             rate = self.arguments.iops
-            limits = ", ".join(f'{{ operations = {rate}, of = "{way}", slice = "{SLICE}" }}' for way in ["reads", "writes"])
+            limits = ", ".join(f'{{ operations = {rate}, of = "{way}", slice = "{SLICE}", flushes = {str(way == "writes").lower()} }}' for way in ["reads", "writes"])
             text = device_section(unlimited.read_text()).replace("[device.disk]\n", f"[device.disk]\nlimits = [{limits}]\n", 1)
             other = device_section(own.read_text()).replace("device.disk", "device.other")
-            cpu = own.read_text().split("\n[device.")[0]
+            cpu = unlimited.read_text().split("\n[device.")[0]
             slow.write_text(f"{cpu}\n{text}\n{other}\n{network_section(own.read_text())}")
 
 

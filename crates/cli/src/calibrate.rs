@@ -21,6 +21,7 @@ use clap::Args;
 use cpu::{EngineExtent, EngineRun};
 use device::{DeviceExtent, DeviceMeasured};
 use driver::{Fault, FaultKind};
+use entresol::configuration::Configuration;
 use fit::SystemCosts;
 use loopback::{LoopbackExtent, LoopbackMeasured};
 use loopback_fit::FittedLoopback;
@@ -55,6 +56,9 @@ pub struct Arguments {
     /// Name of the device in the description
     #[arg(long, default_value = "disk", value_parser = device_name)]
     name: String,
+    /// The device shows the delays of this description, as 'described' in a configuration says it
+    #[arg(long, value_name = "MACHINE[:DEVICE]")]
+    described: Option<String>,
     /// Less is measured, in less than a minute
     #[arg(long)]
     quick: bool,
@@ -85,11 +89,16 @@ fn file_size(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
+/// A configuration's name of the device that a database is on.
+const ENGINE_DEVICE: &str = "disk";
+
 /// What is kept of a calibration, to go on with it after an interruption.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Kept {
     version: u32,
     directory: PathBuf,
+    #[serde(default)]
+    described: Option<String>,
     device: Option<DeviceMeasured>,
     engine_extent: Option<EngineExtent>,
     runs: Vec<EngineRun>,
@@ -108,10 +117,17 @@ impl Keeping<'_> {
     /// What an earlier calibration of this directory has left, or nothing.
     fn begin<'a>(arguments: &Arguments, progress: &'a Progress) -> Keeping<'a> {
         let file = arguments.output.as_ref().map(|output| output.with_extension("partial.json"));
-        let fresh = Kept { version: description::VERSION, directory: arguments.directory.clone(), ..Kept::default() };
+        let fresh = Kept {
+            version: description::VERSION,
+            directory: arguments.directory.clone(),
+            described: arguments.described.clone(),
+            ..Kept::default()
+        };
         let found = file.as_ref().filter(|file| file.is_file()).and_then(|file| files::read(file).ok());
         let known = found.and_then(|bytes| serde_json::from_slice::<Kept>(&bytes).ok());
-        let fits = |known: &Kept| known.version == fresh.version && known.directory == fresh.directory;
+        let fits = |known: &Kept| {
+            (known.version, &known.directory, &known.described) == (fresh.version, &fresh.directory, &fresh.described)
+        };
         let kept = known.filter(fits).unwrap_or(fresh);
         Keeping { file, kept, progress }
     }
@@ -174,9 +190,10 @@ fn calibrated(arguments: &Arguments, keeping: &mut Keeping) -> Result<Calibratio
     } else {
         EngineExtent { span_ns: 3_000_000_000, branches: 60 }
     };
+    let described = shown(arguments.described.as_deref())?;
     progress.phase("writing the file", 0);
     let known = keeping.kept.device.take();
-    let measured = device::measure(&arguments.directory, &device_extent, known, |so_far, all| {
+    let measured = device::measure((&arguments.directory, described.as_ref()), &device_extent, known, |so_far, all| {
         progress.step("measuring the device", so_far.points.len() as u64, all as u64);
         keeping.kept.device = Some(so_far.clone());
         keeping.keep();
@@ -191,14 +208,15 @@ fn calibrated(arguments: &Arguments, keeping: &mut Keeping) -> Result<Calibratio
     let directory = files::Directory::anew(&arguments.directory, "entresol-calibrate.engine")?;
     progress.phase("running the engine", 0);
     let known = keeping.kept.runs.clone();
-    let runs = cpu::run_engine(directory.path(), engine_extent, known, |run| {
+    let runs = cpu::run_engine((directory.path(), described.as_ref()), engine_extent, known, |run| {
         keeping.kept.runs.retain(|known| known.name != run.name);
         keeping.kept.runs.push(run.clone());
         progress.step("running the engine", keeping.kept.runs.len() as u64, cpu::RUNS);
         keeping.keep();
         go_on()
     });
-    let request_ns = runs.and_then(|runs| Ok((cpu::request_ns(directory.path(), engine_extent, &runs)?, runs)));
+    let request_ns = runs
+        .and_then(|runs| Ok((cpu::request_ns((directory.path(), described.as_ref()), engine_extent, &runs)?, runs)));
     let (request_ns, runs) = request_ns.map_err(|failure| match failure.downcast::<Fault>() {
         Ok(fault) => refused(&arguments.directory, &fault),
         Err(failure) => format!("the engine cannot run in '{place}', where it needs some GiB: {failure}").into(),
@@ -207,6 +225,14 @@ fn calibrated(arguments: &Arguments, keeping: &mut Keeping) -> Result<Calibratio
     let loopback_extent = if arguments.quick { LoopbackExtent::quick() } else { LoopbackExtent::full() };
     let loopback = calibrated_loopback(&loopback_extent, fitted.costs, keeping).map_err(|failure| failure.to_string());
     Ok(Calibration { measured, fitted, runs, prices, request_ns, loopback })
+}
+
+/// The description whose delays the device shows.
+fn shown(described: Option<&str>) -> Result<Option<devices::Device>, Failure> {
+    let Some(described) = described else { return Ok(None) };
+    let text = format!("[device.{ENGINE_DEVICE}]\ndescribed = {described:?}\n");
+    let mut configuration = Configuration::from_bytes("--described", text.as_bytes(), None)?;
+    Ok(configuration.devices.remove(ENGINE_DEVICE).and_then(|device| device.described))
 }
 
 /// Measures the loopback and describes it. A machine that has none can be calibrated all the same.
@@ -271,14 +297,21 @@ mod tests {
             directory: PathBuf::from(place),
             output: Some(directory.path().join("here.toml")),
             name: "disk".to_owned(),
+            described: None,
             quick: true,
             size: 64 << 20,
             report: None,
             json: false,
         };
         let progress = Progress::hidden();
-        let run =
-            EngineRun { name: "reads".into(), steps: Default::default(), cpu_ns: 1.0, footprint: 1, durable: false };
+        let run = EngineRun {
+            name: "reads".into(),
+            steps: Default::default(),
+            thread: [0.0; 2],
+            cpu_ns: 1.0,
+            footprint: 1,
+            durable: false,
+        };
         let mut first = Keeping::begin(&arguments("a"), &progress);
         first.kept.runs.push(run);
         first.keep();

@@ -70,6 +70,11 @@ pub struct RunReport {
     pub cpu_us_per_transaction: f64,
     /// CPU time per transaction of the whole process, clients included; `None` (null) on described hardware.
     pub process_cpu_us_per_transaction: Option<f64>,
+    /// How often the engine's thread handed operations to the operating system, per transaction; zero on described hardware unless
+    /// its CPU is one that tasks keep until they wait.
+    pub batches_per_transaction: f64,
+    /// How often it slept, per transaction; likewise.
+    pub sleeps_per_transaction: f64,
     /// Bytes of log per transaction.
     pub log_bytes_per_transaction: f64,
     /// The same without the headers of log pages and what is left empty in them.
@@ -412,6 +417,8 @@ mod tests {
             },
             cpu_us_per_transaction: 2.25,
             process_cpu_us_per_transaction: (clock == Clock::Real).then_some(7.75),
+            batches_per_transaction: 0.25,
+            sleeps_per_transaction: 0.125,
             log_bytes_per_transaction: 512.4,
             log_record_bytes_per_transaction: 400.5,
             locks: Locks { requests: 1_234_567_890, waits: 12_345_679, conflicts: 0.01, restarts_by_colour: 0 },

@@ -24,6 +24,9 @@ pub struct Concurrency {
     pub durable_write: Option<Times>,
     /// A sync; as its law says by default, whatever is under way.
     pub sync: Option<Times>,
+    /// How much longer the second part of a durable write takes where several are in it at once: numbers of them, ascending from 1,
+    /// and factors, ascending from 1. Flushes of one device follow each other. No longer by default.
+    pub durable_together: Option<Together>,
     /// Laws about the means of reads, by what is under way when one begins; that of the stage's `service` by default. A device that is
     /// alone has another tail than one whose queues even its times out.
     pub read_law: Option<Laws>,
@@ -33,6 +36,30 @@ pub struct Concurrency {
     pub durable_write_law: Option<Laws>,
     /// The same of syncs; their own law by default.
     pub sync_law: Option<Laws>,
+}
+
+/// Factors by how many are at it at once.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Together {
+    /// How many, ascending from 1.
+    pub count: Vec<u32>,
+    /// The factor for each, 1 for one.
+    pub times: Vec<f64>,
+}
+
+impl Together {
+    fn is_sound(&self) -> bool {
+        let Together { count, times } = self;
+        let lengths = count.len() == times.len() && count.len() >= 2;
+        lengths && count[0] == 1 && times[0] == 1.0 && count.is_sorted_by(|a, b| a < b) && times.is_sorted()
+    }
+
+    /// The factor where this number is at it.
+    pub(crate) fn factor(&self, number: usize) -> f64 {
+        let (at, far) = place(&self.count, number.max(1));
+        self.times[at] + (self.times[at + 1] - self.times[at]) * far
+    }
 }
 
 /// Laws, row by row; only their shapes count, not their means.
@@ -62,6 +89,7 @@ struct Written {
     write: Times,
     durable_write: Option<Times>,
     sync: Option<Times>,
+    durable_together: Option<Together>,
     read_law: Option<Laws>,
     write_law: Option<Laws>,
     durable_write_law: Option<Laws>,
@@ -73,7 +101,7 @@ impl TryFrom<Written> for Concurrency {
 
     fn try_from(written: Written) -> Result<Concurrency, String> {
         let Written { reads, writes, read, write, durable_write, sync, .. } = written;
-        let Written { read_law, write_law, durable_write_law, sync_law, .. } = written;
+        let Written { durable_together, read_law, write_law, durable_write_law, sync_law, .. } = written;
         for (name, axis) in [("reads", &reads), ("writes", &writes)] {
             if axis.len() < 2 || axis[0] != 0 || !axis.is_sorted_by(|a, b| a < b) {
                 return Err(format!("the numbers of {name} ascend from 0 and are at least two, as in [0, 1, 8, 32]"));
@@ -106,6 +134,10 @@ impl TryFrom<Written> for Concurrency {
                 return Err(format!("'{name}' has {shape}: one row for each number of reads"));
             }
         }
+        if durable_together.as_ref().is_some_and(|together| !together.is_sound()) {
+            let example = "durable_together = { count = [1, 2, 8], times = [1.0, 1.5, 4.0] }";
+            return Err(format!("numbers ascend from 1 and their factors from 1.0, as many of each, as in {example}"));
+        }
         Ok(Concurrency {
             reads,
             writes,
@@ -113,6 +145,7 @@ impl TryFrom<Written> for Concurrency {
             write,
             durable_write,
             sync,
+            durable_together,
             read_law,
             write_law,
             durable_write_law,

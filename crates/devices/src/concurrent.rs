@@ -219,7 +219,7 @@ impl Concurrent {
     /// Sets the speeds for what is present, and finds the first end.
     fn plan(&mut self, now: Instant) {
         let (reads, writes) = (self.present(Kind::Read), self.present(Kind::Write) + self.present(Kind::Force));
-        let all = reads + writes + self.present(Kind::Sync);
+        let (forces, all) = (self.present(Kind::Force), reads + writes + self.present(Kind::Sync));
         match &self.pace {
             Pace::Shares(servers) => {
                 let speed = if *servers == 0 { 1.0 } else { (f64::from(*servers) / all.max(1) as f64).min(1.0) };
@@ -232,6 +232,9 @@ impl Concurrent {
                     if !kind.ends.is_empty() {
                         kind.speed = times.map_or(1.0, |times| 1.0 / tables.time_ns(times, reads, writes));
                     }
+                }
+                if let (Some(together), true) = (&tables.durable_together, forces > 1) {
+                    self.kinds[Kind::Force as usize].speed /= together.factor(forces);
                 }
             }
         }

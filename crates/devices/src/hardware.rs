@@ -110,6 +110,10 @@ pub struct Cpu {
     /// by default.
     #[serde(default = "no_time")]
     pub wake_latency: Law,
+    /// Whether a thread that has much under way on devices sleeps until several operations have ended, as the real driver does with
+    /// io_uring: with `run-until-wait`. Not by default.
+    #[serde(default)]
+    pub gathering: bool,
     /// What the steps of transactions cost.
     pub instructions: Instructions,
 }
@@ -168,6 +172,9 @@ pub struct Instructions {
     /// One change of a page that a log record describes, looked at and made again.
     #[serde(default)]
     pub redo: u64,
+    /// One search of a b-tree from its root to a record.
+    #[serde(default)]
+    pub tree_search: u64,
     /// Operations given to the operating system, whatever their number: what a batch costs beside `input_output` for each. With
     /// the CPU's discipline `run-until-wait`.
     #[serde(default)]

@@ -24,7 +24,7 @@ mod unit;
 pub use base::statistics::StationReport;
 pub use cache::{Cache, CacheCounts, CacheKind, CacheSize};
 pub use calendar::Calendar;
-pub use concurrency::{Concurrency, Laws, Times};
+pub use concurrency::{Concurrency, Laws, Times, Together};
 pub use cpus::Class;
 pub use fields::{Assignment, Bandwidth, Discipline, ReadWrite, Servers, WriteCache};
 pub use hardware::{

@@ -32,6 +32,10 @@ pub struct Limit {
     /// What is limited.
     #[serde(default)]
     pub of: Limited,
+    /// Whether flushes are operations, too: a durable write counts one more, and a sync one, as Linux's blkio controller counts them
+    /// where a device has a volatile cache. Not by default.
+    #[serde(default)]
+    pub flushes: bool,
     /// The name of a limit that several devices share.
     pub shared: Option<String>,
 }
@@ -57,27 +61,31 @@ impl Limit {
             (Some(_), Some(_)) => Some("a limit is one of operations or one of bandwidth; write two"),
             (None, None) => Some("a limit has operations = 3000 (per second) or bandwidth = \"125 MB/s\""),
             (None, _) if self.operation_size.is_some() => Some("operation_size belongs to a limit of operations"),
+            (None, _) if self.flushes => Some("flushes belong to a limit of operations"),
             _ if !positive || self.operation_size == Some(0) => Some("a limit is above zero"),
             _ if self.burst > 0 && self.slice > 0 => Some("a limit has burst or slice"),
             _ => None,
         }
     }
 
-    /// Whether it concerns this transfer; a sync moves no bytes.
+    /// Whether it concerns this transfer.
     pub(crate) fn concerns(&self, transfer: &Transfer) -> bool {
         match transfer.direction {
             Direction::Read => self.of != Limited::Writes,
             Direction::Write { .. } => self.of != Limited::Reads,
-            Direction::Sync => false,
+            Direction::Sync => self.flushes && self.of != Limited::Reads,
         }
     }
 
-    /// How long the rate takes to give credit for this many bytes in one operation.
-    fn cost_ns(&self, bytes: u32) -> u64 {
+    /// How long the rate takes to give credit for this transfer.
+    fn cost_ns(&self, transfer: &Transfer) -> u64 {
+        let bytes = transfer.length;
         match (self.bandwidth, self.operations) {
             (Some(bandwidth), _) => bandwidth.transfer_ns(bytes),
             (None, rate) => {
-                let count = self.operation_size.map_or(1, |size| u64::from(bytes).div_ceil(size).max(1));
+                let pieces = self.operation_size.map_or(1, |size| u64::from(bytes).div_ceil(size).max(1));
+                let is_flushed = self.flushes && transfer.direction == Direction::Write { durable: true };
+                let count = pieces + u64::from(is_flushed);
                 rounded(count as f64 * 1e9 / rate.unwrap_or(f64::INFINITY))
             }
         }
@@ -108,7 +116,7 @@ impl Bucket {
 
     /// A transfer takes its credit; returns when it has it. Transfers are served in the order of their arrival.
     pub(crate) fn take(&mut self, now: Instant, transfer: &Transfer) -> Instant {
-        let cost_ns = self.limit.cost_ns(transfer.length);
+        let cost_ns = self.limit.cost_ns(transfer);
         self.charged_ns += cost_ns;
         if self.limit.slice > 0 {
             return self.take_of_slice(now, cost_ns);

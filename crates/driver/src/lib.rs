@@ -6,6 +6,7 @@
 
 mod fault;
 mod frame;
+mod gathering;
 mod operation;
 mod report;
 mod work;
@@ -13,8 +14,9 @@ mod work;
 pub use base::statistics::StationReport;
 pub use fault::{Fault, FaultKind};
 pub use frame::{Frame, FrameArray, Memory, prefetch};
+pub use gathering::{GATHERING_NS, ends_gathered};
 pub use operation::{Access, Class, Completion, DeviceId, FileId, Op, OpKind, Output, SocketId, Token};
-pub use report::{CacheReport, CachedFile, DeviceTraits, EventCount};
+pub use report::{CacheReport, CachedFile, DeviceTraits, EventCount, ThreadUse};
 pub use work::{Prices, Work};
 
 use base::{Clock, Instant};
@@ -175,6 +177,12 @@ pub trait Driver {
     /// The simulation's events since the last [`Driver::restart_statistics`], by sort; none on a real machine.
     fn events(&self) -> Vec<EventCount> {
         Vec::new()
+    }
+
+    /// What the thread asked of its operating system since the last [`Driver::restart_statistics`]; nothing on a described machine
+    /// whose tasks do not keep its CPU until they wait.
+    fn thread_use(&self) -> ThreadUse {
+        ThreadUse::default()
     }
 
     /// Forgets what stations did so far: the end of a warm-up.

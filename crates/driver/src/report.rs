@@ -43,6 +43,15 @@ pub struct CachedFile {
     pub absorbed: u64,
 }
 
+/// How often the engine's thread turned to its operating system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadUse {
+    /// Times at which it handed operations over, whatever their number.
+    pub batches: u64,
+    /// Times at which it slept, for nothing was at hand.
+    pub sleeps: u64,
+}
+
 /// How many events of one sort a simulation had.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventCount {

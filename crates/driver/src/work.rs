@@ -40,11 +40,13 @@ pub enum Work {
     /// One change of a page that a log record describes, looked at and made again: by a restart, or for a node that has made it on a
     /// copy.
     Redo,
+    /// One search of a b-tree from its root to a record, or to the place where it would be.
+    TreeSearch,
 }
 
 impl Work {
     /// Every kind of work, in the order of their declaration.
-    pub const ALL: [Work; 18] = [
+    pub const ALL: [Work; 19] = [
         Work::BeginTransaction,
         Work::ObjectReference,
         Work::EndTransaction,
@@ -63,6 +65,7 @@ impl Work {
         Work::NetworkBytes,
         Work::CopyRegistration,
         Work::Redo,
+        Work::TreeSearch,
     ];
 }
 

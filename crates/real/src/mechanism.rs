@@ -83,6 +83,14 @@ impl Mechanism {
         }
     }
 
+    /// How often something was handed over.
+    pub(crate) fn batches(&self) -> u64 {
+        match self {
+            Mechanism::Ring(ring) => ring.batches(),
+            Mechanism::Pool(pool) => pool.batches(),
+        }
+    }
+
     pub(crate) fn register_file(&mut self, place: u32, fd: RawFd) -> bool {
         match self {
             Mechanism::Ring(ring) => ring.register_file(place, fd),

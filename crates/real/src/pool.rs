@@ -11,6 +11,8 @@ use std::time::Duration;
 pub(crate) struct Pool {
     workers: Workers<Request>,
     queued: Vec<Request>,
+    /// How often something was handed over.
+    batches: u64,
     poller: Poller,
     bell: Arc<Bell>,
 }
@@ -19,7 +21,7 @@ impl Pool {
     pub(crate) fn new(threads: usize, bell: Arc<Bell>, mailbox: Arc<Mailbox>) -> Pool {
         let poller = Poller::new(Arc::clone(&mailbox));
         let work = move |request: Request| mailbox.post(request.slot, JobResult::Transferred(request.perform()));
-        Pool { workers: Workers::new("entresol-io", threads, work), queued: Vec::new(), poller, bell }
+        Pool { workers: Workers::new("entresol-io", threads, work), queued: Vec::new(), batches: 0, poller, bell }
     }
 
     /// Queues a request. Threads see it in [`Pool::wait`].
@@ -48,6 +50,7 @@ impl Pool {
     /// work is in the mailbox.
     pub(crate) fn wait(&mut self, wait: Option<Duration>) {
         if !self.queued.is_empty() {
+            self.batches += 1;
             self.workers.push(self.queued.drain(..));
         }
         if wait == Some(Duration::ZERO) {
@@ -63,6 +66,11 @@ impl Pool {
     pub(crate) fn stop_within(&mut self, patience: Duration) -> bool {
         self.poller.stop();
         self.workers.stop_within(patience)
+    }
+
+    /// How often something was handed over.
+    pub(crate) fn batches(&self) -> u64 {
+        self.batches
     }
 
     /// The largest number of threads.

@@ -18,12 +18,12 @@ use crate::options::Options;
 use crate::request::{Call, Request};
 use crate::sockets::SocketTable;
 use crate::station::Station;
-use crate::usage::{entropy, unix_ns, wall_ns};
+use crate::usage::{entropy, thread_sleeps, unix_ns, wall_ns};
 use crate::workers::Workers;
 use base::Instant;
 use driver::{
     Access, CacheReport, Completion, DeviceId, DeviceTraits, Driver, Fault, FaultKind, FileId, Frame, Halt, Op, Output,
-    Prices, StationReport, Token,
+    Prices, StationReport, ThreadUse, Token,
 };
 use std::marker::PhantomData;
 use std::panic::AssertUnwindSafe;
@@ -88,6 +88,8 @@ pub struct RealDriver {
     kept_locks: usize,
     /// Goes last, after everything that writes.
     locks: DirectoryLocks,
+    /// What the thread had done when statistics were last restarted.
+    used_before: ThreadUse,
 }
 
 /// The machine's clock.
@@ -158,6 +160,7 @@ impl RealDriver {
             not_send: PhantomData,
             kept_locks: 0,
             locks: options.locks,
+            used_before: ThreadUse::default(),
         })
     }
 
@@ -539,7 +542,13 @@ impl Driver for RealDriver {
         reports
     }
 
+    fn thread_use(&self) -> ThreadUse {
+        let ThreadUse { batches, sleeps } = self.used_before;
+        ThreadUse { batches: self.mechanism.batches() - batches, sleeps: thread_sleeps() - sleeps }
+    }
+
     fn restart_statistics(&mut self) {
+        self.used_before = ThreadUse { batches: self.mechanism.batches(), sleeps: thread_sleeps() };
         let now = self.now();
         for device in &mut self.devices {
             device.station.restart(now);

@@ -18,10 +18,8 @@ use std::time::Duration;
 const ENTRIES: u32 = 512;
 /// More requests than completions fit the ring are never in flight, so the kernel need not keep an overflow list.
 const COMPLETIONS: u32 = 8 * ENTRIES;
-/// One wait is for the ends of this share of what is in flight, for a number of them and a time at most.
-const ENDS_SHARE: usize = 8;
-const ENDS_MAX: usize = 16;
-const GATHERING: Duration = Duration::from_micros(100);
+/// How long a wait is for several ends at most.
+const GATHERING: Duration = Duration::from_nanos(driver::GATHERING_NS);
 const FILES: u32 = 1024;
 /// Places behind those of files, for locks of directories.
 const LOCKS: u32 = 32;
@@ -59,6 +57,8 @@ pub(crate) struct Ring {
     in_flight: usize,
     /// Those of them that wait for other machines, which may take for ever.
     exchanges: usize,
+    /// How often something was handed over.
+    batches: u64,
     bell: Arc<Bell>,
     /// Where the kernel puts the eventfd's count; only the ring refers to it while a read is in flight.
     bell_count: *mut u64,
@@ -91,6 +91,7 @@ impl Ring {
             backlog: VecDeque::new(),
             in_flight: 0,
             exchanges: 0,
+            batches: 0,
             bell,
             bell_count,
             files,
@@ -162,6 +163,7 @@ impl Ring {
         let announced = may_wait && self.bell.announce();
         loop {
             self.refill();
+            self.batches += u64::from(!self.ring.submission().is_empty());
             let more = !self.backlog.is_empty() && self.in_flight < COMPLETIONS as usize;
             match announced && !more {
                 true => self.enter_and_wait(wait),
@@ -175,6 +177,11 @@ impl Ring {
             self.bell.withdraw();
         }
         self.reap(done);
+    }
+
+    /// How often something was handed over.
+    pub(crate) fn batches(&self) -> u64 {
+        self.batches
     }
 
     /// Moves the backlog into the submission queue as far as there is room.
@@ -211,12 +218,11 @@ impl Ring {
         accept(result);
     }
 
-    /// How many ends a wait is for at first. While much is in flight on devices its ends follow closely on each other, and a system call and
-    /// a turn of the executor for each would cost more than they: several are waited for, though not for long.
+    /// How many ends a wait is for at first.
     fn ends_wanted(&self, limit: Option<Duration>) -> usize {
         match limit {
             Some(limit) if limit <= GATHERING => 1,
-            _ => ((self.in_flight - self.exchanges) / ENDS_SHARE).clamp(1, ENDS_MAX),
+            _ => driver::ends_gathered(self.in_flight - self.exchanges),
         }
     }
 

@@ -8,6 +8,19 @@ pub fn process_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
+/// How often the calling thread has slept: given its processor back of its own will.
+#[allow(unsafe_code)]
+pub(crate) fn thread_sleeps() -> u64 {
+    // SAFETY: zeros are a valid value of this plain structure, which lives through the call.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        let result = libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+        assert_eq!(result, 0, "every Linux tells it of a thread");
+        usage
+    };
+    usage.ru_nvcsw as u64
+}
+
 /// The processor that the calling thread runs on, by its number; it may be on another one by the next moment.
 #[allow(unsafe_code)]
 #[inline]
@@ -98,6 +111,14 @@ mod tests {
         // Sixty-four coins all of one side: once in 2^57 runs.
         let (all, none) = draws.iter().fold((u128::MAX, 0), |(all, none), draw| (all & draw, none | draw));
         assert_eq!((all, none), (0, u128::MAX));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "no such call")]
+    fn a_thread_that_waits_has_slept() {
+        let before = thread_sleeps();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert!(thread_sleeps() > before);
     }
 
     #[test]

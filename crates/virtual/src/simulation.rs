@@ -8,7 +8,7 @@ use base::{Clock, Instant, Random};
 use devices::{Class, Direction, Hardware, JobId, Machine, Transfer};
 use driver::{
     Access, CacheReport, CachedFile, Completion, DeviceId, DeviceTraits, Doorbell, Driver, EventCount, Fault,
-    FaultKind, FileId, Frame, Halt, Op, OpKind, Output, Prices, StationReport, Token, Work,
+    FaultKind, FileId, Frame, Halt, Op, OpKind, Output, Prices, StationReport, ThreadUse, Token, Work,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -116,6 +116,7 @@ impl VirtualDriver {
                 Work::NetworkBytes => cpu.instructions.network_bytes,
                 Work::CopyRegistration => cpu.instructions.copy_registration,
                 Work::Redo => cpu.instructions.redo,
+                Work::TreeSearch => cpu.instructions.tree_search,
             };
             Prices {
                 instructions: Work::ALL.map(price),
@@ -535,7 +536,12 @@ impl Driver for VirtualDriver {
         happened.map(|(name, count)| EventCount { name, count }).collect()
     }
 
+    fn thread_use(&self) -> ThreadUse {
+        self.thread.as_ref().map_or_else(ThreadUse::default, |thread| thread.used)
+    }
+
     fn restart_statistics(&mut self) {
+        self.thread.iter_mut().for_each(|thread| thread.used = ThreadUse::default());
         self.machine.restart_statistics();
         if let Some(port) = &self.port {
             port.restart_statistics(self.network_now());

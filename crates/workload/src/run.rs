@@ -356,6 +356,7 @@ async fn measure<W: Workload, T>(
             stations: executor.stations(),
             caches: executor.caches(),
             events: executor.events(),
+            thread_use: executor.thread_use(),
             server: server.map(TransactionServer::report),
             saturated: if is_last { shared.saturation(unfinished, completed, elapsed_ns) } else { None },
         };

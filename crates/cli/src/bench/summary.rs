@@ -66,6 +66,8 @@ pub fn report(database: &Database, headline: Headline, measured: &Measured) -> R
         composition_us: composition(database, response.mean, count),
         cpu_us_per_transaction: cpu_us,
         process_cpu_us_per_transaction: (!described).then(|| measured.process_cpu_ns as f64 / 1e3 / count),
+        batches_per_transaction: measured.thread_use.batches as f64 / count,
+        sleeps_per_transaction: measured.thread_use.sleeps as f64 / count,
         log_bytes_per_transaction: database.log().statistics().bytes_written as f64 / count,
         log_record_bytes_per_transaction: database.log().statistics().record_bytes as f64 / count,
         locks: Locks::new(database),

@@ -228,6 +228,7 @@ impl<'a> Clients<'a> {
             stations,
             caches: Vec::new(),
             events: Vec::new(),
+            thread_use: driver::ThreadUse::default(),
             server: None,
             saturated: None,
         })

@@ -3,7 +3,7 @@
 
 use base::statistics::Histogram;
 use base::{Instant, Random};
-use driver::{Access, Completion, DeviceId, Driver, Fault, FileId, Frame, Op, Output, Token};
+use driver::{Access, Completion, DeviceId, Driver, Fault, FileId, Frame, Op, Output, ThreadUse, Token};
 use serde::{Deserialize, Serialize};
 
 /// The kinds of operations.
@@ -78,10 +78,12 @@ pub struct ProbePoint {
     pub seconds: f64,
     /// The times by kind.
     pub times: [ProbeTimes; 4],
-    /// CPU time of this process, in nanoseconds; zero on described hardware.
+    /// CPU time of this thread, in nanoseconds; zero on described hardware.
     pub cpu_ns: u64,
-    /// How often the driver was asked for what has ended.
-    pub parks: u64,
+    /// How often operations were handed to the operating system.
+    pub batches: u64,
+    /// How often this thread slept.
+    pub sleeps: u64,
 }
 
 impl ProbePoint {
@@ -127,7 +129,6 @@ pub struct ClosedLoop {
     random: Random,
     position: u64,
     done: Vec<Completion>,
-    parks: u64,
 }
 
 impl ClosedLoop {
@@ -156,7 +157,6 @@ impl ClosedLoop {
             random,
             position: 0,
             done: Vec::new(),
-            parks: 0,
         };
         bench.remove()?;
         if let Output::Opened { file, .. } = bench.once(Op::Open { device, name: name.to_owned(), create: true })? {
@@ -214,8 +214,8 @@ impl ClosedLoop {
                 slots += 1;
             }
         }
-        let (cpu, start) = (real_driver::process_cpu_ns(), self.driver.now());
-        self.parks = 0;
+        self.driver.restart_statistics();
+        let (cpu, start) = (real_driver::thread_cpu_ns(), self.driver.now());
         let (mut under_way, mut ended, mut failed) = (slots, 0, None);
         (0..slots).for_each(|slot| self.begin(slot, &mix));
         while under_way > 0 {
@@ -245,40 +245,10 @@ impl ClosedLoop {
         }
         let seconds = self.driver.now().since_ns(start) as f64 / 1e9;
         let is_real = self.driver.prices().is_none();
-        let cpu_ns = if is_real { real_driver::process_cpu_ns() - cpu } else { 0 };
+        let cpu_ns = if is_real { real_driver::thread_cpu_ns() - cpu } else { 0 };
+        let ThreadUse { batches, sleeps } = self.driver.thread_use();
         let times = times.each_ref().map(ProbeTimes::of);
-        failed.map_or(Ok(ProbePoint { mix, seconds, times, cpu_ns, parks: self.parks }), Err)
-    }
-
-    /// What it takes to hand over `count` reads at once, without waiting for their ends: the least of several tries, in
-    /// nanoseconds.
-    pub fn submission_ns(&mut self, count: usize, size: u32) -> Result<u64, Fault> {
-        let mix = Mix { depths: [count as u32, 0, 0, 0], size, in_sequence: false };
-        let mut least = u64::MAX;
-        for _ in 0..64 {
-            for slot in 0..count {
-                (self.slots[slot].kind, self.slots[slot].prepares) = (ProbeKind::Read, false);
-            }
-            let start = self.driver.now();
-            (0..count).for_each(|slot| self.begin(slot, &mix));
-            self.done.clear();
-            self.driver.park(Some(Instant::START), &mut self.done).expect("operations are under way");
-            least = least.min(self.driver.now().since_ns(start));
-            let mut left = count;
-            loop {
-                for index in 0..self.done.len() {
-                    let Completion { token, result, buffer } = take(&mut self.done[index]);
-                    self.slots[token.0 as usize].frame = buffer;
-                    result?;
-                    left -= 1;
-                }
-                if left == 0 {
-                    break;
-                }
-                self.park();
-            }
-        }
-        Ok(least)
+        failed.map_or(Ok(ProbePoint { mix, seconds, times, cpu_ns, batches, sleeps }), Err)
     }
 
     fn begin(&mut self, number: usize, mix: &Mix) {
@@ -317,7 +287,6 @@ impl ClosedLoop {
     /// Waits until something has ended, and says when.
     fn park(&mut self) -> Instant {
         self.done.clear();
-        self.parks += 1;
         self.driver.park(None, &mut self.done).expect("something is under way");
         self.driver.now()
     }

@@ -1,15 +1,17 @@
 //! What the engine's steps cost on this machine's CPU: the engine itself runs, the executor counts the steps, and the prices
 //! that explain the measured CPU times best are found.
 
+use super::ENGINE_DEVICE;
 use super::fit::SystemCosts;
 use super::least_squares::nonnegative;
 use crate::Failure;
 use crate::bench::spill::{Input, Watch};
-use crate::bench::{bank, meter::Meter, sort, threads};
+use crate::bench::{bank, join, meter::Meter, sort, threads};
 use crate::progress::Progress;
 use base::{PartitionId, Random};
-use driver::{Fault, Work};
+use driver::{Fault, ThreadUse, Work};
 use engine::Transaction;
+use engine::temp::JoinMethod;
 use entresol::configuration::Configuration;
 use entresol::{Database, Opening, PartitionSpec, Store};
 use serde::{Deserialize, Serialize};
@@ -24,6 +26,8 @@ pub struct EngineRun {
     pub name: String,
     /// Steps per transaction, indexed by `Work as usize`.
     pub steps: [f64; Work::ALL.len()],
+    /// Batches of operations handed to the operating system, and times at which the engine's thread slept, per transaction.
+    pub thread: [f64; 2],
     /// CPU time per transaction, in nanoseconds.
     pub cpu_ns: f64,
     /// Memory that its steps touched, in bytes.
@@ -76,14 +80,23 @@ impl Workload for Calls {
 const RECORDS: u64 = 4_000;
 const VALUE: usize = 92;
 /// How many runs there are.
-pub const RUNS: u64 = 10 + 1 + 2 + DURABLE_CLIENTS.len() as u64;
+pub const RUNS: u64 = 10 + SPILLS.len() as u64 + 2 * PAGED_CLIENTS.len() as u64 + 2 + DURABLE_CLIENTS.len() as u64;
 /// How many clients run what does not wait for the log.
 const CLIENTS: u32 = 64;
+/// Numbers of clients whose records are in pages that memory does not hold: how many such records there are, and the buffer's size.
+const PAGED_CLIENTS: [u32; 4] = [1, 8, 64, 512];
+const PAGED_RECORDS: u64 = 400_000;
+const PAGED_BUFFER: u64 = 8 << 20;
+/// Operators that are given 400,000 rows and more memory than these take.
+const SPILLS: [&str; 3] = ["sort", "hash join", "sort-merge join"];
 /// Numbers of clients whose commits wait until they are durable.
 const DURABLE_CLIENTS: [u32; 4] = [1, 8, 64, 512];
 
-fn configuration(durable: bool, buffer: u64) -> Configuration {
+fn configuration(described: Option<&devices::Device>, durable: bool, buffer: u64) -> Configuration {
     let mut configuration = Configuration::default();
+    if described.is_some() {
+        configuration.devices.entry(ENGINE_DEVICE.to_owned()).or_default().described = described.cloned();
+    }
     configuration.log.durable = durable;
     configuration.log.size = 256 << 20;
     configuration.buffer.size = buffer;
@@ -98,7 +111,7 @@ fn plan(clients: u32, span_ns: u64) -> Plan {
 /// Runs the engine in a directory, which is left empty. `known` are the runs that an interrupted calibration has made; `keep` hears
 /// of each new one; an error of its ends them.
 pub fn run_engine(
-    directory: &Path,
+    (directory, described): (&Path, Option<&devices::Device>),
     extent: EngineExtent,
     known: Vec<EngineRun>,
     mut keep: impl FnMut(&EngineRun) -> Result<(), Fault>,
@@ -111,9 +124,9 @@ pub fn run_engine(
     let has = |runs: &[EngineRun], name: &str| runs.iter().any(|run| run.name.starts_with(name));
     if !has(&runs, "set, 8 changes") {
         runs.clear();
-        let store = Opening::new(directory.join("small"), configuration(false, 64 << 20)).open()?;
+        let store = Opening::new(directory.join("small"), configuration(described, false, 64 << 20)).open()?;
         for partition in ["b-tree", "set"] {
-            let partition_id = fill(&store, partition)?;
+            let partition_id = fill(&store, partition, RECORDS)?;
             for (reads, changes) in [(1, 0), (16, 0), (0, 1), (4, 4), (0, 8)] {
                 let workload = || Calls { partition: partition_id, records: RECORDS, reads, changes };
                 let name = match (reads, changes) {
@@ -126,16 +139,31 @@ pub fn run_engine(
         }
         store.close()?;
     }
-    if !has(&runs, "sort") {
-        let store = Opening::new(directory.join("small"), configuration(false, 64 << 20)).open()?;
-        add(&mut runs, sorted(&store)?)?;
+    for name in SPILLS {
+        if !has(&runs, name) {
+            let store = Opening::new(directory.join("small"), configuration(described, false, 64 << 20)).open()?;
+            add(&mut runs, spilled(&store, name)?)?;
+            store.close()?;
+        }
+    }
+    if PAGED_CLIENTS.iter().any(|clients| !has(&runs, &paged_name(1, *clients))) {
+        runs.retain(|run| !run.name.contains("of pages on the device"));
+        let store = Opening::new(directory.join("paged"), configuration(described, false, PAGED_BUFFER)).open()?;
+        let partition = fill(&store, "b-tree", PAGED_RECORDS)?;
+        for (changes, clients) in [0, 1].into_iter().flat_map(|changes| PAGED_CLIENTS.map(|clients| (changes, clients)))
+        {
+            let workload = || Calls { partition, records: PAGED_RECORDS, reads: 1 - changes, changes };
+            let load = (clients, extent.span_ns);
+            add(&mut runs, measured(&store, &paged_name(changes, clients), load, async |_| Ok(workload()))?)?;
+        }
         store.close()?;
     }
     for (name, branches, buffer) in
         [("Debit-Credit, 11 MiB", 1, 64 << 20), ("Debit-Credit, larger", extent.branches, 2 << 30)]
     {
         if !has(&runs, name) {
-            let opening = Opening::new(directory.join(format!("bank-{branches}")), configuration(false, buffer));
+            let opening =
+                Opening::new(directory.join(format!("bank-{branches}")), configuration(described, false, buffer));
             let store = opening.open()?;
             let run = debit_credit(&store, branches, (CLIENTS, 2 * extent.span_ns))?;
             add(&mut runs, EngineRun { name: name.to_owned(), ..run })?;
@@ -145,7 +173,7 @@ pub fn run_engine(
     for clients in DURABLE_CLIENTS {
         let name = format!("Debit-Credit, durable, {clients} clients");
         if !runs.iter().any(|run| run.name == name) {
-            let store = Opening::new(directory.join("bank-1"), configuration(true, 64 << 20)).open()?;
+            let store = Opening::new(directory.join("bank-1"), configuration(described, true, 64 << 20)).open()?;
             let run = debit_credit(&store, 1, (clients, 2 * extent.span_ns))?;
             add(&mut runs, EngineRun { name, durable: true, ..run })?;
             store.close()?;
@@ -154,13 +182,19 @@ pub fn run_engine(
     Ok(runs)
 }
 
-fn fill(store: &Store, name: &str) -> Result<PartitionId, Failure> {
+/// The name of a run of reads or changes whose pages have to be read.
+fn paged_name(changes: u32, clients: u32) -> String {
+    let what = if changes == 0 { "reads" } else { "changes" };
+    format!("{what} of pages on the device, {clients} clients")
+}
+
+fn fill(store: &Store, name: &str, records: u64) -> Result<PartitionId, Failure> {
     let spec = if name == "set" { PartitionSpec::set(name) } else { PartitionSpec::b_tree(name) };
     Ok(store.run(async |database| {
         let partition = database.create_partition(spec).await?;
-        for first in (0..RECORDS).step_by(500) {
+        for first in (0..records).step_by(500) {
             let some = async |tx: &mut Transaction| {
-                for number in first..(first + 500).min(RECORDS) {
+                for number in first..(first + 500).min(records) {
                     tx.put(partition, &number.to_be_bytes(), &[7; VALUE]).await?;
                 }
                 Ok::<_, entresol::Error>(())
@@ -198,11 +232,13 @@ fn measured<W: Workload>(
         let count = found.transactions.max(1) as f64;
         let after = steps(store);
         let per_transaction = std::array::from_fn(|work| (after[work] - before[work]) / count);
-        Ok::<_, Failure>((per_transaction, found.cpu_ns as f64 / count))
+        let ThreadUse { batches, sleeps } = found.thread_use;
+        let thread = [batches, sleeps].map(|times| times as f64 / count);
+        Ok::<_, Failure>((per_transaction, thread, found.cpu_ns as f64 / count))
     };
     once(span_ns / 4)?;
-    let (steps, cpu_ns) = once(span_ns)?;
-    Ok(EngineRun { name: name.to_owned(), steps, cpu_ns, footprint: footprint(store), durable: false })
+    let (steps, thread, cpu_ns) = once(span_ns)?;
+    Ok(EngineRun { name: name.to_owned(), steps, thread, cpu_ns, footprint: footprint(store), durable: false })
 }
 
 fn debit_credit(store: &Store, branches: u32, load: (u32, u64)) -> Result<EngineRun, Failure> {
@@ -212,22 +248,35 @@ fn debit_credit(store: &Store, branches: u32, load: (u32, u64)) -> Result<Engine
     measured(store, "", load, async |database| Ok(DebitCredit(Tables::of(database.catalog(), &scale)?)))
 }
 
-/// A sort in memory; its figures are per row, and of all threads.
-fn sorted(store: &Store) -> Result<EngineRun, Failure> {
+/// A sort or a join in memory; its figures are per row of its input, and of all threads.
+fn spilled(store: &Store, name: &str) -> Result<EngineRun, Failure> {
     const ROWS: u64 = 400_000;
     let input = Input { rows: ROWS, row_size: 100, memory: 64 << 20, seed: 1 };
+    let hidden = Progress::hidden();
     let mut watch = Watch::start(store.database());
+    let run = |watch: &mut Watch| match name {
+        "sort" => sort::sort(store, input, watch, &hidden),
+        "hash join" => join::join(store, JoinMethod::Hash, input, watch, &hidden),
+        _ => join::join(store, JoinMethod::SortMerge, input, watch, &hidden),
+    };
+    // Memory that is used for the first time is slower.
+    run(&mut watch)?;
     let (before, cpu) = (steps(store), real_driver::process_cpu_ns());
-    sort::sort(store, input, &mut watch, &Progress::hidden())?;
+    run(&mut watch)?;
     let (after, cpu_ns) = (steps(store), (real_driver::process_cpu_ns() - cpu) as f64 / ROWS as f64);
     let steps = std::array::from_fn(|work| (after[work] - before[work]) / ROWS as f64);
-    Ok(EngineRun { name: "sort, 100 B rows".to_owned(), steps, cpu_ns, footprint: 64 << 20, durable: false })
+    let name = format!("{name}, 100 B rows");
+    Ok(EngineRun { name, steps, thread: [0.0; 2], cpu_ns, footprint: 64 << 20, durable: false })
 }
 
 /// What a request from another thread costs the engine's thread beyond the same transaction of a task of its own, in nanoseconds.
-pub fn request_ns(directory: &Path, extent: EngineExtent, runs: &[EngineRun]) -> Result<f64, Failure> {
+pub fn request_ns(
+    (directory, described): (&Path, Option<&devices::Device>),
+    extent: EngineExtent,
+    runs: &[EngineRun],
+) -> Result<f64, Failure> {
     let within = runs.iter().find(|run| run.name.ends_with("durable, 8 clients")).map_or(0.0, |run| run.cpu_ns);
-    let opening = Opening::new(directory.join("bank-1"), configuration(true, 64 << 20));
+    let opening = Opening::new(directory.join("bank-1"), configuration(described, true, 64 << 20));
     let plan = Plan { warm_up: Length::Time(extent.span_ns / 4), ..plan(8, 2 * extent.span_ns) };
     let opening = opening.procedures(|| bank::procedures(&workload::debit_credit::Scale::tpc_b(1)));
     let report = threads::run(opening, Some(1), &plan, &Progress::hidden())?;
@@ -247,10 +296,14 @@ pub struct StepPrices {
     pub explained_ns: Vec<f64>,
 }
 
+/// How often a transaction or an operation sleeps or hands over a batch, where the prices of that can be told.
+pub const SEEN: f64 = 0.05;
+
 /// Steps that are told apart. Begin and end of a transaction come together: only their sum is known.
-const SOLVED: [Work; 8] = [
+const SOLVED: [Work; 9] = [
     Work::BeginTransaction,
     Work::ObjectReference,
+    Work::TreeSearch,
     Work::InputOutput,
     Work::LockPair,
     Work::LogRecord,
@@ -261,7 +314,7 @@ const SOLVED: [Work; 8] = [
 
 /// Whether a run is one of those that the prices of steps are found by.
 pub fn is_solved(run: &EngineRun) -> bool {
-    !run.durable && !run.name.contains("larger")
+    !run.name.contains("larger")
 }
 
 /// The least and the greatest prices of steps that are found without one of the runs, and how many runs they are found by.
@@ -284,36 +337,41 @@ pub type StepRange = ([f64; Work::ALL.len()], [f64; Work::ALL.len()]);
 /// Finds the prices that explain the runs.
 pub fn prices(runs: &[EngineRun], costs: SystemCosts) -> StepPrices {
     let mut steps_ns = [0.0; Work::ALL.len()];
-    // What the operating system takes for an operation is known; a batch of one belongs to it where logs are written.
-    let known_ns = |run: &EngineRun| run.steps[Work::InputOutput as usize] * (costs.operation_ns + costs.submission_ns);
+    // What the operating system takes is known; cold caches behind a sleep take more than it.
+    let system_ns = |run: &EngineRun, wake_up_ns: f64| {
+        let [batches, sleeps] = run.thread;
+        run.steps[Work::InputOutput as usize] * costs.operation_ns + batches * costs.submission_ns + sleeps * wake_up_ns
+    };
     let fitted: Vec<&EngineRun> = runs.iter().filter(|run| is_solved(run)).collect();
-    let rows: Vec<Vec<f64>> =
-        fitted.iter().map(|run| SOLVED.map(|work| run.steps[work as usize] / run.cpu_ns).to_vec()).collect();
-    let right: Vec<f64> = fitted.iter().map(|run| ((run.cpu_ns - known_ns(run)) / run.cpu_ns).max(0.0)).collect();
-    for (work, ns) in SOLVED.into_iter().zip(nonnegative(&rows, &right)) {
-        steps_ns[work as usize] = ns;
+    // What hardly happens has no price that these runs tell.
+    let sleeps = fitted.iter().any(|run| run.thread[1] >= SEEN);
+    let row = |run: &&EngineRun| {
+        let asleep = if sleeps { run.thread[1] } else { 0.0 };
+        let unknown = SOLVED.iter().map(|work| run.steps[*work as usize]).chain([asleep]);
+        unknown.map(|count| count / run.cpu_ns).collect()
+    };
+    let rows: Vec<Vec<f64>> = fitted.iter().map(row).collect();
+    let rest = |run: &&EngineRun| (1.0 - system_ns(run, costs.wake_up_ns) / run.cpu_ns).max(0.0);
+    let found = nonnegative(&rows, &fitted.iter().map(rest).collect::<Vec<_>>());
+    for (work, ns) in SOLVED.into_iter().zip(&found) {
+        steps_ns[work as usize] = *ns;
     }
-    steps_ns[Work::InputOutput as usize] += costs.operation_ns;
+    let wake_up_ns = costs.wake_up_ns + found.get(SOLVED.len()).copied().unwrap_or(0.0);
     let both_ns = std::mem::take(&mut steps_ns[Work::BeginTransaction as usize]);
     steps_ns[Work::BeginTransaction as usize] = both_ns / 2.0;
     steps_ns[Work::EndTransaction as usize] = both_ns / 2.0;
-    let of_steps = |run: &EngineRun| {
+    let explained = |run: &EngineRun| {
         let steps: f64 = run.steps.iter().zip(steps_ns).map(|(count, ns)| count * ns).sum();
-        steps + run.steps[Work::InputOutput as usize] * costs.submission_ns
+        steps + system_ns(run, wake_up_ns)
     };
     let small = fitted.iter().map(|run| run.footprint).min().unwrap_or(0).max(1);
     let mut footprint = vec![(small, 1.0)];
     for run in runs.iter().filter(|run| run.name.contains("larger")) {
-        footprint.push((run.footprint.max(small + 1), (of_steps(run) / run.cpu_ns).clamp(0.1, 1.5)));
+        footprint.push((run.footprint.max(small + 1), (explained(run) / run.cpu_ns).clamp(0.1, 1.5)));
     }
-    // A client that is alone sleeps once for each write of the log.
-    let alone = runs.iter().find(|run| run.name.ends_with("durable, 1 clients"));
-    let wake_up_ns = alone.map_or(costs.wake_up_ns, |run| {
-        ((run.cpu_ns - of_steps(run)) / run.steps[Work::InputOutput as usize].max(0.1)).max(0.0)
-    });
     let speed = |run: &EngineRun| if run.name.contains("larger") { footprint[footprint.len() - 1].1 } else { 1.0 };
-    let sleeps = |run: &EngineRun| if run.durable { run.steps[Work::InputOutput as usize] * wake_up_ns } else { 0.0 };
-    let explained_ns = runs.iter().map(|run| of_steps(run) / speed(run) + sleeps(run)).collect();
+    let explained_ns = runs.iter().map(|run| explained(run) / speed(run)).collect();
+    steps_ns[Work::InputOutput as usize] += costs.operation_ns;
     StepPrices { steps_ns, wake_up_ns, footprint, explained_ns }
 }
 
@@ -324,7 +382,7 @@ mod tests {
     fn run(name: &str, steps: &[(Work, f64)], cpu_ns: f64) -> EngineRun {
         let mut counts = [0.0; Work::ALL.len()];
         steps.iter().for_each(|(work, count)| counts[*work as usize] = *count);
-        EngineRun { name: name.to_owned(), steps: counts, cpu_ns, footprint: 1 << 20, durable: false }
+        EngineRun { name: name.to_owned(), steps: counts, thread: [0.0; 2], cpu_ns, footprint: 1 << 20, durable: false }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::fit::SystemCosts;
 use super::loopback::NAME as LOOPBACK;
 use super::loopback_fit::FittedLoopback;
 use base::units::format_size;
-use devices::{Device, Law, Times, WriteCache};
+use devices::{Device, Law, Times, Together, WriteCache};
 use driver::Work;
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ use std::fmt::Write;
 pub const VERSION: u32 = devices::CALIBRATION_VERSION;
 
 /// The names that descriptions have for the prices of steps.
-const NAMES: [(Work, &str); 10] = [
+pub const NAMES: [(Work, &str); 11] = [
     (Work::BeginTransaction, "begin_transaction"),
     (Work::ObjectReference, "object_reference"),
     (Work::EndTransaction, "end_transaction"),
@@ -24,6 +24,7 @@ const NAMES: [(Work, &str); 10] = [
     (Work::LogPage, "log_page"),
     (Work::KeyComparison, "key_comparison"),
     (Work::RowCopy, "row_copy"),
+    (Work::TreeSearch, "tree_search"),
 ];
 
 /// The text. One instruction is one nanosecond.
@@ -37,7 +38,7 @@ pub fn text(
     let mut text = format!("# entresol calibrate, version {VERSION}: {how}\n");
     text += "\n# An instruction is a nanosecond of this CPU, found by running the engine. Begin and end of a transaction are known as a\n\
              # sum only.\n[cpu]\n";
-    let _ = write!(text, "count = {cpus}\nmips = 1_000\ndiscipline = \"run-until-wait\"\n");
+    let _ = write!(text, "count = {cpus}\nmips = 1_000\ndiscipline = \"run-until-wait\"\ngathering = true\n");
     if prices.footprint.len() > 1 {
         let mut sizes: Vec<(u64, f64)> = prices.footprint.clone();
         sizes.sort_by_key(|(bytes, _)| *bytes);
@@ -108,6 +109,10 @@ fn of_device(name: &str, device: &Device) -> String {
         for (word, times) in named.into_iter().filter_map(|(word, times)| Some((word, times?))) {
             let _ = writeln!(text, "{word} = [\n{}]", rows(times));
         }
+        if let Some(Together { count, times }) = &tables.durable_together {
+            let times: Vec<String> = times.iter().map(|times| format!("{times:.2}")).collect();
+            let _ = writeln!(text, "durable_together = {{ count = {count:?}, times = [{}] }}", times.join(", "));
+        }
     }
     text
 }
@@ -144,7 +149,8 @@ mod tests {
                       read = [[\"50 us\", \"70.5 us\"], [\"50 us\", \"70.5 us\"]]\n\
                       write = [[\"40 us\", \"40 us\"], [\"60 us\", \"60 us\"]]\n\
                       sync = [[\"40 us\", \"40 us\"], [\"60 us\", \"60 us\"]]\n\
-                      durable_write = [[\"40 us\", \"40 us\"], [\"60 us\", \"60 us\"]]\n";
+                      durable_write = [[\"40 us\", \"40 us\"], [\"60 us\", \"60 us\"]]\n\
+                      durable_together = { count = [1, 4], times = [1.0, 2.5] }\n";
         let laws = "[device.d]\nsync = \"quantiles 0% 4.5 us, 99.5% 100 us, 100% 1000 us\"\ndurable_write = \"46 us\"\n\
                     write_cache = \"volatile\"\natomic_write = \"4 KiB\"\n[device.d.medium.service]\n\
                     read = \"quantiles 0% 1 us, 100% 3 us\"\nwrite = \"100 us\"\n[device.d.transmission]\nservers = 1\n\

@@ -2,16 +2,17 @@
 
 use super::closed_loop::{ClosedLoop, Mix, ProbeKind, ProbePoint, Until};
 use driver::{DeviceTraits, Driver, Fault};
-use real_driver::{Options, RealDriver};
+use real_driver::{Behaviour, Options, RealDriver};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The length of the transfers that the tables are made of: the default page's.
 pub const PAGE: u32 = 8 << 10;
 const LARGE: u32 = 1 << 20;
+/// How many durable writes are under way at once.
+pub const TOGETHER: [u32; 4] = [1, 2, 4, 8];
 const FILE_NAME: &str = "entresol-calibrate.tmp";
-/// The numbers of operations that are handed over at once.
-pub const BATCHES: [usize; 4] = [1, 4, 16, 32];
 
 /// How much is measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,7 +50,13 @@ impl DeviceExtent {
         [plain.collect(), durable.collect(), syncs.collect()]
     }
 
-    /// What shows whether the fit holds elsewhere: other lengths, several durable writes at once, sequences.
+    /// Several durable writes at once.
+    pub fn together(&self) -> Vec<Mix> {
+        let mix = |count: &u32| Mix { depths: [0, 0, *count, 0], size: PAGE, in_sequence: false };
+        TOGETHER[1..].iter().map(mix).collect()
+    }
+
+    /// What shows whether the fit holds elsewhere: other lengths, durable writes beside others, sequences.
     pub fn checks(&self) -> Vec<Mix> {
         let mut checks = Vec::new();
         for size in &self.sizes {
@@ -58,7 +65,6 @@ impl DeviceExtent {
                 checks.push(Mix { depths: [0, depth, 0, 0], size: *size, in_sequence: false });
             }
         }
-        checks.push(Mix { depths: [0, 0, 8, 0], size: PAGE, in_sequence: false });
         checks.push(Mix { depths: [0, 0, 1, 0], size: PAGE, in_sequence: true });
         checks.push(Mix { depths: [24, 24, 2, 0], size: PAGE, in_sequence: false });
         checks
@@ -76,7 +82,8 @@ impl DeviceExtent {
 
     /// How many operations are under way at most.
     fn depth_max(&self) -> u32 {
-        let mixes = self.tables().into_iter().flatten().chain(self.checks()).chain(self.sequences());
+        let mixes =
+            self.tables().into_iter().flatten().chain(self.together()).chain(self.checks()).chain(self.sequences());
         mixes.map(|mix| mix.depths.iter().sum()).max().unwrap_or(1)
     }
 }
@@ -90,14 +97,12 @@ pub struct DeviceMeasured {
     pub driver: String,
     /// Writes of up to this many bytes are never torn; alignment in bytes; whether accesses are synchronous, and durable.
     pub traits: (u32, u32, bool, bool),
-    /// In the order of [`DeviceExtent::tables`], [`DeviceExtent::checks`], [`DeviceExtent::sequences`].
+    /// In the order of [`DeviceExtent::tables`], [`DeviceExtent::together`], [`DeviceExtent::checks`], [`DeviceExtent::sequences`].
     pub points: Vec<ProbePoint>,
     /// The reference, from the beginning to the end.
     pub references: Vec<ProbePoint>,
     /// Durable writes, one after the other, to places that were never written.
     pub fresh: Option<ProbePoint>,
-    /// What it takes to hand over operations, by [`BATCHES`], in nanoseconds.
-    pub submission_ns: Vec<u64>,
 }
 
 impl DeviceMeasured {
@@ -118,15 +123,19 @@ impl DeviceMeasured {
 const REFERENCES: usize = 5;
 
 /// Measures the device that holds `directory` with a temporary file in it. `known` is what an interrupted measurement of the same
-/// extent has: it is taken over. `keep` hears of everything so far behind each point, and how many points there are; an error of
+/// extent has: it is taken over. `described` is whose delays it shows. `keep` hears of everything so far behind each point, and how many points there are; an error of
 /// its ends the measurement.
 pub fn measure(
-    directory: &Path,
+    (directory, described): (&Path, Option<&devices::Device>),
     extent: &DeviceExtent,
     known: Option<DeviceMeasured>,
     mut keep: impl FnMut(&DeviceMeasured, usize) -> Result<(), Fault>,
 ) -> Result<DeviceMeasured, Fault> {
-    let options = Options { devices: vec![("measured".to_owned(), directory.to_owned())], ..Options::default() };
+    let behaviour = Behaviour { mapped: false, described: described.cloned() };
+    let options = Options {
+        behaviour: BTreeMap::from([("measured".to_owned(), behaviour)]),
+        ..Options::new("measured", directory)
+    };
     let driver = RealDriver::open(options)?;
     let device = driver.device("measured").expect("opened with this device");
     let DeviceTraits { atomic_write, alignment, synchronous, durable, .. } = driver.traits(device);
@@ -137,10 +146,9 @@ pub fn measure(
         points: Vec::new(),
         references: Vec::new(),
         fresh: None,
-        submission_ns: Vec::new(),
     };
     let mut measured = known.filter(|known| known.extent == *extent).unwrap_or(begun);
-    let sizes = (LARGE, extent.depth_max().max(BATCHES[BATCHES.len() - 1] as u32));
+    let sizes = (LARGE, extent.depth_max());
     let mut bench = ClosedLoop::new(Box::new(driver), ("measured", FILE_NAME), extent.file_bytes, sizes)?;
     let result = measure_points(&mut bench, &mut measured, &mut keep);
     let removed = bench.remove();
@@ -154,8 +162,14 @@ fn measure_points(
     keep: &mut impl FnMut(&DeviceMeasured, usize) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     let extent = measured.extent.clone();
-    let mixes: Vec<Mix> =
-        extent.tables().into_iter().flatten().chain(extent.checks()).chain(extent.sequences()).collect();
+    let mixes: Vec<Mix> = extent
+        .tables()
+        .into_iter()
+        .flatten()
+        .chain(extent.together())
+        .chain(extent.checks())
+        .chain(extent.sequences())
+        .collect();
     let span = Until::Time(extent.span_ns);
     let all = mixes.len() + REFERENCES + 2;
     // The first operations on a new file are not like the others.
@@ -171,7 +185,6 @@ fn measure_points(
     }
     let reference = bench.run(extent.reference(), span)?;
     measured.references.push(reference);
-    measured.submission_ns = BATCHES.iter().map(|count| bench.submission_ns(*count, PAGE)).collect::<Result<_, _>>()?;
     keep(measured, all)?;
     bench.make_fresh()?;
     let one = Mix { depths: [0, 0, 1, 0], size: PAGE, in_sequence: true };
@@ -194,13 +207,13 @@ mod tests {
             kept.push(so_far.clone());
             Ok(())
         };
-        let whole = measure(directory.path(), &extent, None, keep).expect("it is writable");
+        let whole = measure((directory.path(), None), &extent, None, keep).expect("it is writable");
         let tears = whole.driver.contains("writes are whole by 512 B");
         assert!(tears || !whole.traits.3, "it says what a power cut leaves of a write: {}", whole.driver);
-        let mixes = extent.tables().concat().len() + extent.checks().len() + 2;
+        let mixes = extent.tables().concat().len() + extent.together().len() + extent.checks().len() + 2;
         assert_eq!(whole.points.len(), mixes);
         assert!(whole.points.iter().all(|point| point.operations() > 0) && whole.fresh.is_some());
-        assert!(whole.references.len() >= REFERENCES - 1 && whole.submission_ns.len() == BATCHES.len());
+        assert!(whole.references.len() >= REFERENCES - 1);
         let half = kept[mixes / 2].clone();
         let known = half.points.len();
         let mut more = 0;
@@ -208,7 +221,7 @@ mod tests {
             more += 1;
             Ok(())
         };
-        let rest = measure(directory.path(), &extent, Some(half.clone()), keep).expect("it is writable");
+        let rest = measure((directory.path(), None), &extent, Some(half.clone()), keep).expect("it is writable");
         assert_eq!(rest.points[..known], half.points, "what is known is not measured again");
         assert_eq!((rest.points.len(), more), (mixes, mixes - known + 2));
         assert_eq!(std::fs::read_dir(directory.path()).expect("it is there").count(), 0);

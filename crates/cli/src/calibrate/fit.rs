@@ -3,11 +3,13 @@
 //! counted twice.
 
 use super::closed_loop::{ClosedLoop, Mix, ProbeKind, ProbePoint, SHARES, Until};
-use super::device::{BATCHES, DeviceMeasured, PAGE};
+use super::cpu::SEEN;
+use super::device::{DeviceMeasured, PAGE, TOGETHER};
+use super::least_squares::nonnegative;
 use crate::Failure;
 use devices::{
     Bandwidth, Concurrency, Cpu, Device, Discipline, Hardware, Instructions, Law, ReadWrite, Servers, Stage,
-    StageDiscipline, Times, WriteCache,
+    StageDiscipline, Times, Together, WriteCache,
 };
 use std::collections::BTreeMap;
 use virtual_driver::{Media, Options, VirtualDriver};
@@ -62,6 +64,9 @@ pub fn fit(measured: &DeviceMeasured, mut progress: impl FnMut(usize, usize)) ->
             correct(measured, tables, &point, ProbeKind::Sync);
         }
         fill_edges(tables);
+        for point in show(&device, costs, &measured.extent.together(), 1 + round as u64)? {
+            correct_together(measured, tables_mut(&mut device), &point);
+        }
         let bandwidth = device.transmission.as_mut().and_then(|stage| stage.bandwidth.as_mut());
         let Some(ReadWrite { read, write }) = bandwidth else { unreachable!("the guess has a bandwidth") };
         for (bandwidth, kind, shown) in
@@ -78,18 +83,22 @@ pub fn fit(measured: &DeviceMeasured, mut progress: impl FnMut(usize, usize)) ->
     Ok(Fitted { device, costs, shown })
 }
 
-/// A straight line through the costs of batches, and what an operation that is waited for alone costs beyond it.
+/// The costs that explain the CPU time of all mixes best, from one operation at a time to many.
 fn system_costs(measured: &DeviceMeasured) -> SystemCosts {
-    let pairs: Vec<(f64, f64)> =
-        BATCHES.iter().zip(&measured.submission_ns).map(|(count, ns)| (*count as f64, *ns as f64)).collect();
-    let [n, x, y, xx, xy] = pairs.iter().fold([0.0; 5], |[n, x, y, xx, xy], (count, ns)| {
-        [n + 1.0, x + count, y + ns, xx + count * count, xy + count * ns]
-    });
-    let operation_ns = ((n * xy - x * y) / (n * xx - x * x).max(1.0)).max(0.0);
-    let submission_ns = ((y - operation_ns * x) / n.max(1.0)).max(0.0);
-    let alone = Mix { depths: [1, 0, 0, 0], size: PAGE, in_sequence: false };
-    let all_ns = measured.point(&alone).map_or(0.0, |point| point.cpu_ns as f64 / point.operations().max(1) as f64);
-    SystemCosts { submission_ns, operation_ns, wake_up_ns: (all_ns - submission_ns - operation_ns).max(0.0) }
+    let seen: Vec<&ProbePoint> =
+        measured.points.iter().filter(|point| point.cpu_ns > 0 && point.mix.size == PAGE).collect();
+    let counts = |point: &ProbePoint| [point.operations(), point.batches, point.sleeps].map(|count| count as f64);
+    let is_seen = [0, 1, 2].map(|of| seen.iter().any(|point| counts(point)[of] >= SEEN * counts(point)[0]));
+    let row = |point: &&ProbePoint| {
+        let of = |(count, is_seen)| if is_seen { count / point.cpu_ns as f64 } else { 0.0 };
+        counts(point).into_iter().zip(is_seen).map(of).collect()
+    };
+    let rows: Vec<Vec<f64>> = seen.iter().map(row).collect();
+    let right = vec![1.0; rows.len()];
+    match nonnegative(&rows, &right)[..] {
+        [operation_ns, submission_ns, wake_up_ns] => SystemCosts { submission_ns, operation_ns, wake_up_ns },
+        _ => SystemCosts::default(),
+    }
 }
 
 /// The measured times as they are.
@@ -103,6 +112,7 @@ fn first_guess(measured: &DeviceMeasured) -> Result<Device, Failure> {
         write: table(),
         durable_write: Some(table()),
         sync: Some(table()),
+        durable_together: Some(Together { count: TOGETHER.to_vec(), times: vec![1.0; TOGETHER.len()] }),
         read_law: None,
         write_law: None,
         durable_write_law: None,
@@ -212,6 +222,22 @@ fn correct(measured: &DeviceMeasured, tables: &mut Concurrency, shown: &ProbePoi
     *time_ns = (*time_ns + off_ns).max(*time_ns / 4.0).max(500.0);
 }
 
+/// The same for several durable writes at once.
+fn correct_together(measured: &DeviceMeasured, tables: &mut Concurrency, shown: &ProbePoint) {
+    let (Some(seen), Some(Together { count, times })) = (measured.point(&shown.mix), &mut tables.durable_together)
+    else {
+        return;
+    };
+    let durable = ProbeKind::Durable as usize;
+    let Some(at) = count.iter().position(|count| *count == shown.mix.depths[durable]) else { return };
+    let [seen_ns, shown_ns] = [seen, shown].map(|point| point.times[durable].mean_ns);
+    times[at] = (times[at] * (seen_ns / shown_ns).clamp(0.5, 2.0)).max(1.0);
+    // More of them are never quicker.
+    for index in 1..times.len() {
+        times[index] = times[index].max(times[index - 1]);
+    }
+}
+
 /// The law of a kind's times about their means: of each quantile the median over what was measured.
 fn law(measured: &DeviceMeasured, kind: ProbeKind) -> Result<Law, Failure> {
     let points = measured.points.iter().filter(|point| {
@@ -250,6 +276,7 @@ pub fn cpu(costs: SystemCosts) -> Cpu {
         discipline: Discipline::RunUntilWait,
         footprint: Vec::new(),
         wake_latency: Law::NONE,
+        gathering: true,
         instructions,
     }
 }
@@ -280,11 +307,21 @@ pub mod tests {
     /// What would be measured of a described device.
     fn measured_of(device: &Device, costs: SystemCosts) -> DeviceMeasured {
         let extent = DeviceExtent { axis: vec![0, 1, 4, 16], sizes: vec![4 << 10], span_ns: 0, file_bytes: 64 << 20 };
-        let mixes: Vec<Mix> =
-            extent.tables().into_iter().flatten().chain(extent.checks()).chain(extent.sequences()).collect();
-        let points = show(device, costs, &mixes, 7).expect("it is described");
-        let submission_ns =
-            BATCHES.iter().map(|count| (costs.submission_ns + *count as f64 * costs.operation_ns) as u64).collect();
+        let mixes: Vec<Mix> = extent
+            .tables()
+            .into_iter()
+            .flatten()
+            .chain(extent.together())
+            .chain(extent.checks())
+            .chain(extent.sequences())
+            .collect();
+        let mut points = show(device, costs, &mixes, 7).expect("it is described");
+        for point in &mut points {
+            let SystemCosts { submission_ns, operation_ns, wake_up_ns } = costs;
+            let parts =
+                [(point.operations(), operation_ns), (point.batches, submission_ns), (point.sleeps, wake_up_ns)];
+            point.cpu_ns = parts.iter().map(|(count, ns)| *count as f64 * ns).sum::<f64>() as u64;
+        }
         DeviceMeasured {
             extent,
             driver: "described".to_owned(),
@@ -292,7 +329,6 @@ pub mod tests {
             points,
             references: Vec::new(),
             fresh: None,
-            submission_ns,
         }
     }
 
@@ -307,7 +343,7 @@ pub mod tests {
                     write = [[\"40 us\", \"40 us\", \"80 us\", \"250 us\"], [\"45 us\", \"45 us\", \"90 us\", \"260 us\"], \
                     [\"80 us\", \"80 us\", \"120 us\", \"300 us\"], [\"180 us\", \"180 us\", \"260 us\", \"600 us\"]]\n";
         let described = Hardware::parse(text, "test").unwrap_or_else(|error| panic!("{error}"));
-        let costs = SystemCosts { submission_ns: 2_000.0, operation_ns: 1_000.0, wake_up_ns: 0.0 };
+        let costs = SystemCosts { submission_ns: 2_000.0, operation_ns: 1_000.0, wake_up_ns: 3_000.0 };
         measured_of(&described.devices["d"], costs)
     }
 
@@ -315,7 +351,10 @@ pub mod tests {
     fn a_described_device_is_found_again() {
         let measured = measured_disk();
         let fitted = fit(&measured, |_, _| ()).expect("it is fitted");
-        assert!((fitted.costs.submission_ns - 2_000.0).abs() < 20.0, "{:?}", fitted.costs);
+        let SystemCosts { submission_ns, operation_ns, wake_up_ns } = fitted.costs;
+        for (found, ns) in [(submission_ns, 2_000.0), (operation_ns, 1_000.0), (wake_up_ns, 3_000.0)] {
+            assert!((found / ns - 1.0).abs() < 0.02, "{:?}", fitted.costs);
+        }
         let tables = measured.extent.tables().concat();
         let found = measured.points.iter().zip(&fitted.shown).filter(|(point, _)| tables.contains(&point.mix));
         let mut errors = Vec::new();

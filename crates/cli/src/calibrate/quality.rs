@@ -136,8 +136,7 @@ impl Calibration {
             grouped_decimal(self.request_ns / 1e3, 1)
         ));
         sentences.push(
-            "The price of waking up and the speed beyond the processor's caches are each known from one run, which they fit whatever it is."
-                .to_owned(),
+            "The speed beyond the processor's caches is known from one run, which it fits whatever it is.".to_owned(),
         );
         sentences.push(
             "Begin and end of a transaction are known as a sum. Messages of a transaction server, copies of segments, looks at the \
@@ -290,7 +289,14 @@ impl Calibration {
                 "measured": of(&figure.measured), "shown": of(&figure.shown),
             })
         };
-        let run = |(run, explained): (&EngineRun, &f64)| json!({"name": run.name, "cpu_us": run.cpu_ns / 1e3, "explained_us": explained / 1e3, "footprint_bytes": run.footprint});
+        let run = |(run, explained): (&EngineRun, &f64)| {
+            let steps =
+                description::NAMES.iter().map(|(work, name)| ((*name).to_owned(), run.steps[*work as usize].into()));
+            json!({
+                "name": run.name, "cpu_us": run.cpu_ns / 1e3, "explained_us": explained / 1e3, "footprint_bytes": run.footprint,
+                "batches": run.thread[0], "sleeps": run.thread[1], "steps": steps.collect::<serde_json::Map<_, Value>>(),
+            })
+        };
         json!({
             "driver": self.measured.driver,
             "file_bytes": self.measured.extent.file_bytes,
@@ -323,7 +329,7 @@ mod tests {
             let mut steps = [0.0; Work::ALL.len()];
             (steps[Work::BeginTransaction as usize], steps[Work::ObjectReference as usize]) = (1.0, references);
             let cpu_ns = 1_000.0 + 300.0 * references;
-            EngineRun { name: name.to_owned(), steps, cpu_ns, footprint: 1 << 20, durable: false }
+            EngineRun { name: name.to_owned(), steps, thread: [0.0; 2], cpu_ns, footprint: 1 << 20, durable: false }
         };
         let mut runs = vec![run("set, 1 reads", 1.0), run("set, 4 reads", 4.0), run("set, 16 reads", 16.0)];
         runs.extend([1, 64].map(|clients| EngineRun {

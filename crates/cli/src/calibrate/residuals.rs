@@ -131,14 +131,15 @@ pub fn of_prices(runs: &[EngineRun], costs: SystemCosts, prices: &StepPrices) ->
             basis: basis.clone(),
         },
         step("object reference", Work::ObjectReference),
+        step("search of a b-tree", Work::TreeSearch),
         step("lock pair", Work::LockPair),
         step("log record", Work::LogRecord),
         step("log page", Work::LogPage),
         step("key comparison", Work::KeyComparison),
         step("row copy", Work::RowCopy),
         step("input or output", Work::InputOutput),
-        single("submission of a batch", costs.submission_ns, "batches of 1 to 32 reads"),
-        single("sleeping and waking up", prices.wake_up_ns, "one durable client"),
+        single("submission of a batch", costs.submission_ns, "the device's mixes"),
+        single("sleeping and waking up", prices.wake_up_ns, "mixes and runs"),
     ]
 }
 

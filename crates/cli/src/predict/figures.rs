@@ -79,6 +79,8 @@ fn of_transactions(report: &RunReport) -> Vec<Reading> {
         reading("of the mean: commit", "composition_us.commit_wait", Unit::PartOfResponse, commit_wait),
         reading("CPU of a transaction", "cpu_us_per_transaction", Unit::Microseconds, report.cpu_us_per_transaction),
         reading("CPUs busy", "cpus_busy", Unit::Share, report.cpu_us_per_transaction * report.throughput_per_s / 1e6),
+        reading("batches, per transaction", "batches_per_transaction", Unit::Number, report.batches_per_transaction),
+        reading("sleeps, per transaction", "sleeps_per_transaction", Unit::Number, report.sleeps_per_transaction),
         reading("log, per transaction", "log_bytes_per_transaction", Unit::Bytes, report.log_bytes_per_transaction),
         reading("rolled back, per transaction", "aborts_per_transaction", Unit::Number, per_transaction(report.aborts)),
     ]);

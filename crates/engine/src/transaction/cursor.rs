@@ -7,6 +7,7 @@ use crate::mvcc::{ReadView, read_at, rest};
 use crate::version::{Reconstruction, View};
 use crate::{Error, Need, Result};
 use base::{PartitionId, TransactionId};
+use driver::Work;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::rc::Rc;
@@ -430,6 +431,7 @@ impl Transaction {
     fn read_forward(&mut self, cursor: &Cursor, from: Bound<&[u8]>) -> Result<LeafStep, Need> {
         let engine = self.engine.clone();
         let pool = engine.core.buffer.pool().borrow();
+        engine.core.executor.charge(Work::TreeSearch);
         let position = b_tree::forward(&*pool, cursor.partition, from)?;
         let page = pool.page(position.page)?;
         let mut share = Share::default();
@@ -459,6 +461,7 @@ impl Transaction {
     fn read_backward(&mut self, cursor: &Cursor, from: Bound<&[u8]>) -> Result<LeafStep, Need> {
         let engine = self.engine.clone();
         let pool = engine.core.buffer.pool().borrow();
+        engine.core.executor.charge(Work::TreeSearch);
         let position = b_tree::backward(&*pool, cursor.partition, from)?;
         let page = pool.page(position.page)?;
         let mut share = Share::default();

@@ -8,6 +8,7 @@ use crate::locks::Ungranted;
 use crate::second_level::design::Pattern;
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
+use driver::Work;
 use structures::difference::difference;
 use structures::key_hash;
 use structures::lock::{Mode, Resource};
@@ -213,6 +214,7 @@ fn try_modify<R, F: FnOnce(&mut [u8]) -> R>(
     let (old, new) = &mut *scratch;
     let (place, answer, from, to) = {
         let pool = engine.core.buffer.pool().borrow();
+        engine.core.executor.charge(Work::TreeSearch);
         let (place, leaf) = match leaf {
             Some(leaf) => b_tree::find_in(&*pool, leaf, key)?,
             None => b_tree::find(&*pool, partition, key)?,

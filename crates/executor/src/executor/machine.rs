@@ -1,7 +1,7 @@
 //! What an executor says of the machine below its driver.
 
 use super::Executor;
-use driver::{CacheReport, DeviceId, DeviceTraits, Doorbell, EventCount, Fault, StationReport};
+use driver::{CacheReport, DeviceId, DeviceTraits, Doorbell, EventCount, Fault, StationReport, ThreadUse};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -53,6 +53,11 @@ impl Executor {
     /// The simulation's events by sort; see [`driver::Driver::events`].
     pub fn events(&self) -> Vec<EventCount> {
         self.0.driver.borrow().events()
+    }
+
+    /// What the thread asked of its operating system; see [`driver::Driver::thread_use`].
+    pub fn thread_use(&self) -> ThreadUse {
+        self.0.driver.borrow().thread_use()
     }
 
     /// Forgets what stations and groups did so far.

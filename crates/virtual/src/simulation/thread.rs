@@ -9,7 +9,7 @@ use super::VirtualDriver;
 use crate::Port;
 use base::{Instant, Random};
 use devices::{Class, Cpu, Law};
-use driver::{Completion, Halt, Op, OpKind, Token};
+use driver::{Completion, GATHERING_NS, Halt, Op, OpKind, ThreadUse, Token, ends_gathered};
 use std::sync::atomic::Ordering;
 
 /// What the thread does between its turns.
@@ -28,12 +28,15 @@ pub(super) struct Thread {
     submission: u64,
     wake_up: u64,
     wake_latency: Law,
+    gathering: bool,
     random: Random,
     /// Operations that wait to be given to the operating system.
     pub(super) batch: Vec<(Token, Op)>,
     /// What completed while the thread ran.
     landed: Vec<Completion>,
     activity: Activity,
+    /// Since statistics were last restarted.
+    pub(super) used: ThreadUse,
 }
 
 impl Thread {
@@ -42,10 +45,12 @@ impl Thread {
             submission: cpu.instructions.submission,
             wake_up: cpu.instructions.wake_up,
             wake_latency: cpu.wake_latency.clone(),
+            gathering: cpu.gathering,
             random: Random::stream(seed, "thread"),
             batch: Vec::new(),
             landed: Vec::new(),
             activity: Activity::Awake,
+            used: ThreadUse::default(),
         }
     }
 
@@ -97,8 +102,25 @@ impl VirtualDriver {
             // What happens at this very moment is at hand, too.
             return self.sleep(Some(self.machine.now()), done);
         }
-        self.sleep(until, done)?;
+        self.gather(until, done)?;
+        if done.is_empty() {
+            self.sleep(until, done)?;
+        }
         self.wake_up(0, done)
+    }
+
+    /// While much is under way the thread sleeps until several operations have ended, though not for long.
+    fn gather(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> Result<(), Halt> {
+        let ends = ends_gathered(self.in_flight);
+        let latest = self.machine.now().plus_ns(GATHERING_NS);
+        let gathers = self.port.is_none() && self.thread.as_ref().is_some_and(|thread| thread.gathering);
+        if !gathers || ends == 1 || until.is_some_and(|until| until <= latest) {
+            return Ok(());
+        }
+        while done.len() < ends && self.machine.now() < latest {
+            self.wait(Some(latest), done)?;
+        }
+        Ok(())
     }
 
     /// When this machine has a turn among others. What happens to it does so at its own time, and the thread looks when its clock has
@@ -187,6 +209,7 @@ impl VirtualDriver {
         let Some(thread) = &mut self.thread else { return };
         let (batch, instructions) = (std::mem::take(&mut thread.batch), thread.submission);
         if is_paid && !batch.is_empty() {
+            thread.used.batches += 1;
             self.run(instructions);
         }
         if self.halted {
@@ -217,6 +240,7 @@ impl VirtualDriver {
     /// idle one.
     fn wake_up(&mut self, waited_ns: u64, done: &mut Vec<Completion>) -> Result<(), Halt> {
         let Some(thread) = &mut self.thread else { unreachable!("there is a thread") };
+        thread.used.sleeps += 1;
         let (latency_ns, instructions) = (thread.wake_latency.draw(&mut thread.random), thread.wake_up);
         let latency_ns = latency_ns.saturating_sub(waited_ns);
         if latency_ns > 0 {

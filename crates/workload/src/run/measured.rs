@@ -2,7 +2,7 @@
 
 use super::Saturation;
 use base::statistics::{BatchMeans, Histogram};
-use driver::{CacheReport, EventCount, StationReport};
+use driver::{CacheReport, EventCount, StationReport, ThreadUse};
 use engine::server;
 
 /// What a run measured of one type of transaction.
@@ -47,6 +47,8 @@ pub struct Measured {
     pub caches: Vec<CacheReport>,
     /// The simulation's events by sort; none on a real machine.
     pub events: Vec<EventCount>,
+    /// What the engine's thread asked of its operating system.
+    pub thread_use: ThreadUse,
     /// What the transaction server did, if the transactions went through one.
     pub server: Option<server::ServerReport>,
     /// What limited the run, if more arrived than could be served: then it may have ended early.

@@ -194,6 +194,10 @@ fn limits_are_reached_and_not_passed() {
     let of_reads = limited("operations = 500, of = \"reads\"");
     assert!(load(&of_reads, "d", 4, scattered(WRITE)).per_second.is_infinite(), "writes are free");
     close(load(&of_reads, "d", 4, scattered(Direction::Read)).per_second, 500.0, 0.01);
+    let flushed = limited("operations = 500, of = \"writes\", flushes = true");
+    close(load(&flushed, "d", 4, scattered(WRITE)).per_second, 500.0, 0.01);
+    close(load(&flushed, "d", 4, scattered(Direction::Write { durable: true })).per_second, 250.0, 0.01);
+    close(load(&flushed, "d", 4, scattered(Direction::Sync)).per_second, 500.0, 0.01);
 }
 
 #[test]
@@ -264,6 +268,7 @@ fn what_contradicts_itself_is_refused() {
         (TABLES.replace("writes = [0, 1, 8]", "writes = [0, 8]"), "3 rows of 2 times"),
         (TABLES.replace("\"50 us\"", "\"0 us\""), "above zero"),
         ("[device.d]\nlimits = [{ burst = \"1 s\" }]".to_owned(), "a limit has operations"),
+        ("[device.d]\nlimits = [{ bandwidth = \"1 MB/s\", flushes = true }]".to_owned(), "flushes belong"),
         ("[device.d]\nlimits = [{ operations = 0 }]".to_owned(), "above zero"),
         ("[device.d]\nlimits = [{ operations = 1, burst = \"1 s\", slice = \"1 s\" }]".to_owned(), "burst or slice"),
         ("[device.d]\nsync = \"quantiles 0% 2 us, 100% 1 us\"".to_owned(), "ascend"),
