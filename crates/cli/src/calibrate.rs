@@ -56,7 +56,7 @@ pub struct Arguments {
     /// Name of the device in the description
     #[arg(long, default_value = "disk", value_parser = device_name)]
     name: String,
-    /// The device shows the delays of this description, as 'described' in a configuration says it
+    /// The device shows the delays of this description
     #[arg(long, value_name = "MACHINE[:DEVICE]")]
     described: Option<String>,
     /// Less is measured, in less than a minute

@@ -38,7 +38,11 @@ pub fn text(
     let mut text = format!("# entresol calibrate, version {VERSION}: {how}\n");
     text += "\n# An instruction is a nanosecond of this CPU, found by running the engine. Begin and end of a transaction are known as a\n\
              # sum only.\n[cpu]\n";
-    let _ = write!(text, "count = {cpus}\nmips = 1_000\ndiscipline = \"run-until-wait\"\ngathering = true\n");
+    let _ = write!(
+        text,
+        "count = {cpus}\nmips = 1_000\ndiscipline = \"run-until-wait\"\ngathering = {}\n",
+        costs.gathering
+    );
     if prices.footprint.len() > 1 {
         let mut sizes: Vec<(u64, f64)> = prices.footprint.clone();
         sizes.sort_by_key(|(bytes, _)| *bytes);
@@ -162,7 +166,7 @@ mod tests {
             footprint: vec![(1 << 20, 1.0), (1 << 30, 0.625)],
             explained_ns: Vec::new(),
         };
-        let costs = SystemCosts { submission_ns: 800.4, operation_ns: 1_000.0, wake_up_ns: 0.0 };
+        let costs = SystemCosts { submission_ns: 800.4, operation_ns: 1_000.0, wake_up_ns: 0.0, gathering: true };
         let latency = Law::quantiles(vec![(0.0, 4_500), (0.5, 7_250), (1.0, 30_000)]).expect("a law");
         let network = Network { latency, bandwidth: Some(Bandwidth(5_432e6)), packet: 65_536, ..Network::no_delay() };
         let of_messages = MessagePrices { message_ns: 1_234.4, piece_ns: 17.0, wake_up_ns: 900.0 };

@@ -103,6 +103,8 @@ pub struct DeviceMeasured {
     pub references: Vec<ProbePoint>,
     /// Durable writes, one after the other, to places that were never written.
     pub fresh: Option<ProbePoint>,
+    /// Whether it shows the delays of a description.
+    pub shows_described: bool,
 }
 
 impl DeviceMeasured {
@@ -146,6 +148,7 @@ pub fn measure(
         points: Vec::new(),
         references: Vec::new(),
         fresh: None,
+        shows_described: described.is_some(),
     };
     let mut measured = known.filter(|known| known.extent == *extent).unwrap_or(begun);
     let sizes = (LARGE, extent.depth_max());

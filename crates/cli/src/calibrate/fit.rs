@@ -23,6 +23,8 @@ pub struct SystemCosts {
     pub operation_ns: f64,
     /// Sleeping and waking up.
     pub wake_up_ns: f64,
+    /// Whether it sleeps until several operations have ended.
+    pub gathering: bool,
 }
 
 /// A fitted device.
@@ -96,7 +98,10 @@ fn system_costs(measured: &DeviceMeasured) -> SystemCosts {
     let rows: Vec<Vec<f64>> = seen.iter().map(row).collect();
     let right = vec![1.0; rows.len()];
     match nonnegative(&rows, &right)[..] {
-        [operation_ns, submission_ns, wake_up_ns] => SystemCosts { submission_ns, operation_ns, wake_up_ns },
+        [operation_ns, submission_ns, wake_up_ns] => {
+            // A described delay ends in this process.
+            SystemCosts { submission_ns, operation_ns, wake_up_ns, gathering: !measured.shows_described }
+        }
         _ => SystemCosts::default(),
     }
 }
@@ -276,7 +281,7 @@ pub fn cpu(costs: SystemCosts) -> Cpu {
         discipline: Discipline::RunUntilWait,
         footprint: Vec::new(),
         wake_latency: Law::NONE,
-        gathering: true,
+        gathering: costs.gathering,
         instructions,
     }
 }
@@ -317,7 +322,7 @@ pub mod tests {
             .collect();
         let mut points = show(device, costs, &mixes, 7).expect("it is described");
         for point in &mut points {
-            let SystemCosts { submission_ns, operation_ns, wake_up_ns } = costs;
+            let SystemCosts { submission_ns, operation_ns, wake_up_ns, .. } = costs;
             let parts =
                 [(point.operations(), operation_ns), (point.batches, submission_ns), (point.sleeps, wake_up_ns)];
             point.cpu_ns = parts.iter().map(|(count, ns)| *count as f64 * ns).sum::<f64>() as u64;
@@ -329,6 +334,7 @@ pub mod tests {
             points,
             references: Vec::new(),
             fresh: None,
+            shows_described: false,
         }
     }
 
@@ -343,7 +349,7 @@ pub mod tests {
                     write = [[\"40 us\", \"40 us\", \"80 us\", \"250 us\"], [\"45 us\", \"45 us\", \"90 us\", \"260 us\"], \
                     [\"80 us\", \"80 us\", \"120 us\", \"300 us\"], [\"180 us\", \"180 us\", \"260 us\", \"600 us\"]]\n";
         let described = Hardware::parse(text, "test").unwrap_or_else(|error| panic!("{error}"));
-        let costs = SystemCosts { submission_ns: 2_000.0, operation_ns: 1_000.0, wake_up_ns: 3_000.0 };
+        let costs = SystemCosts { submission_ns: 2_000.0, operation_ns: 1_000.0, wake_up_ns: 3_000.0, gathering: true };
         measured_of(&described.devices["d"], costs)
     }
 
@@ -351,7 +357,7 @@ pub mod tests {
     fn a_described_device_is_found_again() {
         let measured = measured_disk();
         let fitted = fit(&measured, |_, _| ()).expect("it is fitted");
-        let SystemCosts { submission_ns, operation_ns, wake_up_ns } = fitted.costs;
+        let SystemCosts { submission_ns, operation_ns, wake_up_ns, .. } = fitted.costs;
         for (found, ns) in [(submission_ns, 2_000.0), (operation_ns, 1_000.0), (wake_up_ns, 3_000.0)] {
             assert!((found / ns - 1.0).abs() < 0.02, "{:?}", fitted.costs);
         }

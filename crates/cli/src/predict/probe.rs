@@ -56,6 +56,7 @@ impl Prober {
                 submission_ns: ns(steps.submission),
                 operation_ns: ns(steps.input_output),
                 wake_up_ns: ns(steps.wake_up),
+                gathering: cpu.gathering,
             }
         });
         let mut probed = Vec::new();

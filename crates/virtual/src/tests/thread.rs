@@ -4,7 +4,7 @@ use super::{Bench, read};
 use crate::{FaultPlan, Media, Network, NetworkOptions, Options, VirtualDriver};
 use base::Instant;
 use devices::{Hardware, Law};
-use driver::{Driver, FileId, Halt, Op, Token, Work};
+use driver::{Driver, FileId, Halt, Op, ThreadUse, Token, Work};
 use executor::{Cluster, Connection, Executor, Order};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -46,6 +46,23 @@ fn devices_go_on_while_a_burst_passes() {
     assert_eq!(park(&mut bench, start), (vec![first], 70_000), "it has waited for this");
     assert_eq!(park(&mut bench, start), (vec![second], 120_000));
     assert_eq!(bench.driver.park(None, &mut Vec::new()), Err(Halt::Idle));
+}
+
+#[test]
+fn a_thread_with_much_under_way_sleeps_until_several_have_ended() {
+    for (cpu, ends, ns) in [("count = 1", 1, 50_000), ("count = 1\ngathering = true", 2, 51_000)] {
+        let (mut bench, file) = bench(cpu, "", None);
+        let start = bench.driver.now();
+        let mut reads = Vec::new();
+        for _ in 0..16 {
+            reads.push(bench.submit(read(file, 0, 512)));
+            assert!(bench.driver.park(Some(Instant::START), &mut Vec::new()).is_ok(), "the operation is given away");
+            assert!(bench.driver.compute_alone(1_000, None));
+        }
+        bench.driver.restart_statistics();
+        assert_eq!(park(&mut bench, start), (reads[..ends].to_vec(), ns), "{cpu}");
+        assert_eq!(bench.driver.thread_use(), ThreadUse { batches: 0, sleeps: 1 });
+    }
 }
 
 #[test]

@@ -123,7 +123,8 @@ fn a_restart_of_statistics_forgets_the_warm_up() {
 fn prices_come_from_the_description() {
     let prices = Bench::new(rahm(), Options { seed: 9, ..Options::default() }, &Media::new()).driver.prices();
     let prices = prices.expect("described CPUs");
-    assert_eq!(prices.instructions, [40_000, 40_000, 50_000, 3_000, 300, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(prices.instructions[..5], [40_000, 40_000, 50_000, 3_000, 300]);
+    assert!(prices.instructions[5..].iter().all(|instructions| *instructions == 0));
     assert_eq!(prices.instructions[Work::NvemAccess as usize], 300);
     assert!(prices.exponential && prices.seed == 9);
     let ideal = Bench::new(Hardware::ideal(), Options::default(), &Media::new());
