@@ -7,7 +7,7 @@ use crate::{Failure, print};
 use base::units::grouped_decimal;
 use clap::Args;
 use papers::outcome::{Results, Trial};
-use papers::{Claim, Experiment, ExperimentError, Extent, STUDIES, Study, Verdict, report, study};
+use papers::{Claim, Experiment, Extent, STUDIES, Study, Verdict, report, study};
 
 /// Reproduces a paper's study: its experiments, and each of its claims beside ours
 ///
@@ -19,12 +19,15 @@ use papers::{Claim, Experiment, ExperimentError, Extent, STUDIES, Study, Verdict
 #[command(
     verbatim_doc_comment,
     arg_required_else_help = true,
-    after_help = "Examples:\n  entresol reproduce rahm-1991 --quick\n  entresol reproduce rahm-1991 --report report\n  entresol reproduce system-m-1988 --report report\n  entresol reproduce lee-2008 --quick\n  entresol reproduce do-2011 --report report\n  entresol reproduce franklin-1992 --quick"
+    after_help = "Examples:\n  entresol reproduce rahm-1991 --quick\n  entresol reproduce rahm-1991 --report report\n  entresol reproduce system-m-1988 --report report\n  entresol reproduce lee-2008 --quick\n  entresol reproduce do-2011 --report report\n  entresol reproduce franklin-1992 --quick\n  entresol reproduce franklin-1992 --only ro-5-slow,ro-5-fast"
 )]
 pub struct Arguments {
     /// The study: rahm-1991, system-m-1988, lee-2008, do-2011, franklin-1992
     #[arg(value_name = "STUDY", value_parser = known)]
     pub study: String,
+    /// Runs these of its experiments alone, and shows the claims that are judged by them
+    #[arg(long, value_name = "EXPERIMENT", value_delimiter = ',')]
+    pub only: Vec<String>,
     #[command(flatten)]
     pub output: Output,
 }
@@ -36,12 +39,16 @@ fn known(id: &str) -> Result<String, String> {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let study = study::named(&arguments.study).expect("the argument was checked");
-    let experiments = experiments(study, arguments.output.extent())?;
+    let experiments = experiments(study, arguments.output.extent(), &arguments.only)?;
     let progress = Progress::start("reproduce");
     let results = run_all(experiments, &progress)?;
     progress.finish();
-    let claims = study::judge(study, &results, arguments.output.extent());
-    let answers = study.answers(&results);
+    let mut claims = study::judge(study, &results, arguments.output.extent());
+    let mut answers = study.answers(&results);
+    if !arguments.only.is_empty() {
+        claims.retain(|claim| claim.experiments.iter().all(|name| results.trial(name).is_some()));
+        answers.clear();
+    }
     arguments.output.write(|head| report::study(head, study, &claims, &answers, &results), &results)?;
     let failures = failures(&results);
     if arguments.output.json {
@@ -54,12 +61,22 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     print(&text(study, &claims, &answers, &failures))
 }
 
-/// The study's experiments. They refer to nothing outside.
-fn experiments(study: &dyn Study, extent: Extent) -> Result<Vec<Experiment>, ExperimentError> {
+/// The study's experiments, or these alone. They refer to nothing outside.
+fn experiments(study: &dyn Study, extent: Extent, only: &[String]) -> Result<Vec<Experiment>, Failure> {
     let nothing =
         |name: &str| Err(std::io::Error::other(format!("a study's experiments name no files such as {name}")));
-    let read = |(file, text): &(&str, &str)| Experiment::parse(file, text, extent, &crate::experiment::KEYS, &nothing);
-    study.experiments().iter().map(read).collect()
+    let name_of = |file: &'static str| file.strip_suffix(".toml").unwrap_or(file);
+    let names: Vec<&str> = study.experiments().iter().map(|(file, _)| name_of(file)).collect();
+    if let Some(unknown) = only.iter().find(|name| !names.contains(&name.as_str())) {
+        return Err(format!("{} has no experiment '{unknown}'; it has {}", study.id(), names.join(", ")).into());
+    }
+    let is_wanted = |found: &&(&'static str, &'static str)| {
+        only.is_empty() || only.iter().any(|name| name == name_of(found.0))
+    };
+    let read = |(file, text): &(&'static str, &'static str)| {
+        Experiment::parse(file, text, extent, &crate::experiment::KEYS, &nothing).map_err(Failure::from)
+    };
+    study.experiments().iter().filter(is_wanted).map(read).collect()
 }
 
 /// Every run that failed, with its experiment and the reason.
@@ -98,4 +115,23 @@ fn text(study: &dyn Study, claims: &[Claim], answers: &[papers::Answer], failure
 
 fn figure(number: f64) -> String {
     grouped_decimal(number, if number.abs() >= 100.0 { 0 } else { 2 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn experiments_may_be_run_alone() {
+        let study = study::named("franklin-1992").expect("it is one of them");
+        let names = |only: &[&str]| -> Result<Vec<String>, String> {
+            let only: Vec<String> = only.iter().map(|name| (*name).to_owned()).collect();
+            let found = experiments(study, Extent::Full, &only).map_err(|failure| failure.to_string())?;
+            Ok(found.into_iter().map(|experiment| experiment.name).collect())
+        };
+        assert_eq!(names(&[]).map(|all| all.len()), Ok(study.experiments().len()));
+        assert_eq!(names(&["rw-5-fast", "ro-5-slow"]), Ok(vec!["ro-5-slow".to_owned(), "rw-5-fast".to_owned()]));
+        let refused = names(&["ro-6-slow"]).unwrap_err();
+        assert!(refused.contains("no experiment 'ro-6-slow'") && refused.contains("ro-5-slow"), "{refused}");
+    }
 }

@@ -4,6 +4,7 @@
 //! The tables `configuration` (the database's own TOML), `hardware` (keys of a description, laid over the named one),
 //! `workload` and `run` say what is run. A `[[series]]` lays its own tables over them; a `[[vary]]` gives one parameter, a
 //! dotted path into these tables, several values. Several of them make a product. The first is the abscissa of the plots.
+//! An `[[at]]` lays tables over all of these at some of its places.
 //!
 //! `run.time` in place of a parameter makes the abscissa the time of one run: its batches are the places, named by `values`.
 //!
@@ -13,6 +14,7 @@
 //! one at a time, each in a directory that is removed afterwards.
 
 pub mod document;
+mod places;
 mod read;
 mod setting;
 

@@ -54,6 +54,11 @@ fn above(trial: &Trial, [line, other]: [&str; 2], clients: f64, path: &str) -> O
     trial.at(line, clients)?.above(trial.at(other, clients)?, path)
 }
 
+/// A curve's figure as a multiple of another's at this number of clients. The same transactions are drawn for both.
+fn over(trial: &Trial, [line, other]: [&str; 2], clients: f64, path: &str) -> Option<Estimate> {
+    trial.at(line, clients)?.over(trial.at(other, clients)?, path)
+}
+
 /// Whether a curve is the highest of these at this number of clients, beyond chance.
 fn is_highest(trial: &Trial, line: &str, others: &[&str], clients: f64, path: &str) -> Option<Verdict> {
     let others = others.iter().filter(|other| **other != line);
@@ -74,10 +79,11 @@ fn is_lowest(trial: &Trial, line: &str, others: &[&str], clients: f64, path: &st
 fn is_equal(trial: &Trial, lines: &[&str], clients: f64, path: &str, ratio: f64) -> Option<(Verdict, Estimate)> {
     let mut figures = Vec::new();
     for line in lines {
-        figures.push(trial.figure(line, clients, path)?);
+        figures.push((trial.figure(line, clients, path)?.mean, *line));
     }
-    let by_mean = |one: &&Estimate, other: &&Estimate| one.mean.total_cmp(&other.mean);
-    let spread = *figures.iter().max_by(by_mean)? / *figures.iter().min_by(by_mean)?;
+    let by_mean = |one: &&(f64, &str), other: &&(f64, &str)| one.0.total_cmp(&other.0);
+    let [(_, highest), (_, lowest)] = [figures.iter().max_by(by_mean)?, figures.iter().min_by(by_mean)?];
+    let spread = over(trial, [highest, lowest], clients, path)?;
     Some((spread.at_most(ratio), spread))
 }
 

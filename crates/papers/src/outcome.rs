@@ -53,10 +53,26 @@ impl Outcome {
     /// By how much the figure at a path is above another run's, if both were steady. Replications of both that have the same seed are
     /// compared with each other (common random numbers), so the interval is that of their differences.
     pub fn above(&self, other: &Outcome, path: &str) -> Option<Estimate> {
-        let (ours, others) = (self.values(path)?, other.values(path)?);
+        let (ours, others) = self.paired(other, path)?;
         let differences: Vec<f64> = ours.iter().zip(&others).map(|(ours, other)| ours - other).collect();
-        let is_paired = ours.len() == others.len() && self.is_steady() && other.is_steady();
-        is_paired.then(|| Estimate::of(&differences))
+        Some(Estimate::of(&differences))
+    }
+
+    /// The figure at a path as a multiple of another run's, if both were steady. As in [`Outcome::above`] reports are compared in pairs:
+    /// the interval is that of what is left of each of ours when the ratio of the means explains it by the other's, to first order
+    /// (Cochran: Sampling Techniques, 1977, section 6.4).
+    pub fn over(&self, other: &Outcome, path: &str) -> Option<Estimate> {
+        let (ours, others) = self.paired(other, path)?;
+        let base = Estimate::of(&others).mean;
+        let ratio = Estimate::of(&ours).mean / base;
+        let left: Vec<f64> = ours.iter().zip(&others).map(|(ours, other)| (ours - ratio * other) / base).collect();
+        Some(Estimate { mean: ratio, half_width: Estimate::of(&left).half_width })
+    }
+
+    /// The figures of reports that belong together.
+    fn paired(&self, other: &Outcome, path: &str) -> Option<(Vec<f64>, Vec<f64>)> {
+        let (ours, others) = (self.values(path)?, other.values(path)?);
+        (ours.len() == others.len() && self.is_steady() && other.is_steady()).then_some((ours, others))
     }
 
     /// The figure at a dotted path of each report.
@@ -241,5 +257,29 @@ mod tests {
         let nothing = two.derived(|figure| Some(figure("utilization.cpu.busy")? - figure("utilization.cpu.busy")?));
         assert_eq!(nothing, Some(Estimate { mean: 0.0, half_width: Some(0.0) }));
         assert_eq!(two.derived(|figure| figure("nothing")), None);
+    }
+
+    #[test]
+    fn runs_of_the_same_transactions_are_compared_in_pairs() {
+        let runs = |figures: &[f64]| {
+            let reports = figures.iter().map(|figure| json!({ "rate": figure })).collect();
+            Outcome { reports, ..Outcome::default() }
+        };
+        let base = runs(&[10.0, 20.0, 30.0]);
+        // What varies in both alike says nothing of how they differ.
+        let half = runs(&[5.0, 10.0, 15.0]);
+        assert_eq!(half.over(&base, "rate"), Some(Estimate { mean: 0.5, half_width: Some(0.0) }));
+        assert_eq!(base.above(&half, "rate").map(|above| above.mean), Some(10.0));
+        let unpaired = half.estimate("rate").unwrap() / base.estimate("rate").unwrap();
+        assert!(unpaired.mean == 0.5 && unpaired.half_width > Some(0.4));
+        // What is left of 6, 10 and 14 is 1, 0 and -1 of 20 each: deviation 0.05, t = 2.920 with two degrees of freedom.
+        let other = runs(&[6.0, 10.0, 14.0]).over(&base, "rate").unwrap();
+        assert!((other.half_width.unwrap() - 2.920 * 0.05 / 3.0_f64.sqrt()).abs() < 1e-4 && other.mean == 0.5);
+        // And what varies in opposite directions differs by more than either does.
+        let opposite = runs(&[15.0, 10.0, 5.0]).over(&base, "rate").unwrap();
+        assert!(opposite.half_width > unpaired.half_width);
+        let saturated = Outcome { saturated: Some("disk".to_owned()), ..half.clone() };
+        assert_eq!((runs(&[1.0]).over(&base, "rate"), saturated.over(&base, "rate")), (None, None));
+        assert_eq!(runs(&[1.0]).over(&runs(&[2.0]), "rate"), Some(Estimate::exact(0.5)));
     }
 }

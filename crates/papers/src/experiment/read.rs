@@ -1,6 +1,7 @@
 //! From the text of an experiment to its runs.
 
 use super::document::{Document, overlay, set};
+use super::places::{except, exceptions};
 use super::setting::{self, Origin, Sources};
 use super::{Axis, Experiment, ExperimentError, Extent, Mark, Output, Point, ReadFile};
 use base::units::{parse_duration_ns, parse_size};
@@ -41,7 +42,7 @@ pub(super) fn experiment(
     read_file: ReadFile<'_>,
 ) -> Result<Experiment, ExperimentError> {
     let document = Document::parse(file, text)?;
-    let mut known = vec!["title", "about", "base", "outputs", "series", "vary", "quick", "paper"];
+    let mut known = vec!["title", "about", "base", "outputs", "series", "vary", "at", "quick", "paper"];
     known.extend(TREES);
     document.only("", "an experiment", &known)?;
     document.only("quick", "[quick]", &setting::RUN_KEYS)?;
@@ -59,6 +60,9 @@ pub(super) fn experiment(
     if series.len() * combinations.len() * x.steps.len() > POINTS_MAX {
         return Err(ExperimentError::Whole(format!("{file}: more than {POINTS_MAX} runs; vary less")));
     }
+    let places: Vec<(Option<f64>, &str)> = x.steps.iter().map(|step| (step.number, step.label.as_str())).collect();
+    // A quick run has neither all places nor the time.
+    let exceptions = if extent == Extent::Full { exceptions(&document, &places)? } else { Vec::new() };
     let mut lines = Vec::new();
     let mut points = Vec::new();
     for (number, (name, changes)) in series.iter().enumerate() {
@@ -71,13 +75,14 @@ pub(super) fn experiment(
                 label.push(vary.steps[*step].label.clone());
             }
             label.retain(|part| !part.is_empty());
-            let origins = origins(&x, &others, number);
-            let sources = Sources { document: &document, origins, read_file };
             for (place, step) in x.steps.iter().enumerate() {
                 let mut run = changed.clone();
                 if !over_time {
                     set(&mut run, &x.parameters[number], step.value.clone());
                 }
+                let mut origins = self::origins(&x, &others, number);
+                origins.splice(..0, except(&mut run, &exceptions, place));
+                let sources = Sources { document: &document, origins, read_file };
                 let setting = setting::setting(&run, &sources)?;
                 if over_time && setting.batches as usize != x.steps.len() {
                     return Err(batches_differ(&document, setting.batches, x.steps.len()));
@@ -265,7 +270,7 @@ fn numbers_or_values(document: &Document, path: &str) -> Result<Vec<Value>, Expe
     }
 }
 
-fn number(value: &Value) -> Option<f64> {
+pub(super) fn number(value: &Value) -> Option<f64> {
     value.as_float().or_else(|| value.as_integer().map(|number| number as f64))
 }
 

@@ -81,6 +81,32 @@ fn a_parameter_may_differ_between_series() {
     assert_eq!(sizes(2).1, 100 << 20);
 }
 
+#[test]
+fn some_places_are_run_otherwise() {
+    let at = "[[at]]\nvalues = [100, 300]\nrun = { transactions = 4_000, batches = 20 }\n\
+              [[at]]\nvalues = [300]\nrun.transactions = 9_000\nconfiguration.buffer.size = \"1 MiB\"\n";
+    let text = format!("{TEXT}{at}");
+    for point in &parse(&text, Extent::Full).unwrap().points {
+        let Setting { configuration, plan, batches, .. } = &point.setting;
+        let (transactions, expected) = [(4_000, 20), (1_000, 10), (9_000, 20)][point.x];
+        assert_eq!((plan.measure, *batches), (Length::Transactions(transactions), expected));
+        assert_eq!(configuration.buffer.size == 1 << 20, point.x == 2, "laid over the abscissa, too");
+    }
+    for point in &parse(&text, Extent::Quick).unwrap().points {
+        assert_eq!(point.setting.plan.measure, Length::Time(3_000_000_000), "not in a quick run");
+    }
+    for (from, to, what, allowed) in [
+        ("[100, 300]", "[100, 150]", ":29:10: 150 is none of the first parameter's values", "100, 200, 300"),
+        ("values = [300]", "values = 300", ":31:1: [[at]] has no list of 'values'", "100, 200, 300"),
+        ("batches = 20", "batch = 20", ":30:31: unknown key 'batch' in [run]", "batches"),
+        ("\"1 MiB\"", "\"much\"", ":34:29: ", "KiB"),
+        ("configuration.buffer.size =", "configurations.buffer.size =", ":34:1: unknown key 'configurations' in [[at]]", "values"),
+    ] {
+        let message = parse(&text.replacen(from, to, 1), Extent::Full).unwrap_err().to_string();
+        assert!(message.contains(what) && message.contains(allowed), "{to}: {message}");
+    }
+}
+
 /// The message for `TEXT` with `from` replaced by `to`.
 fn message(from: &str, to: &str) -> String {
     assert!(TEXT.contains(from), "{from}");

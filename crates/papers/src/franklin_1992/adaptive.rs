@@ -20,10 +20,10 @@ pub(super) fn claims(results: &Results) -> Vec<Claim> {
 
 /// Its throughput over that of the best fixed algorithm, and which one that is.
 fn over_best(trial: &Trial, clients: f64) -> Option<(Estimate, &'static str)> {
-    let figures: Option<Vec<(Estimate, &str)>> =
-        ALL.iter().map(|line| Some((trial.figure(line, clients, TPS)?, *line))).collect();
-    let (best, line) = figures?.into_iter().max_by(|(one, _), (other, _)| one.mean.total_cmp(&other.mean))?;
-    Some((trial.figure(ADAPTIVE, clients, TPS)? / best, line))
+    let figures: Option<Vec<(f64, &str)>> =
+        ALL.iter().map(|line| Some((trial.figure(line, clients, TPS)?.mean, *line))).collect();
+    let (_, best) = figures?.into_iter().max_by(|(one, _), (other, _)| one.total_cmp(other))?;
+    Some((over(trial, [ADAPTIVE, best], clients, TPS)?, best))
 }
 
 fn near_the_best(results: &Results, name: &str) -> Claim {

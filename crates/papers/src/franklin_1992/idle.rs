@@ -27,8 +27,7 @@ fn saved_reads(results: &Results) -> Claim {
         let (trial, reads) = (results.trial(TRIAL)?, of("disk_reads_per_commit"));
         let (verdict, reason) = at_each(&places(trial, 4.0, 8.0)?, |clients| {
             let half = |line: &str| {
-                let ratio = trial.figure(N_CHANCE, clients, &reads)? / trial.figure(line, clients, &reads)?;
-                Some(ratio.at_most(0.5))
+                Some(over(trial, [N_CHANCE, line], clients, &reads)?.at_most(0.5))
             };
             Some(Verdict::all([half("FWD")?, half("FWD-S")?]))
         })?;
@@ -50,7 +49,7 @@ fn not_worse(results: &Results) -> Claim {
     let what = "A client without others has no lower throughput with N-chance than with FWD.";
     Claim::new("N-3 alone", what, "not in the paper").judge(|claim| {
         let trial = results.trial(TRIAL)?;
-        let ratio = trial.figure(N_CHANCE, 1.0, TPS)? / trial.figure("FWD", 1.0, TPS)?;
+        let ratio = over(trial, [N_CHANCE, "FWD"], 1.0, TPS)?;
         let reason = "At least 0.95 of it.";
         Some(claim.judged(ratio.with_unit("times"), ratio.at_least(0.95), reason).with_interval(ratio))
     })

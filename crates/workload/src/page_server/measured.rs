@@ -3,6 +3,7 @@
 use base::statistics::StationReport;
 use serde::Serialize;
 use std::cell::Cell;
+use std::collections::BTreeMap;
 
 /// References to hot and cold pages, and how many of them were hits.
 #[derive(Default)]
@@ -80,7 +81,9 @@ pub struct Figures {
     pub disk_writes_per_commit: f64,
     /// Both.
     pub disk_io_per_commit: f64,
-    /// Messages per committed transaction.
+    /// Messages per committed transaction, by kind: those that `entresol node` counts, with pages between clients apart.
+    pub messages: BTreeMap<&'static str, f64>,
+    /// All messages per committed transaction.
     pub messages_per_commit: f64,
     /// Their bytes.
     pub message_bytes_per_commit: f64,

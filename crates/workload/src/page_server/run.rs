@@ -10,6 +10,7 @@ use node::page_client::{self, PageClient};
 use node::page_server::{self, PageServer};
 use node::server::Found;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
@@ -31,6 +32,16 @@ pub struct Machines<'a> {
 const PORT: u16 = 7000;
 /// Looks at what is in memory in each batch.
 const LOOKS: u64 = 10;
+
+/// A page that one client sends another.
+const BETWEEN_CLIENTS: &str = "page between clients";
+/// Kinds of messages that are not counted by themselves.
+const OTHERS: &str = "others";
+/// The kinds of messages that the paper's algorithms take.
+const KINDS: [&str; 14] = [
+    "read", "page", "forward", BETWEEN_CLIENTS, "refused", "returned", "write", "granted", "call back", "called back", "in use",
+    "commit", "committed", OTHERS,
+];
 
 /// What the clients share.
 #[derive(Default)]
@@ -147,6 +158,7 @@ fn start(
             client: number as u32,
             pages: machines.pages,
             random: Random::stream(seed, &format!("client {number}")),
+            processing: Random::stream(seed, &format!("processing {number}")),
         };
         executor.spawn(source.run_all(executor.clone(), client, totals));
     }
@@ -159,6 +171,9 @@ struct ReferenceSource {
     client: u32,
     pages: PartitionId,
     random: Random,
+    /// Of what pages take and what is written to them: a victim that is run again draws that again, and what is referenced behind it
+    /// stays the same under every algorithm.
+    processing: Random,
 }
 
 impl ReferenceSource {
@@ -195,7 +210,7 @@ impl ReferenceSource {
             totals.hits.count(self.model.pattern.is_hot(self.client, reference.page), was_here);
             self.process(executor).await;
             if reference.writes {
-                let number = self.random.word().to_le_bytes();
+                let number = self.processing.word().to_le_bytes();
                 transaction.write(page, FIRST_BYTE, &number).await?;
                 self.process(executor).await;
             }
@@ -206,7 +221,7 @@ impl ReferenceSource {
 
     /// The processing of a page.
     async fn process(&mut self, executor: &Executor) {
-        executor.charge_instructions(self.random.exponential(PAGE_INSTRUCTIONS).round() as u64);
+        executor.charge_instructions(self.processing.exponential(PAGE_INSTRUCTIONS).round() as u64);
         executor.pay_debt().await;
     }
 }
@@ -286,6 +301,7 @@ impl Running {
             disk_reads_per_commit: per_commit(space.reads.get()),
             disk_writes_per_commit: per_commit(space.writes.get()),
             disk_io_per_commit: per_commit(space.reads.get() + space.writes.get()),
+            messages: self.kinds().into_iter().map(|(kind, count)| (kind, per_commit(count))).collect(),
             messages_per_commit: per_commit(traffics().map(|traffic| traffic.messages.get()).sum()),
             message_bytes_per_commit: per_commit(traffics().map(|traffic| traffic.bytes.get()).sum()),
             redone_per_commit: per_commit(counts.redone),
@@ -296,6 +312,17 @@ impl Running {
             refusals_per_commit: per_commit(counts.refusals),
             victims_per_commit: per_commit(counts.victims),
         }
+    }
+
+    /// How many messages of each kind were sent.
+    fn kinds(&self) -> BTreeMap<&'static str, u64> {
+        let mut sent: BTreeMap<&str, u64> = KINDS.into_iter().map(|kind| (kind, 0)).collect();
+        let mut add = |kind, messages| *sent.entry(if KINDS.contains(&kind) { kind } else { OTHERS }).or_default() += messages;
+        for (kind, amount) in self.clients.iter().flat_map(|client| client.traffic().kinds.borrow().clone()) {
+            add(if kind == "page" { BETWEEN_CLIENTS } else { kind }, amount.messages);
+        }
+        self.server.traffic().kinds.borrow().iter().for_each(|(kind, amount)| add(kind, amount.messages));
+        sent
     }
 
     /// The share of the database that a client can have without a disk, on average over the clients.
