@@ -1,7 +1,7 @@
 //! Background checkpoints: of pages by the policy, of sets by the policy or on a clock of their own.
 
 use super::relief::is_log_held;
-use super::{CheckpointExtent, Policy, checkpoint_pages, checkpoint_sets, group};
+use super::{CheckpointExtent, Policy, checkpoint_pages, checkpoint_sets, group, state_cache_table};
 use crate::engine::{Core, Engine};
 use base::{Instant, Lsn};
 use executor::Executor;
@@ -21,7 +21,26 @@ pub(crate) fn start(engine: &Rc<Engine>) {
     let swept = engine.catalog.superblock.borrow().backup.as_ref().map(|backup| Lsn(backup.begin));
     checkpointer.swept.set(swept.unwrap_or(end));
     start_paging(engine);
+    start_naming(engine);
     start_sweeping(engine);
+}
+
+/// Starts the task that has the superblock name a later block of the cache's table once many follow the one that it names. An
+/// opening reads those, and pages that enter the cache unchanged ask for no checkpoint.
+fn start_naming(engine: &Rc<Engine>) {
+    let (weak, executor) = (Rc::downgrade(engine), engine.core.executor.clone());
+    let growth = engine.core.buffer.table_growth();
+    engine.core.executor.spawn_in(group(&executor), 0, async move {
+        loop {
+            growth.wait(&executor).await;
+            let Some(engine) = weak.upgrade() else { return };
+            if engine.core.closing.get() {
+                return;
+            }
+            // If it fails, the next checkpoint tells.
+            let _tried = state_cache_table(&engine).await;
+        }
+    });
 }
 
 fn start_paging(engine: &Rc<Engine>) {
