@@ -152,6 +152,7 @@ async fn write_pages_back(engine: &Engine, extent: CheckpointExtent) -> Result<(
         }
     }
     checkpointer.last_begin.set(begin);
+    checkpointer.is_put_off.set(is_put_off);
     add(&engine.core.statistics.checkpoints, 1);
     give_up_log(engine).await
 }
@@ -159,7 +160,7 @@ async fn write_pages_back(engine: &Engine, extent: CheckpointExtent) -> Result<(
 /// Whether an opening leaves what it has redone to a later checkpoint.
 fn may_be_put_off(engine: &Engine) -> bool {
     let is_taken_over = engine.core.buffer.tiers().is_some_and(|tiers| tiers.is_taken_over());
-    is_taken_over && !engine.core.log.is_scarce()
+    is_taken_over && !engine.core.log.is_scarce() && !engine.core.log.is_claimed()
 }
 
 /// Brings the older copy of the sets' backup up to date and lets the superblock file name it. Nothing if there are no sets. If it
@@ -298,6 +299,21 @@ pub(crate) async fn state_cache_table(engine: &Rc<Engine>) -> Result<()> {
         write_superblock(&this, pages_begin(&this.catalog), change).await
     };
     engine.core.executor.spawn(stated).join().await
+}
+
+/// Has the superblock name a later block of the cache's table if many follow the one that it names. Not while the database is
+/// closed: that has taken its last checkpoint by then, and nothing is to follow it.
+///
+/// # Errors
+/// Those of a write of the superblock file.
+pub(crate) async fn name_cache_table(engine: &Engine) -> Result<()> {
+    let _turn = engine.checkpointer.turn.take(&engine.core.executor).await;
+    let is_wanted = engine.core.buffer.tiers().is_some_and(|tiers| tiers.is_table_unnamed());
+    if !is_wanted || engine.core.closing.get() || engine.catalog.superblock.borrow().cache_table.is_none() {
+        return Ok(());
+    }
+    let change = SuperblockChange { cache_table: Some(cache_table(engine).await), ..SuperblockChange::default() };
+    write_superblock(engine, pages_begin(&engine.catalog), change).await
 }
 
 /// States in the superblock file which tiers there are, and where the cache's table is. The caller has the turn to write that. If

@@ -1,7 +1,7 @@
 //! Background checkpoints: of pages by the policy, of sets by the policy or on a clock of their own.
 
 use super::relief::is_log_held;
-use super::{CheckpointExtent, Policy, checkpoint_pages, checkpoint_sets, group, state_cache_table};
+use super::{CheckpointExtent, Policy, checkpoint_pages, checkpoint_sets, group, name_cache_table};
 use crate::engine::{Core, Engine};
 use base::{Instant, Lsn};
 use executor::Executor;
@@ -34,11 +34,8 @@ fn start_naming(engine: &Rc<Engine>) {
         loop {
             growth.wait(&executor).await;
             let Some(engine) = weak.upgrade() else { return };
-            if engine.core.closing.get() {
-                return;
-            }
             // If it fails, the next checkpoint tells.
-            let _tried = state_cache_table(&engine).await;
+            let _tried = name_cache_table(&engine).await;
         }
     });
 }
@@ -58,7 +55,8 @@ fn start_paging(engine: &Rc<Engine>) {
             }
             let began = engine.checkpointer.last_begin.get();
             let is_needed = || engine.core.log.is_crowded() && !is_log_held(&engine.core.log, &engine.transactions);
-            if is_due(&engine.core, engine.checkpointer.policy, began, last) || is_needed() {
+            let is_due = is_due(&engine.core, engine.checkpointer.policy, began, last);
+            if is_due || is_put_off_due(&engine, last) || is_needed() {
                 let done = checkpoint_pages(&engine, CheckpointExtent::Old).await;
                 rest_ns = if done.is_ok() { POLL_NS } else { (2 * rest_ns).min(REST_NS_MAX) };
                 last = executor.now();
@@ -106,6 +104,12 @@ fn is_due(core: &Core, policy: Policy, begin: Lsn, last: Instant) -> bool {
     let by_size = policy.log_bytes.is_some_and(|bytes| grown >= bytes);
     let by_time = policy.interval_ns.is_some_and(|ns| core.executor.now().since_ns(last) >= ns);
     by_size || (by_time && grown > 0)
+}
+
+/// Whether it is time for what an opening has put off, be it that nothing was logged since.
+fn is_put_off_due(engine: &Engine, last: Instant) -> bool {
+    let interval_ns = engine.checkpointer.policy.interval_ns.filter(|_| engine.checkpointer.is_put_off.get());
+    interval_ns.is_some_and(|ns| engine.core.executor.now().since_ns(last) >= ns)
 }
 
 /// How long the next sweep has still to wait after one that began at `began`, in nanoseconds: until the least time between

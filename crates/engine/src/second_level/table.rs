@@ -111,6 +111,11 @@ impl Tiers {
         self.adopt_statements(first);
     }
 
+    /// Whether the superblock is to name a later block of the table.
+    pub fn is_table_unnamed(&self) -> bool {
+        self.table.borrow().as_ref().is_some_and(|table| table.is_far_ahead())
+    }
+
     /// Starts to write what has gathered, if that is enough.
     pub(super) fn state_changes(self: &Rc<Self>) {
         let Some(table) = self.table.borrow().clone() else { return };
