@@ -55,6 +55,12 @@ def output(*command, **options):
     return run(*command, stdout=subprocess.PIPE, **options).stdout
 
 
+def unmount(folder):
+    """Unmounts a file system: what a killed program has begun to write there is under way for a moment."""
+    while folder.is_mount() and subprocess.run(["umount", str(folder)], check=False).returncode:
+        time.sleep(1)
+
+
 class SlowVolume:
     """A file as a loop device with a file system, mounted, whose rate the kernel limits while it is asked to."""
 
@@ -82,7 +88,7 @@ class SlowVolume:
 
     def close(self):
         self.limit(0)
-        subprocess.run(["umount", str(self.mount)], check=False)
+        unmount(self.mount)
         subprocess.run(["losetup", "--detach", self.loop], check=False)
         self.image.unlink(missing_ok=True)
 

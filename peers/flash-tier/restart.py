@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 
-from measure import Entresol, output, parse, run, size, slow_volume
+from measure import Entresol, output, parse, run, size, slow_volume, unmount
 
 DESIGNS = ["face", "lazy-cleaning", "dual-write", "cold"]
 # The share of the usual rate that counts as recovered.
@@ -73,14 +73,14 @@ def sparse_volume(folder, bytes_max):
     image, mount = folder / "sparse.img", folder / "sparse"
     mount.mkdir()
     with open(image, "wb") as file:
-        file.truncate(bytes_max + bytes_max // 20 + (2 << 30))
+        file.truncate((bytes_max + bytes_max // 20 + (2 << 30)) >> 20 << 20)
     loop = output("losetup", "--find", "--show", "--direct-io=on", image).strip()
     try:
         run("mkfs.ext4", "-q", "-T", "largefile4", "-m", "0", "-J", "size=64", "-E", "lazy_itable_init=1,nodiscard", loop)
         run("mount", "-o", "noinit_itable", loop, mount)
         yield mount
     finally:
-        subprocess.run(["umount", str(mount)], check=False)
+        unmount(mount)
         subprocess.run(["losetup", "--detach", loop], check=False)
         image.unlink(missing_ok=True)
 
