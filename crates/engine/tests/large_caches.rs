@@ -12,7 +12,7 @@ use entresol_engine::{Database, PartitionSpec, Settings, Transaction, buffer, ch
 use executor::{Executor, Order};
 use std::cell::Cell;
 use std::rc::Rc;
-use virtual_driver::{Media, Options, PowerCut, VirtualDriver};
+use virtual_driver::{FaultPlan, Media, Options, PowerCut, VirtualDriver};
 
 /// How the database stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -333,5 +333,48 @@ fn an_opening_waits_for_few_pages_own_devices() {
     for name in ["dual-write", "lazy-cleaning", "face", "frequency"] {
         let (reads, writes) = transfers_of_an_opening(name);
         assert!(reads < 600 && writes == 0, "{name}: {reads} reads, {writes} writes");
+    }
+}
+
+/// A checkpoint ends while more of the table is being written, whose last block is not on the medium yet.
+#[test]
+fn the_superblock_names_no_block_that_the_power_may_take() {
+    let design = Design::named("clean-write").expect("it has this name");
+    let settings = settings(CacheSettings { design, table_ahead: 0, ..CacheSettings::new("flash", 800) }, 1024);
+    let hardware = SLOW.replace("80 kB/s", "1 GB/s");
+    let made = Media::new();
+    run(&hardware, &made, async |executor| {
+        let database = create(executor, settings.clone(), 1_500).await;
+        change(&database, 0..1_500, 7).await;
+        database.close().await.expect("closes");
+    });
+    for cut in (2_000..40_000).step_by(311) {
+        let media = made.copy();
+        let faults = Some(FaultPlan { power_cut_at: Some(cut), ..FaultPlan::default() });
+        let described = Hardware::parse(&hardware, "test").expect("a description");
+        let driver = VirtualDriver::new(described, Options { faults, ..Options::default() }, media.clone());
+        let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+        let halted: Result<(), _> = executor.run(async {
+            let database = Database::open(&executor, settings.clone(), "here").await.expect("opens");
+            for reader in 0..8 {
+                let database = database.clone();
+                executor.spawn(async move {
+                    let mut random = Random::stream(reader, "reader");
+                    loop {
+                        read(&database, random.below(1_500)).await;
+                    }
+                });
+            }
+            loop {
+                change(&database, 0..3, 7).await;
+                database.checkpoint().await.expect("succeeds");
+            }
+        });
+        assert!(halted.is_err(), "the power goes");
+        executor.stop();
+        run(&hardware, &media, async |executor| {
+            let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+            assert!(database.buffer().tiers().is_some_and(|tiers| tiers.is_taken_over()), "cut at {cut}");
+        });
     }
 }

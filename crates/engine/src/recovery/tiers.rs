@@ -25,9 +25,9 @@ use structures::canary::{self, Canary};
 /// How many pages are compared at once.
 const AT_ONCE: usize = 32;
 
-/// How many blocks of a table are read at once as long as redo gains from them: those of which more than one statement in so many is of
-/// a version that redo comes by.
+/// How many blocks of a table are read at once as long as redo gains from them.
 const AHEAD_OF_REDO: u64 = 16;
+/// That is so if more than one statement in this number is of a version that redo comes by.
 const REDONE_SHARE: usize = 8;
 
 /// How long the device of a cache may take for an answer if the settings ask for none, in nanoseconds.

@@ -60,7 +60,7 @@ impl TableGrowth {
 }
 
 impl StatedTable {
-    /// A table of so many slots. An opening reads `ahead` bytes of it at once, and as much again may be behind what the superblock names.
+    /// A table of this number of slots. An opening reads `ahead` bytes of it at once; as much may follow what the superblock names.
     fn new(table: SlotTable, slots: u32, ahead: u64) -> StatedTable {
         StatedTable {
             turn: Turn::new(),
