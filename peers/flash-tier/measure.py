@@ -33,7 +33,7 @@ THROTTLE = "/sys/fs/cgroup/blkio/blkio.throttle.{}_iops_device"
 MEMORY = pathlib.Path("/sys/fs/cgroup/memory/entresol-flash-tier")
 DESIGNS = ["none", "clean-write", "dual-write", "lazy-cleaning", "tac", "face", "frequency"]
 PEERS = ["rocksdb", "rocksdb-none", "postgresql"]
-UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
 def count(text):
@@ -41,7 +41,7 @@ def count(text):
 
 
 def size(text):
-    found = re.fullmatch(r"([\d,.]+) ?(KiB|MiB|GiB)", text)
+    found = re.fullmatch(r"([\d,.]+) ?(KiB|MiB|GiB|TiB)", text)
     if not found:
         raise argparse.ArgumentTypeError(f"'{text}' is not a size such as 512MiB")
     return int(float(found[1].replace(",", "")) * UNITS[found[2]])
@@ -53,6 +53,12 @@ def run(*command, **options):
 
 def output(*command, **options):
     return run(*command, stdout=subprocess.PIPE, **options).stdout
+
+
+def unmount(folder):
+    """Unmounts a file system: what a killed program has begun to write there is under way for a moment."""
+    while folder.is_mount() and subprocess.run(["umount", str(folder)], check=False).returncode:
+        time.sleep(1)
 
 
 class SlowVolume:
@@ -82,7 +88,7 @@ class SlowVolume:
 
     def close(self):
         self.limit(0)
-        subprocess.run(["umount", str(self.mount)], check=False)
+        unmount(self.mount)
         subprocess.run(["losetup", "--detach", self.loop], check=False)
         self.image.unlink(missing_ok=True)
 
@@ -217,7 +223,8 @@ class Postgres:
             self.server("stop", "-m", "fast")
 
 
-def parse(description):
+def parse(description, add=lambda parser: None):
+    """What the command line says; `add` adds options of one command."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fast", type=pathlib.Path, default=pathlib.Path("flash-tier.data"), help="folder on the fast disk")
     parser.add_argument("--entresol", type=pathlib.Path, default=HERE / "../../target/release/entresol", help="the program")
@@ -233,6 +240,7 @@ def parse(description):
     parser.add_argument("--warehouses", type=count, default=80, help="of TPC-C, about 100 MiB each")
     parser.add_argument("--configurations", default=",".join(DESIGNS + PEERS))
     parser.add_argument("--json", action="store_true")
+    add(parser)
     arguments = parser.parse_args()
     if os.geteuid() != 0:
         parser.error("loop devices and throttles need root")

@@ -5,16 +5,23 @@ The volumes are those of measure.py. Each design warms its cache up without the 
 once more until it is killed. Then the database is opened again, and its throughput shown second by second. `cold` is dual-write whose
 cache is taken away before that.
 
+With --sparse the cache has that size, on a file system in a sparse file, so that it may be larger than the disk: pages enter few of its
+slots. Each design is opened after a clean stop and after a kill, and its first second is shown: how many pages the cache served in it,
+and how much memory the program had at most and read from devices until its end.
+
     ./restart.py                                       # as measure.py: 8 GiB of data, 512 MiB of memory, 3 GiB of cache
     ./restart.py --records 1,400,000 --memory 102MiB --cache 614MiB --workloads b
+    ./restart.py --records 1,400,000 --memory 102MiB --workloads b --sparse 1TiB --configurations face,lazy-cleaning
 """
 
+import contextlib
 import json
+import os
 import subprocess
 import sys
 import time
 
-from measure import Entresol, parse, slow_volume
+from measure import Entresol, output, parse, run, size, slow_volume, unmount
 
 DESIGNS = ["face", "lazy-cleaning", "dual-write", "cold"]
 # The share of the usual rate that counts as recovered.
@@ -46,6 +53,86 @@ def restart(entresol, slow, name, workload):
     return {"design": name, "workload": workload, "usual_per_second": usual, "recovered_seconds": next(recovered, None), "cache_reads": hits} | course
 
 
+class SparseCache(Entresol):
+    """The same with a cache on a device of its own."""
+
+    def configuration(self, design, workload):
+        path = super().configuration(design, workload)
+        text = path.read_text().replace('[cache]\ndevice = "fast"', '[cache]\ndevice = "sparse"')
+        path.write_text(f'[device.sparse]\npath = "{self.arguments.sparse_mount}"\n{text}')
+        return path
+
+    def take_cache_away(self, workload):
+        for name in ("cache.tier", "cache-table.tier"):
+            (self.arguments.sparse_mount / name).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def sparse_volume(folder, bytes_max):
+    """A file system with room for a cache of this size and its table, in a sparse file, mounted."""
+    image, mount = folder / "sparse.img", folder / "sparse"
+    mount.mkdir()
+    with open(image, "wb") as file:
+        file.truncate((bytes_max + bytes_max // 20 + (2 << 30)) >> 20 << 20)
+    loop = output("losetup", "--find", "--show", "--direct-io=on", image).strip()
+    try:
+        run("mkfs.ext4", "-q", "-T", "largefile4", "-m", "0", "-J", "size=64", "-E", "lazy_itable_init=1,nodiscard", loop)
+        run("mount", "-o", "noinit_itable", loop, mount)
+        yield mount
+    finally:
+        unmount(mount)
+        subprocess.run(["losetup", "--detach", loop], check=False)
+        image.unlink(missing_ok=True)
+
+
+def first_second(entresol, design, workload):
+    """Opens the database for a second."""
+    command = entresol.command(design, workload, 1) + ["--course", "1"]
+    process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    report = json.loads(process.stdout.read())
+    _, status, used = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"{design} ended with {status}")
+    reads = sum(tier["reads"] for tier in report["tiers"] if tier["name"] == "cache")
+    return {"opening_seconds": report["course"]["opening_seconds"], "per_second": report["throughput_per_s"], "cache_reads": reads, "memory_bytes": used.ru_maxrss << 10, "read_bytes": used.ru_inblock << 9}
+
+
+def restart_sparse(entresol, slow, design, workload):
+    seconds = entresol.arguments.seconds
+    began = time.monotonic()
+    entresol.take_cache_away(workload)
+    entresol.bench(design, workload, 1)
+    created = time.monotonic() - began
+    entresol.bench(design, workload, entresol.arguments.warm_up)
+    results = []
+    with slow.throttled():
+        results.append({"design": design, "workload": workload, "stop": "close", "creation_seconds": created} | first_second(entresol, design, workload))
+        kill_after(entresol.command(design, workload, 10 * seconds), seconds)
+        results.append({"design": design, "workload": workload, "stop": "kill"} | first_second(entresol, design, workload))
+    return results
+
+
+def sparse_table(results):
+    lines = ["workload  design          stop   opening s  first second/s   from cache   memory MiB   read MiB", "-" * 90]
+    for found in results:
+        memory, read = found["memory_bytes"] / 2**20, found["read_bytes"] / 2**20
+        lines.append(f"{found['workload']:9} {found['design']:14}  {found['stop']:5} {found['opening_seconds']:10.2f} {found['per_second']:15,.0f} {found['cache_reads']:12,} {memory:12,.0f} {read:10,.0f}")
+    return "\n".join(lines)
+
+
+def measure_sparse(arguments, slow, names):
+    results = []
+    with sparse_volume(arguments.fast, arguments.sparse) as mount:
+        arguments.sparse_mount, arguments.cache = mount, arguments.sparse
+        entresol = SparseCache(arguments, slow.mount)
+        entresol.load()
+        for workload in arguments.workloads.split(","):
+            for name in names:
+                results += restart_sparse(entresol, slow, name, workload)
+                print(f"{workload}, {name}: made and opened in {results[-2]['creation_seconds']:.1f} s", file=sys.stderr)
+    return results
+
+
 def table(results):
     lines = ["workload  design          usual/s  opening s  first second/s   90 % after s", "-" * 74]
     for found in results:
@@ -57,10 +144,15 @@ def table(results):
 
 
 def main():
-    arguments = parse(__doc__)
-    names = [name for name in arguments.configurations.split(",") if name in DESIGNS] if "--configurations" in sys.argv else DESIGNS
+    option = {"type": size, "help": "a cache of this size on a sparse volume"}
+    arguments = parse(__doc__, lambda parser: parser.add_argument("--sparse", **option))
+    names = arguments.configurations.split(",") if "--configurations" in sys.argv else DESIGNS
     started, results = time.strftime("%Y-%m-%d %H:%M"), []
     with slow_volume(arguments) as slow:
+        if arguments.sparse:
+            results = measure_sparse(arguments, slow, [name for name in names if name != "cold"])
+            print(json.dumps({"started": started, "results": results}) if arguments.json else f"{started}\n\n{sparse_table(results)}")
+            return
         entresol = Entresol(arguments, slow.mount)
         entresol.load()
         for workload in arguments.workloads.split(","):

@@ -32,7 +32,7 @@ pub use space::PageSpace;
 use crate::log::Log;
 use crate::page_store::Transfer;
 use crate::second_level::design::{Pattern, Reason};
-use crate::second_level::{SILENCE_NS, Tiers};
+use crate::second_level::{SILENCE_NS, TableGrowth, Tiers};
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, PartitionId};
 use cleaner::Cleaner;
@@ -100,6 +100,8 @@ pub struct Buffer {
     double_write: Option<DoubleWrite>,
     /// What lies between main memory and the partitions' own devices.
     tiers: RefCell<Option<Rc<Tiers>>>,
+    /// Asks for a later position of a cache's table in the superblock.
+    table_growth: Rc<TableGrowth>,
     /// Memory that copies are written from: of single pages, and of several side by side.
     copies: RefCell<Vec<Frame>>,
     run_copies: RefCell<Vec<Frame>>,
@@ -148,6 +150,7 @@ impl Buffer {
             spaces: RefCell::default(),
             double_write,
             tiers: RefCell::default(),
+            table_growth: Rc::default(),
             copies: RefCell::default(),
             run_copies: RefCell::default(),
             failures: Failures::default(),

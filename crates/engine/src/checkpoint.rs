@@ -105,7 +105,8 @@ enum CheckpointExtent {
     Old,
     /// All that are dirty.
     All,
-    /// All that are dirty in main memory: what only the cache has waits for the next checkpoint.
+    /// All that are dirty in main memory: what only the cache has waits for the next checkpoint. None, and redo begins where it
+    /// began, if the log has room and a cache was taken over: that serves before a slow device has all that was redone.
     Restart,
 }
 
@@ -125,7 +126,8 @@ async fn write_pages_back(engine: &Engine, extent: CheckpointExtent) -> Result<(
     // that is nearly full cannot wait for that.
     let everything = extent != CheckpointExtent::Old || engine.core.log.is_crowded();
     let old = if everything { begin } else { checkpointer.last_begin.get() };
-    {
+    let is_put_off = extent == CheckpointExtent::Restart && may_be_put_off(engine);
+    if !is_put_off {
         let _checkpointing = engine.core.buffer.tiers().map(|tiers| tiers.begin_checkpoint());
         engine.core.buffer.write_back_before(old, extent != CheckpointExtent::Restart).await?;
     }
@@ -135,14 +137,13 @@ async fn write_pages_back(engine: &Engine, extent: CheckpointExtent) -> Result<(
     let ended = engine.core.log.end();
     engine.core.buffer.sync().await?;
     engine.core.log.flush(ended).await?;
-    let waits = extent != CheckpointExtent::Restart || engine.core.log.is_scarce();
-    if waits {
+    // An opening does not wait for the table of a large cache, either.
+    if !is_put_off {
         await_cache_table(engine).await;
     }
     {
         let _turn = checkpointer.turn.take(&engine.core.executor).await;
-        // An opening does not wait for the table of a large cache, as long as the log has room.
-        if !waits && engine.core.buffer.tiers().is_some_and(|tiers| tiers.is_loading()) {
+        if is_put_off {
             write_superblock(engine, pages_begin(&engine.catalog), SuperblockChange::default()).await?;
         } else {
             let cache_table = Some(cache_table(engine).await);
@@ -151,8 +152,15 @@ async fn write_pages_back(engine: &Engine, extent: CheckpointExtent) -> Result<(
         }
     }
     checkpointer.last_begin.set(begin);
+    checkpointer.is_put_off.set(is_put_off);
     add(&engine.core.statistics.checkpoints, 1);
     give_up_log(engine).await
+}
+
+/// Whether an opening leaves what it has redone to a later checkpoint.
+fn may_be_put_off(engine: &Engine) -> bool {
+    let is_taken_over = engine.core.buffer.tiers().is_some_and(|tiers| tiers.is_taken_over());
+    is_taken_over && !engine.core.log.is_scarce() && !engine.core.log.is_claimed()
 }
 
 /// Brings the older copy of the sets' backup up to date and lets the superblock file name it. Nothing if there are no sets. If it
@@ -291,6 +299,21 @@ pub(crate) async fn state_cache_table(engine: &Rc<Engine>) -> Result<()> {
         write_superblock(&this, pages_begin(&this.catalog), change).await
     };
     engine.core.executor.spawn(stated).join().await
+}
+
+/// Has the superblock name a later block of the cache's table if many follow the one that it names. Not while the database is
+/// closed: that has taken its last checkpoint by then, and nothing is to follow it.
+///
+/// # Errors
+/// Those of a write of the superblock file.
+pub(crate) async fn name_cache_table(engine: &Engine) -> Result<()> {
+    let _turn = engine.checkpointer.turn.take(&engine.core.executor).await;
+    let is_wanted = engine.core.buffer.tiers().is_some_and(|tiers| tiers.is_table_unnamed());
+    if !is_wanted || engine.core.closing.get() || engine.catalog.superblock.borrow().cache_table.is_none() {
+        return Ok(());
+    }
+    let change = SuperblockChange { cache_table: Some(cache_table(engine).await), ..SuperblockChange::default() };
+    write_superblock(engine, pages_begin(&engine.catalog), change).await
 }
 
 /// States in the superblock file which tiers there are, and where the cache's table is. The caller has the turn to write that. If

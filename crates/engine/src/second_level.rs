@@ -56,6 +56,7 @@ pub use host::Host;
 pub(crate) use host::SILENCE_NS;
 pub use slots::CacheContents;
 pub(crate) use slots::Tier;
+pub(crate) use table::TableGrowth;
 pub use tiers::Tiers;
 pub(crate) use write_budget::Spending;
 pub use write_budget::WriteBudget;
@@ -131,8 +132,8 @@ pub struct CacheSettings {
     /// Whether a table beside the slots says what they hold, so that an opening need not look at them; `None`: unless its device
     /// is accessed like memory, where looking costs little.
     pub table: Option<bool>,
-    /// How many bytes of its table an opening reads before it redoes the log, beside what was stated since the last checkpoint. The
-    /// rest is read while the database is in use.
+    /// How many bytes of its table an opening reads before it redoes the log, beside up to as many, at least 64 KiB, that were
+    /// stated behind what the superblock names, and those that redo gains from. The rest is read while the database is in use.
     pub table_ahead: u64,
     /// How long its device may take for an operation before the cache is switched off, in nanoseconds; 0 for any time. A device
     /// that is accessed like memory has any time.

@@ -1,14 +1,18 @@
 //! A cache serves hits within the first second after a restart, whatever its size: what is not known yet of its slots is read beside
 //! the work.
 
+use crate::ground::holding::holding;
 use base::Random;
 use base::time::SECOND_NS;
 use devices::Hardware;
+use driver::Op;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{self, CacheSettings, Design};
 use entresol_engine::{Database, PartitionSpec, Settings, Transaction, buffer, checkpoint, log};
 use executor::{Executor, Order};
-use virtual_driver::{Media, Options, PowerCut, VirtualDriver};
+use std::cell::Cell;
+use std::rc::Rc;
+use virtual_driver::{FaultPlan, Media, Options, PowerCut, VirtualDriver};
 
 /// How the database stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,6 +246,135 @@ fn a_cache_of_a_tebibyte_serves_its_first_hit_within_a_second() {
             }
             let first_ns = executor.now().since_ns(began);
             assert!(first_ns < SECOND_NS, "{end:?}: the first hit after {first_ns} ns");
+        });
+    }
+}
+
+/// How many blocks of its table an opening reads of a cache that pages have entered unchanged since the last checkpoint.
+fn blocks_read_after_reads(slots: u32, objects: u64) -> u64 {
+    let media = Media::new();
+    let design = Design::named("clean-write").expect("it has this name");
+    let settings = settings(CacheSettings { design, table_ahead: 4096, ..CacheSettings::new("flash", slots) }, 1024);
+    run(SLOW.replace("80 kB/s", "1 GB/s").as_str(), &media, async |executor| {
+        let database = create(executor, settings.clone(), objects).await;
+        change(&database, 0..objects, 7).await;
+        database.checkpoint().await.expect("succeeds");
+        for number in (0..objects).chain(0..objects) {
+            read(&database, number).await;
+        }
+    });
+    run(SLOW, &media, async |executor| {
+        let began = executor.now();
+        let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+        let opened_ns = executor.now().since_ns(began);
+        for number in (0..objects).step_by(7) {
+            assert_eq!(read(&database, number).await, 7);
+        }
+        assert!(hits(&database) > objects / 7 / 4, "{} hits", hits(&database));
+        opened_ns * 80_000 / SECOND_NS / 4096
+    })
+}
+
+#[test]
+fn an_opening_reads_little_of_the_table_of_a_cache_that_was_read_into() {
+    let blocks = blocks_read_after_reads(12_000, 18_000);
+    assert!(blocks < 80, "{blocks} of 178 blocks, twice");
+}
+
+/// Kills a database whose cache alone has much, and opens it. How many pages are read from their own device until it is open, and how
+/// many are written.
+fn transfers_of_an_opening(name: &str) -> (u64, u64) {
+    const CHANGED: std::ops::Range<u64> = 300..2_300;
+    const LAST: std::ops::Range<u64> = 2_500..2_520;
+    let media = Media::new();
+    let design = Design::named(name).expect("it has this name");
+    let settings = settings(CacheSettings { design, table_ahead: 0, ..CacheSettings::new("flash", 4_000) }, 1024);
+    let hardware = SLOW.replace("80 kB/s", "1 GB/s");
+    run(&hardware, &media, async |executor| {
+        let database = create(executor, settings.clone(), OBJECTS).await;
+        change(&database, 0..OBJECTS, 1).await;
+        database.checkpoint().await.expect("succeeds");
+        change(&database, CHANGED, 2).await;
+        // Pages that enter unchanged are stated behind those.
+        for number in 0..300 {
+            read(&database, number).await;
+        }
+        change(&database, LAST, 2).await;
+    });
+    let transfers = Rc::new(Cell::new((0, 0)));
+    let seen = Rc::clone(&transfers);
+    let settings = Settings { buffer: buffer::Settings { frames: 4096, ..settings.buffer }, ..settings };
+    let hardware = Hardware::parse(&hardware, "test").expect("a description");
+    holding(hardware, &media, async |executor, holder| {
+        holder.hold(executor.now(), move |op| {
+            let (reads, writes) = seen.get();
+            // Whatever else is read or written is so in whole blocks.
+            match op {
+                Op::Read { length: 1024, .. } => seen.set((reads + 1, writes)),
+                Op::Write { length, .. } if length % 4096 != 0 => seen.set((reads, writes + u64::from(length / 1024))),
+                _ => {}
+            }
+            false
+        });
+        let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+        let (reads, writes) = transfers.get();
+        let from_cache = hits(&database);
+        for number in 0..OBJECTS {
+            let is_changed = CHANGED.contains(&number) || LAST.contains(&number);
+            assert_eq!(read(&database, number).await, if is_changed { 2 } else { 1 }, "{name}: {number}");
+        }
+        assert!(hits(&database) > 1_500, "{name}: {} hits", hits(&database));
+        (reads - from_cache, writes)
+    })
+}
+
+#[test]
+fn an_opening_waits_for_few_pages_own_devices() {
+    for name in ["dual-write", "lazy-cleaning", "face", "frequency"] {
+        let (reads, writes) = transfers_of_an_opening(name);
+        assert!(reads < 600 && writes == 0, "{name}: {reads} reads, {writes} writes");
+    }
+}
+
+/// A checkpoint ends while more of the table is being written, whose last block is not on the medium yet.
+#[test]
+fn the_superblock_names_no_block_that_the_power_may_take() {
+    let design = Design::named("clean-write").expect("it has this name");
+    let settings = settings(CacheSettings { design, table_ahead: 0, ..CacheSettings::new("flash", 800) }, 1024);
+    let hardware = SLOW.replace("80 kB/s", "1 GB/s");
+    let made = Media::new();
+    run(&hardware, &made, async |executor| {
+        let database = create(executor, settings.clone(), 1_500).await;
+        change(&database, 0..1_500, 7).await;
+        database.close().await.expect("closes");
+    });
+    for cut in (2_000..40_000).step_by(311) {
+        let media = made.copy();
+        let faults = Some(FaultPlan { power_cut_at: Some(cut), ..FaultPlan::default() });
+        let described = Hardware::parse(&hardware, "test").expect("a description");
+        let driver = VirtualDriver::new(described, Options { faults, ..Options::default() }, media.clone());
+        let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+        let halted: Result<(), _> = executor.run(async {
+            let database = Database::open(&executor, settings.clone(), "here").await.expect("opens");
+            for reader in 0..8 {
+                let database = database.clone();
+                executor.spawn(async move {
+                    let mut random = Random::stream(reader, "reader");
+                    loop {
+                        read(&database, random.below(1_500)).await;
+                    }
+                });
+            }
+            loop {
+                change(&database, 0..3, 7).await;
+                database.checkpoint().await.expect("succeeds");
+            }
+        });
+        assert!(halted.is_err(), "the power goes");
+        executor.stop();
+        run(&hardware, &media, async |executor| {
+            let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+            assert!(database.buffer().tiers().is_some_and(|tiers| tiers.is_taken_over()), "cut at {cut}");
         });
     }
 }

@@ -85,6 +85,11 @@ impl Policy {
         POLICIES.iter().copied().find(|policy| policy.name == name)
     }
 
+    /// Least recently used, for `frames` frames of which few may ever hold a page: memory is taken with the pages.
+    pub fn sparse_lru(frames: usize) -> Box<dyn Replacement> {
+        Box::new(Lru::sparse(frames))
+    }
+
     /// The policy for `frames` frames.
     pub fn build(self, frames: usize) -> Box<dyn Replacement> {
         (self.build)(frames)

@@ -8,7 +8,7 @@ use super::write_back::PageRun;
 use super::{Buffer, PageSpace, Presence};
 use crate::page_store::Future;
 use crate::second_level::design::{Leaving, Pattern, Read, Reason};
-use crate::second_level::{DirtyWrite, Host, Placement, Settings, Tier, Tiers};
+use crate::second_level::{DirtyWrite, Host, Placement, Settings, TableGrowth, Tier, Tiers};
 use crate::statistics::add;
 use crate::tier_file::TierFile;
 use crate::tier_file::table::PageVersion;
@@ -66,6 +66,10 @@ impl Host for Buffer {
         self.written.wake_all(&self.executor);
         self.freed.wake_all(&self.executor);
     }
+
+    fn table_has_grown(&self) {
+        self.table_growth.note(&self.executor);
+    }
 }
 
 impl Buffer {
@@ -81,6 +85,11 @@ impl Buffer {
         if let Some(before) = self.tiers.replace(tiers) {
             before.retire();
         }
+    }
+
+    /// What asks for a later position of a cache's table in the superblock.
+    pub(crate) fn table_growth(&self) -> Rc<TableGrowth> {
+        Rc::clone(&self.table_growth)
     }
 
     /// The tiers below this buffer.

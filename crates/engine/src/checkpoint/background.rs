@@ -1,7 +1,7 @@
 //! Background checkpoints: of pages by the policy, of sets by the policy or on a clock of their own.
 
 use super::relief::is_log_held;
-use super::{CheckpointExtent, Policy, checkpoint_pages, checkpoint_sets, group};
+use super::{CheckpointExtent, Policy, checkpoint_pages, checkpoint_sets, group, name_cache_table};
 use crate::engine::{Core, Engine};
 use base::{Instant, Lsn};
 use executor::Executor;
@@ -21,7 +21,23 @@ pub(crate) fn start(engine: &Rc<Engine>) {
     let swept = engine.catalog.superblock.borrow().backup.as_ref().map(|backup| Lsn(backup.begin));
     checkpointer.swept.set(swept.unwrap_or(end));
     start_paging(engine);
+    start_naming(engine);
     start_sweeping(engine);
+}
+
+/// Starts the task that has the superblock name a later block of the cache's table once many follow the one that it names. An
+/// opening reads those, and pages that enter the cache unchanged ask for no checkpoint.
+fn start_naming(engine: &Rc<Engine>) {
+    let (weak, executor) = (Rc::downgrade(engine), engine.core.executor.clone());
+    let growth = engine.core.buffer.table_growth();
+    engine.core.executor.spawn_in(group(&executor), 0, async move {
+        loop {
+            growth.wait(&executor).await;
+            let Some(engine) = weak.upgrade() else { return };
+            // If it fails, the next checkpoint tells.
+            let _tried = name_cache_table(&engine).await;
+        }
+    });
 }
 
 fn start_paging(engine: &Rc<Engine>) {
@@ -39,7 +55,8 @@ fn start_paging(engine: &Rc<Engine>) {
             }
             let began = engine.checkpointer.last_begin.get();
             let is_needed = || engine.core.log.is_crowded() && !is_log_held(&engine.core.log, &engine.transactions);
-            if is_due(&engine.core, engine.checkpointer.policy, began, last) || is_needed() {
+            let is_due = is_due(&engine.core, engine.checkpointer.policy, began, last);
+            if is_due || is_put_off_due(&engine, last) || is_needed() {
                 let done = checkpoint_pages(&engine, CheckpointExtent::Old).await;
                 rest_ns = if done.is_ok() { POLL_NS } else { (2 * rest_ns).min(REST_NS_MAX) };
                 last = executor.now();
@@ -87,6 +104,12 @@ fn is_due(core: &Core, policy: Policy, begin: Lsn, last: Instant) -> bool {
     let by_size = policy.log_bytes.is_some_and(|bytes| grown >= bytes);
     let by_time = policy.interval_ns.is_some_and(|ns| core.executor.now().since_ns(last) >= ns);
     by_size || (by_time && grown > 0)
+}
+
+/// Whether it is time for what an opening has put off, be it that nothing was logged since.
+fn is_put_off_due(engine: &Engine, last: Instant) -> bool {
+    let interval_ns = engine.checkpointer.policy.interval_ns.filter(|_| engine.checkpointer.is_put_off.get());
+    interval_ns.is_some_and(|ns| engine.core.executor.now().since_ns(last) >= ns)
 }
 
 /// How long the next sweep has still to wait after one that began at `began`, in nanoseconds: until the least time between

@@ -28,6 +28,8 @@ pub(crate) struct Checkpointer {
     pub sweep: SweepSettings,
     /// The end of the log when the last checkpoint began: pages dirty since before it are old.
     pub last_begin: Cell<Lsn>,
+    /// Whether the last checkpoint was that of an opening which has left what it has redone to the next one.
+    pub is_put_off: Cell<bool>,
     /// The end of the log when the last sweep over sets began.
     pub swept: Cell<Lsn>,
     /// The turn to checkpoint pages.
@@ -59,6 +61,7 @@ impl Checkpointer {
             policy,
             sweep,
             last_begin: Cell::new(Lsn::ZERO),
+            is_put_off: Cell::new(false),
             swept: Cell::new(Lsn::ZERO),
             paging: Turn::new(),
             sweeping: Turn::new(),

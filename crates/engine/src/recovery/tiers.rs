@@ -25,6 +25,11 @@ use structures::canary::{self, Canary};
 /// How many pages are compared at once.
 const AT_ONCE: usize = 32;
 
+/// How many blocks of a table are read at once as long as redo gains from them.
+const AHEAD_OF_REDO: u64 = 16;
+/// That is so if more than one statement in this number is of a version that redo comes by.
+const REDONE_SHARE: usize = 8;
+
 /// How long the device of a cache may take for an answer if the settings ask for none, in nanoseconds.
 const SILENCE_NS_MAX: u64 = 10 * SECOND_NS;
 
@@ -156,7 +161,7 @@ pub async fn reconcile(
         }
     }
     let found = Rc::new(found);
-    let table = open_table(executor, &found, settings, (stated.table, stated.opening)).await?;
+    let table = open_table(executor, &found, settings, stated).await?;
     let is_tabled = |old: &EarlierTier| table.is_some() && old.record.kind == Kind::Cache;
     let mut newest: BTreeMap<PageId, SlotCopy> = BTreeMap::new();
     let mut torn = TornPages::none(executor);
@@ -176,30 +181,41 @@ pub async fn reconcile(
     Ok(Reconciled { found, current, table, torn, missing, redo_start: stated.redo_start })
 }
 
-/// The table of a cache that goes on as it was. What was stated since the last checkpoint is read, because redo comes by those
-/// pages, and of the rest as much as the settings say. `None` if that is not to be had.
+/// The table of a cache that goes on as it was. What was stated behind the block that the superblock names is read, before it as much
+/// as the settings say, and more as long as redo comes by what that says, whose pages it would read from their own devices. `None`
+/// if that is not to be had.
 async fn open_table(
     executor: &Executor,
     found: &[EarlierTier],
     settings: &Settings,
-    (position, opening): (Option<TablePosition>, u64),
+    stated: StatedTiers<'_>,
 ) -> Result<Option<OpenedTable>> {
     let suits = |old: &&EarlierTier| {
         let [cache, _] = wanted(executor, settings);
         old.record.kind == Kind::Cache && cache.is_some_and(|cache| cache.table && cache.suits(&old.record))
     };
-    let (Some(position), Some(old)) = (position, found.iter().find(suits)) else { return Ok(None) };
-    let opened = SlotTable::open(executor, old.device, (old.record.capacity as u32, opening), position);
+    let (Some(position), Some(old)) = (stated.table, found.iter().find(suits)) else { return Ok(None) };
+    let opened = SlotTable::open(executor, old.device, (old.record.capacity as u32, stated.opening), position);
     let Some(opened) = old.limit.answered(executor, opened).await else { return Ok(None) };
     let Ok((table, mut rest)) = opened? else { return Ok(None) };
     let ahead = settings.cache.as_ref().map_or(0, |cache| cache.table_ahead / BLOCK_BYTES as u64);
     let down_to = position.number.saturating_sub(ahead);
     let mut statements = Vec::new();
-    while rest.next_number() > down_to {
-        let blocks_max = rest.next_number() - down_to;
+    let mut redo_gains = false;
+    while rest.next_number() > down_to || redo_gains {
+        let blocks_max = match rest.next_number().saturating_sub(down_to) {
+            0 => AHEAD_OF_REDO,
+            left => left,
+        };
         match old.limit.answered(executor, rest.read(executor, blocks_max)).await.transpose()? {
-            Some(Ok(Some(read))) => statements.extend(read),
+            Some(Ok(Some(read))) => {
+                let is_redone = |(_, held): &&Statement| held.is_some_and(|held| held.version.lsn > stated.redo_start);
+                redo_gains = REDONE_SHARE * read.iter().filter(is_redone).count() > read.len();
+                statements.extend(read);
+            }
             Some(Ok(None)) => break,
+            // What was read suffices; loading comes by the same.
+            Some(Err(_)) if rest.next_number() <= down_to => break,
             Some(Err(_)) | None => return Ok(None),
         }
     }

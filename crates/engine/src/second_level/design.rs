@@ -97,7 +97,7 @@ pub trait CachePolicy {
 
     /// The order in which cached pages should leave; slots are its frames.
     fn order(&self, slots: usize) -> Box<dyn Replacement> {
-        Policy::default().build(slots)
+        Policy::sparse_lru(slots)
     }
 
     /// Whether a cached page counts as used when an unchanged copy of it leaves main memory, and not only when it is read.

@@ -32,4 +32,7 @@ pub trait Host {
 
     /// The write of a page to its own place has ended: tasks that wait for writes or frames look again.
     fn destage_ended(&self);
+
+    /// The superblock is to name a later block of the cache's table.
+    fn table_has_grown(&self);
 }

@@ -8,6 +8,7 @@ mod destaging;
 mod free;
 mod groups;
 mod online;
+mod pending;
 
 pub use contents::{CacheContents, Candidate, Contents, Occupant};
 pub use destaging::{DestageEnd, PendingDestage};
@@ -18,6 +19,7 @@ use super::design::CachePolicy;
 use crate::tier_file::table::PageVersion;
 use base::{Lsn, PageId, PartitionId};
 use free::FreeSlots;
+use pending::PendingSlots;
 use std::ops::Range;
 use structures::canary::{self, Canary};
 use structures::replacement::Replacement;
@@ -56,6 +58,11 @@ impl SlotState {
         !matches!(self, SlotState::Free | SlotState::Filling | SlotState::Kept)
     }
 
+    /// Whether the slot, or the page's own place, is being written, or is about to be.
+    fn is_under_way(self) -> bool {
+        matches!(self, SlotState::Filling | SlotState::Waiting | SlotState::Destaging)
+    }
+
     /// Whether it is newer than on the page's own device, and nothing is under way to change that.
     fn is_idle(self) -> bool {
         matches!(self, SlotState::Dirty | SlotState::Failed | SlotState::Unreadable)
@@ -82,8 +89,8 @@ struct Slot {
     newer: Option<u32>,
     /// The older version that is being written.
     older: Option<u32>,
-    /// Where a free slot stands in its list.
-    free_at: u32,
+    /// Where a free slot, or one whose copy is pending, stands in its list.
+    listed_at: u32,
 }
 
 /// What became of a copy that is newer than on its page's own device.
@@ -137,8 +144,11 @@ pub struct Slots {
     free: [FreeSlots; 2],
     newest: PageTable,
     order: Box<dyn Replacement>,
-    pending: usize,
+    /// Those whose copies are newer than on their pages' own devices.
+    pending: PendingSlots,
     dirty: usize,
+    /// How many slots are being read, or written somewhere.
+    busy: usize,
     checkpoints: usize,
     /// Partitions whose devices do not answer: what is dirty of them makes no room.
     silent: Vec<PartitionId>,
@@ -162,7 +172,7 @@ impl Slots {
             recovery_lsn: Lsn::MAX,
             newer: None,
             older: None,
-            free_at: 0,
+            listed_at: 0,
         };
         let count = cache + write_buffer;
         Slots {
@@ -171,8 +181,9 @@ impl Slots {
             free: [FreeSlots::new(0..cache), FreeSlots::new(cache..count)],
             newest: PageTable::default(),
             order,
-            pending: 0,
+            pending: PendingSlots::default(),
             dirty: 0,
+            busy: 0,
             checkpoints: 0,
             silent: Vec::new(),
             changes: None,
@@ -221,7 +232,7 @@ impl Slots {
 
     /// How many copies are newer than on their pages' own devices.
     pub fn pending_count(&self) -> usize {
-        self.pending
+        self.pending.count()
     }
 
     /// How many copies count as cached.
@@ -265,7 +276,12 @@ impl Slots {
     fn set_state(&mut self, slot: u32, state: SlotState) {
         let before = std::mem::replace(&mut self.slots[slot as usize].state, state);
         let [was_dirty, is_dirty] = [before, state].map(|state| state == SlotState::Dirty);
-        self.pending = self.pending + usize::from(state.is_pending()) - usize::from(before.is_pending());
+        self.busy = self.busy + usize::from(state.is_under_way()) - usize::from(before.is_under_way());
+        match (before.is_pending(), state.is_pending()) {
+            (false, true) => self.add_pending(slot),
+            (true, false) => self.remove_pending(slot),
+            _ => {}
+        }
         self.dirty = self.dirty + usize::from(is_dirty) - usize::from(was_dirty);
         if was_dirty != is_dirty && self.slots[slot as usize].listed {
             self.order.set_dirty(slot, is_dirty);
@@ -408,14 +424,14 @@ impl Slots {
 
     /// The page's copy is being read: its slot stays as it is.
     pub fn begin_read(&mut self, slot: u32) {
-        self.slots[slot as usize].reading = true;
+        self.busy += usize::from(!std::mem::replace(&mut self.slots[slot as usize].reading, true));
     }
 
     /// The read ended. `leaves`: the page is in main memory now and counts as cached no longer, unless it is dirty here; else
     /// it was used just now.
     pub fn end_read(&mut self, slot: u32, leaves: bool) {
         let entry = &mut self.slots[slot as usize];
-        entry.reading = false;
+        self.busy -= usize::from(std::mem::take(&mut entry.reading));
         if leaves && entry.state == SlotState::Dirty && entry.older.is_none() && canary::is_planted(Canary::LeftDirty) {
             return self.empty(slot);
         }
@@ -464,14 +480,6 @@ impl Slots {
         is_free
     }
 
-    /// Pages of a partition from this number on are in no slot, but for copies of what their own device has.
-    pub fn end_of_changes(&self, partition: PartitionId) -> u32 {
-        let is_changed = |slot: &&Slot| !matches!(slot.state, SlotState::Free | SlotState::Kept);
-        let changed = self.used().map(|(_, slot)| slot).filter(is_changed).map(|slot| slot.page);
-        let is_of = |page: &PageId| page.partition == partition && *page != NO_PAGE;
-        changed.filter(is_of).map(|page| page.number + 1).max().unwrap_or(0)
-    }
-
     /// Empties every slot of a partition's pages from `first` on that nothing is under way for.
     pub fn discard(&mut self, partition: PartitionId, first: u32) -> Discarded {
         let mut discarded = Discarded::default();
@@ -508,27 +516,6 @@ impl Slots {
     /// The page whose copy is in the slot.
     pub fn page_of(&self, slot: u32) -> PageId {
         self.slots[slot as usize].page
-    }
-
-    /// Where redo has to begin at the latest, for the pages that are newer here than on their own devices.
-    pub fn recovery_lsn(&self) -> Option<Lsn> {
-        if self.pending == 0 {
-            return None;
-        }
-        let is_kept = |slot: &Slot| slot.state != SlotState::Dirty || !canary::is_planted(Canary::UnkeptLog);
-        let pending = self.used().filter(|(_, slot)| slot.state.is_pending() && is_kept(slot));
-        pending.map(|(_, slot)| slot.recovery_lsn).min()
-    }
-
-    /// The pages whose copies are newer than on their own devices, with changes from before `lsn`, and those that are dirty as
-    /// far as `dirty` says.
-    pub fn pending_before(&self, lsn: Lsn, dirty: DirtyWanted) -> Vec<PageId> {
-        let is_wanted = |slot: &Slot| match (slot.state, dirty) {
-            (SlotState::Dirty, DirtyWanted::None) => false,
-            (SlotState::Dirty, DirtyWanted::All) => true,
-            (state, _) => state.is_pending() && slot.recovery_lsn < lsn,
-        };
-        self.used().filter(|(_, slot)| is_wanted(slot)).map(|(_, slot)| slot.page).collect()
     }
 
     /// The cached pages, in the order in which they should leave.

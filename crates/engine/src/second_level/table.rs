@@ -10,10 +10,13 @@ use crate::tier_file::table::{
     BLOCK_BYTES, BLOCKS_AT_ONCE, CHANGES_MAX, PageVersion, SlotTable, Statement, TablePosition,
 };
 use base::Lsn;
-use executor::Turn;
+use executor::{Executor, Turn, WaitQueue};
 use std::cell::Cell;
 use std::rc::Rc;
 use structures::canary::{self, Canary};
+
+/// How many blocks follow the one that the superblock names before it is to name a later one, at least.
+const UNNAMED_MIN: u64 = 16;
 
 /// How many blocks' worth of changes are written together, if nothing waits for them; at most an eighth of the slots.
 const GROUP_BLOCKS: usize = 8;
@@ -28,12 +31,51 @@ pub struct StatedTable {
     is_failed: Cell<bool>,
     /// How many changes are written together.
     group: usize,
+    /// The block that the superblock names, or is about to.
+    named: Cell<u64>,
+    /// How many may follow that one before it is to name a later one.
+    unnamed_max: u64,
+}
+
+/// Asks the checkpointer that the superblock name a later block of a cache's table.
+#[derive(Default)]
+pub struct TableGrowth {
+    is_noted: Cell<bool>,
+    noted: WaitQueue,
+}
+
+impl TableGrowth {
+    /// Many blocks follow the one that the superblock names.
+    pub fn note(&self, executor: &Executor) {
+        self.is_noted.set(true);
+        self.noted.wake_all(executor);
+    }
+
+    /// Returns once that was noted since the last call.
+    pub async fn wait(&self, executor: &Executor) {
+        while !self.is_noted.take() {
+            self.noted.wait(executor).await;
+        }
+    }
 }
 
 impl StatedTable {
-    fn new(table: SlotTable, slots: u32) -> StatedTable {
-        let group = (slots as usize / 8).clamp(1, GROUP_BLOCKS * CHANGES_MAX);
-        StatedTable { table, turn: Turn::new(), is_writing: Cell::new(false), is_failed: Cell::new(false), group }
+    /// A table of this number of slots. An opening reads `ahead` bytes of it at once; as much may follow what the superblock names.
+    fn new(table: SlotTable, slots: u32, ahead: u64) -> StatedTable {
+        StatedTable {
+            turn: Turn::new(),
+            is_writing: Cell::new(false),
+            is_failed: Cell::new(false),
+            group: (slots as usize / 8).clamp(1, GROUP_BLOCKS * CHANGES_MAX),
+            named: Cell::new(table.position().number),
+            unnamed_max: (ahead / BLOCK_BYTES as u64).max(UNNAMED_MIN),
+            table,
+        }
+    }
+
+    /// Whether an opening would have to read much behind the block that the superblock names.
+    fn is_far_ahead(&self) -> bool {
+        self.table.position().number - self.named.get() > self.unnamed_max
     }
 
     /// Whether a write has begun that nothing waits for.
@@ -53,9 +95,8 @@ impl Tiers {
         let mut slots = self.slots.borrow_mut();
         slots.note_changes();
         let capacity = slots.contents().capacity();
-        let held: Vec<u32> = (0..capacity).filter(|slot| slots.held(*slot).is_some()).collect();
-        held.into_iter().for_each(|slot| slots.note_change(slot));
-        self.table.replace(Some(Rc::new(StatedTable::new(table, capacity))));
+        slots.note_all_held();
+        self.table.replace(Some(Rc::new(StatedTable::new(table, capacity, self.table_ahead.get()))));
     }
 
     /// The empty cache has this table from now on, of which these statements were read already; redo begins there. Until redo is over,
@@ -63,10 +104,16 @@ impl Tiers {
     pub fn begin_with_table(&self, table: SlotTable, first: Vec<Statement>, redo_start: Lsn) {
         self.slots.borrow_mut().note_changes();
         let capacity = self.slots.borrow().contents().capacity();
-        self.table.replace(Some(Rc::new(StatedTable::new(table, capacity))));
+        self.table.replace(Some(Rc::new(StatedTable::new(table, capacity, self.table_ahead.get()))));
+        self.is_taken_over.set(true);
         self.replaying_from.set(Some(redo_start));
         self.begin_loading(redo_start);
         self.adopt_statements(first);
+    }
+
+    /// Whether the superblock is to name a later block of the table.
+    pub fn is_table_unnamed(&self) -> bool {
+        self.table.borrow().as_ref().is_some_and(|table| table.is_far_ahead())
     }
 
     /// Starts to write what has gathered, if that is enough.
@@ -91,7 +138,9 @@ impl Tiers {
         let (this, written) = (Rc::clone(self), Rc::clone(&table));
         // Goes on to the end even if the caller is given up.
         self.executor.spawn(async move { this.write_changes(&written).await }).join().await;
-        (!table.is_failed.get() && !self.is_lost()).then(|| table.table.position())
+        let position = (!table.is_failed.get() && !self.is_lost()).then(|| table.table.position())?;
+        table.named.set(position.number);
+        Some(position)
     }
 
     async fn write_changes(self: &Rc<Self>, table: &Rc<StatedTable>) {
@@ -117,6 +166,11 @@ impl Tiers {
             self.note_forced_write(changed_blocks * BLOCK_BYTES as u64);
             let is_stated = self.answered(write).await.is_ok_and(|stated| stated.is_ok());
             table.is_failed.set(!is_stated);
+            if table.is_far_ahead()
+                && let Some(host) = self.host_if_there()
+            {
+                host.table_has_grown();
+            }
         }
     }
 

@@ -72,6 +72,10 @@ pub struct Tiers {
     pub(super) supervision: Supervision,
     /// What says beside the cache's slots what they hold.
     pub(super) table: RefCell<Option<Rc<StatedTable>>>,
+    /// How many bytes of that an opening reads at once.
+    pub(super) table_ahead: Cell<u64>,
+    /// Whether that was believed when the database was opened.
+    pub(super) is_taken_over: Cell<bool>,
     /// What is not known of its slots yet.
     pub(super) loading: TableLoading,
     /// Where redo began, while it goes on over a cache whose table was believed: nothing is written into the slots meanwhile.
@@ -129,6 +133,8 @@ impl Tiers {
             supervision: Supervision::default(),
             emptying: Turn::new(),
             table: RefCell::default(),
+            table_ahead: Cell::default(),
+            is_taken_over: Cell::default(),
             loading: TableLoading::default(),
             replaying_from: Cell::new(None),
         };
@@ -155,9 +161,10 @@ impl Tiers {
         if self.cache.as_ref().is_some_and(TierFile::is_memory) { 0 } else { settings.silence_ns_max }
     }
 
-    /// Takes the cache's budget of writes from its settings. One that stays as it was is not filled again.
+    /// Takes from the cache's settings what its design does not go by. A budget of writes that stays as it was is not filled again.
     pub(super) fn limit(&self, settings: &CacheSettings) {
         self.rated_bytes.set(settings.rated_bytes);
+        self.table_ahead.set(settings.table_ahead);
         let mut spending = self.spending.borrow_mut();
         if spending.as_ref().map(Spending::budget) != settings.write_budget {
             *spending = settings.write_budget.map(|budget| Spending::new(budget, self.executor.now()));
@@ -167,6 +174,11 @@ impl Tiers {
     /// Redo is over: pages may enter a cache whose table was believed.
     pub fn end_replay(&self) {
         self.replaying_from.set(None);
+    }
+
+    /// Whether the cache goes on as an earlier opening has left it, by its table.
+    pub fn is_taken_over(&self) -> bool {
+        self.is_taken_over.get()
     }
 
     /// Whether pages may enter the cache.

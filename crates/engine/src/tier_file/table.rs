@@ -14,8 +14,8 @@
 //! 1. Block `n`, counted from 1, stands at `n` modulo the number of blocks, and names the checksum of block `n - 1`: what a
 //!    lost write or another life of the database has left in a place does not fit in.
 //! 2. The latest statement of a slot counts. Blocks count up to a gap in their numbers behind the one which the superblock names,
-//!    the last one at a checkpoint, or behind the one in its place; and before it down to another gap. What blocks behind that
-//!    state is right whatever stood before it.
+//!    the last one at some moment since redo begins, or behind the one in its place; and before it down to another gap. What blocks
+//!    behind that state is right whatever stood before it.
 //! 3. What the table leaves out is missing from the cache, and that is all. What it states is verified when it is read.
 //! 4. An opening that goes on with the table states a block before redo begins later, be it that nothing has changed. Blocks that it
 //!    could not read do not follow that one when they can be read again, because it names the opening.
@@ -82,7 +82,7 @@ pub struct HeldVersion {
 pub struct TablePosition {
     /// Tells the table from any other in a file of that name.
     pub stamp: u64,
-    /// The last block at the time of the latest checkpoint, from 1; 0 before the first.
+    /// The last block when the superblock was written, from 1; 0 before the first.
     pub number: u64,
 }
 

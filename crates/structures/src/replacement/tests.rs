@@ -20,10 +20,14 @@ fn page(number: u64) -> PageId {
 
 /// References, evictions, removals and changes between clean and dirty at random; after each the policy's order is the naive one's,
 /// and so is that of the clean and of the dirty pages.
-fn agree(name: &str, mut naive: impl Naive) {
-    const FRAMES: u64 = 16;
+fn agree(name: &str, naive: impl Naive) {
+    agrees(name, Policy::named(name).expect("it has this name").build(FRAMES as usize), naive);
+}
+
+const FRAMES: u64 = 16;
+
+fn agrees(name: &str, mut policy: Box<dyn Replacement>, mut naive: impl Naive) {
     let mut random = Random::stream(3, name);
-    let mut policy = Policy::named(name).expect("it has this name").build(FRAMES as usize);
     let mut resident: BTreeMap<u32, PageId> = BTreeMap::new();
     let mut dirty: BTreeSet<u32> = BTreeSet::new();
     for _ in 0..20_000 {
@@ -211,6 +215,11 @@ impl Naive for NaiveLru2 {
 #[test]
 fn lru_agrees_with_a_list() {
     agree("lru", NaiveLru::default());
+}
+
+#[test]
+fn sparse_lru_agrees_with_a_list() {
+    agrees("lru", Policy::sparse_lru(FRAMES as usize), NaiveLru::default());
 }
 
 #[test]

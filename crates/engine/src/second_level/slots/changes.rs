@@ -17,6 +17,13 @@ impl Slots {
         self.changes = Some(ChangedSlots { queue: VecDeque::new(), is_queued: vec![false; slots] });
     }
 
+    /// What is in the slots counts as changed, of all that hold something.
+    pub fn note_all_held(&mut self) {
+        let used = self.used().map(|(number, _)| number);
+        let held: Vec<u32> = used.filter(|slot| self.held(*slot).is_some()).collect();
+        held.into_iter().for_each(|slot| self.note_change(slot));
+    }
+
     /// What is in a slot has changed.
     pub fn note_change(&mut self, slot: u32) {
         let Some(changes) = &mut self.changes else { return };

@@ -1,6 +1,6 @@
 //! What must always be true of slots.
 
-use super::{SlotState, Slots};
+use super::{Slot, SlotState, Slots};
 
 impl Slots {
     /// Checks every invariant stated on this type.
@@ -22,8 +22,12 @@ impl Slots {
         if self.dirty != self.used().filter(|(_, slot)| slot.state == SlotState::Dirty).count() {
             return Err("the count of dirty copies is off".into());
         }
-        if self.pending != self.used().filter(|(_, slot)| slot.state.is_pending()).count() {
-            return Err("the count of pending copies is off".into());
+        if self.pending_count() != self.used().filter(|(_, slot)| slot.state.is_pending()).count() {
+            return Err("the list of pending copies and the slots disagree".into());
+        }
+        let is_busy = |slot: &Slot| usize::from(slot.reading) + usize::from(slot.state.is_under_way());
+        if self.busy != self.used().map(|(_, slot)| is_busy(slot)).sum::<usize>() {
+            return Err("the count of what is under way is off".into());
         }
         if self.listed().len() != self.listed_count() {
             return Err("the replacement order and the slots disagree".into());
@@ -33,6 +37,9 @@ impl Slots {
             let in_use = !matches!(slot.state, SlotState::Free | SlotState::Filling);
             if in_use && !newest && slot.newer.is_none() {
                 return Err(format!("slot {number} holds {} and nothing leads to it", slot.page));
+            }
+            if slot.state.is_pending() && !self.pending.holds(number, slot) {
+                return Err(format!("slot {number} is pending and does not stand where it should"));
             }
             if slot.listed && !newest {
                 return Err(format!("slot {number} is listed and not in the directory"));

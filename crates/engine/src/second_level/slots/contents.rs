@@ -87,7 +87,7 @@ impl Contents<'_> {
     /// The pages that are dirty because the design lets them be: others are left by an earlier opening, or are kept because they may
     /// be torn in their own places.
     pub fn left_dirty(&self) -> impl Iterator<Item = PageId> {
-        let cached = self.0.used().take_while(|(number, _)| *number < self.0.cache);
+        let cached = self.0.pending().filter(|(number, _)| *number < self.0.cache);
         cached.filter(|(_, slot)| slot.state == SlotState::Dirty && !slot.home_unsure).map(|(_, slot)| slot.page)
     }
 

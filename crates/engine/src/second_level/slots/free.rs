@@ -33,7 +33,7 @@ impl FreeSlots {
     }
 
     fn is_listed(&self, slot: u32, entry: &Slot) -> bool {
-        self.listed.get(entry.free_at as usize) == Some(&slot)
+        self.listed.get(entry.listed_at as usize) == Some(&slot)
     }
 
     /// The first of the rest. `None` if many before it are in use, too: then the next call goes on behind those.
@@ -54,10 +54,10 @@ impl Slots {
         free.count -= 1;
         let entry = &self.slots[taken as usize];
         if free.is_listed(taken, entry) {
-            let at = entry.free_at as usize;
+            let at = entry.listed_at as usize;
             free.listed.swap_remove(at);
             if let Some(moved) = free.listed.get(at) {
-                self.slots[*moved as usize].free_at = at as u32;
+                self.slots[*moved as usize].listed_at = at as u32;
             }
         }
         Some(taken)
@@ -66,7 +66,7 @@ impl Slots {
     /// A slot is free from now on.
     pub(super) fn add_free(&mut self, slot: u32) {
         let free = &mut self.free[self.place(slot).0 as usize];
-        self.slots[slot as usize].free_at = free.listed.len() as u32;
+        self.slots[slot as usize].listed_at = free.listed.len() as u32;
         free.listed.push(slot);
         free.count += 1;
     }

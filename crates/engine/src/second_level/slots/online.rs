@@ -13,8 +13,7 @@ impl Slots {
 
     /// Whether something is under way for a slot.
     pub fn is_busy(&self) -> bool {
-        let is_under_way = |state| matches!(state, SlotState::Filling | SlotState::Waiting | SlotState::Destaging);
-        self.used().any(|(_, slot)| slot.reading || is_under_way(slot.state))
+        self.busy > 0
     }
 
     /// The cached pages leave in another order from now on, which begins as the present one is.
