@@ -267,6 +267,8 @@ canaries! {
     UnloggedSets,
     /// A page server sends a record of a set that is only to be read, and does not enter its lock.
     UnlockedSetRead,
+    /// A page server sends records of a part of a set and does not enter that they were read.
+    UnlockedSetRange,
     /// A transaction of a node takes nothing back when it is rolled back to a savepoint.
     IgnoredSavepoint,
     /// A page server has a last copy passed on and does not enter the one that gets it.

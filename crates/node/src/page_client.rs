@@ -25,6 +25,7 @@ mod records;
 mod retry;
 mod savepoint;
 mod session;
+mod set_ranges;
 mod sets;
 mod snapshot;
 mod store;
@@ -437,6 +438,7 @@ impl ClientNode {
                 let kind = if is_denied { FaultKind::Denied } else { FaultKind::Device };
                 self.lack_set_record(&record, Fault::new(kind, reason));
             }
+            Answer::Set { transaction, number, said } => self.take_set_answer(transaction, number, said),
             Answer::Withdrawn { copy } => {
                 self.protocol.borrow_mut().withdrawn(copy);
                 self.advance();

@@ -437,7 +437,7 @@ impl ServerNode {
                 executor.charge(Work::LockPair);
                 executor.charge(Work::CopyRegistration);
             }
-            Request::Record { .. } | Request::SetRecord(_) => executor.charge(Work::LockPair),
+            Request::Record { .. } | Request::SetRecord(_) | Request::Set(_) => executor.charge(Work::LockPair),
             Request::Fell { locks, .. } => executor.charge_times(Work::LockPair, locks.len() as u64),
             Request::Commit { pages, redone, .. } => {
                 executor.charge_times(Work::CopyRegistration, (pages.len() + redone.len()) as u64);
@@ -471,10 +471,8 @@ impl ServerNode {
                 }
                 if !self.send_page(to, copy, fate, recency) {
                     let length = self.database.settings().buffer.page_size;
-                    let expected = self.outboxes.borrow().get(&to).map(|outbox| outbox.expect(length));
-                    self.spawn(async move |this| {
+                    self.spawn_expected(to, length, async move |this| {
                         this.fetch_and_send((to, copy), fate, recency).await;
-                        drop(expected);
                     });
                 }
             }
@@ -505,11 +503,10 @@ impl ServerNode {
                 this.step(|server, memory, actions| server.kept(page, memory, actions));
             }),
             Action::SendSetRecord { to, record } => {
-                let expected = self.outboxes.borrow().get(&to).map(|outbox| outbox.expect(set::KEY_MAX));
-                self.spawn(async move |this| {
-                    this.send_set_record(to, record).await;
-                    drop(expected);
-                });
+                self.spawn_expected(to, set::KEY_MAX, async move |this| this.send_set_record(to, record).await);
+            }
+            Action::AnswerSet { client, question } => {
+                self.spawn_expected(client, sets::PORTION, async move |this| this.answer_set(client, question).await);
             }
             Action::Commit { client, transaction, records, pages, redone, by_records, sets } => {
                 let sent = (records, pages, redone);
@@ -522,6 +519,15 @@ impl ServerNode {
         if let Some(this) = self.this.upgrade() {
             self.executor().spawn(async move { work(this).await });
         }
+    }
+
+    /// The same, of what sends a client so many bytes: until then they count as sent.
+    fn spawn_expected(&self, to: ClientId, length: usize, work: impl AsyncFnOnce(Rc<ServerNode>) + 'static) {
+        let expected = self.outboxes.borrow().get(&to).map(|outbox| outbox.expect(length));
+        self.spawn(async move |this| {
+            work(this).await;
+            drop(expected);
+        });
     }
 
     fn send(&self, to: ClientId, answer: &Answer) {

@@ -16,12 +16,12 @@ impl Database {
     /// The value of `key` in a set as it was changed last, for a caller that knows that no transaction changes it.
     ///
     /// # Errors
-    /// [`crate::Error::NoPartition`]; [`crate::Error::WrongOrganization`] if it is no set whose records have keys.
+    /// [`crate::Error::NoPartition`]; [`crate::Error::WrongOrganization`] if it is no set.
     pub async fn read_in_set(&self, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         loop {
             let found = self.describe(partition)?;
-            if !matches!(found.organization, Organization::Set { arrivals: false, .. }) {
-                return Err(found.wrong_organization("it is no set of records with keys"));
+            if !matches!(found.organization, Organization::Set { .. }) {
+                return Err(found.wrong_organization("it is no set"));
             }
             let seen = {
                 let sets = self.0.engine.sets.sets.borrow();

@@ -138,12 +138,23 @@ impl Described {
         ))
     }
 
+    /// Refuses what is done with sets alone.
+    ///
+    /// # Errors
+    /// [`Error::WrongOrganization`].
+    pub(crate) fn refuse_pages(&self) -> Result<()> {
+        if self.has_pages() {
+            return Err(self.wrong_organization("use a range of keys, object numbers or scan_appended"));
+        }
+        Ok(())
+    }
+
     /// Refuses what nodes cannot do with the records of a set.
     ///
     /// # Errors
-    /// [`Error::WrongOrganization`] for a set that numbers its records; a change in one that has `indexes`; [`Error::TooLarge`] for a key or a
-    /// record that no set has.
-    pub(crate) fn check_set(&self, key: &[u8], change: Option<(usize, bool)>) -> Result<()> {
+    /// [`Error::WrongOrganization`] for a set that numbers its records; [`Error::TooLarge`] for a key, or a record with a value of as many
+    /// bytes as are to be written, that no set has.
+    pub(crate) fn check_set(&self, key: &[u8], written: Option<usize>) -> Result<()> {
         let Organization::Set { arrivals, segment_size, .. } = self.organization else { return Ok(()) };
         if arrivals {
             return Err(self.wrong_organization(
@@ -154,12 +165,7 @@ impl Described {
         if key.len() > set::KEY_MAX {
             return refused("a key", key.len(), set::KEY_MAX);
         }
-        let Some((value, has_indexes)) = change else { return Ok(()) };
-        if has_indexes {
-            return Err(self.wrong_organization(
-                "it is a set with secondary indexes, whose entries nodes do not lock; open the database with one engine to change it",
-            ));
-        }
+        let Some(value) = written else { return Ok(()) };
         let (found, limit) = (key.len() + value, set::record_max(segment_size as usize));
         if found > limit { refused("a record of a set", found, limit) } else { Ok(()) }
     }

@@ -74,11 +74,13 @@ impl PageTransaction {
         direction: Direction,
         mut look: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
-        self.tree(partition).await?;
         let typed = self.typed(partition).await?;
         let span = EntryRange::new(&typed.schema, secondary, bounds).map_err(|error| typed.field_error(error))?;
         if span.is_empty() {
             return Ok(());
+        }
+        if !typed.found.has_pages() {
+            return self.range_in_set(&typed, secondary, span, (direction, look)).await;
         }
         let index = typed.schema.index(secondary).map_err(|error| typed.field_error(error))?;
         let Some(tree) = index.tree else { return Ok(()) };

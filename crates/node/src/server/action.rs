@@ -1,7 +1,9 @@
 //! What the server decides, as its owner is to do it, and what it counts.
 
 use crate::algorithm::Recency;
-use crate::message::{Answer, ClientId, Copy, Image, LeavingFate, RecordLock, SetRecord, SetWrite, Transaction};
+use crate::message::{
+    Answer, ClientId, Copy, Image, LeavingFate, RecordLock, SetQuestion, SetRecord, SetWrite, Transaction,
+};
 use base::{Lsn, PageId};
 use std::collections::BTreeSet;
 use thiserror::Error;
@@ -43,6 +45,13 @@ pub enum Action {
         to: ClientId,
         /// Which.
         record: SetRecord,
+    },
+    /// Look at a set and ask for the locks of what was seen ([`Server::read_set`](super::Server::read_set)), to answer a client.
+    AnswerSet {
+        /// Whom.
+        client: ClientId,
+        /// What it asks.
+        question: SetQuestion,
     },
     /// Tell a client what partitions there are.
     SendCatalog(ClientId),
@@ -135,6 +144,8 @@ pub struct Counts {
     pub records: u64,
     /// Records of sets that were sent.
     pub set_records: u64,
+    /// Portions of sets that were sent, of an index or of all records.
+    pub set_portions: u64,
     /// Transactions that were a deadlock's victims.
     pub victims: u64,
     /// Requests of clients that have no grant for them.

@@ -51,6 +51,11 @@ impl KeySpan {
         self.to.as_ref().is_some_and(|to| *to <= self.from)
     }
 
+    /// How many bytes its ends have.
+    pub fn length(&self) -> usize {
+        self.from.len() + self.to.as_ref().map_or(0, Vec::len)
+    }
+
     /// What of it is below `key`.
     pub fn below(self, key: &[u8]) -> KeySpan {
         KeySpan { from: self.from, to: Some(key.to_vec()) }
@@ -241,6 +246,33 @@ impl KeyRanges {
         let readers = &self.partitions.get(&partition)?.readers;
         let reader = readers.iter().find(|reader| reader.owner != owner && reader.spans.contains(key))?;
         Some(reader.number)
+    }
+
+    /// The other owners that have read a range with this key.
+    pub fn readers_around(&self, owner: Owner, partition: PartitionId, key: &[u8]) -> impl Iterator<Item = Owner> {
+        let readers = self.partitions.get(&partition).into_iter().flat_map(|found| &found.readers);
+        readers.filter(move |reader| reader.owner != owner && reader.spans.contains(key)).map(|reader| reader.owner)
+    }
+
+    /// The other owners whose marks are in the way of a range: what the owner holds already nothing is in the way of.
+    pub fn markers_within(&self, owner: Owner, partition: PartitionId, span: &KeySpan) -> BTreeSet<Owner> {
+        let Some(found) = self.partitions.get(&partition).filter(|found| found.is_marked_by_others(owner)) else {
+            return BTreeSet::new();
+        };
+        if span.is_empty() {
+            return BTreeSet::new();
+        }
+        let own = found.reader(owner);
+        let to = span.to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let marks = found.marks.range::<[u8], _>((Bound::Included(&span.from[..]), to));
+        let unheld = marks.filter(|(key, _)| !own.is_some_and(|own| own.spans.contains(key)));
+        unheld.flat_map(|(_, marks)| marks).map(|(other, _)| *other).filter(|other| *other != owner).collect()
+    }
+
+    /// Whether the owner has marked a key.
+    pub fn is_marked_by(&self, owner: Owner, partition: PartitionId, key: &[u8]) -> bool {
+        let marks = self.partitions.get(&partition).and_then(|found| found.marks.get(key));
+        marks.is_some_and(|marks| marks.iter().any(|(other, _)| *other == owner))
     }
 
     /// Whether the key is in a range of the owner.

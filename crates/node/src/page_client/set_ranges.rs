@@ -1,0 +1,204 @@
+//! Records of memory-resident sets that follow each other: in the order of an index, or all of them.
+//!
+//! They come from the server in portions, which it locks as far as they go: nothing comes to be where the transaction has read, and nothing
+//! goes, until it ends. What it has changed itself is not there yet, and is put in its place here.
+
+use super::indexed::Typed;
+use super::{ClientNode, PageTransaction, RollbackCause};
+use crate::message::{Described, SetAnswer, SetAsk, SetEntry, SetFound, SetQuestion, SetRange, SetValue, Transaction};
+use base::PartitionId;
+use driver::{Fault, FaultKind, Work};
+use engine::catalog::EntryRange;
+use engine::{Direction, Result};
+use std::collections::VecDeque;
+
+/// What orders a record among those of an index, its key, and its value.
+type Entry = (Vec<u8>, Vec<u8>, Vec<u8>);
+
+impl PageTransaction {
+    /// Shows every record of a set to `look`, in no particular order, until that returns false. No other transaction changes a record of the
+    /// set from then on until this one ends: a repeated scan shows the same.
+    ///
+    /// # Errors
+    /// As [`PageTransaction::get`].
+    pub async fn scan_set(&mut self, partition: PartitionId, mut look: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        let found = self.keyed(partition).await?;
+        found.refuse_pages()?;
+        let mut next = Some(0);
+        while let Some(from) = next {
+            let (records, then) = self.ask_portion(&found, SetAsk::Scan(from)).await?;
+            next = then;
+            for record in records {
+                if self.work.borrow().sets.has_changed(partition, &record.key) {
+                    continue;
+                }
+                let value = self.value_in_portion(&found, &record.key, record.value).await?;
+                if value.is_some_and(|value| !look(&record.key, &value)) {
+                    return Ok(());
+                }
+            }
+        }
+        let own = self.own_in_set(partition);
+        let _ended = own.iter().find(|(key, value)| !look(key, value));
+        Ok(())
+    }
+
+    /// The records of a set that the transaction has given values.
+    fn own_in_set(&self, partition: PartitionId) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let work = self.work.borrow();
+        work.sets.own(partition).filter_map(|(key, value)| Some((key.to_vec(), value?.to_vec()))).collect()
+    }
+
+    /// Shows the records of a span of an index of a set.
+    pub(super) async fn range_in_set(
+        &mut self,
+        typed: &Typed,
+        secondary: usize,
+        span: EntryRange,
+        (direction, mut look): (Direction, impl FnMut(&[u8], &[u8]) -> bool),
+    ) -> Result<()> {
+        if direction == Direction::Forward {
+            return self.forward_in_set(typed, secondary, span, look).await;
+        }
+        let mut records = Vec::new();
+        let keep = |key: &[u8], value: &[u8]| {
+            records.push((key.to_vec(), value.to_vec()));
+            true
+        };
+        self.forward_in_set(typed, secondary, span, keep).await?;
+        let _ended = records.iter().rev().find(|(key, value)| !look(key, value));
+        Ok(())
+    }
+
+    async fn forward_in_set(
+        &mut self,
+        typed: &Typed,
+        secondary: usize,
+        span: EntryRange,
+        mut look: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        let mut own = self.own_in_span(typed, secondary, &span)?;
+        let mut behind: Option<(Vec<u8>, Vec<u8>)> = None;
+        loop {
+            let after = behind.clone().map(|(of, key)| (SetValue(of), SetValue(key)));
+            let (from, to) = (span.from.clone(), span.to.clone().map(SetValue));
+            let ask = SetAsk::Range(SetRange { index: secondary as u16, from, to, behind: after });
+            let (records, is_more) = self.ask_portion(&typed.found, ask).await?;
+            behind = records.last().map(|last| (last.of.clone(), last.key.clone()));
+            for SetFound { of, key, value } in records {
+                while let Some((_, key, value)) = own.pop_front_if(|own| (&own.0, &own.1) < (&of, &key)) {
+                    if !look(&key, &value) {
+                        return Ok(());
+                    }
+                }
+                if self.work.borrow().sets.has_changed(typed.found.id(), &key) {
+                    continue;
+                }
+                let value = self.value_in_portion(&typed.found, &key, value).await?;
+                if value.is_some_and(|value| !look(&key, &value)) {
+                    return Ok(());
+                }
+            }
+            // A server that has more, and shows none of it, is ill.
+            if is_more.is_none() || behind.is_none() {
+                break;
+            }
+        }
+        let _ended = own.iter().find(|(_, key, value)| !look(key, value));
+        Ok(())
+    }
+
+    /// The records that the transaction has changed which are in a span of an index now, in its order.
+    fn own_in_span(&self, typed: &Typed, secondary: usize, span: &EntryRange) -> Result<VecDeque<Entry>> {
+        let mut own = Vec::new();
+        for (key, value) in self.own_in_set(typed.found.id()) {
+            let of = typed.schema.order_of(secondary, &value).map_err(|error| typed.field_error(error))?;
+            if of >= span.from && span.contains(&of) {
+                own.push((of, key, value));
+            }
+        }
+        own.sort();
+        Ok(own.into())
+    }
+
+    /// The value of a record of a portion, which is asked for where it has not come along.
+    async fn value_in_portion(
+        &mut self,
+        found: &Described,
+        key: &[u8],
+        value: Option<SetValue>,
+    ) -> Result<Option<Vec<u8>>> {
+        match value {
+            Some(SetValue(value)) => Ok(Some(value)),
+            None => self.lock_in_set(found.id(), key, false).await,
+        }
+    }
+
+    /// Before a record of a set is changed, which is locked: locks where its entries in indexes are and will be.
+    pub(super) async fn lock_entries_in_set(
+        &mut self,
+        typed: &Typed,
+        change: (Option<&[u8]>, Option<&[u8]>),
+    ) -> Result<()> {
+        let moved = typed.schema.moved_in_set(change).map_err(|error| typed.field_error(error))?;
+        if moved.is_empty() {
+            return Ok(());
+        }
+        let entry = |(index, of): (usize, Vec<u8>)| SetEntry { index: index as u16, of };
+        let ask = SetAsk::Entries(moved.into_iter().map(entry).collect());
+        self.ask_set(&typed.found, ask).await.map(drop)
+    }
+
+    /// Records of a set, and from where on there are others: the same where that is said by the last of them.
+    async fn ask_portion(&mut self, found: &Described, ask: SetAsk) -> Result<(Vec<SetFound>, Option<u64>)> {
+        match self.ask_set(found, ask).await? {
+            SetAnswer::Records { records, is_last, next } => Ok((records, next.or((!is_last).then_some(0)))),
+            _ => Err(Fault::new(FaultKind::Device, "the server has answered another question about a set").into()),
+        }
+    }
+
+    /// Asks the server about a set, again whenever what the answer waits for has come.
+    async fn ask_set(&mut self, found: &Described, ask: SetAsk) -> Result<SetAnswer> {
+        self.client.executor.charge(Work::LockPair);
+        loop {
+            self.check().await?;
+            let number = {
+                let mut work = self.work.borrow_mut();
+                work.sets.question = (work.sets.question.0 + 1, None);
+                work.sets.question.0
+            };
+            let question = SetQuestion { transaction: self.transaction, number, partition: found.id, ask: ask.clone() };
+            let message = self.client.protocol.borrow_mut().ask_about_set(question);
+            self.client.say(&message);
+            match self.await_set_answer().await? {
+                SetAnswer::AskAgain => {}
+                SetAnswer::Failed { is_denied: true, reason } => {
+                    self.client.condemn(self.transaction, RollbackCause::Denied(reason));
+                }
+                SetAnswer::Failed { reason, .. } => return Err(Fault::new(FaultKind::Device, reason).into()),
+                said => return Ok(said),
+            }
+        }
+    }
+
+    async fn await_set_answer(&self) -> Result<SetAnswer> {
+        loop {
+            self.check().await?;
+            if let Some(said) = self.work.borrow_mut().sets.question.1.take() {
+                return Ok(said);
+            }
+            self.client.bell.wait(&self.client.executor).await;
+        }
+    }
+}
+
+impl ClientNode {
+    /// The server has answered a question about a set.
+    pub(super) fn take_set_answer(&self, transaction: Transaction, number: u64, said: SetAnswer) {
+        self.with_work(transaction, |work| {
+            if work.sets.question.0 == number {
+                work.sets.question.1 = Some(said);
+            }
+        });
+    }
+}
