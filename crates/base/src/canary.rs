@@ -277,6 +277,8 @@ canaries! {
     EndlessChances,
     /// A page server takes what a page is for what it was at the moment of a snapshot.
     PresentForMoment,
+    /// A page server takes what a set is for what it was at the moment of a snapshot.
+    PresentSetForMoment,
     /// A node takes copies that have come since for what a snapshot sees.
     YoungCopies,
     /// A page server sends a record and does not enter its lock.

@@ -26,7 +26,7 @@ pub use sets::{
     SET_ASK_MAX, SetAnswer, SetAsk, SetEntry, SetFound, SetQuestion, SetRange, SetRecord, SetValue, SetWrite,
     place_in_set,
 };
-pub use snapshot::{SnapshotAnswer, SnapshotRequest};
+pub use snapshot::{PastAsk, SnapshotAnswer, SnapshotRequest};
 use std::net::SocketAddr;
 
 /// The version of the messages. Nodes of different versions do not talk to each other.

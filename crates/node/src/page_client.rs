@@ -26,6 +26,7 @@ mod retry;
 mod savepoint;
 mod session;
 mod set_ranges;
+mod set_snapshot;
 mod sets;
 mod snapshot;
 mod store;

@@ -5,6 +5,7 @@
 //! by a task that fetches them.
 
 mod committing;
+mod describing;
 mod ended;
 mod memory;
 mod records;
@@ -17,13 +18,14 @@ use crate::channel::{Acceptor, Channel, ChannelError, Incoming, Transport, next_
 use crate::grants::{Access, Grants, Right};
 use crate::lease::{LEASE_NS, Term};
 use crate::message::{
-    Answer, ClientId, Copy, Described, DescribedSchema, Former, HELLO_MAX, Image, LeavingFate, Message, MessageError,
-    Request, SCHEMAS_MAX, SIZE_MAX, Secret, ToServer,
+    Answer, ClientId, Copy, Former, HELLO_MAX, Image, LeavingFate, Message, MessageError, Request, SIZE_MAX, Secret,
+    ToServer,
 };
 use crate::outbox::{Amount, Outbox, TO_CLIENT_MAX, Traffic};
 use crate::server::{Action, CLIENTS_MAX, Counts, Found, Joined, Memory, Newcomer, Server};
 use base::time::SECOND_NS;
 use base::{Instant, PageId, PartitionId};
+use describing::describe;
 use driver::Work;
 use engine::buffer::{Buffer, Pins};
 use engine::canary::{self, Canary};
@@ -31,7 +33,7 @@ use engine::catalog::{Organization, Partition};
 use engine::page::header;
 use engine::second_level::design::Pattern;
 use engine::set;
-use engine::{CommitFailure, Database, Error, Need, Shipment};
+use engine::{CommitFailure, Database, Error, KeptVersions, Need, Shipment, Snapshot};
 use executor::{Executor, Turn, WaitQueue};
 use memory::InBuffer;
 use std::cell::{Cell, RefCell};
@@ -75,6 +77,9 @@ struct ServerNode {
     strangers: RefCell<VecDeque<Rc<Outbox>>>,
     /// Until when clients have leases.
     terms: RefCell<BTreeMap<ClientId, Term>>,
+    /// What snapshots see of sets, and what keeps it.
+    kept: KeptVersions,
+    set_views: RefCell<BTreeMap<(ClientId, u64), Snapshot>>,
     /// Wakes those who wait for the end of a commit.
     bell: WaitQueue,
     traffic: Rc<Traffic>,
@@ -112,6 +117,7 @@ impl PageServer {
         if settings.has_leases {
             protocol.gather(database.log().settings().durable);
         }
+        let kept = database.keep_versions().await;
         let seed = (settings.has_leases && settings.algorithm.returns()).then(|| database.executor().entropy() as u64);
         let inner = Rc::new_cyclic(|this| ServerNode {
             this: this.clone(),
@@ -123,6 +129,8 @@ impl PageServer {
             outboxes: RefCell::default(),
             strangers: RefCell::default(),
             terms: RefCell::default(),
+            kept,
+            set_views: RefCell::default(),
             bell: WaitQueue::new(),
             traffic: Rc::default(),
             received: RefCell::default(),
@@ -452,6 +460,7 @@ impl ServerNode {
         self.protocol.borrow_mut().note_time(self.executor().now());
         let value = step(&mut self.protocol.borrow_mut(), &self.memory, &mut actions);
         actions.into_iter().for_each(|action| self.perform(action));
+        self.end_set_views();
         value
     }
 
@@ -477,20 +486,14 @@ impl ServerNode {
                 }
             }
             Action::SendRecord { to, page, lock, is_alone } => self.send_record(to, (page, lock), is_alone),
-            Action::SendCatalog(to) => {
-                let mut room = SCHEMAS_MAX;
-                let described = |found: Rc<Partition>| Described {
-                    id: found.id,
-                    name: found.name.clone(),
-                    organization: found.organization,
-                    schema: found.schema.as_ref().map(|schema| DescribedSchema::within(&mut room, schema)),
-                    index_of: found.index_of.map(|of| of.0),
-                };
-                let partitions = self.database.partitions().into_iter().map(described).collect();
-                self.send(to, &Answer::Catalog { partitions });
-            }
+            Action::SendCatalog(to) => self.send(to, &Answer::Catalog { partitions: describe(&self.database) }),
             Action::BeginSnapshot { client, number, moment } => self.begin_snapshot((client, number), moment),
             Action::ReadSnapshot { client, number, page } => self.read_snapshot((client, number), page),
+            Action::ReadPastOfSet { client, number, question, partition, ask } => {
+                self.spawn_expected(client, sets::PORTION, async move |this| {
+                    this.read_past_of_set((client, number), question, (partition, ask)).await;
+                });
+            }
             Action::Touch(page) => {
                 let pool = self.database.buffer().pool().borrow();
                 if let Some(frame) = pool.frame_of(page) {

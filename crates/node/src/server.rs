@@ -44,13 +44,12 @@ use crate::message::{Answer, ClientId, Copy, Leaving, Request, Secret, SetWrite,
 use action::misbehaved;
 pub use action::{Action, Counts, Found, Misbehaviour};
 use base::{Instant, Lsn, PageId, PartitionId};
-pub(crate) use directory::set_ranges::{span_of_index, span_of_record, span_of_records};
 use directory::{Directory, Kind, Served, Waiting};
 use engine::canary::{self, Canary};
 pub use joining::Joined;
 use passing::Idleness;
 pub use rights::Newcomer;
-pub use set_ranges::{SET_RANGES_MAX, SetSight};
+pub use set_ranges::{SET_RANGES_MAX, SetSight, span_of_index, span_of_record, span_of_records};
 pub use snapshots::SNAPSHOTS_MAX;
 use snapshots::Snapshots;
 use std::collections::{BTreeMap, BTreeSet};

@@ -11,7 +11,7 @@ use engine::{Direction, Error, Result};
 use entresol_node::message::{
     Answer, Request, SetAnswer, SetAsk, SetEntry, SetQuestion, SetRange, SetRecord, SetValue, SetWrite, Transaction,
 };
-use entresol_node::page_client::{PageClient, PageTransaction};
+use entresol_node::page_client::{PageClient, PageSnapshot, PageTransaction};
 use executor::Executor;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -272,6 +272,265 @@ fn nothing_comes_to_be_where_another_transaction_has_read() {
     let found = (0..4).any(|seed| !enlarge_everywhere(seed, seed % 2 == 0).0);
     canary::plant(None);
     assert!(found, "two count the same records");
+}
+
+/// Adds records, each with the number of those that are there, and sees them in their order.
+async fn arrive(client: &PageClient, random: &mut Random, executor: &Executor) -> Result<bool> {
+    let arrivals = number(client, "arrivals").await?;
+    let mut tx = client.begin().await;
+    let (mut before, mut last) = (0, None);
+    let look = |position, _: &[u8]| {
+        assert!(last.replace(position) < Some(position), "in the order of their numbers");
+        before += 1_u64;
+        true
+    };
+    tx.scan_appended(arrivals, look).await?;
+    executor.sleep_ns(random.below(200 * MICROSECOND_NS)).await;
+    let count = random.between(1, 3);
+    let mut own = Vec::new();
+    for record in 0..count {
+        own.push(tx.append(arrivals, &(before + record).to_le_bytes()).await?);
+    }
+    let savepoint = tx.savepoint();
+    tx.append(arrivals, b"nothing").await?;
+    tx.rollback_to(savepoint).await?;
+    let mut seen = Vec::new();
+    let look = |position, record: &[u8]| {
+        seen.push((position, u64::from_le_bytes(record.try_into().expect("eight bytes"))));
+        true
+    };
+    tx.scan_appended(arrivals, look).await?;
+    let numbers = seen.iter().map(|(_, record)| *record);
+    assert!(numbers.eq(0..before + count), "{seen:?}");
+    let found: Vec<_> = seen[before as usize..].iter().map(|(position, _)| *position).collect();
+    assert_eq!(found, own);
+    if random.chance(0.3) {
+        return Ok(false);
+    }
+    tx.commit().await.map(|()| true)
+}
+
+#[test]
+fn records_that_nodes_add_have_numbers_of_their_own_and_are_seen_whole() {
+    for seed in 0..4 {
+        let mut served = ServedThings::new(seed, 3, None);
+        let mut tasks = Vec::new();
+        for worker in 0..6 {
+            let (executor, client) = (served.nodes[worker % 3].clone(), served.clients[worker % 3].clone());
+            tasks.push(executor.clone().spawn(async move {
+                let (mut random, mut committed) = (Random::stream(seed, &format!("worker {worker}")), 0);
+                for _ in 0..8 {
+                    committed += loop {
+                        match arrive(&client, &mut random, &executor).await {
+                            Ok(is_committed) => break u64::from(is_committed),
+                            Err(error) => assert_eq!(error, Error::Deadlock),
+                        }
+                        executor.sleep_ns(random.below(20 * MILLISECOND_NS)).await;
+                    };
+                }
+                committed
+            }));
+        }
+        let committed: u64 = tasks.into_iter().map(|task| served.cluster.run(task).expect("they go on")).sum();
+        assert!(committed > 10 && served.page_server.counts().refused_commits == 0);
+        assert_eq!(served.page_server.protocol().check(), Ok(()));
+        served.open(async |database| {
+            let arrivals = database.partition("arrivals")?;
+            let (mut tx, mut expected) = (database.begin().await?, 0);
+            let look = |_, record: &[u8]| {
+                assert_eq!(u64::from_le_bytes(record.try_into().expect("eight bytes")), expected);
+                expected += 1;
+                true
+            };
+            tx.scan_appended(arrivals, look).await?;
+            assert!(expected >= committed);
+            // The engine goes on with numbers of its own.
+            tx.append(arrivals, b"of the engine").await?;
+            tx.commit().await
+        });
+    }
+}
+
+/// A node may add records under the numbers that it was given for that transaction, and do nothing else with a set that numbers them.
+#[test]
+fn records_come_under_no_other_numbers_than_were_given() {
+    let mut served = ServedThings::new(6, 1, None);
+    let machine = served.nodes[0].clone();
+    let (at, own) = (served.machines.address(0), served.machines.address(1));
+    let arrivals = served.run(async |client| number(&client, "arrivals").await).expect("it is there");
+    let task = machine.clone().spawn(async move {
+        machine.sleep_ns(3 * SECOND_NS).await;
+        let mut script = Script::join(&machine, at, own).await;
+        let ask = |transaction, partition, ask| {
+            let transaction = Transaction(transaction);
+            Request::Set(SetQuestion { transaction, number: 1, partition, ask })
+        };
+        let said = script.ask(ask(1, arrivals.0, SetAsk::Arrival)).await;
+        let transaction = Transaction(1);
+        assert_eq!(said, Answer::Set { transaction, number: 1, said: SetAnswer::Number(0) });
+        let refused = script.ask(ask(1, 0, SetAsk::Arrival)).await;
+        assert!(matches!(refused, Answer::Set { said: SetAnswer::Failed { is_denied: false, .. }, .. }), "{refused:?}");
+        let write = |key: &[u8], value: Option<&[u8]>| {
+            let value = value.map(|value| SetValue(value.to_vec()));
+            SetWrite { partition: arrivals.0, key: key.to_vec(), value }
+        };
+        let given = 0_u64.to_be_bytes();
+        // Of another transaction, of a number that was not given out, of none, and a deletion.
+        let wrong = [
+            (2, write(&given, Some(b"record"))),
+            (3, write(&(1_u64 << 61).to_be_bytes(), Some(b"record"))),
+            (4, write(b"key", Some(b"record"))),
+            (1, write(&given, None)),
+        ];
+        for (transaction, write) in wrong {
+            let transaction = Transaction(transaction);
+            let record = SetRecord { partition: arrivals.0, key: write.key.clone(), transaction, writes: true };
+            assert!(matches!(script.ask(Request::SetRecord(record)).await, Answer::SetRecord { value: None, .. }));
+            let commit = Request::Commit {
+                transaction,
+                others: Vec::new(),
+                keeps: false,
+                records: Vec::new(),
+                pages: Vec::new(),
+                redone: Vec::new(),
+                sets: vec![write],
+            };
+            let said = script.ask(commit).await;
+            assert!(matches!(&said, Answer::NotCommitted { reason, .. } if reason.contains("add")), "{said:?}");
+        }
+        script
+    });
+    let _script = served.cluster.run(task).expect("they go on");
+    served.open(async |database| {
+        let arrivals = database.partition("arrivals")?;
+        assert_eq!(database.set_records(arrivals), Some(0));
+        Ok(())
+    });
+}
+
+/// What a snapshot of a node shows of sets, with what was there when it was begun.
+async fn look_back(client: &PageClient, snapshot: &mut PageSnapshot, then: &(Model, Records)) -> Result<()> {
+    let (model, arrived) = then;
+    let (offers, arrivals) = (number(client, "offers").await?, number(client, "arrivals").await?);
+    let mut found = Model::new();
+    let look = |key: &[u8], value: &[u8]| {
+        assert_eq!(found.insert(key.to_vec(), value.to_vec()), None, "it is shown once");
+        true
+    };
+    snapshot.scan_set(offers, look).await?;
+    assert_eq!(found, *model);
+    for direction in [Direction::Forward, Direction::Backward] {
+        let (mut ranged, from, to) = (Vec::new(), [FieldValue::U32(1)], [FieldValue::U32(2)]);
+        let look = |key: &[u8], value: &[u8]| {
+            ranged.push((key.to_vec(), value.to_vec()));
+            true
+        };
+        let bounds = (Bound::Included(&from[..]), Bound::Included(&to[..]));
+        snapshot.range_of_set(offers, 1, bounds, direction, look).await?;
+        assert_eq!(ranged, expected(model, (1, 2), direction));
+    }
+    for key in model.keys().take(3).cloned().chain([b"none".to_vec()]) {
+        assert_eq!(snapshot.get(offers, &key).await?, model.get(&key).cloned());
+    }
+    let mut numbered = Vec::new();
+    let look = |_, record: &[u8]| {
+        numbered.push(record.to_vec());
+        true
+    };
+    snapshot.scan_appended(arrivals, look).await?;
+    assert!(numbered.iter().eq(arrived.iter().map(|(_, record)| record)), "{numbered:?}");
+    Ok(())
+}
+
+fn snapshots_see_their_moments(seed: u64) {
+    let mut served = ServedThings::new(seed, 2, None);
+    let nodes = served.clients.clone();
+    let done = served.run(async move |_| {
+        let mut random = Random::stream(seed, "snapshots");
+        let (mut state, mut open): ((Model, Records), Vec<_>) = Default::default();
+        for _ in 0..50 {
+            let which = random.below(2) as usize;
+            if random.chance(0.3) {
+                open.push((which, nodes[which].snapshot().await?, state.clone()));
+            }
+            state.0 = transact(&nodes[0], &mut random, &state.0).await?;
+            if random.chance(0.5) {
+                let mut tx = nodes[0].begin().await;
+                let arrivals = number(&nodes[0], "arrivals").await?;
+                let record = vec![random.word() as u8; random.below(300) as usize];
+                tx.append(arrivals, &record).await?;
+                tx.commit().await?;
+                state.1.push((Vec::new(), record));
+            }
+            if open.len() > 3 {
+                let (which, mut snapshot, then) = open.swap_remove(random.below(open.len() as u64) as usize);
+                look_back(&nodes[which], &mut snapshot, &then).await?;
+            }
+        }
+        for (which, mut snapshot, then) in open {
+            look_back(&nodes[which], &mut snapshot, &then).await?;
+        }
+        Ok::<_, Error>(())
+    });
+    assert_eq!(done, Ok(()));
+}
+
+#[test]
+fn a_snapshot_shows_sets_as_they_were() {
+    (0..4).for_each(snapshots_see_their_moments);
+    canary::plant(Some(Canary::PresentSetForMoment));
+    let found = std::panic::catch_unwind(|| snapshots_see_their_moments(0));
+    canary::plant(None);
+    assert!(found.is_err(), "it shows what was committed since");
+}
+
+/// Transfers between a set and a b-tree: a snapshot sees both sides of each, or none.
+#[test]
+fn a_snapshot_sees_pages_and_sets_of_one_moment() {
+    let mut served = ServedThings::new(8, 3, None);
+    let mut tasks = Vec::new();
+    for node in 0..3 {
+        let (executor, client) = (served.nodes[node].clone(), served.clients[node].clone());
+        tasks.push(executor.clone().spawn(async move {
+            let mut random = Random::stream(8, &format!("node {node}"));
+            let (stock, notes) = (number(&client, "stock").await?, number(&client, "notes").await?);
+            let count = |value: Option<Vec<u8>>| {
+                value.map_or(0, |value| u64::from_le_bytes(value.try_into().expect("eight bytes")))
+            };
+            for _ in 0..40 {
+                if node == 0 {
+                    let mut snapshot = client.snapshot().await?;
+                    let mut sum = 0_u64;
+                    for key in 0..4_u64 {
+                        sum = sum.wrapping_add(count(snapshot.get(stock, &key.to_be_bytes()).await?));
+                        sum = sum.wrapping_add(count(snapshot.get(notes, &key.to_be_bytes()).await?));
+                    }
+                    assert_eq!(sum, 0, "a half transaction");
+                    continue;
+                }
+                let (from, to) = (random.below(4).to_be_bytes(), random.below(4).to_be_bytes());
+                loop {
+                    let mut tx = client.begin().await;
+                    let moved = async {
+                        let old = count(tx.get_for_update(stock, &from).await?);
+                        tx.put(stock, &from, &old.wrapping_sub(1).to_le_bytes()).await?;
+                        let old = count(tx.get_for_update(notes, &to).await?);
+                        tx.put(notes, &to, &old.wrapping_add(1).to_le_bytes()).await?;
+                        tx.commit().await
+                    };
+                    match moved.await {
+                        Err(Error::Deadlock) => executor.sleep_ns(random.below(3 * MILLISECOND_NS)).await,
+                        moved => break moved?,
+                    }
+                }
+            }
+            Ok::<_, Error>(())
+        }));
+    }
+    for task in tasks {
+        assert_eq!(served.cluster.run(task).expect("they go on"), Ok(()));
+    }
+    assert!(served.page_server.counts().snapshots >= 40);
 }
 
 /// Locks of where entries are and will be are asked for by honest nodes alone; a commit without them does nothing.

@@ -163,8 +163,10 @@ fn what_nodes_cannot_do_with_sets_is_refused_in_words() {
         };
         let things = number(&client, "things").await?;
         refused(tx.scan_set(things, |_, _| true).await.expect_err("a b-tree"), "range of keys");
-        refused(tx.get(arrivals, &7_u64.to_be_bytes()).await.expect_err("numbered"), "numbers its records");
-        refused(tx.append(arrivals, b"record").await.expect_err("numbered"), "by their keys");
+        refused(tx.get(arrivals, &7_u64.to_be_bytes()).await.expect_err("numbered"), "have no keys");
+        refused(tx.put(arrivals, &7_u64.to_be_bytes(), b"").await.expect_err("numbered"), "have no keys");
+        refused(tx.append(stock, b"record").await.expect_err("keyed"), "have keys");
+        refused(tx.scan_appended(stock, |_, _| true).await.expect_err("keyed"), "have keys");
         refused(tx.scan_range(stock, .., Direction::Forward).next().await.expect_err("a range"), "by their keys");
         tx.put(stock, b"key", b"value").await?;
         tx.commit().await

@@ -3,51 +3,39 @@
 use super::Database;
 use crate::Result;
 use crate::catalog::{EntryRange, Organization, Partition};
-use crate::engine::resolve_refusal;
+use crate::engine::{Engine, resolve_refusal};
+use crate::mvcc::{STEPS_MAX, SetPortion, enter_reader, leave_reader};
+use crate::transaction::{Snapshot, await_segments};
 use base::PartitionId;
 use std::ops::Bound;
 use std::rc::Rc;
 use structures::set::{Refusal, Sets};
 
-/// How many records a portion has at most, and how many bytes before it ends with the record that it is at.
-const RECORDS_MAX: usize = 1_024;
-const BYTES_MAX: usize = 128 << 10;
-/// How many steps through a set a portion takes at most.
-const STEPS_MAX: usize = 256;
+/// What is changed is kept as it was for snapshots, which begin without a wait as long as this is there.
+pub struct KeptVersions(Rc<Engine>);
 
-/// A record of a set, as it was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FoundInSet {
-    /// What the index orders it by through which it was found; nothing where it was found without one.
-    pub of: Vec<u8>,
-    /// Its key.
-    pub key: Vec<u8>,
-    /// Its value; nothing where the values before it are as much as a portion has.
-    pub value: Option<Vec<u8>>,
-}
-
-/// Records of a set that follow each other, in an index or in the set's own order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SetPortion {
-    /// The records.
-    pub records: Vec<FoundInSet>,
-    bytes: usize,
-}
-
-impl SetPortion {
-    /// Whether it takes no more.
-    fn is_full(&self) -> bool {
-        self.records.len() >= RECORDS_MAX || self.bytes >= BYTES_MAX
+impl KeptVersions {
+    /// A snapshot of this moment, which begins in this step. What it sees may not be durable yet.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::begin(&self.0, self.0.versions.present())
     }
+}
 
-    fn add(&mut self, of: &[u8], key: &[u8], value: &[u8]) {
-        let value = (self.bytes < BYTES_MAX).then(|| value.to_vec());
-        self.bytes += of.len() + key.len() + value.as_ref().map_or(0, Vec::len);
-        self.records.push(FoundInSet { of: of.to_vec(), key: key.to_vec(), value });
+impl Drop for KeptVersions {
+    fn drop(&mut self) {
+        leave_reader(&self.0);
     }
 }
 
 impl Database {
+    /// From now on what is changed is kept as it was, for snapshots that begin at any time: as for a transaction that reads what is committed,
+    /// so no longer than until its change is.
+    pub async fn keep_versions(&self) -> KeptVersions {
+        await_segments(&self.0.engine).await;
+        enter_reader(&self.0.engine);
+        KeptVersions(Rc::clone(&self.0.engine))
+    }
+
     /// Gives `take` records of a set that are within a range of an index, in its order, in the step in which they are looked at: those behind
     /// the one with this contents and key, or the first; and whether none follow. No locks are taken: a record may have been changed by a
     /// transaction that is under way.
@@ -108,20 +96,32 @@ impl Database {
         take: impl FnOnce(SetPortion, Option<u64>) -> R,
     ) -> Result<R> {
         loop {
-            self.set_of(partition)?;
-            match self.try_portion_of_set(partition, from) {
+            let is_of_arrivals =
+                matches!(self.set_of(partition)?.organization, Organization::Set { arrivals: true, .. });
+            match self.try_portion_of_set((partition, is_of_arrivals), from) {
                 Ok((portion, next)) => return Ok(take(portion, next)),
                 Err(refusal) => resolve_refusal(&self.0.engine, partition, refusal).await?,
             }
         }
     }
 
-    fn try_portion_of_set(&self, partition: PartitionId, from: u64) -> Result<(SetPortion, Option<u64>), Refusal> {
+    fn try_portion_of_set(
+        &self,
+        (partition, is_of_arrivals): (PartitionId, bool),
+        from: u64,
+    ) -> Result<(SetPortion, Option<u64>), Refusal> {
         let (sets, mut portion) = (self.0.engine.sets.sets.borrow(), SetPortion::default());
         let (mut next, mut steps) = (Some(from), 0);
         while let Some(from) = next.filter(|_| !portion.is_full() && steps < STEPS_MAX) {
-            match sets.visit(partition, from, |key, value| portion.add(&[], key, value)) {
-                Ok((_, then)) => next = then,
+            let mut cut = None;
+            let look = |key: &[u8], value: &[u8]| {
+                cut = cut.or_else(|| portion.cut(is_of_arrivals, key));
+                if cut.is_none() {
+                    portion.add(&[], key, value);
+                }
+            };
+            match sets.visit(partition, from, look) {
+                Ok((_, then)) => next = cut.or(then),
                 // What was seen before it is enough for now.
                 Err(_) if steps > 0 => break,
                 Err(refusal) => return Err(refusal),

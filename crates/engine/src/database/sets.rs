@@ -34,6 +34,22 @@ impl Database {
         }
     }
 
+    /// The number for a record that is to be added to a set of arrivals by a [`SetChange`](super::SetChange). It is given out once, until the
+    /// database is opened again, whether the record comes or not.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoPartition`]; [`crate::Error::WrongOrganization`] if the set does not number its records.
+    pub fn reserve_arrival(&self, partition: PartitionId) -> Result<u64> {
+        let found = self.describe(partition)?;
+        if !matches!(found.organization, Organization::Set { arrivals: true, .. }) {
+            return Err(found.wrong_organization("its records have keys of the caller's"));
+        }
+        let mut sets = self.0.engine.sets.sets.borrow_mut();
+        let number = sets.next_arrival(partition);
+        sets.count_arrivals_from(partition, number + 1);
+        Ok(number)
+    }
+
     /// How many records a set has; `None` if the partition is no set.
     pub fn set_records(&self, partition: PartitionId) -> Option<u64> {
         self.0.engine.set_records(partition)

@@ -138,6 +138,11 @@ impl Described {
         ))
     }
 
+    /// Whether it is a set that numbers its records.
+    pub(crate) fn is_of_arrivals(&self) -> bool {
+        matches!(self.organization, Organization::Set { arrivals: true, .. })
+    }
+
     /// Refuses what is done with sets alone.
     ///
     /// # Errors
@@ -149,25 +154,44 @@ impl Described {
         Ok(())
     }
 
-    /// Refuses what nodes cannot do with the records of a set.
+    /// Refuses what is done with records that their set numbers.
     ///
     /// # Errors
-    /// [`Error::WrongOrganization`] for a set that numbers its records; [`Error::TooLarge`] for a key, or a record with a value of as many
-    /// bytes as are to be written, that no set has.
+    /// [`Error::WrongOrganization`].
+    pub(crate) fn refuse_keyed(&self) -> Result<()> {
+        if !self.is_of_arrivals() {
+            return Err(self.wrong_organization("its records have keys"));
+        }
+        Ok(())
+    }
+
+    /// Refuses what no set does with a record of this key, and a value of so many bytes if one is to be written.
+    ///
+    /// # Errors
+    /// [`Error::WrongOrganization`] for a set that numbers its records; [`Error::TooLarge`].
     pub(crate) fn check_set(&self, key: &[u8], written: Option<usize>) -> Result<()> {
-        let Organization::Set { arrivals, segment_size, .. } = self.organization else { return Ok(()) };
-        if arrivals {
-            return Err(self.wrong_organization(
-                "it is a set in the server's memory that numbers its records; nodes use those with keys",
-            ));
+        if self.is_of_arrivals() {
+            return Err(self.wrong_organization("its records have no keys"));
         }
-        let refused = |what, found, limit| Err(Error::TooLarge { what, found, limit, partition: self.name.clone() });
         if key.len() > set::KEY_MAX {
-            return refused("a key", key.len(), set::KEY_MAX);
+            let (what, partition) = ("a key", self.name.clone());
+            return Err(Error::TooLarge { what, found: key.len(), limit: set::KEY_MAX, partition });
         }
-        let Some(value) = written else { return Ok(()) };
-        let (found, limit) = (key.len() + value, set::record_max(segment_size as usize));
-        if found > limit { refused("a record of a set", found, limit) } else { Ok(()) }
+        written.map_or(Ok(()), |value| self.check_record_of_set(key.len(), value))
+    }
+
+    /// Refuses a record that no segment holds.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`].
+    pub(crate) fn check_record_of_set(&self, key: usize, value: usize) -> Result<()> {
+        let Organization::Set { segment_size, .. } = self.organization else { return Ok(()) };
+        let (found, limit) = (key + value, set::record_max(segment_size as usize));
+        if found > limit {
+            let (what, partition) = ("a record of a set", self.name.clone());
+            return Err(Error::TooLarge { what, found, limit, partition });
+        }
+        Ok(())
     }
 }
 

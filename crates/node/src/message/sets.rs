@@ -62,6 +62,8 @@ pub enum SetAsk {
     Range(SetRange),
     /// All records from a position of the set's own order on, 0 at first.
     Scan(u64),
+    /// The number for a record that is to be added to a set which numbers its records.
+    Arrival,
 }
 
 /// The entry of a record in an index of a set.
@@ -105,6 +107,15 @@ pub enum SetAnswer {
         /// From where on others follow, of a scan.
         next: Option<u64>,
     },
+    /// The number of a record that is to come. No other one gets it.
+    Number(u64),
+    /// The value of a record as it was, if it was there.
+    Value(Option<SetValue>),
+    /// What was asked is not known any more of that moment.
+    TooOld {
+        /// The oldest moment of which all is known.
+        oldest: u64,
+    },
     /// There is no answer.
     Failed {
         /// Whether it is that the client has no grant for that.
@@ -127,16 +138,21 @@ pub struct SetFound {
     pub value: Option<SetValue>,
 }
 
+impl SetRange {
+    /// How many bytes it has of contents and keys.
+    pub(super) fn length(&self) -> usize {
+        let behind = self.behind.as_ref().map_or(0, |(of, key)| of.0.len() + key.0.len());
+        self.from.len() + self.to.as_ref().map_or(0, |to| to.0.len()) + behind
+    }
+}
+
 impl SetQuestion {
     /// How many bytes it has of contents and keys.
     pub(crate) fn length(&self) -> usize {
         match &self.ask {
             SetAsk::Entries(entries) => entries.iter().map(|entry| entry.of.len()).sum(),
-            SetAsk::Range(SetRange { from, to, behind, .. }) => {
-                let behind = behind.as_ref().map_or(0, |(of, key)| of.0.len() + key.0.len());
-                from.len() + to.as_ref().map_or(0, |to| to.0.len()) + behind
-            }
-            SetAsk::Scan(_) => 0,
+            SetAsk::Range(range) => range.length(),
+            SetAsk::Scan(_) | SetAsk::Arrival => 0,
         }
     }
 
@@ -145,6 +161,7 @@ impl SetQuestion {
             SetAsk::Entries(_) => "set entries",
             SetAsk::Range(_) => "set range",
             SetAsk::Scan(_) => "set scan",
+            SetAsk::Arrival => "set arrival",
         }
     }
 }
@@ -154,7 +171,9 @@ impl SetAnswer {
         match self {
             SetAnswer::Granted | SetAnswer::AskAgain => "set granted",
             SetAnswer::Records { .. } => "set records",
-            SetAnswer::Failed { .. } => "no set records",
+            SetAnswer::Number(_) => "set number",
+            SetAnswer::Value(_) => "set value",
+            SetAnswer::TooOld { .. } | SetAnswer::Failed { .. } => "no set records",
         }
     }
 }

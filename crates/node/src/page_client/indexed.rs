@@ -36,7 +36,10 @@ impl Typed {
 impl PageTransaction {
     /// The partition, whose records have a type.
     pub(super) async fn typed(&self, partition: PartitionId) -> Result<Typed> {
-        let found = self.keyed(partition).await?;
+        let mut found = self.client.described(partition).await?;
+        if found.has_pages() {
+            found = self.tree(partition).await?;
+        }
         let untyped = || found.wrong_organization("its records have no fields; give it a record type");
         let schema = self.client.schema(&found)?.ok_or_else(untyped)?;
         Ok(Typed { found, schema })

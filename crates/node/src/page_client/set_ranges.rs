@@ -9,38 +9,85 @@ use crate::message::{Described, SetAnswer, SetAsk, SetEntry, SetFound, SetQuesti
 use base::PartitionId;
 use driver::{Fault, FaultKind, Work};
 use engine::catalog::EntryRange;
-use engine::{Direction, Result};
+use engine::organization::append::Position;
+use engine::{Direction, Result, arrival_position};
 use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// Of an ill server.
+pub(super) const OTHER_ANSWER: &str = "the server has answered another question about a set";
 
 /// What orders a record among those of an index, its key, and its value.
 type Entry = (Vec<u8>, Vec<u8>, Vec<u8>);
 
 impl PageTransaction {
-    /// Shows every record of a set to `look`, in no particular order, until that returns false. No other transaction changes a record of the
-    /// set from then on until this one ends: a repeated scan shows the same.
+    /// Shows every record of a set to `look`, in no particular order but that of arrival, until that returns false. No other transaction
+    /// changes a record of the set from then on until this one ends: a repeated scan shows the same.
     ///
     /// # Errors
     /// As [`PageTransaction::get`].
     pub async fn scan_set(&mut self, partition: PartitionId, mut look: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
-        let found = self.keyed(partition).await?;
+        let found = self.client.described(partition).await?;
         found.refuse_pages()?;
+        let mut own = VecDeque::from(self.own_in_set(partition));
         let mut next = Some(0);
         while let Some(from) = next {
             let (records, then) = self.ask_portion(&found, SetAsk::Scan(from)).await?;
             next = then;
-            for record in records {
-                if self.work.borrow().sets.has_changed(partition, &record.key) {
+            for SetFound { key, value, .. } in records {
+                while let Some((key, value)) = own.pop_front_if(|own| found.is_of_arrivals() && own.0 < key) {
+                    if !look(&key, &value) {
+                        return Ok(());
+                    }
+                }
+                if self.work.borrow().sets.has_changed(partition, &key) {
                     continue;
                 }
-                let value = self.value_in_portion(&found, &record.key, record.value).await?;
-                if value.is_some_and(|value| !look(&record.key, &value)) {
+                let value = self.value_in_portion(&found, &key, value).await?;
+                if value.is_some_and(|value| !look(&key, &value)) {
                     return Ok(());
                 }
             }
         }
-        let own = self.own_in_set(partition);
         let _ended = own.iter().find(|(key, value)| !look(key, value));
         Ok(())
+    }
+
+    /// Shows every record of a set that numbers its records, in the order of their numbers.
+    pub(super) async fn scan_arrivals(
+        &mut self,
+        found: &Described,
+        mut look: impl FnMut(Position, &[u8]) -> bool,
+    ) -> Result<()> {
+        found.refuse_keyed()?;
+        let partition = found.id();
+        self.scan_set(partition, |key, record| match key.try_into().map(u64::from_be_bytes) {
+            Ok(number) => look(arrival_position(partition, number), record),
+            Err(_) => true,
+        })
+        .await
+    }
+
+    /// Adds a record to a set that numbers its records.
+    pub(super) async fn append_to_set(&mut self, found: &Rc<Described>, record: &[u8]) -> Result<Position> {
+        found.refuse_keyed()?;
+        let partition = found.id();
+        let typed = self.client.schema(found)?.map(|schema| Typed { found: Rc::clone(found), schema });
+        if let Some(typed) = &typed {
+            typed.schema.record.verify(record).map_err(|error| typed.field_error(error))?;
+        }
+        found.check_record_of_set(size_of::<u64>(), record.len())?;
+        let SetAnswer::Number(number) = self.ask_set(found, SetAsk::Arrival).await? else {
+            return Err(Fault::new(FaultKind::Device, OTHER_ANSWER).into());
+        };
+        let key = number.to_be_bytes();
+        self.lock_in_set(partition, &key, true).await?;
+        if let Some(typed) = &typed {
+            self.lock_entries_in_set(typed, (None, Some(record))).await?;
+        }
+        self.client.executor.charge(Work::LogRecord);
+        self.work.borrow_mut().sets.change((partition, key.to_vec()), Some(record.to_vec()));
+        Ok(arrival_position(partition, number))
     }
 
     /// The records of a set that the transaction has given values.
@@ -153,7 +200,7 @@ impl PageTransaction {
     async fn ask_portion(&mut self, found: &Described, ask: SetAsk) -> Result<(Vec<SetFound>, Option<u64>)> {
         match self.ask_set(found, ask).await? {
             SetAnswer::Records { records, is_last, next } => Ok((records, next.or((!is_last).then_some(0)))),
-            _ => Err(Fault::new(FaultKind::Device, "the server has answered another question about a set").into()),
+            _ => Err(Fault::new(FaultKind::Device, OTHER_ANSWER).into()),
         }
     }
 

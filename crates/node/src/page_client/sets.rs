@@ -95,7 +95,7 @@ impl SetWork {
         self.records.get(&(partition, key.to_vec())).is_some_and(|record| record.own.is_some())
     }
 
-    fn change(&mut self, key: SetKey, value: MaybeValue) {
+    pub fn change(&mut self, key: SetKey, value: MaybeValue) {
         let record = self.records.entry(key.clone()).or_default();
         self.replaced.push((key, record.own.replace(value)));
     }

@@ -5,7 +5,7 @@ use crate::message::{
     Answer, ClientId, SetAnswer, SetAsk, SetEntry, SetFound, SetQuestion, SetRange, SetRecord, SetValue, SetWrite,
     Transaction, place_in_set,
 };
-use crate::server::{SetSight, span_of_index, span_of_record, span_of_records};
+use crate::server::{Server, SetSight, span_of_index, span_of_record, span_of_records};
 use base::PartitionId;
 use engine::catalog::{EntryRange, Organization};
 use engine::lock::KeySpan;
@@ -15,10 +15,9 @@ use std::ops::Bound;
 /// More bytes than most answers to questions about sets have.
 pub(super) const PORTION: usize = 256 << 10;
 
-/// Whether the partition is a set whose records have keys.
+/// Whether the partition is a set.
 pub(super) fn is_set(database: &Database, partition: PartitionId) -> bool {
-    let found = database.describe(partition);
-    found.is_ok_and(|found| matches!(found.organization, Organization::Set { arrivals: false, .. }))
+    database.describe(partition).is_ok_and(|found| matches!(found.organization, Organization::Set { .. }))
 }
 
 /// A change, as the engine is to make it.
@@ -54,6 +53,9 @@ impl ServerNode {
             if !self.protocol.borrow().changes_record(client, transaction, place) {
                 return lacks("a record");
             }
+            if !self.may_come((client, transaction), write)? {
+                return lacks("what it may not add: a record");
+            }
             let new = write.value.as_ref().map(|SetValue(value)| &value[..]);
             let moved = self.database.moved_in_set(partition, &write.key, new).await?;
             let entry = |(index, of): (usize, Vec<u8>)| SetEntry { index: index as u16, of };
@@ -64,6 +66,17 @@ impl ServerNode {
             }
         }
         Ok(())
+    }
+
+    /// Whether a record that is changed may be: of a set that numbers its records one that is added under a number which was given out for it.
+    fn may_come(&self, owner: (ClientId, Transaction), write: &SetWrite) -> Result<bool> {
+        let partition = PartitionId(write.partition);
+        if !matches!(self.database.describe(partition)?.organization, Organization::Set { arrivals: true, .. }) {
+            return Ok(true);
+        }
+        let number = write.key[..].try_into().map(u64::from_be_bytes).ok();
+        let is_reserved = |number| self.protocol.borrow().has_reserved(owner, partition, number);
+        Ok(write.value.is_some() && number.is_some_and(is_reserved))
     }
 
     /// Answers what a transaction asks about a set, unless it has to wait: then it asks again.
@@ -89,6 +102,12 @@ impl ServerNode {
         let lock = |spans| self.lock_sight(owner, *number, (partition, spans));
         match ask {
             SetAsk::Entries(_) => Ok(None),
+            SetAsk::Arrival => {
+                let arrival = self.database.reserve_arrival(partition)?;
+                let reserved = |server: &mut Server| server.reserve_arrival(owner, *number, (partition, arrival));
+                let is_asked = self.step(|server, _, _| reserved(server));
+                Ok(is_asked.then_some(SetAnswer::Number(arrival)))
+            }
             SetAsk::Range(SetRange { index, from, to, behind }) => {
                 let range = EntryRange { from: from.clone(), to: to.as_ref().map(|SetValue(to)| to.clone()) };
                 let behind = behind.as_ref().map(|(SetValue(of), SetValue(key))| (&of[..], &key[..]));
@@ -120,6 +139,7 @@ impl ServerNode {
     }
 }
 
-fn shown(records: Vec<FoundInSet>, (is_last, next): (bool, Option<u64>)) -> SetAnswer {
+/// Records of a set, as they are sent.
+pub(super) fn shown(records: Vec<FoundInSet>, (is_last, next): (bool, Option<u64>)) -> SetAnswer {
     SetAnswer::Records { records: records.into_iter().map(SetFound::from).collect(), is_last, next }
 }

@@ -2,9 +2,9 @@
 
 use crate::algorithm::Recency;
 use crate::message::{
-    Answer, ClientId, Copy, Image, LeavingFate, RecordLock, SetQuestion, SetRecord, SetWrite, Transaction,
+    Answer, ClientId, Copy, Image, LeavingFate, PastAsk, RecordLock, SetQuestion, SetRecord, SetWrite, Transaction,
 };
-use base::{Lsn, PageId};
+use base::{Lsn, PageId, PartitionId};
 use std::collections::BTreeSet;
 use thiserror::Error;
 
@@ -72,6 +72,19 @@ pub enum Action {
         number: u64,
         /// The page.
         page: PageId,
+    },
+    /// Send a client something of a set as it was at the moment of its snapshot.
+    ReadPastOfSet {
+        /// Whose.
+        client: ClientId,
+        /// Which.
+        number: u64,
+        /// The number of what it asks.
+        question: u64,
+        /// The set.
+        partition: PartitionId,
+        /// What.
+        ask: PastAsk,
     },
     /// The page in the server's memory counts as used just now.
     Touch(PageId),

@@ -5,6 +5,7 @@
 //! these are free nothing of it is another's that is not committed. Otherwise it is asked for again when they are the transaction's.
 
 use super::directory::set_ranges::{RangeLock, RangePurpose, WaitingRange, stand_of_entry, stand_of_record};
+pub use super::directory::set_ranges::{span_of_index, span_of_record, span_of_records};
 use super::{Action, Memory, Misbehaviour, Server, WAITING_MAX, misbehaved};
 use crate::grants::Right;
 use crate::message::{
@@ -47,7 +48,10 @@ impl Server {
         if self.directory.ranges.questions_of(client) >= WAITING_MAX {
             return Err(misbehaved(client, "over a thousand questions about the set that would have", page));
         }
-        let right = if matches!(question.ask, SetAsk::Entries(_)) { Right::Write } else { Right::Read };
+        let right = match question.ask {
+            SetAsk::Entries(_) | SetAsk::Arrival => Right::Write,
+            SetAsk::Range(_) | SetAsk::Scan(_) => Right::Read,
+        };
         let refusal = if !self.may(client, page, right) {
             Some((true, self.note_denial(client, page, right)))
         } else if !memory.is_set(partition) {
@@ -99,6 +103,25 @@ impl Server {
     /// A question about a set has been answered. False if it was asked no more.
     pub fn end_question(&mut self, owner: (ClientId, Transaction), number: u64) -> bool {
         self.directory.ranges.answer(owner, number)
+    }
+
+    /// A number was given out for a record that a transaction adds to a set, in the same step. False if its question is asked no more.
+    pub fn reserve_arrival(
+        &mut self,
+        owner: (ClientId, Transaction),
+        question: u64,
+        (partition, number): (PartitionId, u64),
+    ) -> bool {
+        let is_asked = self.end_question(owner, question);
+        if is_asked {
+            self.directory.ranges.reserve(owner, partition, number);
+        }
+        is_asked
+    }
+
+    /// Whether a transaction, whose commit may be under way, was given the number of a record that it adds to a set.
+    pub fn has_reserved(&self, owner: (ClientId, Transaction), partition: PartitionId, number: u64) -> bool {
+        self.directory.ranges.has_reserved(owner, partition, number)
     }
 
     /// Before a record of a set is locked for a change: those that have read where it is are waited for. False if there are such.

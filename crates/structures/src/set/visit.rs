@@ -45,7 +45,7 @@ impl Sets {
                 (from..to, (to < (PARTS as u64) << BITS).then_some(to))
             }
             Finder::Arrival(arrivals) => {
-                let to = from.saturating_add(STEP_ARRIVALS).min(set.arrival);
+                let to = from.saturating_add(STEP_ARRIVALS).min(set.arrival).max(from);
                 places.extend((from..to).filter_map(|number| arrivals.find(number)));
                 (from..to, (to < set.arrival).then_some(to))
             }

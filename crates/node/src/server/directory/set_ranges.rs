@@ -90,6 +90,8 @@ pub struct WaitingRange {
 struct Holder {
     numbers: Vec<Owner>,
     bytes: usize,
+    /// Numbers of records that they are to add to sets.
+    reserved: BTreeSet<(PartitionId, u64)>,
 }
 
 /// All of them.
@@ -238,6 +240,7 @@ impl SetRanges {
         }
         let holder = self.holders.entry(to).or_default();
         holder.numbers.extend(passed.numbers);
+        holder.reserved.extend(passed.reserved);
         holder.bytes += passed.bytes;
     }
 
@@ -247,6 +250,18 @@ impl SetRanges {
         let marks = |number: &&Owner| self.ranges.is_marked_by(**number, partition, stand);
         let Some(number) = holder.numbers.iter().find(marks) else { return false };
         self.ranges.readers_around(*number, partition, stand).all(|other| holder.numbers.contains(&other))
+    }
+
+    /// A transaction is to add a record of this number to a set.
+    pub fn reserve(&mut self, owner: RangeOwner, partition: PartitionId, number: u64) {
+        let holder = self.holders.entry(owner).or_default();
+        holder.reserved.insert((partition, number));
+        self.note_bytes(owner, 0);
+    }
+
+    /// Whether it is.
+    pub fn has_reserved(&self, owner: RangeOwner, partition: PartitionId, number: u64) -> bool {
+        self.holders.get(&owner).is_some_and(|holder| holder.reserved.contains(&(partition, number)))
     }
 
     /// The bytes that ranges and marks of a client's transactions take, about.
