@@ -41,7 +41,7 @@ pub use figures::{Figures, PartitionFigures};
 pub use log_move::Asked;
 pub use machine::Machine;
 pub use partition::PartitionSpec;
-pub use set_portions::KeptVersions;
+pub use set_portions::{HeldMoment, KeptVersions};
 pub use settings::Settings;
 pub use shipment::{SetChange, Shipment, UNNUMBERED};
 pub use shipped::CommitFailure;

@@ -29,7 +29,7 @@ pub mod transaction;
 pub mod version;
 
 pub use database::{
-    Asked, CommitFailure, Compaction, Database, Figures, KeptVersions, LockWait, Machine, PartitionFigures,
+    Asked, CommitFailure, Compaction, Database, Figures, HeldMoment, KeptVersions, LockWait, Machine, PartitionFigures,
     PartitionSize, PartitionSpec, SetChange, Settings, Shipment, UNNUMBERED,
 };
 pub use engine::{Catalog, Isolation};

@@ -80,7 +80,8 @@ pub struct ClientSettings {
     pub patience_ns: u64,
 }
 
-/// A node on a server's pages. Clones are handles to the same node.
+/// A node on a server's pages, and on its memory-resident sets: its transactions read and change both, with ranges and indexes, and its snapshots
+/// see both as they were at one moment. Clones are handles to the same node.
 #[derive(Clone)]
 pub struct PageClient(Rc<ClientNode>);
 

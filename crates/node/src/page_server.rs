@@ -7,6 +7,7 @@
 mod committing;
 mod describing;
 mod ended;
+mod fetching;
 mod memory;
 mod records;
 mod sets;
@@ -15,7 +16,7 @@ mod survey;
 
 use crate::algorithm::{Algorithm, Frames, Recency};
 use crate::channel::{Acceptor, Channel, ChannelError, Incoming, Transport, next_connection};
-use crate::grants::{Access, Grants, Right};
+use crate::grants::{Access, Grants};
 use crate::lease::{LEASE_NS, Term};
 use crate::message::{
     Answer, ClientId, Copy, Former, HELLO_MAX, Image, LeavingFate, Message, MessageError, Request, SIZE_MAX, Secret,
@@ -27,13 +28,12 @@ use base::time::SECOND_NS;
 use base::{Instant, PageId, PartitionId};
 use describing::describe;
 use driver::Work;
-use engine::buffer::{Buffer, Pins};
+use engine::buffer::Buffer;
 use engine::canary::{self, Canary};
-use engine::catalog::{Organization, Partition};
+use engine::catalog::Partition;
 use engine::page::header;
-use engine::second_level::design::Pattern;
 use engine::set;
-use engine::{CommitFailure, Database, Error, KeptVersions, Need, Shipment, Snapshot};
+use engine::{CommitFailure, Database, Error, HeldMoment, KeptVersions, Shipment};
 use executor::{Executor, Turn, WaitQueue};
 use memory::InBuffer;
 use std::cell::{Cell, RefCell};
@@ -79,7 +79,7 @@ struct ServerNode {
     terms: RefCell<BTreeMap<ClientId, Term>>,
     /// What snapshots see of sets, and what keeps it.
     kept: KeptVersions,
-    set_views: RefCell<BTreeMap<(ClientId, u64), Snapshot>>,
+    set_views: RefCell<BTreeMap<(ClientId, u64), HeldMoment>>,
     /// Wakes those who wait for the end of a commit.
     bell: WaitQueue,
     traffic: Rc<Traffic>,
@@ -175,6 +175,7 @@ impl PageServer {
     /// Serves no more: every client is told that this is the end.
     pub fn close(&self) {
         self.0.is_closed.set(true);
+        self.0.set_views.take();
         self.0.outboxes.borrow().values().for_each(|outbox| outbox.close());
     }
 
@@ -552,55 +553,5 @@ impl ServerNode {
         drop(pool);
         self.send(to, &Answer::Page { copy, bytes, fate });
         true
-    }
-
-    async fn fetch_and_send(&self, (to, copy): (ClientId, Copy), fate: LeavingFate, recency: Recency) {
-        let buffer = self.database.buffer();
-        let mut pins = Pins::new(buffer);
-        let fetched = match self.make_room(to, copy.page).await {
-            Ok(()) => self.fetch(copy.page, &mut pins).await,
-            Err(error) => Err(error),
-        };
-        match fetched {
-            Ok(()) => assert!(self.send_page(to, copy, fate, recency), "a pinned page is here"),
-            Err(error) => {
-                let reason = error.to_string();
-                self.step(|server, memory, actions| server.failed(to, copy, reason, memory, actions));
-            }
-        }
-    }
-
-    /// Has the file of a page's partition grow where the page is the one behind the last: a client that adds a page to a partition asks
-    /// for that. So it does for any page behind the end of a direct partition, which was cut off. One that may only read adds none.
-    async fn make_room(&self, client: ClientId, page: PageId) -> engine::Result<()> {
-        let buffer = self.database.buffer();
-        let allocates = match self.organization(page)? {
-            Organization::Direct { .. } if self.protocol.borrow().may(client, page, Right::Write) => {
-                return self.database.make_room_for_objects(page).await;
-            }
-            Organization::BTree | Organization::Append { .. } => true,
-            _ => false,
-        };
-        let is_full = allocates && page.number == buffer.space(page.partition).capacity();
-        if is_full && self.protocol.borrow().may(client, page, Right::Write) {
-            let mut none = Pins::new(buffer);
-            buffer.resolve(Need::Space(page.partition), Pattern::Random, &mut none).await?;
-        }
-        Ok(())
-    }
-
-    /// Has a page in the buffer.
-    async fn fetch(&self, page: PageId, pins: &mut Pins) -> engine::Result<()> {
-        self.organization(page)?;
-        self.database.buffer().resolve(Need::Page(page), Pattern::Random, pins).await.map(drop)
-    }
-
-    /// The organization of a page's partition. It may have none any more, or never had one.
-    fn organization(&self, page: PageId) -> engine::Result<Organization> {
-        let found = self.database.describe(page.partition)?;
-        if !self.database.buffer().is_attached(page.partition) {
-            return Err(Error::NoPartition(format!("'{}' of pages: it is in memory", found.name)));
-        }
-        Ok(found.organization)
     }
 }

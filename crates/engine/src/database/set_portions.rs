@@ -4,20 +4,41 @@ use super::Database;
 use crate::Result;
 use crate::catalog::{EntryRange, Organization, Partition};
 use crate::engine::{Engine, resolve_refusal};
-use crate::mvcc::{STEPS_MAX, SetPortion, enter_reader, leave_reader};
-use crate::transaction::{Snapshot, await_segments};
-use base::PartitionId;
+use crate::mvcc::{STEPS_MAX, SetPortion, enter_reader, enter_snapshot, leave_reader};
+use crate::transaction::await_segments;
+use base::{Lsn, PartitionId};
 use std::ops::Bound;
 use std::rc::Rc;
 use structures::set::{Refusal, Sets};
 
-/// What is changed is kept as it was for snapshots, which begin without a wait as long as this is there.
+/// What is changed is kept as it was for moments, which are held without a wait as long as this is there.
 pub struct KeptVersions(Rc<Engine>);
 
 impl KeptVersions {
-    /// A snapshot of this moment, which begins in this step. What it sees may not be durable yet.
-    pub fn snapshot(&self) -> Snapshot {
-        Snapshot::begin(&self.0, self.0.versions.present())
+    /// Holds this moment. What was committed up to it may not be durable yet.
+    pub fn hold(&self) -> HeldMoment {
+        let at = self.0.versions.present();
+        enter_snapshot(&self.0, at);
+        HeldMoment { engine: Rc::clone(&self.0), at }
+    }
+}
+
+/// A moment that can be read ([`Database::as_of`]) as long as this is there. It is no transaction, and keeps none from beginning.
+pub struct HeldMoment {
+    engine: Rc<Engine>,
+    at: Lsn,
+}
+
+impl HeldMoment {
+    /// The moment: the log position of the last commit before it.
+    pub fn moment(&self) -> Lsn {
+        self.at
+    }
+}
+
+impl Drop for HeldMoment {
+    fn drop(&mut self) {
+        self.engine.versions.leave_snapshot(self.at);
     }
 }
 
@@ -28,7 +49,7 @@ impl Drop for KeptVersions {
 }
 
 impl Database {
-    /// From now on what is changed is kept as it was, for snapshots that begin at any time: as for a transaction that reads what is committed,
+    /// From now on what is changed is kept as it was, for moments that are held at any time: as for a transaction that reads what is committed,
     /// so no longer than until its change is.
     pub async fn keep_versions(&self) -> KeptVersions {
         await_segments(&self.0.engine).await;

@@ -1,4 +1,4 @@
-//! Snapshots at a node: reads of all pages as they were at one moment, which lock nothing.
+//! Snapshots at a node: reads of all pages as they were at one moment, which lock nothing. Sets are in `set_snapshot.rs`.
 //!
 //! What the node had when a snapshot was asked for is read where it is in the buffer; all else comes from the server as it was, and enters
 //! no frame (`client/snapshots.rs`).
@@ -30,7 +30,7 @@ pub(super) fn kept_max(frames: usize) -> usize {
     (frames / PART_OF_BUFFER).max(KEPT_MIN)
 }
 
-/// All pages as they were at one moment. It waits for no lock and keeps no one from one, and sees what was acknowledged before
+/// All pages, and all memory-resident sets, as they were at one moment. It waits for no lock and keeps no one from one, and sees what was acknowledged before
 /// [`PageClient::snapshot`] was called, wherever it was committed, and of each commit all or nothing. It ends when it is dropped, or with
 /// the connection to the server.
 pub struct PageSnapshot {

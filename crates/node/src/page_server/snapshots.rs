@@ -10,7 +10,7 @@ use engine::buffer::Pins;
 use engine::canary::{self, Canary};
 use engine::catalog::{EntryRange, Organization};
 use engine::page::header;
-use engine::{Error, Result, Shipment, Snapshot};
+use engine::{Error, HeldMoment, Result, Shipment};
 use std::rc::Rc;
 
 /// Which part of the buffer's size what pages were may take.
@@ -49,7 +49,7 @@ impl ServerNode {
     /// Tells a client of its snapshot when all that it sees is durable. Of sets it sees what the engine's own snapshot of this step does, which
     /// is the step of its moment.
     pub(super) fn begin_snapshot(&self, (client, number): (ClientId, u64), moment: Lsn) {
-        self.set_views.borrow_mut().insert((client, number), self.kept.snapshot());
+        self.set_views.borrow_mut().insert((client, number), self.kept.hold());
         if self.database.log().durable() >= moment {
             return self.tell_begun((client, number), moment);
         }
@@ -83,7 +83,7 @@ impl ServerNode {
         question: u64,
         (partition, ask): (PartitionId, PastAsk),
     ) {
-        let moment = self.set_views.borrow().get(&snapshot).map(Snapshot::moment);
+        let moment = self.set_views.borrow().get(&snapshot).map(HeldMoment::moment);
         // Whoever asks has been told that it has ended.
         let Some(moment) = moment else { return };
         let said = match self.look_at_past(moment, partition, &ask).await {
@@ -97,7 +97,7 @@ impl ServerNode {
 
     async fn look_at_past(&self, moment: Lsn, partition: PartitionId, ask: &PastAsk) -> Result<SetAnswer> {
         let mut view = match canary::is_planted(Canary::PresentSetForMoment) {
-            true => self.kept.snapshot(),
+            true => self.database.snapshot().await?,
             false => self.database.as_of(moment).await?,
         };
         Ok(match ask {
