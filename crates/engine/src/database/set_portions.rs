@@ -120,7 +120,10 @@ impl Database {
             let is_of_arrivals =
                 matches!(self.set_of(partition)?.organization, Organization::Set { arrivals: true, .. });
             match self.try_portion_of_set((partition, is_of_arrivals), from) {
-                Ok((portion, next)) => return Ok(take(portion, next)),
+                Ok((portion, next)) => {
+                    let portion = portion.whole(&self.describe(partition)?.name)?;
+                    return Ok(take(portion, next));
+                }
                 Err(refusal) => resolve_refusal(&self.0.engine, partition, refusal).await?,
             }
         }

@@ -1,12 +1,15 @@
 //! Records of sets as they follow each other, some at a time, also as they were at a moment.
 
 use super::rest;
-use crate::Result;
 use crate::engine::{Engine, resolve_refusal};
 use crate::version::{ReaderPace, Rest, View};
+use crate::{Error, Result};
 use base::PartitionId;
 use std::rc::Rc;
 
+/// From how many records, or bytes of their keys, on those of one step are refused. Many keys of one hash may be so many.
+const EXCESSIVE_RECORDS: usize = 1 << 16;
+const EXCESSIVE_BYTES: usize = 32 << 20;
 /// How many records a portion has at most, and how many bytes before it ends with the record that it is at.
 const RECORDS_MAX: usize = 1_024;
 const BYTES_MAX: usize = 128 << 10;
@@ -27,9 +30,23 @@ pub struct SetPortion {
     /// The records.
     pub records: Vec<FoundInSet>,
     bytes: usize,
+    /// Whether there are more than fit, of those that cannot come apart.
+    is_excessive: bool,
 }
 
 impl SetPortion {
+    /// It, unless it has more than fits.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`].
+    pub(crate) fn whole(self, partition: &str) -> Result<SetPortion> {
+        if self.is_excessive {
+            let (what, partition) = ("the records of one step through a set", partition.to_owned());
+            return Err(Error::TooLarge { what, found: EXCESSIVE_BYTES + 1, limit: EXCESSIVE_BYTES, partition });
+        }
+        Ok(self)
+    }
+
     /// Whether it takes no more.
     pub(crate) fn is_full(&self) -> bool {
         self.records.len() >= RECORDS_MAX || self.bytes >= BYTES_MAX
@@ -42,6 +59,10 @@ impl SetPortion {
     }
 
     pub(crate) fn add(&mut self, of: &[u8], key: &[u8], value: &[u8]) {
+        if self.records.len() >= EXCESSIVE_RECORDS || self.bytes >= EXCESSIVE_BYTES {
+            self.is_excessive = true;
+            return;
+        }
         let value = (self.bytes < BYTES_MAX).then(|| value.to_vec());
         self.bytes += of.len() + key.len() + value.as_ref().map_or(0, Vec::len);
         self.records.push(FoundInSet { of: of.to_vec(), key: key.to_vec(), value });

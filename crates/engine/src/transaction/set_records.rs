@@ -144,7 +144,8 @@ impl Transaction {
         match self.read_view_of(partition)?.filter(|_| found.set_settings().is_some()) {
             Some(read_view) => {
                 let by = (read_view.view, &*self.state.pace);
-                portion_at(&self.engine, by, (partition, is_of_arrivals), from).await
+                let (portion, next) = portion_at(&self.engine, by, (partition, is_of_arrivals), from).await?;
+                portion.whole(&found.name).map(|portion| (portion, next))
             }
             None => Err(found.wrong_organization("it is no set, or no moment is read of it")),
         }

@@ -36,8 +36,9 @@ pub struct SetWrite {
     pub value: Option<SetValue>,
 }
 
-/// The most bytes that one question about a set has of contents and keys.
-pub const SET_ASK_MAX: usize = 4 << 20;
+/// The most bytes that one question about a set has of contents and keys: those of a range that goes on behind a record have up to three
+/// times what an index orders the largest record by.
+pub const SET_ASK_MAX: usize = 40 << 20;
 
 /// What a transaction asks about a set. Each of its questions has a number of its own, and is asked again when what it has waited for has come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,14 +5,30 @@
 
 use super::indexed::Typed;
 use super::{ClientNode, PageTransaction, RollbackCause};
-use crate::message::{Described, SetAnswer, SetAsk, SetEntry, SetFound, SetQuestion, SetRange, SetValue, Transaction};
+use crate::message::{
+    Described, LIST_MAX, SET_ASK_MAX, SetAnswer, SetAsk, SetEntry, SetFound, SetQuestion, SetRange, SetValue,
+    Transaction,
+};
 use base::PartitionId;
 use driver::{Fault, FaultKind, Work};
 use engine::catalog::EntryRange;
 use engine::organization::append::Position;
-use engine::{Direction, Result, arrival_position};
+use engine::{Direction, Error, Result, arrival_position};
 use std::collections::VecDeque;
+use std::mem;
 use std::rc::Rc;
+
+/// From how many bytes on entries are asked for before the others of the same record.
+const ENTRIES_BYTES: usize = 8 << 20;
+
+/// Refuses what a server would not answer.
+pub(super) fn check_length(found: &Described, length: usize) -> Result<()> {
+    if length <= SET_ASK_MAX {
+        return Ok(());
+    }
+    let (what, partition) = ("the bounds of a range", found.name.clone());
+    Err(Error::TooLarge { what, found: length, limit: SET_ASK_MAX, partition })
+}
 
 /// Of an ill server.
 pub(super) const OTHER_ANSWER: &str = "the server has answered another question about a set";
@@ -33,7 +49,8 @@ impl PageTransaction {
         let mut next = Some(0);
         while let Some(from) = next {
             let (records, then) = self.ask_portion(&found, SetAsk::Scan(from)).await?;
-            next = then;
+            // One that goes round in circles is ill.
+            next = then.filter(|then| *then > from);
             for SetFound { key, value, .. } in records {
                 while let Some((key, value)) = own.pop_front_if(|own| found.is_of_arrivals() && own.0 < key) {
                     if !look(&key, &value) {
@@ -188,12 +205,19 @@ impl PageTransaction {
         change: (Option<&[u8]>, Option<&[u8]>),
     ) -> Result<()> {
         let moved = typed.schema.moved_in_set(change).map_err(|error| typed.field_error(error))?;
-        if moved.is_empty() {
+        let (mut entries, mut length) = (Vec::new(), 0);
+        for (index, of) in moved {
+            length += of.len();
+            entries.push(SetEntry { index: index as u16, of });
+            if length >= ENTRIES_BYTES || entries.len() == LIST_MAX {
+                self.ask_set(&typed.found, SetAsk::Entries(mem::take(&mut entries))).await?;
+                length = 0;
+            }
+        }
+        if entries.is_empty() {
             return Ok(());
         }
-        let entry = |(index, of): (usize, Vec<u8>)| SetEntry { index: index as u16, of };
-        let ask = SetAsk::Entries(moved.into_iter().map(entry).collect());
-        self.ask_set(&typed.found, ask).await.map(drop)
+        self.ask_set(&typed.found, SetAsk::Entries(entries)).await.map(drop)
     }
 
     /// Records of a set, and from where on there are others: the same where that is said by the last of them.
@@ -215,6 +239,7 @@ impl PageTransaction {
                 work.sets.question.0
             };
             let question = SetQuestion { transaction: self.transaction, number, partition: found.id, ask: ask.clone() };
+            check_length(found, question.length())?;
             let message = self.client.protocol.borrow_mut().ask_about_set(question);
             self.client.say(&message);
             match self.await_set_answer().await? {

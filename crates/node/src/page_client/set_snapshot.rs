@@ -2,7 +2,7 @@
 
 use super::PageSnapshot;
 use super::indexed::Typed;
-use super::set_ranges::OTHER_ANSWER;
+use super::set_ranges::{OTHER_ANSWER, check_length};
 use crate::message::{Described, PastAsk, SetAnswer, SetFound, SetRange, SetValue};
 use base::{Lsn, PartitionId};
 use driver::{Fault, FaultKind};
@@ -23,7 +23,8 @@ impl PageSnapshot {
         let mut next = Some(0);
         while let Some(from) = next {
             let (records, _, then) = self.past_portion(partition, PastAsk::Scan(from)).await?;
-            next = then;
+            // One that goes round in circles is ill.
+            next = then.filter(|then| *then > from);
             for SetFound { key, value, .. } in records {
                 let value = self.value_in_past(partition, &key, value).await?;
                 if value.is_some_and(|value| !look(&key, &value)) {
@@ -59,6 +60,7 @@ impl PageSnapshot {
         let mut is_last = span.is_empty();
         while !is_last {
             let (from, to) = (span.from.clone(), span.to.clone().map(SetValue));
+            check_length(&found, from.len() + to.as_ref().map_or(0, |SetValue(to)| to.len()))?;
             let range = SetRange { index: secondary as u16, from, to, behind: behind.clone() };
             let (portion, ends, _) = self.past_portion(partition, PastAsk::Range(range)).await?;
             behind = portion.last().map(|last| (SetValue(last.of.clone()), SetValue(last.key.clone())));

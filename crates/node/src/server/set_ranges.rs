@@ -17,6 +17,9 @@ use engine::lock::KeySpan;
 /// How many bytes ranges of sets that transactions of one client have read, and marks of what they change, may take. No more are read then.
 pub const SET_RANGES_MAX: usize = 32 << 20;
 
+pub(super) const TOO_MUCH_LOCKED: &str =
+    "its node has locks of so large a part of sets that no more of them may be read or changed at a time";
+
 /// What comes of asking for the locks of what was seen of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetSight {
@@ -57,8 +60,7 @@ impl Server {
         } else if !memory.is_set(partition) {
             Some((false, format!("partition {} is no set", partition.0)))
         } else if self.directory.ranges.bytes_of(client) > SET_RANGES_MAX {
-            let words = "its node has locks of so large a part of sets that no more may be read of them at a time";
-            Some((false, words.to_owned()))
+            Some((false, TOO_MUCH_LOCKED.to_owned()))
         } else {
             None
         };

@@ -459,6 +459,9 @@ mod tests {
     ) {
         let span = KeySpan::new(bounds.0, bounds.1);
         let obstacles = model.obstacles(owner, bounds);
+        let others = model.marked.keys().filter(|(of, key)| *of != owner && obstacles.contains(key));
+        let others: BTreeSet<Owner> = others.map(|(of, _)| Owner(*of)).collect();
+        assert_eq!(ranges.markers_within(Owner(owner), PARTITION, &span), others, "{bounds:?}");
         let expected = if wants_last { obstacles.last() } else { obstacles.first() };
         let found = ranges.obstacle(Owner(owner), PARTITION, &span, wants_last, |_| false);
         assert_eq!(found.as_ref().map(|(key, _)| key.to_vec()), expected.cloned(), "{bounds:?}");
@@ -528,6 +531,11 @@ mod tests {
                         assert_eq!(ranges.holds(Owner(owner), PARTITION, key), read(owner), "seed {seed}, {key:?}");
                         let around = ranges.reader_around(Owner(owner), PARTITION, key);
                         assert_eq!(around.is_some(), model.has_reader(owner, key), "seed {seed}, {key:?}");
+                        let all: BTreeSet<u32> =
+                            ranges.readers_around(Owner(owner), PARTITION, key).map(|Owner(other)| other).collect();
+                        assert!(all.into_iter().eq((0..3).filter(|other| *other != owner && read(*other))));
+                        let is_marked = ranges.is_marked_by(Owner(owner), PARTITION, key);
+                        assert_eq!(is_marked, model.marked.contains_key(&(owner, key.clone())));
                     }
                 }
             }

@@ -99,6 +99,8 @@ struct Holder {
 pub struct SetRanges {
     ranges: KeyRanges,
     holders: BTreeMap<RangeOwner, Holder>,
+    /// The bytes of all of each client's.
+    bytes: BTreeMap<ClientId, usize>,
     owners: BTreeMap<Owner, RangeOwner>,
     next: u32,
     waiting: Vec<WaitingRange>,
@@ -118,6 +120,7 @@ impl SetRanges {
         self.next = self.next.wrapping_add(1);
         self.owners.insert(number, owner);
         self.holders.entry(owner).or_default().numbers.push(number);
+        self.note_bytes(owner, 0);
         number
     }
 
@@ -168,6 +171,7 @@ impl SetRanges {
     fn note_bytes(&mut self, owner: RangeOwner, length: usize) {
         if let Some(holder) = self.holders.get_mut(&owner) {
             holder.bytes += length + RANGE_SIZE;
+            *self.bytes.entry(owner.0).or_default() += length + RANGE_SIZE;
         }
     }
 
@@ -223,9 +227,16 @@ impl SetRanges {
     /// A transaction has ended.
     pub fn end(&mut self, owner: RangeOwner) {
         self.withdraw(owner);
-        for number in self.holders.remove(&owner).into_iter().flat_map(|holder| holder.numbers) {
+        let Some(ended) = self.holders.remove(&owner) else { return };
+        for number in ended.numbers {
             self.owners.remove(&number);
             self.ranges.end(number, None);
+        }
+        if let Some(bytes) = self.bytes.get_mut(&owner.0) {
+            *bytes -= ended.bytes;
+            if *bytes == 0 {
+                self.bytes.remove(&owner.0);
+            }
         }
     }
 
@@ -266,7 +277,7 @@ impl SetRanges {
 
     /// The bytes that ranges and marks of a client's transactions take, about.
     pub fn bytes_of(&self, client: ClientId) -> usize {
-        self.of_client(client).map(|(_, holder)| holder.bytes).sum()
+        self.bytes.get(&client).copied().unwrap_or(0)
     }
 
     /// How many questions a client has that are not answered.
@@ -278,11 +289,8 @@ impl SetRanges {
 
     /// The transactions of a client that have ranges or marks.
     pub fn owners_of(&self, client: ClientId) -> Vec<RangeOwner> {
-        self.of_client(client).map(|(owner, _)| *owner).collect()
-    }
-
-    fn of_client(&self, client: ClientId) -> impl Iterator<Item = (&RangeOwner, &Holder)> {
-        self.holders.range((client, Transaction(0))..=(client, Transaction(u64::MAX)))
+        let all = (client, Transaction(0))..=(client, Transaction(u64::MAX));
+        self.holders.range(all).map(|(owner, _)| *owner).collect()
     }
 
     /// Whom a transaction waits for, and since when.
@@ -321,6 +329,11 @@ impl SetRanges {
             .collect();
         let named: BTreeSet<(Owner, RangeOwner)> =
             self.owners.iter().map(|(number, owner)| (*number, *owner)).collect();
+        let mut counted: BTreeMap<ClientId, usize> = BTreeMap::new();
+        self.holders.iter().for_each(|(owner, holder)| *counted.entry(owner.0).or_default() += holder.bytes);
+        if counted != self.bytes {
+            return Err(format!("ranges of sets take {counted:?} bytes, {:?} are counted", self.bytes));
+        }
         if held == named { Ok(()) } else { Err("ranges of sets are held under unknown names".to_owned()) }
     }
 }

@@ -186,6 +186,8 @@ fn what_is_locked_of_sets_is_bounded_and_a_question_of_one_that_has_ended_locks_
         );
     }
     assert!(refused && ground.server.set_ranges_held(client) < 2 * SET_RANGES_MAX);
+    let mut said = ground.say(client, ask(1, 1, true)).expect("it is honest");
+    assert!(matches!(said.pop(), Some(Action::Send(_, Answer::NoSetRecord { is_denied: false, .. }))));
     let mut ground = Ground::new("cbl");
     let client = ground.join();
     ground.say(client, question(1, 1, SetAsk::Scan(0))).expect("it is honest");
@@ -196,6 +198,11 @@ fn what_is_locked_of_sets_is_bounded_and_a_question_of_one_that_has_ended_locks_
         sight = server.read_set((client, Transaction(1)), 1, (SET, spans), memory, actions);
     });
     assert_eq!((sight, ground.server.set_ranges_held(client)), (SetSight::Over, 0));
+    // Many that lock nothing take room all the same.
+    for transaction in 0..10 {
+        ground.say(client, question(transaction, 1, SetAsk::Entries(Vec::new()))).expect("it is honest");
+    }
+    assert!(ground.server.set_ranges_held(client) >= 10);
     for number in 0..WAITING_MAX as u64 {
         ground.say(client, question(2, number, SetAsk::Scan(0))).expect("it is honest");
     }
