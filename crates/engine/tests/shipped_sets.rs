@@ -124,11 +124,12 @@ impl Drawn {
             (key, value)
         };
         let changes = (0..count).map(change).collect();
-        let offered = |_| {
+        let offered = random.below(4);
+        let offer_of = |_| {
             let key = random.below(20).to_be_bytes()[6..].to_vec();
             (key, random.chance(0.7).then(|| offer(random.below(300) as u32)))
         };
-        let offers = (0..random.below(4)).collect::<Vec<_>>().into_iter().map(offered).collect();
+        let offers = (0..offered).map(offer_of).collect();
         Drawn { page, changes, offers, arrivals: Vec::new() }
     }
 

@@ -133,8 +133,8 @@ impl Described {
             return Ok(());
         }
         Err(self.wrong_organization(
-            "its records are in the server's memory, not on pages, of which nodes have copies: nodes read and change them by their keys; \
-             for anything else open the database with one engine",
+            "its records are in the server's memory, not on pages: nodes read and change them by their keys, by an index (range), and all of \
+             them (scan_set)",
         ))
     }
 
