@@ -6,10 +6,11 @@ use base::{Lsn, PageId, PartitionId};
 use libfuzzer_sys::fuzz_target;
 use node::algorithm::{ALGORITHMS, Frames};
 use node::message::{
-    ClientId, Copy, HEAD_SIZE, Image, Leaving, RecordLock, Request, Secret, SetRecord, SnapshotRequest, ToServer,
-    Transaction, Wait, WaitsFor, decode, place_in_set,
+    ClientId, Copy, HEAD_SIZE, Image, Leaving, PastAsk, RecordLock, Request, Secret, SetAsk, SetEntry, SetQuestion,
+    SetRange, SetRecord, SnapshotRequest, ToServer, Transaction, Wait, WaitsFor, decode, place_in_set,
 };
-use node::server::{Action, Memory, Server};
+use node::server::{Action, Memory, Server, SetSight, span_of_index, span_of_records};
+use std::ops::Bound;
 
 /// A memory that has every second page.
 struct Half;
@@ -87,6 +88,9 @@ fn likely(bytes: &[u8; 4]) -> Option<Request> {
         12 | 13 => {
             let request = match page >> 6 {
                 0 => SnapshotRequest::Begin,
+                1 if number > 191 => {
+                    SnapshotRequest::Set { question: 1, partition: SET.0, ask: PastAsk::Record(vec![page]) }
+                }
                 1 => SnapshotRequest::End,
                 _ => SnapshotRequest::Read { page: copy.page },
             };
@@ -100,6 +104,16 @@ fn likely(bytes: &[u8; 4]) -> Option<Request> {
         16 | 17 => {
             let record = SetRecord { partition: SET.0, key: vec![page % 2], transaction, writes: number > 127 };
             Request::SetRecord(record)
+        }
+        18 | 19 => {
+            let of = vec![page % 4];
+            let ask = match number >> 6 {
+                0 => SetAsk::Arrival,
+                1 => SetAsk::Scan(u64::from(page)),
+                2 => SetAsk::Entries(vec![SetEntry { index: u16::from(page >> 7), of }]),
+                _ => SetAsk::Range(SetRange { index: u16::from(page >> 7), from: of, to: None, behind: None }),
+            };
+            Request::Set(SetQuestion { transaction, number: u64::from(number % 8), partition: SET.0, ask })
         }
         _ => return None,
     })
@@ -128,7 +142,20 @@ fn end(server: &mut Server, pending: &mut Vec<Action>, which: u8, actions: &mut 
         Action::Commit { client, transaction, .. } => {
             server.not_committed((client, transaction), "no log".to_owned(), &Half, actions);
         }
+        Action::AnswerSet { client, question } => {
+            let owner = (client, question.transaction);
+            let spans = match &question.ask {
+                SetAsk::Range(range) => vec![span_of_index(range.index, &range.from, Bound::Included(&[which % 5]))],
+                SetAsk::Scan(_) => vec![span_of_records()],
+                SetAsk::Entries(_) | SetAsk::Arrival => {
+                    server.reserve_arrival(owner, question.number, (SET, u64::from(which)));
+                    return;
+                }
+            };
+            let _: SetSight = server.read_set(owner, question.number, (SET, spans), &Half, actions);
+        }
         Action::SendRecord { .. }
+        | Action::ReadPastOfSet { .. }
         | Action::SendSetRecord { .. }
         | Action::Send(..)
         | Action::PassOn(..)

@@ -267,6 +267,8 @@ canaries! {
     UnloggedSets,
     /// A page server sends a record of a set that is only to be read, and does not enter its lock.
     UnlockedSetRead,
+    /// A page server sends records of a part of a set and does not enter that they were read.
+    UnlockedSetRange,
     /// A transaction of a node takes nothing back when it is rolled back to a savepoint.
     IgnoredSavepoint,
     /// A page server has a last copy passed on and does not enter the one that gets it.
@@ -275,6 +277,8 @@ canaries! {
     EndlessChances,
     /// A page server takes what a page is for what it was at the moment of a snapshot.
     PresentForMoment,
+    /// A page server takes what a set is for what it was at the moment of a snapshot.
+    PresentSetForMoment,
     /// A node takes copies that have come since for what a snapshot sees.
     YoungCopies,
     /// A page server sends a record and does not enter its lock.

@@ -29,12 +29,13 @@ pub mod transaction;
 pub mod version;
 
 pub use database::{
-    Asked, CommitFailure, Compaction, Database, Figures, LockWait, Machine, PartitionFigures, PartitionSize,
-    PartitionSpec, SetChange, Settings, Shipment, UNNUMBERED,
+    Asked, CommitFailure, Compaction, Database, Figures, HeldMoment, KeptVersions, LockWait, Machine, PartitionFigures,
+    PartitionSize, PartitionSpec, SetChange, Settings, Shipment, UNNUMBERED,
 };
 pub use engine::{Catalog, Isolation};
 pub use error::{BackupError, Error, Need, Result};
 pub use locks::Locks;
+pub use mvcc::{FoundInSet, SetPortion};
 pub use online_backup::{
     BackupProgress, BackupReport, BackupSettings, MANIFEST_FILE, RestoreArchive, RestoreReport, RestoreSource,
     RestoreTarget,
@@ -42,4 +43,4 @@ pub use online_backup::{
 pub use procedure::{Prefetcher, Procedures, Registered};
 pub use structures::{PrefetchDistance, canary, checksum, lock, organization, page, replacement, set, undo};
 pub use superblock::{FORMAT, SUPERBLOCK_FILE};
-pub use transaction::{Cursor, Direction, KeyRange, Savepoint, Scan, Snapshot, Transaction, prefix};
+pub use transaction::{Cursor, Direction, KeyRange, Savepoint, Scan, Snapshot, Transaction, arrival_position, prefix};

@@ -38,6 +38,7 @@ mod stall;
 mod tests;
 mod update;
 
+pub use appended::arrival_position;
 pub(crate) use commit::{Committing, EarlyCommit};
 pub use cursor::{Cursor, Direction};
 pub(crate) use freeing::{Chains, free_after_restart};

@@ -7,18 +7,48 @@ use base::{Lsn, PageId, PartitionId, Random};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::checkpoint::{Strategy, SweepSettings};
 use entresol_engine::set::{FieldType, FieldValue, Logging, RecordType};
-use entresol_engine::{Database, Error, PartitionSpec, Result, SetChange, Settings, Shipment, version};
+use entresol_engine::{Database, Direction, Error, PartitionSpec, Result, SetChange, Settings, Shipment, version};
 use executor::{Executor, Order};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use virtual_driver::{Hardware, Media, Options, PowerCut, VirtualDriver};
 
 type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What is there: a number on each of some pages, and the records of a set.
+/// What is there: a number on each of some pages, the records of a set, those of one with an index, and those of one that numbers them.
 #[derive(Clone, Default, PartialEq, Debug)]
 struct Model {
     pages: [u8; 4],
     stock: Records,
+    offers: Records,
+    arrivals: Records,
+}
+
+fn record() -> RecordType {
+    RecordType::new([("group", FieldType::U32)]).expect("sound")
+}
+
+fn offer(group: u32) -> Vec<u8> {
+    let mut value = Vec::new();
+    record().encode(&[FieldValue::U32(group)], &mut value).expect("it suits");
+    value
+}
+
+fn group(value: &[u8]) -> u32 {
+    match record().decode(value, 0) {
+        Ok(FieldValue::U32(group)) => group,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The partitions of the model.
+async fn create(database: &Database) -> Result<()> {
+    create_pages(database, "pages").await?;
+    database.create_partition(PartitionSpec::set("stock")).await?;
+    let offers = PartitionSpec::set("offers").record(record()).secondary("by_group", &["group"]);
+    database.create_partition(offers).await?;
+    let arrivals = PartitionSpec::new("arrivals", Organization::set(true), Locking::Record);
+    database.create_partition(arrivals).await.map(drop)
 }
 
 fn shipping_settings(seed: u64) -> Settings {
@@ -54,12 +84,24 @@ async fn look(database: &Database) -> Result<Model> {
     for (number, value) in model.pages.iter_mut().enumerate() {
         *value = self::value(database, PageId::new(pages, number as u32)).await?;
     }
-    let tx = database.begin().await?;
-    tx.scan_set(stock, |key, value| {
-        model.stock.insert(key.to_vec(), value.to_vec());
+    let mut tx = database.begin().await?;
+    let (offers, arrivals) = (database.partition("offers")?, database.partition("arrivals")?);
+    for (set, found) in [(stock, &mut model.stock), (offers, &mut model.offers), (arrivals, &mut model.arrivals)] {
+        tx.scan_set(set, |key, value| {
+            found.insert(key.to_vec(), value.to_vec());
+            true
+        })
+        .await?;
+    }
+    let (by_group, mut indexed) = (database.secondary(offers, "by_group")?, Vec::new());
+    let look = |key: &[u8], value: &[u8]| {
+        indexed.push((value.to_vec(), key.to_vec()));
         true
-    })
-    .await?;
+    };
+    tx.range(offers, by_group, (Bound::Unbounded, Bound::Unbounded), Direction::Forward, look).await?;
+    let mut expected: Vec<_> = model.offers.iter().map(|(key, value)| (value.clone(), key.clone())).collect();
+    expected.sort_by_key(|(value, key)| (group(value), key.clone()));
+    assert_eq!(indexed, expected, "the index has them in the order of their groups");
     tx.rollback().await?;
     Ok(model)
 }
@@ -68,6 +110,8 @@ async fn look(database: &Database) -> Result<Model> {
 struct Drawn {
     page: Option<(u32, u8)>,
     changes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    offers: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    arrivals: Vec<(u64, Vec<u8>)>,
 }
 
 impl Drawn {
@@ -80,7 +124,26 @@ impl Drawn {
             (key, value)
         };
         let changes = (0..count).map(change).collect();
-        Drawn { page, changes }
+        let offered = random.below(4);
+        let offer_of = |_| {
+            let key = random.below(20).to_be_bytes()[6..].to_vec();
+            (key, random.chance(0.7).then(|| offer(random.below(300) as u32)))
+        };
+        let offers = (0..offered).map(offer_of).collect();
+        Drawn { page, changes, offers, arrivals: Vec::new() }
+    }
+
+    /// Records that are added, some of them under numbers that were given out before those of others that are there.
+    fn arrive(mut self, random: &mut Random, database: &Database, held: &mut Vec<u64>) -> Drawn {
+        let arrivals = database.partition("arrivals").expect("it is there");
+        for _ in 0..random.below(3) {
+            held.push(database.reserve_arrival(arrivals).expect("it numbers its records"));
+        }
+        while !held.is_empty() && random.chance(0.5) {
+            let number = held.swap_remove(random.below(held.len() as u64) as usize);
+            self.arrivals.push((number, vec![random.word() as u8; random.below(100) as usize]));
+        }
+        self
     }
 
     fn apply(&self, model: &mut Model) {
@@ -93,6 +156,15 @@ impl Drawn {
                 None => drop(model.stock.remove(key)),
             }
         }
+        for (key, value) in &self.offers {
+            match value {
+                Some(value) => drop(model.offers.insert(key.clone(), value.clone())),
+                None => drop(model.offers.remove(key)),
+            }
+        }
+        for (number, value) in &self.arrivals {
+            assert_eq!(model.arrivals.insert(number.to_be_bytes().to_vec(), value.clone()), None);
+        }
     }
 
     async fn commit(&self, database: &Database) -> Result<()> {
@@ -104,11 +176,13 @@ impl Drawn {
             patch(&mut copy, 32, &[value], &mut records);
             redone.push(page);
         }
-        let sets: Vec<SetChange<'_>> = self
-            .changes
-            .iter()
-            .map(|(key, value)| SetChange { partition: stock, key, value: value.as_deref() })
-            .collect();
+        let (offers, arrivals) = (database.partition("offers")?, database.partition("arrivals")?);
+        let numbered: Vec<_> = self.arrivals.iter().map(|(number, value)| (number.to_be_bytes(), value)).collect();
+        let changes = self.changes.iter().map(|(key, value)| (stock, &key[..], value.as_deref()));
+        let changes = changes.chain(self.offers.iter().map(|(key, value)| (offers, &key[..], value.as_deref())));
+        let changes = changes.chain(numbered.iter().map(|(key, value)| (arrivals, &key[..], Some(&value[..]))));
+        let sets: Vec<SetChange<'_>> =
+            changes.map(|(partition, key, value)| SetChange { partition, key, value }).collect();
         let shipment = Shipment { records: &records, images: &[], redone: &redone, sets: &sets };
         database.commit_shipped(&shipment).await.map_err(cause)
     }
@@ -124,24 +198,25 @@ fn run_seed(seed: u64) {
         let (before, after) = on_machine(&media, seed, async |executor| {
             let database = if session == 0 {
                 let database = Database::create(executor, settings.clone()).await.expect("the medium is empty");
-                create_pages(&database, "pages").await.expect("there is room");
-                database.create_partition(PartitionSpec::set("stock")).await.expect("there is room");
+                create(&database).await.expect("there is room");
                 database
             } else {
                 Database::open(executor, settings.clone(), "stocks").await.expect("it is opened")
             };
+            let mut held = Vec::new();
             for _ in 0..random.between(5, 25) {
                 if random.chance(0.3) {
                     let database = database.clone();
                     executor.spawn(async move { drop(database.checkpoint().await) });
                     executor.sleep_ns(random.below(300 * MICROSECOND_NS)).await;
                 }
-                let drawn = Drawn::new(&mut random);
+                let drawn = Drawn::new(&mut random).arrive(&mut random, &database, &mut held);
                 drawn.commit(&database).await.expect("it is sound");
                 drawn.apply(&mut model);
             }
             assert_eq!(look(&database).await.expect("all is there"), model, "seed {seed}");
-            let (drawn, before) = (Drawn::new(&mut random), model.clone());
+            let drawn = Drawn::new(&mut random).arrive(&mut random, &database, &mut held);
+            let before = model.clone();
             drawn.apply(&mut model);
             let ended = executor.within(random.below(60 * MICROSECOND_NS), drawn.commit(&database)).await;
             if ended.is_some() { (model.clone(), model.clone()) } else { (before, model.clone()) }
@@ -182,8 +257,7 @@ fn sets_are_read_as_they_were_before_commits_of_nodes_also_after_an_opening() {
         let (media, mut random) = (Media::new(), Random::stream(seed, "moments of sets"));
         let moments = on_machine(&media, seed, async |executor| {
             let database = Database::create(executor, settings.clone()).await?;
-            create_pages(&database, "pages").await?;
-            database.create_partition(PartitionSpec::set("stock")).await?;
+            create(&database).await?;
             let (mut model, mut moments) = (Model::default(), Vec::new());
             for _ in 0..30 {
                 let drawn = Drawn::new(&mut random);
@@ -232,6 +306,16 @@ fn what_is_refused_changes_no_set() {
             let refused = ship(&[first, change(other, None)]).await;
             assert!(matches!(refused, Err(Error::Shipment(_))), "{refused:?}");
         }
+        // No number was given out yet.
+        let zero = SetChange { partition: arrivals, key: &[0; 8], value: Some(b"value") };
+        for odd in [zero, SetChange { key: b"key", ..zero }, SetChange { key: &[255; 8], ..zero }] {
+            let refused = ship(&[first, odd]).await;
+            assert!(matches!(refused, Err(Error::Shipment(_))), "{refused:?}");
+        }
+        assert_eq!(database.reserve_arrival(arrivals)?, 0);
+        assert!(database.reserve_arrival(stock).is_err());
+        assert!(matches!(ship(&[first, zero, zero]).await, Err(Error::Duplicate(_))));
+        assert_eq!((database.read_in_set(stock, b"key").await?, database.set_records(arrivals)), (None, Some(0)));
         assert!(matches!(ship(&[first, change(PartitionId(77), None)]).await, Err(Error::NoPartition(_))));
         let too_long = SetChange { partition: stock, key: &long, value: Some(b"value") };
         assert!(matches!(ship(&[first, too_long]).await, Err(Error::TooLarge { .. })));
@@ -240,9 +324,7 @@ fn what_is_refused_changes_no_set() {
         ship(&[first, change(typed, Some(&sound)), change(stock, None), change(stock, Some(&b"last"[..]))]).await?;
         assert_eq!(database.read_in_set(stock, b"key").await?.as_deref(), Some(&b"last"[..]));
         assert_eq!(database.read_in_set(typed, b"key").await?, Some(sound));
-        assert!(
-            database.read_in_set(arrivals, b"key").await.is_err() && database.read_in_set(tree, b"key").await.is_err()
-        );
+        assert!(database.read_in_set(tree, b"key").await.is_err());
         assert_eq!(value(&database, PageId::new(pages, 3)).await?, 9);
         Ok::<_, Error>(())
     })

@@ -34,8 +34,8 @@ use std::thread::JoinHandle;
 ///
 /// It pays on more than two cores, where transactions read much, or write different pages in different nodes. Locks are whole pages', and nodes that write the same
 /// ones take turns, for each of which pages go to the server and back: there one engine ([`DatabaseThread`]) is faster. What a node can do is what a
-/// [`NodeTransaction`](PageTransaction) has: registered procedures are not of it, nor scans and snapshots of memory-resident sets. Those that
-/// can be asked for are refused ([`Error::WrongOrganization`]).
+/// [`NodeTransaction`](PageTransaction) has, which does with memory-resident sets what the engine's does: registered procedures are not of it.
+/// What a partition does not have is refused ([`Error::WrongOrganization`]).
 ///
 /// A wait for another node's lock has no end: `[locks] wait_at_most` is not followed here. A request to a node does not wait for another one to
 /// the same node, as long as no more are under way than the configuration says (`[nodes]`, `transactions`).

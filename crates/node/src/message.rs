@@ -22,12 +22,15 @@ pub use kind::Message;
 pub(crate) use schema::SCHEMAS_MAX;
 pub use schema::{DescribedIndex, DescribedSchema};
 use serde::{Deserialize, Serialize};
-pub use sets::{SetRecord, SetValue, SetWrite, place_in_set};
-pub use snapshot::{SnapshotAnswer, SnapshotRequest};
+pub use sets::{
+    SET_ASK_MAX, SetAnswer, SetAsk, SetEntry, SetFound, SetQuestion, SetRange, SetRecord, SetValue, SetWrite,
+    place_in_set,
+};
+pub use snapshot::{PastAsk, SnapshotAnswer, SnapshotRequest};
 use std::net::SocketAddr;
 
 /// The version of the messages. Nodes of different versions do not talk to each other.
-pub const VERSION: u8 = 13;
+pub const VERSION: u8 = 14;
 /// The bytes before a message: its length and its version.
 pub const HEAD_SIZE: usize = 5;
 /// The longest message, in bytes: a commit of some thousands of pages.
@@ -209,6 +212,8 @@ pub enum Request {
     },
     /// It wants a record of a set, and its lock.
     SetRecord(SetRecord),
+    /// It asks about a set.
+    Set(SetQuestion),
     /// Which of its transactions wait for which others of its own, all that do so. What was said of that before is over.
     Waits {
         /// Who for whom.
@@ -473,6 +478,15 @@ pub enum Answer {
         is_denied: bool,
         /// Why, in words.
         reason: String,
+    },
+    /// The answer to what a transaction has asked about a set.
+    Set {
+        /// Which transaction.
+        transaction: Transaction,
+        /// The number of its question.
+        number: u64,
+        /// What.
+        said: SetAnswer,
     },
     /// It need not do so any more: the transaction that wanted the write lock is gone.
     Withdrawn {

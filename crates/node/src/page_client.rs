@@ -25,6 +25,8 @@ mod records;
 mod retry;
 mod savepoint;
 mod session;
+mod set_ranges;
+mod set_snapshot;
 mod sets;
 mod snapshot;
 mod store;
@@ -78,7 +80,8 @@ pub struct ClientSettings {
     pub patience_ns: u64,
 }
 
-/// A node on a server's pages. Clones are handles to the same node.
+/// A node on a server's pages, and on its memory-resident sets: its transactions read and change both, with ranges and indexes, and its snapshots
+/// see both as they were at one moment. Clones are handles to the same node.
 #[derive(Clone)]
 pub struct PageClient(Rc<ClientNode>);
 
@@ -437,6 +440,7 @@ impl ClientNode {
                 let kind = if is_denied { FaultKind::Denied } else { FaultKind::Device };
                 self.lack_set_record(&record, Fault::new(kind, reason));
             }
+            Answer::Set { transaction, number, said } => self.take_set_answer(transaction, number, said),
             Answer::Withdrawn { copy } => {
                 self.protocol.borrow_mut().withdrawn(copy);
                 self.advance();

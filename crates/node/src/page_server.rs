@@ -5,7 +5,9 @@
 //! by a task that fetches them.
 
 mod committing;
+mod describing;
 mod ended;
+mod fetching;
 mod memory;
 mod records;
 mod sets;
@@ -14,24 +16,24 @@ mod survey;
 
 use crate::algorithm::{Algorithm, Frames, Recency};
 use crate::channel::{Acceptor, Channel, ChannelError, Incoming, Transport, next_connection};
-use crate::grants::{Access, Grants, Right};
+use crate::grants::{Access, Grants};
 use crate::lease::{LEASE_NS, Term};
 use crate::message::{
-    Answer, ClientId, Copy, Described, DescribedSchema, Former, HELLO_MAX, Image, LeavingFate, Message, MessageError,
-    Request, SCHEMAS_MAX, SIZE_MAX, Secret, ToServer,
+    Answer, ClientId, Copy, Former, HELLO_MAX, Image, LeavingFate, Message, MessageError, Request, SIZE_MAX, Secret,
+    ToServer,
 };
 use crate::outbox::{Amount, Outbox, TO_CLIENT_MAX, Traffic};
 use crate::server::{Action, CLIENTS_MAX, Counts, Found, Joined, Memory, Newcomer, Server};
 use base::time::SECOND_NS;
 use base::{Instant, PageId, PartitionId};
+use describing::describe;
 use driver::Work;
-use engine::buffer::{Buffer, Pins};
+use engine::buffer::Buffer;
 use engine::canary::{self, Canary};
-use engine::catalog::{Organization, Partition};
+use engine::catalog::Partition;
 use engine::page::header;
-use engine::second_level::design::Pattern;
 use engine::set;
-use engine::{CommitFailure, Database, Error, Need, Shipment};
+use engine::{CommitFailure, Database, Error, HeldMoment, KeptVersions, Shipment};
 use executor::{Executor, Turn, WaitQueue};
 use memory::InBuffer;
 use std::cell::{Cell, RefCell};
@@ -75,6 +77,9 @@ struct ServerNode {
     strangers: RefCell<VecDeque<Rc<Outbox>>>,
     /// Until when clients have leases.
     terms: RefCell<BTreeMap<ClientId, Term>>,
+    /// What snapshots see of sets, and what keeps it.
+    kept: KeptVersions,
+    set_views: RefCell<BTreeMap<(ClientId, u64), HeldMoment>>,
     /// Wakes those who wait for the end of a commit.
     bell: WaitQueue,
     traffic: Rc<Traffic>,
@@ -112,6 +117,7 @@ impl PageServer {
         if settings.has_leases {
             protocol.gather(database.log().settings().durable);
         }
+        let kept = database.keep_versions().await;
         let seed = (settings.has_leases && settings.algorithm.returns()).then(|| database.executor().entropy() as u64);
         let inner = Rc::new_cyclic(|this| ServerNode {
             this: this.clone(),
@@ -123,6 +129,8 @@ impl PageServer {
             outboxes: RefCell::default(),
             strangers: RefCell::default(),
             terms: RefCell::default(),
+            kept,
+            set_views: RefCell::default(),
             bell: WaitQueue::new(),
             traffic: Rc::default(),
             received: RefCell::default(),
@@ -167,6 +175,7 @@ impl PageServer {
     /// Serves no more: every client is told that this is the end.
     pub fn close(&self) {
         self.0.is_closed.set(true);
+        self.0.set_views.take();
         self.0.outboxes.borrow().values().for_each(|outbox| outbox.close());
     }
 
@@ -437,7 +446,7 @@ impl ServerNode {
                 executor.charge(Work::LockPair);
                 executor.charge(Work::CopyRegistration);
             }
-            Request::Record { .. } | Request::SetRecord(_) => executor.charge(Work::LockPair),
+            Request::Record { .. } | Request::SetRecord(_) | Request::Set(_) => executor.charge(Work::LockPair),
             Request::Fell { locks, .. } => executor.charge_times(Work::LockPair, locks.len() as u64),
             Request::Commit { pages, redone, .. } => {
                 executor.charge_times(Work::CopyRegistration, (pages.len() + redone.len()) as u64);
@@ -452,6 +461,7 @@ impl ServerNode {
         self.protocol.borrow_mut().note_time(self.executor().now());
         let value = step(&mut self.protocol.borrow_mut(), &self.memory, &mut actions);
         actions.into_iter().for_each(|action| self.perform(action));
+        self.end_set_views();
         value
     }
 
@@ -471,28 +481,20 @@ impl ServerNode {
                 }
                 if !self.send_page(to, copy, fate, recency) {
                     let length = self.database.settings().buffer.page_size;
-                    let expected = self.outboxes.borrow().get(&to).map(|outbox| outbox.expect(length));
-                    self.spawn(async move |this| {
+                    self.spawn_expected(to, length, async move |this| {
                         this.fetch_and_send((to, copy), fate, recency).await;
-                        drop(expected);
                     });
                 }
             }
             Action::SendRecord { to, page, lock, is_alone } => self.send_record(to, (page, lock), is_alone),
-            Action::SendCatalog(to) => {
-                let mut room = SCHEMAS_MAX;
-                let described = |found: Rc<Partition>| Described {
-                    id: found.id,
-                    name: found.name.clone(),
-                    organization: found.organization,
-                    schema: found.schema.as_ref().map(|schema| DescribedSchema::within(&mut room, schema)),
-                    index_of: found.index_of.map(|of| of.0),
-                };
-                let partitions = self.database.partitions().into_iter().map(described).collect();
-                self.send(to, &Answer::Catalog { partitions });
-            }
+            Action::SendCatalog(to) => self.send(to, &Answer::Catalog { partitions: describe(&self.database) }),
             Action::BeginSnapshot { client, number, moment } => self.begin_snapshot((client, number), moment),
             Action::ReadSnapshot { client, number, page } => self.read_snapshot((client, number), page),
+            Action::ReadPastOfSet { client, number, question, partition, ask } => {
+                self.spawn_expected(client, sets::PORTION, async move |this| {
+                    this.read_past_of_set((client, number), question, (partition, ask)).await;
+                });
+            }
             Action::Touch(page) => {
                 let pool = self.database.buffer().pool().borrow();
                 if let Some(frame) = pool.frame_of(page) {
@@ -505,11 +507,10 @@ impl ServerNode {
                 this.step(|server, memory, actions| server.kept(page, memory, actions));
             }),
             Action::SendSetRecord { to, record } => {
-                let expected = self.outboxes.borrow().get(&to).map(|outbox| outbox.expect(set::KEY_MAX));
-                self.spawn(async move |this| {
-                    this.send_set_record(to, record).await;
-                    drop(expected);
-                });
+                self.spawn_expected(to, set::KEY_MAX, async move |this| this.send_set_record(to, record).await);
+            }
+            Action::AnswerSet { client, question } => {
+                self.spawn_expected(client, sets::PORTION, async move |this| this.answer_set(client, question).await);
             }
             Action::Commit { client, transaction, records, pages, redone, by_records, sets } => {
                 let sent = (records, pages, redone);
@@ -522,6 +523,15 @@ impl ServerNode {
         if let Some(this) = self.this.upgrade() {
             self.executor().spawn(async move { work(this).await });
         }
+    }
+
+    /// The same, of what sends a client so many bytes: until then they count as sent.
+    fn spawn_expected(&self, to: ClientId, length: usize, work: impl AsyncFnOnce(Rc<ServerNode>) + 'static) {
+        let expected = self.outboxes.borrow().get(&to).map(|outbox| outbox.expect(length));
+        self.spawn(async move |this| {
+            work(this).await;
+            drop(expected);
+        });
     }
 
     fn send(&self, to: ClientId, answer: &Answer) {
@@ -543,55 +553,5 @@ impl ServerNode {
         drop(pool);
         self.send(to, &Answer::Page { copy, bytes, fate });
         true
-    }
-
-    async fn fetch_and_send(&self, (to, copy): (ClientId, Copy), fate: LeavingFate, recency: Recency) {
-        let buffer = self.database.buffer();
-        let mut pins = Pins::new(buffer);
-        let fetched = match self.make_room(to, copy.page).await {
-            Ok(()) => self.fetch(copy.page, &mut pins).await,
-            Err(error) => Err(error),
-        };
-        match fetched {
-            Ok(()) => assert!(self.send_page(to, copy, fate, recency), "a pinned page is here"),
-            Err(error) => {
-                let reason = error.to_string();
-                self.step(|server, memory, actions| server.failed(to, copy, reason, memory, actions));
-            }
-        }
-    }
-
-    /// Has the file of a page's partition grow where the page is the one behind the last: a client that adds a page to a partition asks
-    /// for that. So it does for any page behind the end of a direct partition, which was cut off. One that may only read adds none.
-    async fn make_room(&self, client: ClientId, page: PageId) -> engine::Result<()> {
-        let buffer = self.database.buffer();
-        let allocates = match self.organization(page)? {
-            Organization::Direct { .. } if self.protocol.borrow().may(client, page, Right::Write) => {
-                return self.database.make_room_for_objects(page).await;
-            }
-            Organization::BTree | Organization::Append { .. } => true,
-            _ => false,
-        };
-        let is_full = allocates && page.number == buffer.space(page.partition).capacity();
-        if is_full && self.protocol.borrow().may(client, page, Right::Write) {
-            let mut none = Pins::new(buffer);
-            buffer.resolve(Need::Space(page.partition), Pattern::Random, &mut none).await?;
-        }
-        Ok(())
-    }
-
-    /// Has a page in the buffer.
-    async fn fetch(&self, page: PageId, pins: &mut Pins) -> engine::Result<()> {
-        self.organization(page)?;
-        self.database.buffer().resolve(Need::Page(page), Pattern::Random, pins).await.map(drop)
-    }
-
-    /// The organization of a page's partition. It may have none any more, or never had one.
-    fn organization(&self, page: PageId) -> engine::Result<Organization> {
-        let found = self.database.describe(page.partition)?;
-        if !self.database.buffer().is_attached(page.partition) {
-            return Err(Error::NoPartition(format!("'{}' of pages: it is in memory", found.name)));
-        }
-        Ok(found.organization)
     }
 }

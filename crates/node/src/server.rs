@@ -32,6 +32,7 @@ mod passing;
 mod records;
 mod rights;
 mod serving;
+mod set_ranges;
 mod sets;
 mod snapshots;
 mod survey;
@@ -48,6 +49,7 @@ use engine::canary::{self, Canary};
 pub use joining::Joined;
 use passing::Idleness;
 pub use rights::Newcomer;
+pub use set_ranges::{SET_RANGES_MAX, SetSight, span_of_index, span_of_record, span_of_records};
 pub use snapshots::SNAPSHOTS_MAX;
 use snapshots::Snapshots;
 use std::collections::{BTreeMap, BTreeSet};
@@ -306,6 +308,7 @@ impl Server {
             }
             Request::Fell { copy, locks } => self.fall(client, copy, &locks, memory, actions),
             Request::SetRecord(record) => self.ask_set_record(client, record, memory, actions),
+            Request::Set(question) => self.ask_set(client, question, memory, actions),
             Request::Record { page, lock } => self.ask_record(client, (page, lock), memory, actions),
             Request::Refused { wanted, to } => {
                 self.refused(client, (to, wanted), actions);

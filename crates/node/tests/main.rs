@@ -22,6 +22,7 @@ mod records;
 mod redone;
 mod revoked;
 mod savepoints;
+mod set_ranges;
 mod sets;
 mod snapshots;
 mod things;

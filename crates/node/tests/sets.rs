@@ -154,22 +154,19 @@ fn records_of_sets_are_read_and_changed_as_those_of_trees() {
 fn what_nodes_cannot_do_with_sets_is_refused_in_words() {
     let mut served = ServedThings::new(3, 1, None);
     let done = served.run(async |client| {
-        let (stock, offers) = (number(&client, "stock").await?, number(&client, "offers").await?);
+        let stock = number(&client, "stock").await?;
         let arrivals = number(&client, "arrivals").await?;
         let mut tx = client.begin().await;
         let refused = |found: Error, words: &str| {
             assert!(matches!(found, Error::WrongOrganization { .. }), "{found:?}");
             assert!(found.to_string().contains(words), "{found}");
         };
-        assert_eq!(tx.get(offers, b"key").await?, None);
-        refused(tx.put(offers, b"key", &stored(1, 2, "pen")).await.expect_err("indexed"), "secondary indexes");
-        refused(tx.delete(offers, b"key").await.expect_err("indexed"), "secondary indexes");
-        let by_name = tx.secondary(offers, "by_name").await?;
-        let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
-        let ranged = tx.range(offers, by_name, all, Direction::Forward, |_, _| true).await;
-        refused(ranged.expect_err("indexed"), "by their keys");
-        refused(tx.get(arrivals, &7_u64.to_be_bytes()).await.expect_err("numbered"), "numbers its records");
-        refused(tx.append(arrivals, b"record").await.expect_err("numbered"), "by their keys");
+        let things = number(&client, "things").await?;
+        refused(tx.scan_set(things, |_, _| true).await.expect_err("a b-tree"), "range of keys");
+        refused(tx.get(arrivals, &7_u64.to_be_bytes()).await.expect_err("numbered"), "have no keys");
+        refused(tx.put(arrivals, &7_u64.to_be_bytes(), b"").await.expect_err("numbered"), "have no keys");
+        refused(tx.append(stock, b"record").await.expect_err("keyed"), "have keys");
+        refused(tx.scan_appended(stock, |_, _| true).await.expect_err("keyed"), "have keys");
         refused(tx.scan_range(stock, .., Direction::Forward).next().await.expect_err("a range"), "by their keys");
         tx.put(stock, b"key", b"value").await?;
         tx.commit().await

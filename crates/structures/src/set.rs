@@ -379,6 +379,26 @@ impl Sets {
         Ok(number)
     }
 
+    /// Adds a record to a set of arrivals under a number that was given out before.
+    ///
+    /// # Errors
+    /// All but [`Refusal::Missing`].
+    ///
+    /// # Panics
+    /// If the set's records have keys of the caller's.
+    pub fn append_numbered(
+        &mut self,
+        owner: Owner,
+        partition: PartitionId,
+        number: u64,
+        value: &[u8],
+    ) -> Result<(), Refusal> {
+        let (set, changes, _, watch) = self.parts(owner, partition);
+        assert!(matches!(set.finder, memory::Finder::Arrival(_)), "the set does not number its records");
+        let place = set.insert(changes, (&number.to_be_bytes(), 0), value, watch.allowed(owner))?;
+        set.watch_write(watch, owner, place)
+    }
+
     /// Changes a value where it is: `change` sees its bytes and may alter them, not their number. Only the range that
     /// differs is logged, whatever [`Sets::set_logging`] says.
     ///

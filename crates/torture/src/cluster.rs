@@ -30,6 +30,7 @@ mod node;
 mod play;
 mod schedule;
 mod serving;
+mod set_orders;
 mod sets;
 mod shape;
 mod snapshots;

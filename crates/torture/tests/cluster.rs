@@ -10,10 +10,12 @@ fn whatever_fails_some_order_explains_what_all_nodes_were_shown() {
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
     assert_eq!(summary.seeds, 40);
     assert!(summary.transactions > 5_000, "{summary:?}");
-    use ClusterEvent::{CameAlone, CameOfSet, CameTooLate, ClocksAtBound, ClocksDiffered, CopiesLost, Fell};
+    use ClusterEvent::{
+        CameAlone, CameInOrder, CameOfSet, CameTooLate, ClocksAtBound, ClocksDiffered, CopiesLost, Fell,
+    };
     use ClusterEvent::{LeaseOver, SnapshotRead, Unheard, WentBack};
     let of_clocks = [LeaseOver, CopiesLost, Unheard, CameTooLate, ClocksDiffered, ClocksAtBound];
-    let common = of_clocks.into_iter().chain([SnapshotRead, WentBack, Fell, CameAlone, CameOfSet]);
+    let common = of_clocks.into_iter().chain([SnapshotRead, WentBack, Fell, CameAlone, CameOfSet, CameInOrder]);
     for event in common {
         assert!(summary.coverage.events(event) > 5, "{event:?} {:?}", summary.coverage);
     }
@@ -52,7 +54,9 @@ fn what_is_planted_between_nodes_is_found() {
         (Canary::UntoldRecord, 31, "lost update"),
         (Canary::IgnoredSavepoint, 5, "aborted read"),
         (Canary::UnloggedSets, 2, "stock"),
-        (Canary::UnlockedSetRead, 24, "stock"),
+        (Canary::UnlockedSetRead, 19, "stock"),
+        (Canary::UnlockedSetRange, 19, "offer"),
+        (Canary::PresentSetForMoment, 19, "stock"),
         (Canary::UnlockedRecord, 11, "given up an honest client"),
     ];
     for (canary, seed, words) in planted {

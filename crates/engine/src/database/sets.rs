@@ -16,12 +16,12 @@ impl Database {
     /// The value of `key` in a set as it was changed last, for a caller that knows that no transaction changes it.
     ///
     /// # Errors
-    /// [`crate::Error::NoPartition`]; [`crate::Error::WrongOrganization`] if it is no set whose records have keys.
+    /// [`crate::Error::NoPartition`]; [`crate::Error::WrongOrganization`] if it is no set.
     pub async fn read_in_set(&self, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         loop {
             let found = self.describe(partition)?;
-            if !matches!(found.organization, Organization::Set { arrivals: false, .. }) {
-                return Err(found.wrong_organization("it is no set of records with keys"));
+            if !matches!(found.organization, Organization::Set { .. }) {
+                return Err(found.wrong_organization("it is no set"));
             }
             let seen = {
                 let sets = self.0.engine.sets.sets.borrow();
@@ -32,6 +32,22 @@ impl Database {
                 Err(refusal) => resolve_refusal(&self.0.engine, partition, refusal).await?,
             }
         }
+    }
+
+    /// The number for a record that is to be added to a set of arrivals by a [`SetChange`](super::SetChange). It is given out once, until the
+    /// database is opened again, whether the record comes or not.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoPartition`]; [`crate::Error::WrongOrganization`] if the set does not number its records.
+    pub fn reserve_arrival(&self, partition: PartitionId) -> Result<u64> {
+        let found = self.describe(partition)?;
+        if !matches!(found.organization, Organization::Set { arrivals: true, .. }) {
+            return Err(found.wrong_organization("its records have keys of the caller's"));
+        }
+        let mut sets = self.0.engine.sets.sets.borrow_mut();
+        let number = sets.next_arrival(partition);
+        sets.count_arrivals_from(partition, number + 1);
+        Ok(number)
     }
 
     /// How many records a set has; `None` if the partition is no set.

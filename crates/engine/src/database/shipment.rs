@@ -36,7 +36,8 @@ pub struct Shipment<'a> {
     pub sets: &'a [SetChange<'a>],
 }
 
-/// A change of a record of a memory-resident set whose records have keys.
+/// A change of a record of a memory-resident set. Of one that numbers its records this is only ever a new record: its key is the number, which
+/// was given out for it before ([`Database::reserve_arrival`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetChange<'a> {
     /// The set.
@@ -82,8 +83,8 @@ impl Database {
     pub(super) fn check_shipment(&self, shipment: &Shipment<'_>) -> Result<()> {
         for change in shipment.sets {
             let found = self.describe(change.partition)?;
-            if !matches!(found.organization, Organization::Set { arrivals: false, .. }) {
-                let why = format!("it changes a record of '{}', which is no set of records with keys", found.name);
+            if !matches!(found.organization, Organization::Set { .. }) {
+                let why = format!("it changes a record of '{}', which is no set", found.name);
                 return Err(Error::Shipment(why));
             }
         }

@@ -59,6 +59,11 @@ pub(crate) fn enter_snapshot(engine: &Engine, at: Lsn) {
     want_versions(engine);
 }
 
+/// One that has read so has ended.
+pub(crate) fn leave_reader(engine: &Engine) {
+    engine.versions.leave_reader();
+}
+
 /// A transaction reads without locks from now on.
 pub(crate) fn enter_reader(engine: &Engine) {
     engine.versions.enter_reader();

@@ -7,12 +7,13 @@ use super::Transaction;
 use super::log_room::admit_change;
 use super::records::LockStep;
 use super::update::update;
-use crate::catalog::{Locking, Organization};
+use crate::catalog::{Locking, Organization, Partition};
 use crate::engine::Core;
 use crate::mvcc::{ReadView, appended_in, rest};
 use crate::second_level::design::Pattern;
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
+use std::rc::Rc;
 use structures::lock::{Mode, Resource};
 use structures::organization::append::{self, LIVE, Places, Position};
 use structures::page::{Change, Edit, Pages};
@@ -55,14 +56,9 @@ impl Transaction {
         let found = self.engine.catalog.describe(partition)?;
         if let Organization::Set { arrivals: true, .. } = found.organization {
             let counted = self.begin_arrival(partition)?;
-            let number = if found.schema.is_some() {
-                Box::pin(self.append_typed(&found, record)).await?
-            } else {
-                let locks_records = found.locking == Locking::Record;
-                self.append_to_set(partition, record, locks_records).await?
-            };
+            let number = self.append_arrival(&found, None, record).await?;
             self.end_arrival(partition, number, counted);
-            return Ok(position_of(partition, number));
+            return Ok(arrival_position(partition, number));
         }
         self.mark_not_replayable()?;
         let Organization::Append { blocking_factor } = found.organization else {
@@ -153,7 +149,9 @@ impl Transaction {
         let found = self.engine.catalog.describe(partition)?;
         if let Organization::Set { arrivals: true, .. } = found.organization {
             let number = |key: &[u8]| u64::from_be_bytes(key.try_into().expect("the key of an arrival is its number"));
-            return self.scan_set(partition, |key, record| look(position_of(partition, number(key)), record)).await;
+            return self
+                .scan_set(partition, |key, record| look(arrival_position(partition, number(key)), record))
+                .await;
         }
         if !matches!(found.organization, Organization::Append { .. }) {
             return Err(found.wrong_organization("use a cursor or object numbers"));
@@ -190,6 +188,19 @@ impl Transaction {
 }
 
 impl Transaction {
+    /// Adds a record to a set of arrivals, under this number if one was given out for it before, and returns its number.
+    pub(super) async fn append_arrival(
+        &mut self,
+        found: &Rc<Partition>,
+        number: Option<u64>,
+        record: &[u8],
+    ) -> Result<u64> {
+        if found.schema.is_some() {
+            return Box::pin(self.append_typed(found, number, record)).await;
+        }
+        self.append_to_set((found.id(), number), record, found.locking == Locking::Record).await
+    }
+
     /// Shows the records of an append partition that the view sees.
     async fn scan_appended_past(
         &mut self,
@@ -215,7 +226,7 @@ impl Transaction {
 }
 
 /// The number of an arrival as a position; a set has no pages, so the number is split into that of a page and that of a slot.
-fn position_of(partition: PartitionId, number: u64) -> Position {
+pub fn arrival_position(partition: PartitionId, number: u64) -> Position {
     Position { page: PageId::new(partition, (number >> 16) as u32), slot: number as u16 }
 }
 

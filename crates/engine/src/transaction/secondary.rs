@@ -268,12 +268,17 @@ impl Transaction {
         }
     }
 
-    /// Adds a typed record to a set of arrivals and returns its number.
-    pub(super) async fn append_typed(&mut self, found: &Rc<Partition>, value: &[u8]) -> Result<u64> {
+    /// Adds a typed record to a set of arrivals, under this number if one was given out for it before, and returns its number.
+    pub(super) async fn append_typed(
+        &mut self,
+        found: &Rc<Partition>,
+        number: Option<u64>,
+        value: &[u8],
+    ) -> Result<u64> {
         let schema = found.typed()?;
         schema.record.verify(value).map_err(|error| found.field_error(error))?;
         loop {
-            match self.try_append_typed(found, value) {
+            match self.try_append_typed(found, number, value) {
                 TypedStep::Refused(refusal) => self.resolve_refusal(found.id(), refusal).await?,
                 TypedStep::Met(LockStep::Wait(resource, mode)) => self.lock(resource, mode).await?,
                 TypedStep::Met(LockStep::Done(number)) => {
@@ -286,10 +291,10 @@ impl Transaction {
     }
 
     /// Locks the record that will have the next number in the step that adds it, before a reader sees it in an index.
-    fn try_append_typed(&mut self, found: &Partition, value: &[u8]) -> TypedStep<u64> {
+    fn try_append_typed(&mut self, found: &Partition, number: Option<u64>, value: &[u8]) -> TypedStep<u64> {
         let (engine, partition, owner) = (self.engine.clone(), found.id(), self.state.owner);
         let mut sets = engine.sets.sets.borrow_mut();
-        let key = sets.next_arrival(partition).to_be_bytes();
+        let key = number.unwrap_or_else(|| sets.next_arrival(partition)).to_be_bytes();
         if found.locking == Locking::Record {
             let record = Resource::record(partition, key_hash(&key));
             if engine.core.locks.try_acquire(owner, record, Mode::Exclusive).is_none() {
@@ -299,7 +304,11 @@ impl Transaction {
         if let ControlFlow::Break((resource, mode)) = self.lock_entries(&sets, found, &key, (None, Some(value))) {
             return TypedStep::Met(LockStep::Wait(resource, mode));
         }
-        match sets.append(owner, partition, value) {
+        let appended = match number {
+            None => sets.append(owner, partition, value),
+            Some(number) => sets.append_numbered(owner, partition, number, value).map(|()| number),
+        };
+        match appended {
             Ok(number) => TypedStep::Met(LockStep::Done(number)),
             Err(refusal) => TypedStep::Refused(refusal),
         }

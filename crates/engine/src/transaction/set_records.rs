@@ -2,8 +2,10 @@
 //! synchronous step, or says what it lacks.
 
 use super::Transaction;
+use crate::catalog::{EntryRange, Organization};
 use crate::engine::set_returned;
-use crate::mvcc::scan_set_at;
+use crate::mvcc::{SetPortion, index_portion_at, portion_at, scan_set_at};
+use crate::version::Rest;
 use crate::{Error, Result};
 use base::PartitionId;
 use driver::Work;
@@ -71,14 +73,18 @@ impl Transaction {
         self.in_set(partition, |sets, owner| sets.delete(owner, partition, key, hash)).await
     }
 
-    /// Adds a record to a set of arrivals and returns its number.
+    /// Adds a record to a set of arrivals, under this number if one was given out for it before, and returns its number.
     pub(super) async fn append_to_set(
         &mut self,
-        partition: PartitionId,
+        (partition, number): (PartitionId, Option<u64>),
         value: &[u8],
         locks_records: bool,
     ) -> Result<u64> {
-        let number = self.in_set(partition, |sets, owner| sets.append(owner, partition, value)).await?;
+        let append = |sets: &mut Sets, owner| match number {
+            None => sets.append(owner, partition, value),
+            Some(number) => sets.append_numbered(owner, partition, number, value).map(|()| number),
+        };
+        let number = self.in_set(partition, append).await?;
         if locks_records {
             // No other transaction can know the record yet.
             self.lock(Resource::record(partition, key_hash(&number.to_be_bytes())), Mode::Exclusive).await?;
@@ -125,6 +131,44 @@ impl Transaction {
         let sets = self.engine.sets.sets.borrow();
         let _ended = sets.iterate(partition).find(|(key, value)| !look(key, value));
         Ok(())
+    }
+
+    /// Some records of a set that a transaction sees which reads a moment.
+    pub(super) async fn portion_of_set(
+        &mut self,
+        partition: PartitionId,
+        from: u64,
+    ) -> Result<(SetPortion, Option<u64>)> {
+        let found = self.engine.catalog.describe(partition)?;
+        let is_of_arrivals = matches!(found.organization, Organization::Set { arrivals: true, .. });
+        match self.read_view_of(partition)?.filter(|_| found.set_settings().is_some()) {
+            Some(read_view) => {
+                let by = (read_view.view, &*self.state.pace);
+                let (portion, next) = portion_at(&self.engine, by, (partition, is_of_arrivals), from).await?;
+                portion.whole(&found.name).map(|portion| (portion, next))
+            }
+            None => Err(found.wrong_organization("it is no set, or no moment is read of it")),
+        }
+    }
+
+    /// The same in the order of an index.
+    pub(super) async fn portion_of_index(
+        &mut self,
+        (partition, secondary): (PartitionId, usize),
+        range: &EntryRange,
+        behind: Option<(&[u8], &[u8])>,
+    ) -> Result<(SetPortion, bool)> {
+        let found = self.engine.catalog.describe(partition)?;
+        let is_indexed = found.schema.as_ref().is_some_and(|schema| secondary < schema.secondaries.len());
+        let read_view = self.read_view_of(partition)?.filter(|_| found.set_settings().is_some() && is_indexed);
+        let Some(read_view) = read_view else {
+            return Err(found.wrong_organization("it is no set with such an index, or no moment is read of it"));
+        };
+        let first = (range.from.as_slice(), &[][..]);
+        let last = behind.filter(|behind| *behind >= first).map(|(of, key)| (of.to_vec(), key.to_vec()));
+        let left = Rest { last, from: range.from.clone(), to: range.to.clone() };
+        let (view, pace) = (read_view.view, &*self.state.pace);
+        index_portion_at(&self.engine, (view, pace), (partition, secondary), left).await
     }
 
     /// Asks the sets for something until they do not lack anything for it.

@@ -6,7 +6,8 @@
 use super::Transaction;
 use super::commit::charge_copies;
 use super::set_log::encode_commit;
-use crate::Result;
+use crate::catalog::Organization;
+use crate::{Error, Result};
 use base::{Lsn, PartitionId, TransactionId};
 
 /// Such changes. Those that are not committed are taken back in the step in which this is dropped: who looks at the sets without locks of the
@@ -23,11 +24,28 @@ impl ShippedSets {
         self.0.as_mut().expect("it has not ended")
     }
 
-    /// Gives a record this value, or deletes it.
+    /// Gives a record this value, or deletes it. One that its set numbers is added, under the number that is its key.
     ///
     /// # Errors
-    /// As [`Transaction::put`].
+    /// As [`Transaction::put`]; [`Error::Duplicate`], [`Error::Shipment`] for what is no record to be added.
     pub(crate) async fn change(&mut self, partition: PartitionId, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let found = self.transaction().engine.catalog.describe(partition)?;
+        if matches!(found.organization, Organization::Set { arrivals: true, .. }) {
+            let number = key.try_into().map(u64::from_be_bytes).ok();
+            let (Some(number), Some(record)) = (number, value) else {
+                return Err(Error::Shipment(format!(
+                    "it changes a record of '{}', whose records are only added",
+                    found.name
+                )));
+            };
+            if number >= self.transaction().engine.sets.sets.borrow().next_arrival(partition) {
+                return Err(Error::Shipment(format!(
+                    "it adds a record of '{}' whose number was not given out",
+                    found.name
+                )));
+            }
+            return self.transaction().append_arrival(&found, Some(number), record).await.map(drop);
+        }
         match value {
             Some(value) => self.transaction().put(partition, key, value).await,
             None => self.transaction().delete(partition, key).await.map(drop),

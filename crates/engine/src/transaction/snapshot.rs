@@ -3,7 +3,9 @@
 use super::isolation::begin_reading;
 use super::{Cursor, Direction, KeyRange, Scan, Transaction};
 use crate::Result;
+use crate::catalog::EntryRange;
 use crate::engine::Engine;
+use crate::mvcc::SetPortion;
 use base::{Lsn, PartitionId};
 use std::ops::Bound;
 use std::rc::Rc;
@@ -146,6 +148,29 @@ impl Snapshot {
     /// As [`Transaction::scan_set`].
     pub async fn scan_set(&mut self, partition: PartitionId, look: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         self.0.scan_set(partition, look).await
+    }
+
+    /// Some records of a set from a position of its own order on, 0 at first, and from which on others follow: in the order of arrival, or in
+    /// no particular one.
+    ///
+    /// # Errors
+    /// As [`Transaction::scan_set`].
+    pub async fn portion_of_set(&mut self, partition: PartitionId, from: u64) -> Result<(SetPortion, Option<u64>)> {
+        self.0.portion_of_set(partition, from).await
+    }
+
+    /// Some records of a set that are within a range of an index, in its order: those behind the one with this contents and key, or the first; and
+    /// whether none follow.
+    ///
+    /// # Errors
+    /// As [`Snapshot::range`].
+    pub async fn portion_of_index(
+        &mut self,
+        (partition, secondary): (PartitionId, usize),
+        range: &EntryRange,
+        behind: Option<(&[u8], &[u8])>,
+    ) -> Result<(SetPortion, bool)> {
+        self.0.portion_of_index((partition, secondary), range, behind).await
     }
 
     /// As [`Transaction::range`].

@@ -6,7 +6,7 @@
 //! either all in the copy or all beside it.
 
 use super::{CalledBack, Client, LockHolder, Place};
-use crate::message::{Copy, LIST_MAX, RecordLock, Request, SetRecord, ToServer, Transaction};
+use crate::message::{Copy, LIST_MAX, RecordLock, Request, SetQuestion, SetRecord, ToServer, Transaction};
 use base::PageId;
 use engine::canary::{self, Canary};
 use engine::lock::Mode;
@@ -190,6 +190,12 @@ impl Client {
     pub fn ask_set_record(&mut self, record: SetRecord) -> ToServer {
         self.records.of_sets.insert(record.transaction);
         self.message(Request::SetRecord(record))
+    }
+
+    /// What a transaction says that asks about a set: the server keeps its locks until it ends.
+    pub fn ask_about_set(&mut self, question: SetQuestion) -> ToServer {
+        self.records.of_sets.insert(question.transaction);
+        self.message(Request::Set(question))
     }
 
     /// A transaction comes to a record by a lock of its own.

@@ -7,8 +7,8 @@
 //! and are kept as long as there is room.
 
 use super::{Client, Held, Place};
-use crate::message::{Request, SnapshotAnswer, SnapshotRequest, ToServer};
-use base::{Lsn, PageId};
+use crate::message::{PastAsk, Request, SetAnswer, SnapshotAnswer, SnapshotRequest, ToServer};
+use base::{Lsn, PageId, PartitionId};
 use engine::canary::{self, Canary};
 use engine::lock::Mode;
 use std::collections::{BTreeMap, VecDeque};
@@ -55,6 +55,8 @@ struct OpenSnapshot {
     kept: BTreeMap<PageId, Rc<[u8]>>,
     /// The page that was asked for last, and what has come of that.
     wanted: Option<(PageId, Wanted)>,
+    /// The number of what was asked of a set last, and the answer.
+    question: (u64, Option<SetAnswer>),
 }
 
 /// What has come of a page that was asked for.
@@ -127,8 +129,8 @@ impl Client {
         let number = snapshots.next;
         (snapshots.next, snapshots.now) = (number + 1, snapshots.now + 1);
         let (state, asked) = (SnapshotState::Asked, snapshots.now);
-        let (kept, wanted) = Default::default();
-        snapshots.open.insert(number, OpenSnapshot { state, asked, kept, wanted });
+        let (kept, wanted, question) = Default::default();
+        snapshots.open.insert(number, OpenSnapshot { state, asked, kept, wanted, question });
         Some((number, self.message(Request::Snapshot { number, request: SnapshotRequest::Begin })))
     }
 
@@ -162,6 +164,11 @@ impl Client {
                     *wanted = Wanted::Failure(is_denied, reason);
                 }
             }
+            SnapshotAnswer::Set { question, said } => {
+                if snapshot.question.0 == question {
+                    snapshot.question.1 = Some(said);
+                }
+            }
             SnapshotAnswer::TooOld { oldest } => snapshot.state = SnapshotState::TooOld { oldest: Lsn(oldest) },
             SnapshotAnswer::Undecided { reason } => snapshot.state = SnapshotState::Undecided(reason),
         }
@@ -187,6 +194,22 @@ impl Client {
             snapshot.wanted = Some((page, Wanted::Nothing));
         }
         self.message(Request::Snapshot { number, request: SnapshotRequest::Read { page } })
+    }
+
+    /// What to say for something of a set.
+    pub fn ask_past(&mut self, number: u64, partition: PartitionId, ask: PastAsk) -> ToServer {
+        let mut question = 0;
+        if let Some(snapshot) = self.snapshots.open.get_mut(&number) {
+            question = snapshot.question.0 + 1;
+            snapshot.question = (question, None);
+        }
+        let request = SnapshotRequest::Set { question, partition: partition.0, ask };
+        self.message(Request::Snapshot { number, request })
+    }
+
+    /// The answer to what was asked last, told once.
+    pub fn take_past(&mut self, number: u64) -> Option<SetAnswer> {
+        self.snapshots.open.get_mut(&number)?.question.1.take()
     }
 
     /// Why the page cannot be had that was asked for last, and whether that is for want of a grant.

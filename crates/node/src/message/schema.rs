@@ -133,35 +133,65 @@ impl Described {
             return Ok(());
         }
         Err(self.wrong_organization(
-            "its records are in the server's memory, not on pages, of which nodes have copies: nodes read and change them by their keys; \
-             for anything else open the database with one engine",
+            "its records are in the server's memory, not on pages: nodes read and change them by their keys, by an index (range), and all of \
+             them (scan_set)",
         ))
     }
 
-    /// Refuses what nodes cannot do with the records of a set.
+    /// Whether it is a set that numbers its records.
+    pub(crate) fn is_of_arrivals(&self) -> bool {
+        matches!(self.organization, Organization::Set { arrivals: true, .. })
+    }
+
+    /// Refuses what is done with sets alone.
     ///
     /// # Errors
-    /// [`Error::WrongOrganization`] for a set that numbers its records; a change in one that has `indexes`; [`Error::TooLarge`] for a key or a
-    /// record that no set has.
-    pub(crate) fn check_set(&self, key: &[u8], change: Option<(usize, bool)>) -> Result<()> {
-        let Organization::Set { arrivals, segment_size, .. } = self.organization else { return Ok(()) };
-        if arrivals {
-            return Err(self.wrong_organization(
-                "it is a set in the server's memory that numbers its records; nodes use those with keys",
-            ));
+    /// [`Error::WrongOrganization`].
+    pub(crate) fn refuse_pages(&self) -> Result<()> {
+        if self.has_pages() {
+            return Err(self.wrong_organization("use a range of keys, object numbers or scan_appended"));
         }
-        let refused = |what, found, limit| Err(Error::TooLarge { what, found, limit, partition: self.name.clone() });
+        Ok(())
+    }
+
+    /// Refuses what is done with records that their set numbers.
+    ///
+    /// # Errors
+    /// [`Error::WrongOrganization`].
+    pub(crate) fn refuse_keyed(&self) -> Result<()> {
+        if !self.is_of_arrivals() {
+            return Err(self.wrong_organization("its records have keys"));
+        }
+        Ok(())
+    }
+
+    /// Refuses what no set does with a record of this key, and a value of so many bytes if one is to be written.
+    ///
+    /// # Errors
+    /// [`Error::WrongOrganization`] for a set that numbers its records; [`Error::TooLarge`].
+    pub(crate) fn check_set(&self, key: &[u8], written: Option<usize>) -> Result<()> {
+        if self.is_of_arrivals() {
+            return Err(self.wrong_organization("its records have no keys"));
+        }
         if key.len() > set::KEY_MAX {
-            return refused("a key", key.len(), set::KEY_MAX);
+            let (what, partition) = ("a key", self.name.clone());
+            return Err(Error::TooLarge { what, found: key.len(), limit: set::KEY_MAX, partition });
         }
-        let Some((value, has_indexes)) = change else { return Ok(()) };
-        if has_indexes {
-            return Err(self.wrong_organization(
-                "it is a set with secondary indexes, whose entries nodes do not lock; open the database with one engine to change it",
-            ));
+        written.map_or(Ok(()), |value| self.check_record_of_set(key.len(), value))
+    }
+
+    /// Refuses a record that no segment holds.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`].
+    pub(crate) fn check_record_of_set(&self, key: usize, value: usize) -> Result<()> {
+        let Organization::Set { segment_size, .. } = self.organization else { return Ok(()) };
+        let (found, limit) = (key + value, set::record_max(segment_size as usize));
+        if found > limit {
+            let (what, partition) = ("a record of a set", self.name.clone());
+            return Err(Error::TooLarge { what, found, limit, partition });
         }
-        let (found, limit) = (key.len() + value, set::record_max(segment_size as usize));
-        if found > limit { refused("a record of a set", found, limit) } else { Ok(()) }
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is said of snapshots: views of all pages as they were at one moment.
 
-use super::{packed, raw};
+use super::{SetAnswer, SetRange, packed, raw};
 use base::PageId;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,37 @@ pub enum SnapshotRequest {
     },
     /// It has ended.
     End,
+    /// Something of a set is wanted as it was at its moment.
+    Set {
+        /// The number of the question.
+        question: u64,
+        /// The set.
+        partition: u16,
+        /// What.
+        ask: PastAsk,
+    },
+}
+
+/// What may be asked of a set as it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PastAsk {
+    /// The value of the record of this key.
+    Record(#[serde(with = "raw")] Vec<u8>),
+    /// Records in the order of an index.
+    Range(SetRange),
+    /// All records from a position of the set's own order on, 0 at first.
+    Scan(u64),
+}
+
+impl PastAsk {
+    /// How many bytes it has of contents and keys.
+    pub(crate) fn length(&self) -> usize {
+        match self {
+            PastAsk::Record(key) => key.len(),
+            PastAsk::Range(range) => range.length(),
+            PastAsk::Scan(_) => 0,
+        }
+    }
 }
 
 /// What the server says of a client's snapshot.
@@ -51,6 +82,13 @@ pub enum SnapshotAnswer {
         /// The oldest moment of which all is known.
         oldest: u64,
     },
+    /// The answer to what was asked of a set.
+    Set {
+        /// The number of the question.
+        question: u64,
+        /// What.
+        said: SetAnswer,
+    },
     /// What it would see is not known to be durable: the log has failed.
     Undecided {
         /// Why, in words.
@@ -64,6 +102,7 @@ impl SnapshotRequest {
             SnapshotRequest::Begin => "snapshot",
             SnapshotRequest::Read { .. } => "snapshot read",
             SnapshotRequest::End => "snapshot end",
+            SnapshotRequest::Set { .. } => "snapshot set",
         }
     }
 }
@@ -73,6 +112,7 @@ impl SnapshotAnswer {
         match self {
             SnapshotAnswer::Begun { .. } => "snapshot begun",
             SnapshotAnswer::Page { .. } => "snapshot page",
+            SnapshotAnswer::Set { .. } => "snapshot set",
             SnapshotAnswer::Failed { .. } => "snapshot failed",
             SnapshotAnswer::TooOld { .. } | SnapshotAnswer::Undecided { .. } => "snapshot over",
         }

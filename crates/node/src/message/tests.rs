@@ -40,6 +40,25 @@ fn requests() -> Vec<Request> {
         Request::Fell { copy: copy(1), locks: vec![RecordLock { slot: 3, transaction, writes: true }] },
         Request::Record { page: copy(1).page, lock: RecordLock { slot: u16::MAX, transaction, writes: false } },
         Request::SetRecord(SetRecord { partition: 7, key: vec![1; 9], transaction, writes: true }),
+        Request::Set(SetQuestion {
+            transaction,
+            number: 1 << 40,
+            partition: 7,
+            ask: SetAsk::Entries(vec![SetEntry { index: 3, of: bytes.clone() }]),
+        }),
+        Request::Set(SetQuestion {
+            transaction,
+            number: 2,
+            partition: 7,
+            ask: SetAsk::Range(SetRange {
+                index: 0,
+                from: vec![1],
+                to: Some(SetValue(vec![2; 3])),
+                behind: Some((SetValue(vec![1; 2]), SetValue(Vec::new()))),
+            }),
+        }),
+        Request::Set(SetQuestion { transaction, number: 3, partition: 7, ask: SetAsk::Scan(u64::MAX) }),
+        Request::Set(SetQuestion { transaction, number: 4, partition: 7, ask: SetAsk::Arrival }),
         Request::Waits { pairs: vec![WaitsFor { transaction, other: Transaction(10) }] },
         Request::Refused { wanted: copy(5), to: ClientId(4) },
         Request::Commit {
@@ -59,6 +78,10 @@ fn requests() -> Vec<Request> {
         Request::Snapshot { number: 1 << 40, request: SnapshotRequest::Begin },
         Request::Snapshot { number: 3, request: SnapshotRequest::Read { page: copy(1).page } },
         Request::Snapshot { number: 3, request: SnapshotRequest::End },
+        Request::Snapshot {
+            number: 3,
+            request: SnapshotRequest::Set { question: 8, partition: 7, ask: PastAsk::Record(vec![4; 40]) },
+        },
     ]
 }
 
@@ -140,4 +163,34 @@ proptest! {
             let _ = decode::<ToServer>(&frame);
         }
     }
+}
+
+#[test]
+fn what_is_said_of_sets_survives_and_lists_of_it_are_bounded() {
+    let found = SetFound { of: vec![1, 2], key: vec![3; 9], value: Some(SetValue(vec![7; 300])) };
+    let said = [
+        SetAnswer::Granted,
+        SetAnswer::AskAgain,
+        SetAnswer::Records {
+            records: vec![found.clone(), SetFound { value: None, ..found.clone() }],
+            is_last: false,
+            next: Some(1 << 40),
+        },
+        SetAnswer::Number(u64::MAX),
+        SetAnswer::Value(None),
+        SetAnswer::TooOld { oldest: 5 },
+        SetAnswer::Failed { is_denied: true, reason: "why".to_owned() },
+    ];
+    for said in said {
+        let message = Answer::Set { transaction: Transaction(4), number: 9, said };
+        let mut frame = Vec::new();
+        encode(&message, 0, &mut frame);
+        assert_eq!(decode::<Answer>(&frame), Ok(message));
+        (0..frame.len()).for_each(|end| assert!(decode::<Answer>(&frame[..end]).is_err(), "{end}"));
+    }
+    let many = SetAsk::Entries(vec![SetEntry { index: 0, of: Vec::new() }; LIST_MAX + 1]);
+    let question = SetQuestion { transaction: Transaction(4), number: 1, partition: 7, ask: many };
+    let mut frame = Vec::new();
+    encode(&ToServer { drops: Vec::new(), body: Request::Set(question) }, 0, &mut frame);
+    assert!(matches!(decode::<ToServer>(&frame), Err(MessageError::Malformed(_))));
 }

@@ -36,7 +36,10 @@ impl Typed {
 impl PageTransaction {
     /// The partition, whose records have a type.
     pub(super) async fn typed(&self, partition: PartitionId) -> Result<Typed> {
-        let found = self.keyed(partition).await?;
+        let mut found = self.client.described(partition).await?;
+        if found.has_pages() {
+            found = self.tree(partition).await?;
+        }
         let untyped = || found.wrong_organization("its records have no fields; give it a record type");
         let schema = self.client.schema(&found)?.ok_or_else(untyped)?;
         Ok(Typed { found, schema })
@@ -74,11 +77,13 @@ impl PageTransaction {
         direction: Direction,
         mut look: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
-        self.tree(partition).await?;
         let typed = self.typed(partition).await?;
         let span = EntryRange::new(&typed.schema, secondary, bounds).map_err(|error| typed.field_error(error))?;
         if span.is_empty() {
             return Ok(());
+        }
+        if !typed.found.has_pages() {
+            return self.range_in_set(&typed, secondary, span, (direction, look)).await;
         }
         let index = typed.schema.index(secondary).map_err(|error| typed.field_error(error))?;
         let Some(tree) = index.tree else { return Ok(()) };

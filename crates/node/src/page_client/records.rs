@@ -293,15 +293,18 @@ impl PageTransaction {
     }
 
     /// Adds a record to an append partition and says where it is. Each node adds to pages of its own, so that nodes do not take turns
-    /// for the last one: the order of positions is that in which records of one node have come.
+    /// for the last one: the order of positions is that in which records of one node have come. A set of arrivals gives each record the next
+    /// number of all nodes, which its position is made of; of a transaction that is rolled back no record has the number.
     ///
     /// # Errors
     /// As [`PageTransaction::get`]; [`Error::TooLarge`] if it fits no page.
     pub async fn append(&mut self, partition: PartitionId, record: &[u8]) -> Result<Position> {
         self.pay_reference().await;
         let found = self.client.described(partition).await?;
+        if !found.has_pages() {
+            return self.append_to_set(&found, record).await;
+        }
         let Organization::Append { blocking_factor } = found.organization else {
-            found.refuse_set()?;
             return Err(found.wrong_organization("records are added to it by key or number"));
         };
         let limit = append::length_max(self.client.settings.buffer.page_size);
@@ -336,7 +339,8 @@ impl PageTransaction {
         }
     }
 
-    /// Shows every record of an append partition to `look`, in order; `look` returns false to end the scan.
+    /// Shows every record of an append partition or a set of arrivals to `look`, in order; `look` returns false to end the scan. No other
+    /// transaction adds a record to the set from then on until this one ends.
     ///
     /// # Errors
     /// As [`PageTransaction::get`].
@@ -345,6 +349,10 @@ impl PageTransaction {
         partition: PartitionId,
         look: impl FnMut(Position, &[u8]) -> bool,
     ) -> Result<()> {
+        let found = self.client.described(partition).await?;
+        if !found.has_pages() {
+            return self.scan_arrivals(&found, look).await;
+        }
         reading::scan_appended(self, partition, look).await
     }
 

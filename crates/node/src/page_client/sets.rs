@@ -1,13 +1,13 @@
 //! Records of memory-resident sets at a node: each is asked for with its lock, and what a transaction changes stays with it until it commits.
 //!
 //! The server keeps the locks, also between transactions of one node, to the answer of the commit: so nothing is seen here that is not
-//! committed. Ranges and indexes of sets are not for nodes, nor is reading them as they were.
+//! committed. Records that follow each other, and indexes, are in `set_ranges.rs`.
 
 use super::indexed::Typed;
 use super::transaction::WorkDone;
 use super::view::Intent;
 use super::{ClientNode, PageTransaction, RollbackCause};
-use crate::message::{Described, RecordLock, SetRecord, SetValue, SetWrite, Transaction, place_in_set};
+use crate::message::{Described, RecordLock, SetAnswer, SetRecord, SetValue, SetWrite, Transaction, place_in_set};
 use base::{PageId, PartitionId};
 use driver::{Fault, FaultKind, Work};
 use engine::{Error, Result};
@@ -26,6 +26,8 @@ pub(super) struct SetWork {
     records: BTreeMap<SetKey, WantedRecord>,
     /// What its own changes have replaced, in their order.
     replaced: Vec<(SetKey, Option<MaybeValue>)>,
+    /// The last question, and what was answered.
+    pub question: (u64, Option<SetAnswer>),
 }
 
 /// A record that it has locked, or has asked for.
@@ -81,7 +83,19 @@ impl SetWork {
         })
     }
 
-    fn change(&mut self, key: SetKey, value: MaybeValue) {
+    /// What the transaction has made of records of a set, in the order of their keys.
+    pub fn own(&self, partition: PartitionId) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+        let from = (partition, Vec::new());
+        let of_set = self.records.range(from..).take_while(move |((of, _), _)| *of == partition);
+        of_set.filter_map(|((_, key), record)| Some((&key[..], record.own.as_ref()?.as_deref())))
+    }
+
+    /// Whether the transaction has changed a record.
+    pub fn has_changed(&self, partition: PartitionId, key: &[u8]) -> bool {
+        self.records.get(&(partition, key.to_vec())).is_some_and(|record| record.own.is_some())
+    }
+
+    pub fn change(&mut self, key: SetKey, value: MaybeValue) {
         let record = self.records.entry(key.clone()).or_default();
         self.replaced.push((key, record.own.replace(value)));
     }
@@ -110,16 +124,17 @@ impl PageTransaction {
         value: Option<&[u8]>,
         replace: bool,
     ) -> Result<bool> {
-        let schema = self.client.schema(found)?;
-        let has_indexes = schema.as_ref().is_some_and(|schema| !schema.secondaries.is_empty());
-        found.check_set(key, Some((value.map_or(0, <[u8]>::len), has_indexes)))?;
-        if let (Some(value), Some(schema)) = (value, schema) {
-            let typed = Typed { found: Rc::clone(found), schema };
+        found.check_set(key, Some(value.map_or(0, <[u8]>::len)))?;
+        let typed = self.client.schema(found)?.map(|schema| Typed { found: Rc::clone(found), schema });
+        if let (Some(value), Some(typed)) = (value, &typed) {
             typed.schema.record.verify(value).map_err(|error| typed.field_error(error))?;
         }
         let present = self.lock_in_set(found.id(), key, true).await?;
         if present.is_some() && !replace || present.is_none() && value.is_none() {
             return Ok(false);
+        }
+        if let Some(typed) = &typed {
+            self.lock_entries_in_set(typed, (present.as_deref(), value)).await?;
         }
         self.client.executor.charge(Work::LogRecord);
         let mut work = self.work.borrow_mut();
@@ -142,7 +157,12 @@ impl PageTransaction {
     }
 
     /// Has the lock of a record, and returns its value as the transaction sees it.
-    async fn lock_in_set(&mut self, partition: PartitionId, key: &[u8], writes: bool) -> Result<Option<Vec<u8>>> {
+    pub(super) async fn lock_in_set(
+        &mut self,
+        partition: PartitionId,
+        key: &[u8],
+        writes: bool,
+    ) -> Result<Option<Vec<u8>>> {
         self.client.executor.charge(Work::LockPair);
         loop {
             self.check().await?;
@@ -186,7 +206,7 @@ impl WorkDone {
 }
 
 impl ClientNode {
-    fn with_work(&self, transaction: Transaction, look: impl FnOnce(&mut WorkDone)) {
+    pub(super) fn with_work(&self, transaction: Transaction, look: impl FnOnce(&mut WorkDone)) {
         if let Some(work) = self.works.borrow().get(&transaction) {
             look(&mut work.borrow_mut());
         }

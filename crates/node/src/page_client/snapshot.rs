@@ -1,4 +1,4 @@
-//! Snapshots at a node: reads of all pages as they were at one moment, which lock nothing.
+//! Snapshots at a node: reads of all pages as they were at one moment, which lock nothing. Sets are in `set_snapshot.rs`.
 //!
 //! What the node had when a snapshot was asked for is read where it is in the buffer; all else comes from the server as it was, and enters
 //! no frame (`client/snapshots.rs`).
@@ -30,12 +30,12 @@ pub(super) fn kept_max(frames: usize) -> usize {
     (frames / PART_OF_BUFFER).max(KEPT_MIN)
 }
 
-/// All pages as they were at one moment. It waits for no lock and keeps no one from one, and sees what was acknowledged before
+/// All pages, and all memory-resident sets, as they were at one moment. It waits for no lock and keeps no one from one, and sees what was acknowledged before
 /// [`PageClient::snapshot`] was called, wherever it was committed, and of each commit all or nothing. It ends when it is dropped, or with
 /// the connection to the server.
 pub struct PageSnapshot {
-    client: Rc<ClientNode>,
-    number: u64,
+    pub(super) client: Rc<ClientNode>,
+    pub(super) number: u64,
     session: Option<Session>,
     moment: Lsn,
 }
@@ -131,6 +131,11 @@ impl PageSnapshot {
     /// As [`PageSnapshot::read`]; [`Error::NoPartition`], [`Error::WrongOrganization`].
     pub async fn get(&mut self, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.pay_reference().await;
+        let found = self.client.described(partition).await?;
+        if !found.has_pages() {
+            found.check_set(key, None)?;
+            return self.past_record(partition, key).await;
+        }
         self.tree(partition).await?;
         let found = self.resolve(|pages| {
             let (place, leaf) = b_tree::find(pages, partition, key)?;
@@ -179,7 +184,7 @@ impl PageSnapshot {
         }
     }
 
-    /// Shows every record of an append partition to `look`, in order; `look` returns false to end the scan.
+    /// Shows every record of an append partition or a set of arrivals to `look`, in order; `look` returns false to end the scan.
     ///
     /// # Errors
     /// As [`PageSnapshot::get`].
@@ -188,6 +193,10 @@ impl PageSnapshot {
         partition: PartitionId,
         look: impl FnMut(Position, &[u8]) -> bool,
     ) -> Result<()> {
+        let found = self.client.described(partition).await?;
+        if !found.has_pages() {
+            return self.scan_past_arrivals(&found, look).await;
+        }
         reading::scan_appended(self, partition, look).await
     }
 
@@ -268,7 +277,7 @@ impl PageSnapshot {
     }
 
     /// It may go on. Its moment, when the server has told it.
-    fn check(&self) -> Result<Option<Lsn>> {
+    pub(super) fn check(&self) -> Result<Option<Lsn>> {
         self.client.check_server()?;
         let protocol = self.client.protocol.borrow();
         let state =

@@ -81,8 +81,11 @@ impl ServerNode {
         let images: Vec<(PageId, &[u8])> = pages.iter().map(|image| (image.page, &image.bytes[..])).collect();
         let shipment = Shipment { records: &records, images: &images, redone: &redone, sets: &changes };
         let mut pins = Pins::new(self.database.buffer());
-        let checked = self.check_record_locks(owner, &records, by_records);
-        let committed = match checked.and_then(|()| self.check_set_locks(owner, sets)) {
+        let checked = match self.check_record_locks(owner, &records, by_records) {
+            Ok(()) => self.check_set_locks(owner, sets).await,
+            refused => refused,
+        };
+        let committed = match checked {
             Ok(()) => self.commit_as_frames_allow(owner.0, &shipment, &mut pins).await,
             Err(error) => Err(CommitFailure::NothingLogged(error)),
         };

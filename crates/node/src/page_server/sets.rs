@@ -1,15 +1,23 @@
 //! Records of memory-resident sets that are sent, and commits that change such.
 
 use super::ServerNode;
-use crate::message::{Answer, ClientId, SetRecord, SetValue, SetWrite, Transaction, place_in_set};
+use crate::message::{
+    Answer, ClientId, SetAnswer, SetAsk, SetEntry, SetFound, SetQuestion, SetRange, SetRecord, SetValue, SetWrite,
+    Transaction, place_in_set,
+};
+use crate::server::{Server, SetSight, span_of_index, span_of_record, span_of_records};
 use base::PartitionId;
-use engine::catalog::Organization;
-use engine::{Database, Error, Result, SetChange};
+use engine::catalog::{EntryRange, Organization};
+use engine::lock::KeySpan;
+use engine::{Database, Error, FoundInSet, Result, SetChange};
+use std::ops::Bound;
 
-/// Whether the partition is a set whose records have keys.
+/// More bytes than most answers to questions about sets have.
+pub(super) const PORTION: usize = 256 << 10;
+
+/// Whether the partition is a set.
 pub(super) fn is_set(database: &Database, partition: PartitionId) -> bool {
-    let found = database.describe(partition);
-    found.is_ok_and(|found| matches!(found.organization, Organization::Set { arrivals: false, .. }))
+    database.describe(partition).is_ok_and(|found| matches!(found.organization, Organization::Set { .. }))
 }
 
 /// A change, as the engine is to make it.
@@ -28,23 +36,110 @@ impl ServerNode {
         self.send(to, &answer);
     }
 
-    /// What a transaction changes in sets, it has the locks of.
-    pub(super) fn check_set_locks(
+    /// What a transaction changes in sets, it has the locks of: of the records, and of where their entries in indexes are and will be.
+    pub(super) async fn check_set_locks(
         &self,
         (client, transaction): (ClientId, Transaction),
         sets: &[SetWrite],
     ) -> Result<()> {
-        let protocol = self.protocol.borrow();
-        let is_locked = |write: &SetWrite| {
-            let place = place_in_set(PartitionId(write.partition), &write.key);
-            protocol.changes_record(client, transaction, place)
-        };
-        match sets.iter().find(|write| !is_locked(write)) {
-            Some(write) => {
-                let why = format!("it changes a record of partition {}, a set, without the lock", write.partition);
-                Err(Error::Shipment(why))
+        for write in sets {
+            let (partition, lacks) = (PartitionId(write.partition), |what: &str| {
+                Err(Error::Shipment(format!(
+                    "it changes {what} of partition {}, a set, without the lock",
+                    write.partition
+                )))
+            });
+            let place = place_in_set(partition, &write.key);
+            if !self.protocol.borrow().changes_record(client, transaction, place) {
+                return lacks("a record");
             }
-            None => Ok(()),
+            if !self.may_come((client, transaction), write)? {
+                return lacks("what it may not add: a record");
+            }
+            let new = write.value.as_ref().map(|SetValue(value)| &value[..]);
+            let moved = self.database.moved_in_set(partition, &write.key, new).await?;
+            let entry = |(index, of): (usize, Vec<u8>)| SetEntry { index: index as u16, of };
+            let entries: Vec<SetEntry> = moved.into_iter().map(entry).collect();
+            let owner = (client, transaction);
+            if !self.protocol.borrow().may_change_in_set(owner, (partition, &write.key), &entries) {
+                return lacks("an entry");
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a record that is changed may be: of a set that numbers its records one that is added under a number which was given out for it.
+    fn may_come(&self, owner: (ClientId, Transaction), write: &SetWrite) -> Result<bool> {
+        let partition = PartitionId(write.partition);
+        if !matches!(self.database.describe(partition)?.organization, Organization::Set { arrivals: true, .. }) {
+            return Ok(true);
+        }
+        let number = write.key[..].try_into().map(u64::from_be_bytes).ok();
+        let is_reserved = |number| self.protocol.borrow().has_reserved(owner, partition, number);
+        Ok(write.value.is_some() && number.is_some_and(is_reserved))
+    }
+
+    /// Answers what a transaction asks about a set, unless it has to wait: then it asks again.
+    pub(super) async fn answer_set(&self, client: ClientId, question: SetQuestion) {
+        let (owner, number) = ((client, question.transaction), question.number);
+        let said = match self.look_at_set(owner, &question).await {
+            Ok(Some(said)) => said,
+            Ok(None) => return,
+            Err(error) if self.step(|server, _, _| server.end_question(owner, number)) => {
+                SetAnswer::Failed { is_denied: false, reason: error.to_string() }
+            }
+            Err(_) => return,
+        };
+        self.send(client, &Answer::Set { transaction: owner.1, number, said });
+    }
+
+    async fn look_at_set(
+        &self,
+        owner: (ClientId, Transaction),
+        SetQuestion { number, partition, ask, .. }: &SetQuestion,
+    ) -> Result<Option<SetAnswer>> {
+        let partition = PartitionId(*partition);
+        let lock = |spans| self.lock_sight(owner, *number, (partition, spans));
+        match ask {
+            SetAsk::Entries(_) => Ok(None),
+            SetAsk::Arrival => {
+                let arrival = self.database.reserve_arrival(partition)?;
+                let reserved = |server: &mut Server| server.reserve_arrival(owner, *number, (partition, arrival));
+                let is_asked = self.step(|server, _, _| reserved(server));
+                Ok(is_asked.then_some(SetAnswer::Number(arrival)))
+            }
+            SetAsk::Range(SetRange { index, from, to, behind }) => {
+                let range = EntryRange { from: from.clone(), to: to.as_ref().map(|SetValue(to)| to.clone()) };
+                let behind = behind.as_ref().map(|(SetValue(of), SetValue(key))| (&of[..], &key[..]));
+                let at = (partition, usize::from(*index));
+                let shown = self.database.portion_of_index(at, &range, behind, |portion, is_last| {
+                    let from = behind.map_or(&range.from[..], |(of, _)| of.max(&range.from[..]));
+                    let end = range.to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+                    let last = portion.records.last().filter(|_| !is_last);
+                    let to = last.map_or(end, |last| Bound::Included(&last.of[..]));
+                    let records = portion.records.iter().map(|record| span_of_record(&record.key));
+                    let spans = [span_of_index(*index, from, to)].into_iter().chain(records).collect();
+                    lock(spans).then(|| shown(portion.records, (is_last, None)))
+                });
+                shown.await
+            }
+            SetAsk::Scan(from) => {
+                let shown = self.database.portion_of_set(partition, *from, |portion, next| {
+                    lock(vec![span_of_records()]).then(|| shown(portion.records, (next.is_none(), next)))
+                });
+                shown.await
+            }
         }
     }
+
+    /// Asks for the locks of what was seen, in the step in which it was. False if the transaction has to wait, or has ended.
+    fn lock_sight(&self, owner: (ClientId, Transaction), number: u64, seen: (PartitionId, Vec<KeySpan>)) -> bool {
+        let sight = self.step(|server, memory, actions| server.read_set(owner, number, seen, memory, actions));
+        sight == SetSight::Locked
+    }
+}
+
+/// Records of a set, as they are sent.
+pub(super) fn shown(records: Vec<FoundInSet>, (is_last, next): (bool, Option<u64>)) -> SetAnswer {
+    SetAnswer::Records { records: records.into_iter().map(SetFound::from).collect(), is_last, next }
 }

@@ -1,14 +1,16 @@
 //! Snapshots of clients above an engine: what commits replace is looked at in the step in which they do that, and pages are read as they
 //! were from memory, from disk, or from what was kept.
 
+use super::sets::shown;
 use super::{PageServer, ServerNode};
-use crate::message::{Answer, ClientId, SnapshotAnswer};
+use crate::message::{Answer, ClientId, PastAsk, SetAnswer, SetRange, SetValue, SnapshotAnswer};
 use crate::server::AsOf;
-use base::{Lsn, PageId};
+use base::{Lsn, PageId, PartitionId};
 use engine::buffer::Pins;
-use engine::catalog::Organization;
+use engine::canary::{self, Canary};
+use engine::catalog::{EntryRange, Organization};
 use engine::page::header;
-use engine::{Error, Result, Shipment};
+use engine::{Error, HeldMoment, Result, Shipment};
 use std::rc::Rc;
 
 /// Which part of the buffer's size what pages were may take.
@@ -44,8 +46,10 @@ impl ServerNode {
         self.step(|server, _, actions| server.applied(at, shipment.pages(), before, actions));
     }
 
-    /// Tells a client of its snapshot when all that it sees is durable.
+    /// Tells a client of its snapshot when all that it sees is durable. Of sets it sees what the engine's own snapshot of this step does, which
+    /// is the step of its moment.
     pub(super) fn begin_snapshot(&self, (client, number): (ClientId, u64), moment: Lsn) {
+        self.set_views.borrow_mut().insert((client, number), self.kept.hold());
         if self.database.log().durable() >= moment {
             return self.tell_begun((client, number), moment);
         }
@@ -61,6 +65,55 @@ impl ServerNode {
             }
             drop(expected);
         });
+    }
+
+    /// Those end whose snapshots have ended.
+    pub(super) fn end_set_views(&self) {
+        let mut views = self.set_views.borrow_mut();
+        if !views.is_empty() {
+            let protocol = self.protocol.borrow();
+            views.retain(|snapshot, _| protocol.is_open(*snapshot));
+        }
+    }
+
+    /// Answers what a client asks of a set as it was at the moment of its snapshot.
+    pub(super) async fn read_past_of_set(
+        &self,
+        snapshot: (ClientId, u64),
+        question: u64,
+        (partition, ask): (PartitionId, PastAsk),
+    ) {
+        let moment = self.set_views.borrow().get(&snapshot).map(HeldMoment::moment);
+        // Whoever asks has been told that it has ended.
+        let Some(moment) = moment else { return };
+        let said = match self.look_at_past(moment, partition, &ask).await {
+            Ok(said) => said,
+            Err(Error::SnapshotTooOld { oldest }) => SetAnswer::TooOld { oldest: oldest.0 },
+            Err(error) => SetAnswer::Failed { is_denied: false, reason: error.to_string() },
+        };
+        let (client, number) = snapshot;
+        self.send(client, &Answer::Snapshot { number, said: SnapshotAnswer::Set { question, said } });
+    }
+
+    async fn look_at_past(&self, moment: Lsn, partition: PartitionId, ask: &PastAsk) -> Result<SetAnswer> {
+        let mut view = match canary::is_planted(Canary::PresentSetForMoment) {
+            true => self.database.snapshot().await?,
+            false => self.database.as_of(moment).await?,
+        };
+        Ok(match ask {
+            PastAsk::Record(key) => SetAnswer::Value(view.get(partition, key).await?.map(SetValue)),
+            PastAsk::Range(SetRange { index, from, to, behind }) => {
+                let range = EntryRange { from: from.clone(), to: to.as_ref().map(|SetValue(to)| to.clone()) };
+                let behind = behind.as_ref().map(|(SetValue(of), SetValue(key))| (&of[..], &key[..]));
+                let at = (partition, usize::from(*index));
+                let (portion, is_last) = view.portion_of_index(at, &range, behind).await?;
+                shown(portion.records, (is_last, None))
+            }
+            PastAsk::Scan(from) => {
+                let (portion, next) = view.portion_of_set(partition, *from).await?;
+                shown(portion.records, (next.is_none(), next))
+            }
+        })
     }
 
     fn tell_begun(&self, (client, number): (ClientId, u64), moment: Lsn) {

@@ -1,8 +1,10 @@
 //! What the server decides, as its owner is to do it, and what it counts.
 
 use crate::algorithm::Recency;
-use crate::message::{Answer, ClientId, Copy, Image, LeavingFate, RecordLock, SetRecord, SetWrite, Transaction};
-use base::{Lsn, PageId};
+use crate::message::{
+    Answer, ClientId, Copy, Image, LeavingFate, PastAsk, RecordLock, SetQuestion, SetRecord, SetWrite, Transaction,
+};
+use base::{Lsn, PageId, PartitionId};
 use std::collections::BTreeSet;
 use thiserror::Error;
 
@@ -44,6 +46,13 @@ pub enum Action {
         /// Which.
         record: SetRecord,
     },
+    /// Look at a set and ask for the locks of what was seen ([`Server::read_set`](super::Server::read_set)), to answer a client.
+    AnswerSet {
+        /// Whom.
+        client: ClientId,
+        /// What it asks.
+        question: SetQuestion,
+    },
     /// Tell a client what partitions there are.
     SendCatalog(ClientId),
     /// Tell a client of its snapshot when all up to its moment is durable, or [`Server::undecided_snapshot`](super::Server::undecided_snapshot).
@@ -63,6 +72,19 @@ pub enum Action {
         number: u64,
         /// The page.
         page: PageId,
+    },
+    /// Send a client something of a set as it was at the moment of its snapshot.
+    ReadPastOfSet {
+        /// Whose.
+        client: ClientId,
+        /// Which.
+        number: u64,
+        /// The number of what it asks.
+        question: u64,
+        /// The set.
+        partition: PartitionId,
+        /// What.
+        ask: PastAsk,
     },
     /// The page in the server's memory counts as used just now.
     Touch(PageId),
@@ -135,6 +157,8 @@ pub struct Counts {
     pub records: u64,
     /// Records of sets that were sent.
     pub set_records: u64,
+    /// Portions of sets that were sent, of an index or of all records.
+    pub set_portions: u64,
     /// Transactions that were a deadlock's victims.
     pub victims: u64,
     /// Requests of clients that have no grant for them.

@@ -1,12 +1,14 @@
 //! Which clients have copies of which pages, which may write, and which wait.
 
 mod records;
+pub mod set_ranges;
 
 use crate::algorithm::Origin;
 use crate::message::{ClientId, Copy, Leaving, LeavingFate, Secret, Transaction, WaitsFor};
 use base::{Instant, PageId};
 use engine::canary::{self, Canary};
 use records::{RecordLocks, RecordOwners};
+use set_ranges::SetRanges;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The pages of which clients have copies or want them.
@@ -20,6 +22,8 @@ pub struct Directory {
     /// How many copies each client has.
     held: BTreeMap<ClientId, usize>,
     owners: RecordOwners,
+    /// Locks in the orders of sets.
+    pub ranges: SetRanges,
     /// Whether locks of pages fall to locks of records.
     falls: bool,
     /// Counts requests, so that it is known which began to wait last.
@@ -427,7 +431,7 @@ impl Directory {
 
     /// Every transaction that waits.
     pub fn waiting_owners(&self) -> impl Iterator<Item = (ClientId, Transaction)> {
-        self.waits.keys().chain(self.waits_within.keys()).copied()
+        self.waits.keys().chain(self.waits_within.keys()).copied().chain(self.ranges.waiting_owners())
     }
 
     /// These are all that wait for others of the same client.
@@ -461,7 +465,13 @@ impl Directory {
 
     /// How many requests wait.
     pub fn waiting(&self) -> usize {
-        self.pages.values().map(|entry| entry.queue.len()).sum()
+        self.pages.values().map(|entry| entry.queue.len()).sum::<usize>() + self.ranges.waiting()
+    }
+
+    /// A request begins to wait. Returns when, as others that wait can be compared with it.
+    pub fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
     }
 
     /// The pages that someone waits for.
@@ -490,9 +500,9 @@ impl Directory {
 
     /// Whom a transaction waits for, not by way of third ones, and since when it has waited.
     pub fn waits_for(&self, owner: (ClientId, Transaction), found: &mut Vec<(ClientId, Transaction)>) -> Option<u64> {
-        let mut since = None;
+        let mut since = self.ranges.waits_for(owner, found);
         if let Some((others, began)) = self.waits_within.get(&owner) {
-            since = Some(*began);
+            since = since.max(Some(*began));
             found.extend(others.iter().map(|other| (owner.0, *other)));
         }
         let pages = self.waits.get(&owner).into_iter().flatten();
@@ -510,6 +520,7 @@ impl Directory {
 
     pub fn check(&self) -> Result<(), String> {
         self.check_records()?;
+        self.ranges.check()?;
         for (page, entry) in &self.pages {
             if entry.is_empty() {
                 return Err(format!("{page} is in the directory, and nothing is known of it"));

@@ -35,6 +35,7 @@ impl Server {
             let writer = self.writers.remove(&(client, *member)).unwrap_or_default();
             all.pages.extend(writer.pages);
             self.directory.pass_records((client, *member), (client, transaction));
+            self.directory.ranges.pass((client, *member), (client, transaction));
         }
         let (mut seen, mut by_records) = (BTreeSet::new(), BTreeSet::new());
         let mut odd = None;
@@ -245,6 +246,7 @@ impl Server {
     ) {
         let mut pages = BTreeSet::new();
         for owner in transactions.iter().map(|transaction| (client, *transaction)) {
+            self.directory.ranges.withdraw(owner);
             for page in self.directory.waits_of(owner) {
                 let is_changed = self.directory.forget_writing(page, owner);
                 let is_taken =
@@ -263,6 +265,7 @@ impl Server {
         actions: &mut Vec<Action>,
     ) -> Vec<Copy> {
         let mut reads = Vec::new();
+        self.directory.ranges.withdraw(owner);
         for page in self.directory.waits_of(owner) {
             let gone = self.take_requests(page, owner, |_| true, actions);
             let gone = gone.into_iter().filter(|waiting| matches!(waiting.kind, Kind::Read { .. }));
@@ -349,7 +352,13 @@ impl Server {
                 pages.extend(unlocked);
             }
         }
+        for owner in self.directory.ranges.owners_of(client) {
+            if !self.writers.get(&owner).is_some_and(|writer| writer.is_committing) {
+                self.directory.ranges.end(owner);
+            }
+        }
         pages.into_iter().for_each(|page| self.advance(page, memory, actions));
+        self.advance_ranges(actions);
     }
 
     /// A client is heard no more, and nothing is sent to it. What it has stays in others' way until its lease is over: it may use its
@@ -367,6 +376,7 @@ impl Server {
     /// Returns the pages that it has waited for.
     fn silence(&mut self, client: ClientId, actions: &mut Vec<Action>) -> BTreeSet<PageId> {
         let mut pages = BTreeSet::new();
+        self.directory.ranges.withdraw_all(client);
         self.directory.end_waits_within(client, None);
         for owner in self.directory.waiting_transactions(client) {
             for page in self.directory.waits_of(owner) {

@@ -191,10 +191,12 @@ impl Server {
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
     ) {
+        self.directory.ranges.end(owner);
         for page in self.directory.unlock_records(owner) {
             self.withdraw_callbacks(page, actions);
             self.advance(page, memory, actions);
         }
+        self.advance_ranges(actions);
     }
 
     /// Whether a transaction, whose commit may be under way, has the lock of a record for a change.

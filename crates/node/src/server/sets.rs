@@ -8,6 +8,7 @@
 //! here while it waits.
 
 use super::records::RECORDS_MAX;
+use super::set_ranges::{SET_RANGES_MAX, TOO_MUCH_LOCKED};
 use super::{Action, Memory, Misbehaviour, Server, misbehaved};
 use crate::grants::Right;
 use crate::message::{Answer, ClientId, SetRecord};
@@ -41,6 +42,8 @@ impl Server {
             Some((true, self.note_denial(client, page, right)))
         } else if !memory.is_set(PartitionId(record.partition)) {
             Some((false, format!("partition {} is no set whose records have keys", record.partition)))
+        } else if !has_it && lock.writes && self.set_ranges_held(client) > SET_RANGES_MAX {
+            Some((false, TOO_MUCH_LOCKED.to_owned()))
         } else if !has_it && self.records_held(client) >= RECORDS_MAX {
             Some((false, format!("its node has locks of {RECORDS_MAX} records, and no more may be locked at a time")))
         } else {
@@ -48,6 +51,9 @@ impl Server {
         };
         if let Some((is_denied, reason)) = refusal {
             actions.push(Action::Send(client, Answer::NoSetRecord { record, is_denied, reason }));
+            return Ok(());
+        }
+        if lock.writes && !has_it && !self.mark_record((client, &record.key), (page, lock), memory, actions)? {
             return Ok(());
         }
         let before = actions.len();

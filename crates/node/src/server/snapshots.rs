@@ -7,8 +7,8 @@
 use super::versions::{AsOf, PageVersions};
 use super::{Action, Misbehaviour, Server, misbehaved};
 use crate::grants::Right;
-use crate::message::{Answer, ClientId, SnapshotAnswer, SnapshotRequest};
-use base::{Lsn, PageId};
+use crate::message::{Answer, ClientId, PastAsk, SET_ASK_MAX, SetAnswer, SnapshotAnswer, SnapshotRequest};
+use base::{Lsn, PageId, PartitionId};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -140,8 +140,41 @@ impl Server {
                 actions.push(Action::Send(client, Answer::Snapshot { number, said }));
             }
             SnapshotRequest::End => self.snapshots.close(snapshot),
+            SnapshotRequest::Set { question, partition, ask } => {
+                return self.ask_past(snapshot, question, (PartitionId(partition), ask), actions);
+            }
         }
         Ok(())
+    }
+
+    /// A client wants something of a set as it was.
+    fn ask_past(
+        &mut self,
+        (client, number): SnapshotId,
+        question: u64,
+        (partition, ask): (PartitionId, PastAsk),
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Misbehaviour> {
+        let page = PageId::new(partition, 0);
+        if ask.length() > SET_ASK_MAX {
+            return Err(misbehaved(client, "asked more than there is about the set that would have had", page));
+        }
+        if !self.may(client, page, Right::Read) {
+            let reason = self.note_denial(client, page, Right::Read);
+            let said = SnapshotAnswer::Set { question, said: SetAnswer::Failed { is_denied: true, reason } };
+            actions.push(Action::Send(client, Answer::Snapshot { number, said }));
+        } else if self.is_open((client, number)) {
+            self.counts.snapshot_reads += 1;
+            actions.push(Action::ReadPastOfSet { client, number, question, partition, ask });
+        } else {
+            actions.push(self.too_old((client, number)));
+        }
+        Ok(())
+    }
+
+    /// Whether a client's snapshot is open.
+    pub fn is_open(&self, snapshot: (ClientId, u64)) -> bool {
+        self.snapshots.open.contains_key(&snapshot)
     }
 
     /// What a page was at a snapshot's moment. If that is not known any more, or the snapshot is none, the client is told so and this is

@@ -494,6 +494,8 @@ impl World {
                     self.pending.push(Pending::Record { to, page, lock, is_alone });
                 }
                 Action::SendSetRecord { to, .. } => unreachable!("{to:?} asks for no record of a set"),
+                Action::AnswerSet { client, .. } => unreachable!("{client:?} asks about no set"),
+                Action::ReadPastOfSet { client, .. } => unreachable!("{client:?} asks about no set"),
                 Action::Touch(page) => self.memory.use_page(page),
                 Action::BeginSnapshot { client, number, moment } => {
                     self.pending.push(Pending::Snapshot { id: (client, number), moment });

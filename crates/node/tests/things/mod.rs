@@ -57,6 +57,7 @@ pub async fn create(executor: &Executor) -> Database {
     database.create_index(things, by_name).await.expect("there is room");
     database.create_partition(PartitionSpec::b_tree("notes")).await.expect("there is room");
     let offers = PartitionSpec::set("offers").record(record()).secondary("by_name", &["name"]);
+    let offers = offers.secondary("by_group", &["group", "weight"]);
     let arrivals = PartitionSpec::new("arrivals", Organization::set(true), Locking::Record);
     for set in [PartitionSpec::set("stock"), PartitionSpec::set("prices").record(record()), offers, arrivals] {
         database.create_partition(set).await.expect("there is memory");

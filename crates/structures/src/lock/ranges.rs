@@ -51,6 +51,11 @@ impl KeySpan {
         self.to.as_ref().is_some_and(|to| *to <= self.from)
     }
 
+    /// How many bytes its ends have.
+    pub fn length(&self) -> usize {
+        self.from.len() + self.to.as_ref().map_or(0, Vec::len)
+    }
+
     /// What of it is below `key`.
     pub fn below(self, key: &[u8]) -> KeySpan {
         KeySpan { from: self.from, to: Some(key.to_vec()) }
@@ -243,6 +248,33 @@ impl KeyRanges {
         Some(reader.number)
     }
 
+    /// The other owners that have read a range with this key.
+    pub fn readers_around(&self, owner: Owner, partition: PartitionId, key: &[u8]) -> impl Iterator<Item = Owner> {
+        let readers = self.partitions.get(&partition).into_iter().flat_map(|found| &found.readers);
+        readers.filter(move |reader| reader.owner != owner && reader.spans.contains(key)).map(|reader| reader.owner)
+    }
+
+    /// The other owners whose marks are in the way of a range: what the owner holds already nothing is in the way of.
+    pub fn markers_within(&self, owner: Owner, partition: PartitionId, span: &KeySpan) -> BTreeSet<Owner> {
+        let Some(found) = self.partitions.get(&partition).filter(|found| found.is_marked_by_others(owner)) else {
+            return BTreeSet::new();
+        };
+        if span.is_empty() {
+            return BTreeSet::new();
+        }
+        let own = found.reader(owner);
+        let to = span.to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let marks = found.marks.range::<[u8], _>((Bound::Included(&span.from[..]), to));
+        let unheld = marks.filter(|(key, _)| !own.is_some_and(|own| own.spans.contains(key)));
+        unheld.flat_map(|(_, marks)| marks).map(|(other, _)| *other).filter(|other| *other != owner).collect()
+    }
+
+    /// Whether the owner has marked a key.
+    pub fn is_marked_by(&self, owner: Owner, partition: PartitionId, key: &[u8]) -> bool {
+        let marks = self.partitions.get(&partition).and_then(|found| found.marks.get(key));
+        marks.is_some_and(|marks| marks.iter().any(|(other, _)| *other == owner))
+    }
+
     /// Whether the key is in a range of the owner.
     pub fn holds(&self, owner: Owner, partition: PartitionId, key: &[u8]) -> bool {
         let reader = self.partitions.get(&partition).and_then(|found| found.reader(owner));
@@ -427,6 +459,9 @@ mod tests {
     ) {
         let span = KeySpan::new(bounds.0, bounds.1);
         let obstacles = model.obstacles(owner, bounds);
+        let others = model.marked.keys().filter(|(of, key)| *of != owner && obstacles.contains(key));
+        let others: BTreeSet<Owner> = others.map(|(of, _)| Owner(*of)).collect();
+        assert_eq!(ranges.markers_within(Owner(owner), PARTITION, &span), others, "{bounds:?}");
         let expected = if wants_last { obstacles.last() } else { obstacles.first() };
         let found = ranges.obstacle(Owner(owner), PARTITION, &span, wants_last, |_| false);
         assert_eq!(found.as_ref().map(|(key, _)| key.to_vec()), expected.cloned(), "{bounds:?}");
@@ -496,6 +531,11 @@ mod tests {
                         assert_eq!(ranges.holds(Owner(owner), PARTITION, key), read(owner), "seed {seed}, {key:?}");
                         let around = ranges.reader_around(Owner(owner), PARTITION, key);
                         assert_eq!(around.is_some(), model.has_reader(owner, key), "seed {seed}, {key:?}");
+                        let all: BTreeSet<u32> =
+                            ranges.readers_around(Owner(owner), PARTITION, key).map(|Owner(other)| other).collect();
+                        assert!(all.into_iter().eq((0..3).filter(|other| *other != owner && read(*other))));
+                        let is_marked = ranges.is_marked_by(Owner(owner), PARTITION, key);
+                        assert_eq!(is_marked, model.marked.contains_key(&(owner, key.clone())));
                     }
                 }
             }

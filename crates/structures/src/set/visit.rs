@@ -24,7 +24,7 @@ pub fn position(hash: u64) -> u64 {
 
 impl Sets {
     /// Shows the records from position `from` of the order on, as many as a step takes. Returns the positions that they had,
-    /// and where the next step begins, if there is one.
+    /// and where the next step begins, if there is one. Beyond the end of the order there are none.
     ///
     /// # Errors
     /// [`Refusal::Lent`]; nothing was shown then.
@@ -37,6 +37,7 @@ impl Sets {
         let set = self.set(partition);
         let mut places = Vec::new();
         let visited = match &set.finder {
+            Finder::Keyed(_) if from >= (PARTS as u64) << BITS => (from..from, None),
             Finder::Keyed(index) => {
                 let part = (from >> BITS) as usize;
                 let (to, is_last) = index.visit(part, from as u32, STEP_BUCKETS, |place| places.push(place));
@@ -44,7 +45,7 @@ impl Sets {
                 (from..to, (to < (PARTS as u64) << BITS).then_some(to))
             }
             Finder::Arrival(arrivals) => {
-                let to = (from + STEP_ARRIVALS).min(set.arrival);
+                let to = from.saturating_add(STEP_ARRIVALS).min(set.arrival).max(from);
                 places.extend((from..to).filter_map(|number| arrivals.find(number)));
                 (from..to, (to < set.arrival).then_some(to))
             }

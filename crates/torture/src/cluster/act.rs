@@ -208,6 +208,8 @@ pub enum ClusterEvent {
     CameAlone,
     /// A record of a set came.
     CameOfSet,
+    /// Records of a set came that follow each other.
+    CameInOrder,
     /// A copy was asked back as it left a node.
     Returned,
     /// A page was changed by a commit that came without it.
@@ -238,7 +240,7 @@ pub enum ClusterEvent {
 
 impl ClusterEvent {
     /// Every one.
-    pub const ALL: [ClusterEvent; 35] = [
+    pub const ALL: [ClusterEvent; 36] = [
         ClusterEvent::Committed,
         ClusterEvent::CommittedReading,
         ClusterEvent::RolledBack,
@@ -261,6 +263,7 @@ impl ClusterEvent {
         ClusterEvent::Fell,
         ClusterEvent::CameAlone,
         ClusterEvent::CameOfSet,
+        ClusterEvent::CameInOrder,
         ClusterEvent::Returned,
         ClusterEvent::Redone,
         ClusterEvent::NodeStarted,
@@ -301,6 +304,7 @@ impl ClusterEvent {
             ClusterEvent::Fell => "locks fell",
             ClusterEvent::CameAlone => "object came alone",
             ClusterEvent::CameOfSet => "record of a set came",
+            ClusterEvent::CameInOrder => "records of a set came",
             ClusterEvent::Returned => "copy returned",
             ClusterEvent::Redone => "page redone",
             ClusterEvent::NodeStarted => "node started",

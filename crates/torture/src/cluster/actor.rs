@@ -1,6 +1,7 @@
 //! A transaction of a node that writes down what it is shown.
 
 use super::course::{Course, TransactionStart};
+use super::set_orders::SetTables;
 use super::things::ThingTables;
 use super::{ClusterEvent, ClusterStep};
 use crate::history::{History, Key, Span, Version};
@@ -22,8 +23,8 @@ pub(super) struct Tables {
     pub log: PartitionId,
     /// Nothing where no records have a type.
     pub things: Option<ThingTables>,
-    /// Nothing where there is no set.
-    pub stock: Option<PartitionId>,
+    /// Nothing where there are no sets.
+    pub sets: Option<SetTables>,
 }
 
 /// A record's key in the tree.

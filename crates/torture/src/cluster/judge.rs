@@ -5,7 +5,7 @@ use super::course::Course;
 use super::machines::Machines;
 use super::serving;
 use super::shape::{LOG, PAGES, STOCK, THINGS, TREE};
-use super::{sets, things};
+use super::{set_orders, sets, things};
 use crate::history::{Level, Span};
 use base::time::SECOND_NS;
 use engine::{Direction, Result};
@@ -83,6 +83,9 @@ async fn read_last(executor: &Executor, course: &Course) -> Result<()> {
     if course.shape.set_records > 0 {
         let found = sets::read_last(&database, &mut tx).await?;
         history().scanned(reader, STOCK, Span::ALL, found);
+        for (store, found) in set_orders::read_last(&database, &mut tx).await? {
+            history().scanned(reader, store, Span::ALL, found);
+        }
     }
     history().asks(reader);
     tx.commit().await?;

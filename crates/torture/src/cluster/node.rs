@@ -3,8 +3,9 @@
 use super::actor::{NodeActor, Tables};
 use super::course::Course;
 use super::named::Named;
+use super::set_orders;
 use super::sets::SetOperation;
-use super::shape::{LOG, PAGES, STOCK, TREE};
+use super::shape::{LOG, PAGES, TREE};
 use super::snapshots::ClusterReader;
 use super::things::{self, ThingOperation};
 use super::{ClusterEvent, ClusterStep};
@@ -78,8 +79,8 @@ impl NodeProgram {
         let number = async |name| client.partition(name).await.map(|found| found.id());
         let things = if shape.things > 0 { Some(things::find(&client).await?) } else { None };
         let (pages, tree, log) = (number(PAGES).await?, number(TREE).await?, number(LOG).await?);
-        let stock = if shape.set_records > 0 { Some(number(STOCK).await?) } else { None };
-        let tables = Tables { pages, tree, log, things, stock };
+        let sets = if shape.set_records > 0 { Some(set_orders::find(&client).await?) } else { None };
+        let tables = Tables { pages, tree, log, things, sets };
         Ok((client, tables))
     }
 

@@ -412,6 +412,7 @@ impl<'a> ClusterScenario<'a> {
             (ClusterEvent::Fell, counts.falls),
             (ClusterEvent::CameAlone, counts.records),
             (ClusterEvent::CameOfSet, counts.set_records),
+            (ClusterEvent::CameInOrder, counts.set_portions),
             (ClusterEvent::Returned, counts.returned),
             (ClusterEvent::Redone, counts.redone),
         ] {

@@ -1,6 +1,6 @@
 //! What goes wrong in one seed, and when.
 
-use super::shape::{LOG, PAGES, STOCK, THINGS, TREE};
+use super::shape::{ARRIVALS, LOG, OFFERS, PAGES, STOCK, THINGS, TREE};
 use super::{ClusterFault, ClusterOptions, ClusterShape, ClusterStep};
 use base::Random;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
@@ -83,8 +83,9 @@ impl Rights {
 
     fn draw(random: &mut Random, shape: &ClusterShape) -> Rights {
         let mut rights = Rights::default();
-        let some = [(shape.things > 0).then_some(THINGS), (shape.set_records > 0).then_some(STOCK)];
-        for name in [PAGES, TREE, LOG].into_iter().chain(some.into_iter().flatten()) {
+        let things = (shape.things > 0).then_some(THINGS);
+        let sets: &[&str] = if shape.set_records > 0 { &[STOCK, OFFERS, ARRIVALS] } else { &[] };
+        for name in [PAGES, TREE, LOG].into_iter().chain(things).chain(sets.iter().copied()) {
             match random.below(3) {
                 0 => rights.write.push(name.to_owned()),
                 1 => rights.read.push(name.to_owned()),

@@ -2,6 +2,7 @@
 
 use super::ClusterStep;
 use super::actor::{NodeActor, version};
+use super::set_orders::OrderOperation;
 use super::shape::STOCK;
 use crate::history::{Key, Version};
 use base::{PartitionId, Random};
@@ -16,11 +17,15 @@ pub(super) enum SetOperation {
     Insert { number: u64 },
     Modify { number: u64 },
     Delete { number: u64 },
+    Ordered(OrderOperation),
 }
 
 impl SetOperation {
     pub fn draw(random: &mut Random, records: u64, writes: bool) -> SetOperation {
         let number = random.below(records);
+        if random.chance(0.5) {
+            return SetOperation::Ordered(OrderOperation::draw(random, records, writes));
+        }
         match (writes, random.below(10)) {
             (false, _) => SetOperation::Get { number },
             (true, 0) => SetOperation::GetForUpdate { number },
@@ -42,8 +47,10 @@ fn set_key(number: u64) -> Key {
 
 impl NodeActor {
     pub async fn use_set(&mut self, operation: SetOperation) -> Result<()> {
-        let Some(stock) = self.tables.stock else { return Ok(()) };
+        let Some(tables) = self.tables.sets else { return Ok(()) };
+        let stock = tables.stock;
         match operation {
+            SetOperation::Ordered(operation) => self.use_orders(tables, operation).await,
             SetOperation::Get { number } => {
                 self.enter(ClusterStep::Read);
                 let found = self.tx.get(stock, &number.to_be_bytes()).await?;

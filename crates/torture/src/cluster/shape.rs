@@ -1,6 +1,6 @@
 //! What one seed's cluster is.
 
-use super::{ClusterOptions, sets, things};
+use super::{ClusterOptions, set_orders, sets, things};
 use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use engine::catalog::{Locking, Organization};
@@ -29,7 +29,7 @@ pub struct ClusterShape {
     pub keys: u64,
     /// How many records may be in a tree whose records have a type and indexes. None in most seeds, which have no long values either.
     pub things: u64,
-    /// How many records may be in a memory-resident set. None in most seeds.
+    /// How many records may be in a memory-resident set, and in one that has an index. There are none in most seeds.
     pub set_records: u64,
     /// How sets are swept.
     pub strategy: Strategy,
@@ -222,8 +222,9 @@ impl ClusterShape {
         };
         let pages = PartitionSpec::new(PAGES, organization, Locking::None);
         let things = (self.things > 0).then(things::spec);
-        let set = (self.set_records > 0).then(sets::spec);
-        [pages, PartitionSpec::b_tree(TREE), PartitionSpec::append(LOG)].into_iter().chain(things).chain(set).collect()
+        let sets = (self.set_records > 0).then(|| [sets::spec()].into_iter().chain(set_orders::specs()));
+        let all = [pages, PartitionSpec::b_tree(TREE), PartitionSpec::append(LOG)].into_iter().chain(things);
+        all.chain(sets.into_iter().flatten()).collect()
     }
 }
 
@@ -245,5 +246,7 @@ pub(super) const TREE: &str = "tree";
 pub(super) const LOG: &str = "log";
 /// The partition of records that have a type and indexes.
 pub(super) const THINGS: &str = "thing";
-/// The memory-resident set.
+/// The memory-resident sets: of records with keys, of such that have a type and an index, and of such that the set numbers.
 pub(super) const STOCK: &str = "stock";
+pub(super) const OFFERS: &str = "offer";
+pub(super) const ARRIVALS: &str = "arrival";

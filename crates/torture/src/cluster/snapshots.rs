@@ -3,6 +3,7 @@
 use super::ClusterEvent;
 use super::actor::{Tables, log_key, page_key, record_key, tree_key, tree_number, version};
 use super::course::{Course, TransactionStart};
+use super::set_orders;
 use super::shape::{LOG, TREE};
 use crate::history::{History, Level, Span};
 use base::Random;
@@ -76,6 +77,14 @@ impl ClusterReader {
         for _ in 0..self.random.between(1, 10) {
             if self.random.chance(0.5) {
                 self.executor.sleep_ns(self.random.below(20 * MILLISECOND_NS)).await;
+            }
+            if let Some(sets) = self.tables.sets.filter(|_| self.random.chance(0.5)) {
+                let (history, of_sets) = (&self.course.history, (sets, self.course.shape.set_records));
+                set_orders::look_back(snapshot, of_sets, &mut self.random, |note| {
+                    note(&mut history.borrow_mut(), reader)
+                })
+                .await?;
+                continue;
             }
             match self.random.below(100) {
                 0..50 => self.read_page(snapshot, reader).await?,

@@ -2,7 +2,11 @@
 
 use super::*;
 use crate::grants::Right;
-use crate::message::{RecordLock, SetRecord, SetValue, SetWrite, place_in_set};
+use crate::message::{
+    RecordLock, SET_ASK_MAX, SetAnswer, SetAsk, SetEntry, SetQuestion, SetRange, SetRecord, SetValue, SetWrite,
+    place_in_set,
+};
+use std::ops::Bound;
 
 const STOCK: u16 = SET.0;
 
@@ -66,6 +70,156 @@ fn a_record_is_locked_until_its_transaction_has_ended_whatever_the_algorithm() {
     }
 }
 
+fn question(transaction: u64, number: u64, ask: SetAsk) -> Request {
+    Request::Set(SetQuestion { transaction: Transaction(transaction), number, partition: STOCK, ask })
+}
+
+fn entries(transaction: u64, number: u64, of: u8) -> Request {
+    question(transaction, number, SetAsk::Entries(vec![SetEntry { index: 0, of: vec![of] }]))
+}
+
+impl Ground {
+    /// A transaction reads a part of an index, or all records. What comes of it, and what else is done.
+    fn look(
+        &mut self,
+        client: ClientId,
+        transaction: u64,
+        number: u64,
+        span: Option<(u8, u8)>,
+    ) -> (SetSight, Vec<Action>) {
+        let ask = span.map_or(SetAsk::Scan(0), |(from, _)| {
+            SetAsk::Range(SetRange { index: 0, from: vec![from], to: None, behind: None })
+        });
+        let asked = self.say(client, question(transaction, number, ask)).expect("it is honest");
+        assert!(matches!(&asked[..], [Action::AnswerSet { .. }]), "{asked:?}");
+        let spans = span.map_or_else(
+            || vec![span_of_records()],
+            |(from, to)| vec![span_of_index(0, &[from], Bound::Included(&[to]))],
+        );
+        let mut sight = SetSight::Over;
+        let actions = self.step(|server, memory, actions| {
+            sight = server.read_set((client, Transaction(transaction)), number, (SET, spans), memory, actions);
+        });
+        (sight, actions)
+    }
+}
+
+/// Whether a client is answered so.
+fn hears(actions: &[Action], client: ClientId, number: u64, answer: &SetAnswer) -> bool {
+    let is_it = |action: &Action| matches!(action, Action::Send(to, Answer::Set { number: of, said, .. }) if (*to, *of, said) == (client, number, answer));
+    actions.iter().any(is_it)
+}
+
+#[test]
+fn who_changes_waits_for_those_that_have_read_there_and_the_other_way_round() {
+    let mut ground = Ground::new("cbl");
+    let (one, other) = (ground.join(), ground.join());
+    assert_eq!(ground.look(one, 1, 1, Some((3, 5))).0, SetSight::Locked);
+    let beside = ground.say(other, entries(2, 1, 6)).expect("it is honest");
+    assert!(hears(&beside, other, 1, &SetAnswer::Granted), "{beside:?}");
+    assert_eq!(ground.say(other, entries(2, 2, 4)).expect("it is honest"), [], "it was read");
+    // Who comes later waits behind it; who has read there goes on.
+    let third = ground.join();
+    assert_eq!(ground.look(third, 3, 1, Some((4, 4))).0, SetSight::Waits);
+    assert_eq!(ground.look(one, 1, 2, Some((4, 5))).0, SetSight::Locked);
+    assert_eq!(ground.server.check(), Ok(()));
+    let ended = ground.say(one, Request::Abort { transaction: Transaction(1) }).expect("it is honest");
+    assert!(
+        hears(&ended, other, 2, &SetAnswer::Granted) && !hears(&ended, third, 1, &SetAnswer::AskAgain),
+        "{ended:?}"
+    );
+    ground.step(|server, memory, actions| server.lose(other, memory, actions));
+    assert_eq!(ground.look(third, 3, 2, Some((4, 4))).0, SetSight::Locked, "its first question may ask again");
+    ground.step(|server, memory, actions| server.lose(third, memory, actions));
+    assert_eq!((ground.server.set_ranges_held(one), ground.server.set_ranges_held(third)), (0, 0));
+    // All records.
+    let (one, other) = (ground.join(), ground.join());
+    assert_eq!(ground.look(one, 1, 1, None).0, SetSight::Locked);
+    assert_eq!(ground.say(other, ask(1, 2, false)).expect("it is honest"), [sends(other, 1, 2, false)]);
+    assert_eq!(ground.say(other, ask(1, 2, true)).expect("it is honest"), [], "it was seen");
+    let ended = ground.say(one, Request::Abort { transaction: Transaction(1) }).expect("it is honest");
+    assert!(grants(&ended, other, &wanted(1, 2, true)), "{ended:?}");
+    assert_eq!(ground.say(other, ask(1, 2, true)).expect("it is honest"), [sends(other, 1, 2, true)]);
+    assert_eq!(ground.look(one, 3, 1, None).0, SetSight::Waits);
+    let ended = ground.say(other, Request::Abort { transaction: Transaction(2) }).expect("it is honest");
+    assert!(hears(&ended, one, 1, &SetAnswer::AskAgain), "{ended:?}");
+    assert_eq!(ground.server.check(), Ok(()));
+}
+
+/// One of them waits for a page, so that the circle is of both kinds.
+#[test]
+fn circles_of_ranges_and_pages_are_deadlocks() {
+    let mut ground = Ground::new("cbl");
+    let (one, other) = (ground.join(), ground.join());
+    let is_victim = |action: &Action| matches!(action, Action::Send(_, Answer::Victim { .. }));
+    ground.say(one, read_to_write()).expect("it is honest");
+    assert_eq!(ground.look(other, 2, 1, Some((3, 5))).0, SetSight::Locked);
+    ground.say(other, read(copy(0, 0), 2, None)).expect("it is honest");
+    let said = ground.say(one, entries(1, 1, 4)).expect("it is honest");
+    assert!(said.iter().any(is_victim), "{said:?}");
+    // Two that have read the same change it.
+    let mut ground = Ground::new("cbl");
+    let (one, other) = (ground.join(), ground.join());
+    assert_eq!(ground.look(one, 1, 1, Some((3, 5))).0, SetSight::Locked);
+    assert_eq!(ground.look(other, 2, 1, Some((3, 5))).0, SetSight::Locked);
+    assert_eq!(ground.say(one, entries(1, 2, 4)).expect("it is honest"), []);
+    let said = ground.say(other, entries(2, 2, 3)).expect("it is honest");
+    assert!(said.iter().any(is_victim), "{said:?}");
+}
+
+#[test]
+fn what_is_locked_of_sets_is_bounded_and_a_question_of_one_that_has_ended_locks_nothing() {
+    let mut ground = Ground::new("cbl");
+    let client = ground.join();
+    let long = SetAsk::Entries(vec![SetEntry { index: 0, of: vec![0; SET_ASK_MAX / 2 + 1] }; 2]);
+    ground.say(client, question(1, 1, long)).expect_err("no index has that");
+    let mut ground = Ground::new("cbl");
+    let client = ground.join();
+    let mut refused = false;
+    for number in 0..12_u8 {
+        let entry = |of: u8| SetEntry { index: 0, of: [&[number, of][..], &[0; 60_000]].concat() };
+        let many = SetAsk::Entries((0..60).map(entry).collect());
+        let said = ground.say(client, question(1, u64::from(number), many)).expect("it is honest");
+        refused |= matches!(
+            &said[..],
+            [Action::Send(_, Answer::Set { said: SetAnswer::Failed { is_denied: false, .. }, .. })]
+        );
+    }
+    assert!(refused && ground.server.set_ranges_held(client) < 2 * SET_RANGES_MAX);
+    let mut said = ground.say(client, ask(1, 1, true)).expect("it is honest");
+    assert!(matches!(said.pop(), Some(Action::Send(_, Answer::NoSetRecord { is_denied: false, .. }))));
+    let mut ground = Ground::new("cbl");
+    let client = ground.join();
+    ground.say(client, question(1, 1, SetAsk::Scan(0))).expect("it is honest");
+    ground.say(client, Request::Abort { transaction: Transaction(1) }).expect("it is honest");
+    let mut sight = SetSight::Locked;
+    ground.step(|server, memory, actions| {
+        let spans = vec![span_of_records()];
+        sight = server.read_set((client, Transaction(1)), 1, (SET, spans), memory, actions);
+    });
+    assert_eq!((sight, ground.server.set_ranges_held(client)), (SetSight::Over, 0));
+    // Many that lock nothing take room all the same.
+    for transaction in 0..10 {
+        ground.say(client, question(transaction, 1, SetAsk::Entries(Vec::new()))).expect("it is honest");
+    }
+    assert!(ground.server.set_ranges_held(client) >= 10);
+    for number in 0..WAITING_MAX as u64 {
+        ground.say(client, question(2, number, SetAsk::Scan(0))).expect("it is honest");
+    }
+    ground.say(client, question(2, u64::MAX, SetAsk::Scan(0))).expect_err("an honest one waits for answers");
+    let reading = Access::Granted(BTreeMap::from([(SET, Right::Read)]));
+    let address: SocketAddr = "10.0.0.1:7000".parse().expect("an address");
+    let newcomer = Newcomer { address, name: Some("reader".into()), access: reading };
+    let client = ground.server.join(newcomer, (None, Secret(9)), &ground.memory, &mut Vec::new()).session.client;
+    for denied in [entries(1, 1, 1), question(1, 2, SetAsk::Arrival)] {
+        let said = ground.say(client, denied).expect("it may try");
+        assert!(matches!(
+            &said[..],
+            [Action::Send(_, Answer::Set { said: SetAnswer::Failed { is_denied: true, .. }, .. })]
+        ));
+    }
+}
+
 #[test]
 fn transactions_that_wait_for_records_and_pages_of_each_other_are_a_deadlock() {
     let mut ground = Ground::new("cbl");
@@ -115,7 +269,7 @@ fn whatever_clients_say_of_sets_the_state_is_right() {
         let mut ground = Ground::new(if seed % 2 == 0 { "cbl" } else { "ps-aa" });
         let mut clients = [(); 3].map(|()| ground.join());
         let mut numbers = [0; 3];
-        let mut committing = Vec::new();
+        let (mut committing, mut looking) = (Vec::new(), Vec::new());
         for _ in 0..300 {
             let which = random.below(3) as usize;
             let (client, key, transaction) = (clients[which], random.below(3) as u8, random.below(3));
@@ -123,7 +277,15 @@ fn whatever_clients_say_of_sets_the_state_is_right() {
             let held = ground.server.copies(place).into_iter().find(|(holder, _)| *holder == client);
             let copy = held.map_or(Copy { page: place, number: numbers[which] }, |(_, copy)| copy);
             let lock = RecordLock { slot, transaction: Transaction(transaction), writes: random.chance(0.5) };
-            let body = match random.below(12) {
+            let asked = random.below(8);
+            let body = match random.below(16) {
+                12 => entries(transaction, asked, key),
+                13 => question(transaction, asked, SetAsk::Scan(0)),
+                14 => {
+                    let range = SetRange { index: 0, from: vec![key], to: None, behind: None };
+                    question(transaction, asked, SetAsk::Range(range))
+                }
+                15 => question(transaction, asked, SetAsk::Arrival),
                 0..5 => ask(key, transaction, lock.writes),
                 5 => read(copy, transaction, None),
                 6 => Request::Write { copy, transaction: Transaction(transaction) },
@@ -136,14 +298,30 @@ fn whatever_clients_say_of_sets_the_state_is_right() {
             numbers[which] += u64::from(matches!(body, Request::Read { .. }));
             heard += 1;
             match ground.say(client, body) {
-                Ok(actions) => committing.extend(actions.into_iter().filter_map(|action| match action {
-                    Action::Commit { client, transaction, .. } => Some((client, transaction)),
-                    _ => None,
-                })),
+                Ok(actions) => {
+                    for action in actions {
+                        match action {
+                            Action::Commit { client, transaction, .. } => committing.push((client, transaction)),
+                            Action::AnswerSet { client, question } => looking.push((client, question)),
+                            _ => {}
+                        }
+                    }
+                }
                 Err(_) => {
                     ground.step(|server, memory, actions| server.lose(client, memory, actions));
                     (clients[which], numbers[which]) = (ground.join(), 0);
                 }
+            }
+            if random.chance(0.3)
+                && let Some((client, SetQuestion { transaction, number, ask, .. })) = looking.pop()
+            {
+                let spans = match ask {
+                    SetAsk::Range(range) => vec![span_of_index(0, &range.from, Bound::Unbounded)],
+                    _ => vec![span_of_records()],
+                };
+                ground.step(|server, memory, actions| {
+                    server.read_set((client, transaction), number, (SET, spans), memory, actions);
+                });
             }
             if random.chance(0.3)
                 && let Some(owner) = committing.pop()
@@ -156,7 +334,11 @@ fn whatever_clients_say_of_sets_the_state_is_right() {
         });
         clients.into_iter().for_each(|client| {
             ground.step(|server, memory, actions| server.lose(client, memory, actions));
-            assert_eq!(ground.server.records_held(client), 0, "seed {seed}");
+            assert_eq!(
+                (ground.server.records_held(client), ground.server.set_ranges_held(client)),
+                (0, 0),
+                "seed {seed}"
+            );
         });
         assert_eq!(ground.server.waiting(), 0);
     }

@@ -1,0 +1,339 @@
+//! Where in sets transactions have read, and where others are going to change them.
+//!
+//! What nodes change of sets is made when they commit, so the gaps between the entries that there are, which the engine locks for its own
+//! transactions, say nothing of entries that are to come: another entry may part a gap before. So what is locked are the engine's ranges of keys
+//! ([`KeyRanges`], as its scans of b-trees hold them), which no change moves. Who has read a range holds it. Who is going to change a
+//! record marks where it and its entries stand and will stand, and waits for those that have read around a mark; who reads
+//! around one of another's waits for that. Both last to the end of the transaction.
+
+use crate::message::{ClientId, RecordLock, SetEntry, Transaction};
+use base::{PageId, PartitionId};
+use engine::canary::{self, Canary};
+use engine::lock::{KeyRanges, KeySpan, Mark, Owner};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+type RangeOwner = (ClientId, Transaction);
+
+/// The order of a set's records themselves, among those of its indexes, which have their positions.
+pub const RECORDS: u16 = u16::MAX;
+/// What a range or a mark takes beside its bytes, about.
+const RANGE_SIZE: usize = 64;
+
+/// Where an entry stands among those of all orders of a set.
+fn stand(order: u16, of: &[u8]) -> Vec<u8> {
+    [&order.to_be_bytes(), of].concat()
+}
+
+/// Where a record stands.
+pub fn stand_of_record(key: &[u8]) -> Vec<u8> {
+    stand(RECORDS, key)
+}
+
+/// Where the entry of a record stands.
+pub fn stand_of_entry(entry: &SetEntry) -> Vec<u8> {
+    stand(entry.index, &entry.of)
+}
+
+/// A part of an index: up to its end if there is no upper bound.
+pub fn span_of_index(index: u16, from: &[u8], to: Bound<&[u8]>) -> KeySpan {
+    let to = match to {
+        Bound::Included(to) => Bound::Included(stand(index, to)),
+        Bound::Excluded(to) => Bound::Excluded(stand(index, to)),
+        Bound::Unbounded => Bound::Excluded(stand(index.saturating_add(1), &[])),
+    };
+    KeySpan::new(Bound::Included(&stand(index, from)), to.as_ref().map(Vec::as_slice))
+}
+
+/// That of one record.
+pub fn span_of_record(key: &[u8]) -> KeySpan {
+    let stand = stand_of_record(key);
+    KeySpan::new(Bound::Included(&stand), Bound::Included(&stand))
+}
+
+/// That of all records, also of those that there are not.
+pub fn span_of_records() -> KeySpan {
+    KeySpan::new(Bound::Included(&stand_of_record(&[])), Bound::Unbounded)
+}
+
+/// What is locked.
+#[derive(Clone, Debug)]
+pub enum RangeLock {
+    Read(Vec<KeySpan>),
+    Change(Vec<Vec<u8>>),
+}
+
+/// What is done when it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RangePurpose {
+    /// The question of this number is asked again.
+    Question(u64),
+    /// That of this number is answered: entries may come and go.
+    Entries(u64),
+    /// A record is asked for again.
+    Record(PageId, RecordLock),
+}
+
+/// A lock that is waited for. Marks are there already.
+#[derive(Debug)]
+pub struct WaitingRange {
+    pub owner: RangeOwner,
+    pub purpose: RangePurpose,
+    number: Owner,
+    partition: PartitionId,
+    lock: RangeLock,
+    since: u64,
+}
+
+/// The names by which a transaction, and those that are committed with it, hold ranges and marks, and how many bytes these take.
+#[derive(Default)]
+struct Holder {
+    numbers: Vec<Owner>,
+    bytes: usize,
+    /// Numbers of records that they are to add to sets.
+    reserved: BTreeSet<(PartitionId, u64)>,
+}
+
+/// All of them.
+#[derive(Default)]
+pub struct SetRanges {
+    ranges: KeyRanges,
+    holders: BTreeMap<RangeOwner, Holder>,
+    /// The bytes of all of each client's.
+    bytes: BTreeMap<ClientId, usize>,
+    owners: BTreeMap<Owner, RangeOwner>,
+    next: u32,
+    waiting: Vec<WaitingRange>,
+    /// Questions that are being answered.
+    asked: BTreeSet<(RangeOwner, u64)>,
+}
+
+impl SetRanges {
+    fn number_of(&mut self, owner: RangeOwner) -> Owner {
+        if let Some(number) = self.holders.get(&owner).and_then(|holder| holder.numbers.first()) {
+            return *number;
+        }
+        while self.owners.contains_key(&Owner(self.next)) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let number = Owner(self.next);
+        self.next = self.next.wrapping_add(1);
+        self.owners.insert(number, owner);
+        self.holders.entry(owner).or_default().numbers.push(number);
+        self.note_bytes(owner, 0);
+        number
+    }
+
+    /// Those whose locks are in the way of this one.
+    fn blockers(&self, number: Owner, partition: PartitionId, lock: &RangeLock) -> BTreeSet<RangeOwner> {
+        let numbers: BTreeSet<Owner> = match lock {
+            RangeLock::Read(spans) => {
+                spans.iter().flat_map(|span| self.ranges.markers_within(number, partition, span)).collect()
+            }
+            RangeLock::Change(stands) => {
+                stands.iter().flat_map(|stand| self.ranges.readers_around(number, partition, stand)).collect()
+            }
+        };
+        let own = self.owners.get(&number);
+        numbers.iter().filter_map(|other| self.owners.get(other)).filter(|other| Some(*other) != own).copied().collect()
+    }
+
+    /// Asks for a lock. Marks are made in any case; false if it has to be waited for.
+    pub fn lock(&mut self, owner: RangeOwner, partition: PartitionId, lock: &RangeLock) -> bool {
+        let number = self.number_of(owner);
+        if let RangeLock::Change(stands) = lock {
+            for stand in stands {
+                if !self.ranges.is_marked_by(number, partition, stand) {
+                    self.ranges.mark(number, partition, stand, Mark::Intended);
+                    self.note_bytes(owner, stand.len());
+                }
+            }
+        }
+        let is_free = self.blockers(number, partition, lock).is_empty();
+        if is_free {
+            self.hold(owner, partition, lock);
+        }
+        is_free
+    }
+
+    fn hold(&mut self, owner: RangeOwner, partition: PartitionId, lock: &RangeLock) {
+        let RangeLock::Read(spans) = lock else { return };
+        let number = self.number_of(owner);
+        if canary::is_planted(Canary::UnlockedSetRange) {
+            return;
+        }
+        for span in spans {
+            self.note_bytes(owner, span.length());
+            let _number = self.ranges.hold(number, partition, span.clone());
+        }
+    }
+
+    fn note_bytes(&mut self, owner: RangeOwner, length: usize) {
+        if let Some(holder) = self.holders.get_mut(&owner) {
+            holder.bytes += length + RANGE_SIZE;
+            *self.bytes.entry(owner.0).or_default() += length + RANGE_SIZE;
+        }
+    }
+
+    /// A lock is waited for since this time. False if the same purpose is waited for already.
+    pub fn wait(
+        &mut self,
+        owner: RangeOwner,
+        partition: PartitionId,
+        (lock, purpose): (RangeLock, RangePurpose),
+        since: u64,
+    ) -> bool {
+        let is_same = |other: &WaitingRange| (other.owner, other.purpose) == (owner, purpose);
+        if self.waiting.iter().any(is_same) {
+            return false;
+        }
+        let number = self.number_of(owner);
+        self.waiting.push(WaitingRange { owner, purpose, number, partition, lock, since });
+        true
+    }
+
+    /// The first that waits and can have its lock, which it has then.
+    pub fn next_granted(&mut self) -> Option<WaitingRange> {
+        let is_free =
+            |waiting: &WaitingRange| self.blockers(waiting.number, waiting.partition, &waiting.lock).is_empty();
+        let place = self.waiting.iter().position(is_free)?;
+        let granted = self.waiting.remove(place);
+        self.hold(granted.owner, granted.partition, &granted.lock);
+        Some(granted)
+    }
+
+    /// A transaction asks a question that is answered later.
+    pub fn ask(&mut self, owner: RangeOwner, number: u64) {
+        self.asked.insert((owner, number));
+    }
+
+    /// A question is answered. False if it is not waited for any more.
+    pub fn answer(&mut self, owner: RangeOwner, number: u64) -> bool {
+        self.asked.remove(&(owner, number))
+    }
+
+    /// A transaction waits for nothing any more.
+    pub fn withdraw(&mut self, owner: RangeOwner) {
+        self.waiting.retain(|waiting| waiting.owner != owner);
+        self.asked.retain(|(other, _)| *other != owner);
+    }
+
+    /// No transaction of a client does.
+    pub fn withdraw_all(&mut self, client: ClientId) {
+        self.waiting.retain(|waiting| waiting.owner.0 != client);
+        self.asked.retain(|((other, _), _)| *other != client);
+    }
+
+    /// A transaction has ended.
+    pub fn end(&mut self, owner: RangeOwner) {
+        self.withdraw(owner);
+        let Some(ended) = self.holders.remove(&owner) else { return };
+        for number in ended.numbers {
+            self.owners.remove(&number);
+            self.ranges.end(number, None);
+        }
+        if let Some(bytes) = self.bytes.get_mut(&owner.0) {
+            *bytes -= ended.bytes;
+            if *bytes == 0 {
+                self.bytes.remove(&owner.0);
+            }
+        }
+    }
+
+    /// What one transaction has is another's of the same client from now on.
+    pub fn pass(&mut self, from: RangeOwner, to: RangeOwner) {
+        if from == to {
+            return;
+        }
+        let Some(passed) = self.holders.remove(&from) else { return };
+        for number in &passed.numbers {
+            self.owners.insert(*number, to);
+        }
+        let holder = self.holders.entry(to).or_default();
+        holder.numbers.extend(passed.numbers);
+        holder.reserved.extend(passed.reserved);
+        holder.bytes += passed.bytes;
+    }
+
+    /// Whether a transaction may change what stands there: it has marked it, and no other has read around it.
+    pub fn may_change(&self, owner: RangeOwner, partition: PartitionId, stand: &[u8]) -> bool {
+        let Some(holder) = self.holders.get(&owner) else { return false };
+        let marks = |number: &&Owner| self.ranges.is_marked_by(**number, partition, stand);
+        let Some(number) = holder.numbers.iter().find(marks) else { return false };
+        self.ranges.readers_around(*number, partition, stand).all(|other| holder.numbers.contains(&other))
+    }
+
+    /// A transaction is to add a record of this number to a set.
+    pub fn reserve(&mut self, owner: RangeOwner, partition: PartitionId, number: u64) {
+        let holder = self.holders.entry(owner).or_default();
+        holder.reserved.insert((partition, number));
+        self.note_bytes(owner, 0);
+    }
+
+    /// Whether it is.
+    pub fn has_reserved(&self, owner: RangeOwner, partition: PartitionId, number: u64) -> bool {
+        self.holders.get(&owner).is_some_and(|holder| holder.reserved.contains(&(partition, number)))
+    }
+
+    /// The bytes that ranges and marks of a client's transactions take, about.
+    pub fn bytes_of(&self, client: ClientId) -> usize {
+        self.bytes.get(&client).copied().unwrap_or(0)
+    }
+
+    /// How many questions a client has that are not answered.
+    pub fn questions_of(&self, client: ClientId) -> usize {
+        let waiting = self.waiting.iter().filter(|waiting| waiting.owner.0 == client).count();
+        let all = ((client, Transaction(0)), 0)..=((client, Transaction(u64::MAX)), u64::MAX);
+        waiting + self.asked.range(all).count()
+    }
+
+    /// The transactions of a client that have ranges or marks.
+    pub fn owners_of(&self, client: ClientId) -> Vec<RangeOwner> {
+        let all = (client, Transaction(0))..=(client, Transaction(u64::MAX));
+        self.holders.range(all).map(|(owner, _)| *owner).collect()
+    }
+
+    /// Whom a transaction waits for, and since when.
+    pub fn waits_for(&self, owner: RangeOwner, found: &mut Vec<RangeOwner>) -> Option<u64> {
+        let mut since = None;
+        for own in self.waiting.iter().filter(|waiting| waiting.owner == owner) {
+            since = since.max(Some(own.since));
+            found.extend(self.blockers(own.number, own.partition, &own.lock));
+        }
+        since
+    }
+
+    /// Every transaction that waits.
+    pub fn waiting_owners(&self) -> impl Iterator<Item = RangeOwner> {
+        self.waiting.iter().map(|waiting| waiting.owner)
+    }
+
+    /// How many locks are waited for.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(super) fn check(&self) -> Result<(), String> {
+        if !self.ranges.is_sound() {
+            return Err("ranges of sets do not agree with those who have read them".to_owned());
+        }
+        let is_free =
+            |waiting: &&WaitingRange| self.blockers(waiting.number, waiting.partition, &waiting.lock).is_empty();
+        if let Some(waiting) = self.waiting.iter().find(is_free) {
+            return Err(format!("{waiting:?} waits for no one"));
+        }
+        let held: BTreeSet<(Owner, RangeOwner)> = self
+            .holders
+            .iter()
+            .flat_map(|(owner, holder)| holder.numbers.iter().map(|number| (*number, *owner)))
+            .collect();
+        let named: BTreeSet<(Owner, RangeOwner)> =
+            self.owners.iter().map(|(number, owner)| (*number, *owner)).collect();
+        let mut counted: BTreeMap<ClientId, usize> = BTreeMap::new();
+        self.holders.iter().for_each(|(owner, holder)| *counted.entry(owner.0).or_default() += holder.bytes);
+        if counted != self.bytes {
+            return Err(format!("ranges of sets take {counted:?} bytes, {:?} are counted", self.bytes));
+        }
+        if held == named { Ok(()) } else { Err("ranges of sets are held under unknown names".to_owned()) }
+    }
+}
