@@ -75,13 +75,13 @@ pub enum Ask {
 pub enum Said {
     Serving { address: SocketAddr, pages: u16 },
     Joined(u32),
-    Seen(Box<Seen>),
+    Seen(Box<Sighting>),
     Failed(String),
 }
 
 /// What a process has done until a moment.
 #[derive(Serialize, Deserialize)]
-pub struct Seen {
+pub struct Sighting {
     /// By the clock that all processes of a machine have in common, in nanoseconds.
     pub at_ns: u64,
     pub cpu_ns: u64,
@@ -91,11 +91,11 @@ pub struct Seen {
     resident: String,
 }
 
-impl Seen {
-    fn now((client, server): (ClientCounts, ServerCounts), resident: &[bool]) -> Box<Seen> {
+impl Sighting {
+    fn now((client, server): (ClientCounts, ServerCounts), resident: &[bool]) -> Box<Sighting> {
         let resident = resident.iter().map(|is_there| if *is_there { '1' } else { '0' }).collect();
         let (at_ns, cpu_ns) = (real_driver::wall_ns(), real_driver::process_cpu_ns());
-        Box::new(Seen { at_ns, cpu_ns, client, server, resident })
+        Box::new(Sighting { at_ns, cpu_ns, client, server, resident })
     }
 
     /// Which pages are in its memory.
@@ -225,7 +225,7 @@ fn serve(model: &PageServerModel, configuration: Configuration, directory: &Path
                     Ask::Begin => {}
                     Ask::Look => {
                         let counts = (ClientCounts::default(), served.counts(&server, pages));
-                        say(&Said::Seen(Seen::now(counts, &resident(server.buffer(), pages))))?;
+                        say(&Said::Seen(Sighting::now(counts, &resident(server.buffer(), pages))))?;
                     }
                 }
                 if let Some(failure) = server.failure() {
@@ -265,7 +265,7 @@ fn join(
                     counts.messages = client.traffic().messages.get();
                     counts.bytes = client.traffic().bytes.get();
                     let resident = resident(client.buffer(), pages);
-                    say(&Said::Seen(Seen::now((counts, ServerCounts::default()), &resident)))?;
+                    say(&Said::Seen(Sighting::now((counts, ServerCounts::default()), &resident)))?;
                 }
             }
             if let Some(failure) = totals.failure() {

@@ -1,6 +1,6 @@
 //! The processes of a run over TCP, and what they count.
 
-use super::machine::{Ask, MachineRole, Part, Said, Seen};
+use super::machine::{Ask, MachineRole, Part, Said, Sighting};
 use super::network::ShapedNetwork;
 use crate::Failure;
 use crate::files::Directory;
@@ -96,7 +96,7 @@ impl Machine {
         }
     }
 
-    fn seen(&self) -> Result<Seen, Failure> {
+    fn seen(&self) -> Result<Sighting, Failure> {
         match self.answer()? {
             Said::Seen(seen) => Ok(*seen),
             _ => Err(format!("{} answers what was not asked", self.name).into()),
@@ -150,7 +150,7 @@ struct Machines {
 }
 
 /// What all processes have counted until a moment, the server first.
-type Look = Vec<Seen>;
+type Look = Vec<Sighting>;
 
 impl RunOverTcp<'_> {
     /// Starts the processes, warms up and measures.
@@ -164,7 +164,7 @@ impl RunOverTcp<'_> {
             looks.push(machines.look()?);
         }
         let (first, last) = (&looks[0], &looks[looks.len() - 1]);
-        let of = |count: fn(&Seen) -> u64| {
+        let of = |count: fn(&Sighting) -> u64| {
             let pairs = first.iter().zip(last);
             pairs.map(|(first, last)| count(last) - count(first)).sum::<u64>()
         };
@@ -218,7 +218,7 @@ impl RunOverTcp<'_> {
             throughput_per_s += client.commits as f64 / seconds(index);
             clients = clients.plus(client);
         }
-        let resident: Vec<Vec<bool>> = last[1..].iter().map(Seen::resident).collect();
+        let resident: Vec<Vec<bool>> = last[1..].iter().map(Sighting::resident).collect();
         let in_memory = in_memory_ratio(&last[0].resident(), &resident, self.forwards);
         let figures = Figures::of((&clients, &server), throughput_per_s, in_memory);
         let carried = (clients.bytes + server.bytes) as f64 / seconds(0) / self.network.1;

@@ -10,8 +10,10 @@ use std::process::{Child, Command, Stdio};
 const PACKET: u64 = 1_500;
 /// What the system adds to a TCP packet on the loopback, in bytes: Ethernet's header, IP's, and TCP's with a time stamp.
 const HEADERS: u64 = 14 + 20 + 32;
-/// A bucket holds what the network carries in a ten thousandth of a second, or a packet: timers of the kernel are that exact.
+/// A bucket holds what the network carries in a ten thousandth of a second, for timers of the kernel are that exact, or a packet with its
+/// headers and what is lost in rounding.
 const BUCKETS_PER_S: u64 = 10_000;
+const BUCKET_MIN: u64 = PACKET + 100;
 
 /// Why there is no such network.
 #[derive(Debug)]
@@ -57,13 +59,14 @@ pub struct ShapedNetwork {
 }
 
 impl ShapedNetwork {
-    /// One medium that carries so many bytes a second of what is sent. Headers of packets are not counted: the messages' lengths are the study's.
+    /// One medium that carries this number of bytes a second. Headers of packets are not counted: messages have the study's lengths.
     pub fn new(bytes_per_s: u64) -> Result<ShapedNetwork, NetworkError> {
         let network = ShapedNetwork { holder: hold()? };
         let packet = PACKET.to_string();
-        network.set(&["ip", "link", "set", "dev", "lo", "mtu", &packet, "up"])?;
+        // Packets are cut before they are counted.
+        network.set(&["ip", "link", "set", "dev", "lo", "mtu", &packet, "gso_max_segs", "1", "up"])?;
         let rate = format!("{}bit", bytes_per_s * 8);
-        let burst = (bytes_per_s / BUCKETS_PER_S).max(PACKET).to_string();
+        let burst = (bytes_per_s / BUCKETS_PER_S).max(BUCKET_MIN).to_string();
         let overhead = format!("-{HEADERS}");
         let table = ["root", "handle", "1:", "stab", "overhead", &overhead, "linklayer", "ethernet"];
         let bucket = ["tbf", "rate", &rate, "burst", &burst, "limit", "16mb"];
@@ -79,12 +82,13 @@ impl ShapedNetwork {
         command
     }
 
-    fn set(&self, words: &[&str]) -> Result<(), NetworkError> {
+    /// Does this in the network. Returns what it has printed.
+    fn set(&self, words: &[&str]) -> Result<String, NetworkError> {
         let mut command = self.command(Path::new(words[0]));
         let output = command.args(&words[1..]).stdin(Stdio::null()).output();
         let output = output.map_err(|error| NetworkError::Program { name: "nsenter".to_owned(), error })?;
         if output.status.success() {
-            return Ok(());
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         Err(NetworkError::Refused { command: words.join(" "), said })
@@ -124,6 +128,25 @@ impl Drop for ShapedNetwork {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Where it takes rights that this process lacks, that is what it says.
+    #[test]
+    fn a_network_has_its_rate_and_is_gone_with_its_holder() {
+        let network = match ShapedNetwork::new(10_000_000) {
+            Ok(network) => network,
+            Err(error) => return assert!(error.to_string().contains("--unshaped"), "{error}"),
+        };
+        let bucket = network.set(&["tc", "qdisc", "show", "dev", "lo"]).expect("it can be asked");
+        assert!(bucket.contains("tbf") && bucket.contains("rate 80Mbit"), "{bucket}");
+        let links = network.set(&["ip", "-oneline", "link"]).expect("it can be asked");
+        assert_eq!(links.lines().count(), 1, "it has nothing but its loopback: {links}");
+        let holder = format!("/proc/{}", network.holder.id());
+        assert!(Path::new(&holder).exists());
+        let refused = network.set(&["tc", "qdisc", "add", "dev", "lo", "root", "nonsense"]).expect_err("there is none");
+        assert!(matches!(&refused, NetworkError::Refused { command, .. } if command.contains("nonsense")), "{refused}");
+        drop(network);
+        assert!(!Path::new(&holder).exists());
+    }
 
     #[test]
     fn a_refusal_says_what_to_do() {

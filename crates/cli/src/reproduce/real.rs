@@ -38,7 +38,7 @@ struct Taken {
 }
 
 /// Everything that came out.
-struct Compared {
+struct OnBothClocks {
     /// With the curves of both clocks.
     results: Results,
     here: Vec<Claim>,
@@ -71,7 +71,7 @@ pub fn run(study: &dyn Study, arguments: &Arguments) -> Result<(), Failure> {
     let [here, virtual_claims] = [&real, &virtual_clock].map(|results| judged(results, arguments));
     let pairs = real.trials.into_iter().zip(virtual_clock.trials);
     let trials: Vec<Trial> = pairs.map(|(real, other)| over_tcp::both(real, other)).collect();
-    let compared = Compared {
+    let compared = OnBothClocks {
         here,
         virtual_clock: virtual_claims,
         notes: notes(arguments, run_ns, (&taken, message_ns)),
@@ -222,7 +222,7 @@ fn notes(arguments: &Arguments, run_ns: u64, (taken, message_ns): (&Taken, f64))
     ]
 }
 
-impl Compared {
+impl OnBothClocks {
     fn tell(&self, study: &dyn Study, arguments: &Arguments) -> Result<(), Failure> {
         let answers = if arguments.unshaped { Vec::new() } else { study.answers(&self.results) };
         if let Some(directory) = &arguments.output.report {
