@@ -318,8 +318,20 @@ fn keys_have_nodes_of_their_own_and_all_is_found_by_one_engine() {
             });
         }
     });
-    let at = handle.survey().wait().expect("it tells").nodes.len();
-    assert_eq!(at, 2);
+    let thread = |handle: &NodeHandle, number: u64| {
+        let named = handle.transaction_about(counters, &key(number), async |_| {
+            Ok::<_, Error>(std::thread::current().name().map(str::to_owned))
+        });
+        named.wait().expect("it commits").expect("its thread has a name")
+    };
+    assert_eq!(
+        [0, 999, 1, 500].map(|number| thread(&handle, number)),
+        [0, 1, 0, 1].map(|node| format!("entresol {node}"))
+    );
+    assert_eq!(
+        [0, 999, 1, 500].map(|number| thread(&by_last_byte, number)),
+        [0, 1, 1, 0].map(|node| format!("entresol {node}"))
+    );
     threads.close().expect("it closes");
     // It knows the partition from the beginning.
     let threads = NodeThreads::start(opening().nodes(2)).expect("it starts again");
