@@ -35,13 +35,13 @@ pub struct Arguments {
     /// The study: rahm-1991, system-m-1988, lee-2008, do-2011, franklin-1992
     #[arg(value_name = "STUDY", value_parser = known)]
     pub study: String,
-    /// Runs franklin-1992 for real: its server and clients are processes that TCP joins
+    /// Runs franklin-1992 for real: with processes that TCP joins
     #[arg(long)]
     pub real: bool,
-    /// How long all runs over TCP take together [default: 5 s for each]
+    /// How long all runs over TCP take [default: 5 s for each]
     #[arg(long, value_name = "N", requires = "real", value_parser = positive)]
     pub minutes: Option<f64>,
-    /// Over this machine's loopback as it is: without a rate, and so without a verdict
+    /// Over this machine's loopback as it is: without a rate or verdicts
     #[arg(long, requires = "real")]
     pub unshaped: bool,
     /// Is one of these processes
