@@ -5,12 +5,15 @@ use base::PartitionId;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
+/// The node of a key of a partition, the first of them 0, over and over.
+pub(super) type NodeOf = dyn Fn(PartitionId, &[u8]) -> usize + Send + Sync;
+
 /// What a program says of it.
 #[derive(Clone)]
 pub(super) enum Affinity {
     /// The same for all partitions.
     Ranges(Arc<KeyRanges>),
-    Function(Arc<dyn Fn(PartitionId, &[u8]) -> usize + Send + Sync>),
+    Function(Arc<NodeOf>),
 }
 
 impl Affinity {
