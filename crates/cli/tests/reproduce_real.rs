@@ -73,21 +73,25 @@ fn a_server_and_its_clients_count_what_they_do() {
     let names: Vec<Value> = clients.iter_mut().map(|client| client.answer()["Joined"].take()).collect();
     server.say(&json!({ "Count": names }));
     clients.iter_mut().for_each(|client| client.say(&json!("Begin")));
-    std::thread::sleep(Duration::from_secs(2));
     let number =
         |seen: &Value, of: &str, what: &str| seen[of][what].as_u64().unwrap_or_else(|| panic!("{what}: {seen}"));
-    let seen = server.look();
+    let resident = |seen: &Value| seen["resident"].as_str().map_or(0, |pages| pages.matches('1').count());
+    let began = Instant::now();
+    let mut seen = server.look();
+    while resident(&seen) < 375 {
+        assert!(began.elapsed() < Duration::from_secs(60), "its buffer does not become full: {seen}");
+        std::thread::sleep(Duration::from_millis(100));
+        seen = server.look();
+    }
     let counted = |what: &str| number(&seen, "server", what);
     assert!(counted("reads") > 100, "most pages come from the disk: {seen}");
     assert!(counted("hot_hits") > 0 && counted("hot_misses") > 0 && counted("cold_misses") > 0, "{seen}");
-    assert_eq!(seen["resident"].as_str().map(|pages| pages.matches('1').count()), Some(375), "its buffer is full");
     for client in &mut clients {
         let seen = client.look();
         let counted = |what: &str| number(&seen, "client", what);
         assert!(counted("commits") > 10 && counted("hot_hits") > counted("hot_misses"), "{seen}");
         // Some have been called back.
-        let resident = seen["resident"].as_str().map_or(0, |pages| pages.matches('1').count());
-        assert!((50..=62).contains(&resident), "{seen}");
+        assert!((40..=62).contains(&resident(&seen)), "{seen}");
     }
     clients.into_iter().for_each(Machine::end);
     server.end();
