@@ -20,8 +20,8 @@ const PATIENCE_NS: u64 = 30_000_000_000;
 /// How long a process may take to end, in nanoseconds.
 const FAREWELL_NS: u64 = 2_000_000_000;
 
-/// Whether this process was asked to end.
-fn go_on() -> Result<(), Failure> {
+/// An error if this process was asked to end.
+pub fn go_on() -> Result<(), Failure> {
     if real_driver::is_end_requested() { Err("interrupted".into()) } else { Ok(()) }
 }
 

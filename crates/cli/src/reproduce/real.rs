@@ -1,6 +1,6 @@
 //! `entresol reproduce franklin-1992 --real`: the study's server and clients as processes that TCP joins, beside the virtual clock.
 
-use super::machines::{RunOverTcp, pause};
+use super::machines::{RunOverTcp, go_on, pause};
 use super::network::ShapedNetwork;
 use super::{Arguments, failures, figure};
 use crate::experiment::{KEYS, report_head, run_all, write_report};
@@ -76,6 +76,7 @@ pub fn run(study: &dyn Study, arguments: &Arguments) -> Result<(), Failure> {
         unshape(&mut experiments);
     }
     let virtual_clock = run_all(experiments, &progress)?;
+    go_on()?;
     progress.finish();
     let [here, virtual_claims] = [&real, &virtual_clock].map(|results| judged(results, arguments));
     let pairs = real.trials.into_iter().zip(virtual_clock.trials);
