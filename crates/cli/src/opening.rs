@@ -72,7 +72,8 @@ fn announced(
 ) -> Result<Store, Failure> {
     progress.phase("opening", 0);
     let warn = progress.warner();
-    let store = open(opening.on_silence(move |late| warn(&late.to_string())))?;
+    // A command is one engine, but where it has nodes of its own.
+    let store = open(opening.nodes(1).on_silence(move |late| warn(&late.to_string())))?;
     progress.warn(&store.warnings());
     Ok(store)
 }

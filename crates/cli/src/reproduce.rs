@@ -1,5 +1,11 @@
 //! `entresol reproduce`: a paper's experiments, and each of its claims beside what came out here.
 
+mod machine;
+mod machines;
+mod network;
+mod real;
+
+use crate::bench::positive;
 use crate::experiment::{Output, run_all};
 use crate::progress::Progress;
 use crate::table::{table, wrapped};
@@ -15,11 +21,15 @@ use papers::{Claim, Experiment, Extent, STUDIES, Study, Verdict, report, study};
 /// so the figures are the same everywhere. Those that run on this machine's clock run alone,
 /// behind the others. A claim that does not come out is no failure: it is shown as 'differs',
 /// with the reason.
+///
+/// With --real the server and the clients of franklin-1992 are processes of this machine, joined
+/// by TCP over a network of their own that has the study's rate (network namespaces and tc, for
+/// which it takes root), and their figures stand beside those of the virtual clock.
 #[derive(Args)]
 #[command(
     verbatim_doc_comment,
     arg_required_else_help = true,
-    after_help = "Examples:\n  entresol reproduce rahm-1991 --quick\n  entresol reproduce rahm-1991 --report report\n  entresol reproduce system-m-1988 --report report\n  entresol reproduce lee-2008 --quick\n  entresol reproduce do-2011 --report report\n  entresol reproduce franklin-1992 --quick\n  entresol reproduce franklin-1992 --only ro-5-slow,ro-5-fast"
+    after_help = "Examples:\n  entresol reproduce rahm-1991 --quick\n  entresol reproduce rahm-1991 --report report\n  entresol reproduce system-m-1988 --report report\n  entresol reproduce lee-2008 --quick\n  entresol reproduce do-2011 --report report\n  entresol reproduce franklin-1992 --quick\n  entresol reproduce franklin-1992 --only ro-5-slow,ro-5-fast\n  entresol reproduce franklin-1992 --real --quick --minutes 20"
 )]
 pub struct Arguments {
     /// The study: rahm-1991, system-m-1988, lee-2008, do-2011, franklin-1992
@@ -28,6 +38,18 @@ pub struct Arguments {
     /// Runs these of its experiments alone, and shows the claims that are judged by them
     #[arg(long, value_name = "EXPERIMENT", value_delimiter = ',')]
     pub only: Vec<String>,
+    /// Runs franklin-1992 for real: with processes that TCP joins
+    #[arg(long)]
+    pub real: bool,
+    /// How long all runs over TCP take [default: 5 s for each]
+    #[arg(long, value_name = "N", requires = "real", value_parser = positive)]
+    pub minutes: Option<f64>,
+    /// Over this machine's loopback as it is: without a rate or verdicts
+    #[arg(long, requires = "real")]
+    pub unshaped: bool,
+    /// Is one of these processes
+    #[arg(long, hide = true)]
+    pub machine: bool,
     #[command(flatten)]
     pub output: Output,
 }
@@ -38,7 +60,13 @@ fn known(id: &str) -> Result<String, String> {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.machine {
+        return machine::run();
+    }
     let study = study::named(&arguments.study).expect("the argument was checked");
+    if arguments.real {
+        return real::run(study, arguments);
+    }
     let experiments = experiments(study, arguments.output.extent(), &arguments.only)?;
     let progress = Progress::start("reproduce");
     let results = run_all(experiments, &progress)?;

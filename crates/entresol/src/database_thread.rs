@@ -97,14 +97,10 @@ impl DatabaseThread {
     /// Opens the database on a new thread. Its procedures are made there.
     ///
     /// # Errors
-    /// Those of [`Opening::open`]; [`Error::Setting`] if the configuration says that there are several nodes, which
+    /// Those of [`Opening::open`]; [`OpenError::SeveralNodes`] if the configuration says that there are, which
     /// [`NodeThreads`](crate::NodeThreads) starts.
     pub fn start(opening: Opening) -> Result<DatabaseThread, OpenError> {
-        let nodes = opening.configuration().nodes.count;
-        if nodes > 1 {
-            let words = format!("[nodes] count = {nodes}: start the database with NodeThreads, or take the count away");
-            return Err(Error::Setting(words).into());
-        }
+        opening.is_one_engine()?;
         let (handle, thread) = spawn(None, move || Ok(Engine { store: opening.open()?, page_server: None }))?;
         Ok(DatabaseThread { handle: Some(handle), thread: Some(thread) })
     }
@@ -115,7 +111,7 @@ impl DatabaseThread {
         (exchange, address, algorithm, chances): (Exchange, SocketAddr, &'static str, u8),
     ) -> Result<DatabaseThread, OpenError> {
         let (handle, thread) = spawn(None, move || {
-            let store = opening.open()?;
+            let store = opening.nodes(1).open()?;
             let settings = ServerSettings {
                 algorithm: node::algorithm::named(algorithm).expect("the configuration knows those that there are"),
                 chances,

@@ -28,6 +28,15 @@ pub enum OpenError {
     /// This machine refused something that the driver needs.
     #[error(transparent)]
     Machine(#[from] Fault),
+    /// The configuration says that there are several nodes, which are started in another way than one engine.
+    #[error(
+        "[nodes] count = {count}: entresol::start_nodes or NodeThreads::start start several engines; Opening::nodes(1) has the database \
+         opened with one"
+    )]
+    SeveralNodes {
+        /// How many.
+        count: u32,
+    },
     /// The described machine came to a halt.
     #[error("{}", halted(.0))]
     Halted(Halt),

@@ -58,6 +58,11 @@
 //! # Ok::<(), entresol::OpenError>(())
 //! ```
 //!
+//! # A database on several cores
+//!
+//! [`start_nodes`] has several engines run transactions, each on a thread of its own, on the pages of one database. What they can do,
+//! and when that pays, is said of [`NodeThreads`].
+//!
 //! # Looking in from outside
 //!
 //! [`Handle::figures`] gives what was counted, as numbers or as a text for monitoring. A program that has a subscriber of the `tracing`
@@ -137,7 +142,8 @@ use std::path::Path;
 /// `entresol.toml` in that directory, if there is one, or are the defaults.
 ///
 /// # Errors
-/// An [`OpenError`] that names the file and says what to do; the directory stays as it was.
+/// An [`OpenError`] that names the file and says what to do; the directory stays as it was. [`OpenError::SeveralNodes`] if the file says that there
+/// are, which [`start_nodes`] starts.
 ///
 /// ```
 /// # let directory = tempfile::tempdir().unwrap();
@@ -172,4 +178,41 @@ pub fn open(path: impl AsRef<Path>) -> Result<Store, OpenError> {
 /// ```
 pub fn start(path: impl AsRef<Path>) -> Result<DatabaseThread, OpenError> {
     DatabaseThread::start(Opening::in_directory(path.as_ref())?)
+}
+
+/// Opens the database in the directory `path` with several engines, each on a thread of its own, creating it if there is none: as many as
+/// its file `entresol.toml` says under `[nodes]`, or else one. [`NodeThreads`] says what they can do.
+///
+/// # Errors
+/// As [`NodeThreads::start`].
+///
+/// ```
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let directory = directory.path();
+/// // Names from "n" on are the second engine's.
+/// let settings = "[nodes]\ncount = 2\nsplit_keys = { names = \"n\" }\nbuffer = \"1 MiB\"\n[log]\nsize = \"4 MiB\"";
+/// std::fs::write(directory.join("entresol.toml"), settings).unwrap();
+/// let threads = entresol::start_nodes(directory)?;
+/// let handle = threads.handle();
+/// let names = handle.ensure_partition(entresol::PartitionSpec::b_tree("names")).wait()?;
+/// assert_eq!([&b"ann"[..], b"zoe"].map(|name| handle.node_at(names, name)), [Some(0), Some(1)]);
+/// let both = [&b"ann"[..], b"zoe"].map(|name| {
+///     handle.transaction_about(names, name, async move |tx| tx.put(names, name, b"is here").await)
+/// });
+/// for one in both {
+///     one.wait()?;
+/// }
+/// threads.close()?;
+///
+/// // One engine finds what several have done; it is asked for where the configuration says otherwise.
+/// let opening = || entresol::Opening::in_directory(directory);
+/// assert!(matches!(opening()?.open(), Err(entresol::OpenError::SeveralNodes { count: 2 })));
+/// let store = opening()?.nodes(1).open()?;
+/// let zoe = store.run(async |database| database.transaction(async |tx| tx.get(names, b"zoe").await).await)?;
+/// assert_eq!(zoe.as_deref(), Some(&b"is here"[..]));
+/// store.close()?;
+/// # Ok::<(), entresol::OpenError>(())
+/// ```
+pub fn start_nodes(path: impl AsRef<Path>) -> Result<NodeThreads, OpenError> {
+    NodeThreads::start(Opening::in_directory(path.as_ref())?)
 }

@@ -1,8 +1,11 @@
 //! One database on several cores: a thread serves its pages, and an engine on each of the others runs transactions on copies.
 
+mod affinity;
 mod ranges;
 
 pub use ranges::KeyRanges;
+
+use affinity::{Affinity, Places};
 
 use crate::configuration::{Configuration, Nodes};
 use crate::database_thread::{DatabaseThread, GRACE_NS, Request, Serving, is_engine_thread, receive, spawn};
@@ -28,14 +31,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-/// A database whose transactions run in several threads at a time: as many nodes as the configuration says (`[nodes]`, `count`), each an engine
+/// A database whose transactions run in several threads at a time: as many nodes as the configuration says (`[nodes]`, `count`, or
+/// [`Opening::nodes`]), each an engine
 /// with a memory of its own, and a thread more that has the disks and the log. Nodes share pages as those of a page server on a network do
 /// (Franklin, Carey, Livny, VLDB 1992), over channels in memory. Others reach them through a [`NodeHandle`].
 ///
 /// It pays on more than two cores, where transactions read much, or write different pages in different nodes. Locks are whole pages', and nodes that write the same
 /// ones take turns, for each of which pages go to the server and back: there one engine ([`DatabaseThread`]) is faster. What a node can do is what a
 /// [`NodeTransaction`](PageTransaction) has, which does with memory-resident sets what the engine's does: registered procedures are not of it.
-/// What a partition does not have is refused ([`Error::WrongOrganization`]).
+/// What a partition does not have is refused ([`Error::WrongOrganization`]). So a [`NodeHandle`] is another type than the [`Handle`]
+/// of one engine: a program that changes from one to the other is told by its compiler what it has to do without.
 ///
 /// A wait for another node's lock has no end: `[locks] wait_at_most` is not followed here. A request to a node does not wait for another one to
 /// the same node, as long as no more are under way than the configuration says (`[nodes]`, `transactions`).
@@ -47,9 +52,9 @@ use std::thread::JoinHandle;
 /// # let directory = tempfile::tempdir().unwrap();
 /// # let directory = directory.path();
 /// # std::fs::write(directory.join("entresol.toml"), "[nodes]\ncount = 2\nbuffer = \"1 MiB\"\n[log]\nsize = \"4 MiB\"").unwrap();
-/// use entresol::{KeyRanges, NodeThreads, Opening, PartitionSpec};
+/// use entresol::{KeyRanges, PartitionSpec};
 ///
-/// let threads = NodeThreads::start(Opening::in_directory(directory)?)?;
+/// let threads = entresol::start_nodes(directory)?;
 /// // Names from "n" on are the second node's.
 /// let names = threads.handle().with_ranges(KeyRanges::split_at(["n"]));
 /// let visits = names.ensure_partition(PartitionSpec::b_tree("visits")).wait()?;
@@ -77,25 +82,36 @@ impl NodeThreads {
     /// Opens the database on a thread, and has a thread for each node join it. Nothing else may have the database.
     ///
     /// # Errors
-    /// Those of [`Opening::open`]; [`Error::Setting`] if the configuration names hardware.
+    /// Those of [`Opening::open`]; [`Error::Setting`] if the configuration names hardware, or there are to be no nodes or more than 64.
     pub fn start(opening: Opening) -> Result<NodeThreads, OpenError> {
         let configuration = opening.configuration().clone();
         if configuration.hardware.is_some() {
             let words = "nodes of one process are threads of this machine, and the configuration names hardware";
             return Err(Error::Setting(words.to_owned()).into());
         }
+        let count = configuration.nodes.count;
+        if !(1..=Nodes::COUNT_MAX).contains(&count) {
+            return Err(Error::Setting(format!("there are 1 to {} nodes, and not {count}", Nodes::COUNT_MAX)).into());
+        }
         let exchange = Exchange::new();
         let (algorithm, chances) = (configuration.nodes.algorithm, configuration.nodes.chances);
         let server = DatabaseThread::serving(opening, (exchange.clone(), SERVER, algorithm, chances))?;
         let reached = server.handle();
         let mut started = NodeThreads { handle: None, nodes: Vec::new(), server: Some(server) };
-        for number in 0..configuration.nodes.count {
+        for number in 0..count {
             let (configuration, exchange) = (configuration.clone(), exchange.clone());
             started.nodes.push(spawn(Some(number), move || NodeEngine::join(&configuration, &exchange))?);
         }
         let nodes = started.nodes.iter().map(|(handle, _)| handle.clone()).collect();
-        let shared = Shared { server: reached, nodes, next: AtomicUsize::new(0) };
-        started.handle = Some(NodeHandle { shared: Arc::new(shared), ranges: None });
+        let places = Arc::new(Places::new(configuration.nodes.split_keys.clone()));
+        let (known, noted) = (reached.clone(), Arc::clone(&places));
+        let partitions = async move |database: &Database| {
+            database.partitions().iter().for_each(|partition| noted.note(&partition.name, PartitionId(partition.id)));
+            Ok(())
+        };
+        known.with_database(partitions).wait()?;
+        let shared = Shared { server: reached, nodes, next: AtomicUsize::new(0), places };
+        started.handle = Some(NodeHandle { shared: Arc::new(shared), affinity: None });
         Ok(started)
     }
 
@@ -211,15 +227,38 @@ impl Serving for NodeEngine {
 /// Reaches the nodes of a [`NodeThreads`] from any thread and any runtime, as a [`Handle`] reaches an engine: what it is asked for is under way
 /// at once and comes as a [`Pending`].
 ///
-/// A request goes to the node whose keys it is about, where ranges of keys were stated ([`NodeHandle::with_ranges`]), and else to each in
-/// turn. Any node can do anything: ranges only save the pages' ways between memories. A request for a node that has ended goes to
-/// another.
+/// A request about a key goes to the node whose key that is: as the program says ([`NodeHandle::with_affinity`], [`NodeHandle::with_ranges`]), and
+/// else as the configuration does (`[nodes]`, `split_keys`). Where neither says anything, requests go to each in turn. Any node can do
+/// anything: this only saves the pages' ways between memories. A request for a node that has ended goes to another.
+///
+/// ```
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let directory = directory.path();
+/// # std::fs::write(directory.join("entresol.toml"), "[nodes]\nbuffer = \"1 MiB\"\n[log]\nsize = \"4 MiB\"").unwrap();
+/// use entresol::{NodeThreads, Opening, PartitionSpec};
+///
+/// let threads = NodeThreads::start(Opening::in_directory(directory)?.nodes(2))?;
+/// let handle = threads.handle();
+/// let orders = handle.ensure_partition(PartitionSpec::b_tree("orders")).wait()?;
+/// let customers = handle.ensure_partition(PartitionSpec::b_tree("customers")).wait()?;
+/// // The orders of a customer, whose number begins their keys, go where the customer does.
+/// let handle = handle.with_affinity(|_partition, key| usize::from(*key.first().unwrap_or(&0)));
+/// assert_eq!([orders, customers].map(|partition| handle.node_at(partition, &[3, 1])), [Some(1), Some(1)]);
+/// let order = handle.transaction_about(orders, &[3, 1], async move |tx| {
+///     tx.put(customers, &[3], b"has ordered").await?;
+///     tx.put(orders, &[3, 1], b"pens").await
+/// });
+/// order.wait()?;
+/// threads.close()?;
+/// # Ok::<(), entresol::OpenError>(())
+/// ```
 ///
 /// Code that a node runs should wait for nothing but the transaction: while it blocks its thread, other nodes wait for pages that are there.
 #[derive(Clone)]
 pub struct NodeHandle {
     shared: Arc<Shared>,
-    ranges: Option<Arc<KeyRanges>>,
+    /// What the program says of it.
+    affinity: Option<Affinity>,
 }
 
 struct Shared {
@@ -227,6 +266,8 @@ struct Shared {
     nodes: Vec<Handle>,
     /// Which node's turn it is.
     next: AtomicUsize,
+    /// What the configuration says of keys.
+    places: Arc<Places>,
 }
 
 /// A partition that is there has all indexes of its description.
@@ -258,7 +299,16 @@ impl NodeHandle {
     /// The same, by which requests about keys go to nodes by these ranges: those of the first range to the first node, and so on, over and
     /// over if there are more ranges than nodes.
     pub fn with_ranges(mut self, ranges: KeyRanges) -> NodeHandle {
-        self.ranges = Some(Arc::new(ranges));
+        self.affinity = Some(Affinity::Ranges(Arc::new(ranges)));
+        self
+    }
+
+    /// The same, by which requests about a key of a partition go to the node of this number, the first of them 0, over and over.
+    pub fn with_affinity(
+        mut self,
+        node_of: impl Fn(PartitionId, &[u8]) -> usize + Send + Sync + 'static,
+    ) -> NodeHandle {
+        self.affinity = Some(Affinity::Function(Arc::new(node_of)));
         self
     }
 
@@ -267,9 +317,21 @@ impl NodeHandle {
         self.shared.nodes.len()
     }
 
-    /// Which node requests about this key go to; `None` if that is not stated.
+    /// Which node requests about this key go to, whatever its partition; `None` if the program has stated no ranges.
     pub fn node_of(&self, key: &[u8]) -> Option<usize> {
-        self.ranges.as_ref().map(|ranges| ranges.range_of(key) % self.nodes())
+        match &self.affinity {
+            Some(Affinity::Ranges(ranges)) => Some(ranges.range_of(key) % self.nodes()),
+            _ => None,
+        }
+    }
+
+    /// Which node requests about this key of a partition go to; `None` if neither the program nor the configuration says so.
+    pub fn node_at(&self, partition: PartitionId, key: &[u8]) -> Option<usize> {
+        let place = match &self.affinity {
+            Some(affinity) => Some(affinity.place(partition, key)),
+            None => self.shared.places.place(partition, key),
+        };
+        place.map(|place| place % self.nodes())
     }
 
     /// This node, or the next one that has not ended.
@@ -287,6 +349,10 @@ impl NodeHandle {
         self.node_of(key).map_or_else(|| self.in_turn(), |node| self.from(node))
     }
 
+    fn at(&self, partition: PartitionId, key: &[u8]) -> &Handle {
+        self.node_at(partition, key).map_or_else(|| self.in_turn(), |node| self.from(node))
+    }
+
     /// Runs `work` as a transaction of the node whose turn it is, again if it was a deadlock's victim, until it is committed.
     ///
     /// # Errors
@@ -299,7 +365,20 @@ impl NodeHandle {
         run(self.in_turn(), work)
     }
 
-    /// The same, of the node whose keys those around `key` are.
+    /// The same, of the node whose key of the partition this is. The transaction may use other keys and partitions as well.
+    ///
+    /// # Errors
+    /// As [`NodeHandle::transaction`].
+    pub fn transaction_about<T: Send + 'static, E: From<Error> + Send + 'static>(
+        &self,
+        partition: PartitionId,
+        key: &[u8],
+        work: impl AsyncFnMut(&mut PageTransaction) -> Result<T, E> + Send + 'static,
+    ) -> Pending<T, E> {
+        run(self.at(partition, key), work)
+    }
+
+    /// The same, of the node whose keys those around `key` are, in whatever partition ([`NodeHandle::with_ranges`]).
     ///
     /// # Errors
     /// As [`NodeHandle::transaction`].
@@ -382,7 +461,7 @@ impl NodeHandle {
     /// As [`NodeHandle::transaction`], and those of [`PageTransaction::get`].
     pub fn get(&self, partition: PartitionId, key: &[u8]) -> Pending<Option<Vec<u8>>> {
         let own = key.to_vec();
-        self.transaction_near(key, async move |tx| tx.get(partition, &own).await)
+        self.transaction_about(partition, key, async move |tx| tx.get(partition, &own).await)
     }
 
     /// Stores a value under `key`, in place of one that is there.
@@ -391,7 +470,7 @@ impl NodeHandle {
     /// As [`NodeHandle::transaction`], and those of [`PageTransaction::put`].
     pub fn put(&self, partition: PartitionId, key: &[u8], value: &[u8]) -> Pending<()> {
         let (own, value) = (key.to_vec(), value.to_vec());
-        self.transaction_near(key, async move |tx| tx.put(partition, &own, &value).await)
+        self.transaction_about(partition, key, async move |tx| tx.put(partition, &own, &value).await)
     }
 
     /// Deletes the record of `key`; false if there is none.
@@ -400,7 +479,7 @@ impl NodeHandle {
     /// As [`NodeHandle::transaction`], and those of [`PageTransaction::delete`].
     pub fn delete(&self, partition: PartitionId, key: &[u8]) -> Pending<bool> {
         let own = key.to_vec();
-        self.transaction_near(key, async move |tx| tx.delete(partition, &own).await)
+        self.transaction_about(partition, key, async move |tx| tx.delete(partition, &own).await)
     }
 
     /// The partition of this name.
@@ -418,7 +497,11 @@ impl NodeHandle {
     /// Those of [`Database::ensure_partition`](crate::Database::ensure_partition); [`Error::Setting`] if it lacks an index, which it gets when the
     /// database is opened with one engine.
     pub fn ensure_partition(&self, spec: PartitionSpec) -> Pending<PartitionId> {
-        self.shared.server.with_database(async move |database| ensure_partition(database, spec).await)
+        let places = Arc::clone(&self.shared.places);
+        self.shared.server.with_database(async move |database| {
+            let name = spec.name.clone();
+            ensure_partition(database, spec).await.inspect(|id| places.note(&name, *id))
+        })
     }
 
     /// Takes a checkpoint.

@@ -129,10 +129,19 @@ impl Opening {
         self
     }
 
+    /// Has the database opened with this number of engines, 1 to 64, whatever the configuration says: `[nodes]`, `count`. Several are started by
+    /// [`NodeThreads::start`](crate::NodeThreads::start).
+    pub fn nodes(mut self, count: u32) -> Opening {
+        self.configuration.nodes.count = count;
+        self
+    }
+
     /// Opens the database on this thread, creating it if the directory is empty or missing.
     ///
     /// # Errors
-    /// An [`OpenError`] that names the file and says what to do.
+    /// An [`OpenError`] that names the file and says what to do. [`OpenError::SeveralNodes`] if the configuration says that there are: a
+    /// [`Store`] is one engine, and its transactions can do what those of nodes cannot (registered procedures, sorts and joins, scans and snapshots
+    /// of sets).
     pub fn open(self) -> Result<Store, OpenError> {
         let procedures = (self.procedures)();
         self.start(procedures, true, (None, None))
@@ -211,6 +220,7 @@ impl Opening {
         create: bool,
         place: (Option<&Media>, Option<Port>),
     ) -> Result<Store, OpenError> {
+        self.is_one_engine()?;
         let Some(events) = Events::of(&self.path.display().to_string(), self.slow_ns) else {
             return self.start_untold(procedures, create, place, None);
         };
@@ -281,6 +291,14 @@ impl Opening {
         }
         let events = events.cloned();
         Ok(Store { database: Some(database), machine, configuration: self.configuration, directories, events })
+    }
+
+    /// Of several engines none is left out silently.
+    pub(crate) fn is_one_engine(&self) -> Result<(), OpenError> {
+        match self.configuration.nodes.count {
+            1 => Ok(()),
+            count => Err(OpenError::SeveralNodes { count }),
+        }
     }
 
     /// Nothing is created beside what another program or another database left.

@@ -134,7 +134,7 @@ fn money_is_neither_made_nor_lost_between_nodes_and_survives_a_restart() {
             assert_eq!(found.wait(), Ok((ACCOUNTS, ACCOUNTS * BALANCE)), "node {node}");
         }
         drop(threads);
-        let store = opening(directory.path(), 2, algorithm).open_existing().expect("it was closed");
+        let store = opening(directory.path(), 1, algorithm).open_existing().expect("it was closed");
         assert_eq!(store.database().recovery().records, 0, "there is nothing to redo");
         let last = store.run(async |database| {
             let counters = database.partition("counters")?;
@@ -222,7 +222,18 @@ fn what_nodes_cannot_do_is_refused_by_name() {
 
     // Several nodes have a start of their own, and are no described machine's.
     let Err(error) = DatabaseThread::start(opening(directory.path(), 2, "cbl")) else { panic!("it is for one") };
-    assert!(matches!(&error, OpenError::Engine(Error::Setting(words)) if words.contains("NodeThreads")), "{error}");
+    assert!(
+        matches!(error, OpenError::SeveralNodes { count: 2 }) && error.to_string().contains("start_nodes"),
+        "{error}"
+    );
+    let Err(error) = opening(directory.path(), 2, "cbl").open() else { panic!("a store is one engine") };
+    assert!(matches!(error, OpenError::SeveralNodes { count: 2 }), "{error}");
+    for count in [0, 65] {
+        let Err(error) = NodeThreads::start(opening(directory.path(), 1, "cbl").nodes(count)) else {
+            panic!("{count}")
+        };
+        assert!(matches!(&error, OpenError::Engine(Error::Setting(words)) if words.contains("1 to 64")), "{error}");
+    }
     let described = Configuration::parse("hardware = \"nvme-2026\"\n[nodes]\ncount = 2").expect("it is right");
     let Err(error) = NodeThreads::start(Opening::new("described", described)) else { panic!("it has no threads") };
     assert!(matches!(error, OpenError::Engine(Error::Setting(_))), "{error}");
@@ -271,4 +282,74 @@ fn nodes_that_are_closed_on_the_thread_of_one_of_them_let_the_database_go() {
     let threads = NodeThreads::start(opening(directory.path(), 2, "cbl")).expect("the database is free");
     assert_eq!(threads.handle().get(notes, b"milk").wait(), Ok(Some(b"bought".to_vec())));
     threads.close().expect("it closes");
+}
+
+/// Several threads, whose keys go to nodes as the configuration says, or the program.
+#[test]
+fn keys_have_nodes_of_their_own_and_all_is_found_by_one_engine() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let settings = "[nodes]\nbuffer = \"1 MiB\"\nsplit_keys = { counters = [500] }\n[log]\nsize = \"8 MiB\"\n[buffer]\nsize = \"4 MiB\"";
+    std::fs::write(directory.path().join("entresol.toml"), settings).expect("there is room");
+    let opening = || Opening::in_directory(directory.path()).expect("it is right");
+    let threads = NodeThreads::start(opening().nodes(2)).expect("it starts");
+    let handle = threads.handle();
+    let notes = handle.ensure_partition(PartitionSpec::b_tree("notes")).wait().expect("there is room");
+    let counters = handle.ensure_partition(PartitionSpec::b_tree("counters")).wait().expect("there is room");
+    let key = |number: u64| number.to_be_bytes();
+    assert_eq!([0, 499, 500, 999].map(|number| handle.node_at(counters, &key(number))), [0, 0, 1, 1].map(Some));
+    assert_eq!(handle.node_at(notes, &key(0)), None, "nothing is said of it");
+    let by_last_byte = handle.clone().with_affinity(|_, key| usize::from(*key.last().unwrap_or(&0)));
+    assert_eq!([0, 1, 2, 3].map(|number| by_last_byte.node_at(notes, &key(number))), [0, 1, 0, 1].map(Some));
+    assert_eq!(by_last_byte.node_at(counters, &key(0)), Some(0), "the program comes before the configuration");
+
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let handle = if thread % 2 == 0 { handle.clone() } else { by_last_byte.clone() };
+            scope.spawn(move || {
+                for turn in 0..100 {
+                    let number = (thread * 250 + turn) % 1_000;
+                    let count = handle.transaction_about(counters, &key(number), async move |tx| {
+                        let count = tx.get(counters, &key(7)).await?.map_or(0, |bytes| bytes[0]);
+                        tx.put(counters, &key(7), &[count.wrapping_add(1)]).await?;
+                        tx.put(counters, &key(number + 1_000), &[1]).await
+                    });
+                    count.wait().expect("it commits in the end");
+                }
+            });
+        }
+    });
+    let thread = |handle: &NodeHandle, number: u64| {
+        let named = handle.transaction_about(counters, &key(number), async |_| {
+            Ok::<_, Error>(std::thread::current().name().map(str::to_owned))
+        });
+        named.wait().expect("it commits").expect("its thread has a name")
+    };
+    assert_eq!(
+        [0, 999, 1, 500].map(|number| thread(&handle, number)),
+        [0, 1, 0, 1].map(|node| format!("entresol {node}"))
+    );
+    assert_eq!(
+        [0, 999, 1, 500].map(|number| thread(&by_last_byte, number)),
+        [0, 1, 1, 0].map(|node| format!("entresol {node}"))
+    );
+    threads.close().expect("it closes");
+    // It knows the partition from the beginning.
+    let threads = NodeThreads::start(opening().nodes(2)).expect("it starts again");
+    assert_eq!(threads.handle().node_at(counters, &key(500)), Some(1));
+    threads.close().expect("it closes");
+
+    let store = opening().nodes(1).open_existing().expect("one engine has it as well");
+    let found = store.run(async |database| {
+        database
+            .transaction(async |tx| {
+                let mut found = 0;
+                for number in 1_000..2_000 {
+                    found += u64::from(tx.get(counters, &key(number)).await?.is_some());
+                }
+                Ok::<_, Error>((tx.get(counters, &key(7)).await?, found))
+            })
+            .await
+    });
+    assert_eq!(found.expect("it reads"), (Some(vec![(400 % 256) as u8]), 400));
+    store.close().expect("it closes");
 }

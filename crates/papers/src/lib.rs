@@ -9,6 +9,7 @@
 pub mod estimate;
 pub mod experiment;
 pub mod outcome;
+pub mod over_tcp;
 pub mod plot;
 pub mod report;
 pub mod study;

@@ -4,15 +4,22 @@
 //! Each client is a machine and runs one transaction after the other. A transaction references pages, each once; what the
 //! processing of a page takes is drawn from an exponential distribution, once for a page that is read and once more for one that is
 //! written. A deadlock's victim is run again with the same references.
+//!
+//! Server and clients are the same on both clocks: [`run`] has them on described machines, and programs of this machine make them of the
+//! parts that it uses.
 
+mod client;
 mod draw;
 mod measured;
 mod run;
+mod server;
 
+pub use client::{ClientLoad, ClientTotals, Processing, client_settings};
 pub use draw::{PageReference, Pattern, references};
-pub use measured::{Figures, Hits};
+pub use measured::{ClientCounts, Figures, ServerCounts};
 pub use node::algorithm::CHANCES;
 pub use run::{Machines, run};
+pub use server::{Served, in_memory_ratio, resident, server_settings};
 
 /// The names of the algorithms.
 pub const ALGORITHMS: [&str; 8] = ["cbl", "fwd", "fwd-h", "fwd-s", "fwd-hs", "adaptive", "n-chance", "ps-aa"];

@@ -187,7 +187,7 @@ fn on_described(
         processors: hardware.cpu.as_ref().filter(|_| is_one_machine).map(|cpu| cpu.count),
         ..NetworkOptions::default()
     });
-    let opened = opening_of(arguments, &configuration).open_at(network.attach(0)).map_err(Failure::from);
+    let opened = opening_of(arguments, &configuration).nodes(1).open_at(network.attach(0)).map_err(Failure::from);
     let (store, scale) = prepared(opened, arguments, progress)?;
     let run = planned(arguments, &configuration, Clock::Virtual);
     let machine = |number: u32| {

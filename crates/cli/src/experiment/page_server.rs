@@ -37,7 +37,7 @@ pub fn run(
     let network = Network::new(options);
     let pages = Organization::Direct { objects: u64::from(DATABASE_PAGES), blocking_factor: 1, record_size: 8 };
     terms::place(&mut configuration, PAGES, pages, Some(Locking::None));
-    let store = Opening::new("experiment", configuration).seed(plan.seed).open_at(network.attach(0))?;
+    let store = Opening::new("experiment", configuration).nodes(1).seed(plan.seed).open_at(network.attach(0))?;
     let spec = terms::placed(&store, PAGES)?;
     let pages = store.run(async |database| database.create_partition(spec).await)?;
     let machine = |number: u32| {

@@ -126,7 +126,7 @@ pub fn run_under(
 
 /// How a setting's database is opened, on this directory on this machine.
 pub fn opening(path: &Path, configuration: Configuration, seed: u64) -> Opening {
-    Opening::new(path, configuration).seed(seed).procedures(credit_card::procedures)
+    Opening::new(path, configuration).nodes(1).seed(seed).procedures(credit_card::procedures)
 }
 
 fn opened(

@@ -117,7 +117,10 @@ fn run_jobs(jobs: &[&Job<'_>], workers: usize, traces: &Traces, done: &Mutex<Don
     std::thread::scope(|scope| {
         for _ in 0..workers.min(jobs.len()) {
             scope.spawn(|| {
-                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                // A command that notes requests to end looks for one behind this.
+                while let Some(job) =
+                    jobs.get(next.fetch_add(1, Ordering::Relaxed)).filter(|_| !real_driver::is_end_requested())
+                {
                     let outcome = point::run(&job.point.setting, job.replication, traces);
                     let mut done = done.lock().expect("no worker panics while it holds the lock");
                     done.0.push((job.trial, job.index, job.replication, outcome));

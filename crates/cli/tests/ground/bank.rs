@@ -22,7 +22,7 @@ pub fn bank(configuration: &str) -> TempDir {
 /// The balances of a bank that no one has open. They agree.
 #[allow(dead_code, reason = "not every test counts")]
 pub fn totals(directory: &Path) -> Totals {
-    let store = Opening::in_directory(directory.join("bank")).expect("it is configured").open_existing();
+    let store = Opening::in_directory(directory.join("bank")).expect("it is configured").nodes(1).open_existing();
     let store = store.expect("it is there");
     let all = async |database: &Database| {
         let tables = Tables::of(database.catalog(), &Scale::tpc_b(1))?;

@@ -14,6 +14,7 @@ pub struct Process {
 /// How a process has ended, and what it has printed since it was last looked at.
 pub struct Ended {
     pub code: Option<i32>,
+    #[allow(dead_code, reason = "not every test reads it")]
     pub output: String,
     pub error: String,
 }
@@ -37,6 +38,12 @@ impl Process {
 
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("it can be asked").is_none()
+    }
+
+    /// Its number.
+    #[allow(dead_code, reason = "not every test asks")]
+    pub fn number(&self) -> u32 {
+        self.child.id()
     }
 
     /// It is gone from one moment to the next.

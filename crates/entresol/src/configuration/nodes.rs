@@ -2,13 +2,15 @@
 
 use super::interpret::TIB;
 use super::section::Section;
+use crate::KeyRanges;
 use node::algorithm::{ALGORITHMS, CHANCES};
+use std::collections::BTreeMap;
 
-/// `[nodes]`: how [`NodeThreads`](crate::NodeThreads) runs the database.
+/// `[nodes]`: how [`start_nodes`](crate::start_nodes) runs the database.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Nodes {
     /// `count`: how many nodes run transactions, each an engine on a thread of its own beside the server's, 1 to 64. With more than one the
-    /// database is started by [`NodeThreads`](crate::NodeThreads).
+    /// database is started by [`start_nodes`](crate::start_nodes).
     pub count: u32,
     /// `buffer`: how much memory each of them has for copies of pages, in bytes, at least 16 pages; `None`: as much as `[buffer]` gives the
     /// server.
@@ -27,6 +29,9 @@ pub struct Nodes {
     /// `commit_pages`: whether a commit carries the pages that it has changed beside their log records. Otherwise the server redoes the
     /// records on its own copies, but of pages of which that is dearer than to send them.
     pub commits_pages: bool,
+    /// `split_keys`: by partition, where the keys of the next node begin, so that requests about keys go to the node that has their pages:
+    /// a text or a list of texts, or numbers, which are keys of eight bytes, the greatest first. What is said nowhere goes to each in turn.
+    pub split_keys: BTreeMap<String, KeyRanges>,
 }
 
 impl Default for Nodes {
@@ -39,6 +44,7 @@ impl Default for Nodes {
             transactions: 64,
             keeps_write_locks: true,
             commits_pages: true,
+            split_keys: BTreeMap::new(),
         }
     }
 }
@@ -64,6 +70,14 @@ impl Nodes {
                 .map_or(defaults.transactions, |count| count as u32),
             keeps_write_locks: section.flag("keep_write_locks").unwrap_or(defaults.keeps_write_locks),
             commits_pages: section.flag("commit_pages").unwrap_or(defaults.commits_pages),
+            split_keys: read_split_keys(section),
         }
     }
+}
+
+fn read_split_keys(section: &mut Section<'_>) -> BTreeMap<String, KeyRanges> {
+    let allowed =
+        "partitions with texts, whole numbers or lists of these, such as { account = [500_000], customer = \"n\" }";
+    let named = section.keys("split_keys", allowed).into_iter();
+    named.map(|(name, keys)| (name.to_owned(), KeyRanges::split_at(keys))).collect()
 }

@@ -360,6 +360,35 @@ impl<'a> Section<'a> {
         entries
     }
 
+    /// The entries of a table of keys of records and of lists of these. A number is a key of eight bytes, the greatest first.
+    pub fn keys(&mut self, key: &'static str, allowed: &str) -> Vec<(&'a str, Vec<Vec<u8>>)> {
+        let Some(value) = self.value(key) else { return Vec::new() };
+        let Some(table) = value.get_ref().as_table() else {
+            self.wrong_type(key, value, allowed);
+            return Vec::new();
+        };
+        let one = |value: &DeValue<'_>| match value {
+            DeValue::String(text) => Some(text.as_bytes().to_vec()),
+            DeValue::Integer(number) => {
+                let number = u64::from_str_radix(number.as_str(), number.radix()).ok()?;
+                Some(number.to_be_bytes().to_vec())
+            }
+            _ => None,
+        };
+        let mut entries = Vec::new();
+        for (name, value) in table {
+            let keys: Option<Vec<Vec<u8>>> = match value.get_ref() {
+                DeValue::Array(list) => list.iter().map(|part| one(part.get_ref())).collect(),
+                other => one(other).map(|key| vec![key]),
+            };
+            match keys {
+                Some(keys) => entries.push((name.get_ref().as_ref(), keys)),
+                None => self.wrong_type(name.get_ref(), value, allowed),
+            }
+        }
+        entries
+    }
+
     /// Reports at a place within the section that something is wrong.
     pub fn report(&self, span: Range<usize>, problem: Problem, allowed: &str) {
         self.document.report(span, problem, allowed);

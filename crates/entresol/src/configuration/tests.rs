@@ -89,6 +89,7 @@ fn every_section_is_read() {
         transactions = 8
         keep_write_locks = false
         commit_pages = false
+        split_keys = { account = ["p", "g"] }
         [driver]
         backend = "thread-pool"
         direct = false
@@ -168,6 +169,7 @@ fn every_section_is_read() {
             transactions: 8,
             keeps_write_locks: false,
             commits_pages: false,
+            split_keys: BTreeMap::from([("account".to_owned(), crate::KeyRanges::split_at(["g", "p"]))]),
         },
         driver: Driver { backend: Backend::ThreadPool, direct: false },
         partitions: BTreeMap::from([(
@@ -459,6 +461,9 @@ fn wrong_values_are_wrong_everywhere() {
         "[nodes]\ncount = 0",
         "[nodes]\nalgorithm = \"magic\"",
         "[nodes]\nchances = 256",
+        "[nodes]\nsplit_keys = \"n\"",
+        "[nodes]\nsplit_keys = { account = [true] }",
+        "[nodes]\nsplit_keys = { account = -1 }",
         "[server]\nretry_interval = \"2 h\"",
         "[server]\nretry = \"2 s\"",
         "[partition.account]\nblocking_factor = 10",

@@ -57,8 +57,10 @@ fn a_node_that_dies_fails_its_requests_and_no_others() {
     let closed = threads.close();
     assert!(matches!(closed, Err(OpenError::Engine(Error::NodeEnded { node: 1 }))), "{closed:?}");
     // The database was closed all the same.
-    let store =
-        Opening::new(directory.path(), Configuration::parse(CONFIGURATION).expect("right")).open().expect("opens");
+    let store = Opening::new(directory.path(), Configuration::parse(CONFIGURATION).expect("right"))
+        .nodes(1)
+        .open()
+        .expect("opens");
     assert_eq!(store.database().recovery().records, 0);
     let milk = store.run(async |database| database.transaction(async |tx| tx.get(notes, b"milk").await).await);
     assert_eq!(milk.expect("it reads"), Some(b"new".to_vec()));

@@ -1,9 +1,94 @@
 //! What is measured of a server and its clients, over a part of a run.
 
 use base::statistics::StationReport;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::collections::BTreeMap;
+
+/// Numbers that only grow, so that what was done in between is the difference.
+macro_rules! counts {
+    ($(#[$about:meta])* $name:ident { $($(#[$meaning:meta])* $field:ident,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct $name {
+            $($(#[$meaning])* pub $field: u64,)*
+        }
+
+        impl $name {
+            /// Both together.
+            pub fn plus(self, other: $name) -> $name {
+                $name { $($field: self.$field + other.$field,)* }
+            }
+
+            /// What was counted since `before`.
+            pub fn since(self, before: $name) -> $name {
+                $name { $($field: self.$field - before.$field,)* }
+            }
+        }
+    };
+}
+
+counts! {
+    /// What clients have done.
+    ClientCounts {
+        /// Transactions committed.
+        commits,
+        /// Transactions that were a deadlock's victims and were run again.
+        victims,
+        /// The times from the first beginnings of the committed ones to the ends of their commits, in nanoseconds.
+        response_ns,
+        /// References to the clients' hot regions that their own buffers served.
+        hot_hits,
+        /// Those that they did not.
+        hot_misses,
+        /// Other references that their own buffers served.
+        cold_hits,
+        /// Those that they did not.
+        cold_misses,
+        /// Messages sent.
+        messages,
+        /// Their bytes.
+        bytes,
+    }
+}
+
+counts! {
+    /// What a server has done.
+    ServerCounts {
+        /// Requests for pages of the asking client's hot region that the server's buffer served.
+        hot_hits,
+        /// Those that it did not.
+        hot_misses,
+        /// Requests for other pages that the server's buffer served.
+        cold_hits,
+        /// Those that it did not.
+        cold_misses,
+        /// Pages that another client was asked to send.
+        forwards,
+        /// Pages that it could not send.
+        refusals,
+        /// Pages read from disk.
+        reads,
+        /// Pages written to disk.
+        writes,
+        /// Messages sent.
+        messages,
+        /// Their bytes.
+        bytes,
+        /// Pages that commits have changed and that did not come with them.
+        redone,
+        /// Copies that left a client's memory as it asked for a page.
+        leaving,
+        /// Those of them that were sent to the server.
+        returned,
+        /// Those of them that were passed on to idle clients.
+        passed_on,
+        /// Copies that were called back.
+        callbacks,
+        /// Deadlocks' victims.
+        victims,
+    }
+}
 
 /// References to hot and cold pages, and how many of them were hits.
 #[derive(Default)]
@@ -19,21 +104,20 @@ impl Hits {
         cells[usize::from(is_hit)].set(cells[usize::from(is_hit)].get() + 1);
     }
 
-    /// How many references there were.
-    pub fn references(&self) -> u64 {
-        self.hot.iter().chain(&self.cold).map(Cell::get).sum()
-    }
-
-    /// The shares of hits among all references, those to hot pages and those to cold ones.
-    pub fn ratios(&self) -> [f64; 3] {
-        let [hot, cold] = [&self.hot, &self.cold].map(|cells| [cells[0].get(), cells[1].get()]);
-        [[hot[0] + cold[0], hot[1] + cold[1]], hot, cold].map(|[misses, hits]| ratio(hits, misses + hits))
+    /// Misses and hits of hot pages, then those of cold ones.
+    pub fn counts(&self) -> [[u64; 2]; 2] {
+        [&self.hot, &self.cold].map(|cells| [cells[0].get(), cells[1].get()])
     }
 
     /// Forgets them.
     pub fn restart(&self) {
         self.hot.iter().chain(&self.cold).for_each(|cell| cell.set(0));
     }
+}
+
+/// The shares of hits among all references, those to hot pages and those to cold ones, by misses and hits of both.
+fn ratios([hot, cold]: [[u64; 2]; 2]) -> [f64; 3] {
+    [[hot[0] + cold[0], hot[1] + cold[1]], hot, cold].map(|[misses, hits]| ratio(hits, misses + hits))
 }
 
 /// One number per another; nothing of nothing.
@@ -102,4 +186,45 @@ pub struct Figures {
     pub refusals_per_commit: f64,
     /// Deadlocks' victims per committed transaction.
     pub victims_per_commit: f64,
+}
+
+impl Figures {
+    /// Of what all clients and the server have counted in a part of a run; nothing is known of stations.
+    pub fn of(
+        (clients, server): (&ClientCounts, &ServerCounts),
+        throughput_per_s: f64,
+        in_memory_ratio: f64,
+    ) -> Figures {
+        let per_commit = |count: u64| ratio(count, clients.commits);
+        let client = ratios([[clients.hot_misses, clients.hot_hits], [clients.cold_misses, clients.cold_hits]]);
+        let served = ratios([[server.hot_misses, server.hot_hits], [server.cold_misses, server.cold_hits]]);
+        Figures {
+            throughput_per_s,
+            response_ns_mean: ratio(clients.response_ns, clients.commits),
+            transactions: clients.commits,
+            victims: clients.victims,
+            stations: Vec::new(),
+            client_cpu_utilization: 0.0,
+            client_hit_ratio: client[0],
+            client_hot_hit_ratio: client[1],
+            client_cold_hit_ratio: client[2],
+            server_hit_ratio: served[0],
+            server_hot_hit_ratio: served[1],
+            server_cold_hit_ratio: served[2],
+            forwarded_ratio: ratio(server.forwards, server.hot_misses + server.cold_misses),
+            disk_reads_per_commit: per_commit(server.reads),
+            disk_writes_per_commit: per_commit(server.writes),
+            disk_io_per_commit: per_commit(server.reads + server.writes),
+            messages: BTreeMap::new(),
+            messages_per_commit: per_commit(clients.messages + server.messages),
+            message_bytes_per_commit: per_commit(clients.bytes + server.bytes),
+            redone_per_commit: per_commit(server.redone),
+            in_memory_ratio,
+            dropped_sent_ratio: ratio(server.returned, server.leaving),
+            passed_on_ratio: ratio(server.passed_on, server.leaving),
+            callbacks_per_commit: per_commit(server.callbacks),
+            refusals_per_commit: per_commit(server.refusals),
+            victims_per_commit: per_commit(server.victims),
+        }
+    }
 }

@@ -1,15 +1,14 @@
-use super::measured::ratio;
-use super::{CONTROL_MESSAGE, DATABASE_PAGES, Figures, Hits, PAGE_INSTRUCTIONS, PageServerModel, references};
-use base::{PageId, PartitionId, Random};
-use engine::{Error, Result, buffer};
+use super::{
+    ClientLoad, ClientTotals, Figures, PageServerModel, Processing, Served, client_settings, in_memory_ratio, resident,
+    server_settings,
+};
+use base::PartitionId;
+use engine::Result;
 use executor::{Cluster, Executor, JoinHandle};
 use node::algorithm::{self, Algorithm};
 use node::channel::Plain;
-use node::message::ClientId;
-use node::page_client::{self, PageClient};
-use node::page_server::{self, PageServer};
-use node::server::Found;
-use std::cell::{Cell, RefCell};
+use node::page_client::PageClient;
+use node::page_server::PageServer;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -43,27 +42,6 @@ const KINDS: [&str; 14] = [
     "commit", "committed", OTHERS,
 ];
 
-/// What the clients share.
-#[derive(Default)]
-struct Totals {
-    commits: Cell<u64>,
-    victims: Cell<u64>,
-    response_ns: Cell<u64>,
-    hits: Hits,
-    failure: RefCell<Option<Error>>,
-}
-
-fn add(cell: &Cell<u64>, more: u64) {
-    cell.set(cell.get() + more);
-}
-
-/// Where requests for pages were served.
-#[derive(Default)]
-struct Served {
-    hits: Hits,
-    forwards: Cell<u64>,
-}
-
 /// Runs the model for `warm_up_ns`, and then for `measured_ns` in batches. Returns the figures of each.
 ///
 /// # Errors
@@ -75,7 +53,7 @@ pub fn run(
     seed: u64,
 ) -> Result<Vec<Figures>> {
     let algorithm = algorithm::named(&model.algorithm).expect("a model names one that there is");
-    let server = start(model, algorithm, &mut machines, seed)?;
+    let server = start(model, &mut machines, seed)?;
     let began = machines.cluster.now().plus_ns(warm_up_ns);
     go(&mut machines, &server, began)?;
     let length = measured_ns / u64::from(batches);
@@ -95,24 +73,13 @@ pub fn run(
 /// All machines go on until this moment.
 fn go(machines: &mut Machines<'_>, running: &Running, until: base::Instant) -> Result<()> {
     machines.cluster.run_until(until).expect("described machines go on");
-    running.totals.failure.borrow().clone().map_or(Ok(()), Err)
+    running.totals.failure().map_or(Ok(()), Err)
 }
 
-fn start(
-    model: &PageServerModel,
-    algorithm: &'static Algorithm,
-    machines: &mut Machines<'_>,
-    seed: u64,
-) -> Result<Running> {
+fn start(model: &PageServerModel, machines: &mut Machines<'_>, seed: u64) -> Result<Running> {
     let executor = machines.database.executor().clone();
     let address = SocketAddr::new(machines.addresses[0], PORT);
-    let settings = page_server::ServerSettings {
-        algorithm,
-        chances: model.chances,
-        message_size_min: CONTROL_MESSAGE,
-        has_leases: false,
-        grants: None,
-    };
+    let settings = server_settings(model);
     let serving: JoinHandle<_> = {
         let database = machines.database.clone();
         let transport = Rc::new(Plain(executor.clone()));
@@ -121,24 +88,11 @@ fn start(
     let server = machines.cluster.run(serving).expect("described machines go on")?;
     // The server's clock is ahead, for it has made the database.
     let ahead_ns = executor.now().ns();
-    let totals: Rc<Totals> = Rc::default();
+    let totals: Rc<ClientTotals> = Rc::default();
     let mut clients = Vec::new();
     for (number, executor) in machines.clients.iter().enumerate() {
         let (executor, own) = (executor.clone(), SocketAddr::new(machines.addresses[number + 1], PORT));
-        let settings = page_client::ClientSettings {
-            buffer: buffer::Settings {
-                frames: model.client_pages as usize,
-                page_size: machines.database.settings().buffer.page_size,
-                cleaner: false,
-                ..buffer::Settings::default()
-            },
-            address: own,
-            message_size_min: CONTROL_MESSAGE,
-            transactions: 1,
-            keeps_write_locks: false,
-            commits_pages: model.commits_pages,
-            patience_ns: 0,
-        };
+        let settings = client_settings(model, machines.database.settings().buffer.page_size, own);
         let joining = executor.clone().spawn(async move {
             executor.sleep_ns(ahead_ns.saturating_sub(executor.now().ns()) + 1).await;
             let transport = Rc::new(Plain(executor.clone()));
@@ -148,121 +102,28 @@ fn start(
         client.attach(machines.pages);
         clients.push(client);
     }
-    let running = Running { server, clients, totals, served: Rc::default() };
-    running.observe(model);
+    let served = Served::observe(&server, model.pattern, clients.iter().map(PageClient::id).collect());
+    let running = Running { server, clients, totals, served };
     let working = model.working.map_or(machines.clients.len(), |working| working as usize);
     for (number, executor) in machines.clients.iter().enumerate().take(working) {
         let (client, totals) = (running.clients[number].clone(), Rc::clone(&running.totals));
-        let source = ReferenceSource {
-            model: model.clone(),
-            client: number as u32,
-            pages: machines.pages,
-            random: Random::stream(seed, &format!("client {number}")),
-            processing: Random::stream(seed, &format!("processing {number}")),
-        };
-        executor.spawn(source.run_all(executor.clone(), client, totals));
+        let load = ClientLoad::new(model, number as u32, machines.pages, (seed, Processing::Cpu));
+        executor.spawn(load.run(executor.clone(), client, totals));
     }
     Ok(running)
 }
 
-/// What a client runs.
-struct ReferenceSource {
-    model: PageServerModel,
-    client: u32,
-    pages: PartitionId,
-    random: Random,
-    /// Of what pages take and what is written to them: a victim that is run again draws that again, and what is referenced behind it
-    /// stays the same under every algorithm.
-    processing: Random,
-}
-
-impl ReferenceSource {
-    async fn run_all(mut self, executor: Executor, client: PageClient, totals: Rc<Totals>) {
-        loop {
-            let drawn = references(self.model.pattern, self.model.write_probability, self.client, &mut self.random);
-            let began = executor.now();
-            loop {
-                match self.run(&executor, &client, &totals, &drawn).await {
-                    Ok(()) => break,
-                    Err(Error::Deadlock) => add(&totals.victims, 1),
-                    Err(error) => {
-                        totals.failure.borrow_mut().get_or_insert(error);
-                        return;
-                    }
-                }
-            }
-            add(&totals.commits, 1);
-            add(&totals.response_ns, executor.now().since_ns(began));
-        }
-    }
-
-    async fn run(
-        &mut self,
-        executor: &Executor,
-        client: &PageClient,
-        totals: &Totals,
-        drawn: &[super::PageReference],
-    ) -> Result<()> {
-        let mut transaction = client.begin().await;
-        for reference in drawn {
-            let page = PageId::new(self.pages, reference.page);
-            let (_, was_here) = transaction.read(page, |_| ()).await?;
-            totals.hits.count(self.model.pattern.is_hot(self.client, reference.page), was_here);
-            self.process(executor).await;
-            if reference.writes {
-                let number = self.processing.word().to_le_bytes();
-                transaction.write(page, FIRST_BYTE, &number).await?;
-                self.process(executor).await;
-            }
-        }
-        executor.pay_debt().await;
-        transaction.commit().await
-    }
-
-    /// The processing of a page.
-    async fn process(&mut self, executor: &Executor) {
-        executor.charge_instructions(self.processing.exponential(PAGE_INSTRUCTIONS).round() as u64);
-        executor.pay_debt().await;
-    }
-}
-
-/// The first byte behind a page's header.
-const FIRST_BYTE: u16 = engine::page::header::HEADER_SIZE as u16;
-
 struct Running {
     server: PageServer,
     clients: Vec<PageClient>,
-    totals: Rc<Totals>,
+    totals: Rc<ClientTotals>,
     served: Rc<Served>,
 }
 
 impl Running {
-    /// Has it counted where the server finds what clients ask for.
-    fn observe(&self, model: &PageServerModel) {
-        let (served, pattern) = (Rc::clone(&self.served), model.pattern);
-        let numbers: Vec<ClientId> = self.clients.iter().map(PageClient::id).collect();
-        self.server.observe(Box::new(move |client, page, found| {
-            let number = numbers.iter().position(|other| *other == client).unwrap_or(0) as u32;
-            let is_hot = pattern.is_hot(number, page.number);
-            match found {
-                Some(Found::Memory) => served.hits.count(is_hot, true),
-                Some(Found::Disk) => served.hits.count(is_hot, false),
-                // Its request was counted when it was forwarded.
-                Some(Found::Refused) => {}
-                None => {
-                    served.hits.count(is_hot, false);
-                    add(&served.forwards, 1);
-                }
-            }
-        }));
-    }
-
     fn restart(&self, machines: &Machines<'_>) {
-        self.totals.hits.restart();
-        self.served.hits.restart();
-        [&self.totals.commits, &self.totals.victims, &self.totals.response_ns, &self.served.forwards]
-            .into_iter()
-            .for_each(|cell| cell.set(0));
+        self.totals.restart();
+        self.served.restart();
         self.server.restart_counts();
         machines.database.buffer().restart_statistics();
         machines.database.executor().restart_statistics();
@@ -273,44 +134,21 @@ impl Running {
     }
 
     fn figures(&self, machines: &Machines<'_>, length_ns: u64, in_memory_ratio: f64) -> Figures {
-        let Totals { commits, victims, response_ns, hits, .. } = &*self.totals;
-        let (commits, counts) = (commits.get(), self.server.counts());
-        let space = machines.database.buffer().space(machines.pages);
-        let traffics = || self.clients.iter().map(PageClient::traffic).chain([self.server.traffic()]);
-        let [client, server] = [hits.ratios(), self.served.hits.ratios()];
-        let served = self.served.hits.references();
-        let misses = served - (server[0] * served as f64).round() as u64;
-        let per_commit = |count: u64| ratio(count, commits);
+        let mut counts = self.totals.counts();
+        for traffic in self.clients.iter().map(PageClient::traffic) {
+            counts.messages += traffic.messages.get();
+            counts.bytes += traffic.bytes.get();
+        }
+        let server = self.served.counts(&self.server, machines.pages);
         let cpu = |executor: &Executor| {
             executor.stations().iter().find(|at| at.name == "cpu").map_or(0.0, |at| at.utilization)
         };
+        let throughput_per_s = counts.commits as f64 / (length_ns as f64 / 1e9);
         Figures {
-            throughput_per_s: commits as f64 / (length_ns as f64 / 1e9),
-            response_ns_mean: ratio(response_ns.get(), commits),
-            transactions: commits,
-            victims: victims.get(),
             stations: machines.database.executor().stations(),
             client_cpu_utilization: machines.clients.iter().map(cpu).sum::<f64>() / machines.clients.len() as f64,
-            client_hit_ratio: client[0],
-            client_hot_hit_ratio: client[1],
-            client_cold_hit_ratio: client[2],
-            server_hit_ratio: server[0],
-            server_hot_hit_ratio: server[1],
-            server_cold_hit_ratio: server[2],
-            forwarded_ratio: ratio(self.served.forwards.get(), misses),
-            disk_reads_per_commit: per_commit(space.reads.get()),
-            disk_writes_per_commit: per_commit(space.writes.get()),
-            disk_io_per_commit: per_commit(space.reads.get() + space.writes.get()),
-            messages: self.kinds().into_iter().map(|(kind, count)| (kind, per_commit(count))).collect(),
-            messages_per_commit: per_commit(traffics().map(|traffic| traffic.messages.get()).sum()),
-            message_bytes_per_commit: per_commit(traffics().map(|traffic| traffic.bytes.get()).sum()),
-            redone_per_commit: per_commit(counts.redone),
-            in_memory_ratio,
-            dropped_sent_ratio: ratio(counts.returned, counts.leaving),
-            passed_on_ratio: ratio(counts.passed_on, counts.leaving),
-            callbacks_per_commit: per_commit(counts.callbacks),
-            refusals_per_commit: per_commit(counts.refusals),
-            victims_per_commit: per_commit(counts.victims),
+            messages: self.kinds().into_iter().map(|(kind, count)| (kind, ratio(count, counts.commits))).collect(),
+            ..Figures::of((&counts, &server), throughput_per_s, in_memory_ratio)
         }
     }
 
@@ -327,19 +165,7 @@ impl Running {
 
     /// The share of the database that a client can have without a disk, on average over the clients.
     fn in_memory(&self, algorithm: &Algorithm, pages: PartitionId) -> f64 {
-        let is_forwarded = algorithm.forwards();
-        let all = || (0..DATABASE_PAGES).map(|number| PageId::new(pages, number));
-        let server = self.server.buffer().pool().borrow();
-        let pools: Vec<_> = self.clients.iter().map(|client| client.buffer().pool().borrow()).collect();
-        let mut found = 0;
-        for page in all() {
-            let holders = pools.iter().filter(|pool| pool.frame_of(page).is_some()).count();
-            found += match server.frame_of(page) {
-                Some(_) => pools.len(),
-                None if is_forwarded && holders > 0 => pools.len(),
-                None => holders,
-            };
-        }
-        ratio(found as u64, u64::from(DATABASE_PAGES) * pools.len() as u64)
+        let clients: Vec<_> = self.clients.iter().map(|client| resident(client.buffer(), pages)).collect();
+        in_memory_ratio(&resident(self.server.buffer(), pages), &clients, algorithm.forwards())
     }
 }

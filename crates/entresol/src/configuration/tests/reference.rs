@@ -17,7 +17,8 @@ fn reference_is_the_default_and_complete() {
     let line = reference.lines().find(|line| line.starts_with("# Which pages enter it")).unwrap();
     assert!(designs.into_iter().all(|name| line.contains(&name)), "{line}");
     // Every key that a section allows stands in the reference.
-    let sections = "device.disk buffer cache log undo temp commit checkpoint locks server driver partition.account";
+    let sections =
+        "device.disk buffer cache log undo temp commit checkpoint locks server nodes driver partition.account";
     for section in sections.split(' ') {
         let allowed = findings(&format!("[{section}]\nnonsense = 1")).remove(0).allowed;
         for key in allowed.split(", ") {
@@ -40,5 +41,7 @@ fn reference_is_the_default_and_complete() {
     let configuration = Configuration::parse(&uncommented).unwrap();
     assert_eq!(configuration.partition("account"), Partition { page_size: Some(8192), ..Partition::default() });
     assert_eq!(configuration.log.group_commit, GroupCommit::Size { transactions: 8, delay_ns_max: 1_000_000 });
+    assert_eq!(configuration.nodes.split_keys["customer"], crate::KeyRanges::split_at(["n"]));
+    assert_eq!(configuration.nodes.split_keys["account"], crate::KeyRanges::of_numbers(0..1_000_000, 4));
     assert_eq!(configuration.server, Some(engine::server::Settings::default()));
 }
