@@ -36,7 +36,7 @@ pub struct Arguments {
     #[arg(value_name = "STUDY", value_parser = known)]
     pub study: String,
     /// Runs these of its experiments alone, and shows the claims that are judged by them
-    #[arg(long, value_name = "EXPERIMENT", value_delimiter = ',')]
+    #[arg(long, value_name = "EXPERIMENT", value_delimiter = ',', conflicts_with = "real")]
     pub only: Vec<String>,
     /// Runs franklin-1992 for real: with processes that TCP joins
     #[arg(long)]
