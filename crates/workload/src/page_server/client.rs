@@ -87,10 +87,10 @@ pub struct ClientLoad {
     client: u32,
     pages: PartitionId,
     random: Random,
-    processing: Processing,
     /// Of what pages take and what is written to them: a victim that is run again draws that again, and what is referenced behind it
     /// stays the same under every algorithm.
-    processing_random: Random,
+    work: Random,
+    processing: Processing,
     /// How much longer it has slept than it was to, in nanoseconds: it sleeps less the next time.
     overslept_ns: u64,
 }
@@ -106,9 +106,8 @@ impl ClientLoad {
         pages: PartitionId,
         (seed, processing): (u64, Processing),
     ) -> ClientLoad {
-        let random = Random::stream(seed, &format!("client {client}"));
-        let processing_random = Random::stream(seed, &format!("processing {client}"));
-        ClientLoad { model: model.clone(), client, pages, random, processing, processing_random, overslept_ns: 0 }
+        let [random, work] = ["client", "processing"].map(|what| Random::stream(seed, &format!("{what} {client}")));
+        ClientLoad { model: model.clone(), client, pages, random, work, processing, overslept_ns: 0 }
     }
 
     /// Runs transactions until one fails.
@@ -145,7 +144,7 @@ impl ClientLoad {
             totals.hits.count(self.model.pattern.is_hot(self.client, reference.page), was_here);
             self.process(executor).await;
             if reference.writes {
-                let number = self.processing_random.word().to_le_bytes();
+                let number = self.work.word().to_le_bytes();
                 transaction.write(page, FIRST_BYTE, &number).await?;
                 self.process(executor).await;
             }
@@ -156,7 +155,7 @@ impl ClientLoad {
 
     /// The processing of a page.
     async fn process(&mut self, executor: &Executor) {
-        let instructions = self.processing_random.exponential(PAGE_INSTRUCTIONS).round();
+        let instructions = self.work.exponential(PAGE_INSTRUCTIONS).round();
         match self.processing {
             Processing::Cpu => {
                 executor.charge_instructions(instructions as u64);
