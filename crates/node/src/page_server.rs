@@ -525,7 +525,7 @@ impl ServerNode {
         }
     }
 
-    /// The same, of what sends a client so many bytes: until then they count as sent.
+    /// The same, of what sends a client this number of bytes: until then they count as sent.
     fn spawn_expected(&self, to: ClientId, length: usize, work: impl AsyncFnOnce(Rc<ServerNode>) + 'static) {
         let expected = self.outboxes.borrow().get(&to).map(|outbox| outbox.expect(length));
         self.spawn(async move |this| {

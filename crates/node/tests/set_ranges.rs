@@ -194,6 +194,20 @@ fn many_records_and_large_ones_come_in_portions() {
             by_group(&mut tx, offers, (1, 2), Direction::Forward).await?
                 == expected(&model, (1, 2), Direction::Forward)
         );
+        let mut snapshot = client.snapshot().await?;
+        for (set, expected) in [(offers, &model), (stock, &large)] {
+            let mut found = Model::new();
+            let look = |key: &[u8], value: &[u8]| found.insert(key.to_vec(), value.to_vec()).is_none();
+            snapshot.scan_set(set, look).await?;
+            assert!(found == *expected);
+        }
+        let (mut seen, everything) = (0, (Bound::Unbounded, Bound::Unbounded));
+        let look = |_: &[u8], _: &[u8]| {
+            seen += 1;
+            true
+        };
+        snapshot.range_of_set(offers, 1, everything, Direction::Forward, look).await?;
+        assert_eq!(seen, model.len());
         let (mut count, by_name) = (0, tx.secondary(offers, "by_name").await?);
         let look = |_: &[u8], _: &[u8]| {
             count += 1;

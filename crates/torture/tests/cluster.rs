@@ -56,7 +56,7 @@ fn what_is_planted_between_nodes_is_found() {
         (Canary::UnloggedSets, 2, "stock"),
         (Canary::UnlockedSetRead, 19, "stock"),
         (Canary::UnlockedSetRange, 19, "offer"),
-        (Canary::PresentSetForMoment, 19, "stock"),
+        (Canary::PresentSetForMoment, 19, "offer"),
         (Canary::UnlockedRecord, 11, "given up an honest client"),
     ];
     for (canary, seed, words) in planted {

@@ -7,7 +7,7 @@ use crate::{Error, Result};
 use base::PartitionId;
 use std::rc::Rc;
 
-/// From how many records, or bytes of their keys, on those of one step are refused. Many keys of one hash may be so many.
+/// From how many records, or bytes of their keys, on those of one step are refused. There may be more keys of one hash.
 const EXCESSIVE_RECORDS: usize = 1 << 16;
 const EXCESSIVE_BYTES: usize = 32 << 20;
 /// How many records a portion has at most, and how many bytes before it ends with the record that it is at.
@@ -130,6 +130,9 @@ pub(crate) async fn index_portion_at(
             }
         };
         for ((of, key), past) in found {
+            if portion.is_full() {
+                return Ok((portion, false));
+            }
             let Some(value) = engine.versions.reconstruct(view, partition, &key, past).await? else { continue };
             let has_entry = engine.sets.sets.borrow().secondary_key(partition, secondary, &value).as_ref() == Some(&of);
             if has_entry {
@@ -138,7 +141,6 @@ pub(crate) async fn index_portion_at(
         }
         match next {
             None => return Ok((portion, true)),
-            Some(_) if portion.is_full() => return Ok((portion, false)),
             Some(next) => left = next,
         }
         rest(engine, pace).await;

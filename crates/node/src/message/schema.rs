@@ -165,7 +165,7 @@ impl Described {
         Ok(())
     }
 
-    /// Refuses what no set does with a record of this key, and a value of so many bytes if one is to be written.
+    /// Refuses what no set does with a record of this key, and a value of this length if one is to be written.
     ///
     /// # Errors
     /// [`Error::WrongOrganization`] for a set that numbers its records; [`Error::TooLarge`].

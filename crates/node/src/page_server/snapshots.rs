@@ -84,7 +84,7 @@ impl ServerNode {
         (partition, ask): (PartitionId, PastAsk),
     ) {
         let moment = self.set_views.borrow().get(&snapshot).map(HeldMoment::moment);
-        // Whoever asks has been told that it has ended.
+        // Its client has been told that it has ended.
         let Some(moment) = moment else { return };
         let said = match self.look_at_past(moment, partition, &ask).await {
             Ok(said) => said,

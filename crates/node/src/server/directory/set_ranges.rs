@@ -87,7 +87,7 @@ pub struct WaitingRange {
 
 /// The names by which a transaction, and those that are committed with it, hold ranges and marks, and how many bytes these take.
 #[derive(Default)]
-struct Holder {
+struct RangeHolder {
     numbers: Vec<Owner>,
     bytes: usize,
     /// Numbers of records that they are to add to sets.
@@ -98,7 +98,7 @@ struct Holder {
 #[derive(Default)]
 pub struct SetRanges {
     ranges: KeyRanges,
-    holders: BTreeMap<RangeOwner, Holder>,
+    holders: BTreeMap<RangeOwner, RangeHolder>,
     /// The bytes of all of each client's.
     bytes: BTreeMap<ClientId, usize>,
     owners: BTreeMap<Owner, RangeOwner>,
