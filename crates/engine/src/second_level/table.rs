@@ -137,13 +137,14 @@ impl Tiers {
         let table = self.table.borrow().clone()?;
         let (this, written) = (Rc::clone(self), Rc::clone(&table));
         // Goes on to the end even if the caller is given up.
-        self.executor.spawn(async move { this.write_changes(&written).await }).join().await;
-        let position = (!table.is_failed.get() && !self.is_lost()).then(|| table.table.position())?;
+        let position = self.executor.spawn(async move { this.write_changes(&written).await }).join().await;
+        let position = position.filter(|_| !table.is_failed.get() && !self.is_lost())?;
         table.named.set(position.number);
         Some(position)
     }
 
-    async fn write_changes(self: &Rc<Self>, table: &Rc<StatedTable>) {
+    /// Where the table ended when these changes were written, before others' were begun; `None` if they could not be written.
+    async fn write_changes(self: &Rc<Self>, table: &Rc<StatedTable>) -> Option<TablePosition> {
         // A block states slots in turn, too.
         self.await_loading().await;
         let _turn = table.turn.take(&self.executor).await;
@@ -172,6 +173,7 @@ impl Tiers {
                 host.table_has_grown();
             }
         }
+        (!table.is_failed.get()).then(|| table.table.position())
     }
 
     /// Whether a slot's bytes are the version that it is known to hold.
