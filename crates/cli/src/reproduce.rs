@@ -98,9 +98,8 @@ fn experiments(study: &dyn Study, extent: Extent, only: &[String]) -> Result<Vec
     if let Some(unknown) = only.iter().find(|name| !names.contains(&name.as_str())) {
         return Err(format!("{} has no experiment '{unknown}'; it has {}", study.id(), names.join(", ")).into());
     }
-    let is_wanted = |found: &&(&'static str, &'static str)| {
-        only.is_empty() || only.iter().any(|name| name == name_of(found.0))
-    };
+    let is_wanted =
+        |found: &&(&'static str, &'static str)| only.is_empty() || only.iter().any(|name| name == name_of(found.0));
     let read = |(file, text): &(&'static str, &'static str)| {
         Experiment::parse(file, text, extent, &crate::experiment::KEYS, &nothing).map_err(Failure::from)
     };

@@ -37,11 +37,7 @@ pub(super) fn exceptions(
 }
 
 /// The numbers of the places that an exception names.
-fn numbers_of(
-    document: &Document,
-    path: &str,
-    places: &[(Option<f64>, &str)],
-) -> Result<Vec<usize>, ExperimentError> {
+fn numbers_of(document: &Document, path: &str, places: &[(Option<f64>, &str)]) -> Result<Vec<usize>, ExperimentError> {
     let allowed = places.iter().map(|(_, label)| *label).collect::<Vec<_>>().join(", ");
     let at = format!("{path}.values");
     let Some(Value::Array(values)) = document.value(&at) else {

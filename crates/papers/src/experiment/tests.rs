@@ -100,7 +100,12 @@ fn some_places_are_run_otherwise() {
         ("values = [300]", "values = 300", ":31:1: [[at]] has no list of 'values'", "100, 200, 300"),
         ("batches = 20", "batch = 20", ":30:31: unknown key 'batch' in [run]", "batches"),
         ("\"1 MiB\"", "\"much\"", ":34:29: ", "KiB"),
-        ("configuration.buffer.size =", "configurations.buffer.size =", ":34:1: unknown key 'configurations' in [[at]]", "values"),
+        (
+            "configuration.buffer.size =",
+            "configurations.buffer.size =",
+            ":34:1: unknown key 'configurations' in [[at]]",
+            "values",
+        ),
     ] {
         let message = parse(&text.replacen(from, to, 1), Extent::Full).unwrap_err().to_string();
         assert!(message.contains(what) && message.contains(allowed), "{to}: {message}");

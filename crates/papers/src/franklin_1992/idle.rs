@@ -26,9 +26,7 @@ fn saved_reads(results: &Results) -> Claim {
     Claim::new("N-1 reads", what, "not in the paper").judge(|claim| {
         let (trial, reads) = (results.trial(TRIAL)?, of("disk_reads_per_commit"));
         let (verdict, reason) = at_each(&places(trial, 4.0, 8.0)?, |clients| {
-            let half = |line: &str| {
-                Some(over(trial, [N_CHANCE, line], clients, &reads)?.at_most(0.5))
-            };
+            let half = |line: &str| Some(over(trial, [N_CHANCE, line], clients, &reads)?.at_most(0.5));
             Some(Verdict::all([half("FWD")?, half("FWD-S")?]))
         })?;
         Some(claim.judged(means(trial, 8.0, &reads)?, verdict, reason))

@@ -87,7 +87,8 @@ fn server_hits_by_region(results: &Results) -> Claim {
         };
         let (verdict, reason) = at_each(&places(trial, 15.0, 25.0)?, judge)?;
         let [hot, cold] = [at(25.0, "server_hot_hit_ratio")?, at(25.0, "server_cold_hit_ratio")?];
-        let reason = format!("{reason} The paper's own figure for hot regions is 18 % (note 4), so this lies at the limit.");
+        let reason =
+            format!("{reason} The paper's own figure for hot regions is 18 % (note 4), so this lies at the limit.");
         Some(claim.judged(format!("{:.1} and {:.1} % at 25", hot.mean, cold.mean), verdict, reason))
     })
 }
@@ -267,8 +268,7 @@ fn messages_of_senders(trial: &Trial) -> Option<String> {
         let [sending, both] = lines.map(|line| Some(trial.figure(line, 25.0, &of(figure))?.mean));
         Some([sending?, both?])
     };
-    let [reads, forwards, returned] =
-        ["disk_reads_per_commit", "messages.forward", "messages.returned"].map(of_both);
+    let [reads, forwards, returned] = ["disk_reads_per_commit", "messages.forward", "messages.returned"].map(of_both);
     let ([reads, no_reads], [forwards, more], [returned, fewer]) = (reads?, forwards?, returned?);
     Some(format!(
         " At 25 FWD-S sends {:.2} ({:.2}) more than FWD-HS: it forwards {forwards:.2} requests to FWD-HS's {more:.2}, and {returned:.2} \

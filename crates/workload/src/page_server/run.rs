@@ -38,8 +38,20 @@ const BETWEEN_CLIENTS: &str = "page between clients";
 const OTHERS: &str = "others";
 /// The kinds of messages that the paper's algorithms take.
 const KINDS: [&str; 14] = [
-    "read", "page", "forward", BETWEEN_CLIENTS, "refused", "returned", "write", "granted", "call back", "called back", "in use",
-    "commit", "committed", OTHERS,
+    "read",
+    "page",
+    "forward",
+    BETWEEN_CLIENTS,
+    "refused",
+    "returned",
+    "write",
+    "granted",
+    "call back",
+    "called back",
+    "in use",
+    "commit",
+    "committed",
+    OTHERS,
 ];
 
 /// Runs the model for `warm_up_ns`, and then for `measured_ns` in batches. Returns the figures of each.
@@ -147,7 +159,11 @@ impl Running {
         Figures {
             stations: machines.database.executor().stations(),
             client_cpu_utilization: machines.clients.iter().map(cpu).sum::<f64>() / machines.clients.len() as f64,
-            messages: self.kinds().into_iter().map(|(kind, count)| (kind, ratio(count, counts.commits))).collect(),
+            messages: self
+                .kinds()
+                .into_iter()
+                .map(|(kind, count)| (kind, super::measured::ratio(count, counts.commits)))
+                .collect(),
             ..Figures::of((&counts, &server), throughput_per_s, in_memory_ratio)
         }
     }
@@ -155,7 +171,8 @@ impl Running {
     /// How many messages of each kind were sent.
     fn kinds(&self) -> BTreeMap<&'static str, u64> {
         let mut sent: BTreeMap<&str, u64> = KINDS.into_iter().map(|kind| (kind, 0)).collect();
-        let mut add = |kind, messages| *sent.entry(if KINDS.contains(&kind) { kind } else { OTHERS }).or_default() += messages;
+        let mut add =
+            |kind, messages| *sent.entry(if KINDS.contains(&kind) { kind } else { OTHERS }).or_default() += messages;
         for (kind, amount) in self.clients.iter().flat_map(|client| client.traffic().kinds.borrow().clone()) {
             add(if kind == "page" { BETWEEN_CLIENTS } else { kind }, amount.messages);
         }

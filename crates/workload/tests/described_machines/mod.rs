@@ -34,7 +34,8 @@ pub fn read_only(algorithm: &str, pattern: Pattern) -> PageServerModel {
 pub fn measured(model: &PageServerModel, clients: u32, [warm_up, seconds]: [u64; 2]) -> Figures {
     let server = described("franklin-1992-server");
     let description = server.networks[&model.network].clone();
-    let network = Network::new(NetworkOptions { name: model.network.clone(), description, ..NetworkOptions::default() });
+    let network =
+        Network::new(NetworkOptions { name: model.network.clone(), description, ..NetworkOptions::default() });
     let machine = |number: u32| {
         let hardware = if number == 0 { server.clone() } else { described("franklin-1992-client") };
         let options = Options { seed: u64::from(number), ..Options::default() };
