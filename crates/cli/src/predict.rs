@@ -99,7 +99,12 @@ fn compared(arguments: &Arguments, progress: &Progress) -> Result<Comparison, Fa
     let mut prober = Prober::new(&real, &configuration, &hardware)?;
     let (mut runs, mut seconds) = (Vec::new(), Vec::new());
     prober.look()?;
-    for _ in 0..arguments.rounds {
+    for round in 0..arguments.rounds {
+        let mut real = real.clone();
+        if let Some(terms) = real.terms_mut() {
+            // What the round before has drawn would be written over what it has written: the same, and so nothing.
+            terms.seed = terms.seed.wrapping_add(u64::from(round) + 1);
+        }
         let (run, took) = timed(|| real.run(progress))?;
         runs.push(run);
         seconds.push(took);
