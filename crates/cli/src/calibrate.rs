@@ -57,7 +57,7 @@ pub struct Arguments {
     #[arg(long, default_value = "disk", value_parser = device_name)]
     name: String,
     /// The device shows the delays of this description
-    #[arg(long, value_name = "MACHINE[:DEVICE]")]
+    #[arg(long, value_name = "NAME")]
     described: Option<String>,
     /// Less is measured, in less than a minute
     #[arg(long)]

@@ -5,7 +5,7 @@ const ENDS_MAX: usize = 16;
 /// For how long a thread waits for several ends at most; then for one, in nanoseconds.
 pub const GATHERING_NS: u64 = 100_000;
 
-/// How many ends a wait is for at first, where so many operations are in flight on devices. Their ends follow closely on each other, and
+/// How many ends a wait is for at first, where this number of operations is in flight on devices. Their ends follow closely on each other, and
 /// a system call and a turn of the executor for each would cost more than waiting for several of them.
 #[inline]
 pub fn ends_gathered(in_flight: usize) -> usize {

@@ -37,7 +37,7 @@ fn what_is_planted_between_nodes_is_found() {
     let planted = [
         (Canary::UncalledCopies, 0, "commits nothing of the transaction"),
         (Canary::EarlyRelease, 0, "commits nothing of the transaction"),
-        (Canary::HastyGrant, 7, "G-single"),
+        (Canary::HastyGrant, 7, "commits nothing of the transaction"),
         (Canary::LeaseFromAnswer, 25, "in real time"),
         (Canary::MarginlessTerm, 56, "in real time"),
         (Canary::EndlessLease, 3, "commits nothing of the transaction"),

@@ -85,7 +85,7 @@ impl Untimed {
     }
 }
 
-/// Messages per transaction, by kind: of so many transactions, behind half as many.
+/// Messages per transaction, by kind: of this number of transactions, behind half of it.
 fn untimed(algorithm: &str, clients: usize, transactions: u64) -> BTreeMap<&'static str, f64> {
     let mut model = Untimed::new(algorithm, clients);
     let [mut turns, mut random] = ["turns", "references"].map(|name| Random::stream(1, name));

@@ -1,15 +1,16 @@
 //! What everything goes through: the executor, the log, the buffer, the locks; and the synchronous step in which a change is
 //! logged and made.
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Pool};
 use crate::locks::Locks;
 use crate::log::Log;
 use crate::log::record::Body;
 use crate::statistics::{Statistics, WaitKind};
 use crate::{Error, Need, Result};
 use base::{Lsn, TransactionId};
+use driver::Work;
 use executor::Executor;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 use structures::organization::append::End;
 use structures::page::{Edit, Pages, header};
@@ -55,6 +56,13 @@ impl Core {
     #[inline]
     pub fn page_size(&self) -> usize {
         self.buffer.settings().page_size
+    }
+
+    /// The pages of memory, for a search of a b-tree, which is charged.
+    #[inline]
+    pub(crate) fn pages_to_search(&self) -> Ref<'_, Pool> {
+        self.executor.charge(Work::TreeSearch);
+        self.buffer.pool().borrow()
     }
 
     /// Refuses what would change the database's files while it is being closed, or afterwards.

@@ -7,7 +7,6 @@ use crate::mvcc::{ReadView, read_at, rest};
 use crate::version::{Reconstruction, View};
 use crate::{Error, Need, Result};
 use base::{PartitionId, TransactionId};
-use driver::Work;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::rc::Rc;
@@ -430,8 +429,7 @@ impl Transaction {
 
     fn read_forward(&mut self, cursor: &Cursor, from: Bound<&[u8]>) -> Result<LeafStep, Need> {
         let engine = self.engine.clone();
-        let pool = engine.core.buffer.pool().borrow();
-        engine.core.executor.charge(Work::TreeSearch);
+        let pool = engine.core.pages_to_search();
         let position = b_tree::forward(&*pool, cursor.partition, from)?;
         let page = pool.page(position.page)?;
         let mut share = Share::default();
@@ -460,8 +458,7 @@ impl Transaction {
 
     fn read_backward(&mut self, cursor: &Cursor, from: Bound<&[u8]>) -> Result<LeafStep, Need> {
         let engine = self.engine.clone();
-        let pool = engine.core.buffer.pool().borrow();
-        engine.core.executor.charge(Work::TreeSearch);
+        let pool = engine.core.pages_to_search();
         let position = b_tree::backward(&*pool, cursor.partition, from)?;
         let page = pool.page(position.page)?;
         let mut share = Share::default();

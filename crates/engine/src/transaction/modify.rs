@@ -8,7 +8,6 @@ use crate::locks::Ungranted;
 use crate::second_level::design::Pattern;
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
-use driver::Work;
 use structures::difference::difference;
 use structures::key_hash;
 use structures::lock::{Mode, Resource};
@@ -213,8 +212,7 @@ fn try_modify<R, F: FnOnce(&mut [u8]) -> R>(
     let mut scratch = engine.core.scratch.borrow_mut();
     let (old, new) = &mut *scratch;
     let (place, answer, from, to) = {
-        let pool = engine.core.buffer.pool().borrow();
-        engine.core.executor.charge(Work::TreeSearch);
+        let pool = engine.core.pages_to_search();
         let (place, leaf) = match leaf {
             Some(leaf) => b_tree::find_in(&*pool, leaf, key)?,
             None => b_tree::find(&*pool, partition, key)?,

@@ -11,7 +11,6 @@ use crate::engine::{Core, Keyed, KeyedPartition};
 use crate::locks::Ungranted;
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
-use driver::Work;
 use std::rc::Rc;
 use structures::PrefetchDistance;
 use structures::canary::{self, Canary};
@@ -310,8 +309,7 @@ impl Transaction {
     ) -> Result<LockStep<bool>, Need> {
         let engine = self.engine.clone();
         let descend = || -> Result<_, Need> {
-            let pool = engine.core.buffer.pool().borrow();
-            engine.core.executor.charge(Work::TreeSearch);
+            let pool = engine.core.pages_to_search();
             let (place, leaf) = b_tree::find(&*pool, partition, key)?;
             let old = place.exact.then(|| slotted::value(leaf, place.slot).to_vec());
             Ok((place, old, b_tree::has_room(leaf, &place, key.len(), stored.len())))
@@ -414,8 +412,7 @@ impl Transaction {
         let engine = self.engine.clone();
         admit_change(&engine, &self.state)?;
         let (place, old, has_underfull_parent) = {
-            let pool = engine.core.buffer.pool().borrow();
-            engine.core.executor.charge(Work::TreeSearch);
+            let pool = engine.core.pages_to_search();
             let (place, leaf, has_underfull_parent) = b_tree::find_to_remove(&*pool, partition, key)?;
             if !place.exact {
                 return Ok(None);
@@ -537,8 +534,7 @@ impl Transaction {
 }
 
 fn find(core: &Core, partition: PartitionId, key: &[u8]) -> Result<FoundRecord, Need> {
-    let pool = core.buffer.pool().borrow();
-    core.executor.charge(Work::TreeSearch);
+    let pool = core.pages_to_search();
     let (place, leaf) = b_tree::find(&*pool, partition, key)?;
     if !place.exact {
         return Ok(FoundRecord::Nothing);
@@ -555,8 +551,7 @@ fn show<R, F: FnOnce(Option<&[u8]>) -> R>(
     key: &[u8],
     look: &mut Option<F>,
 ) -> Result<Shown<R>, Need> {
-    let pool = core.buffer.pool().borrow();
-    core.executor.charge(Work::TreeSearch);
+    let pool = core.pages_to_search();
     let (place, leaf) = b_tree::find(&*pool, partition, key)?;
     let mut answer = |value: Option<&[u8]>| look.take().expect("an attempt succeeds once")(value);
     if !place.exact {
