@@ -35,7 +35,7 @@ pub struct Arguments {
     /// The study: rahm-1991, system-m-1988, lee-2008, do-2011, franklin-1992
     #[arg(value_name = "STUDY", value_parser = known)]
     pub study: String,
-    /// Runs these of its experiments alone, and shows the claims that are judged by them
+    /// Runs only these experiments, and judges what they are enough for
     #[arg(long, value_name = "EXPERIMENT", value_delimiter = ',', conflicts_with = "real")]
     pub only: Vec<String>,
     /// Runs franklin-1992 for real: with processes that TCP joins
