@@ -19,6 +19,7 @@ import json
 import os
 import subprocess
 import sys
+import shutil
 import time
 
 from measure import Entresol, output, parse, run, size, slow_volume, unmount
@@ -65,6 +66,11 @@ class SparseCache(Entresol):
     def take_cache_away(self, workload):
         for name in ("cache.tier", "cache-table.tier"):
             (self.arguments.sparse_mount / name).unlink(missing_ok=True)
+        # A process that was killed keeps its files until the kernel has ended what it had under way.
+        for _ in range(100):
+            if shutil.disk_usage(self.arguments.sparse_mount).free > self.arguments.sparse:
+                return
+            time.sleep(0.2)
 
 
 @contextlib.contextmanager

@@ -160,7 +160,10 @@ async fn write_pages_back(engine: &Engine, extent: CheckpointExtent) -> Result<(
 /// Whether an opening leaves what it has redone to a later checkpoint.
 fn may_be_put_off(engine: &Engine) -> bool {
     let is_taken_over = engine.core.buffer.tiers().is_some_and(|tiers| tiers.is_taken_over());
-    is_taken_over && !engine.core.log.is_scarce() && !engine.core.log.is_claimed()
+    // However often it is killed, there is not more to redo than this and what one life adds.
+    let to_redo = engine.core.log.end().0 - pages_begin(&engine.catalog).0;
+    let is_little = engine.checkpointer.policy.log_bytes.is_none_or(|bytes| to_redo < bytes);
+    is_taken_over && is_little && !engine.core.log.is_scarce() && !engine.core.log.is_claimed()
 }
 
 /// Brings the older copy of the sets' backup up to date and lets the superblock file name it. Nothing if there are no sets. If it

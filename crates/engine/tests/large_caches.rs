@@ -281,9 +281,9 @@ fn an_opening_reads_little_of_the_table_of_a_cache_that_was_read_into() {
     assert!(blocks < 80, "{blocks} of 178 blocks, twice");
 }
 
-/// Kills a database whose cache alone has much, and opens it. How many pages are read from their own device until it is open, and how
+/// Kills a database whose cache alone has much, and opens it with this policy of checkpoints. How many pages are read from their own device until it is open, and how
 /// many are written.
-fn transfers_of_an_opening(name: &str) -> (u64, u64) {
+fn transfers_of_an_opening(name: &str, checkpoint: checkpoint::Policy) -> (u64, u64) {
     const CHANGED: std::ops::Range<u64> = 300..2_300;
     const LAST: std::ops::Range<u64> = 2_500..2_520;
     let media = Media::new();
@@ -303,7 +303,7 @@ fn transfers_of_an_opening(name: &str) -> (u64, u64) {
     });
     let transfers = Rc::new(Cell::new((0, 0)));
     let seen = Rc::clone(&transfers);
-    let settings = Settings { buffer: buffer::Settings { frames: 4096, ..settings.buffer }, ..settings };
+    let settings = Settings { buffer: buffer::Settings { frames: 4096, ..settings.buffer }, checkpoint, ..settings };
     let hardware = Hardware::parse(&hardware, "test").expect("a description");
     holding(hardware, &media, async |executor, holder| {
         holder.hold(executor.now(), move |op| {
@@ -331,9 +331,16 @@ fn transfers_of_an_opening(name: &str) -> (u64, u64) {
 #[test]
 fn an_opening_waits_for_few_pages_own_devices() {
     for name in ["dual-write", "lazy-cleaning", "face", "frequency"] {
-        let (reads, writes) = transfers_of_an_opening(name);
+        let (reads, writes) = transfers_of_an_opening(name, checkpoint::Policy::OFF);
         assert!(reads < 600 && writes == 0, "{name}: {reads} reads, {writes} writes");
     }
+}
+
+#[test]
+fn an_opening_puts_nothing_off_once_as_much_is_to_be_redone_as_between_checkpoints() {
+    let often = checkpoint::Policy { log_bytes: Some(32 << 10), interval_ns: None };
+    let (_, writes) = transfers_of_an_opening("dual-write", often);
+    assert!(writes > 0, "each kill would leave more to be redone");
 }
 
 /// A checkpoint ends while more of the table is being written, whose last block is not on the medium yet.
