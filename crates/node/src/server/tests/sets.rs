@@ -146,6 +146,28 @@ fn who_changes_waits_for_those_that_have_read_there_and_the_other_way_round() {
     assert_eq!(ground.server.check(), Ok(()));
 }
 
+/// Its program has given the question up.
+#[test]
+fn a_question_of_one_that_commits_behind_another_locks_nothing() {
+    let mut ground = Ground::new("cbl");
+    let (one, other) = (ground.join(), ground.join());
+    let marked = ground.say(other, entries(5, 1, 4)).expect("it is honest");
+    assert!(hears(&marked, other, 1, &SetAnswer::Granted), "{marked:?}");
+    assert_eq!(ground.look(one, 2, 1, Some((3, 5))).0, SetSight::Waits);
+    assert_eq!(ground.say(one, ask(1, 1, true)).expect("it is honest"), [sends(one, 1, 1, true)]);
+    let mut together = commit(1, &[1]);
+    if let Request::Commit { others, .. } = &mut together {
+        others.push(Transaction(2));
+    }
+    ground.say(one, together).expect("it is honest");
+    assert_eq!(ground.server.waiting(), 0);
+    ground.step(|server, memory, actions| server.committed((one, Transaction(1)), memory, actions));
+    let ended = ground.say(other, Request::Abort { transaction: Transaction(5) }).expect("it is honest");
+    assert!(!hears(&ended, one, 1, &SetAnswer::AskAgain), "{ended:?}");
+    assert_eq!(ground.server.set_ranges_held(one), 0, "nothing would give it back");
+    assert_eq!(ground.server.check(), Ok(()));
+}
+
 /// One of them waits for a page, so that the circle is of both kinds.
 #[test]
 fn circles_of_ranges_and_pages_are_deadlocks() {
