@@ -63,6 +63,16 @@ pub enum RangeLock {
     Change(Vec<Vec<u8>>),
 }
 
+impl RangeLock {
+    /// How many bytes it takes, about.
+    fn length(&self) -> usize {
+        match self {
+            RangeLock::Read(spans) => spans.iter().map(KeySpan::length).sum(),
+            RangeLock::Change(stands) => stands.iter().map(Vec::len).sum(),
+        }
+    }
+}
+
 /// What is done when it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangePurpose {
@@ -277,7 +287,8 @@ impl SetRanges {
 
     /// The bytes that ranges and marks of a client's transactions take, about.
     pub fn bytes_of(&self, client: ClientId) -> usize {
-        self.bytes.get(&client).copied().unwrap_or(0)
+        let waiting = self.waiting.iter().filter(|waiting| waiting.owner.0 == client);
+        self.bytes.get(&client).copied().unwrap_or(0) + waiting.map(|waiting| waiting.lock.length()).sum::<usize>()
     }
 
     /// How many questions a client has that are not answered.

@@ -242,6 +242,22 @@ fn what_is_locked_of_sets_is_bounded_and_a_question_of_one_that_has_ended_locks_
     }
 }
 
+/// Marks that are there already are asked for again and again while another one reads around them.
+#[test]
+fn what_is_waited_for_of_sets_is_bounded() {
+    let mut ground = Ground::new("cbl");
+    let (reader, client) = (ground.join(), ground.join());
+    assert_eq!(ground.look(reader, 1, 1, Some((0, 255))).0, SetSight::Locked);
+    let long = |number| {
+        let of = [&[7][..], &[0; 1 << 20]].concat();
+        question(2, number, SetAsk::Entries(vec![SetEntry { index: 0, of }]))
+    };
+    let refused = (1..100).find(|number| !ground.say(client, long(*number)).expect("it is honest").is_empty());
+    assert!(refused.is_some_and(|number| number < 40), "{refused:?}");
+    ground.say(client, Request::Abort { transaction: Transaction(2) }).expect("it is honest");
+    assert_eq!(ground.server.set_ranges_held(client), 0);
+}
+
 #[test]
 fn transactions_that_wait_for_records_and_pages_of_each_other_are_a_deadlock() {
     let mut ground = Ground::new("cbl");
