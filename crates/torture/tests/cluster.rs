@@ -51,7 +51,7 @@ fn what_is_planted_between_nodes_is_found() {
         (Canary::UnansweredCommits, 1, "G-single"),
         (Canary::PresentForMoment, 4, "is not part of a long value"),
         (Canary::ForgottenEntry, 4, "index"),
-        (Canary::UntoldRecord, 31, "lost update"),
+        (Canary::UntoldRecord, 31, "write skew"),
         (Canary::IgnoredSavepoint, 5, "aborted read"),
         (Canary::UnloggedSets, 2, "stock"),
         (Canary::UnlockedSetRead, 24, "stock"),
