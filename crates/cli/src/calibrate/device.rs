@@ -75,6 +75,12 @@ impl DeviceExtent {
         [[8, 0, 0, 0], [0, 8, 0, 0]].map(|depths| Mix { depths, size: LARGE, in_sequence: true })
     }
 
+    /// All of these, in the order in which they are measured.
+    pub fn mixes(&self) -> Vec<Mix> {
+        let tables = self.tables().into_iter().flatten();
+        tables.chain(self.together()).chain(self.checks()).chain(self.sequences()).collect()
+    }
+
     /// The mix that is measured again and again, to see the device drift.
     pub fn reference(&self) -> Mix {
         Mix { depths: [8, 8, 0, 0], size: PAGE, in_sequence: false }
@@ -82,9 +88,7 @@ impl DeviceExtent {
 
     /// How many operations are under way at most.
     fn depth_max(&self) -> u32 {
-        let mixes =
-            self.tables().into_iter().flatten().chain(self.together()).chain(self.checks()).chain(self.sequences());
-        mixes.map(|mix| mix.depths.iter().sum()).max().unwrap_or(1)
+        self.mixes().iter().map(|mix| mix.depths.iter().sum()).max().unwrap_or(1)
     }
 }
 
@@ -165,14 +169,7 @@ fn measure_points(
     keep: &mut impl FnMut(&DeviceMeasured, usize) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     let extent = measured.extent.clone();
-    let mixes: Vec<Mix> = extent
-        .tables()
-        .into_iter()
-        .flatten()
-        .chain(extent.together())
-        .chain(extent.checks())
-        .chain(extent.sequences())
-        .collect();
+    let mixes = extent.mixes();
     let span = Until::Time(extent.span_ns);
     let all = mixes.len() + REFERENCES + 2;
     // The first operations on a new file are not like the others.

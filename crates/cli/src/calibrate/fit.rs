@@ -312,14 +312,7 @@ pub mod tests {
     /// What would be measured of a described device.
     fn measured_of(device: &Device, costs: SystemCosts) -> DeviceMeasured {
         let extent = DeviceExtent { axis: vec![0, 1, 4, 16], sizes: vec![4 << 10], span_ns: 0, file_bytes: 64 << 20 };
-        let mixes: Vec<Mix> = extent
-            .tables()
-            .into_iter()
-            .flatten()
-            .chain(extent.together())
-            .chain(extent.checks())
-            .chain(extent.sequences())
-            .collect();
+        let mixes = extent.mixes();
         let mut points = show(device, costs, &mixes, 7).expect("it is described");
         for point in &mut points {
             let SystemCosts { submission_ns, operation_ns, wake_up_ns, .. } = costs;

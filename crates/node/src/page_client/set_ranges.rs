@@ -36,6 +36,17 @@ pub(super) const OTHER_ANSWER: &str = "the server has answered another question 
 /// What orders a record among those of an index, its key, and its value.
 type Entry = (Vec<u8>, Vec<u8>, Vec<u8>);
 
+/// Shows records of a set that numbers them by their positions.
+pub(super) fn by_position(
+    partition: PartitionId,
+    mut look: impl FnMut(Position, &[u8]) -> bool,
+) -> impl FnMut(&[u8], &[u8]) -> bool {
+    move |key, record| match key.try_into().map(u64::from_be_bytes) {
+        Ok(number) => look(arrival_position(partition, number), record),
+        Err(_) => true,
+    }
+}
+
 impl PageTransaction {
     /// Shows every record of a set to `look`, in no particular order but that of arrival, until that returns false. No other transaction
     /// changes a record of the set from then on until this one ends: a repeated scan shows the same.
@@ -74,15 +85,11 @@ impl PageTransaction {
     pub(super) async fn scan_arrivals(
         &mut self,
         found: &Described,
-        mut look: impl FnMut(Position, &[u8]) -> bool,
+        look: impl FnMut(Position, &[u8]) -> bool,
     ) -> Result<()> {
         found.refuse_keyed()?;
         let partition = found.id();
-        self.scan_set(partition, |key, record| match key.try_into().map(u64::from_be_bytes) {
-            Ok(number) => look(arrival_position(partition, number), record),
-            Err(_) => true,
-        })
-        .await
+        self.scan_set(partition, by_position(partition, look)).await
     }
 
     /// Adds a record to a set that numbers its records.

@@ -2,14 +2,14 @@
 
 use super::PageSnapshot;
 use super::indexed::Typed;
-use super::set_ranges::{OTHER_ANSWER, check_length};
+use super::set_ranges::{OTHER_ANSWER, by_position, check_length};
 use crate::message::{Described, PastAsk, SetAnswer, SetFound, SetRange, SetValue};
 use base::{Lsn, PartitionId};
 use driver::{Fault, FaultKind};
 use engine::catalog::EntryRange;
 use engine::organization::append::Position;
 use engine::set::FieldValue;
-use engine::{Direction, Error, Result, arrival_position};
+use engine::{Direction, Error, Result};
 use std::ops::Bound;
 
 impl PageSnapshot {
@@ -83,15 +83,11 @@ impl PageSnapshot {
     pub(super) async fn scan_past_arrivals(
         &mut self,
         found: &Described,
-        mut look: impl FnMut(Position, &[u8]) -> bool,
+        look: impl FnMut(Position, &[u8]) -> bool,
     ) -> Result<()> {
         found.refuse_keyed()?;
         let partition = found.id();
-        self.scan_set(partition, |key, record| match key.try_into().map(u64::from_be_bytes) {
-            Ok(number) => look(arrival_position(partition, number), record),
-            Err(_) => true,
-        })
-        .await
+        self.scan_set(partition, by_position(partition, look)).await
     }
 
     /// The value of a record, if it was there.
