@@ -160,9 +160,11 @@ async fn write_pages_back(engine: &Engine, extent: CheckpointExtent) -> Result<(
 /// Whether an opening leaves what it has redone to a later checkpoint.
 fn may_be_put_off(engine: &Engine) -> bool {
     let is_taken_over = engine.core.buffer.tiers().is_some_and(|tiers| tiers.is_taken_over());
-    // However often it is killed, there is not more to redo than this and what one life adds.
-    let to_redo = engine.core.log.end().0 - pages_begin(&engine.catalog).0;
-    let is_little = engine.checkpointer.policy.log_bytes.is_none_or(|bytes| to_redo < bytes);
+    // However often it is killed, there is not more to redo than this and what one life adds. A superblock file that lies may say
+    // that redo begins behind the end of the log, and must not go on saying so.
+    let to_redo = engine.core.log.end().0.checked_sub(pages_begin(&engine.catalog).0);
+    let is_little =
+        to_redo.is_some_and(|to_redo| engine.checkpointer.policy.log_bytes.is_none_or(|bytes| to_redo < bytes));
     is_taken_over && is_little && !engine.core.log.is_scarce() && !engine.core.log.is_claimed()
 }
 
