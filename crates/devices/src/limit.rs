@@ -25,8 +25,9 @@ pub struct Limit {
     /// How long credit is saved for, in nanoseconds; it is full at the start. None by default.
     #[serde(default, deserialize_with = "fields::duration")]
     pub burst: u64,
-    /// Credit comes at the beginning of each such time, in nanoseconds, and lapses at its end, as that of Linux's blkio
-    /// controller does (100 ms, or 20); steadily by default. A limit has this or `burst`.
+    /// Credit comes at the beginning of each such time, in nanoseconds, as that of Linux's blkio controller does (100 ms); steadily by
+    /// default. What is left of it can be used in the slice behind, as in Linux since 6.5, and lapses where nothing is asked for
+    /// during a slice. A limit has this or `burst`.
     #[serde(default, deserialize_with = "fields::duration")]
     pub slice: u64,
     /// What is limited.
@@ -98,16 +99,18 @@ pub(crate) struct Bucket {
     limit: Limit,
     /// With a burst: when all credit taken so far would have come at the rate, had none been saved.
     taken_until: Instant,
-    /// With slices: when the first of a row of them began, and what was taken since.
+    /// With slices: when the first of a row of them began, what was taken since, and when the row ends if nothing more is taken.
     row: Instant,
     taken_ns: u64,
+    row_end: Instant,
     /// Credit taken since the statistics were last restarted.
     charged_ns: u64,
 }
 
 impl Bucket {
     pub(crate) fn new(limit: &Limit) -> Bucket {
-        Bucket { limit: limit.clone(), taken_until: Instant::START, row: Instant::START, taken_ns: 0, charged_ns: 0 }
+        let start = Instant::START;
+        Bucket { limit: limit.clone(), taken_until: start, row: start, taken_ns: 0, row_end: start, charged_ns: 0 }
     }
 
     pub(crate) fn limit(&self) -> &Limit {
@@ -126,15 +129,22 @@ impl Bucket {
         now.plus_ns(behind_ns.saturating_sub(self.limit.burst))
     }
 
+    /// As `blk-throttle.c` of Linux 6.18 does it: a row of slices is begun anew after a slice without use, and forgets all but its last
+    /// two slices, with what was taken in those before.
     fn take_of_slice(&mut self, now: Instant, cost_ns: u64) -> Instant {
         let slice = self.limit.slice;
-        if now >= self.row.plus_ns(self.taken_ns.div_ceil(slice) * slice) {
+        if now > self.row_end {
             (self.row, self.taken_ns) = (now, 0);
         }
         self.taken_ns += cost_ns;
         // The slice that has the credit for the whole of it.
         let slices = self.taken_ns.div_ceil(slice).saturating_sub(1);
-        now.max(self.row.plus_ns(slices * slice))
+        let taken_at = now.max(self.row.plus_ns(slices * slice));
+        let over = (taken_at.since_ns(self.row) / slice).saturating_sub(1) * slice;
+        self.row = self.row.plus_ns(over);
+        self.taken_ns = self.taken_ns.saturating_sub(over);
+        self.row_end = Instant::START.plus_ns(taken_at.plus_ns(slice).ns().div_ceil(slice) * slice);
+        taken_at
     }
 
     pub(crate) fn restart(&mut self) {

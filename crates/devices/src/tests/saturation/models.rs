@@ -242,6 +242,41 @@ fn slices_give_their_credit_at_once() {
     assert!(ends[100..].iter().all(|ms| *ms == 200), "{ends:?}");
 }
 
+/// How many of these reads, given every 100 ms, end within 30 ms, by bursts.
+fn served_soon(machine: &mut Machine, bursts: &[u64]) -> Vec<usize> {
+    let mut under_way = BTreeMap::new();
+    let mut soon = vec![0; bursts.len()];
+    for (number, burst) in bursts.iter().enumerate() {
+        for _ in 0..*burst {
+            under_way.insert(machine.transfer(0, page(Direction::Read, 0)), (number, machine.now()));
+        }
+        let next = machine.delay(100_000_000);
+        loop {
+            let job = next_completion(machine);
+            if job == next {
+                break;
+            }
+            let (of, begun) = under_way.remove(&job).expect("it is under way");
+            soon[of] += usize::from(machine.now().since_ns(begun) < 30_000_000);
+        }
+    }
+    soon
+}
+
+/// Measured on a loop device of Linux 6.18 with 1,000 reads a second: 201 of the burst of 250 ended within 30 ms (two slices' credit, and
+/// one that is forgotten with what lapses), 91 of the first 150 behind idleness, all others as here.
+#[test]
+fn what_a_slice_leaves_is_for_the_next_one() {
+    let hardware = described("[device.d]\nlimits = [{ operations = 1_000, slice = \"100 ms\" }]");
+    let served = |bursts: &[u64]| served_soon(&mut Machine::new(&hardware, 1, false), bursts);
+    let bursts = [50, 50, 50, 150, 50, 150, 50, 150, 100, 100, 20, 20, 250, 50];
+    let mut soon = bursts.map(|burst| burst as usize);
+    soon[12] = 201;
+    assert_eq!(served(&bursts), soon);
+    assert_eq!(served(&[150, 50, 150, 50, 50, 150]), [100, 50, 100, 50, 50, 150]);
+    assert_eq!(served(&[50, 0, 0, 250]), [50, 0, 0, 100], "what is left lapses where nothing is asked for");
+}
+
 #[test]
 fn devices_share_what_is_named_alike() {
     let limit = "limits = [{ bandwidth = \"100 MB/s\", shared = \"instance\" }]\n";
