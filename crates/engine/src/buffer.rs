@@ -15,6 +15,7 @@ mod loading;
 mod overwriting;
 mod pins;
 mod pool;
+mod room;
 mod silence;
 mod space;
 mod spare;
@@ -31,8 +32,8 @@ pub use space::PageSpace;
 
 use crate::log::Log;
 use crate::page_store::Transfer;
-use crate::second_level::design::{Pattern, Reason};
-use crate::second_level::{SILENCE_NS, TableGrowth, Tiers};
+use crate::second_level::design::Pattern;
+use crate::second_level::{TableGrowth, Tiers};
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, PartitionId};
 use cleaner::Cleaner;
@@ -125,14 +126,10 @@ pub struct Buffer {
     silence: Silence,
 }
 
-/// How often a task lets others run before it concludes that no frame will become available.
-const PATIENCE: u32 = 64;
 /// How many frames are allocated at once for pages that stay for good.
 const LASTING_FRAMES: usize = 64;
 /// The most pages of a batch.
 const BATCH_MAX: usize = 1024;
-/// How far from the cold end a clean victim is looked for before a dirty one is written.
-const CLEAN_WITHIN: usize = 128;
 
 impl Buffer {
     /// An empty buffer. Files join it by [`Buffer::attach`].
@@ -492,71 +489,6 @@ impl Buffer {
         Ok(pool.take_lasting().expect("just added"))
     }
 
-    /// The frame to be emptied next. While the log is short of room, that is none for whose page a page of the log would be
-    /// written before it is full, if there is another: that would take room which rollbacks were promised.
-    fn victim(&self, pool: &Pool) -> Option<u32> {
-        let silent = self.silence.silent(self.executor.now());
-        let victim = pool.victim(if self.settings.cleaner { CLEAN_WITHIN } else { 0 }, &silent)?;
-        let durable = self.log_to_spare().filter(|durable| !pool.is_logged(victim, *durable));
-        durable.and_then(|durable| pool.logged_victim(durable, &silent)).or(Some(victim))
-    }
-
-    /// Where the log is durable up to, while it is short of room.
-    fn log_to_spare(&self) -> Option<Lsn> {
-        self.log.get().filter(|log| log.is_scarce()).map(|log| log.durable())
-    }
-
-    /// A free frame, emptied if need be.
-    async fn acquire(self: &Rc<Self>) -> Result<u32> {
-        let mut patience = PATIENCE;
-        loop {
-            let victim = {
-                let mut pool = self.pool.borrow_mut();
-                if let Some(frame) = pool.take_free() {
-                    return Ok(frame);
-                }
-                let victim = self.victim(&pool);
-                match victim {
-                    Some(frame) if !pool.is_dirty(frame) && self.tiers.borrow().is_none() => {
-                        pool.evict(frame);
-                        if pool.dirty_count() > 0 {
-                            self.cleaner.note_eviction(&self.executor);
-                        }
-                        return Ok(frame);
-                    }
-                    victim => victim,
-                }
-            };
-            match victim {
-                Some(frame) if !self.pool.borrow().is_dirty(frame) => {
-                    self.displace(frame).await?;
-                    self.cleaner.note_eviction(&self.executor);
-                }
-                // Its batches make more frames clean than a write of this one page would.
-                Some(_) if self.cleaner.is_at_work(self.executor.now()) && self.tiers.borrow().is_none() => {
-                    self.cleaner.press(&self.executor);
-                    // None becomes clean if the device does not answer.
-                    self.executor.within(SILENCE_NS, self.freed.wait(&self.executor)).await;
-                }
-                Some(frame) => {
-                    self.cleaner.press(&self.executor);
-                    // If its device does not answer another one leaves; the write goes on.
-                    let written = self.write_back_for(vec![frame], Reason::Replacement);
-                    if let Some(written) = self.executor.within(SILENCE_NS, written).await {
-                        written?;
-                        self.cleaner.recover();
-                    }
-                }
-                None if self.in_flight.get() > 0 => self.freed.wait(&self.executor).await,
-                None if patience > 0 => {
-                    patience -= 1;
-                    self.executor.yield_now().await;
-                }
-                None => return Err(pool::exhausted(&self.pool.borrow())),
-            }
-        }
-    }
-
     /// Makes the partition's file longer, unless its length may be another opening's by now.
     pub(crate) async fn grow(self: &Rc<Self>, partition: PartitionId) -> Result<()> {
         if self.is_ended.get() {
@@ -576,18 +508,5 @@ impl Buffer {
     fn unpin(&self, frame: u32) {
         self.pool.borrow_mut().unpin(frame);
         self.wake_for_frames(1);
-    }
-
-    /// `count` frames may now be emptied: as many of the waiting tasks look again, and not all, for each look is a search among
-    /// all frames. If nothing is under way any more, all look: there may be nothing left to wait for.
-    fn wake_for_frames(&self, count: usize) {
-        if self.in_flight.get() == 0 {
-            return self.freed.wake_all(&self.executor);
-        }
-        for _ in 0..count {
-            if !self.freed.wake_one(&self.executor) {
-                return;
-            }
-        }
     }
 }

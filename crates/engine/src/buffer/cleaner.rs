@@ -10,7 +10,8 @@ use crate::second_level::SILENCE_NS;
 use crate::second_level::design::Reason;
 use base::Instant;
 use executor::{Executor, WaitQueue};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
 /// How much of the buffer is kept clean: the coldest eighth, within limits.
@@ -43,6 +44,10 @@ pub(super) struct Cleaner {
     /// Whether none begins any more.
     has_ended: Cell<bool>,
     woken: WaitQueue,
+    /// Misses that found no clean page.
+    pub(super) awaited: WaitQueue,
+    /// The frames whose pages it has chosen and that are being written, by the number of references until then.
+    chosen: RefCell<BTreeMap<u32, u64>>,
 }
 
 impl Cleaner {
@@ -60,12 +65,24 @@ impl Cleaner {
             latest: Cell::default(),
             has_ended: Cell::new(false),
             woken: WaitQueue::new(),
+            awaited: WaitQueue::new(),
+            chosen: RefCell::default(),
         }
     }
 
     /// Whether pages are being cleaned, so that a frame is going to be clean.
     pub fn is_at_work(&self, now: Instant) -> bool {
         self.batches.get() > 0 && !self.failed.get() && now.since_ns(self.latest.get()) < SILENCE_NS
+    }
+
+    /// Whether misses wait for it.
+    pub fn is_awaited(&self) -> bool {
+        !self.awaited.is_empty()
+    }
+
+    /// The frame's write has ended: how many references there were when it was chosen, if it was.
+    pub fn take_chosen(&self, frame: u32) -> Option<u64> {
+        self.chosen.borrow_mut().remove(&frame)
     }
 
     /// It begins nothing any more.
@@ -136,6 +153,8 @@ impl Buffer {
             return false;
         }
         let Ok(runs) = self.begin_write_back(&cold) else { return false };
+        let references = self.pool.borrow().references();
+        cleaner.chosen.borrow_mut().extend(cold.iter().map(|frame| (*frame, references)));
         cleaner.begin(cold.len(), self.executor.now());
         let this = Rc::clone(self);
         self.executor.spawn(async move {
@@ -148,7 +167,7 @@ impl Buffer {
             }
             if !this.cleaner.is_at_work(this.executor.now()) {
                 // Nothing will wake the misses that wait for more. After a failure they learn why from writes of their own.
-                this.freed.wake_all(&this.executor);
+                this.wake_all_for_frames();
             }
         });
         true

@@ -76,7 +76,7 @@ impl Buffer {
         if let Some(tiers) = self.tiers() {
             is_done &= tiers.discard(partition, first);
         }
-        self.freed.wake_all(&self.executor);
+        self.wake_all_for_frames();
         self.written.wake_all(&self.executor);
         is_done
     }

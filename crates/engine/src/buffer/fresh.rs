@@ -21,7 +21,7 @@ impl Buffer {
         if pool.presence(id) != Presence::Absent {
             pool.give_free(frame);
             drop(pool);
-            self.freed.wake_one(&self.executor);
+            self.note_free();
             return false;
         }
         let mut bytes = pool.begin_load(frame, id, Pattern::Random);

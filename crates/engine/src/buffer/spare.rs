@@ -24,7 +24,7 @@ impl Drop for Spare<'_> {
     fn drop(&mut self) {
         if let Some(frame) = self.frame {
             self.buffer.pool.borrow_mut().give_free(frame);
-            self.buffer.freed.wake_one(&self.buffer.executor);
+            self.buffer.note_free();
         }
     }
 }

@@ -64,7 +64,7 @@ impl Host for Buffer {
 
     fn destage_ended(&self) {
         self.written.wake_all(&self.executor);
-        self.freed.wake_all(&self.executor);
+        self.wake_all_for_frames();
     }
 
     fn table_has_grown(&self) {
@@ -191,7 +191,7 @@ impl Buffer {
         pool.evict(frame);
         pool.give_free(frame);
         drop(pool);
-        self.freed.wake_one(&self.executor);
+        self.note_free();
         true
     }
 
@@ -248,7 +248,7 @@ impl Buffer {
             None => {}
         }
         self.written.wake_all(&self.executor);
-        self.freed.wake_all(&self.executor);
+        self.wake_all_for_frames();
         Ok(())
     }
 

@@ -1,0 +1,146 @@
+//! Room for a page: a frame that is free or is emptied, and the misses that wait for one.
+//!
+//! A search for a victim passes all frames at the cold end that may not leave; where most of these are being written, that is the
+//! dearest part of a miss. So misses that found no clean page wait for the cleaner's writes apart from those that wait for any
+//! frame, in the order of their arrival, and are given the frames that it has cleaned without a search.
+
+use super::{Buffer, Pool, pool};
+use crate::Result;
+use crate::second_level::SILENCE_NS;
+use crate::second_level::design::Reason;
+use base::Lsn;
+use std::rc::Rc;
+
+/// How often a task lets others run before it concludes that no frame will become available.
+const PATIENCE: u32 = 64;
+/// How far from the cold end a clean victim is looked for before a dirty one is written.
+const CLEAN_WITHIN: usize = 128;
+
+impl Buffer {
+    /// The frame to be emptied next. While the log is short of room, that is none for whose page a page of the log would be
+    /// written before it is full, if there is another: that would take room which rollbacks were promised.
+    fn victim(&self, pool: &Pool) -> Option<u32> {
+        let silent = self.silence.silent(self.executor.now());
+        let victim = pool.victim(if self.settings.cleaner { CLEAN_WITHIN } else { 0 }, &silent)?;
+        let durable = self.log_to_spare().filter(|durable| !pool.is_logged(victim, *durable));
+        durable.and_then(|durable| pool.logged_victim(durable, &silent)).or(Some(victim))
+    }
+
+    /// Where the log is durable up to, while it is short of room.
+    pub(super) fn log_to_spare(&self) -> Option<Lsn> {
+        self.log.get().filter(|log| log.is_scarce()).map(|log| log.durable())
+    }
+
+    /// A free frame, emptied if need be.
+    pub(super) async fn acquire(self: &Rc<Self>) -> Result<u32> {
+        // A search would find no more than those of the misses that wait already.
+        if self.cleaner.is_awaited() && self.is_cleaning() {
+            self.await_cleaned().await;
+        }
+        let mut patience = PATIENCE;
+        loop {
+            let victim = {
+                let mut pool = self.pool.borrow_mut();
+                if let Some(frame) = pool.take_free() {
+                    return Ok(frame);
+                }
+                let victim = self.victim(&pool);
+                match victim {
+                    Some(frame) if !pool.is_dirty(frame) && self.tiers.borrow().is_none() => {
+                        pool.evict(frame);
+                        if pool.dirty_count() > 0 {
+                            self.cleaner.note_eviction(&self.executor);
+                        }
+                        return Ok(frame);
+                    }
+                    victim => victim,
+                }
+            };
+            match victim {
+                Some(frame) if !self.pool.borrow().is_dirty(frame) => {
+                    self.displace(frame).await?;
+                    self.cleaner.note_eviction(&self.executor);
+                }
+                // Its batches make more frames clean than a write of this one page would.
+                Some(_) if self.is_cleaning() => self.await_cleaned().await,
+                Some(frame) => {
+                    self.cleaner.press(&self.executor);
+                    // If its device does not answer another one leaves; the write goes on.
+                    let written = self.write_back_for(vec![frame], Reason::Replacement);
+                    if let Some(written) = self.executor.within(SILENCE_NS, written).await {
+                        written?;
+                        self.cleaner.recover();
+                    }
+                }
+                None if self.in_flight.get() > 0 => self.freed.wait(&self.executor).await,
+                None if patience > 0 => {
+                    patience -= 1;
+                    self.executor.yield_now().await;
+                }
+                None => return Err(pool::exhausted(&self.pool.borrow())),
+            }
+        }
+    }
+
+    /// Whether pages are being cleaned that misses may wait for.
+    fn is_cleaning(&self) -> bool {
+        self.cleaner.is_at_work(self.executor.now()) && self.tiers.borrow().is_none()
+    }
+
+    /// Waits until a page has been cleaned, or looked for in vain; not for ever, because none is if the device does not answer.
+    async fn await_cleaned(&self) {
+        self.cleaner.press(&self.executor);
+        self.executor.within(SILENCE_NS, self.cleaner.awaited.wait(&self.executor)).await;
+    }
+
+    /// The writes of these frames' pages ended. Those that were written because the cleaner has chosen them, and were not referenced
+    /// since, are emptied for the misses that wait.
+    pub(super) fn empty_for_misses(&self, pool: &mut Pool, frames: &[u32], are_written: bool) {
+        let may_empty = are_written && self.tiers.borrow().is_none();
+        let mut awaited = if may_empty { self.cleaner.awaited.len() } else { 0 };
+        for frame in frames {
+            let Some(chosen) = self.cleaner.take_chosen(*frame) else { continue };
+            if awaited > 0 && pool.may_leave(*frame) && !pool.is_referenced_since(*frame, chosen) {
+                pool.evict(*frame);
+                pool.give_free(*frame);
+                self.cleaner.note_eviction(&self.executor);
+                awaited -= 1;
+            }
+        }
+    }
+
+    /// This number of writes has ended: as many misses that wait take the frames that were emptied for them, or look for one.
+    pub(super) fn wake_misses(&self, count: usize) {
+        for _ in 0..count {
+            if !self.cleaner.awaited.wake_one(&self.executor) {
+                return;
+            }
+        }
+    }
+
+    /// A frame was given back: one of the waiting tasks may take it.
+    pub(super) fn note_free(&self) {
+        if !self.freed.wake_one(&self.executor) {
+            self.cleaner.awaited.wake_one(&self.executor);
+        }
+    }
+
+    /// All waiting tasks look again.
+    pub(super) fn wake_all_for_frames(&self) {
+        self.freed.wake_all(&self.executor);
+        self.cleaner.awaited.wake_all(&self.executor);
+    }
+
+    /// `count` frames may now be emptied: as many of the waiting tasks look again, and not all, for each look is a search among
+    /// all frames. If nothing is under way any more, all look: there may be nothing left to wait for.
+    pub(super) fn wake_for_frames(&self, count: usize) {
+        if self.in_flight.get() == 0 {
+            return self.wake_all_for_frames();
+        }
+        for _ in 0..count {
+            if !self.freed.wake_one(&self.executor) {
+                return;
+            }
+        }
+    }
+}
