@@ -9,6 +9,7 @@ mod least_squares;
 pub mod loopback;
 mod loopback_fit;
 mod page;
+mod prices;
 mod quality;
 mod residuals;
 
@@ -221,7 +222,7 @@ fn calibrated(arguments: &Arguments, keeping: &mut Keeping) -> Result<Calibratio
         Ok(fault) => refused(&arguments.directory, &fault),
         Err(failure) => format!("the engine cannot run in '{place}', where it needs some GiB: {failure}").into(),
     })?;
-    let prices = cpu::prices(&runs, fitted.costs);
+    let prices = prices::prices(&runs, fitted.costs);
     let loopback_extent = if arguments.quick { LoopbackExtent::quick() } else { LoopbackExtent::full() };
     let loopback = calibrated_loopback(&loopback_extent, fitted.costs, keeping).map_err(|failure| failure.to_string());
     Ok(Calibration { measured, fitted, runs, prices, request_ns, loopback })
@@ -307,7 +308,7 @@ mod tests {
         let run = EngineRun {
             name: "reads".into(),
             steps: Default::default(),
-            thread: [0.0; 2],
+            thread: [0.0; 4],
             cpu_ns: 1.0,
             footprint: 1,
             durable: false,

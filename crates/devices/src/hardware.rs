@@ -179,9 +179,16 @@ pub struct Instructions {
     /// the CPU's discipline `run-until-wait`.
     #[serde(default)]
     pub submission: u64,
+    /// What a batch costs more if nothing is under way: the device is at rest and has to be told. With the CPU's discipline
+    /// `run-until-wait`.
+    #[serde(default)]
+    pub notification: u64,
     /// Going to sleep and waking up, with what cold caches cost behind it. With the CPU's discipline `run-until-wait`.
     #[serde(default)]
     pub wake_up: u64,
+    /// Operations end while the CPU is at work, whatever their number until it looks. With the CPU's discipline `run-until-wait`.
+    #[serde(default)]
+    pub interrupt: u64,
     /// Whether actual numbers are exponentially distributed about these means; otherwise they are exactly these.
     #[serde(default)]
     pub exponential: bool,

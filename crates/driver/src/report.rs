@@ -43,13 +43,35 @@ pub struct CachedFile {
     pub absorbed: u64,
 }
 
-/// How often the engine's thread turned to its operating system.
+/// How often the engine's thread turned to its operating system, and this to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadUse {
     /// Times at which it handed operations over, whatever their number.
     pub batches: u64,
+    /// Those of them that found nothing under way: the device was at rest, and had to be told.
+    pub notifications: u64,
     /// Times at which it slept, for nothing was at hand.
     pub sleeps: u64,
+    /// Times at which it found that operations had ended while it ran, which has interrupted it.
+    pub interrupts: u64,
+}
+
+impl ThreadUse {
+    /// What was added to an earlier state.
+    pub fn since(self, before: ThreadUse) -> ThreadUse {
+        ThreadUse {
+            batches: self.batches - before.batches,
+            notifications: self.notifications - before.notifications,
+            sleeps: self.sleeps - before.sleeps,
+            interrupts: self.interrupts - before.interrupts,
+        }
+    }
+
+    /// The numbers in the order of their declaration.
+    pub fn counts(self) -> [u64; 4] {
+        let ThreadUse { batches, notifications, sleeps, interrupts } = self;
+        [batches, notifications, sleeps, interrupts]
+    }
 }
 
 /// How many events of one sort a simulation had.

@@ -5,7 +5,7 @@ use crate::options::Backend;
 use crate::pool::Pool;
 use crate::request::{Call, Request};
 use crate::ring::Ring;
-use driver::Fault;
+use driver::{Fault, ThreadUse};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,11 +83,11 @@ impl Mechanism {
         }
     }
 
-    /// How often something was handed over.
-    pub(crate) fn batches(&self) -> u64 {
+    /// How often something was handed over, and how often its operations have interrupted the thread, where it can tell.
+    pub(crate) fn used(&self) -> ThreadUse {
         match self {
-            Mechanism::Ring(ring) => ring.batches(),
-            Mechanism::Pool(pool) => pool.batches(),
+            Mechanism::Ring(ring) => ring.used(),
+            Mechanism::Pool(pool) => pool.used(),
         }
     }
 

@@ -5,6 +5,7 @@ use crate::mailbox::{JobResult, Mailbox};
 use crate::poller::Poller;
 use crate::request::Request;
 use crate::workers::Workers;
+use driver::ThreadUse;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,8 +70,8 @@ impl Pool {
     }
 
     /// How often something was handed over.
-    pub(crate) fn batches(&self) -> u64 {
-        self.batches
+    pub(crate) fn used(&self) -> ThreadUse {
+        ThreadUse { batches: self.batches, ..ThreadUse::default() }
     }
 
     /// The largest number of threads.

@@ -353,6 +353,10 @@ impl RealDriver {
         }
     }
 
+    fn used(&self) -> ThreadUse {
+        ThreadUse { sleeps: thread_sleeps(), ..self.mechanism.used() }
+    }
+
     fn has_no_waker(&self) -> bool {
         if self.flights.len() > 0 || !self.ready.is_empty() || Arc::strong_count(&self.doorbell) > 1 {
             return false;
@@ -543,12 +547,11 @@ impl Driver for RealDriver {
     }
 
     fn thread_use(&self) -> ThreadUse {
-        let ThreadUse { batches, sleeps } = self.used_before;
-        ThreadUse { batches: self.mechanism.batches() - batches, sleeps: thread_sleeps() - sleeps }
+        self.used().since(self.used_before)
     }
 
     fn restart_statistics(&mut self) {
-        self.used_before = ThreadUse { batches: self.mechanism.batches(), sleeps: thread_sleeps() };
+        self.used_before = self.used();
         let now = self.now();
         for device in &mut self.devices {
             device.station.restart(now);

@@ -5,7 +5,7 @@ use crate::bell::Bell;
 use crate::fault::fault_of;
 use crate::memory::BufferTable;
 use crate::request::{Call, Request};
-use driver::{Fault, FaultKind};
+use driver::{Fault, FaultKind, ThreadUse};
 use io_uring::squeue::{Entry, Flags};
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode};
@@ -57,8 +57,10 @@ pub(crate) struct Ring {
     in_flight: usize,
     /// Those of them that wait for other machines, which may take for ever.
     exchanges: usize,
-    /// How often something was handed over.
+    /// How often something was handed over, how often while nothing was under way, and how often operations had ended meanwhile.
     batches: u64,
+    notifications: u64,
+    interrupts: u64,
     bell: Arc<Bell>,
     /// Where the kernel puts the eventfd's count; only the ring refers to it while a read is in flight.
     bell_count: *mut u64,
@@ -92,6 +94,8 @@ impl Ring {
             in_flight: 0,
             exchanges: 0,
             batches: 0,
+            notifications: 0,
+            interrupts: 0,
             bell,
             bell_count,
             files,
@@ -161,9 +165,10 @@ impl Ring {
         let may_wait = wait != Some(Duration::ZERO) && self.ring.completion().is_empty();
         // A kick after this announcement completes the eventfd's read.
         let announced = may_wait && self.bell.announce();
+        self.interrupts += u64::from(!self.ring.completion().is_empty() || self.ring.submission().taskrun());
         loop {
             self.refill();
-            self.batches += u64::from(!self.ring.submission().is_empty());
+            self.note_batch();
             let more = !self.backlog.is_empty() && self.in_flight < COMPLETIONS as usize;
             match announced && !more {
                 true => self.enter_and_wait(wait),
@@ -179,9 +184,19 @@ impl Ring {
         self.reap(done);
     }
 
-    /// How often something was handed over.
-    pub(crate) fn batches(&self) -> u64 {
-        self.batches
+    /// What is queued is about to be handed over.
+    fn note_batch(&mut self) {
+        let handed_over = self.ring.submission().len();
+        // The read of the bell is always under way, and so may what waits for other machines be.
+        let at_rest = self.in_flight <= handed_over + self.exchanges + 1;
+        self.batches += u64::from(handed_over > 0);
+        self.notifications += u64::from(handed_over > 0 && at_rest);
+    }
+
+    /// How often something was handed over, and how often it was interrupted. It does not sleep by itself.
+    pub(crate) fn used(&self) -> ThreadUse {
+        let Ring { batches, notifications, interrupts, .. } = *self;
+        ThreadUse { batches, notifications, sleeps: 0, interrupts }
     }
 
     /// Moves the backlog into the submission queue as far as there is room.

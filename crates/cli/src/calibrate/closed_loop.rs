@@ -3,7 +3,7 @@
 
 use base::statistics::Histogram;
 use base::{Instant, Random};
-use driver::{Access, Completion, DeviceId, Driver, Fault, FileId, Frame, Op, Output, ThreadUse, Token};
+use driver::{Access, Completion, DeviceId, Driver, Fault, FileId, Frame, Op, Output, Token};
 use serde::{Deserialize, Serialize};
 
 /// The kinds of operations.
@@ -80,10 +80,8 @@ pub struct ProbePoint {
     pub times: [ProbeTimes; 4],
     /// CPU time of this thread, in nanoseconds; zero on described hardware.
     pub cpu_ns: u64,
-    /// How often operations were handed to the operating system.
-    pub batches: u64,
-    /// How often this thread slept.
-    pub sleeps: u64,
+    /// How often this thread turned to the operating system: [`ThreadUse::counts`].
+    pub thread: [u64; 4],
 }
 
 impl ProbePoint {
@@ -246,9 +244,9 @@ impl ClosedLoop {
         let seconds = self.driver.now().since_ns(start) as f64 / 1e9;
         let is_real = self.driver.prices().is_none();
         let cpu_ns = if is_real { real_driver::thread_cpu_ns() - cpu } else { 0 };
-        let ThreadUse { batches, sleeps } = self.driver.thread_use();
+        let thread = self.driver.thread_use().counts();
         let times = times.each_ref().map(ProbeTimes::of);
-        failed.map_or(Ok(ProbePoint { mix, seconds, times, cpu_ns, batches, sleeps }), Err)
+        failed.map_or(Ok(ProbePoint { mix, seconds, times, cpu_ns, thread }), Err)
     }
 
     fn begin(&mut self, number: usize, mix: &Mix) {

@@ -2,14 +2,12 @@
 //! that explain the measured CPU times best are found.
 
 use super::ENGINE_DEVICE;
-use super::fit::SystemCosts;
-use super::least_squares::nonnegative;
 use crate::Failure;
 use crate::bench::spill::{Input, Watch};
 use crate::bench::{bank, join, meter::Meter, sort, threads};
 use crate::progress::Progress;
 use base::{PartitionId, Random};
-use driver::{Fault, ThreadUse, Work};
+use driver::{Fault, Work};
 use engine::Transaction;
 use engine::temp::JoinMethod;
 use entresol::configuration::Configuration;
@@ -26,8 +24,8 @@ pub struct EngineRun {
     pub name: String,
     /// Steps per transaction, indexed by `Work as usize`.
     pub steps: [f64; Work::ALL.len()],
-    /// Batches of operations handed to the operating system, and times at which the engine's thread slept, per transaction.
-    pub thread: [f64; 2],
+    /// How often the engine's thread turned to the operating system, per transaction: [`ThreadUse::counts`](driver::ThreadUse).
+    pub thread: [f64; 4],
     /// CPU time per transaction, in nanoseconds.
     pub cpu_ns: f64,
     /// Memory that its steps touched, in bytes.
@@ -232,12 +230,13 @@ fn measured<W: Workload>(
         let count = found.transactions.max(1) as f64;
         let after = steps(store);
         let per_transaction = std::array::from_fn(|work| (after[work] - before[work]) / count);
-        let ThreadUse { batches, sleeps } = found.thread_use;
-        let thread = [batches, sleeps].map(|times| times as f64 / count);
+        let thread = found.thread_use.counts().map(|times| times as f64 / count);
         Ok::<_, Failure>((per_transaction, thread, found.cpu_ns as f64 / count))
     };
     once(span_ns / 4)?;
-    let (steps, thread, cpu_ns) = once(span_ns)?;
+    let mut found = [once(span_ns / 2)?, once(span_ns / 2)?, once(span_ns / 2)?];
+    found.sort_by(|one, other| one.2.total_cmp(&other.2));
+    let [_, (steps, thread, cpu_ns), _] = found;
     Ok(EngineRun { name: name.to_owned(), steps, thread, cpu_ns, footprint: footprint(store), durable: false })
 }
 
@@ -266,7 +265,7 @@ fn spilled(store: &Store, name: &str) -> Result<EngineRun, Failure> {
     let (after, cpu_ns) = (steps(store), (real_driver::process_cpu_ns() - cpu) as f64 / ROWS as f64);
     let steps = std::array::from_fn(|work| (after[work] - before[work]) / ROWS as f64);
     let name = format!("{name}, 100 B rows");
-    Ok(EngineRun { name, steps, thread: [0.0; 2], cpu_ns, footprint: 64 << 20, durable: false })
+    Ok(EngineRun { name, steps, thread: [0.0; 4], cpu_ns, footprint: 64 << 20, durable: false })
 }
 
 /// What a request from another thread costs the engine's thread beyond the same transaction of a task of its own, in nanoseconds.
@@ -281,126 +280,4 @@ pub fn request_ns(
     let opening = opening.procedures(|| bank::procedures(&workload::debit_credit::Scale::tpc_b(1)));
     let report = threads::run(opening, Some(1), &plan, &Progress::hidden())?;
     Ok(report.cpu_us_per_transaction * 1e3 - within)
-}
-
-/// The prices of steps, in nanoseconds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct StepPrices {
-    /// By `Work as usize`.
-    pub steps_ns: [f64; Work::ALL.len()],
-    /// Going to sleep and waking up.
-    pub wake_up_ns: f64,
-    /// The speed by memory that is touched, in proportion to that in caches.
-    pub footprint: Vec<(u64, f64)>,
-    /// What the prices say each run costs, in nanoseconds.
-    pub explained_ns: Vec<f64>,
-}
-
-/// How often a transaction or an operation sleeps or hands over a batch, where the prices of that can be told.
-pub const SEEN: f64 = 0.05;
-
-/// Steps that are told apart. Begin and end of a transaction come together: only their sum is known.
-const SOLVED: [Work; 9] = [
-    Work::BeginTransaction,
-    Work::ObjectReference,
-    Work::TreeSearch,
-    Work::InputOutput,
-    Work::LockPair,
-    Work::LogRecord,
-    Work::LogPage,
-    Work::KeyComparison,
-    Work::RowCopy,
-];
-
-/// Whether a run is one of those that the prices of steps are found by.
-pub fn is_solved(run: &EngineRun) -> bool {
-    !run.name.contains("larger")
-}
-
-/// The least and the greatest prices of steps that are found without one of the runs, and how many runs they are found by.
-pub fn ranges(runs: &[EngineRun], costs: SystemCosts) -> (StepRange, usize) {
-    let count = runs.iter().filter(|run| is_solved(run)).count();
-    let mut range = ([f64::INFINITY; Work::ALL.len()], [0.0_f64; Work::ALL.len()]);
-    for left_out in runs.iter().filter(|run| is_solved(run)) {
-        let others: Vec<EngineRun> = runs.iter().filter(|run| run.name != left_out.name).cloned().collect();
-        for (work, ns) in prices(&others, costs).steps_ns.into_iter().enumerate() {
-            range.0[work] = range.0[work].min(ns);
-            range.1[work] = range.1[work].max(ns);
-        }
-    }
-    (range, count)
-}
-
-/// The least and the greatest price of each step, in nanoseconds.
-pub type StepRange = ([f64; Work::ALL.len()], [f64; Work::ALL.len()]);
-
-/// Finds the prices that explain the runs.
-pub fn prices(runs: &[EngineRun], costs: SystemCosts) -> StepPrices {
-    let mut steps_ns = [0.0; Work::ALL.len()];
-    // What the operating system takes is known; cold caches behind a sleep take more than it.
-    let system_ns = |run: &EngineRun, wake_up_ns: f64| {
-        let [batches, sleeps] = run.thread;
-        run.steps[Work::InputOutput as usize] * costs.operation_ns + batches * costs.submission_ns + sleeps * wake_up_ns
-    };
-    let fitted: Vec<&EngineRun> = runs.iter().filter(|run| is_solved(run)).collect();
-    // What hardly happens has no price that these runs tell.
-    let sleeps = fitted.iter().any(|run| run.thread[1] >= SEEN);
-    let row = |run: &&EngineRun| {
-        let asleep = if sleeps { run.thread[1] } else { 0.0 };
-        let unknown = SOLVED.iter().map(|work| run.steps[*work as usize]).chain([asleep]);
-        unknown.map(|count| count / run.cpu_ns).collect()
-    };
-    let rows: Vec<Vec<f64>> = fitted.iter().map(row).collect();
-    let rest = |run: &&EngineRun| (1.0 - system_ns(run, costs.wake_up_ns) / run.cpu_ns).max(0.0);
-    let found = nonnegative(&rows, &fitted.iter().map(rest).collect::<Vec<_>>());
-    for (work, ns) in SOLVED.into_iter().zip(&found) {
-        steps_ns[work as usize] = *ns;
-    }
-    let wake_up_ns = costs.wake_up_ns + found.get(SOLVED.len()).copied().unwrap_or(0.0);
-    let both_ns = std::mem::take(&mut steps_ns[Work::BeginTransaction as usize]);
-    steps_ns[Work::BeginTransaction as usize] = both_ns / 2.0;
-    steps_ns[Work::EndTransaction as usize] = both_ns / 2.0;
-    let explained = |run: &EngineRun| {
-        let steps: f64 = run.steps.iter().zip(steps_ns).map(|(count, ns)| count * ns).sum();
-        steps + system_ns(run, wake_up_ns)
-    };
-    let small = fitted.iter().map(|run| run.footprint).min().unwrap_or(0).max(1);
-    let mut footprint = vec![(small, 1.0)];
-    for run in runs.iter().filter(|run| run.name.contains("larger")) {
-        footprint.push((run.footprint.max(small + 1), (explained(run) / run.cpu_ns).clamp(0.1, 1.5)));
-    }
-    let speed = |run: &EngineRun| if run.name.contains("larger") { footprint[footprint.len() - 1].1 } else { 1.0 };
-    let explained_ns = runs.iter().map(|run| explained(run) / speed(run)).collect();
-    steps_ns[Work::InputOutput as usize] += costs.operation_ns;
-    StepPrices { steps_ns, wake_up_ns, footprint, explained_ns }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn run(name: &str, steps: &[(Work, f64)], cpu_ns: f64) -> EngineRun {
-        let mut counts = [0.0; Work::ALL.len()];
-        steps.iter().for_each(|(work, count)| counts[*work as usize] = *count);
-        EngineRun { name: name.to_owned(), steps: counts, thread: [0.0; 2], cpu_ns, footprint: 1 << 20, durable: false }
-    }
-
-    #[test]
-    fn a_price_that_its_runs_agree_on_has_a_narrow_range() {
-        let (begin, reference) = (Work::BeginTransaction, Work::ObjectReference);
-        let mut runs: Vec<EngineRun> = [1.0, 4.0, 16.0, 40.0]
-            .map(|count| {
-                run(&format!("{count} references"), &[(begin, 1.0), (reference, count)], 900.0 + 250.0 * count)
-            })
-            .into();
-        let ((low, high), count) = ranges(&runs, SystemCosts::default());
-        assert_eq!(count, 4);
-        for (step, ns) in [(begin, 450.0), (reference, 250.0)] {
-            let (low, high) = (low[step as usize], high[step as usize]);
-            assert!((low / ns - 1.0).abs() < 0.01 && (high / ns - 1.0).abs() < 0.01, "{step:?}: {low} to {high}");
-        }
-        runs[1].cpu_ns *= 1.4;
-        let ((low, high), _) = ranges(&runs, SystemCosts::default());
-        assert!(high[begin as usize] > 1.1 * low[begin as usize], "one run disagrees, and it is seen");
-    }
 }

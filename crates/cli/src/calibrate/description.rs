@@ -1,9 +1,8 @@
 //! The description that a calibration writes: text that `devices::Hardware::parse` accepts.
 
-use super::cpu::StepPrices;
-use super::fit::SystemCosts;
 use super::loopback::NAME as LOOPBACK;
 use super::loopback_fit::FittedLoopback;
+use super::prices::StepPrices;
 use base::units::format_size;
 use devices::{Device, Law, Times, Together, WriteCache};
 use driver::Work;
@@ -30,7 +29,7 @@ pub const NAMES: [(Work, &str); 11] = [
 /// The text. One instruction is one nanosecond.
 pub fn text(
     (name, device): (&str, &Device),
-    (prices, costs): (&StepPrices, SystemCosts),
+    prices: &StepPrices,
     loopback: Option<&FittedLoopback>,
     how: &str,
 ) -> String {
@@ -41,7 +40,7 @@ pub fn text(
     let _ = write!(
         text,
         "count = {cpus}\nmips = 1_000\ndiscipline = \"run-until-wait\"\ngathering = {}\n",
-        costs.gathering
+        prices.system.gathering
     );
     if prices.footprint.len() > 1 {
         let mut sizes: Vec<(u64, f64)> = prices.footprint.clone();
@@ -54,8 +53,10 @@ pub fn text(
     for (work, word) in NAMES {
         let _ = writeln!(text, "{word} = {}", prices.steps_ns[work as usize].round() as u64);
     }
-    let _ = writeln!(text, "submission = {}", costs.submission_ns.round() as u64);
-    let _ = writeln!(text, "wake_up = {}", prices.wake_up_ns.round() as u64);
+    let _ = writeln!(text, "submission = {}", prices.system.submission_ns.round() as u64);
+    let _ = writeln!(text, "notification = {}", prices.system.notification_ns.round() as u64);
+    let _ = writeln!(text, "wake_up = {}", prices.system.wake_up_ns.round() as u64);
+    let _ = writeln!(text, "interrupt = {}", prices.system.interrupt_ns.round() as u64);
     if let Some(FittedLoopback { prices, .. }) = loopback {
         let (message, piece) = (prices.message_ns.round() as u64, prices.piece_ns.round() as u64);
         let _ = writeln!(text, "network_message = {message}\nnetwork_bytes = {piece}");
@@ -143,6 +144,7 @@ fn law(law: &Law) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fit::SystemCosts;
     use super::*;
     use crate::calibrate::loopback_fit::MessagePrices;
     use devices::{Bandwidth, Hardware, Network};
@@ -160,18 +162,24 @@ mod tests {
                     read = \"quantiles 0% 1 us, 100% 3 us\"\nwrite = \"100 us\"\n[device.d.transmission]\nservers = 1\n\
                     discipline = \"processor-sharing\"\nbandwidth = { read = \"1300 MB/s\", write = \"2200 MB/s\" }\n";
         let hardware = Hardware::parse(&format!("{laws}{medium}"), "test").unwrap_or_else(|error| panic!("{error}"));
+        let system = SystemCosts {
+            submission_ns: 800.4,
+            operation_ns: 1_000.0,
+            wake_up_ns: 4_321.4,
+            gathering: true,
+            ..SystemCosts::default()
+        };
         let prices = StepPrices {
             steps_ns: std::array::from_fn(|work| 100.0 * work as f64),
-            wake_up_ns: 4_321.4,
+            system,
             footprint: vec![(1 << 20, 1.0), (1 << 30, 0.625)],
             explained_ns: Vec::new(),
         };
-        let costs = SystemCosts { submission_ns: 800.4, operation_ns: 1_000.0, wake_up_ns: 0.0, gathering: true };
         let latency = Law::quantiles(vec![(0.0, 4_500), (0.5, 7_250), (1.0, 30_000)]).expect("a law");
         let network = Network { latency, bandwidth: Some(Bandwidth(5_432e6)), packet: 65_536, ..Network::no_delay() };
         let of_messages = MessagePrices { message_ns: 1_234.4, piece_ns: 17.0, wake_up_ns: 900.0 };
         let loopback = FittedLoopback { network: network.clone(), prices: of_messages, shown: Vec::new() };
-        let text = text(("d", &hardware.devices["d"]), (&prices, costs), Some(&loopback), "a test");
+        let text = text(("d", &hardware.devices["d"]), &prices, Some(&loopback), "a test");
         let read = Hardware::parse(&text, "test").unwrap_or_else(|error| panic!("{error}\n{text}"));
         assert_eq!(read.devices, hardware.devices, "{text}");
         assert_eq!(read.networks[LOOPBACK], network, "{text}");

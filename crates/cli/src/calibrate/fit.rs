@@ -3,9 +3,9 @@
 //! counted twice.
 
 use super::closed_loop::{ClosedLoop, Mix, ProbeKind, ProbePoint, SHARES, Until};
-use super::cpu::SEEN;
 use super::device::{DeviceMeasured, PAGE, TOGETHER};
 use super::least_squares::nonnegative;
+use super::prices::SEEN;
 use crate::Failure;
 use devices::{
     Bandwidth, Concurrency, Cpu, Device, Discipline, Hardware, Instructions, Law, ReadWrite, Servers, Stage,
@@ -19,12 +19,34 @@ use virtual_driver::{Media, Options, VirtualDriver};
 pub struct SystemCosts {
     /// A batch of operations.
     pub submission_ns: f64,
+    /// More for a batch that finds nothing under way.
+    pub notification_ns: f64,
     /// Each operation of it.
     pub operation_ns: f64,
     /// Sleeping and waking up.
     pub wake_up_ns: f64,
+    /// Ends of operations while the thread runs, until it looks.
+    pub interrupt_ns: f64,
     /// Whether it sleeps until several operations have ended.
     pub gathering: bool,
+}
+
+impl SystemCosts {
+    /// The prices of [turns](driver::ThreadUse::counts) to the operating system, in nanoseconds.
+    pub fn thread(&self) -> [f64; 4] {
+        [self.submission_ns, self.notification_ns, self.wake_up_ns, self.interrupt_ns]
+    }
+
+    /// The same costs with other prices of these.
+    pub fn with_thread(self, [submission_ns, notification_ns, wake_up_ns, interrupt_ns]: [f64; 4]) -> SystemCosts {
+        SystemCosts { submission_ns, notification_ns, wake_up_ns, interrupt_ns, ..self }
+    }
+
+    /// What this number of each of a [thread's turns](driver::ThreadUse::counts) takes, in nanoseconds.
+    #[cfg(test)]
+    pub fn of_thread(&self, counts: [f64; 4]) -> f64 {
+        counts.into_iter().zip(self.thread()).map(|(count, ns)| count * ns).sum()
+    }
 }
 
 /// A fitted device.
@@ -89,8 +111,16 @@ pub fn fit(measured: &DeviceMeasured, mut progress: impl FnMut(usize, usize)) ->
 fn system_costs(measured: &DeviceMeasured) -> SystemCosts {
     let seen: Vec<&ProbePoint> =
         measured.points.iter().filter(|point| point.cpu_ns > 0 && point.mix.size == PAGE).collect();
-    let counts = |point: &ProbePoint| [point.operations(), point.batches, point.sleeps].map(|count| count as f64);
-    let is_seen = [0, 1, 2].map(|of| seen.iter().any(|point| counts(point)[of] >= SEEN * counts(point)[0]));
+    // What shows a described delay is always at rest, and ends operations in this process.
+    let thread = |point: &ProbePoint| match (point.thread, measured.shows_described) {
+        ([batches, _, sleeps, _], true) => [batches, 0, sleeps, 0],
+        (thread, false) => thread,
+    };
+    let counts = |point: &ProbePoint| {
+        let [batches, notifications, sleeps, interrupts] = thread(point);
+        [point.operations(), batches, notifications, sleeps, interrupts].map(|count| count as f64)
+    };
+    let is_seen = [0, 1, 2, 3, 4].map(|of| seen.iter().any(|point| counts(point)[of] >= SEEN * counts(point)[0]));
     let row = |point: &&ProbePoint| {
         let of = |(count, is_seen)| if is_seen { count / point.cpu_ns as f64 } else { 0.0 };
         counts(point).into_iter().zip(is_seen).map(of).collect()
@@ -98,10 +128,14 @@ fn system_costs(measured: &DeviceMeasured) -> SystemCosts {
     let rows: Vec<Vec<f64>> = seen.iter().map(row).collect();
     let right = vec![1.0; rows.len()];
     match nonnegative(&rows, &right)[..] {
-        [operation_ns, submission_ns, wake_up_ns] => {
-            // A described delay ends in this process.
-            SystemCosts { submission_ns, operation_ns, wake_up_ns, gathering: !measured.shows_described }
-        }
+        [operation_ns, submission_ns, notification_ns, wake_up_ns, interrupt_ns] => SystemCosts {
+            submission_ns,
+            notification_ns,
+            operation_ns,
+            wake_up_ns,
+            interrupt_ns,
+            gathering: !measured.shows_described,
+        },
         _ => SystemCosts::default(),
     }
 }
@@ -272,7 +306,9 @@ fn law(measured: &DeviceMeasured, kind: ProbeKind) -> Result<Law, Failure> {
 pub fn cpu(costs: SystemCosts) -> Cpu {
     let instructions = Instructions {
         submission: costs.submission_ns as u64,
+        notification: costs.notification_ns as u64,
         wake_up: costs.wake_up_ns as u64,
+        interrupt: costs.interrupt_ns as u64,
         ..Instructions::default()
     };
     Cpu {
@@ -315,10 +351,8 @@ pub mod tests {
         let mixes = extent.mixes();
         let mut points = show(device, costs, &mixes, 7).expect("it is described");
         for point in &mut points {
-            let SystemCosts { submission_ns, operation_ns, wake_up_ns, .. } = costs;
-            let parts =
-                [(point.operations(), operation_ns), (point.batches, submission_ns), (point.sleeps, wake_up_ns)];
-            point.cpu_ns = parts.iter().map(|(count, ns)| *count as f64 * ns).sum::<f64>() as u64;
+            let operations_ns = point.operations() as f64 * costs.operation_ns;
+            point.cpu_ns = (operations_ns + costs.of_thread(point.thread.map(|count| count as f64))) as u64;
         }
         DeviceMeasured {
             extent,
@@ -342,7 +376,14 @@ pub mod tests {
                     write = [[\"40 us\", \"40 us\", \"80 us\", \"250 us\"], [\"45 us\", \"45 us\", \"90 us\", \"260 us\"], \
                     [\"80 us\", \"80 us\", \"120 us\", \"300 us\"], [\"180 us\", \"180 us\", \"260 us\", \"600 us\"]]\n";
         let described = Hardware::parse(text, "test").unwrap_or_else(|error| panic!("{error}"));
-        let costs = SystemCosts { submission_ns: 2_000.0, operation_ns: 1_000.0, wake_up_ns: 3_000.0, gathering: true };
+        let costs = SystemCosts {
+            submission_ns: 2_000.0,
+            notification_ns: 4_000.0,
+            operation_ns: 1_000.0,
+            wake_up_ns: 3_000.0,
+            interrupt_ns: 1_500.0,
+            gathering: true,
+        };
         measured_of(&described.devices["d"], costs)
     }
 
@@ -350,8 +391,9 @@ pub mod tests {
     fn a_described_device_is_found_again() {
         let measured = measured_disk();
         let fitted = fit(&measured, |_, _| ()).expect("it is fitted");
-        let SystemCosts { submission_ns, operation_ns, wake_up_ns, .. } = fitted.costs;
-        for (found, ns) in [(submission_ns, 2_000.0), (operation_ns, 1_000.0), (wake_up_ns, 3_000.0)] {
+        let SystemCosts { submission_ns, notification_ns, operation_ns, wake_up_ns, interrupt_ns, .. } = fitted.costs;
+        let found = [submission_ns, notification_ns, operation_ns, wake_up_ns, interrupt_ns];
+        for (found, ns) in found.into_iter().zip([2_000.0, 4_000.0, 1_000.0, 3_000.0, 1_500.0]) {
             assert!((found / ns - 1.0).abs() < 0.02, "{:?}", fitted.costs);
         }
         let tables = measured.extent.tables().concat();

@@ -136,7 +136,8 @@ mod tests {
 
     #[test]
     fn a_described_loopback_is_found_again() {
-        let costs = SystemCosts { submission_ns: 900.0, operation_ns: 0.0, wake_up_ns: 2_500.0, gathering: true };
+        let costs =
+            SystemCosts { submission_ns: 900.0, wake_up_ns: 2_500.0, gathering: true, ..SystemCosts::default() };
         let mut cpu = fit::cpu(costs);
         (cpu.instructions.network_message, cpu.instructions.network_bytes) = (1_800, 25);
         let latency = Law::quantiles(vec![(0.0, 4_000), (0.5, 7_000), (0.95, 9_000), (1.0, 30_000)]).expect("a law");

@@ -1,12 +1,13 @@
 //! How good a calibration is: what the description shows beside what was measured, figure by figure, and what it cannot say.
 
 use super::closed_loop::{Mix, ProbeKind, ProbePoint};
-use super::cpu::{EngineRun, StepPrices};
+use super::cpu::EngineRun;
 use super::description;
 use super::device::{DeviceMeasured, PAGE};
 use super::fit::Fitted;
 use super::loopback::{Exchanged, LoopbackMeasured};
 use super::loopback_fit::FittedLoopback;
+use super::prices::StepPrices;
 use super::residuals::{self, LawFit, PriceFit, quantile};
 use crate::table::{table, wrapped};
 use base::units::{format_size, grouped, grouped_decimal};
@@ -61,7 +62,7 @@ impl Calibration {
         let extent = &self.measured.extent;
         let how = format!("{}; a file of {}", self.measured.driver, format_size(extent.file_bytes));
         let loopback = self.loopback.as_ref().ok().map(|(_, fitted)| fitted);
-        description::text((name, &self.fitted.device), (&self.prices, self.fitted.costs), loopback, &how)
+        description::text((name, &self.fitted.device), &self.prices, loopback, &how)
     }
 
     /// How good each law is.
@@ -229,13 +230,16 @@ impl Calibration {
             let us = |ns: f64| grouped_decimal(ns / 1e3, 2);
             vec![run.name.clone(), us(run.cpu_ns), us(*explained), percent(explained / run.cpu_ns - 1.0)]
         });
-        let costs = self.fitted.costs;
+        let system = self.prices.system;
         let ns = |ns: f64| grouped(ns.round() as u64);
         let system = format!(
-            "The operating system takes {} ns for a batch of operations and {} ns for each; sleeping and waking takes {} ns.",
-            ns(costs.submission_ns),
-            ns(costs.operation_ns),
-            ns(self.prices.wake_up_ns)
+            "A batch of operations takes the engine's thread {} ns, {} ns more if nothing is under way; going to sleep and waking up {} \
+             ns, an interrupt while it runs {} ns. In the device's mixes an operation takes {} ns beside these.",
+            ns(system.submission_ns),
+            ns(system.notification_ns),
+            ns(system.wake_up_ns),
+            ns(system.interrupt_ns),
+            ns(self.fitted.costs.operation_ns)
         );
         let header = ["CPU us of a transaction (row of a sort)", "measured", "by the prices", "error"];
         format!("{}\n\n{}", table(&header, 1, rows), wrapped(&system))
@@ -294,7 +298,8 @@ impl Calibration {
                 description::NAMES.iter().map(|(work, name)| ((*name).to_owned(), run.steps[*work as usize].into()));
             json!({
                 "name": run.name, "cpu_us": run.cpu_ns / 1e3, "explained_us": explained / 1e3, "footprint_bytes": run.footprint,
-                "batches": run.thread[0], "sleeps": run.thread[1], "steps": steps.collect::<serde_json::Map<_, Value>>(),
+                "batches": run.thread[0], "notifications": run.thread[1], "sleeps": run.thread[2],
+                "interrupts": run.thread[3], "steps": steps.collect::<serde_json::Map<_, Value>>(),
             })
         };
         json!({
@@ -316,7 +321,7 @@ impl Calibration {
 #[cfg(test)]
 mod tests {
     use super::super::fit::{self, tests::measured_disk};
-    use super::super::{cpu, loopback, loopback_fit, page};
+    use super::super::{loopback, loopback_fit, page, prices};
     use super::*;
     use driver::Work;
     use papers::Extent;
@@ -329,14 +334,14 @@ mod tests {
             let mut steps = [0.0; Work::ALL.len()];
             (steps[Work::BeginTransaction as usize], steps[Work::ObjectReference as usize]) = (1.0, references);
             let cpu_ns = 1_000.0 + 300.0 * references;
-            EngineRun { name: name.to_owned(), steps, thread: [0.0; 2], cpu_ns, footprint: 1 << 20, durable: false }
+            EngineRun { name: name.to_owned(), steps, thread: [0.0; 4], cpu_ns, footprint: 1 << 20, durable: false }
         };
         let mut runs = vec![run("set, 1 reads", 1.0), run("set, 4 reads", 4.0), run("set, 16 reads", 16.0)];
         runs.extend([1, 64].map(|clients| EngineRun {
             durable: true,
             ..run(&format!("Debit-Credit, durable, {clients} clients"), 4.0)
         }));
-        let prices = cpu::prices(&runs, fitted.costs);
+        let prices = prices::prices(&runs, fitted.costs);
         let extent = loopback::LoopbackExtent::quick();
         let network = devices::Network { latency: devices::Law::Fixed(9_000), ..devices::Network::no_delay() };
         let exchanged = loopback::show((&fit::cpu(fitted.costs), &network), &extent.mixes(), 500, 1);

@@ -1,11 +1,12 @@
 //! How well each fitted figure is known: a law by what it leaves unexplained, a price by what it would be without one of its runs.
 
 use super::closed_loop::{ProbeKind, ProbePoint};
-use super::cpu::{self, EngineRun, StepPrices};
+use super::cpu::EngineRun;
 use super::device::{DeviceMeasured, PAGE};
 use super::fit::{Fitted, SystemCosts};
 use super::loopback::{Exchanged, LoopbackMeasured};
 use super::loopback_fit::FittedLoopback;
+use super::prices::{self, StepPrices};
 use crate::table::table;
 use base::units::grouped;
 use driver::Work;
@@ -106,11 +107,11 @@ pub fn of_loopback(measured: &LoopbackMeasured, fitted: &FittedLoopback) -> Vec<
 
 /// How well the engine's prices are known.
 pub fn of_prices(runs: &[EngineRun], costs: SystemCosts, prices: &StepPrices) -> Vec<PriceFit> {
-    let (ranges, fitted) = cpu::ranges(runs, costs);
+    let (ranges, fitted) = prices::ranges(runs, costs);
     let off = quantile(
         runs.iter()
             .zip(&prices.explained_ns)
-            .filter(|(run, _)| cpu::is_solved(run))
+            .filter(|(run, _)| prices::is_solved(run))
             .map(|(run, ns)| (ns / run.cpu_ns - 1.0).abs()),
         0.5,
     );
@@ -138,8 +139,10 @@ pub fn of_prices(runs: &[EngineRun], costs: SystemCosts, prices: &StepPrices) ->
         step("key comparison", Work::KeyComparison),
         step("row copy", Work::RowCopy),
         step("input or output", Work::InputOutput),
-        single("submission of a batch", costs.submission_ns, "the device's mixes"),
-        single("sleeping and waking up", prices.wake_up_ns, "mixes and runs"),
+        single("submission of a batch", prices.system.submission_ns, "mixes and runs"),
+        single("more if the device is at rest", prices.system.notification_ns, "mixes and runs"),
+        single("interrupt", prices.system.interrupt_ns, "mixes and runs"),
+        single("sleeping and waking up", prices.system.wake_up_ns, "mixes and runs"),
     ]
 }
 

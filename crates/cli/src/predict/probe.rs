@@ -54,8 +54,10 @@ impl Prober {
             let steps = &cpu.instructions;
             SystemCosts {
                 submission_ns: ns(steps.submission),
+                notification_ns: ns(steps.notification),
                 operation_ns: ns(steps.input_output),
                 wake_up_ns: ns(steps.wake_up),
+                interrupt_ns: ns(steps.interrupt),
                 gathering: cpu.gathering,
             }
         });

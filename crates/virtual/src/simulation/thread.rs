@@ -26,7 +26,9 @@ enum Activity {
 /// The engine's thread.
 pub(super) struct Thread {
     submission: u64,
+    notification: u64,
     wake_up: u64,
+    interrupt: u64,
     wake_latency: Law,
     gathering: bool,
     random: Random,
@@ -43,7 +45,9 @@ impl Thread {
     pub(super) fn new(cpu: &Cpu, seed: u64) -> Thread {
         Thread {
             submission: cpu.instructions.submission,
+            notification: cpu.instructions.notification,
             wake_up: cpu.instructions.wake_up,
+            interrupt: cpu.instructions.interrupt,
             wake_latency: cpu.wake_latency.clone(),
             gathering: cpu.gathering,
             random: Random::stream(seed, "thread"),
@@ -95,6 +99,7 @@ impl VirtualDriver {
     /// The thread has nothing to run: it gives its operations to the operating system and takes what has completed, or sleeps.
     pub(super) fn park_thread(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> Result<(), Halt> {
         self.thread.iter_mut().for_each(|thread| thread.activity = Activity::Awake);
+        self.pay_interrupt();
         self.hand_over(true);
         self.take_landed(done)?;
         let is_past = until.is_some_and(|until| until <= self.machine.now());
@@ -175,6 +180,7 @@ impl VirtualDriver {
         if was_asleep {
             self.wake_up(moment.since_ns(since), done)?;
         } else {
+            self.pay_interrupt();
             self.hand_over(true);
             self.take_landed(done)?;
         }
@@ -207,9 +213,12 @@ impl VirtualDriver {
     /// The operations of the batch are given to the operating system, which the thread pays for if it does so itself.
     pub(super) fn hand_over(&mut self, is_paid: bool) {
         let Some(thread) = &mut self.thread else { return };
-        let (batch, instructions) = (std::mem::take(&mut thread.batch), thread.submission);
+        let batch = std::mem::take(&mut thread.batch);
         if is_paid && !batch.is_empty() {
+            let at_rest = self.in_flight == 0;
             thread.used.batches += 1;
+            thread.used.notifications += u64::from(at_rest);
+            let instructions = thread.submission + if at_rest { thread.notification } else { 0 };
             self.run(instructions);
         }
         if self.halted {
@@ -221,6 +230,16 @@ impl VirtualDriver {
             } else {
                 self.submit_to_devices(token, op);
             }
+        }
+    }
+
+    /// What has completed while the thread ran has interrupted it.
+    fn pay_interrupt(&mut self) {
+        let Some(thread) = &mut self.thread else { return };
+        if !thread.landed.is_empty() {
+            thread.used.interrupts += 1;
+            let instructions = thread.interrupt;
+            self.run(instructions);
         }
     }
 
