@@ -38,6 +38,8 @@ THROTTLE = "/sys/fs/cgroup/blkio/blkio.throttle.{}_iops_device"
 # The kernel's blkio controller gives credit by slices of this length.
 SLICE = "100 ms"
 DEVICES = ["disk", "throttled", "described"]
+# The size of the file that a calibration measures: that of the databases, for the host under a virtual machine keeps small files in memory.
+SIZE = "128 MiB"
 # What a described disk is described as.
 DESCRIBED = "nvme-2026"
 FAMILIES = ["in memory", "larger than memory", "caches", "placements", "sweeps", "sorts and joins", "nodes"]
@@ -230,18 +232,18 @@ class Ground:
         extent = [] if self.arguments.calibrate == "full" else ["--quick"]
         if not own.exists():
             say("describing this machine")
-            output(*calibrate, self.disk, *extent, "--size", "512 MiB", "--output", own, seconds=900)
+            output(*calibrate, self.disk, *extent, "--size", SIZE, "--output", own, seconds=900)
         # A described device needs no more of this machine than its CPU, which has less to do for a file in memory; the devices
         # come from the configuration.
         if "described" in devices and not self.hardware("described").exists():
             say("describing the memory")
-            output(*calibrate, self.memory, "--described", DESCRIBED, *extent, "--size", "256 MiB", "--output", self.hardware("described"),
+            output(*calibrate, self.memory, "--described", DESCRIBED, *extent, "--size", SIZE, "--output", self.hardware("described"),
                    seconds=900)
         slow = self.hardware("throttled")
         if "throttled" in devices and not slow.exists():
             say("describing the loop device")
             unlimited = self.disk / "loop.toml"
-            output(*calibrate, self.mount, *extent, "--size", "256 MiB", "--output", unlimited, seconds=900)
+            output(*calibrate, self.mount, *extent, "--size", SIZE, "--output", unlimited, seconds=900)
             rate = self.arguments.iops
             limits = ", ".join(f'{{ operations = {rate}, of = "{way}", slice = "{SLICE}", flushes = {str(way == "writes").lower()} }}' for way in ["reads", "writes"])
             text = device_section(unlimited.read_text()).replace("[device.disk]\n", f"[device.disk]\nlimits = [{limits}]\n", 1)
@@ -447,7 +449,7 @@ def main():
     parser.add_argument("--memory", type=pathlib.Path, default=pathlib.Path("/dev/shm"), help="a directory in memory")
     parser.add_argument("--held-out", action="store_true", help="also what was not looked at while models were made")
     parser.add_argument("--seed", type=int, default=1, help="draws what is known")
-    parser.add_argument("--held-out-seed", type=int, default=22_128, help="draws what is held out")
+    parser.add_argument("--held-out-seed", type=int, default=22_946, help="draws what is held out")
     parser.add_argument("--families", default=",".join(FAMILIES))
     parser.add_argument("--devices", default=",".join(DEVICES))
     parser.add_argument("--iops", type=int, default=4_000, help="reads, and writes, per second of the throttled device")
