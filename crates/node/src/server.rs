@@ -340,7 +340,7 @@ impl Server {
             }
             Request::Abort { transaction } => self.abort((client, transaction), memory, actions),
             Request::Returned { copy, bytes } => self.take_back(client, (copy, bytes), memory, actions),
-            Request::Snapshot { number, request } => self.heed_snapshot((client, number), request, actions),
+            Request::Snapshot { number, request } => self.heed_snapshot((client, number), request, memory, actions),
         }
     }
 
