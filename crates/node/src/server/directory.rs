@@ -366,12 +366,14 @@ impl Directory {
         let Some(entry) = self.pages.get(&page) else { return };
         let waiting: BTreeSet<_> = entry.queue.iter().map(|waiting| (waiting.client, waiting.transaction)).collect();
         let is_empty = entry.is_empty();
+        let mut gone = Vec::new();
         self.waits.retain(|owner, pages| {
-            if !waiting.contains(owner) {
-                pages.remove(&page);
+            if !waiting.contains(owner) && pages.remove(&page) {
+                gone.push(*owner);
             }
             !pages.is_empty()
         });
+        gone.into_iter().for_each(|owner| self.note_not_asked(owner, page));
         if is_empty {
             self.pages.remove(&page);
         }
@@ -389,6 +391,7 @@ impl Directory {
             return false;
         }
         queue.insert(place, waiting);
+        self.note_asked(&waiting);
         self.waits.entry((waiting.client, waiting.transaction)).or_default().insert(waiting.copy.page);
         true
     }

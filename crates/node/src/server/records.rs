@@ -63,6 +63,23 @@ impl Server {
         actions.push(Action::SendRecord { to: client, page, lock, is_alone });
     }
 
+    /// A transaction asks for a record, or about a set. It waits for one answer at a time: what it has asked for before, and waits for, its
+    /// program has given up. Who asks for the same record once more keeps its place.
+    pub(super) fn withdraw_questions(
+        &mut self,
+        owner: (ClientId, Transaction),
+        but: Option<(PageId, u16)>,
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) {
+        self.directory.ranges.withdraw(owner);
+        let Some(page) = self.directory.record_asked_of(owner) else { return };
+        let is_other = |kind: Kind| matches!(kind, Kind::Record { slot, .. } if Some((page, slot)) != but);
+        if !self.take_requests(page, owner, is_other, actions).is_empty() {
+            self.advance(page, memory, actions);
+        }
+    }
+
     /// A transaction wants a record.
     pub(super) fn ask_record(
         &mut self,
@@ -76,6 +93,7 @@ impl Server {
         if self.writers.get(&owner).is_some_and(|writer| writer.is_committing) {
             return Err(misbehaved(client, "committed the transaction that asks for a record of", page));
         }
+        self.withdraw_questions(owner, Some((page, lock.slot)), memory, actions);
         let refusal = if !self.may(client, page, right) {
             Some((true, self.note_denial(client, page, right)))
         } else if !memory.may_have_record(page, lock.slot) {

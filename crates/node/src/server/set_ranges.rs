@@ -48,6 +48,7 @@ impl Server {
         if self.writers.get(&owner).is_some_and(|writer| writer.is_committing) {
             return Err(misbehaved(client, "committed the transaction that asks about the set that would have", page));
         }
+        self.withdraw_questions(owner, None, memory, actions);
         if self.directory.ranges.questions_of(client) >= WAITING_MAX {
             return Err(misbehaved(client, "over a thousand questions about the set that would have", page));
         }

@@ -37,6 +37,7 @@ impl Server {
             ));
         }
         let owner = (client, lock.transaction);
+        self.withdraw_questions(owner, Some((page, lock.slot)), memory, actions);
         let has_it = self.directory.get(page).is_some_and(|entry| entry.records.has(owner, lock.slot, lock.writes));
         let refusal = if !self.may(client, page, right) {
             Some((true, self.note_denial(client, page, right)))

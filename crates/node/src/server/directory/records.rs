@@ -17,6 +17,8 @@ pub struct RecordOwners {
     pages: BTreeMap<RecordOwner, BTreeSet<PageId>>,
     /// How many locks each client's transactions have.
     counts: BTreeMap<ClientId, usize>,
+    /// Those that wait for one of a record, and of which page.
+    asked: BTreeMap<RecordOwner, PageId>,
 }
 
 /// Whether two that want this of the same page are in each other's way.
@@ -263,6 +265,25 @@ impl Directory {
         self.pages.get_mut(&page)?.queue.iter_mut().find(is_it)
     }
 
+    /// A request is put into the queue of its page.
+    pub(super) fn note_asked(&mut self, waiting: &Waiting) {
+        if is_of_record(waiting) {
+            self.owners.asked.insert((waiting.client, waiting.transaction), waiting.copy.page);
+        }
+    }
+
+    /// A transaction waits for a page no more, nor for its records.
+    pub(super) fn note_not_asked(&mut self, owner: RecordOwner, page: PageId) {
+        if self.owners.asked.get(&owner) == Some(&page) {
+            self.owners.asked.remove(&owner);
+        }
+    }
+
+    /// The page of which a transaction may wait for a record.
+    pub fn record_asked_of(&self, owner: RecordOwner) -> Option<PageId> {
+        self.owners.asked.get(&owner).copied()
+    }
+
     /// Takes a client's request for this copy out of its page's queue, if it is there.
     pub fn take_read(&mut self, client: ClientId, copy: Copy) -> Option<Waiting> {
         let queue = &mut self.pages.get_mut(&copy.page)?.queue;
@@ -282,6 +303,10 @@ impl Directory {
         }
         let counted: usize = self.owners.counts.values().sum();
         let held: usize = self.pages.values().map(|entry| entry.records.owners().count()).sum();
+        let is_idle = |owner: &&RecordOwner| !self.waits.contains_key(owner);
+        if let Some(owner) = self.owners.asked.keys().find(is_idle) {
+            return Err(format!("{owner:?} should wait for a record, and waits for nothing"));
+        }
         if counted == held {
             Ok(())
         } else {
