@@ -519,13 +519,7 @@ impl Server {
     }
 
     fn dequeue(&mut self, page: PageId) -> Waiting {
-        self.dequeue_at(page, 0)
-    }
-
-    fn dequeue_at(&mut self, page: PageId, place: usize) -> Waiting {
-        let taken = self.directory.entry(page).queue.remove(place).expect("it was found there");
-        self.note_served(taken.client);
-        taken
+        self.dequeue_all(page, &[0]).pop().expect("it was found there")
     }
 
     fn note_served(&mut self, client: ClientId) {

@@ -293,7 +293,10 @@ impl Server {
             held.users.remove(&owner.1);
         }
         self.withdraw_callbacks(page, actions);
-        gone.iter().for_each(|_| self.note_served(owner.0));
+        for _ in &gone {
+            self.directory.note_unqueued(owner, page);
+            self.note_served(owner.0);
+        }
         gone
     }
 

@@ -151,11 +151,8 @@ impl Server {
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
     ) -> bool {
-        let is_free = self.directory.ranges.lock(owner, partition, &lock);
-        if !is_free {
-            let since = self.directory.tick();
-            self.directory.ranges.wait(owner, partition, (lock, purpose), since);
-        }
+        let since = self.directory.tick();
+        let is_free = self.directory.ranges.lock(owner, partition, (lock, purpose), since);
         // Others may wait for what it has marked.
         self.end_deadlock(owner, memory, actions);
         is_free

@@ -132,22 +132,27 @@ impl PageEntry {
         }
     }
 
-    /// The place of a request of a record that can be granted; of a change only if there `may_be_changes`.
-    pub fn grantable_record(&self, may_be_changes: bool) -> Option<usize> {
-        let may_have = |waiting: &Waiting| match waiting.kind {
-            Kind::Record { slot, writes } => {
-                let is_free = !writes || (self.copies.is_empty() && !self.is_arriving && may_be_changes);
-                let owner = (waiting.client, waiting.transaction);
-                self.writer.is_none() && is_free && self.records.blockers(owner, slot, writes).next().is_none()
+    /// The places of requests of records that can be granted, from the first on; of changes only if there `may_be_changes`.
+    pub fn grantable_records(&self, may_be_changes: bool) -> Vec<usize> {
+        if self.writer.is_some() {
+            return Vec::new();
+        }
+        let may_be_changed = self.copies.is_empty() && !self.is_arriving && may_be_changes;
+        // The records that requests ahead want, and whether for a change.
+        let mut wanted: BTreeMap<u16, bool> = BTreeMap::new();
+        let mut places = Vec::new();
+        for (place, waiting) in self.leading().enumerate() {
+            let Kind::Record { slot, writes } = waiting.kind else { break };
+            let ahead = wanted.get(&slot).copied();
+            let is_first = ahead.is_none_or(|ahead| !ahead && !writes);
+            let owner = (waiting.client, waiting.transaction);
+            let is_free = || self.records.blockers(owner, slot, writes).next().is_none();
+            if is_first && (may_be_changed || !writes) && is_free() {
+                places.push(place);
             }
-            _ => false,
-        };
-        let is_first = |place: usize| {
-            let kind = self.queue[place].kind;
-            self.queue.iter().take(place).all(|ahead| !excludes(ahead.kind, kind))
-        };
-        let mut places = (0..).zip(self.leading());
-        places.find(|(place, waiting)| may_have(waiting) && is_first(*place)).map(|(place, _)| place)
+            wanted.insert(slot, writes || ahead == Some(true));
+        }
+        places
     }
 
     /// The transactions of a client that ask for the page's write lock, of which it has a copy.
@@ -291,7 +296,9 @@ impl Directory {
             (waiting.client, waiting.copy) == (client, copy) && matches!(waiting.kind, Kind::Read { .. })
         };
         let place = queue.iter().position(is_it)?;
-        queue.remove(place)
+        let taken = queue.remove(place)?;
+        self.note_unqueued((client, taken.transaction), copy.page);
+        Some(taken)
     }
 
     pub(super) fn check_records(&self) -> Result<(), String> {
@@ -312,5 +319,81 @@ impl Directory {
         } else {
             Err(format!("{counted} locks of records are counted, and there are {held}"))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::{Instant, PartitionId, Random};
+
+    fn request(random: &mut Random) -> Waiting {
+        let (client, transaction) = (ClientId(random.below(3) as u32), Transaction(random.below(4)));
+        let kind = match random.below(12) {
+            0 => Kind::Write,
+            _ => Kind::Record { slot: random.below(5) as u16, writes: random.chance(0.4) },
+        };
+        let copy = Copy { page: PageId::new(PartitionId(1), 1), number: 0 };
+        Waiting { client, transaction, copy, kind, since: 0, asked: Instant::from_ns(0), is_told: false }
+    }
+
+    /// One after another: the first that may have its lock and has none before it that is in its way.
+    fn granted_one_by_one(entry: &mut PageEntry, may_be_changes: bool) -> Vec<(RecordOwner, u16, bool)> {
+        let mut granted = Vec::new();
+        loop {
+            let may_have = |place: usize| {
+                let Waiting { client, transaction, kind, .. } = entry.queue[place];
+                let Kind::Record { slot, writes } = kind else { return None };
+                let owner = (client, transaction);
+                let is_first = entry.queue.iter().take(place).all(|ahead| !excludes(ahead.kind, kind));
+                let is_free = entry.records.blockers(owner, slot, writes).next().is_none();
+                (is_first && is_free && (may_be_changes || !writes)).then_some((place, (owner, slot, writes)))
+            };
+            let Some((place, found)) = (0..entry.leading().count()).find_map(may_have) else { return granted };
+            entry.queue.remove(place);
+            entry.records.enter(found.0, found.1, found.2);
+            granted.push(found);
+        }
+    }
+
+    #[test]
+    fn what_is_granted_together_is_what_would_be_granted_one_by_one() {
+        let mut several = 0;
+        for seed in 0..2_000 {
+            let mut random = Random::stream(seed, "records that are granted");
+            let mut entry = PageEntry::default();
+            for _ in 0..random.below(4) {
+                let slot = random.below(5) as u16;
+                let owner = (ClientId(random.below(3) as u32), Transaction(random.below(4)));
+                if entry.records.blockers(owner, slot, true).next().is_none() {
+                    entry.records.enter(owner, slot, random.chance(0.5));
+                }
+            }
+            for _ in 0..random.below(12) {
+                let asked = request(&mut random);
+                let is_same = |other: &Waiting| {
+                    let owner = (other.client, other.transaction);
+                    owner == (asked.client, asked.transaction)
+                        && !matches!((other.kind, asked.kind),
+                        (Kind::Record { slot, .. }, Kind::Record { slot: also, .. }) if slot != also)
+                };
+                if !entry.queue.iter().any(is_same) {
+                    entry.queue.push_back(asked);
+                }
+            }
+            let may_be_changes = random.chance(0.8);
+            let together: Vec<_> = entry
+                .grantable_records(may_be_changes)
+                .into_iter()
+                .map(|place| {
+                    let Waiting { client, transaction, kind, .. } = entry.queue[place];
+                    let Kind::Record { slot, writes } = kind else { panic!("it is of a record") };
+                    ((client, transaction), slot, writes)
+                })
+                .collect();
+            several += usize::from(together.len() > 1);
+            assert_eq!(together, granted_one_by_one(&mut entry, may_be_changes), "seed {seed}");
+        }
+        assert!(several > 300, "{several}");
     }
 }

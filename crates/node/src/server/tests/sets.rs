@@ -269,6 +269,30 @@ fn a_transaction_waits_for_one_answer_at_a_time() {
     assert!(grants(&ended, client, &wanted(7, 2, false)) && !grants(&ended, behind, &wanted(7, 3, true)), "{ended:?}");
 }
 
+/// However much a client lets wait, nothing of that is looked at as those of others end.
+#[test]
+fn what_one_client_waits_for_costs_commits_of_others_nothing() {
+    let mut ground = Ground::new("cbl");
+    let (idle, busy) = (ground.join(), ground.join());
+    assert_eq!(ground.look(idle, 0, 1, Some((0, 255))).0, SetSight::Locked);
+    const WAITING: u64 = 300;
+    for transaction in 1..=WAITING {
+        assert_eq!(ground.say(idle, entries(transaction, 1, 7)).expect("it is honest"), []);
+    }
+    let before = ground.server.directory.ranges.looked_at;
+    for transaction in 0..100 {
+        let asked = ground.say(busy, ask(1, transaction, true)).expect("it is honest");
+        assert_eq!(asked, [sends(busy, 1, transaction, true)]);
+        ground.say(busy, commit(transaction, &[1])).expect("it is honest");
+        ground.step(|server, memory, actions| server.committed((busy, Transaction(transaction)), memory, actions));
+    }
+    assert_eq!(ground.server.directory.ranges.looked_at - before, 0);
+    // Once each, as that ends which is in their way.
+    ground.say(idle, Request::Abort { transaction: Transaction(0) }).expect("it is honest");
+    assert_eq!(ground.server.directory.ranges.looked_at - before, WAITING as usize);
+    assert_eq!(ground.server.waiting(), 0);
+}
+
 /// Marks that are there already are asked for again and again while another one reads around them.
 #[test]
 fn what_is_waited_for_of_sets_is_bounded() {
