@@ -267,6 +267,24 @@ fn questions_that_are_not_waited_for_do_not_add_up() {
     assert_eq!(found.as_deref(), Some(&b"new"[..]));
 }
 
+#[test]
+fn a_record_that_is_not_waited_for_locks_nothing_behind_the_commit() {
+    for writes in [false, true] {
+        beside_a_writer_of_sets(1, async move |client, executor, stock| {
+            let mut transaction = client.begin().await;
+            transaction.put(stock, b"own", b"1").await?;
+            let key = 0_u32.to_be_bytes();
+            let got = if writes {
+                executor.within(MILLISECOND_NS, transaction.get_for_update(stock, &key)).await
+            } else {
+                executor.within(MILLISECOND_NS, transaction.get(stock, &key)).await
+            };
+            assert!(got.is_none(), "another one changes it: {got:?}");
+            transaction.commit().await
+        });
+    }
+}
+
 /// Those of a page that has fallen.
 #[test]
 fn an_object_that_is_not_waited_for_may_be_asked_for_again() {
