@@ -56,7 +56,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 pub use versions::AsOf;
 
-/// Requests of one client that may wait at a time.
+/// Requests of one client that may wait at a time. When half as many do, each of its transactions may have one.
 pub const WAITING_MAX: usize = 1024;
 /// Copies that one client may have. One more is refused, which ends the transaction that wants it: a buffer may be larger than this.
 pub const COPIES_MAX: usize = 1 << 18;
@@ -442,6 +442,7 @@ impl Server {
         }
         self.advance(copy.page, memory, actions);
         self.end_deadlock((client, transaction), memory, actions);
+        self.end_crowd((client, transaction), memory, actions);
         Ok(())
     }
 

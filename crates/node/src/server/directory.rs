@@ -451,6 +451,11 @@ impl Directory {
         self.waits.get(&owner).into_iter().flatten().map(|(page, _)| *page).collect()
     }
 
+    /// With how many requests a transaction waits for pages and their records.
+    pub fn requests_of(&self, owner: (ClientId, Transaction)) -> usize {
+        self.waits.get(&owner).into_iter().flatten().map(|(_, count)| count).sum()
+    }
+
     /// Every transaction that waits.
     pub fn waiting_owners(&self) -> impl Iterator<Item = (ClientId, Transaction)> {
         self.waits.keys().chain(self.waits_within.keys()).copied().chain(self.ranges.waiting_owners())
