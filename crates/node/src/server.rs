@@ -49,7 +49,7 @@ use engine::canary::{self, Canary};
 pub use joining::Joined;
 use passing::Idleness;
 pub use rights::Newcomer;
-pub use set_ranges::{SET_RANGES_MAX, SetSight, span_of_index, span_of_record, span_of_records};
+pub use set_ranges::{SET_OWNERS_MAX, SET_RANGES_MAX, SetSight, span_of_index, span_of_record, span_of_records};
 pub use snapshots::SNAPSHOTS_MAX;
 use snapshots::Snapshots;
 use std::collections::{BTreeMap, BTreeSet};

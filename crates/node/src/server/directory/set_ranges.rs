@@ -352,6 +352,11 @@ impl SetRanges {
         self.holders.range(all_of(client)).map(|(owner, _)| *owner).collect()
     }
 
+    /// Whether a transaction has locks, or fewer than this number of its client's have.
+    pub fn has_or_are_within(&self, owner: RangeOwner, owners_max: usize) -> bool {
+        self.holders.contains_key(&owner) || self.holders.range(all_of(owner.0)).nth(owners_max - 1).is_none()
+    }
+
     /// Whom a transaction waits for, and since when.
     pub fn waits_for(&self, owner: RangeOwner, found: &mut Vec<RangeOwner>) -> Option<u64> {
         let own = self.waiting.get(&owner)?;

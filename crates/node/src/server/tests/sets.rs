@@ -293,6 +293,33 @@ fn what_one_client_waits_for_costs_commits_of_others_nothing() {
     assert_eq!(ground.server.waiting(), 0);
 }
 
+/// Who changes something looks at all that have read in the set.
+#[test]
+fn transactions_that_have_locks_in_sets_are_bounded() {
+    let mut ground = Ground::new("cbl");
+    let (client, other) = (ground.join(), ground.join());
+    let mut say = |client, body| {
+        let mut actions = Vec::new();
+        let message = ToServer { drops: Vec::new(), body };
+        ground.server.receive(client, message, &ground.memory, &mut actions).expect("it is honest");
+        actions
+    };
+    let is_refused = |said: &[Action]| match said {
+        [Action::Send(_, Answer::Set { said, .. })] => matches!(said, SetAnswer::Failed { is_denied: false, .. }),
+        [Action::Send(_, Answer::NoSetRecord { is_denied, .. })] => !is_denied,
+        _ => false,
+    };
+    let refused = (0..10_000).find(|transaction| is_refused(&say(client, entries(*transaction, 1, 7))));
+    assert_eq!(refused, Some(SET_OWNERS_MAX as u64));
+    assert!(is_refused(&say(client, ask(1, u64::MAX, true))));
+    assert!(!is_refused(&say(client, entries(0, 2, 8))), "it has some already");
+    assert!(!is_refused(&say(client, ask(1, u64::MAX, false))), "that is looked for by its key");
+    assert!(!is_refused(&say(other, entries(0, 1, 7))), "others have their own");
+    say(client, Request::Abort { transaction: Transaction(5) });
+    assert!(!is_refused(&say(client, ask(1, u64::MAX, true))));
+    ground.server.check().expect("the state is right");
+}
+
 /// Marks that are there already are asked for again and again while another one reads around them.
 #[test]
 fn what_is_waited_for_of_sets_is_bounded() {
