@@ -183,9 +183,15 @@ impl PageEntry {
             Kind::Record { slot, writes } => found.extend(self.records.blockers(owner, slot, writes)),
             kind => found.extend(self.records.blockers_of_page(kind.writes()).filter(|other| *other != owner)),
         }
-        let ahead = self.queue.iter().take(place).filter(|other| is_of_record(other) || is_of_record(&own));
-        let ahead = ahead.filter(|other| excludes(other.kind, own.kind));
-        found.extend(ahead.map(|other| (other.client, other.transaction)).filter(|other| *other != owner));
+        let ahead = self.queue.range(..place).rev().filter(|other| is_of_record(other) || is_of_record(&own));
+        for other in ahead.filter(|other| excludes(other.kind, own.kind)) {
+            found.extend(Some((other.client, other.transaction)).filter(|other| *other != owner));
+            let is_change_of = |wanted| matches!(other.kind, Kind::Record { slot, writes: true } if slot == wanted);
+            // Whoever is further ahead, and in the way of this one, is in the way of that one, too.
+            if matches!(own.kind, Kind::Record { slot, .. } if is_change_of(slot)) {
+                break;
+            }
+        }
     }
 
     pub(super) fn check_records(&self) -> Result<(), String> {
@@ -354,6 +360,70 @@ mod tests {
             entry.records.enter(found.0, found.1, found.2);
             granted.push(found);
         }
+    }
+
+    /// Whom each of them waits for that stand in the queue: all that are ahead and in its way.
+    fn all_ahead(entry: &PageEntry, place: usize) -> BTreeSet<RecordOwner> {
+        let own = entry.queue[place];
+        let ahead = entry.queue.iter().take(place).filter(|other| is_of_record(other) || is_of_record(&own));
+        let ahead = ahead.filter(|other| excludes(other.kind, own.kind));
+        ahead.map(|other| (other.client, other.transaction)).collect()
+    }
+
+    fn reached(from: RecordOwner, next: &BTreeMap<RecordOwner, BTreeSet<RecordOwner>>) -> BTreeSet<RecordOwner> {
+        let (mut open, mut found) = (vec![from], BTreeSet::new());
+        while let Some(owner) = open.pop() {
+            open.extend(next.get(&owner).into_iter().flatten().filter(|other| found.insert(**other)));
+        }
+        found
+    }
+
+    #[test]
+    fn whom_a_request_waits_for_is_named_once_or_by_way_of_another_one() {
+        let mut fewer = 0;
+        for seed in 0..1_000 {
+            let mut random = Random::stream(seed, "waits for records");
+            let mut entry = PageEntry::default();
+            for number in 0..random.below(24) {
+                let mut asked = request(&mut random);
+                asked.transaction = Transaction(number / 2);
+                let slot_of = |kind: Kind| if let Kind::Record { slot, .. } = kind { Some(slot) } else { None };
+                let name = |waiting: &Waiting| (waiting.client, waiting.transaction, slot_of(waiting.kind));
+                let is_again = entry.queue.iter().any(|other| name(other) == name(&asked));
+                if !is_again {
+                    entry.queue.push_back(asked);
+                }
+            }
+            let (mut all, mut some): (BTreeMap<_, BTreeSet<_>>, BTreeMap<_, BTreeSet<_>>) = Default::default();
+            for (place, own) in entry.queue.iter().enumerate() {
+                let owner = (own.client, own.transaction);
+                let mut found = Vec::new();
+                entry.waits_by_records(place, &mut found);
+                let mut ahead = all_ahead(&entry, place);
+                ahead.remove(&owner);
+                fewer += usize::from(found.len() < ahead.len());
+                all.entry(owner).or_default().extend(ahead);
+                some.entry(owner).or_default().extend(found);
+            }
+            for owner in all.keys() {
+                assert_eq!(reached(*owner, &some), reached(*owner, &all), "seed {seed}");
+            }
+        }
+        assert!(fewer > 500, "{fewer}");
+    }
+
+    /// Many that want to change one record: each search for a deadlock goes through all of them.
+    #[test]
+    fn as_many_waits_are_looked_at_as_there_are_requests() {
+        let mut entry = PageEntry::default();
+        let mut random = Random::stream(1, "one record");
+        for number in 0..1_000 {
+            let kind = Kind::Record { slot: 1, writes: true };
+            entry.queue.push_back(Waiting { transaction: Transaction(number), kind, ..request(&mut random) });
+        }
+        let mut found = Vec::new();
+        (0..1_000).for_each(|place| entry.waits_by_records(place, &mut found));
+        assert_eq!(found.len(), 999);
     }
 
     #[test]
