@@ -187,7 +187,7 @@ impl PageEntry {
         for other in ahead.filter(|other| excludes(other.kind, own.kind)) {
             found.extend(Some((other.client, other.transaction)).filter(|other| *other != owner));
             let is_change_of = |wanted| matches!(other.kind, Kind::Record { slot, writes: true } if slot == wanted);
-            // Whoever is further ahead, and in the way of this one, is in the way of that one, too.
+            // What is further ahead, and in the way of this one, is in the way of that one, too.
             if matches!(own.kind, Kind::Record { slot, .. } if is_change_of(slot)) {
                 break;
             }

@@ -6,8 +6,8 @@
 //! record marks where it and its entries stand and will stand, and waits for those that have read around a mark; who reads
 //! around one of another's waits for that. Both last to the end of the transaction.
 //!
-//! Of those in whose way it is, who waits watches one, and is looked at again when that one ends: what waits for others costs the end of a
-//! transaction nothing.
+//! A transaction that waits watches one of those in its way, and is looked at again when that one ends: what waits for others costs the end of
+//! a transaction nothing.
 
 use crate::message::{ClientId, RecordLock, SetEntry, Transaction};
 use base::{PageId, PartitionId};
