@@ -10,6 +10,7 @@ use engine::canary::{self, Canary};
 use records::{RecordLocks, RecordOwners};
 use set_ranges::SetRanges;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::RangeInclusive;
 
 /// The pages of which clients have copies or want them.
 #[derive(Default)]
@@ -240,6 +241,11 @@ impl PageEntry {
     }
 }
 
+/// All transactions of a client.
+fn all_of(client: ClientId) -> RangeInclusive<(ClientId, Transaction)> {
+    (client, Transaction(0))..=(client, Transaction(u64::MAX))
+}
+
 impl Directory {
     /// One in which locks of pages fall to locks of records if that is so.
     pub fn new(falls: bool) -> Directory {
@@ -463,9 +469,8 @@ impl Directory {
 
     /// These are all that wait for others of the same client.
     pub fn wait_within(&mut self, client: ClientId, pairs: &[WaitsFor]) {
-        let all = (client, Transaction(0))..=(client, Transaction(u64::MAX));
         let earlier: BTreeMap<_, u64> =
-            self.waits_within.range(all).map(|(owner, (_, since))| (*owner, *since)).collect();
+            self.waits_within.range(all_of(client)).map(|(owner, (_, since))| (*owner, *since)).collect();
         self.end_waits_within(client, None);
         for WaitsFor { transaction, other } in pairs {
             let owner = (client, *transaction);
@@ -481,13 +486,16 @@ impl Directory {
     pub fn end_waits_within(&mut self, client: ClientId, transaction: Option<Transaction>) {
         match transaction {
             Some(transaction) => drop(self.waits_within.remove(&(client, transaction))),
-            None => self.waits_within.retain(|owner, _| owner.0 != client),
+            None => {
+                let theirs: Vec<_> = self.waits_within.range(all_of(client)).map(|(owner, _)| *owner).collect();
+                theirs.iter().for_each(|owner| drop(self.waits_within.remove(owner)));
+            }
         }
     }
 
     /// The transactions of one client that wait.
     pub fn waiting_transactions(&self, client: ClientId) -> Vec<(ClientId, Transaction)> {
-        self.waits.keys().filter(|(waiting, _)| *waiting == client).copied().collect()
+        self.waits.range(all_of(client)).map(|(owner, _)| *owner).collect()
     }
 
     /// How many requests wait.

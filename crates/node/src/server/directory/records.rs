@@ -1,6 +1,6 @@
 //! Locks of records of pages, beside the copies and the write locks of the pages themselves.
 
-use super::{Directory, Kind, PageEntry, Waiting};
+use super::{Directory, Kind, PageEntry, Waiting, all_of};
 use crate::message::{ClientId, Copy, RecordLock, Transaction};
 use base::PageId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -263,8 +263,7 @@ impl Directory {
 
     /// The transactions of a client that have locks of records.
     pub fn record_owners(&self, client: ClientId) -> Vec<RecordOwner> {
-        let all = (client, Transaction(0))..=(client, Transaction(u64::MAX));
-        self.owners.pages.range(all).map(|(owner, _)| *owner).collect()
+        self.owners.pages.range(all_of(client)).map(|(owner, _)| *owner).collect()
     }
 
     /// The request of a transaction for a record, if it waits.

@@ -9,19 +9,15 @@
 //! A transaction that waits watches one of those in its way, and is looked at again when that one ends: what waits for others costs the end of
 //! a transaction nothing.
 
+use super::all_of;
 use crate::message::{ClientId, RecordLock, SetEntry, Transaction};
 use base::{PageId, PartitionId};
 use engine::canary::{self, Canary};
 use engine::lock::{KeyRanges, KeySpan, Mark, Owner};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::{Bound, RangeInclusive};
+use std::ops::Bound;
 
 type RangeOwner = (ClientId, Transaction);
-
-/// All transactions of a client.
-fn all_of(client: ClientId) -> RangeInclusive<RangeOwner> {
-    (client, Transaction(0))..=(client, Transaction(u64::MAX))
-}
 
 /// The order of a set's records themselves, among those of its indexes, which have their positions.
 pub const RECORDS: u16 = u16::MAX;
@@ -277,7 +273,10 @@ impl SetRanges {
     pub fn withdraw_all(&mut self, client: ClientId) {
         let waiting: Vec<RangeOwner> = self.waiting.range(all_of(client)).map(|(owner, _)| *owner).collect();
         waiting.into_iter().for_each(|owner| drop(self.stop_waiting(owner)));
-        self.asked.retain(|owner, _| owner.0 != client);
+        let asked: Vec<RangeOwner> = self.asked.range(all_of(client)).map(|(owner, _)| *owner).collect();
+        for owner in asked {
+            self.asked.remove(&owner);
+        }
     }
 
     /// A transaction has ended.
