@@ -49,14 +49,14 @@ use engine::canary::{self, Canary};
 pub use joining::Joined;
 use passing::Idleness;
 pub use rights::Newcomer;
-pub use set_ranges::{SET_RANGES_MAX, SetSight, span_of_index, span_of_record, span_of_records};
+pub use set_ranges::{SET_OWNERS_MAX, SET_RANGES_MAX, SetSight, span_of_index, span_of_record, span_of_records};
 pub use snapshots::SNAPSHOTS_MAX;
 use snapshots::Snapshots;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 pub use versions::AsOf;
 
-/// Requests of one client that may wait at a time.
+/// Requests of one client that may wait at a time. When half as many do, each of its transactions may have one.
 pub const WAITING_MAX: usize = 1024;
 /// Copies that one client may have. One more is refused, which ends the transaction that wants it: a buffer may be larger than this.
 pub const COPIES_MAX: usize = 1 << 18;
@@ -340,7 +340,7 @@ impl Server {
             }
             Request::Abort { transaction } => self.abort((client, transaction), memory, actions),
             Request::Returned { copy, bytes } => self.take_back(client, (copy, bytes), memory, actions),
-            Request::Snapshot { number, request } => self.heed_snapshot((client, number), request, actions),
+            Request::Snapshot { number, request } => self.heed_snapshot((client, number), request, memory, actions),
         }
     }
 
@@ -442,6 +442,7 @@ impl Server {
         }
         self.advance(copy.page, memory, actions);
         self.end_deadlock((client, transaction), memory, actions);
+        self.end_crowd((client, transaction), memory, actions);
         Ok(())
     }
 
@@ -519,13 +520,7 @@ impl Server {
     }
 
     fn dequeue(&mut self, page: PageId) -> Waiting {
-        self.dequeue_at(page, 0)
-    }
-
-    fn dequeue_at(&mut self, page: PageId, place: usize) -> Waiting {
-        let taken = self.directory.entry(page).queue.remove(place).expect("it was found there");
-        self.note_served(taken.client);
-        taken
+        self.dequeue_all(page, &[0]).pop().expect("it was found there")
     }
 
     fn note_served(&mut self, client: ClientId) {

@@ -2,9 +2,11 @@
 //! node nor at its server.
 
 use crate::counting::{Joined, PAGES, joined};
+use crate::things::ServedThings;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PageId, PartitionId};
-use engine::Error;
+use engine::{Error, Result};
+use entresol_node::algorithm::ALGORITHMS;
 use entresol_node::page_client::PageClient;
 use entresol_node::page_server::PageServer;
 use executor::{Cluster, Executor};
@@ -201,4 +203,121 @@ fn a_page_that_is_not_waited_for_makes_no_deadlock_that_is_not_found() {
     let other = ground.cluster.run(other).expect("they go on");
     assert!(own.is_ok() != other.is_ok(), "one is a victim: {own:?}, {other:?}");
     ground.end();
+}
+
+/// More than a server lets one node have waiting.
+const MANY: u32 = entresol_node::server::WAITING_MAX as u32 + 50;
+
+/// The partition of this name.
+async fn named(client: &PageClient, name: &str) -> Result<PartitionId> {
+    client.partition(name).await.map(|found| found.id())
+}
+
+/// The second node has changed this many records of a set, and commits in ten seconds. The first one runs `work` before that.
+fn beside_a_writer_of_sets<T: 'static>(
+    records: u32,
+    work: impl AsyncFnOnce(PageClient, Executor, PartitionId) -> Result<T> + 'static,
+) -> T {
+    let mut served = ServedThings::new(3, 2, None);
+    let (writer, executor) = (served.clients[1].clone(), served.nodes[1].clone());
+    let writing = executor.clone().spawn(async move {
+        let stock = named(&writer, "stock").await?;
+        let mut transaction = writer.begin().await;
+        for number in 0..records {
+            transaction.put(stock, &number.to_be_bytes(), b"new").await?;
+        }
+        executor.sleep_ns(10 * SECOND_NS).await;
+        transaction.commit().await
+    });
+    served.cluster.run_until(served.cluster.now().plus_ns(5 * SECOND_NS)).expect("they go on");
+    let own = served.nodes[0].clone();
+    let done = served.run(async move |client| {
+        let stock = named(&client, "stock").await?;
+        work(client, own, stock).await
+    });
+    assert_eq!(served.cluster.run(writing).expect("they go on"), Ok(()));
+    served.cluster.run_until(served.cluster.now().plus_ns(SECOND_NS)).expect("they go on");
+    let protocol = served.page_server.protocol();
+    protocol.check().expect("the state is right");
+    assert_eq!((protocol.waiting(), protocol.last_misbehaviour()), (0, None));
+    for client in &served.clients {
+        assert_eq!((protocol.records_held(client.id()), protocol.set_ranges_held(client.id())), (0, 0));
+    }
+    drop(protocol);
+    let found = done.unwrap_or_else(|error| panic!("{error}"));
+    served.open(async |_| Ok(()));
+    found
+}
+
+#[test]
+fn questions_that_are_not_waited_for_do_not_add_up() {
+    let found = beside_a_writer_of_sets(MANY, async |client, executor, stock| {
+        let session = client.session();
+        let mut transaction = client.begin().await;
+        for number in 0..MANY {
+            let got = executor.within(MILLISECOND_NS, transaction.get(stock, &number.to_be_bytes())).await;
+            assert!(got.is_none(), "another one changes it: {got:?}");
+        }
+        // As if it had never asked for it before.
+        let found = transaction.get(stock, &7_u32.to_be_bytes()).await?;
+        assert_eq!(transaction.get(stock, &8_u32.to_be_bytes()).await?, found);
+        assert_eq!(client.session(), session, "it stays where it was");
+        transaction.commit().await.map(|()| found)
+    });
+    assert_eq!(found.as_deref(), Some(&b"new"[..]));
+}
+
+#[test]
+fn a_record_that_is_not_waited_for_locks_nothing_behind_the_commit() {
+    for writes in [false, true] {
+        beside_a_writer_of_sets(1, async move |client, executor, stock| {
+            let mut transaction = client.begin().await;
+            transaction.put(stock, b"own", b"1").await?;
+            let key = 0_u32.to_be_bytes();
+            let got = if writes {
+                executor.within(MILLISECOND_NS, transaction.get_for_update(stock, &key)).await
+            } else {
+                executor.within(MILLISECOND_NS, transaction.get(stock, &key)).await
+            };
+            assert!(got.is_none(), "another one changes it: {got:?}");
+            transaction.commit().await
+        });
+    }
+}
+
+/// Those of a page that has fallen.
+#[test]
+fn an_object_that_is_not_waited_for_may_be_asked_for_again() {
+    let falling = ALGORITHMS.iter().position(|algorithm| algorithm.name() == "ps-aa").expect("it is one of them");
+    let mut served = ServedThings::new(falling as u64, 2, None);
+    let (writer, executor) = (served.clients[1].clone(), served.nodes[1].clone());
+    let writing = executor.clone().spawn(async move {
+        let cells = named(&writer, "cells").await?;
+        let mut transaction = writer.begin().await;
+        executor.sleep_ns(4 * SECOND_NS).await;
+        for number in [0, 1] {
+            transaction.modify_object(cells, number, |object| object[0] = 9).await?;
+        }
+        executor.sleep_ns(2 * SECOND_NS).await;
+        transaction.commit().await
+    });
+    let own = served.nodes[0].clone();
+    let found: Result<(u8, u8)> = served.run(async move |client| {
+        let cells = named(&client, "cells").await?;
+        own.sleep_ns(3 * SECOND_NS).await;
+        let mut transaction = client.begin().await;
+        transaction.read_object(cells, 5, |_| ()).await?;
+        own.sleep_ns(2 * SECOND_NS).await;
+        for number in [0, 1] {
+            let got = own.within(PATIENCE_NS, transaction.read_object(cells, number, |object| object[0])).await;
+            assert!(got.is_none(), "another one changes it: {got:?}");
+        }
+        let first = transaction.read_object(cells, 0, |object| object[0]).await?;
+        let second = transaction.read_object(cells, 1, |object| object[0]).await?;
+        transaction.commit().await.map(|()| (first, second))
+    });
+    assert_eq!(served.cluster.run(writing).expect("they go on"), Ok(()));
+    assert_eq!(found, Ok((9, 9)));
+    assert_eq!(served.page_server.counts().falls, 1);
+    served.open(async |_| Ok(()));
 }

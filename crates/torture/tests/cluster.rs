@@ -54,7 +54,7 @@ fn what_is_planted_between_nodes_is_found() {
         (Canary::UntoldRecord, 31, "write skew"),
         (Canary::IgnoredSavepoint, 5, "aborted read"),
         (Canary::UnloggedSets, 2, "stock"),
-        (Canary::UnlockedSetRead, 24, "stock"),
+        (Canary::UnlockedSetRead, 63, "stock"),
         (Canary::UnlockedSetRange, 8, "offer"),
         (Canary::PresentSetForMoment, 19, "offer"),
         (Canary::UnlockedRecord, 11, "given up an honest client"),

@@ -69,6 +69,8 @@ pub(super) struct NodeRecords {
     /// The locks of transactions, also of those whose commits are not answered; and what they have asked for.
     held: BTreeMap<Transaction, Records>,
     asked: BTreeMap<Transaction, BTreeMap<(PageId, u16), bool>>,
+    /// The record for which each waits. The server withdraws what was asked for before, if that is not granted already.
+    awaited: BTreeMap<Transaction, (PageId, u16)>,
     /// The transactions that have asked for records of sets.
     of_sets: BTreeSet<Transaction>,
     /// Copies that are to fall when they can.
@@ -102,6 +104,7 @@ impl NodeRecords {
         let used: Vec<_> = self.used.range(all).map(|(key, _)| *key).collect();
         used.iter().for_each(|key| drop(self.used.remove(key)));
         self.asked.remove(&transaction);
+        self.awaited.remove(&transaction);
     }
 
     /// Its locks are over.
@@ -189,12 +192,14 @@ impl Client {
     /// What a transaction says that wants a record of a set, which the server keeps for it until it ends.
     pub fn ask_set_record(&mut self, record: SetRecord) -> ToServer {
         self.records.of_sets.insert(record.transaction);
+        self.records.awaited.remove(&record.transaction);
         self.message(Request::SetRecord(record))
     }
 
     /// What a transaction says that asks about a set: the server keeps its locks until it ends.
     pub fn ask_about_set(&mut self, question: SetQuestion) -> ToServer {
         self.records.of_sets.insert(question.transaction);
+        self.records.awaited.remove(&question.transaction);
         self.message(Request::Set(question))
     }
 
@@ -211,7 +216,8 @@ impl Client {
             return RecordAccess::Held;
         }
         let asked = self.records.asked.entry(transaction).or_default();
-        if asked.get(&key).is_some_and(|asked| *asked >= writes) {
+        let is_awaited = self.records.awaited.insert(transaction, key) == Some(key);
+        if is_awaited && asked.get(&key).is_some_and(|asked| *asked >= writes) {
             return RecordAccess::Wait;
         }
         asked.insert(key, writes);

@@ -207,6 +207,7 @@ impl PageTransaction {
             RecordAccess::Ask(message) => {
                 self.client.executor.charge(Work::LockPair);
                 self.client.say(&message);
+                work.sets.forget_asking();
                 None
             }
             RecordAccess::Wait => None,

@@ -243,6 +243,7 @@ impl PageTransaction {
             let number = {
                 let mut work = self.work.borrow_mut();
                 work.sets.question = (work.sets.question.0 + 1, None);
+                work.sets.forget_asking();
                 work.sets.question.0
             };
             let question = SetQuestion { transaction: self.transaction, number, partition: found.id, ask: ask.clone() };

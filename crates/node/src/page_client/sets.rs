@@ -24,6 +24,8 @@ type MaybeValue = Option<Vec<u8>>;
 #[derive(Default)]
 pub(super) struct SetWork {
     records: BTreeMap<SetKey, WantedRecord>,
+    /// The one that it waits for, and whether for a change. What it has asked for before the server withdraws.
+    asked: Option<(SetKey, bool)>,
     /// What its own changes have replaced, in their order.
     replaced: Vec<(SetKey, Option<MaybeValue>)>,
     /// The last question, and what was answered.
@@ -33,8 +35,6 @@ pub(super) struct SetWork {
 /// A record that it has locked, or has asked for.
 #[derive(Default)]
 struct WantedRecord {
-    /// For what it was asked for, and has not come: whether for a change.
-    asked: Option<bool>,
     /// For what it is locked, and what it was committed as.
     held: Option<(bool, MaybeValue)>,
     /// What the transaction has made of it.
@@ -93,6 +93,19 @@ impl SetWork {
     /// Whether the transaction has changed a record.
     pub fn has_changed(&self, partition: PartitionId, key: &[u8]) -> bool {
         self.records.get(&(partition, key.to_vec())).is_some_and(|record| record.own.is_some())
+    }
+
+    /// It asks for something else, so that it waits for no record any more.
+    pub fn forget_asking(&mut self) {
+        self.asked = None;
+    }
+
+    /// The record that is waited for, if it is at this place, is not waited for with such a lock any more.
+    fn end_asking_at(&mut self, (page, RecordLock { slot, writes, .. }): (PageId, RecordLock)) -> Option<SetKey> {
+        let is_there = |((partition, key), of_change): &mut (SetKey, bool)| {
+            *partition == page.partition && *of_change <= writes && place_in_set(*partition, key) == (page, slot)
+        };
+        self.asked.take_if(is_there).map(|(key, _)| key)
     }
 
     pub fn change(&mut self, key: SetKey, value: MaybeValue) {
@@ -176,8 +189,11 @@ impl PageTransaction {
     /// The same, if it is here or cannot be had. Otherwise it is asked for.
     fn try_set_record(&mut self, name: SetKey, writes: bool) -> Option<Result<Option<Vec<u8>>>> {
         let mut work = self.work.borrow_mut();
-        let (partition, key) = (name.0.0, name.1.clone());
-        let record = work.sets.records.entry(name).or_default();
+        let sets = &mut work.sets;
+        if !sets.records.contains_key(&name) {
+            sets.records.insert(name.clone(), WantedRecord::default());
+        }
+        let record = sets.records.get_mut(&name)?;
         if let Some(cause) = record.failure.take() {
             return Some(Err(cause.into()));
         }
@@ -187,8 +203,9 @@ impl PageTransaction {
             }
             _ => {}
         }
-        if record.asked.is_none_or(|of_change| writes && !of_change) {
-            record.asked = Some(writes);
+        if !sets.asked.as_ref().is_some_and(|(asked, of_change)| *asked == name && *of_change >= writes) {
+            let (partition, key) = (name.0.0, name.1.clone());
+            sets.asked = Some((name, writes));
             let wanted = SetRecord { partition, key, transaction: self.transaction, writes };
             let message = self.client.protocol.borrow_mut().ask_set_record(wanted);
             self.client.say(&message);
@@ -199,9 +216,9 @@ impl PageTransaction {
 
 impl WorkDone {
     fn wanted(&mut self, record: &SetRecord) -> Option<&mut WantedRecord> {
-        let wanted = self.sets.records.get_mut(&(PartitionId(record.partition), record.key.clone()))?;
-        wanted.asked.take_if(|asked| *asked <= record.writes);
-        Some(wanted)
+        let name = (PartitionId(record.partition), record.key.clone());
+        self.sets.asked.take_if(|(asked, of_change)| *asked == name && *of_change <= record.writes);
+        self.sets.records.get_mut(&name)
     }
 }
 
@@ -226,25 +243,15 @@ impl ClientNode {
 
     /// A lock was granted that was waited for: its record is asked for once more.
     pub(super) fn note_set_granted(&self, place: (PageId, RecordLock)) {
-        let (page, RecordLock { slot, transaction, writes }) = place;
-        self.with_work(transaction, |work| {
-            for ((partition, key), wanted) in &mut work.sets.records {
-                if *partition == page.partition && place_in_set(*partition, key) == (page, slot) {
-                    wanted.asked.take_if(|asked| *asked <= writes);
-                }
-            }
-        });
+        self.with_work(place.1.transaction, |work| drop(work.sets.end_asking_at(place)));
     }
 
     /// A lock that was waited for is of no use: there is no such set any more.
     pub(super) fn lack_set_place(&self, place: (PageId, RecordLock), cause: &Fault) {
-        let (page, RecordLock { slot, transaction, .. }) = place;
-        self.with_work(transaction, |work| {
-            for ((partition, key), wanted) in &mut work.sets.records {
-                let is_it = *partition == page.partition && place_in_set(*partition, key) == (page, slot);
-                if is_it && wanted.asked.take().is_some() {
-                    wanted.failure = Some(cause.clone());
-                }
+        self.with_work(place.1.transaction, |work| {
+            let failed = work.sets.end_asking_at(place);
+            if let Some(wanted) = failed.and_then(|key| work.sets.records.get_mut(&key)) {
+                wanted.failure = Some(cause.clone());
             }
         });
     }

@@ -71,23 +71,25 @@ impl Pages for SnapshotPages<'_> {
 }
 
 impl PageClient {
-    /// A snapshot of this moment: what it sees is durable. It waits while the server is sought.
+    /// A snapshot of this moment: what it sees is durable. It waits while the server is sought, and while the node has
+    /// [`SNAPSHOTS_MAX`](crate::client::SNAPSHOTS_MAX) of them.
     ///
     /// # Errors
-    /// [`Error::Input`] if the server is lost or given up, if its log fails before what the snapshot sees is durable, or with
-    /// [`FaultKind::NoSpace`] if the node has [`SNAPSHOTS_MAX`](crate::client::SNAPSHOTS_MAX) already.
+    /// [`Error::Input`] if the server is lost or given up, or if its log fails before what the snapshot sees is durable.
     pub async fn snapshot(&self) -> Result<PageSnapshot> {
         let client = &self.0;
-        while matches!(*client.standing.borrow(), ServerState::Lost(_)) {
+        let (number, message) = loop {
+            while matches!(*client.standing.borrow(), ServerState::Lost(_)) {
+                client.gate.wait(&client.executor).await;
+            }
+            client.check_server()?;
+            let begun = client.protocol.borrow_mut().begin_snapshot();
+            if let Some(begun) = begun {
+                break begun;
+            }
             client.gate.wait(&client.executor).await;
-        }
-        client.check_server()?;
-        client.executor.charge(Work::BeginTransaction);
-        let begun = client.protocol.borrow_mut().begin_snapshot();
-        let Some((number, message)) = begun else {
-            let words = "too many snapshots are open at the node: drop those that are not needed";
-            return Err(Fault::new(FaultKind::NoSpace, words).into());
         };
+        client.executor.charge(Work::BeginTransaction);
         let session = client.protocol.borrow().session();
         let mut snapshot = PageSnapshot { client: Rc::clone(client), number, session, moment: Lsn::ZERO };
         client.say(&message);
@@ -306,6 +308,7 @@ impl Drop for PageSnapshot {
     fn drop(&mut self) {
         let told = self.client.protocol.borrow_mut().end_snapshot(self.number);
         told.inspect(|told| self.client.say(told));
+        self.client.gate.wake_all(&self.client.executor);
     }
 }
 

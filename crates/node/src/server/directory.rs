@@ -10,13 +10,14 @@ use engine::canary::{self, Canary};
 use records::{RecordLocks, RecordOwners};
 use set_ranges::SetRanges;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::RangeInclusive;
 
 /// The pages of which clients have copies or want them.
 #[derive(Default)]
 pub struct Directory {
     pages: BTreeMap<PageId, PageEntry>,
-    /// The pages that transactions wait for.
-    waits: BTreeMap<(ClientId, Transaction), BTreeSet<PageId>>,
+    /// The pages that transactions wait for, and with how many requests.
+    waits: BTreeMap<(ClientId, Transaction), BTreeMap<PageId, usize>>,
     /// Those that wait for others of their own clients, and when they have begun to.
     waits_within: BTreeMap<(ClientId, Transaction), (BTreeSet<Transaction>, u64)>,
     /// How many copies each client has.
@@ -240,6 +241,11 @@ impl PageEntry {
     }
 }
 
+/// All transactions of a client.
+fn all_of(client: ClientId) -> RangeInclusive<(ClientId, Transaction)> {
+    (client, Transaction(0))..=(client, Transaction(u64::MAX))
+}
+
 impl Directory {
     /// One in which locks of pages fall to locks of records if that is so.
     pub fn new(falls: bool) -> Directory {
@@ -361,20 +367,41 @@ impl Directory {
         self.tidy(copy.page);
     }
 
-    /// Forgets a page about which nothing is known, and brings up to date which transactions wait for it.
+    /// Forgets a page about which nothing is known.
     pub fn tidy(&mut self, page: PageId) {
-        let Some(entry) = self.pages.get(&page) else { return };
-        let waiting: BTreeSet<_> = entry.queue.iter().map(|waiting| (waiting.client, waiting.transaction)).collect();
-        let is_empty = entry.is_empty();
-        self.waits.retain(|owner, pages| {
-            if !waiting.contains(owner) {
-                pages.remove(&page);
-            }
-            !pages.is_empty()
-        });
-        if is_empty {
+        if self.pages.get(&page).is_some_and(PageEntry::is_empty) {
             self.pages.remove(&page);
         }
+    }
+
+    fn note_queued(&mut self, owner: (ClientId, Transaction), page: PageId) {
+        *self.waits.entry(owner).or_default().entry(page).or_default() += 1;
+    }
+
+    /// Takes the requests at these places, which are in order, out of a page's queue.
+    pub fn dequeue(&mut self, page: PageId, places: &[usize]) -> Vec<Waiting> {
+        let queue = &mut self.entry(page).queue;
+        let mut taken: Vec<Waiting> = places.iter().rev().filter_map(|place| queue.remove(*place)).collect();
+        taken.reverse();
+        for taken in &taken {
+            self.note_unqueued((taken.client, taken.transaction), page);
+        }
+        taken
+    }
+
+    /// A request has been taken out of its page's queue.
+    pub fn note_unqueued(&mut self, owner: (ClientId, Transaction), page: PageId) {
+        let Some(pages) = self.waits.get_mut(&owner) else { return };
+        let Some(count) = pages.get_mut(&page) else { return };
+        *count -= 1;
+        if *count > 0 {
+            return;
+        }
+        pages.remove(&page);
+        if pages.is_empty() {
+            self.waits.remove(&owner);
+        }
+        self.note_not_asked(owner, page);
     }
 
     /// Adds a request to its page's queue. False if the same client has the same kind of request waiting there.
@@ -389,7 +416,8 @@ impl Directory {
             return false;
         }
         queue.insert(place, waiting);
-        self.waits.entry((waiting.client, waiting.transaction)).or_default().insert(waiting.copy.page);
+        self.note_asked(&waiting);
+        self.note_queued((waiting.client, waiting.transaction), waiting.copy.page);
         true
     }
 
@@ -402,12 +430,12 @@ impl Directory {
             (waiting.client, waiting.copy) == (client, copy) && is_read && waiting.transaction != to
         };
         let Some(waiting) = entry.queue.iter_mut().find(is_it) else { return false };
-        waiting.transaction = to;
+        let from = std::mem::replace(&mut waiting.transaction, to);
         if let Kind::Read { writes, .. } = &mut waiting.kind {
             *writes = false;
         }
-        self.waits.entry((client, to)).or_default().insert(copy.page);
-        self.tidy(copy.page);
+        self.note_unqueued((client, from), copy.page);
+        self.note_queued((client, to), copy.page);
         true
     }
 
@@ -426,7 +454,12 @@ impl Directory {
 
     /// The pages that a transaction waits for.
     pub fn waits_of(&self, owner: (ClientId, Transaction)) -> Vec<PageId> {
-        self.waits.get(&owner).into_iter().flatten().copied().collect()
+        self.waits.get(&owner).into_iter().flatten().map(|(page, _)| *page).collect()
+    }
+
+    /// With how many requests a transaction waits for pages and their records.
+    pub fn requests_of(&self, owner: (ClientId, Transaction)) -> usize {
+        self.waits.get(&owner).into_iter().flatten().map(|(_, count)| count).sum()
     }
 
     /// Every transaction that waits.
@@ -436,9 +469,8 @@ impl Directory {
 
     /// These are all that wait for others of the same client.
     pub fn wait_within(&mut self, client: ClientId, pairs: &[WaitsFor]) {
-        let all = (client, Transaction(0))..=(client, Transaction(u64::MAX));
         let earlier: BTreeMap<_, u64> =
-            self.waits_within.range(all).map(|(owner, (_, since))| (*owner, *since)).collect();
+            self.waits_within.range(all_of(client)).map(|(owner, (_, since))| (*owner, *since)).collect();
         self.end_waits_within(client, None);
         for WaitsFor { transaction, other } in pairs {
             let owner = (client, *transaction);
@@ -454,13 +486,16 @@ impl Directory {
     pub fn end_waits_within(&mut self, client: ClientId, transaction: Option<Transaction>) {
         match transaction {
             Some(transaction) => drop(self.waits_within.remove(&(client, transaction))),
-            None => self.waits_within.retain(|owner, _| owner.0 != client),
+            None => {
+                let theirs: Vec<_> = self.waits_within.range(all_of(client)).map(|(owner, _)| *owner).collect();
+                theirs.iter().for_each(|owner| drop(self.waits_within.remove(owner)));
+            }
         }
     }
 
     /// The transactions of one client that wait.
     pub fn waiting_transactions(&self, client: ClientId) -> Vec<(ClientId, Transaction)> {
-        self.waits.keys().filter(|(waiting, _)| *waiting == client).copied().collect()
+        self.waits.range(all_of(client)).map(|(owner, _)| *owner).collect()
     }
 
     /// How many requests wait.
@@ -506,7 +541,7 @@ impl Directory {
             found.extend(others.iter().map(|other| (owner.0, *other)));
         }
         let pages = self.waits.get(&owner).into_iter().flatten();
-        for entry in pages.filter_map(|page| self.pages.get(page)) {
+        for entry in pages.filter_map(|(page, _)| self.pages.get(page)) {
             let is_its = |(_, waiting): &(usize, &Waiting)| (waiting.client, waiting.transaction) == owner;
             // Of a page that has fallen a transaction may want several records.
             for (place, own) in entry.queue.iter().enumerate().filter(is_its) {
@@ -536,13 +571,6 @@ impl Directory {
             if entry.copies.iter().any(is_called_in_vain) {
                 return Err(format!("{page} is called back for no one"));
             }
-            let strange = entry
-                .queue
-                .iter()
-                .find(|w| !self.waits.get(&(w.client, w.transaction)).is_some_and(|pages| pages.contains(page)));
-            if strange.is_some() {
-                return Err(format!("a transaction that waits for {page} is not known to wait"));
-            }
         }
         let mut counted: BTreeMap<ClientId, usize> = BTreeMap::new();
         self.pages
@@ -552,11 +580,15 @@ impl Directory {
         if counted != self.held {
             return Err(format!("clients have {counted:?} copies, {:?} are counted", self.held));
         }
-        let waiting: usize = self.waits.values().map(BTreeSet::len).sum();
-        if waiting > self.waiting() {
-            Err(format!("{waiting} wait for something, {} stand in queues", self.waiting()))
-        } else {
+        let mut waits: BTreeMap<_, BTreeMap<PageId, usize>> = BTreeMap::new();
+        for waiting in self.pages.values().flat_map(|entry| &entry.queue) {
+            let pages = waits.entry((waiting.client, waiting.transaction)).or_default();
+            *pages.entry(waiting.copy.page).or_default() += 1;
+        }
+        if waits == self.waits {
             Ok(())
+        } else {
+            Err(format!("{waits:?} stand in queues, {:?} are known to", self.waits))
         }
     }
 }

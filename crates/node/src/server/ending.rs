@@ -1,7 +1,7 @@
 //! How transactions and clients end: commits, rollbacks, victims of deadlocks, broken connections.
 
 use super::directory::{Kind, Waiting};
-use super::{Action, Memory, Misbehaviour, Server, Writer, deadlock, misbehaved};
+use super::{Action, Memory, Misbehaviour, Server, WAITING_MAX, Writer, deadlock, misbehaved};
 use crate::algorithm::Noted;
 use crate::message::{Answer, ClientId, Copy, Image, LIST_MAX, SIZE_MAX, Transaction, WaitsFor};
 use base::PageId;
@@ -293,7 +293,10 @@ impl Server {
             held.users.remove(&owner.1);
         }
         self.withdraw_callbacks(page, actions);
-        gone.iter().for_each(|_| self.note_served(owner.0));
+        for _ in &gone {
+            self.directory.note_unqueued(owner, page);
+            self.note_served(owner.0);
+        }
         gone
     }
 
@@ -314,11 +317,24 @@ impl Server {
         while !self.is_gathering
             && let Some(victim) = deadlock::victim(&self.directory, from)
         {
-            self.counts.victims += 1;
-            self.directory.end_waits_within(victim.0, Some(victim.1));
-            let withdrawn = self.withdraw(victim, memory, actions);
-            actions.push(Action::Send(victim.0, Answer::Victim { transaction: victim.1, withdrawn }));
+            self.make_victim(victim, memory, actions);
         }
+    }
+
+    /// A transaction lets several requests wait, of which its program has given up all but the last, and those of its client are many: rather
+    /// than the client it is given up, like a deadlock's victim.
+    pub(super) fn end_crowd(&mut self, owner: (ClientId, Transaction), memory: &dyn Memory, actions: &mut Vec<Action>) {
+        let is_crowd = self.clients.get(&owner.0).is_some_and(|joined| joined.waiting > WAITING_MAX / 2);
+        if is_crowd && self.directory.requests_of(owner) > 1 {
+            self.make_victim(owner, memory, actions);
+        }
+    }
+
+    fn make_victim(&mut self, victim: (ClientId, Transaction), memory: &dyn Memory, actions: &mut Vec<Action>) {
+        self.counts.victims += 1;
+        self.directory.end_waits_within(victim.0, Some(victim.1));
+        let withdrawn = self.withdraw(victim, memory, actions);
+        actions.push(Action::Send(victim.0, Answer::Victim { transaction: victim.1, withdrawn }));
     }
 
     /// A client's lease is over, and it is given up next. One whose rights were changed is not listened to.

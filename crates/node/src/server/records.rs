@@ -38,12 +38,24 @@ pub const RECORDS_MAX: usize = 1 << 16;
 impl Server {
     /// Grants what can be granted of records of a page.
     pub(super) fn advance_records(&mut self, page: PageId, may_grant: bool, actions: &mut Vec<Action>) {
-        while let Some(place) = self.directory.entry(page).grantable_record(may_grant) {
-            let Waiting { client, transaction, kind, .. } = self.dequeue_at(page, place);
-            if let Kind::Record { slot, writes } = kind {
-                self.grant_record(client, (page, RecordLock { slot, transaction, writes }), actions);
-            }
+        let places = self.directory.entry(page).grantable_records(may_grant);
+        let lock_of = |Waiting { client, transaction, kind, .. }| match kind {
+            Kind::Record { slot, writes } => Some((client, RecordLock { slot, transaction, writes })),
+            _ => None,
+        };
+        let granted: Vec<(ClientId, RecordLock)> =
+            self.dequeue_all(page, &places).into_iter().filter_map(lock_of).collect();
+        for (client, lock) in &granted {
+            self.lock_record(*client, (page, *lock));
         }
+        granted.into_iter().for_each(|(client, lock)| self.show_record(client, (page, lock), actions));
+    }
+
+    /// Takes the requests at these places, which are in order, out of a page's queue.
+    pub(super) fn dequeue_all(&mut self, page: PageId, places: &[usize]) -> Vec<Waiting> {
+        let taken = self.directory.dequeue(page, places);
+        taken.iter().for_each(|taken| self.note_served(taken.client));
+        taken
     }
 
     /// Tells those that wait for a page of locks of its records.
@@ -52,15 +64,36 @@ impl Server {
         actions.extend(told.into_iter().map(|(client, copy)| Action::Send(client, Answer::ByRecords { copy })));
     }
 
-    fn grant_record(&mut self, client: ClientId, (page, lock): (PageId, RecordLock), actions: &mut Vec<Action>) {
+    fn lock_record(&mut self, client: ClientId, (page, lock): (PageId, RecordLock)) {
         let is_read_unlocked = canary::is_planted(Canary::UnlockedSetRead) && !self.placement.falls() && !lock.writes;
         if !canary::is_planted(Canary::UnlockedRecord) && !is_read_unlocked {
             self.directory.lock_record(client, page, lock);
         }
+    }
+
+    /// Has a record sent whose lock a transaction has.
+    fn show_record(&mut self, client: ClientId, (page, lock): (PageId, RecordLock), actions: &mut Vec<Action>) {
         self.counts.records += 1;
         let entry = self.directory.entry(page);
         let is_alone = entry.queue.is_empty() && entry.records.owners().all(|owner| owner.0 == client);
         actions.push(Action::SendRecord { to: client, page, lock, is_alone });
+    }
+
+    /// A transaction asks for a record, or about a set. It waits for one answer at a time: what it has asked for before, and waits for, its
+    /// program has given up. Who asks for the same record once more keeps its place.
+    pub(super) fn withdraw_questions(
+        &mut self,
+        owner: (ClientId, Transaction),
+        but: Option<(PageId, u16)>,
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) {
+        self.directory.ranges.withdraw(owner);
+        let Some(page) = self.directory.record_asked_of(owner) else { return };
+        let is_other = |kind: Kind| matches!(kind, Kind::Record { slot, .. } if Some((page, slot)) != but);
+        if !self.take_requests(page, owner, is_other, actions).is_empty() {
+            self.advance(page, memory, actions);
+        }
     }
 
     /// A transaction wants a record.
@@ -76,6 +109,7 @@ impl Server {
         if self.writers.get(&owner).is_some_and(|writer| writer.is_committing) {
             return Err(misbehaved(client, "committed the transaction that asks for a record of", page));
         }
+        self.withdraw_questions(owner, Some((page, lock.slot)), memory, actions);
         let refusal = if !self.may(client, page, right) {
             Some((true, self.note_denial(client, page, right)))
         } else if !memory.may_have_record(page, lock.slot) {
@@ -103,7 +137,7 @@ impl Server {
         let owner = (client, lock.transaction);
         if self.directory.get(page).is_some_and(|entry| entry.records.has(owner, lock.slot, lock.writes)) {
             // It has fallen, and its bytes were not there.
-            self.grant_record(client, (page, lock), actions);
+            self.show_record(client, (page, lock), actions);
             return Ok(());
         }
         let copy = Copy { page, number: u64::MAX };

@@ -17,7 +17,10 @@ use engine::lock::KeySpan;
 /// How many bytes ranges of sets that transactions of one client have read, and marks of what they change, may take. No more are read then.
 pub const SET_RANGES_MAX: usize = 32 << 20;
 
-pub(super) const TOO_MUCH_LOCKED: &str =
+/// How many transactions of one client may have locks in sets. Who changes something looks at all that have read there.
+pub const SET_OWNERS_MAX: usize = 1024;
+
+const TOO_MUCH_LOCKED: &str =
     "its node has locks of so large a part of sets that no more of them may be read or changed at a time";
 
 /// What comes of asking for the locks of what was seen of a set.
@@ -48,6 +51,7 @@ impl Server {
         if self.writers.get(&owner).is_some_and(|writer| writer.is_committing) {
             return Err(misbehaved(client, "committed the transaction that asks about the set that would have", page));
         }
+        self.withdraw_questions(owner, None, memory, actions);
         if self.directory.ranges.questions_of(client) >= WAITING_MAX {
             return Err(misbehaved(client, "over a thousand questions about the set that would have", page));
         }
@@ -59,10 +63,8 @@ impl Server {
             Some((true, self.note_denial(client, page, right)))
         } else if !memory.is_set(partition) {
             Some((false, format!("partition {} is no set", partition.0)))
-        } else if self.directory.ranges.bytes_of(client) > SET_RANGES_MAX {
-            Some((false, TOO_MUCH_LOCKED.to_owned()))
         } else {
-            None
+            self.too_much_of_sets(owner).map(|reason| (false, reason))
         };
         if let Some((is_denied, reason)) = refusal {
             actions.push(said(owner, question.number, SetAnswer::Failed { is_denied, reason }));
@@ -100,6 +102,16 @@ impl Server {
         }
         self.counts.set_portions += 1;
         SetSight::Locked
+    }
+
+    /// Why a transaction may lock nothing more in sets, if that is so.
+    pub(super) fn too_much_of_sets(&self, owner: (ClientId, Transaction)) -> Option<String> {
+        let ranges = &self.directory.ranges;
+        if ranges.bytes_of(owner.0) > SET_RANGES_MAX {
+            return Some(TOO_MUCH_LOCKED.to_owned());
+        }
+        let is_one_more = !ranges.has_or_are_within(owner, SET_OWNERS_MAX);
+        is_one_more.then(|| format!("{SET_OWNERS_MAX} transactions of its node have locks in sets, and no more may"))
     }
 
     /// A question about a set has been answered. False if it was asked no more.
@@ -150,11 +162,8 @@ impl Server {
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
     ) -> bool {
-        let is_free = self.directory.ranges.lock(owner, partition, &lock);
-        if !is_free {
-            let since = self.directory.tick();
-            self.directory.ranges.wait(owner, partition, (lock, purpose), since);
-        }
+        let since = self.directory.tick();
+        let is_free = self.directory.ranges.lock(owner, partition, (lock, purpose), since);
         // Others may wait for what it has marked.
         self.end_deadlock(owner, memory, actions);
         is_free

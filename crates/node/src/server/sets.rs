@@ -8,7 +8,6 @@
 //! here while it waits.
 
 use super::records::RECORDS_MAX;
-use super::set_ranges::{SET_RANGES_MAX, TOO_MUCH_LOCKED};
 use super::{Action, Memory, Misbehaviour, Server, misbehaved};
 use crate::grants::Right;
 use crate::message::{Answer, ClientId, SetRecord};
@@ -37,13 +36,17 @@ impl Server {
             ));
         }
         let owner = (client, lock.transaction);
+        self.withdraw_questions(owner, Some((page, lock.slot)), memory, actions);
         let has_it = self.directory.get(page).is_some_and(|entry| entry.records.has(owner, lock.slot, lock.writes));
         let refusal = if !self.may(client, page, right) {
             Some((true, self.note_denial(client, page, right)))
         } else if !memory.is_set(PartitionId(record.partition)) {
             Some((false, format!("partition {} is no set whose records have keys", record.partition)))
-        } else if !has_it && lock.writes && self.set_ranges_held(client) > SET_RANGES_MAX {
-            Some((false, TOO_MUCH_LOCKED.to_owned()))
+        } else if !has_it
+            && lock.writes
+            && let Some(reason) = self.too_much_of_sets(owner)
+        {
+            Some((false, reason))
         } else if !has_it && self.records_held(client) >= RECORDS_MAX {
             Some((false, format!("its node has locks of {RECORDS_MAX} records, and no more may be locked at a time")))
         } else {

@@ -5,10 +5,11 @@
 //! on its disk, or is kept when a commit replaces it (`versions.rs`). No copy comes of such a read, so the directory knows nothing of it.
 
 use super::versions::{AsOf, PageVersions};
-use super::{Action, Misbehaviour, Server, misbehaved};
+use super::{Action, Memory, Misbehaviour, Server, misbehaved};
 use crate::grants::Right;
 use crate::message::{Answer, ClientId, PastAsk, SET_ASK_MAX, SetAnswer, SnapshotAnswer, SnapshotRequest};
 use base::{Lsn, PageId, PartitionId};
+use engine::set;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -112,6 +113,7 @@ impl Server {
         &mut self,
         snapshot: SnapshotId,
         request: SnapshotRequest,
+        memory: &dyn Memory,
         actions: &mut Vec<Action>,
     ) -> Result<(), Misbehaviour> {
         let (client, number) = snapshot;
@@ -141,7 +143,7 @@ impl Server {
             }
             SnapshotRequest::End => self.snapshots.close(snapshot),
             SnapshotRequest::Set { question, partition, ask } => {
-                return self.ask_past(snapshot, question, (PartitionId(partition), ask), actions);
+                return self.ask_past(snapshot, question, (PartitionId(partition), ask), memory, actions);
             }
         }
         Ok(())
@@ -153,15 +155,30 @@ impl Server {
         (client, number): SnapshotId,
         question: u64,
         (partition, ask): (PartitionId, PastAsk),
+        memory: &dyn Memory,
         actions: &mut Vec<Action>,
     ) -> Result<(), Misbehaviour> {
         let page = PageId::new(partition, 0);
         if ask.length() > SET_ASK_MAX {
             return Err(misbehaved(client, "asked more than there is about the set that would have had", page));
         }
-        if !self.may(client, page, Right::Read) {
-            let reason = self.note_denial(client, page, Right::Read);
-            let said = SnapshotAnswer::Set { question, said: SetAnswer::Failed { is_denied: true, reason } };
+        if matches!(&ask, PastAsk::Record(key) if key.len() > set::KEY_MAX) {
+            return Err(misbehaved(
+                client,
+                "a longer key than there is for a record of a set that would have been",
+                page,
+            ));
+        }
+        let refusal = if !self.may(client, page, Right::Read) {
+            Some((true, self.note_denial(client, page, Right::Read)))
+        } else if !memory.is_set(partition) {
+            // Of pages no more is kept here than what they were.
+            Some((false, format!("partition {} is no set", partition.0)))
+        } else {
+            None
+        };
+        if let Some((is_denied, reason)) = refusal {
+            let said = SnapshotAnswer::Set { question, said: SetAnswer::Failed { is_denied, reason } };
             actions.push(Action::Send(client, Answer::Snapshot { number, said }));
         } else if self.is_open((client, number)) {
             self.counts.snapshot_reads += 1;

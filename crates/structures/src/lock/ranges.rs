@@ -254,19 +254,22 @@ impl KeyRanges {
         readers.filter(move |reader| reader.owner != owner && reader.spans.contains(key)).map(|reader| reader.owner)
     }
 
-    /// The other owners whose marks are in the way of a range: what the owner holds already nothing is in the way of.
-    pub fn markers_within(&self, owner: Owner, partition: PartitionId, span: &KeySpan) -> BTreeSet<Owner> {
-        let Some(found) = self.partitions.get(&partition).filter(|found| found.is_marked_by_others(owner)) else {
-            return BTreeSet::new();
-        };
-        if span.is_empty() {
-            return BTreeSet::new();
-        }
-        let own = found.reader(owner);
-        let to = span.to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        let marks = found.marks.range::<[u8], _>((Bound::Included(&span.from[..]), to));
-        let unheld = marks.filter(|(key, _)| !own.is_some_and(|own| own.spans.contains(key)));
-        unheld.flat_map(|(_, marks)| marks).map(|(other, _)| *other).filter(|other| *other != owner).collect()
+    /// The other owners whose marks are in the way of a range, once for each mark: what the owner holds already nothing is in the way of.
+    pub fn markers_within<'a>(
+        &'a self,
+        owner: Owner,
+        partition: PartitionId,
+        span: &'a KeySpan,
+    ) -> impl Iterator<Item = Owner> + 'a {
+        let is_searched = |found: &&OfPartition| !span.is_empty() && found.is_marked_by_others(owner);
+        let found = self.partitions.get(&partition).filter(is_searched);
+        found.into_iter().flat_map(move |found| {
+            let own = found.reader(owner);
+            let to = span.to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            let marks = found.marks.range::<[u8], _>((Bound::Included(&span.from[..]), to));
+            let unheld = marks.filter(move |(key, _)| !own.is_some_and(|own| own.spans.contains(key)));
+            unheld.flat_map(|(_, marks)| marks).map(|(other, _)| *other).filter(move |other| *other != owner)
+        })
     }
 
     /// Whether the owner has marked a key.
@@ -461,7 +464,8 @@ mod tests {
         let obstacles = model.obstacles(owner, bounds);
         let others = model.marked.keys().filter(|(of, key)| *of != owner && obstacles.contains(key));
         let others: BTreeSet<Owner> = others.map(|(of, _)| Owner(*of)).collect();
-        assert_eq!(ranges.markers_within(Owner(owner), PARTITION, &span), others, "{bounds:?}");
+        let found: BTreeSet<Owner> = ranges.markers_within(Owner(owner), PARTITION, &span).collect();
+        assert_eq!(found, others, "{bounds:?}");
         let expected = if wants_last { obstacles.last() } else { obstacles.first() };
         let found = ranges.obstacle(Owner(owner), PARTITION, &span, wants_last, |_| false);
         assert_eq!(found.as_ref().map(|(key, _)| key.to_vec()), expected.cloned(), "{bounds:?}");

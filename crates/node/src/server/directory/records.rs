@@ -1,6 +1,6 @@
 //! Locks of records of pages, beside the copies and the write locks of the pages themselves.
 
-use super::{Directory, Kind, PageEntry, Waiting};
+use super::{Directory, Kind, PageEntry, Waiting, all_of};
 use crate::message::{ClientId, Copy, RecordLock, Transaction};
 use base::PageId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +17,8 @@ pub struct RecordOwners {
     pages: BTreeMap<RecordOwner, BTreeSet<PageId>>,
     /// How many locks each client's transactions have.
     counts: BTreeMap<ClientId, usize>,
+    /// Those that wait for one of a record, and of which page.
+    asked: BTreeMap<RecordOwner, PageId>,
 }
 
 /// Whether two that want this of the same page are in each other's way.
@@ -130,22 +132,27 @@ impl PageEntry {
         }
     }
 
-    /// The place of a request of a record that can be granted; of a change only if there `may_be_changes`.
-    pub fn grantable_record(&self, may_be_changes: bool) -> Option<usize> {
-        let may_have = |waiting: &Waiting| match waiting.kind {
-            Kind::Record { slot, writes } => {
-                let is_free = !writes || (self.copies.is_empty() && !self.is_arriving && may_be_changes);
-                let owner = (waiting.client, waiting.transaction);
-                self.writer.is_none() && is_free && self.records.blockers(owner, slot, writes).next().is_none()
+    /// The places of requests of records that can be granted, from the first on; of changes only if there `may_be_changes`.
+    pub fn grantable_records(&self, may_be_changes: bool) -> Vec<usize> {
+        if self.writer.is_some() {
+            return Vec::new();
+        }
+        let may_be_changed = self.copies.is_empty() && !self.is_arriving && may_be_changes;
+        // The records that requests ahead want, and whether for a change.
+        let mut wanted: BTreeMap<u16, bool> = BTreeMap::new();
+        let mut places = Vec::new();
+        for (place, waiting) in self.leading().enumerate() {
+            let Kind::Record { slot, writes } = waiting.kind else { break };
+            let ahead = wanted.get(&slot).copied();
+            let is_first = ahead.is_none_or(|ahead| !ahead && !writes);
+            let owner = (waiting.client, waiting.transaction);
+            let is_free = || self.records.blockers(owner, slot, writes).next().is_none();
+            if is_first && (may_be_changed || !writes) && is_free() {
+                places.push(place);
             }
-            _ => false,
-        };
-        let is_first = |place: usize| {
-            let kind = self.queue[place].kind;
-            self.queue.iter().take(place).all(|ahead| !excludes(ahead.kind, kind))
-        };
-        let mut places = (0..).zip(self.leading());
-        places.find(|(place, waiting)| may_have(waiting) && is_first(*place)).map(|(place, _)| place)
+            wanted.insert(slot, writes || ahead == Some(true));
+        }
+        places
     }
 
     /// The transactions of a client that ask for the page's write lock, of which it has a copy.
@@ -176,9 +183,15 @@ impl PageEntry {
             Kind::Record { slot, writes } => found.extend(self.records.blockers(owner, slot, writes)),
             kind => found.extend(self.records.blockers_of_page(kind.writes()).filter(|other| *other != owner)),
         }
-        let ahead = self.queue.iter().take(place).filter(|other| is_of_record(other) || is_of_record(&own));
-        let ahead = ahead.filter(|other| excludes(other.kind, own.kind));
-        found.extend(ahead.map(|other| (other.client, other.transaction)).filter(|other| *other != owner));
+        let ahead = self.queue.range(..place).rev().filter(|other| is_of_record(other) || is_of_record(&own));
+        for other in ahead.filter(|other| excludes(other.kind, own.kind)) {
+            found.extend(Some((other.client, other.transaction)).filter(|other| *other != owner));
+            let is_change_of = |wanted| matches!(other.kind, Kind::Record { slot, writes: true } if slot == wanted);
+            // What is further ahead, and in the way of this one, is in the way of that one, too.
+            if matches!(own.kind, Kind::Record { slot, .. } if is_change_of(slot)) {
+                break;
+            }
+        }
     }
 
     pub(super) fn check_records(&self) -> Result<(), String> {
@@ -250,8 +263,7 @@ impl Directory {
 
     /// The transactions of a client that have locks of records.
     pub fn record_owners(&self, client: ClientId) -> Vec<RecordOwner> {
-        let all = (client, Transaction(0))..=(client, Transaction(u64::MAX));
-        self.owners.pages.range(all).map(|(owner, _)| *owner).collect()
+        self.owners.pages.range(all_of(client)).map(|(owner, _)| *owner).collect()
     }
 
     /// The request of a transaction for a record, if it waits.
@@ -263,6 +275,25 @@ impl Directory {
         self.pages.get_mut(&page)?.queue.iter_mut().find(is_it)
     }
 
+    /// A request is put into the queue of its page.
+    pub(super) fn note_asked(&mut self, waiting: &Waiting) {
+        if is_of_record(waiting) {
+            self.owners.asked.insert((waiting.client, waiting.transaction), waiting.copy.page);
+        }
+    }
+
+    /// A transaction waits for a page no more, nor for its records.
+    pub(super) fn note_not_asked(&mut self, owner: RecordOwner, page: PageId) {
+        if self.owners.asked.get(&owner) == Some(&page) {
+            self.owners.asked.remove(&owner);
+        }
+    }
+
+    /// The page of which a transaction may wait for a record.
+    pub fn record_asked_of(&self, owner: RecordOwner) -> Option<PageId> {
+        self.owners.asked.get(&owner).copied()
+    }
+
     /// Takes a client's request for this copy out of its page's queue, if it is there.
     pub fn take_read(&mut self, client: ClientId, copy: Copy) -> Option<Waiting> {
         let queue = &mut self.pages.get_mut(&copy.page)?.queue;
@@ -270,7 +301,9 @@ impl Directory {
             (waiting.client, waiting.copy) == (client, copy) && matches!(waiting.kind, Kind::Read { .. })
         };
         let place = queue.iter().position(is_it)?;
-        queue.remove(place)
+        let taken = queue.remove(place)?;
+        self.note_unqueued((client, taken.transaction), copy.page);
+        Some(taken)
     }
 
     pub(super) fn check_records(&self) -> Result<(), String> {
@@ -282,10 +315,154 @@ impl Directory {
         }
         let counted: usize = self.owners.counts.values().sum();
         let held: usize = self.pages.values().map(|entry| entry.records.owners().count()).sum();
+        let is_idle = |owner: &&RecordOwner| !self.waits.contains_key(owner);
+        if let Some(owner) = self.owners.asked.keys().find(is_idle) {
+            return Err(format!("{owner:?} should wait for a record, and waits for nothing"));
+        }
         if counted == held {
             Ok(())
         } else {
             Err(format!("{counted} locks of records are counted, and there are {held}"))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::{Instant, PartitionId, Random};
+
+    fn request(random: &mut Random) -> Waiting {
+        let (client, transaction) = (ClientId(random.below(3) as u32), Transaction(random.below(4)));
+        let kind = match random.below(12) {
+            0 => Kind::Write,
+            _ => Kind::Record { slot: random.below(5) as u16, writes: random.chance(0.4) },
+        };
+        let copy = Copy { page: PageId::new(PartitionId(1), 1), number: 0 };
+        Waiting { client, transaction, copy, kind, since: 0, asked: Instant::from_ns(0), is_told: false }
+    }
+
+    /// One after another: the first that may have its lock and has none before it that is in its way.
+    fn granted_one_by_one(entry: &mut PageEntry, may_be_changes: bool) -> Vec<(RecordOwner, u16, bool)> {
+        let mut granted = Vec::new();
+        loop {
+            let may_have = |place: usize| {
+                let Waiting { client, transaction, kind, .. } = entry.queue[place];
+                let Kind::Record { slot, writes } = kind else { return None };
+                let owner = (client, transaction);
+                let is_first = entry.queue.iter().take(place).all(|ahead| !excludes(ahead.kind, kind));
+                let is_free = entry.records.blockers(owner, slot, writes).next().is_none();
+                (is_first && is_free && (may_be_changes || !writes)).then_some((place, (owner, slot, writes)))
+            };
+            let Some((place, found)) = (0..entry.leading().count()).find_map(may_have) else { return granted };
+            entry.queue.remove(place);
+            entry.records.enter(found.0, found.1, found.2);
+            granted.push(found);
+        }
+    }
+
+    /// Whom each of them waits for that stand in the queue: all that are ahead and in its way.
+    fn all_ahead(entry: &PageEntry, place: usize) -> BTreeSet<RecordOwner> {
+        let own = entry.queue[place];
+        let ahead = entry.queue.iter().take(place).filter(|other| is_of_record(other) || is_of_record(&own));
+        let ahead = ahead.filter(|other| excludes(other.kind, own.kind));
+        ahead.map(|other| (other.client, other.transaction)).collect()
+    }
+
+    fn reached(from: RecordOwner, next: &BTreeMap<RecordOwner, BTreeSet<RecordOwner>>) -> BTreeSet<RecordOwner> {
+        let (mut open, mut found) = (vec![from], BTreeSet::new());
+        while let Some(owner) = open.pop() {
+            open.extend(next.get(&owner).into_iter().flatten().filter(|other| found.insert(**other)));
+        }
+        found
+    }
+
+    #[test]
+    fn whom_a_request_waits_for_is_named_once_or_by_way_of_another_one() {
+        let mut fewer = 0;
+        for seed in 0..1_000 {
+            let mut random = Random::stream(seed, "waits for records");
+            let mut entry = PageEntry::default();
+            for number in 0..random.below(24) {
+                let mut asked = request(&mut random);
+                asked.transaction = Transaction(number / 2);
+                let slot_of = |kind: Kind| if let Kind::Record { slot, .. } = kind { Some(slot) } else { None };
+                let name = |waiting: &Waiting| (waiting.client, waiting.transaction, slot_of(waiting.kind));
+                let is_again = entry.queue.iter().any(|other| name(other) == name(&asked));
+                if !is_again {
+                    entry.queue.push_back(asked);
+                }
+            }
+            let (mut all, mut some): (BTreeMap<_, BTreeSet<_>>, BTreeMap<_, BTreeSet<_>>) = Default::default();
+            for (place, own) in entry.queue.iter().enumerate() {
+                let owner = (own.client, own.transaction);
+                let mut found = Vec::new();
+                entry.waits_by_records(place, &mut found);
+                let mut ahead = all_ahead(&entry, place);
+                ahead.remove(&owner);
+                fewer += usize::from(found.len() < ahead.len());
+                all.entry(owner).or_default().extend(ahead);
+                some.entry(owner).or_default().extend(found);
+            }
+            for owner in all.keys() {
+                assert_eq!(reached(*owner, &some), reached(*owner, &all), "seed {seed}");
+            }
+        }
+        assert!(fewer > 500, "{fewer}");
+    }
+
+    /// Many that want to change one record: each search for a deadlock goes through all of them.
+    #[test]
+    fn as_many_waits_are_looked_at_as_there_are_requests() {
+        let mut entry = PageEntry::default();
+        let mut random = Random::stream(1, "one record");
+        for number in 0..1_000 {
+            let kind = Kind::Record { slot: 1, writes: true };
+            entry.queue.push_back(Waiting { transaction: Transaction(number), kind, ..request(&mut random) });
+        }
+        let mut found = Vec::new();
+        (0..1_000).for_each(|place| entry.waits_by_records(place, &mut found));
+        assert_eq!(found.len(), 999);
+    }
+
+    #[test]
+    fn what_is_granted_together_is_what_would_be_granted_one_by_one() {
+        let mut several = 0;
+        for seed in 0..2_000 {
+            let mut random = Random::stream(seed, "records that are granted");
+            let mut entry = PageEntry::default();
+            for _ in 0..random.below(4) {
+                let slot = random.below(5) as u16;
+                let owner = (ClientId(random.below(3) as u32), Transaction(random.below(4)));
+                if entry.records.blockers(owner, slot, true).next().is_none() {
+                    entry.records.enter(owner, slot, random.chance(0.5));
+                }
+            }
+            for _ in 0..random.below(12) {
+                let asked = request(&mut random);
+                let is_same = |other: &Waiting| {
+                    let owner = (other.client, other.transaction);
+                    owner == (asked.client, asked.transaction)
+                        && !matches!((other.kind, asked.kind),
+                        (Kind::Record { slot, .. }, Kind::Record { slot: also, .. }) if slot != also)
+                };
+                if !entry.queue.iter().any(is_same) {
+                    entry.queue.push_back(asked);
+                }
+            }
+            let may_be_changes = random.chance(0.8);
+            let together: Vec<_> = entry
+                .grantable_records(may_be_changes)
+                .into_iter()
+                .map(|place| {
+                    let Waiting { client, transaction, kind, .. } = entry.queue[place];
+                    let Kind::Record { slot, writes } = kind else { panic!("it is of a record") };
+                    ((client, transaction), slot, writes)
+                })
+                .collect();
+            several += usize::from(together.len() > 1);
+            assert_eq!(together, granted_one_by_one(&mut entry, may_be_changes), "seed {seed}");
+        }
+        assert!(several > 300, "{several}");
     }
 }

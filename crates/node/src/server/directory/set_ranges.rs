@@ -5,7 +5,11 @@
 //! ([`KeyRanges`], as its scans of b-trees hold them), which no change moves. Who has read a range holds it. Who is going to change a
 //! record marks where it and its entries stand and will stand, and waits for those that have read around a mark; who reads
 //! around one of another's waits for that. Both last to the end of the transaction.
+//!
+//! A transaction that waits watches one of those in its way, and is looked at again when that one ends: what waits for others costs the end of
+//! a transaction nothing.
 
+use super::all_of;
 use crate::message::{ClientId, RecordLock, SetEntry, Transaction};
 use base::{PageId, PartitionId};
 use engine::canary::{self, Canary};
@@ -93,6 +97,9 @@ pub struct WaitingRange {
     partition: PartitionId,
     lock: RangeLock,
     since: u64,
+    length: usize,
+    /// One that is in its way, or was until it ended.
+    watches: Owner,
 }
 
 /// The names by which a transaction, and those that are committed with it, hold ranges and marks, and how many bytes these take.
@@ -113,9 +120,16 @@ pub struct SetRanges {
     bytes: BTreeMap<ClientId, usize>,
     owners: BTreeMap<Owner, RangeOwner>,
     next: u32,
-    waiting: Vec<WaitingRange>,
-    /// Questions that are being answered.
-    asked: BTreeSet<(RangeOwner, u64)>,
+    /// A transaction waits for one lock at a time.
+    waiting: BTreeMap<RangeOwner, WaitingRange>,
+    /// Who watches whom, and who has watched one that has ended.
+    watchers: BTreeMap<Owner, BTreeSet<RangeOwner>>,
+    loose: BTreeSet<(u64, RangeOwner)>,
+    /// Questions that are being answered, one of a transaction.
+    asked: BTreeMap<RangeOwner, u64>,
+    /// How many locks were looked at that were waited for.
+    #[cfg(test)]
+    pub looked_at: usize,
 }
 
 impl SetRanges {
@@ -134,24 +148,39 @@ impl SetRanges {
         number
     }
 
-    /// Those whose locks are in the way of this one.
-    fn blockers(&self, number: Owner, partition: PartitionId, lock: &RangeLock) -> BTreeSet<RangeOwner> {
-        let numbers: BTreeSet<Owner> = match lock {
-            RangeLock::Read(spans) => {
-                spans.iter().flat_map(|span| self.ranges.markers_within(number, partition, span)).collect()
-            }
-            RangeLock::Change(stands) => {
-                stands.iter().flat_map(|stand| self.ranges.readers_around(number, partition, stand)).collect()
-            }
+    /// The names of those whose locks are in the way of this one, as often as they are.
+    fn blockers<'a>(
+        &'a self,
+        number: Owner,
+        partition: PartitionId,
+        lock: &'a RangeLock,
+    ) -> impl Iterator<Item = Owner> + 'a {
+        let (spans, stands) = match lock {
+            RangeLock::Read(spans) => (&spans[..], &[][..]),
+            RangeLock::Change(stands) => (&[][..], &stands[..]),
         };
+        let markers = spans.iter().flat_map(move |span| self.ranges.markers_within(number, partition, span));
+        let readers = stands.iter().flat_map(move |stand| self.ranges.readers_around(number, partition, stand));
         let own = self.owners.get(&number);
-        numbers.iter().filter_map(|other| self.owners.get(other)).filter(|other| Some(*other) != own).copied().collect()
+        markers.chain(readers).filter(move |other| self.owners.get(other) != own)
     }
 
-    /// Asks for a lock. Marks are made in any case; false if it has to be waited for.
-    pub fn lock(&mut self, owner: RangeOwner, partition: PartitionId, lock: &RangeLock) -> bool {
+    fn first_blocker(&self, number: Owner, partition: PartitionId, lock: &RangeLock) -> Option<Owner> {
+        self.blockers(number, partition, lock).next()
+    }
+
+    /// Asks for a lock, which is waited for since this time if others are in its way, in place of whatever the transaction has waited for. False
+    /// if it is. Marks are made in any case.
+    pub fn lock(
+        &mut self,
+        owner: RangeOwner,
+        partition: PartitionId,
+        (lock, purpose): (RangeLock, RangePurpose),
+        since: u64,
+    ) -> bool {
+        self.stop_waiting(owner);
         let number = self.number_of(owner);
-        if let RangeLock::Change(stands) = lock {
+        if let RangeLock::Change(stands) = &lock {
             for stand in stands {
                 if !self.ranges.is_marked_by(number, partition, stand) {
                     self.ranges.mark(number, partition, stand, Mark::Intended);
@@ -159,11 +188,27 @@ impl SetRanges {
                 }
             }
         }
-        let is_free = self.blockers(number, partition, lock).is_empty();
-        if is_free {
-            self.hold(owner, partition, lock);
+        let Some(watches) = self.first_blocker(number, partition, &lock) else {
+            self.hold(owner, partition, &lock);
+            return true;
+        };
+        self.watchers.entry(watches).or_default().insert(owner);
+        let length = lock.length();
+        self.waiting.insert(owner, WaitingRange { owner, purpose, number, partition, lock, since, length, watches });
+        false
+    }
+
+    /// A transaction waits for its lock no more.
+    fn stop_waiting(&mut self, owner: RangeOwner) -> Option<WaitingRange> {
+        let stopped = self.waiting.remove(&owner)?;
+        self.loose.remove(&(stopped.since, owner));
+        if let Some(watchers) = self.watchers.get_mut(&stopped.watches) {
+            watchers.remove(&owner);
+            if watchers.is_empty() {
+                self.watchers.remove(&stopped.watches);
+            }
         }
-        is_free
+        Some(stopped)
     }
 
     fn hold(&mut self, owner: RangeOwner, partition: PartitionId, lock: &RangeLock) {
@@ -185,53 +230,53 @@ impl SetRanges {
         }
     }
 
-    /// A lock is waited for since this time. False if the same purpose is waited for already.
-    pub fn wait(
-        &mut self,
-        owner: RangeOwner,
-        partition: PartitionId,
-        (lock, purpose): (RangeLock, RangePurpose),
-        since: u64,
-    ) -> bool {
-        let is_same = |other: &WaitingRange| (other.owner, other.purpose) == (owner, purpose);
-        if self.waiting.iter().any(is_same) {
-            return false;
-        }
-        let number = self.number_of(owner);
-        self.waiting.push(WaitingRange { owner, purpose, number, partition, lock, since });
-        true
-    }
-
-    /// The first that waits and can have its lock, which it has then.
+    /// The first of those that have watched one that has ended which can have its lock, which it has then. The others watch another one.
     pub fn next_granted(&mut self) -> Option<WaitingRange> {
-        let is_free =
-            |waiting: &WaitingRange| self.blockers(waiting.number, waiting.partition, &waiting.lock).is_empty();
-        let place = self.waiting.iter().position(is_free)?;
-        let granted = self.waiting.remove(place);
-        self.hold(granted.owner, granted.partition, &granted.lock);
-        Some(granted)
+        while let Some((_, owner)) = self.loose.pop_first() {
+            #[cfg(test)]
+            {
+                self.looked_at += 1;
+            }
+            let Some(waiting) = self.waiting.get(&owner) else { continue };
+            let Some(watches) = self.first_blocker(waiting.number, waiting.partition, &waiting.lock) else {
+                let granted = self.stop_waiting(owner)?;
+                self.hold(owner, granted.partition, &granted.lock);
+                return Some(granted);
+            };
+            self.watchers.entry(watches).or_default().insert(owner);
+            self.waiting.get_mut(&owner)?.watches = watches;
+        }
+        None
     }
 
-    /// A transaction asks a question that is answered later.
+    /// A transaction asks a question that is answered later, in place of what it has asked before.
     pub fn ask(&mut self, owner: RangeOwner, number: u64) {
-        self.asked.insert((owner, number));
+        self.asked.insert(owner, number);
     }
 
     /// A question is answered. False if it is not waited for any more.
     pub fn answer(&mut self, owner: RangeOwner, number: u64) -> bool {
-        self.asked.remove(&(owner, number))
+        let is_asked = self.asked.get(&owner) == Some(&number);
+        if is_asked {
+            self.asked.remove(&owner);
+        }
+        is_asked
     }
 
     /// A transaction waits for nothing any more.
     pub fn withdraw(&mut self, owner: RangeOwner) {
-        self.waiting.retain(|waiting| waiting.owner != owner);
-        self.asked.retain(|(other, _)| *other != owner);
+        self.stop_waiting(owner);
+        self.asked.remove(&owner);
     }
 
     /// No transaction of a client does.
     pub fn withdraw_all(&mut self, client: ClientId) {
-        self.waiting.retain(|waiting| waiting.owner.0 != client);
-        self.asked.retain(|((other, _), _)| *other != client);
+        let waiting: Vec<RangeOwner> = self.waiting.range(all_of(client)).map(|(owner, _)| *owner).collect();
+        waiting.into_iter().for_each(|owner| drop(self.stop_waiting(owner)));
+        let asked: Vec<RangeOwner> = self.asked.range(all_of(client)).map(|(owner, _)| *owner).collect();
+        for owner in asked {
+            self.asked.remove(&owner);
+        }
     }
 
     /// A transaction has ended.
@@ -241,6 +286,9 @@ impl SetRanges {
         for number in ended.numbers {
             self.owners.remove(&number);
             self.ranges.end(number, None);
+            let freed = self.watchers.remove(&number).into_iter().flatten();
+            let since = |owner: RangeOwner| self.waiting.get(&owner).map(|waiting| (waiting.since, owner));
+            self.loose.extend(freed.filter_map(since));
         }
         if let Some(bytes) = self.bytes.get_mut(&owner.0) {
             *bytes -= ended.bytes;
@@ -250,8 +298,10 @@ impl SetRanges {
         }
     }
 
-    /// What one transaction has is another's of the same client from now on.
+    /// What one transaction has is another's of the same client from now on, and it waits for nothing any more.
     pub fn pass(&mut self, from: RangeOwner, to: RangeOwner) {
+        // Nor does any of them wait for another one.
+        self.withdraw(from);
         if from == to {
             return;
         }
@@ -287,36 +337,36 @@ impl SetRanges {
 
     /// The bytes that ranges and marks of a client's transactions take, about.
     pub fn bytes_of(&self, client: ClientId) -> usize {
-        let waiting = self.waiting.iter().filter(|waiting| waiting.owner.0 == client);
-        self.bytes.get(&client).copied().unwrap_or(0) + waiting.map(|waiting| waiting.lock.length()).sum::<usize>()
+        let waiting = self.waiting.range(all_of(client));
+        self.bytes.get(&client).copied().unwrap_or(0) + waiting.map(|(_, waiting)| waiting.length).sum::<usize>()
     }
 
     /// How many questions a client has that are not answered.
     pub fn questions_of(&self, client: ClientId) -> usize {
-        let waiting = self.waiting.iter().filter(|waiting| waiting.owner.0 == client).count();
-        let all = ((client, Transaction(0)), 0)..=((client, Transaction(u64::MAX)), u64::MAX);
-        waiting + self.asked.range(all).count()
+        self.waiting.range(all_of(client)).count() + self.asked.range(all_of(client)).count()
     }
 
     /// The transactions of a client that have ranges or marks.
     pub fn owners_of(&self, client: ClientId) -> Vec<RangeOwner> {
-        let all = (client, Transaction(0))..=(client, Transaction(u64::MAX));
-        self.holders.range(all).map(|(owner, _)| *owner).collect()
+        self.holders.range(all_of(client)).map(|(owner, _)| *owner).collect()
+    }
+
+    /// Whether a transaction has locks, or fewer than this number of its client's have.
+    pub fn has_or_are_within(&self, owner: RangeOwner, owners_max: usize) -> bool {
+        self.holders.contains_key(&owner) || self.holders.range(all_of(owner.0)).nth(owners_max - 1).is_none()
     }
 
     /// Whom a transaction waits for, and since when.
     pub fn waits_for(&self, owner: RangeOwner, found: &mut Vec<RangeOwner>) -> Option<u64> {
-        let mut since = None;
-        for own in self.waiting.iter().filter(|waiting| waiting.owner == owner) {
-            since = since.max(Some(own.since));
-            found.extend(self.blockers(own.number, own.partition, &own.lock));
-        }
-        since
+        let own = self.waiting.get(&owner)?;
+        let numbers: BTreeSet<Owner> = self.blockers(own.number, own.partition, &own.lock).collect();
+        found.extend(numbers.iter().filter_map(|number| self.owners.get(number)));
+        Some(own.since)
     }
 
     /// Every transaction that waits.
     pub fn waiting_owners(&self) -> impl Iterator<Item = RangeOwner> {
-        self.waiting.iter().map(|waiting| waiting.owner)
+        self.waiting.keys().copied()
     }
 
     /// How many locks are waited for.
@@ -328,10 +378,15 @@ impl SetRanges {
         if !self.ranges.is_sound() {
             return Err("ranges of sets do not agree with those who have read them".to_owned());
         }
-        let is_free =
-            |waiting: &&WaitingRange| self.blockers(waiting.number, waiting.partition, &waiting.lock).is_empty();
-        if let Some(waiting) = self.waiting.iter().find(is_free) {
-            return Err(format!("{waiting:?} waits for no one"));
+        for waiting in self.waiting.values() {
+            let is_watched = self.watchers.get(&waiting.watches).is_some_and(|all| all.contains(&waiting.owner));
+            let mut blockers = self.blockers(waiting.number, waiting.partition, &waiting.lock);
+            if !is_watched || !blockers.any(|number| number == waiting.watches) {
+                return Err(format!("{waiting:?} does not watch one that is in its way"));
+            }
+        }
+        if self.watchers.values().map(BTreeSet::len).sum::<usize>() > self.waiting.len() || !self.loose.is_empty() {
+            return Err("one watches for a lock in a set that waits for none, or may have it".to_owned());
         }
         let held: BTreeSet<(Owner, RangeOwner)> = self
             .holders

@@ -95,6 +95,35 @@ fn commits_that_are_under_way_have_no_more_bytes_than_one_message() {
     ground.say(client, commit(4, SIZE_MAX / 2)).expect_err("one that waits for its commit sends no other");
 }
 
+/// Its program has given up all but the last of them.
+#[test]
+fn a_transaction_that_lets_much_wait_is_rolled_back_before_its_client_is_given_up() {
+    let mut ground = Ground::new("cbl");
+    let (reader, client) = (ground.join(), ground.join());
+    let pages = 0..4 * WAITING_MAX as u32;
+    for number in pages.clone() {
+        for client in [reader, client] {
+            say(&mut ground, client, read(copy(number, u64::from(number)), 0, None)).expect("it may");
+        }
+    }
+    let (first, second) = (0..pages.end / 2, pages.end / 2..pages.end);
+    let is_victim = |action: &Action| matches!(action, Action::Send(to, Answer::Victim { transaction: Transaction(1), .. }) if *to == client);
+    let mut victims = 0;
+    for number in first {
+        let said = say(&mut ground, client, write(copy(number, u64::from(number)), 1)).expect("it is honest");
+        victims += said.iter().filter(|action| is_victim(action)).count();
+    }
+    assert!(victims > 1 && ground.server.waiting() < WAITING_MAX, "{victims}");
+    ground.server.check().expect("the state is right");
+    // Each of these waits for one.
+    let mut own = 2;
+    let refused = second.clone().find_map(|number| {
+        own += 1;
+        say(&mut ground, client, write(copy(number, u64::from(number)), own)).err()
+    });
+    assert!(refused.is_some_and(|refused| refused.client == client));
+}
+
 /// The server brings them into its memory and tries the records on copies of them.
 #[test]
 fn pages_whose_records_are_redone_count_as_those_that_are_sent() {

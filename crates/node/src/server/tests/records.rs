@@ -284,3 +284,23 @@ fn whatever_clients_say_of_records_the_state_is_right() {
     }
     assert!(heard > 10_000);
 }
+
+/// What its program gives up it waits for no more, as it says by asking for something else.
+#[test]
+fn a_transaction_waits_for_one_record_at_a_time() {
+    let taken: Vec<RecordLock> = (0..2 * WAITING_MAX as u16).map(|slot| lock(slot, 1, true)).collect();
+    let (mut ground, writer, other) = fallen(&taken);
+    ground.say(other, Request::CalledBack { copy: copy(0, 0) }).expect("it does with records");
+    let mut say = |client, body| {
+        let mut actions = Vec::new();
+        let message = ToServer { drops: Vec::new(), body };
+        ground.server.receive(client, message, &ground.memory, &mut actions).map(|()| actions)
+    };
+    for taken in &taken {
+        say(other, record(lock(taken.slot, 2, false))).expect("it is honest");
+    }
+    let ended = say(writer, Request::Abort { transaction: Transaction(1) }).expect("it is honest");
+    assert!(sent(&ended, other, lock(taken.last().expect("many").slot, 2, false)), "{ended:?}");
+    assert_eq!((ground.server.records_held(other), ground.server.waiting()), (1, 0));
+    ground.server.check().expect("the state is right");
+}

@@ -225,10 +225,10 @@ fn what_is_locked_of_sets_is_bounded_and_a_question_of_one_that_has_ended_locks_
         ground.say(client, question(transaction, 1, SetAsk::Entries(Vec::new()))).expect("it is honest");
     }
     assert!(ground.server.set_ranges_held(client) >= 10);
-    for number in 0..WAITING_MAX as u64 {
-        ground.say(client, question(2, number, SetAsk::Scan(0))).expect("it is honest");
+    for transaction in 0..WAITING_MAX as u64 {
+        ground.say(client, question(transaction, 2, SetAsk::Scan(0))).expect("it is honest");
     }
-    ground.say(client, question(2, u64::MAX, SetAsk::Scan(0))).expect_err("an honest one waits for answers");
+    ground.say(client, question(u64::MAX, 2, SetAsk::Scan(0))).expect_err("an honest one runs less at a time");
     let reading = Access::Granted(BTreeMap::from([(SET, Right::Read)]));
     let address: SocketAddr = "10.0.0.1:7000".parse().expect("an address");
     let newcomer = Newcomer { address, name: Some("reader".into()), access: reading };
@@ -242,19 +242,99 @@ fn what_is_locked_of_sets_is_bounded_and_a_question_of_one_that_has_ended_locks_
     }
 }
 
+/// What its program gives up it waits for no more, as it says by asking for something else.
+#[test]
+fn a_transaction_waits_for_one_answer_at_a_time() {
+    let mut ground = Ground::new("cbl");
+    let (other, client) = (ground.join(), ground.join());
+    for key in 0..200 {
+        ground.say(other, ask(key, 1, true)).expect("it is honest");
+    }
+    assert_eq!(ground.look(other, 1, 1, Some((0, 255))).0, SetSight::Locked);
+    for number in 0..2 * WAITING_MAX as u64 {
+        let asked = match number % 3 {
+            0 => ask((number % 200) as u8, 2, number % 2 == 0),
+            1 => entries(2, number, (number % 256) as u8),
+            _ => question(2, number, SetAsk::Scan(0)),
+        };
+        ground.say(client, asked).expect("it is honest");
+        assert!(ground.server.waiting() <= 1, "{number}");
+    }
+    // It keeps its place who asks for the same once more.
+    ground.say(client, ask(7, 2, false)).expect("it is honest");
+    let behind = ground.join();
+    ground.say(behind, ask(7, 3, true)).expect("it is honest");
+    ground.say(client, ask(7, 2, false)).expect("it is honest");
+    let ended = ground.say(other, Request::Abort { transaction: Transaction(1) }).expect("it is honest");
+    assert!(grants(&ended, client, &wanted(7, 2, false)) && !grants(&ended, behind, &wanted(7, 3, true)), "{ended:?}");
+}
+
+/// However much a client lets wait, nothing of that is looked at as those of others end.
+#[test]
+fn what_one_client_waits_for_costs_commits_of_others_nothing() {
+    let mut ground = Ground::new("cbl");
+    let (idle, busy) = (ground.join(), ground.join());
+    assert_eq!(ground.look(idle, 0, 1, Some((0, 255))).0, SetSight::Locked);
+    const WAITING: u64 = 300;
+    for transaction in 1..=WAITING {
+        assert_eq!(ground.say(idle, entries(transaction, 1, 7)).expect("it is honest"), []);
+    }
+    let before = ground.server.directory.ranges.looked_at;
+    for transaction in 0..100 {
+        let asked = ground.say(busy, ask(1, transaction, true)).expect("it is honest");
+        assert_eq!(asked, [sends(busy, 1, transaction, true)]);
+        ground.say(busy, commit(transaction, &[1])).expect("it is honest");
+        ground.step(|server, memory, actions| server.committed((busy, Transaction(transaction)), memory, actions));
+    }
+    assert_eq!(ground.server.directory.ranges.looked_at - before, 0);
+    // Once each, as that ends which is in their way.
+    ground.say(idle, Request::Abort { transaction: Transaction(0) }).expect("it is honest");
+    assert_eq!(ground.server.directory.ranges.looked_at - before, WAITING as usize);
+    assert_eq!(ground.server.waiting(), 0);
+}
+
+/// Who changes something looks at all that have read in the set.
+#[test]
+fn transactions_that_have_locks_in_sets_are_bounded() {
+    let mut ground = Ground::new("cbl");
+    let (client, other) = (ground.join(), ground.join());
+    let mut say = |client, body| {
+        let mut actions = Vec::new();
+        let message = ToServer { drops: Vec::new(), body };
+        ground.server.receive(client, message, &ground.memory, &mut actions).expect("it is honest");
+        actions
+    };
+    let is_refused = |said: &[Action]| match said {
+        [Action::Send(_, Answer::Set { said, .. })] => matches!(said, SetAnswer::Failed { is_denied: false, .. }),
+        [Action::Send(_, Answer::NoSetRecord { is_denied, .. })] => !is_denied,
+        _ => false,
+    };
+    let refused = (0..10_000).find(|transaction| is_refused(&say(client, entries(*transaction, 1, 7))));
+    assert_eq!(refused, Some(SET_OWNERS_MAX as u64));
+    assert!(is_refused(&say(client, ask(1, u64::MAX, true))));
+    assert!(!is_refused(&say(client, entries(0, 2, 8))), "it has some already");
+    assert!(!is_refused(&say(client, ask(1, u64::MAX, false))), "that is looked for by its key");
+    assert!(!is_refused(&say(other, entries(0, 1, 7))), "others have their own");
+    say(client, Request::Abort { transaction: Transaction(5) });
+    assert!(!is_refused(&say(client, ask(1, u64::MAX, true))));
+    ground.server.check().expect("the state is right");
+}
+
 /// Marks that are there already are asked for again and again while another one reads around them.
 #[test]
 fn what_is_waited_for_of_sets_is_bounded() {
     let mut ground = Ground::new("cbl");
     let (reader, client) = (ground.join(), ground.join());
     assert_eq!(ground.look(reader, 1, 1, Some((0, 255))).0, SetSight::Locked);
-    let long = |number| {
+    let long = |transaction| {
         let of = [&[7][..], &[0; 1 << 20]].concat();
-        question(2, number, SetAsk::Entries(vec![SetEntry { index: 0, of }]))
+        question(transaction, 1, SetAsk::Entries(vec![SetEntry { index: 0, of }]))
     };
     let refused = (1..100).find(|number| !ground.say(client, long(*number)).expect("it is honest").is_empty());
     assert!(refused.is_some_and(|number| number < 40), "{refused:?}");
-    ground.say(client, Request::Abort { transaction: Transaction(2) }).expect("it is honest");
+    for number in 1..100 {
+        ground.say(client, Request::Abort { transaction: Transaction(number) }).expect("it is honest");
+    }
     assert_eq!(ground.server.set_ranges_held(client), 0);
 }
 

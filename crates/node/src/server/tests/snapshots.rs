@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::grants::{Access, Right};
-use crate::message::{SnapshotAnswer, SnapshotRequest};
+use crate::message::{PastAsk, SetAnswer, SnapshotAnswer, SnapshotRequest};
 use std::collections::BTreeMap;
 
 fn snapshot(number: u64, request: SnapshotRequest) -> Request {
@@ -117,4 +117,25 @@ fn a_node_without_a_grant_sees_nothing_of_a_page_as_it_was() {
     else {
         panic!("{refused:?}")
     };
+}
+
+#[test]
+fn what_is_no_record_of_a_set_is_not_looked_for_in_the_past() {
+    let mut ground = Ground::new("cbl");
+    let client = ground.join();
+    ground.say(client, begin(0)).expect("it may");
+    let ask =
+        |partition: PartitionId, ask| snapshot(0, SnapshotRequest::Set { question: 1, partition: partition.0, ask });
+    let found = ground.say(client, ask(SET, PastAsk::Record(vec![1]))).expect("it is honest");
+    assert!(matches!(&found[..], [Action::ReadPastOfSet { .. }]), "{found:?}");
+    for asked in [PastAsk::Record(vec![1]), PastAsk::Scan(0)] {
+        let refused = ground.say(client, ask(page(0).partition, asked)).expect("it may have been one");
+        let [Action::Send(_, Answer::Snapshot { said: SnapshotAnswer::Set { question: 1, said }, .. })] = &refused[..]
+        else {
+            panic!("{refused:?}")
+        };
+        assert!(matches!(said, SetAnswer::Failed { is_denied: false, .. }), "{said:?}");
+    }
+    let long = PastAsk::Record(vec![1; engine::set::KEY_MAX + 1]);
+    ground.say(client, ask(SET, long)).expect_err("no set has such a key");
 }
