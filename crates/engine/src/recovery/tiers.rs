@@ -469,7 +469,7 @@ async fn find(
     let Some((file, length)) = open_file(executor, device, record.kind, false).await? else {
         return Ok(Err(format!("it holds no file '{}'", record.kind.file_name())));
     };
-    let slots = record.capacity * page_size as u64;
+    let slots = record.capacity.saturating_mul(page_size as u64);
     let header = read_header(executor, (file, length), record, (page_size, slots)).await?;
     Ok(header.map(|()| EarlierTier { record: record.clone(), device, file, limit }))
 }
