@@ -268,7 +268,7 @@ fn media_of(made: Made) -> Media {
     media
 }
 
-/// How many of the files with some bytes of their first `span` changed, or of all that they say, are opened, and how many are refused.
+/// How many files are opened and how many refused that have some bytes changed: of their first `span`, or of all that they say.
 fn opened_and_refused(made: Made, span: Option<usize>, seed: u64) -> (u64, u64) {
     let media = media_of(made);
     let mut original = vec![0; 2 * COPY_SIZE];

@@ -176,18 +176,27 @@ pub async fn reconcile(
     if let Some((record, detail)) = &missing {
         torn = TornPages::missing(executor, record.clone(), detail.clone());
     }
-    let Compared { current, mut damaged } = bring_all_home(executor, buffer, &found, newest, stated.redo_start).await?;
+    let Compared { current, damaged } = bring_all_home(executor, buffer, &found, newest, stated.redo_start).await?;
     let mut needed = missing.map(|(record, _)| record);
-    let is_cache = |old: &EarlierTier| old.record.kind == Kind::Cache && old.record.in_use;
-    if let Some(tier) = found.iter().position(is_cache).filter(|_| needed.is_none()) {
-        damaged.retain(|_, copy| copy.tier == tier);
-        if !damaged.is_empty() {
-            torn = TornPages::among(executor, Rc::clone(&found), tier, (stated.redo_start, damaged));
-            needed = Some(found[tier].record.clone());
-        }
+    if needed.is_none()
+        && let Some((tier, copies)) = kept_for_redo(&found, damaged)
+    {
+        torn = TornPages::among(executor, Rc::clone(&found), tier, (stated.redo_start, copies));
+        needed = Some(found[tier].record.clone());
     }
     let needed = needed.filter(|_| !canary::is_planted(Canary::ForgottenCache));
     Ok(Reconciled { found, current, table, torn, needed, redo_start: stated.redo_start })
+}
+
+/// Which tier is the cache, and its copies from before the point where redo begins of pages that are damaged in their own places. `None` if
+/// it has none.
+fn kept_for_redo(
+    found: &[EarlierTier],
+    mut damaged: BTreeMap<PageId, SlotCopy>,
+) -> Option<(usize, BTreeMap<PageId, SlotCopy>)> {
+    let tier = found.iter().position(|old| old.record.kind == Kind::Cache && old.record.in_use)?;
+    damaged.retain(|_, copy| copy.tier == tier);
+    (!damaged.is_empty()).then_some((tier, damaged))
 }
 
 /// The table of a cache that goes on as it was. What was stated behind the block that the superblock names is read, before it as much
