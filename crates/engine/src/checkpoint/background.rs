@@ -140,12 +140,66 @@ fn holds_full_log(engine: &Engine) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Database;
-    use crate::{Error, PartitionSpec, Settings, log};
+    use crate::catalog::{Locking, Organization};
+    use crate::second_level::{self, CacheSettings, Design};
+    use crate::{Database, Error, PartitionSpec, Result, Settings, Transaction, buffer, log};
+    use base::PartitionId;
     use base::time::SECOND_NS;
     use driver::OpKind;
     use executor::Order;
     use virtual_driver::{ErrorAt, FaultPlan, Hardware, Media, Options, VirtualDriver};
+
+    const PAGES: u64 = 100;
+
+    /// A small cache whose table has few changes in a block, beside a device for the superblock file alone.
+    fn with_cache() -> Settings {
+        let cache = CacheSettings { table_ahead: 0, volatile: Some(false), ..CacheSettings::new("flash", 32) };
+        let cache = CacheSettings { design: Design::named("clean-write").expect("it has this name"), ..cache };
+        Settings {
+            home_device: "home".into(),
+            buffer: buffer::Settings { frames: 16, page_size: 1024, ..buffer::Settings::default() },
+            hierarchy: second_level::Settings { cache: Some(cache), ..second_level::Settings::default() },
+            checkpoint: Policy::OFF,
+            ..Settings::default()
+        }
+    }
+
+    fn machine(media: &Media, errors: Vec<ErrorAt>) -> Executor {
+        let device = |name: &str| format!("[device.{name}]\nmedium.service = \"20 us\"\n");
+        let hardware: String = ["disk", "home", "flash"].into_iter().map(device).collect();
+        let hardware = Hardware::parse(&hardware, "test").expect("a description");
+        let faults = Some(FaultPlan { errors, ..FaultPlan::default() });
+        let driver = VirtualDriver::new(hardware, Options { faults, ..Options::default() }, media.clone());
+        Executor::new(Box::new(driver), Order::FirstInFirstOut)
+    }
+
+    async fn with_objects(executor: &Executor) -> Result<(Database, PartitionId)> {
+        let database = Database::create(executor, with_cache()).await?;
+        let organization = Organization::Direct { objects: PAGES, blocking_factor: 1, record_size: 100 };
+        let spec = PartitionSpec::new("objects", organization, Locking::Page);
+        let objects = database.create_partition(PartitionSpec { device: "disk".into(), ..spec }).await?;
+        for number in 0..PAGES {
+            database.transaction(async |tx| tx.modify_object(objects, number, |bytes| bytes[0] = 1).await).await?;
+        }
+        database.checkpoint().await?;
+        Ok((database, objects))
+    }
+
+    #[test]
+    fn the_tasks_that_clean_pages_and_name_blocks_end_with_their_database() {
+        let executor = machine(&Media::new(), Vec::new());
+        let left = executor.run(async {
+            let (database, _) = with_objects(&executor).await.expect("creates");
+            let growth = database.0.engine.core.buffer.table_growth();
+            let buffer = Rc::downgrade(&database.0.engine.core.buffer);
+            database.clone().close().await.expect("closes");
+            drop(database);
+            executor.sleep_ns(SECOND_NS).await;
+            (buffer.strong_count(), Rc::strong_count(&growth))
+        });
+        executor.stop();
+        assert_eq!(left.expect("the machine goes on"), (0, 1));
+    }
 
     #[test]
     fn checkpoints_that_fail_while_the_log_is_full_are_not_repeated_all_the_time() {
