@@ -3,7 +3,7 @@
 
 use crate::ground::holding::holding;
 use base::Random;
-use base::time::SECOND_NS;
+use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 use devices::Hardware;
 use driver::Op;
 use entresol_engine::catalog::{Locking, Organization};
@@ -383,5 +383,62 @@ fn the_superblock_names_no_block_that_the_power_may_take() {
             let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
             assert!(database.buffer().tiers().is_some_and(|tiers| tiers.is_taken_over()), "cut at {cut}");
         });
+    }
+}
+
+/// Whether it is written to a cache's table, its last block being of this number or later.
+fn states_block_from(op: &Op, number: u64) -> bool {
+    let Op::Write { buffer, length, .. } = op else { return false };
+    let last = buffer[..*length as usize].chunks_exact(4096).last();
+    last.is_some_and(|block| {
+        &block[4..8] == b"CTAB" && u64::from_le_bytes(block[16..24].try_into().expect("eight bytes")) >= number
+    })
+}
+
+/// How long others wait for a partition while the cache's device does not answer the write of this block of its table, which many
+/// readers of pages ask for, or a checkpoint.
+fn creation_beside_a_silent_table(number: u64, by_checkpoint: bool) -> u64 {
+    let design = Design::named("clean-write").expect("it has this name");
+    let settings = settings(CacheSettings { design, table_ahead: 0, ..CacheSettings::new("flash", 200) }, 1024);
+    let hardware = Hardware::parse(&SLOW.replace("80 kB/s", "1 GB/s"), "test").expect("a description");
+    holding(hardware, &Media::new(), async |executor, holder| {
+        let database = create(executor, settings, 600).await;
+        change(&database, 0..600, 7).await;
+        database.checkpoint().await.expect("succeeds");
+        holder.hold(executor.now().plus_ns(100 * SECOND_NS), move |op| states_block_from(op, number));
+        for reader in 0..8 {
+            let database = database.clone();
+            executor.spawn(async move {
+                let mut random = Random::stream(reader, "reader");
+                loop {
+                    read(&database, random.below(600)).await;
+                }
+            });
+        }
+        if by_checkpoint {
+            let database = database.clone();
+            executor.spawn(async move {
+                loop {
+                    change(&database, 0..1, 7).await;
+                    database.checkpoint().await.expect("succeeds");
+                }
+            });
+        }
+        while !holder.has_held() {
+            executor.sleep_ns(MICROSECOND_NS).await;
+        }
+        executor.sleep_ns(MILLISECOND_NS).await;
+        let began = executor.now();
+        database.create_partition(PartitionSpec::b_tree("other")).await.expect("creates");
+        executor.now().since_ns(began)
+    })
+}
+
+#[test]
+fn a_cache_that_does_not_answer_keeps_others_from_no_write_of_the_superblock_file() {
+    for by_checkpoint in [false, true] {
+        let longest = (20..60).map(|number| creation_beside_a_silent_table(number, by_checkpoint)).max();
+        let longest_ns = longest.expect("some were tried");
+        assert!(longest_ns < SECOND_NS, "beside checkpoints: {by_checkpoint}: {longest_ns} ns");
     }
 }

@@ -185,6 +185,43 @@ mod tests {
         Ok((database, objects))
     }
 
+    /// The number of the last block of the table.
+    fn last_block(media: &Media) -> u64 {
+        let mut bytes = vec![0; media.length("flash", "cache-table.tier").expect("it is there") as usize];
+        media.read("flash", "cache-table.tier", 0, &mut bytes).expect("it can be read");
+        let blocks = bytes.chunks_exact(4096).filter(|block| &block[4..8] == b"CTAB");
+        let numbers = blocks.map(|block| u64::from_le_bytes(block[16..24].try_into().expect("eight bytes")));
+        numbers.max().unwrap_or(0)
+    }
+
+    /// How many blocks of the table followed the one that the superblock names, at most, where this write of the superblock's file
+    /// fails. `None` if that is not one of those that name a block.
+    fn most_unnamed(failing: u64) -> Option<u64> {
+        let media = Media::new();
+        let executor =
+            machine(&media, vec![ErrorAt { kind: OpKind::Write, device: Some("home".into()), nth: failing }]);
+        let most = executor.run(async {
+            let (database, objects) = with_objects(&executor).await.ok()?;
+            let mut most = 0;
+            for number in (0..PAGES).cycle().take(1_000) {
+                let read = async |tx: &mut Transaction| tx.read_object(objects, number, |bytes| bytes[0]).await;
+                database.transaction(read).await.ok()?;
+                executor.sleep_ns(base::time::MILLISECOND_NS).await;
+                let named = database.0.engine.catalog.superblock.borrow().cache_table.expect("it has a table").number;
+                most = most.max(last_block(&media) - named);
+            }
+            Some(most)
+        });
+        executor.stop();
+        most.expect("the machine goes on")
+    }
+
+    #[test]
+    fn a_block_of_the_table_that_could_not_be_named_is_named_with_the_next() {
+        let most: Vec<u64> = (1..40).filter_map(most_unnamed).collect();
+        assert!(most.len() > 10 && most.iter().all(|blocks| (16..20).contains(blocks)), "{most:?}");
+    }
+
     #[test]
     fn the_tasks_that_clean_pages_and_name_blocks_end_with_their_database() {
         let executor = machine(&Media::new(), Vec::new());
