@@ -127,10 +127,10 @@ async fn write_pages_back(engine: &Engine, extent: CheckpointExtent) -> Result<(
         put_off(engine).await?;
     } else {
         advance_redo(engine, begin, extent).await?;
+        add(&engine.core.statistics.checkpoints, 1);
     }
     checkpointer.last_begin.set(begin);
     checkpointer.is_put_off.set(is_put_off);
-    add(&engine.core.statistics.checkpoints, 1);
     give_up_log(engine).await
 }
 

@@ -442,3 +442,44 @@ fn a_cache_that_does_not_answer_keeps_others_from_no_write_of_the_superblock_fil
         assert!(longest_ns < SECOND_NS, "beside checkpoints: {by_checkpoint}: {longest_ns} ns");
     }
 }
+
+/// How much of the log each opening redoes of a database that is killed after each, when something was changed, and long before a
+/// checkpoint is due by time; and how many checkpoints were taken.
+fn redone_by_each_life(checkpoint: checkpoint::Policy, lives: u64) -> (Vec<u64>, u64) {
+    let media = Media::new();
+    let hardware = SLOW.replace("80 kB/s", "1 GB/s");
+    let design = Design::named("lazy-cleaning").expect("it has this name");
+    let settings = settings(CacheSettings { design, ..CacheSettings::new("flash", 400) }, 1024);
+    let settings = Settings { log: log::Settings { capacity: LOG_BYTES, ..settings.log }, checkpoint, ..settings };
+    run(&hardware, &media, async |executor| {
+        create(executor, settings.clone(), 500).await.close().await.expect("closes");
+    });
+    let (mut redone, mut taken) = (Vec::new(), 0);
+    for life in 0..lives {
+        run(&hardware, &media, async |executor| {
+            let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+            assert_eq!(read(&database, 3).await, life as u8, "after {life} lives");
+            change(&database, 0..8, life as u8 + 1).await;
+            redone.push(database.recovery().log_bytes);
+            taken += database.figures().checkpoints;
+        });
+    }
+    (redone, taken)
+}
+
+const LOG_BYTES: u64 = 1 << 20;
+
+/// An opening takes a checkpoint once the log has grown by what is between two.
+#[test]
+fn kills_faster_than_checkpoints_do_not_add_up() {
+    let rarely = Some(10 * SECOND_NS);
+    let by_both = checkpoint::Policy { log_bytes: Some(128 << 10), interval_ns: rarely };
+    let (redone, taken) = redone_by_each_life(by_both, 60);
+    let (first, most) = (redone[1], redone.iter().max().expect("there are some"));
+    assert!(*most < (128 << 10) + 2 * first, "{redone:?}");
+    assert!((2..30).contains(&taken), "{taken} checkpoints, {redone:?}");
+    // Where no size is asked for, the log's bounds it.
+    let (redone, taken) = redone_by_each_life(checkpoint::Policy { log_bytes: None, interval_ns: rarely }, 200);
+    assert!(redone.iter().max() < Some(&LOG_BYTES), "{redone:?}");
+    assert!((1..30).contains(&taken), "{taken} checkpoints, {redone:?}");
+}
