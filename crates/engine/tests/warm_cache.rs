@@ -98,6 +98,13 @@ fn settings_of_few_slots(name: &str) -> Settings {
     small
 }
 
+/// The bytes of a page in its own place.
+fn page_at_home(media: &Media, page: u64) -> Vec<u8> {
+    let mut bytes = vec![0; PAGE_SIZE];
+    media.read("disk", "objects.pages", page * PAGE_SIZE as u64, &mut bytes).expect("it can be read");
+    bytes
+}
+
 fn opens(media: &Media, settings: &Settings) -> bool {
     run(media, async |executor| Database::open(executor, settings.clone(), "here").await.is_ok())
 }
@@ -377,8 +384,10 @@ fn a_copy_behind_which_redo_does_not_go_on_is_not_taken_for_its_damaged_page() {
         media.flip_bit("disk", "objects.pages", page * PAGE_SIZE as u64 + 500, 3).expect("it is there");
         run(&media, async |executor| {
             overwrite(executor, "cache.tier", 0, &older).await;
+            let before = page_at_home(&media, page);
             let opened = Database::open(executor, larger.clone(), "here").await.map(|_| ());
             assert!(matches!(opened, Err(Error::DamagedPage { .. })), "page {page}: {opened:?}");
+            assert!(page_at_home(&media, page) == before, "page {page} was written over by an older one");
         });
     }
 }
