@@ -26,7 +26,7 @@ use crate::superblock::{self, ArchivedLog, CatalogChange, CurrentBackup, LogShap
 use crate::tier_file::TierRecord;
 use crate::tier_file::table::TablePosition;
 use base::{Instant, Lsn, TransactionId};
-use executor::{Executor, Group, Members};
+use executor::{Executor, Group, Holding, Members};
 use std::rc::Rc;
 use structures::canary::{self, Canary};
 use sweeping::hurry;
@@ -122,39 +122,49 @@ async fn write_pages_back(engine: &Engine, extent: CheckpointExtent) -> Result<(
     let _turn = checkpointer.paging.take(&engine.core.executor).await;
     engine.core.statistics.tell(&Event::CheckpointBegun { of_sets: false });
     let begin = engine.core.log.end();
+    let is_put_off = extent == CheckpointExtent::Restart && may_be_put_off(engine);
+    if is_put_off {
+        put_off(engine).await?;
+    } else {
+        advance_redo(engine, begin, extent).await?;
+        add(&engine.core.statistics.checkpoints, 1);
+    }
+    checkpointer.last_begin.set(begin);
+    checkpointer.is_put_off.set(is_put_off);
+    give_up_log(engine).await
+}
+
+/// Writes pages back that were changed before `begin`, and has redo begin later.
+async fn advance_redo(engine: &Engine, begin: Lsn, extent: CheckpointExtent) -> Result<()> {
     // The second checkpoint after a change finds its page old: hot pages are written once in two checkpoints. A log
     // that is nearly full cannot wait for that.
     let everything = extent != CheckpointExtent::Old || engine.core.log.is_crowded();
-    let old = if everything { begin } else { checkpointer.last_begin.get() };
-    let is_put_off = extent == CheckpointExtent::Restart && may_be_put_off(engine);
-    if !is_put_off {
+    let old = if everything { begin } else { engine.checkpointer.last_begin.get() };
+    {
         let _checkpointing = engine.core.buffer.tiers().map(|tiers| tiers.begin_checkpoint());
         engine.core.buffer.write_back_before(old, extent != CheckpointExtent::Restart).await?;
     }
     let redo_start = redo_start(engine);
-    // A transaction that has ended by now holds nothing back, so the records with which it ended must be durable, too: a
-    // restart that met neither its updates nor their compensations would leave the updates in place.
+    make_durable(engine).await?;
+    let (_turn, table) = state_table_in_turn(engine).await;
+    write_superblock(engine, redo_start, SuperblockChange { cache_table: Some(table), ..SuperblockChange::default() })
+        .await
+}
+
+/// What a restart has redone and undone in pages is left to a later checkpoint, and redo begins where it began.
+async fn put_off(engine: &Engine) -> Result<()> {
+    make_durable(engine).await?;
+    let _turn = engine.checkpointer.turn.take(&engine.core.executor).await;
+    write_superblock(engine, pages_begin(&engine.catalog), SuperblockChange::default()).await
+}
+
+/// Makes durable what was written back, and the log up to here. A transaction that has ended by now holds nothing back, so the records
+/// with which it ended must be durable, too: a restart that met neither its updates nor their compensations would leave the updates
+/// in place.
+async fn make_durable(engine: &Engine) -> Result<()> {
     let ended = engine.core.log.end();
     engine.core.buffer.sync().await?;
-    engine.core.log.flush(ended).await?;
-    // An opening does not wait for the table of a large cache, either.
-    if !is_put_off {
-        await_cache_table(engine).await;
-    }
-    {
-        let _turn = checkpointer.turn.take(&engine.core.executor).await;
-        if is_put_off {
-            write_superblock(engine, pages_begin(&engine.catalog), SuperblockChange::default()).await?;
-        } else {
-            let cache_table = Some(cache_table(engine).await);
-            write_superblock(engine, redo_start, SuperblockChange { cache_table, ..SuperblockChange::default() })
-                .await?;
-        }
-    }
-    checkpointer.last_begin.set(begin);
-    checkpointer.is_put_off.set(is_put_off);
-    add(&engine.core.statistics.checkpoints, 1);
-    give_up_log(engine).await
+    engine.core.log.flush(ended).await
 }
 
 /// Whether an opening leaves what it has redone to a later checkpoint.
@@ -271,18 +281,25 @@ fn redo_start(engine: &Engine) -> Lsn {
     [dirty, active].into_iter().flatten().fold(engine.core.log.end(), Lsn::min)
 }
 
-/// Waits until the cache's table is loaded. Other writes of the superblock file are not to wait for that.
-async fn await_cache_table(engine: &Engine) {
-    if let Some(tiers) = engine.core.buffer.tiers() {
-        tiers.await_loading().await;
-    }
-}
-
-/// Has the cache's table state what slots hold by now. What the superblock is to say of it.
-async fn cache_table(engine: &Engine) -> Option<TablePosition> {
-    match engine.core.buffer.tiers() {
-        Some(tiers) => tiers.state_table().await,
-        None => None,
+/// Has the cache's table state what slots hold by now, then takes the turn to write the superblock file: others do not wait for that
+/// while a table is loaded, or its device does not answer. What the superblock is to say of the table, which names no earlier block
+/// than it did: no opening would miss one of those between that has gone.
+async fn state_table_in_turn(engine: &Engine) -> (Holding<'_>, Option<TablePosition>) {
+    let Engine { core, checkpointer, catalog, .. } = engine;
+    loop {
+        let tiers = core.buffer.tiers();
+        let stated = match &tiers {
+            Some(tiers) => tiers.state_table().await,
+            None => None,
+        };
+        let turn = checkpointer.turn.take(&core.executor).await;
+        if tiers.as_ref().map(Rc::as_ptr) == core.buffer.tiers().as_ref().map(Rc::as_ptr) {
+            // What it says may be unknown by now, and a write of the superblock file may have gone by that.
+            let stated = stated.filter(|_| tiers.is_some_and(|tiers| tiers.is_table_sound()));
+            let named = catalog.superblock.borrow().cache_table;
+            let is_later = |named: &TablePosition| stated.is_some_and(|stated| stated.is_before(named));
+            return (turn, named.filter(is_later).or(stated));
+        }
     }
 }
 
@@ -298,9 +315,8 @@ pub(crate) async fn state_cache_table(engine: &Rc<Engine>) -> Result<()> {
     let this = Rc::clone(engine);
     // In a task of its own, because a load may be dropped, and the write of the superblock file must not be.
     let stated = async move {
-        await_cache_table(&this).await;
-        let _turn = this.checkpointer.turn.take(&this.core.executor).await;
-        let change = SuperblockChange { cache_table: Some(cache_table(&this).await), ..SuperblockChange::default() };
+        let (_turn, table) = state_table_in_turn(&this).await;
+        let change = SuperblockChange { cache_table: Some(table), ..SuperblockChange::default() };
         write_superblock(&this, pages_begin(&this.catalog), change).await
     };
     engine.core.executor.spawn(stated).join().await
@@ -312,12 +328,18 @@ pub(crate) async fn state_cache_table(engine: &Rc<Engine>) -> Result<()> {
 /// # Errors
 /// Those of a write of the superblock file.
 pub(crate) async fn name_cache_table(engine: &Engine) -> Result<()> {
-    let _turn = engine.checkpointer.turn.take(&engine.core.executor).await;
-    let is_wanted = engine.core.buffer.tiers().is_some_and(|tiers| tiers.is_table_unnamed());
-    if !is_wanted || engine.core.closing.get() || engine.catalog.superblock.borrow().cache_table.is_none() {
+    let is_wanted = || {
+        let is_unnamed = engine.core.buffer.tiers().is_some_and(|tiers| tiers.is_table_unnamed());
+        is_unnamed && !engine.core.closing.get() && engine.catalog.superblock.borrow().cache_table.is_some()
+    };
+    if !is_wanted() {
         return Ok(());
     }
-    let change = SuperblockChange { cache_table: Some(cache_table(engine).await), ..SuperblockChange::default() };
+    let (_turn, table) = state_table_in_turn(engine).await;
+    if !is_wanted() {
+        return Ok(());
+    }
+    let change = SuperblockChange { cache_table: Some(table), ..SuperblockChange::default() };
     write_superblock(engine, pages_begin(&engine.catalog), change).await
 }
 
@@ -448,6 +470,9 @@ async fn write_superblock(engine: &Engine, redo_start: Lsn, change: SuperblockCh
     engine.catalog.superblock_file.replace(Some(superblock_file));
     result?;
     engine.checkpointer.superblock_unsure.set(false);
+    if let (Some(position), Some(tiers)) = (superblock.cache_table, engine.core.buffer.tiers()) {
+        tiers.note_named(position);
+    }
     engine.catalog.superblock.replace(superblock);
     log_catalog(engine, &engine.catalog.take_unlogged(), false);
     Ok(())

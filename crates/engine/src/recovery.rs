@@ -121,7 +121,9 @@ async fn redo_pages(engine: &Engine, decoded: &DecodedBatch, torn: &TornPages, e
                             buffer.make_anew(edit.page).await?;
                         }
                         Err(error) if error.is_unreadable() && canary::is_planted(Canary::PassedOver) => break,
-                        Err(error) if error.is_unreadable() => torn.restore(buffer, edit.page, error).await?,
+                        Err(error) if error.is_unreadable() => {
+                            torn.restore(buffer, (edit.page, sequence), error).await?;
+                        }
                         fetched => drop(fetched?),
                     }
                 }

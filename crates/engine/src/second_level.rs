@@ -32,6 +32,8 @@
 //! * Redo does not look at the own place of a page that it finds in a slot, and a power cut may have torn it there. So that slot is
 //!   not given up before the page's own device has the copy, or another slot a newer one.
 //! * Where the table is missing, damaged or not kept, an opening passes once over the slots and looks at each page's own place.
+//!   Where that is damaged, a copy from before the beginning of redo counts if redo goes on where it ends. Such slots stay as they
+//!   are until redo is over.
 //!
 //! The log's write buffer is the exception to the rule that the log suffices when an idle tier is lost: what only the write
 //! buffer holds is nowhere else, so the superblock says which tiers are in use.

@@ -6,6 +6,8 @@ use engine::log::page as log_page;
 use engine::log::record::{self, Body, Record};
 use engine::organization::b_tree::{self, Expected, overflow};
 use engine::page::{Change, Edit, PageKind, header, slotted};
+use engine::second_level::CacheSettings;
+use engine::tier_file::WriteBufferSettings;
 use engine::undo::Undo;
 use engine::{Database, PartitionSpec, Settings, buffer, checkpoint, log};
 use entresol_engine as engine;
@@ -212,28 +214,77 @@ fn seal_superblock(bytes: &mut [u8]) {
     }
 }
 
-#[test]
-fn superblock_files_of_any_bytes_are_opened_or_refused() {
+/// Whose superblock files are mutated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Made {
+    /// Of a database without tiers, which was closed. The others were killed.
+    Plain,
+    /// One whose cache has a table.
+    Tabled,
+    /// One whose cache has slots alone, beside a write buffer for pages and the log.
+    Scanned,
+    /// One whose log is archived, and from which moments can be read.
+    Archived,
+}
+
+fn settings_of(made: Made) -> Settings {
+    let mut settings = settings();
+    if matches!(made, Made::Tabled | Made::Scanned) {
+        let table = Some(made == Made::Tabled);
+        let cache = CacheSettings { table, volatile: Some(false), ..CacheSettings::new("nvem", 40) };
+        settings.hierarchy.cache = Some(cache);
+    }
+    if made == Made::Archived {
+        settings.log.archive = Some("nvem".into());
+        settings.undo.retention_ns = base::time::SECOND_NS;
+    }
+    if made == Made::Scanned {
+        let buffer = WriteBufferSettings { device: "nvem".into(), pages: 8, log_bytes: 32 << 10, volatile: None };
+        settings.hierarchy.write_buffer = Some(buffer);
+    }
+    settings
+}
+
+/// The media of such a database.
+fn media_of(made: Made) -> Media {
     let media = Media::new();
     let executor = machine(&media);
     let create = async {
-        let database = Database::create(&executor, settings()).await?;
+        let database = Database::create(&executor, settings_of(made)).await?;
+        let mut last = PartitionId(0);
         for name in ["first", "second"] {
-            database.create_partition(PartitionSpec::b_tree(name)).await?;
+            last = database.create_partition(PartitionSpec::b_tree(name)).await?;
         }
-        database.close().await
+        for key in 0..if made == Made::Plain { 0 } else { 400_u32 } {
+            database.transaction(async |tx| tx.put(last, &key.to_be_bytes(), &[7; 100]).await).await?;
+            if key == 200 {
+                database.checkpoint().await?;
+            }
+        }
+        if made == Made::Plain { database.close().await } else { Ok(()) }
     };
     executor.run(create).expect("the machine does not stop").expect("creates");
     executor.stop();
+    media
+}
+
+/// How many files are opened and how many refused that have some bytes changed: of their first `span`, or of all that they say.
+fn opened_and_refused(made: Made, span: Option<usize>, seed: u64) -> (u64, u64) {
+    let media = media_of(made);
     let mut original = vec![0; 2 * COPY_SIZE];
     media.read("disk", engine::SUPERBLOCK_FILE, 0, &mut original).expect("reads");
-    let mut random = Random::stream(4, "homes");
+    let said = u32::from_le_bytes(original[12..16].try_into().expect("four bytes")) as usize;
+    let mut random = Random::stream(seed, "homes");
     let (mut opened, mut refused) = (0, 0);
     for _ in 0..400 {
         let mut bytes = original.clone();
         for copy in 0..2 {
             for _ in 0..random.between(1, 3) {
-                let at = copy * COPY_SIZE + random.below(110) as usize;
+                let at = match span {
+                    Some(span) => random.below(span as u64) as usize,
+                    None => 32 + random.below(said as u64) as usize,
+                };
+                let at = copy * COPY_SIZE + at;
                 bytes[at] = if random.chance(0.5) { random.word() as u8 } else { bytes[at] ^ (1 << random.below(8)) };
             }
         }
@@ -241,7 +292,8 @@ fn superblock_files_of_any_bytes_are_opened_or_refused() {
         let media = media.copy();
         write_superblock(&media, &bytes);
         let executor = machine(&media);
-        match executor.run(Database::open(&executor, settings(), "here")).expect("the machine does not stop") {
+        let open = Database::open(&executor, settings_of(made), "here");
+        match executor.run(open).expect("the machine does not stop") {
             Ok(_) => opened += 1,
             Err(error) => {
                 assert!(!error.to_string().is_empty());
@@ -250,5 +302,19 @@ fn superblock_files_of_any_bytes_are_opened_or_refused() {
         }
         executor.stop();
     }
+    (opened, refused)
+}
+
+#[test]
+fn superblock_files_of_any_bytes_are_opened_or_refused() {
+    let (opened, refused) = opened_and_refused(Made::Plain, Some(110), 4);
     assert!(opened > 5 && refused > 50, "{opened} opened and {refused} refused prove little");
+}
+
+#[test]
+fn superblock_files_that_lie_of_tiers_and_archives_are_opened_or_refused() {
+    for (made, seed) in [(Made::Tabled, 5), (Made::Tabled, 6), (Made::Scanned, 7), (Made::Archived, 8)] {
+        let (opened, refused) = opened_and_refused(made, None, seed);
+        assert!(opened > 5 && refused > 50, "{made:?}: {opened} opened and {refused} refused prove little");
+    }
 }

@@ -3,7 +3,7 @@
 
 use crate::ground::holding::holding;
 use base::Random;
-use base::time::SECOND_NS;
+use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 use devices::Hardware;
 use driver::Op;
 use entresol_engine::catalog::{Locking, Organization};
@@ -384,4 +384,102 @@ fn the_superblock_names_no_block_that_the_power_may_take() {
             assert!(database.buffer().tiers().is_some_and(|tiers| tiers.is_taken_over()), "cut at {cut}");
         });
     }
+}
+
+/// Whether it is written to a cache's table, its last block being of this number or later.
+fn states_block_from(op: &Op, number: u64) -> bool {
+    let Op::Write { buffer, length, .. } = op else { return false };
+    let last = buffer[..*length as usize].chunks_exact(4096).last();
+    last.is_some_and(|block| {
+        &block[4..8] == b"CTAB" && u64::from_le_bytes(block[16..24].try_into().expect("eight bytes")) >= number
+    })
+}
+
+/// How long others wait for a partition while the cache's device does not answer the write of this block of its table, which many
+/// readers of pages ask for, or a checkpoint.
+fn creation_beside_a_silent_table(number: u64, by_checkpoint: bool) -> u64 {
+    let design = Design::named("clean-write").expect("it has this name");
+    let settings = settings(CacheSettings { design, table_ahead: 0, ..CacheSettings::new("flash", 200) }, 1024);
+    let hardware = Hardware::parse(&SLOW.replace("80 kB/s", "1 GB/s"), "test").expect("a description");
+    holding(hardware, &Media::new(), async |executor, holder| {
+        let database = create(executor, settings, 600).await;
+        change(&database, 0..600, 7).await;
+        database.checkpoint().await.expect("succeeds");
+        holder.hold(executor.now().plus_ns(100 * SECOND_NS), move |op| states_block_from(op, number));
+        for reader in 0..8 {
+            let database = database.clone();
+            executor.spawn(async move {
+                let mut random = Random::stream(reader, "reader");
+                loop {
+                    read(&database, random.below(600)).await;
+                }
+            });
+        }
+        if by_checkpoint {
+            let database = database.clone();
+            executor.spawn(async move {
+                loop {
+                    change(&database, 0..1, 7).await;
+                    database.checkpoint().await.expect("succeeds");
+                }
+            });
+        }
+        while !holder.has_held() {
+            executor.sleep_ns(MICROSECOND_NS).await;
+        }
+        executor.sleep_ns(MILLISECOND_NS).await;
+        let began = executor.now();
+        database.create_partition(PartitionSpec::b_tree("other")).await.expect("creates");
+        executor.now().since_ns(began)
+    })
+}
+
+#[test]
+fn a_cache_that_does_not_answer_keeps_others_from_no_write_of_the_superblock_file() {
+    for by_checkpoint in [false, true] {
+        let longest = (20..60).map(|number| creation_beside_a_silent_table(number, by_checkpoint)).max();
+        let longest_ns = longest.expect("some were tried");
+        assert!(longest_ns < SECOND_NS, "beside checkpoints: {by_checkpoint}: {longest_ns} ns");
+    }
+}
+
+/// How much of the log each opening redoes of a database that is killed after each, when something was changed, and long before a
+/// checkpoint is due by time; and how many checkpoints were taken.
+fn redone_by_each_life(checkpoint: checkpoint::Policy, lives: u64) -> (Vec<u64>, u64) {
+    let media = Media::new();
+    let hardware = SLOW.replace("80 kB/s", "1 GB/s");
+    let design = Design::named("lazy-cleaning").expect("it has this name");
+    let settings = settings(CacheSettings { design, ..CacheSettings::new("flash", 400) }, 1024);
+    let settings = Settings { log: log::Settings { capacity: LOG_BYTES, ..settings.log }, checkpoint, ..settings };
+    run(&hardware, &media, async |executor| {
+        create(executor, settings.clone(), 500).await.close().await.expect("closes");
+    });
+    let (mut redone, mut taken) = (Vec::new(), 0);
+    for life in 0..lives {
+        run(&hardware, &media, async |executor| {
+            let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+            assert_eq!(read(&database, 3).await, life as u8, "after {life} lives");
+            change(&database, 0..8, life as u8 + 1).await;
+            redone.push(database.recovery().log_bytes);
+            taken += database.figures().checkpoints;
+        });
+    }
+    (redone, taken)
+}
+
+const LOG_BYTES: u64 = 1 << 20;
+
+/// An opening takes a checkpoint once the log has grown by what is between two.
+#[test]
+fn kills_faster_than_checkpoints_do_not_add_up() {
+    let rarely = Some(10 * SECOND_NS);
+    let by_both = checkpoint::Policy { log_bytes: Some(128 << 10), interval_ns: rarely };
+    let (redone, taken) = redone_by_each_life(by_both, 60);
+    let (first, most) = (redone[1], redone.iter().max().expect("there are some"));
+    assert!(*most < (128 << 10) + 2 * first, "{redone:?}");
+    assert!((2..30).contains(&taken), "{taken} checkpoints, {redone:?}");
+    // Where no size is asked for, the log's bounds it.
+    let (redone, taken) = redone_by_each_life(checkpoint::Policy { log_bytes: None, interval_ns: rarely }, 200);
+    assert!(redone.iter().max() < Some(&LOG_BYTES), "{redone:?}");
+    assert!((1..30).contains(&taken), "{taken} checkpoints, {redone:?}");
 }

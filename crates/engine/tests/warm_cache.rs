@@ -81,10 +81,28 @@ fn contents(media: &Media, name: &str) -> Vec<u8> {
 }
 
 async fn remove_cache(executor: &Executor) {
-    for name in CACHE_FILES {
+    remove(executor, &CACHE_FILES).await;
+}
+
+async fn remove(executor: &Executor, names: &[&str]) {
+    for name in names {
         let device = executor.device("nvem").expect("it exists");
-        executor.perform(Op::Remove { device, name: name.into() }).await.result.expect("removes");
+        executor.perform(Op::Remove { device, name: (*name).into() }).await.result.expect("removes");
     }
+}
+
+/// Fewer slots than there are pages.
+fn settings_of_few_slots(name: &str) -> Settings {
+    let mut small = settings(design(name), true);
+    small.hierarchy.cache.as_mut().expect("there is one").pages = 40;
+    small
+}
+
+/// The bytes of a page in its own place.
+fn page_at_home(media: &Media, page: u64) -> Vec<u8> {
+    let mut bytes = vec![0; PAGE_SIZE];
+    media.read("disk", "objects.pages", page * PAGE_SIZE as u64, &mut bytes).expect("it can be read");
+    bytes
 }
 
 fn opens(media: &Media, settings: &Settings) -> bool {
@@ -252,8 +270,7 @@ fn what_a_configuration_keeps_out_of_the_cache_is_forgotten_there() {
 #[test]
 fn a_page_that_is_torn_at_home_survives_two_kills() {
     for name in ["lazy-cleaning", "face"] {
-        let mut small = settings(design(name), true);
-        small.hierarchy.cache.as_mut().expect("there is one").pages = 40;
+        let small = settings_of_few_slots(name);
         let media = Media::new();
         run(&media, async |executor| {
             let database = filled(executor, small.clone(), 2).await;
@@ -276,6 +293,112 @@ fn a_page_that_is_torn_at_home_survives_two_kills() {
             }
         }
         assert!(torn > 3, "{name}: {torn} torn pages");
+    }
+}
+
+/// A page is torn in its own place, and its only whole copy is in a slot and older than where redo begins: the slot of the newer one
+/// was not stated yet, and others have taken it. The first opening serves the page, takes no checkpoint and is killed, too. How the
+/// pages fare that were torn so: how many there were, and what an opening says of them that is `reopened` so.
+fn opened_after_two_kills(name: &str, reopened: &str) -> (u64, Vec<Error>) {
+    let small = settings_of_few_slots(name);
+    let media = Media::new();
+    run(&media, async |executor| {
+        filled(executor, small.clone(), 2).await;
+    });
+    let (mut torn, mut refused) = (0, Vec::new());
+    for page in (1..PAGES).step_by(7) {
+        let media = media.copy();
+        run(&media, async |executor| {
+            let database = Database::open(executor, small.clone(), "here").await.expect("opens");
+            cached::change(&database, [page], 3).await;
+        });
+        media.flip_bit("disk", "objects.pages", page * PAGE_SIZE as u64 + 500, 3).expect("it is there");
+        let is_open = run(&media, async |executor| {
+            let Ok(database) = Database::open(executor, small.clone(), "here").await else { return false };
+            // The page stays in main memory while others are changed.
+            cached::change(&database, [page, 23, page, 24], 3).await;
+            true
+        });
+        if !is_open {
+            continue;
+        }
+        torn += 1;
+        let mut settings = small.clone();
+        let cache = settings.hierarchy.cache.as_mut().expect("there is one");
+        match reopened {
+            "as before" => {}
+            "with more slots" => cache.pages += 1,
+            "without a table" => cache.table = Some(false),
+            "without a cache" => settings.hierarchy.cache = None,
+            "without the table's file" | "without the cache's files" => {
+                let names = if reopened == "without the table's file" { &CACHE_FILES[1..] } else { &CACHE_FILES[..] };
+                run(&media, async |executor| remove(executor, names).await);
+            }
+            _ => unreachable!("there is no such opening"),
+        }
+        for _ in 0..2 {
+            let opened = run(&media, async |executor| {
+                let database = Database::open(executor, settings.clone(), "here").await?;
+                let values = read(&database, 0..PAGES).await;
+                let is_changed = |number: u64| [page, 23, 24].contains(&number);
+                assert!((0..PAGES).zip(values).all(|(number, value)| value == 2 + u8::from(is_changed(number))));
+                Ok(())
+            });
+            refused.extend(opened.err());
+        }
+    }
+    (torn, refused)
+}
+
+#[test]
+fn a_page_whose_only_whole_copy_is_older_than_redo_survives_two_kills_and_another_cache() {
+    let openings = ["as before", "with more slots", "without a table", "without a cache", "without the table's file"];
+    for name in ["lazy-cleaning", "face", "dual-write"] {
+        for reopened in openings {
+            let (torn, refused) = opened_after_two_kills(name, reopened);
+            println!("{name}, {reopened}: {torn} torn pages, {} refused", refused.len());
+            assert!(torn > 3 && refused.is_empty(), "{name}, {reopened}: {torn} torn pages, {refused:?}");
+        }
+    }
+}
+
+/// A page was changed and written to its own place since a slot got its copy; something damages it there.
+#[test]
+fn a_copy_behind_which_redo_does_not_go_on_is_not_taken_for_its_damaged_page() {
+    let small = settings_of_few_slots("lazy-cleaning");
+    let mut larger = small.clone();
+    larger.hierarchy.cache.as_mut().expect("there is one").pages += 1;
+    let media = Media::new();
+    run(&media, async |executor| {
+        filled(executor, small.clone(), 2).await;
+    });
+    let older = contents(&media, "cache.tier");
+    for page in (1..PAGES).step_by(7) {
+        let media = media.copy();
+        run(&media, async |executor| {
+            let database = Database::open(executor, small.clone(), "here").await.expect("opens");
+            cached::change(&database, [page], 3).await;
+            database.checkpoint().await.expect("succeeds");
+            cached::change(&database, [page], 4).await;
+        });
+        media.flip_bit("disk", "objects.pages", page * PAGE_SIZE as u64 + 500, 3).expect("it is there");
+        run(&media, async |executor| {
+            overwrite(executor, "cache.tier", 0, &older).await;
+            let before = page_at_home(&media, page);
+            let opened = Database::open(executor, larger.clone(), "here").await.map(|_| ());
+            assert!(matches!(opened, Err(Error::DamagedPage { .. })), "page {page}: {opened:?}");
+            assert!(page_at_home(&media, page) == before, "page {page} was written over by an older one");
+        });
+    }
+}
+
+#[test]
+fn a_cache_that_is_taken_away_after_two_kills_is_named_because_of_a_torn_page() {
+    for name in ["lazy-cleaning", "face", "dual-write"] {
+        let (torn, refused) = opened_after_two_kills(name, "without the cache's files");
+        let is_named = |error: &Error| matches!(error, Error::TierMissing { .. });
+        let are_named = refused.iter().all(is_named);
+        assert!(torn > 3 && refused.len() > 3 && are_named, "{name}: {torn} torn pages, {refused:?}");
     }
 }
 
@@ -302,8 +425,7 @@ fn a_missing_cache_that_is_forgotten_too_early_is_found() {
 /// In how many cases a page was torn and an opening that missed the cache was refused; in how many of them the next one, which has
 /// it again, has everything.
 fn opened_without_a_cache_and_with_it(name: &str) -> (u64, u64) {
-    let mut small = settings(design(name), true);
-    small.hierarchy.cache.as_mut().expect("there is one").pages = 40;
+    let small = settings_of_few_slots(name);
     let mut without = small.clone();
     without.hierarchy.cache = None;
     let media = Media::new();

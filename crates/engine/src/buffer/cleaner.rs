@@ -43,7 +43,7 @@ pub(super) struct Cleaner {
     latest: Cell<Instant>,
     /// Whether none begins any more.
     has_ended: Cell<bool>,
-    woken: WaitQueue,
+    woken: Rc<WaitQueue>,
     /// Misses that found no clean page.
     pub(super) awaited: WaitQueue,
     /// The frames whose pages it has chosen and that are being written, by the number of references until then.
@@ -64,7 +64,7 @@ impl Cleaner {
             pages: Cell::new(0),
             latest: Cell::default(),
             has_ended: Cell::new(false),
-            woken: WaitQueue::new(),
+            woken: Rc::new(WaitQueue::new()),
             awaited: WaitQueue::new(),
             chosen: RefCell::default(),
         }
@@ -127,11 +127,23 @@ impl Cleaner {
 
 /// Works while the buffer lives.
 pub(super) async fn run(buffer: Weak<Buffer>, executor: Executor) {
-    while let Some(buffer) = buffer.upgrade() {
-        buffer.cleaner.emptied.set(0);
-        if !buffer.clean_batch() {
-            buffer.cleaner.woken.wait(&executor).await;
+    while let Some(present) = buffer.upgrade() {
+        present.cleaner.emptied.set(0);
+        if present.clean_batch() {
+            continue;
         }
+        let woken = Rc::clone(&present.cleaner.woken);
+        // While it waits it keeps no buffer.
+        drop(present);
+        woken.wait(&executor).await;
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // The cleaner finds that there is nothing to clean, and the checkpointer no cache's table to name.
+        self.cleaner.woken.wake_all(&self.executor);
+        self.table_growth.note(&self.executor);
     }
 }
 

@@ -140,12 +140,107 @@ fn holds_full_log(engine: &Engine) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Database;
-    use crate::{Error, PartitionSpec, Settings, log};
+    use crate::catalog::{Locking, Organization};
+    use crate::second_level::{self, CacheSettings, Design};
+    use crate::{Database, Error, PartitionSpec, Result, Settings, Transaction, buffer, log};
+    use base::PartitionId;
     use base::time::SECOND_NS;
     use driver::OpKind;
     use executor::Order;
     use virtual_driver::{ErrorAt, FaultPlan, Hardware, Media, Options, VirtualDriver};
+
+    const PAGES: u64 = 100;
+
+    /// A small cache whose table has few changes in a block, beside a device for the superblock file alone.
+    fn with_cache() -> Settings {
+        let cache = CacheSettings { table_ahead: 0, volatile: Some(false), ..CacheSettings::new("flash", 32) };
+        let cache = CacheSettings { design: Design::named("clean-write").expect("it has this name"), ..cache };
+        Settings {
+            home_device: "home".into(),
+            buffer: buffer::Settings { frames: 16, page_size: 1024, ..buffer::Settings::default() },
+            hierarchy: second_level::Settings { cache: Some(cache), ..second_level::Settings::default() },
+            checkpoint: Policy::OFF,
+            ..Settings::default()
+        }
+    }
+
+    fn machine(media: &Media, errors: Vec<ErrorAt>) -> Executor {
+        let device = |name: &str| format!("[device.{name}]\nmedium.service = \"20 us\"\n");
+        let hardware: String = ["disk", "home", "flash"].into_iter().map(device).collect();
+        let hardware = Hardware::parse(&hardware, "test").expect("a description");
+        let faults = Some(FaultPlan { errors, ..FaultPlan::default() });
+        let driver = VirtualDriver::new(hardware, Options { faults, ..Options::default() }, media.clone());
+        Executor::new(Box::new(driver), Order::FirstInFirstOut)
+    }
+
+    async fn with_objects(executor: &Executor) -> Result<(Database, PartitionId)> {
+        let database = Database::create(executor, with_cache()).await?;
+        let organization = Organization::Direct { objects: PAGES, blocking_factor: 1, record_size: 100 };
+        let spec = PartitionSpec::new("objects", organization, Locking::Page);
+        let objects = database.create_partition(PartitionSpec { device: "disk".into(), ..spec }).await?;
+        for number in 0..PAGES {
+            database.transaction(async |tx| tx.modify_object(objects, number, |bytes| bytes[0] = 1).await).await?;
+        }
+        database.checkpoint().await?;
+        Ok((database, objects))
+    }
+
+    /// The number of the last block of the table.
+    fn last_block(media: &Media) -> u64 {
+        let mut bytes = vec![0; media.length("flash", "cache-table.tier").expect("it is there") as usize];
+        media.read("flash", "cache-table.tier", 0, &mut bytes).expect("it can be read");
+        let blocks = bytes.chunks_exact(4096).filter(|block| &block[4..8] == b"CTAB");
+        let numbers = blocks.map(|block| u64::from_le_bytes(block[16..24].try_into().expect("eight bytes")));
+        numbers.max().unwrap_or(0)
+    }
+
+    /// How many blocks of the table followed the one that the superblock names, at most, where this write of the superblock file since the
+    /// opening fails. `None` if that is the opening's own.
+    fn most_unnamed(media: &Media, failing: u64) -> Option<u64> {
+        let executor = machine(media, vec![ErrorAt { kind: OpKind::Write, device: Some("home".into()), nth: failing }]);
+        let most = executor.run(async {
+            let database = Database::open(&executor, with_cache(), "here").await.ok()?;
+            let objects = database.partition("objects").expect("it exists");
+            let mut most = 0;
+            for number in (0..PAGES).cycle().take(1_000) {
+                let read = async |tx: &mut Transaction| tx.read_object(objects, number, |bytes| bytes[0]).await;
+                database.transaction(read).await.ok()?;
+                executor.sleep_ns(base::time::MILLISECOND_NS).await;
+                let named = database.0.engine.catalog.superblock.borrow().cache_table.expect("it has a table").number;
+                most = most.max(last_block(media) - named);
+            }
+            Some(most)
+        });
+        executor.stop();
+        most.expect("the machine goes on")
+    }
+
+    #[test]
+    fn a_block_of_the_table_that_could_not_be_named_is_named_with_the_next() {
+        let media = Media::new();
+        let executor = machine(&media, Vec::new());
+        let made = executor.run(async { with_objects(&executor).await?.0.close().await });
+        executor.stop();
+        made.expect("the machine goes on").expect("is created");
+        let most: Vec<u64> = (1..40).filter_map(|failing| most_unnamed(&media.copy(), failing)).collect();
+        assert!(most.len() > 10 && most.iter().all(|blocks| (16..20).contains(blocks)), "{most:?}");
+    }
+
+    #[test]
+    fn the_tasks_that_clean_pages_and_name_blocks_end_with_their_database() {
+        let executor = machine(&Media::new(), Vec::new());
+        let left = executor.run(async {
+            let (database, _) = with_objects(&executor).await.expect("creates");
+            let growth = database.0.engine.core.buffer.table_growth();
+            let buffer = Rc::downgrade(&database.0.engine.core.buffer);
+            database.clone().close().await.expect("closes");
+            drop(database);
+            executor.sleep_ns(SECOND_NS).await;
+            (buffer.strong_count(), Rc::strong_count(&growth))
+        });
+        executor.stop();
+        assert_eq!(left.expect("the machine goes on"), (0, 1));
+    }
 
     #[test]
     fn checkpoints_that_fail_while_the_log_is_full_are_not_repeated_all_the_time() {

@@ -17,7 +17,7 @@ use base::units::format_duration_ns;
 use base::{Lsn, PageId};
 use driver::{DeviceId, Fault, FaultKind, FileId, Op};
 use executor::Executor;
-use scan::{SlotCopy, bring_home, scan};
+use scan::{HomeState, SlotCopy, bring_home, scan};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use structures::canary::{self, Canary};
@@ -119,9 +119,9 @@ pub struct Reconciled {
     /// The table of the cache that goes on as it was.
     table: Option<OpenedTable>,
     torn: TornPages,
-    /// A cache that is not there. It may have what redo will miss: until redo has ended the next opening has to look for it, and
-    /// nothing may take its place.
-    missing: Option<TierRecord>,
+    /// A cache that is not there, or may have the only whole copies of pages. It may have what redo will miss: until redo has ended the
+    /// next opening has to look for it, and nothing may take its place.
+    needed: Option<TierRecord>,
     redo_start: Lsn,
 }
 
@@ -176,9 +176,27 @@ pub async fn reconcile(
     if let Some((record, detail)) = &missing {
         torn = TornPages::missing(executor, record.clone(), detail.clone());
     }
-    let current = bring_all_home(executor, buffer, &found, newest, stated.redo_start).await?;
-    let missing = missing.map(|(record, _)| record).filter(|_| !canary::is_planted(Canary::ForgottenCache));
-    Ok(Reconciled { found, current, table, torn, missing, redo_start: stated.redo_start })
+    let Compared { current, damaged } = bring_all_home(executor, buffer, &found, newest, stated.redo_start).await?;
+    let mut needed = missing.map(|(record, _)| record);
+    if needed.is_none()
+        && let Some((tier, copies)) = kept_for_redo(&found, damaged)
+    {
+        torn = TornPages::among(executor, Rc::clone(&found), tier, (stated.redo_start, copies));
+        needed = Some(found[tier].record.clone());
+    }
+    let needed = needed.filter(|_| !canary::is_planted(Canary::ForgottenCache));
+    Ok(Reconciled { found, current, table, torn, needed, redo_start: stated.redo_start })
+}
+
+/// Which tier is the cache, and its copies from before the point where redo begins of pages that are damaged in their own places. `None` if
+/// it has none.
+fn kept_for_redo(
+    found: &[EarlierTier],
+    mut damaged: BTreeMap<PageId, SlotCopy>,
+) -> Option<(usize, BTreeMap<PageId, SlotCopy>)> {
+    let tier = found.iter().position(|old| old.record.kind == Kind::Cache && old.record.in_use)?;
+    damaged.retain(|_, copy| copy.tier == tier);
+    (!damaged.is_empty()).then_some((tier, damaged))
 }
 
 /// The table of a cache that goes on as it was. What was stated behind the block that the superblock names is read, before it as much
@@ -222,16 +240,25 @@ async fn open_table(
     Ok(Some(OpenedTable { table, statements, rest }))
 }
 
-/// Writes copies to the pages' own places that are newer there. Returns those that are the same then.
+/// How the pages' own places compare with the copies in slots.
+#[derive(Default)]
+struct Compared {
+    /// The copies that are the same there.
+    current: Vec<(PageId, SlotCopy)>,
+    /// Those from before the point where redo begins, of pages that are damaged there.
+    damaged: BTreeMap<PageId, SlotCopy>,
+}
+
+/// Writes copies to the pages' own places that are newer there.
 async fn bring_all_home(
     executor: &Executor,
     buffer: &Rc<Buffer>,
     found: &Rc<Vec<EarlierTier>>,
     newest: BTreeMap<PageId, SlotCopy>,
     redo_start: Lsn,
-) -> Result<Vec<(PageId, SlotCopy)>> {
+) -> Result<Compared> {
     let pages: Vec<(PageId, SlotCopy)> = newest.into_iter().collect();
-    let mut current = Vec::new();
+    let mut compared = Compared::default();
     for batch in pages.chunks(AT_ONCE) {
         let tasks: Vec<_> = batch
             .iter()
@@ -244,12 +271,14 @@ async fn bring_all_home(
             })
             .collect();
         for (task, (page, copy)) in tasks.into_iter().zip(batch) {
-            if task.join().await? {
-                current.push((*page, *copy));
+            match task.join().await? {
+                HomeState::Same => compared.current.push((*page, *copy)),
+                HomeState::Damaged => _ = compared.damaged.insert(*page, *copy),
+                HomeState::Other => {}
             }
         }
     }
-    Ok(current)
+    Ok(compared)
 }
 
 impl Reconciled {
@@ -259,12 +288,12 @@ impl Reconciled {
         let suits =
             |old: &&EarlierTier| wanted(executor, settings).iter().flatten().any(|wanted| wanted.suits(&old.record));
         let kept = self.found.iter().filter(suits).map(|old| TierRecord { in_use: true, ..old.record.clone() });
-        kept.chain(self.missing.clone()).collect()
+        kept.chain(self.needed.clone()).collect()
     }
 
     /// The settings by which tiers are opened before redo; others if there is a cache among `settings` that has to wait for its end.
     pub fn opened_first(&self, settings: &Settings) -> Option<Settings> {
-        self.missing.as_ref().map(|_| Settings { cache: None, ..settings.clone() })
+        self.needed.as_ref().map(|_| Settings { cache: None, ..settings.clone() })
     }
 
     /// The table that serves on.
@@ -313,7 +342,7 @@ impl Reconciled {
             *place = Some(file);
             records.extend((!volatile).then_some(record));
         }
-        records.extend(self.missing.clone());
+        records.extend(self.needed.clone());
         if files.iter().all(Option::is_none) {
             return Ok(OpenedTiers { tiers: None, records, table: None, torn: self.torn });
         }
@@ -449,7 +478,7 @@ async fn find(
     let Some((file, length)) = open_file(executor, device, record.kind, false).await? else {
         return Ok(Err(format!("it holds no file '{}'", record.kind.file_name())));
     };
-    let slots = record.capacity * page_size as u64;
+    let slots = record.capacity.saturating_mul(page_size as u64);
     let header = read_header(executor, (file, length), record, (page_size, slots)).await?;
     Ok(header.map(|()| EarlierTier { record: record.clone(), device, file, limit }))
 }

@@ -31,7 +31,7 @@ pub struct StatedTable {
     is_failed: Cell<bool>,
     /// How many changes are written together.
     group: usize,
-    /// The block that the superblock names, or is about to.
+    /// The block that the superblock names.
     named: Cell<u64>,
     /// How many may follow that one before it is to name a later one.
     unnamed_max: u64,
@@ -138,9 +138,21 @@ impl Tiers {
         let (this, written) = (Rc::clone(self), Rc::clone(&table));
         // Goes on to the end even if the caller is given up.
         let position = self.executor.spawn(async move { this.write_changes(&written).await }).join().await;
-        let position = position.filter(|_| !table.is_failed.get() && !self.is_lost())?;
-        table.named.set(position.number);
-        Some(position)
+        position.filter(|_| self.is_table_sound())
+    }
+
+    /// Whether there is a table, and what it says is known.
+    pub fn is_table_sound(&self) -> bool {
+        self.table.borrow().as_ref().is_some_and(|table| !table.is_failed.get()) && !self.is_lost()
+    }
+
+    /// The superblock names this position of a table.
+    pub fn note_named(&self, position: TablePosition) {
+        if let Some(table) = &*self.table.borrow()
+            && table.table.position().stamp == position.stamp
+        {
+            table.named.set(position.number);
+        }
     }
 
     /// Where the table ended when these changes were written, before others' were begun; `None` if they could not be written.

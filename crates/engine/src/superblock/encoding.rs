@@ -10,6 +10,7 @@ use crate::tier_file::table::TablePosition;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use structures::checksum::checksum;
+use structures::page::header::{PAGE_SIZE_MAX, PAGE_SIZE_MIN};
 
 const MAGIC: &[u8; 8] = b"ENTRESOL";
 /// Where the contents begin.
@@ -199,6 +200,7 @@ fn earlier(format: u32, body: &[u8]) -> Option<Decoded> {
 
 fn is_sound(superblock: &Superblock) -> bool {
     let page_size = u64::from(superblock.log_page_size);
-    superblock.backup.as_ref().is_none_or(|backup| backup.copy < 2)
+    (PAGE_SIZE_MIN..=PAGE_SIZE_MAX).contains(&(superblock.page_size as usize))
+        && superblock.backup.as_ref().is_none_or(|backup| backup.copy < 2)
         && superblock.log_shape.as_ref().is_none_or(|shape| shape.is_sound(page_size))
 }

@@ -98,9 +98,9 @@ pub async fn open_file(
     }
 }
 
-/// The length of a tier's file whose slots take `slots` bytes.
+/// The length of a tier's file whose slots take `slots` bytes; that of no file if a superblock file lies of them.
 pub fn file_length(slots: u64) -> u64 {
-    HEADER_BYTES + slots + HEADER_BYTES
+    slots.saturating_add(2 * HEADER_BYTES)
 }
 
 /// Makes the file the tier that `record` describes; what it held is out of reach from then on. Its slots take `slots` bytes.
@@ -142,10 +142,11 @@ pub async fn read_header(
              its place, or take this one away"
         )))
     };
-    let is_whole = length >= HEADER_BYTES + slots;
+    let second_at = slots.saturating_add(HEADER_BYTES);
+    let is_whole = length >= second_at;
     let expected = record.bytes(page_size);
     let mut fault = None;
-    let second = Some(HEADER_BYTES + slots).filter(|_| length >= file_length(slots));
+    let second = Some(second_at).filter(|_| length >= file_length(slots));
     let first = Some(0).filter(|_| length >= HEADER_BYTES);
     for offset in [first, second].into_iter().flatten() {
         let (length, access) = (HEADER_BYTES as u32, Access::Asynchronous);

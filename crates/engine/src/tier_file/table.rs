@@ -86,6 +86,13 @@ pub struct TablePosition {
     pub number: u64,
 }
 
+impl TablePosition {
+    /// Whether the other one is a later one of the same table.
+    pub fn is_before(&self, other: &TablePosition) -> bool {
+        self.stamp == other.stamp && self.number < other.number
+    }
+}
+
 /// How many blocks the table of `slots` slots has: a round of statements of every slot, and a quarter more.
 pub fn blocks_for(slots: u32) -> u64 {
     let round = u64::from(slots).div_ceil((STATEMENTS - CHANGES_MAX) as u64);

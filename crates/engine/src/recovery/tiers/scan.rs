@@ -78,7 +78,24 @@ async fn erase(executor: &Executor, file: FileId, offset: u64, page_size: usize)
     write(executor, file, offset, zeros, page_size).await
 }
 
-/// Writes the copy to the page's own device if that is older. Returns whether both are the same version then.
+/// How a page's own place compares with the copy in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HomeState {
+    /// It is the same version, by now.
+    Same,
+    /// It is another one, or none is there.
+    Other,
+    /// It is damaged, and the copy is from before the point where redo begins.
+    Damaged,
+}
+
+impl HomeState {
+    fn same_if(is_same: bool) -> HomeState {
+        if is_same { HomeState::Same } else { HomeState::Other }
+    }
+}
+
+/// Writes the copy to the page's own device if that is older. Returns how they compare then.
 pub async fn bring_home(
     executor: &Executor,
     found: &[EarlierTier],
@@ -86,10 +103,10 @@ pub async fn bring_home(
     page: PageId,
     copy: SlotCopy,
     redo_start: Lsn,
-) -> Result<bool> {
+) -> Result<HomeState> {
     let page_size = space.page_size();
     if page.number >= space.capacity() {
-        return Ok(false);
+        return Ok(HomeState::Other);
     }
     // What cannot be read may be what the power cut tore.
     let (bytes, fault) = space.salvage(executor, page).await?;
@@ -98,18 +115,18 @@ pub async fn bring_home(
     match (state, in_file.as_ref().map_or(0, |in_file| header::sequence(in_file))) {
         // A page that was bulk-loaded again has the same number, and other contents.
         (Ok(true), present) if present >= copy.version.sequence => {
-            return Ok(present == copy.version.sequence
-                && in_file.is_some_and(|in_file| header::lsn(&in_file) == copy.version.lsn));
+            let is_same = present == copy.version.sequence
+                && in_file.is_some_and(|in_file| header::lsn(&in_file) == copy.version.lsn);
+            return Ok(HomeState::same_if(is_same));
         }
-        (Ok(false), _) if copy.version.sequence == 0 => return Ok(true),
+        (Ok(false), _) if copy.version.sequence == 0 => return Ok(HomeState::Same),
         // A page that was torn on its way from the tier has a copy from after the point where redo begins: all that the
-        // copy may lack is in the log. An older copy belongs to a page that something else has damaged; that is found and
-        // reported; so is a page that its file has lost, which may have been newer.
-        (state @ (Ok(false) | Err(_)), _) if copy.version.lsn <= redo_start => {
-            if state.is_ok() {
-                space.note_lost(page);
-            }
-            return Ok(false);
+        // copy may lack is in the log. An older copy counts only if redo goes on where it ends; otherwise it belongs to a page that
+        // something else has damaged, which is reported. So is a page that its file has lost, which may have been newer.
+        (Err(_), _) if copy.version.lsn <= redo_start => return Ok(HomeState::Damaged),
+        (Ok(false), _) if copy.version.lsn <= redo_start => {
+            space.note_lost(page);
+            return Ok(HomeState::Other);
         }
         _ => {}
     }
@@ -117,7 +134,7 @@ pub async fn bring_home(
         Some(frame) => frame,
         None => executor.frame(page_size)?,
     };
-    restore(executor, &found[copy.tier], space, (page, copy.slot), frame).await
+    restore(executor, &found[copy.tier], space, (page, copy.slot), frame).await.map(HomeState::same_if)
 }
 
 /// Writes the copy in a slot to its page's own place. Whether there still is a sound one.

@@ -1,9 +1,12 @@
-//! Pages that a power cut has torn on their way from a slot of a cache whose table was believed: the slot has the whole copy,
-//! and perhaps the table does not say so yet.
+//! Pages that a power cut has torn on their way from a slot of a cache. Where the cache's table was believed, the slot has the whole
+//! copy, and perhaps the table does not say so yet.
+//!
+//! An older copy is all that there is if an opening had the page from there and was cut off, too, after others had taken the slot
+//! of the newer one. It is from before the point where redo begins, and counts if it lacks nothing but what is redone.
 
 use super::EarlierTier;
 use super::scan::{SlotCopy, restore, scan};
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, LOADED};
 use crate::tier_file::TierRecord;
 use crate::{Error, Result};
 use base::{Lsn, PageId};
@@ -21,7 +24,7 @@ pub struct TornPages {
 enum CopySource {
     /// Nowhere: what slots held is on the pages' own devices.
     None,
-    /// In all slots of this cache, once; redo begins behind the position.
+    /// In all slots of this cache, once, or in those of these copies; redo begins behind the position.
     Slots {
         found: Rc<Vec<EarlierTier>>,
         tier: usize,
@@ -49,16 +52,28 @@ impl TornPages {
         TornPages { executor: executor.clone(), source }
     }
 
+    /// These copies are in slots of one of the tiers.
+    pub(super) fn among(
+        executor: &Executor,
+        found: Rc<Vec<EarlierTier>>,
+        tier: usize,
+        (redo_start, copies): (Lsn, BTreeMap<PageId, SlotCopy>),
+    ) -> TornPages {
+        let source = CopySource::Slots { found, tier, redo_start, copies: RefCell::new(Some(copies)) };
+        TornPages { executor: executor.clone(), source }
+    }
+
     /// Copies may have been in this cache, which is not there.
     pub(super) fn missing(executor: &Executor, record: TierRecord, detail: String) -> TornPages {
         TornPages { executor: executor.clone(), source: CopySource::Missing(record, detail) }
     }
 
-    /// Brings the copy of a page to its own place that cannot be read there, for the reason that `error` says.
+    /// Brings the copy of a page to its own place that cannot be read there, for the reason that `error` says. Redo goes on with the
+    /// page's change of number `sequence`.
     ///
     /// # Errors
     /// The same error if there is none; [`Error::TierMissing`] if a cache that is not there may have one; or the driver's.
-    pub async fn restore(&self, buffer: &Buffer, page: PageId, error: Error) -> Result<()> {
+    pub async fn restore(&self, buffer: &Buffer, (page, sequence): (PageId, u64), error: Error) -> Result<()> {
         let (found, tier, redo_start, copies) = match &self.source {
             CopySource::None => return Err(error),
             CopySource::Missing(record, detail) => {
@@ -83,8 +98,12 @@ impl TornPages {
         }
         // Each copy serves once: what cannot be read afterwards is damaged.
         let copy = copies.borrow_mut().as_mut().and_then(|copies| copies.remove(&page));
-        let Some(copy) = copy.filter(|copy| copy.version.lsn > redo_start) else { return Err(error) };
         let space = buffer.space(page.partition);
+        // Loads past the log give all their pages one number.
+        let is_distinct = |copy: &SlotCopy| copy.version.sequence > LOADED || space.is_direct();
+        let is_followed = |copy: &SlotCopy| sequence.checked_sub(1) == Some(copy.version.sequence) && is_distinct(copy);
+        let copy = copy.filter(|copy| copy.version.lsn > redo_start || is_followed(copy));
+        let Some(copy) = copy else { return Err(error) };
         let frame = self.executor.frame(space.page_size())?;
         let is_restored = restore(&self.executor, &found[tier], &space, (page, copy.slot), frame).await?;
         if is_restored { Ok(()) } else { Err(error) }
