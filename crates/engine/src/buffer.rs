@@ -115,7 +115,7 @@ pub struct Buffer {
     in_flight: Cell<usize>,
     /// Which pages tasks look for frames for.
     wanted: WantedPages,
-    /// Tasks waiting for any frame.
+    /// Tasks waiting for any frame: no page could leave when they looked.
     freed: WaitQueue,
     /// Tasks waiting for the end of a write.
     written: WaitQueue,
@@ -468,6 +468,7 @@ impl Buffer {
             Ok(()) => self.pool.borrow_mut().loaded(frame, bytes, &mut woken),
             Err(error) => {
                 self.pool.borrow_mut().load_failed(frame, bytes, &mut woken);
+                self.note_free();
                 self.failures.note_if(!woken.is_empty(), id, error);
             }
         }

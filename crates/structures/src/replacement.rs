@@ -45,6 +45,11 @@ pub trait Replacement {
         self.remove(frame);
     }
 
+    /// The same of a page to which the policy has not come in its order.
+    fn evict_early(&mut self, frame: u32) {
+        self.evict(frame);
+    }
+
     /// The frame's page left for another reason, as when its partition was dropped.
     fn remove(&mut self, frame: u32);
 

@@ -12,6 +12,7 @@ use base::Instant;
 use executor::{Executor, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::rc::{Rc, Weak};
 
 /// How much of the buffer is kept clean: the coldest eighth, within limits.
@@ -45,8 +46,8 @@ pub(super) struct Cleaner {
     has_ended: Cell<bool>,
     woken: Rc<WaitQueue>,
     /// Misses that found no clean page.
-    pub(super) awaited: WaitQueue,
-    /// The frames whose pages it has chosen and that are being written, by the number of references until then.
+    pub(super) misses: WaitQueue,
+    /// The frames whose pages it has chosen and that are being written, each with the number of references by then.
     chosen: RefCell<BTreeMap<u32, u64>>,
 }
 
@@ -65,7 +66,7 @@ impl Cleaner {
             latest: Cell::default(),
             has_ended: Cell::new(false),
             woken: Rc::new(WaitQueue::new()),
-            awaited: WaitQueue::new(),
+            misses: WaitQueue::new(),
             chosen: RefCell::default(),
         }
     }
@@ -76,8 +77,8 @@ impl Cleaner {
     }
 
     /// Whether misses wait for it.
-    pub fn is_awaited(&self) -> bool {
-        !self.awaited.is_empty()
+    pub fn has_misses(&self) -> bool {
+        !self.misses.is_empty()
     }
 
     /// The frame's write has ended: how many references there were when it was chosen, if it was.
@@ -168,9 +169,18 @@ impl Buffer {
         let references = self.pool.borrow().references();
         cleaner.chosen.borrow_mut().extend(cold.iter().map(|frame| (*frame, references)));
         cleaner.begin(cold.len(), self.executor.now());
+        // Behind what is being written by now there may be clean pages.
+        cleaner.misses.wake_one(&self.executor);
         let this = Rc::clone(self);
         self.executor.spawn(async move {
-            let result = Rc::clone(&this).write_runs(runs, Reason::Background).await;
+            let mut writing = pin!(Rc::clone(&this).write_runs(runs, Reason::Background));
+            let result = loop {
+                match this.executor.within(SILENCE_NS, writing.as_mut()).await {
+                    Some(result) => break result,
+                    // None becomes clean if the device does not answer.
+                    None => this.wake_all_for_frames(),
+                }
+            };
             this.cleaner.end_batch(cold.len(), this.executor.now());
             if result.is_ok() {
                 this.cleaner.woken.wake_one(&this.executor);

@@ -48,7 +48,7 @@ impl Buffer {
             let tiers = self.tiers();
             self.pool.borrow_mut().discard_page(id) && tiers.is_none_or(|tiers| tiers.discard_page(id))
         });
-        self.freed.wake_all(&self.executor);
+        self.wake_all_for_frames();
         is_done
     }
 

@@ -318,8 +318,8 @@ impl Pool {
         frame < self.replaceable && slot.state == FrameState::Resident && slot.pins == 0 && !slot.dirty && !slot.writing
     }
 
-    /// Removes a clean, unpinned page from its frame.
-    pub fn evict(&mut self, frame: u32) {
+    /// Removes a clean, unpinned page from its frame; `leave` tells the policy.
+    fn remove_page(&mut self, frame: u32, leave: fn(&mut (dyn Replacement + 'static), u32)) {
         assert!(self.may_leave(frame), "only a clean page that is not in use leaves the buffer");
         if let Some(departure) = &self.departure {
             departure(self.page_of(frame), self.bytes(frame));
@@ -328,12 +328,7 @@ impl Pool {
         let slot = &mut self.slots[frame as usize];
         slot.state = FrameState::Free;
         self.table.remove(slot.page);
-        // A policy that looks at pages in some order has not come to one that is hated.
-        if self.hated.includes(frame, self.replacement.latest(frame)) {
-            self.replacement.remove(frame);
-        } else {
-            self.replacement.evict(frame);
-        }
+        leave(&mut *self.replacement, frame);
         self.hated.forget(frame);
         self.permissions.forget(frame);
     }

@@ -1,7 +1,7 @@
 //! Room for a page: a frame that is free or is emptied, and the misses that wait for one.
 //!
-//! A search for a victim passes all frames at the cold end that may not leave; where most of these are being written, that is the
-//! dearest part of a miss. So misses that found no clean page wait for the cleaner's writes apart from those that wait for any
+//! A search for a victim steps over all frames at the cold end that may not leave; where most of these are being written, that is
+//! the most expensive part of a miss. So misses that found no clean page wait for the cleaner's writes apart from those that wait for any
 //! frame, in the order of their arrival, and are given the frames that it has cleaned without a search.
 
 use super::{Buffer, Pool, pool};
@@ -33,8 +33,8 @@ impl Buffer {
 
     /// A free frame, emptied if need be.
     pub(super) async fn acquire(self: &Rc<Self>) -> Result<u32> {
-        // A search would find no more than those of the misses that wait already.
-        if self.cleaner.is_awaited() && self.is_cleaning() {
+        // A search would most likely find no more than those of the misses that wait already.
+        if self.cleaner.has_misses() && self.is_cleaning() {
             self.await_cleaned().await;
         }
         let mut patience = PATIENCE;
@@ -51,6 +51,8 @@ impl Buffer {
                         if pool.dirty_count() > 0 {
                             self.cleaner.note_eviction(&self.executor);
                         }
+                        // Where one is clean another may be.
+                        self.cleaner.misses.wake_one(&self.executor);
                         return Ok(frame);
                     }
                     victim => victim,
@@ -87,48 +89,48 @@ impl Buffer {
         self.cleaner.is_at_work(self.executor.now()) && self.tiers.borrow().is_none()
     }
 
-    /// Waits until a page has been cleaned, or looked for in vain; not for ever, because none is if the device does not answer.
+    /// Waits until a page was cleaned for this miss, or it may look again; the batches under way see to that.
     async fn await_cleaned(&self) {
         self.cleaner.press(&self.executor);
-        self.executor.within(SILENCE_NS, self.cleaner.awaited.wait(&self.executor)).await;
+        self.cleaner.misses.wait(&self.executor).await;
     }
 
-    /// The writes of these frames' pages ended. Those that were written because the cleaner has chosen them, and were not referenced
-    /// since, are emptied for the misses that wait.
-    pub(super) fn empty_for_misses(&self, pool: &mut Pool, frames: &[u32], are_written: bool) {
+    /// The writes of these frames' pages ended. Those that were written because the cleaner had chosen them, and have not been
+    /// referenced since, are emptied for the misses that wait. How many these are.
+    pub(super) fn empty_for_misses(&self, pool: &mut Pool, frames: &[u32], are_written: bool) -> usize {
         let may_empty = are_written && self.tiers.borrow().is_none();
-        let mut awaited = if may_empty { self.cleaner.awaited.len() } else { 0 };
+        let wanted = if may_empty { self.cleaner.misses.len() } else { 0 };
+        let mut emptied = 0;
         for frame in frames {
             let Some(chosen) = self.cleaner.take_chosen(*frame) else { continue };
-            if awaited > 0 && pool.may_leave(*frame) && !pool.is_referenced_since(*frame, chosen) {
-                pool.evict(*frame);
+            if emptied < wanted && pool.may_leave(*frame) && !pool.is_referenced_since(*frame, chosen) {
+                pool.evict_early(*frame);
                 pool.give_free(*frame);
                 self.cleaner.note_eviction(&self.executor);
-                awaited -= 1;
+                emptied += 1;
             }
         }
+        emptied
     }
 
-    /// This number of writes has ended: as many misses that wait take the frames that were emptied for them, or look for one.
-    pub(super) fn wake_misses(&self, count: usize) {
-        for _ in 0..count {
-            if !self.cleaner.awaited.wake_one(&self.executor) {
-                return;
-            }
+    /// As many misses that wait take a frame each, and if there is none for them, one looks.
+    pub(super) fn wake_misses(&self, emptied: usize) {
+        for _ in 0..emptied.max(1) {
+            self.cleaner.misses.wake_one(&self.executor);
         }
     }
 
     /// A frame was given back: one of the waiting tasks may take it.
     pub(super) fn note_free(&self) {
         if !self.freed.wake_one(&self.executor) {
-            self.cleaner.awaited.wake_one(&self.executor);
+            self.cleaner.misses.wake_one(&self.executor);
         }
     }
 
     /// All waiting tasks look again.
     pub(super) fn wake_all_for_frames(&self) {
         self.freed.wake_all(&self.executor);
-        self.cleaner.awaited.wake_all(&self.executor);
+        self.cleaner.misses.wake_all(&self.executor);
     }
 
     /// `count` frames may now be emptied: as many of the waiting tasks look again, and not all, for each look is a search among

@@ -306,12 +306,12 @@ impl Buffer {
     pub(super) fn finish_write(&self, frames: &[u32], written: bool) {
         let mut pool = self.pool.borrow_mut();
         frames.iter().for_each(|frame| pool.end_write(*frame, written));
-        self.empty_for_misses(&mut pool, frames, written);
+        let emptied = self.empty_for_misses(&mut pool, frames, written);
         drop(pool);
         self.in_flight.set(self.in_flight.get() - frames.len());
         self.written.wake_all(&self.executor);
         self.wake_for_frames(frames.len());
-        self.wake_misses(frames.len());
+        self.wake_misses(emptied);
     }
 
     /// Writes every page back whose changes begin before `lsn`, in the order of the files. `cleans`: also those that only the

@@ -80,6 +80,11 @@ impl Replacement for Clock {
         self.remove(frame as u32);
     }
 
+    fn evict_early(&mut self, frame: u32) {
+        // The hand stays.
+        self.remove(frame);
+    }
+
     fn remove(&mut self, frame: u32) {
         self.frames[frame as usize].touched.set(OUT);
     }

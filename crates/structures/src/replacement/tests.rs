@@ -279,3 +279,25 @@ fn lru_2_keeps_what_a_scan_pushes_out_of_lru() {
     assert_eq!(hits("lru"), 0, "each page of the index is pushed out before it comes again");
     assert!(hits("lru-2") > 190 * 40, "{}", hits("lru-2"));
 }
+
+#[test]
+fn a_page_that_leaves_early_changes_nothing_for_the_others() {
+    for policy in POLICIES {
+        let mut replacement = policy.build(8);
+        (0..8).for_each(|frame| replacement.insert(frame, PageId::new(PartitionId(1), frame)));
+        [1, 4, 6].into_iter().for_each(|frame| replacement.touch(frame));
+        let order = |replacement: &dyn Replacement| {
+            let mut order = Vec::new();
+            replacement.coldest(&mut |frame| {
+                order.push(frame);
+                true
+            });
+            order
+        };
+        let before = order(&*replacement);
+        replacement.evict_early(before[5]);
+        replacement.evict_early(before[2]);
+        let others: Vec<u32> = before.iter().copied().filter(|frame| ![before[2], before[5]].contains(frame)).collect();
+        assert_eq!(order(&*replacement), others, "{}", policy.name());
+    }
+}

@@ -3,8 +3,21 @@
 use super::Pool;
 use base::{Lsn, PartitionId};
 use structures::page::header;
+use structures::replacement::Replacement;
 
 impl Pool {
+    /// Removes a clean, unpinned page from its frame, which was the next to leave.
+    pub fn evict(&mut self, frame: u32) {
+        // A policy that looks at pages in some order has not come to one that is hated.
+        let is_hated = self.hated.includes(frame, self.replacement.latest(frame));
+        self.remove_page(frame, if is_hated { <dyn Replacement>::remove } else { <dyn Replacement>::evict });
+    }
+
+    /// The same of one that was only among the next to leave.
+    pub fn evict_early(&mut self, frame: u32) {
+        self.remove_page(frame, <dyn Replacement>::evict_early);
+    }
+
     /// The frame whose page should leave next: the coldest that may. With `clean_within`, a clean one among the coldest that
     /// many candidates is preferred over a dirty one. Dirty pages of `silent` partitions do not leave.
     pub fn victim(&self, clean_within: usize, silent: &[PartitionId]) -> Option<u32> {
