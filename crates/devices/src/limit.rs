@@ -26,8 +26,7 @@ pub struct Limit {
     #[serde(default, deserialize_with = "fields::duration")]
     pub burst: u64,
     /// Credit comes at the beginning of each such time, in nanoseconds, as that of Linux's blkio controller does (100 ms); steadily by
-    /// default. What is left of it can be used in the slice behind, as in Linux since 6.5, and lapses where nothing is asked for
-    /// during a slice. A limit has this or `burst`.
+    /// default. What a slice leaves may be used in the next one, as in Linux 6.18, and lapses after a slice in which nothing was asked for. A limit has this or `burst`.
     #[serde(default, deserialize_with = "fields::duration")]
     pub slice: u64,
     /// What is limited.
@@ -129,8 +128,8 @@ impl Bucket {
         now.plus_ns(behind_ns.saturating_sub(self.limit.burst))
     }
 
-    /// As `blk-throttle.c` of Linux 6.18 does it: a row of slices is begun anew after a slice without use, and forgets all but its last
-    /// two slices, with what was taken in those before.
+    /// As `blk-throttle.c` of Linux 6.18 does it: slices are counted anew after one without use, and all but the last two are
+    /// forgotten, with what was taken in them. Where they end is rounded up to a multiple of `slice` on the clock.
     fn take_of_slice(&mut self, now: Instant, cost_ns: u64) -> Instant {
         let slice = self.limit.slice;
         if now > self.row_end {

@@ -146,7 +146,7 @@ async fn advance_redo(engine: &Engine, begin: Lsn, extent: CheckpointExtent) -> 
     }
     let redo_start = redo_start(engine);
     make_durable(engine).await?;
-    let (_turn, table) = state_table_in_turn(engine).await;
+    let (_turn, table) = state_table_then_take_turn(engine).await;
     write_superblock(engine, redo_start, SuperblockChange { cache_table: Some(table), ..SuperblockChange::default() })
         .await
 }
@@ -282,9 +282,9 @@ fn redo_start(engine: &Engine) -> Lsn {
 }
 
 /// Has the cache's table state what slots hold by now, then takes the turn to write the superblock file: others do not wait for that
-/// while a table is loaded, or its device does not answer. What the superblock is to say of the table, which names no earlier block
-/// than it did: no opening would miss one of those between that has gone.
-async fn state_table_in_turn(engine: &Engine) -> (Holding<'_>, Option<TablePosition>) {
+/// while a table is loaded, or its device does not answer. What the superblock is to say of the table. An earlier block than before
+/// must not be named: an opening would not notice that a block between the two is lost.
+async fn state_table_then_take_turn(engine: &Engine) -> (Holding<'_>, Option<TablePosition>) {
     let Engine { core, checkpointer, catalog, .. } = engine;
     loop {
         let tiers = core.buffer.tiers();
@@ -315,7 +315,7 @@ pub(crate) async fn state_cache_table(engine: &Rc<Engine>) -> Result<()> {
     let this = Rc::clone(engine);
     // In a task of its own, because a load may be dropped, and the write of the superblock file must not be.
     let stated = async move {
-        let (_turn, table) = state_table_in_turn(&this).await;
+        let (_turn, table) = state_table_then_take_turn(&this).await;
         let change = SuperblockChange { cache_table: Some(table), ..SuperblockChange::default() };
         write_superblock(&this, pages_begin(&this.catalog), change).await
     };
@@ -335,7 +335,7 @@ pub(crate) async fn name_cache_table(engine: &Engine) -> Result<()> {
     if !is_wanted() {
         return Ok(());
     }
-    let (_turn, table) = state_table_in_turn(engine).await;
+    let (_turn, table) = state_table_then_take_turn(engine).await;
     if !is_wanted() {
         return Ok(());
     }

@@ -142,7 +142,7 @@ pub struct Statistics {
     pub write_wait_ns: Cell<u64>,
     /// Time in which they waited for the log.
     pub commit_wait_ns: Cell<u64>,
-    /// Checkpoints completed.
+    /// Checkpoints completed. An opening that leaves its pages to a later one is told as an event and not counted.
     pub checkpoints: Cell<u64>,
     /// Sweeps over the memory-resident sets completed.
     pub sweeps: Cell<u64>,

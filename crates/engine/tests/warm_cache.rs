@@ -356,7 +356,6 @@ fn a_page_whose_only_whole_copy_is_older_than_redo_survives_two_kills_and_anothe
     for name in ["lazy-cleaning", "face", "dual-write"] {
         for reopened in openings {
             let (torn, refused) = opened_after_two_kills(name, reopened);
-            println!("{name}, {reopened}: {torn} torn pages, {} refused", refused.len());
             assert!(torn > 3 && refused.is_empty(), "{name}, {reopened}: {torn} torn pages, {refused:?}");
         }
     }

@@ -442,7 +442,7 @@ impl Server {
         }
         self.advance(copy.page, memory, actions);
         self.end_deadlock((client, transaction), memory, actions);
-        self.end_crowd((client, transaction), memory, actions);
+        self.end_excess_waits((client, transaction), memory, actions);
         Ok(())
     }
 

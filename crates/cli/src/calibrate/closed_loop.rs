@@ -80,7 +80,7 @@ pub struct ProbePoint {
     pub times: [ProbeTimes; 4],
     /// CPU time of this thread, in nanoseconds; zero on described hardware.
     pub cpu_ns: u64,
-    /// How often this thread turned to the operating system: [`ThreadUse::counts`].
+    /// How often this thread turned to the operating system, as [`ThreadUse::counts`](driver::ThreadUse::counts) orders it.
     pub thread: [u64; 4],
 }
 

@@ -24,7 +24,8 @@ pub struct EngineRun {
     pub name: String,
     /// Steps per transaction, indexed by `Work as usize`.
     pub steps: [f64; Work::ALL.len()],
-    /// How often the engine's thread turned to the operating system, per transaction: [`ThreadUse::counts`](driver::ThreadUse).
+    /// How often the engine's thread turned to the operating system, per transaction, as [`ThreadUse::counts`](driver::ThreadUse::counts)
+    /// orders it.
     pub thread: [f64; 4],
     /// CPU time per transaction, in nanoseconds.
     pub cpu_ns: f64,

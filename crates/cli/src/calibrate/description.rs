@@ -165,9 +165,10 @@ mod tests {
         let system = SystemCosts {
             submission_ns: 800.4,
             operation_ns: 1_000.0,
+            notification_ns: 2_345.4,
             wake_up_ns: 4_321.4,
+            interrupt_ns: 678.4,
             gathering: true,
-            ..SystemCosts::default()
         };
         let prices = StepPrices {
             steps_ns: std::array::from_fn(|work| 100.0 * work as f64),
@@ -186,6 +187,7 @@ mod tests {
         assert!(text.contains("atomic_write = \"4 KiB\""), "what a power cut leaves whole is said: {text}");
         let cpu = read.cpu.expect("written");
         assert_eq!((cpu.instructions.submission, cpu.instructions.wake_up), (800, 4_321));
+        assert_eq!((cpu.instructions.notification, cpu.instructions.interrupt), (2_345, 678));
         assert_eq!((cpu.instructions.network_message, cpu.instructions.network_bytes), (1_234, 17));
         assert_eq!(cpu.instructions.object_reference, 100 * Work::ObjectReference as u64);
         assert_eq!(cpu.footprint, [(1 << 20, 1.0), (1 << 30, 0.625)]);

@@ -97,10 +97,9 @@ pub fn prices(runs: &[EngineRun], costs: SystemCosts) -> StepPrices {
 
 /// How often a run does what has a price to be found: steps, then turns to the operating system.
 fn unknowns(run: &EngineRun, costs: SystemCosts) -> impl Iterator<Item = f64> {
-    let [batches, notifications, sleeps, interrupts] = run.thread;
+    let [batches, _, sleeps, _] = run.thread;
     // What shows a described delay ends operations in this process, at other times than its description.
     let thread = if costs.gathering { run.thread } else { [batches, 0.0, sleeps, 0.0] };
-    debug_assert!(notifications >= 0.0 && interrupts >= 0.0);
     SOLVED.map(|work| run.steps[work as usize]).into_iter().chain(thread)
 }
 

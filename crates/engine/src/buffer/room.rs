@@ -31,6 +31,24 @@ impl Buffer {
         self.log.get().filter(|log| log.is_scarce()).map(|log| log.durable())
     }
 
+    /// A free frame, or a clean page's that nothing keeps; otherwise the one that has to be emptied, if there is one.
+    fn take_or_evict(&self) -> std::result::Result<u32, Option<u32>> {
+        let mut pool = self.pool.borrow_mut();
+        if let Some(frame) = pool.take_free() {
+            return Ok(frame);
+        }
+        let victim = self.victim(&pool);
+        let clean = victim.filter(|frame| !pool.is_dirty(*frame) && self.tiers.borrow().is_none());
+        let frame = clean.ok_or(victim)?;
+        pool.evict(frame);
+        if pool.dirty_count() > 0 {
+            self.cleaner.note_eviction(&self.executor);
+        }
+        // Where one is clean another may be.
+        self.cleaner.misses.wake_one(&self.executor);
+        Ok(frame)
+    }
+
     /// A free frame, emptied if need be.
     pub(super) async fn acquire(self: &Rc<Self>) -> Result<u32> {
         // A search would most likely find no more than those of the misses that wait already.
@@ -39,24 +57,9 @@ impl Buffer {
         }
         let mut patience = PATIENCE;
         loop {
-            let victim = {
-                let mut pool = self.pool.borrow_mut();
-                if let Some(frame) = pool.take_free() {
-                    return Ok(frame);
-                }
-                let victim = self.victim(&pool);
-                match victim {
-                    Some(frame) if !pool.is_dirty(frame) && self.tiers.borrow().is_none() => {
-                        pool.evict(frame);
-                        if pool.dirty_count() > 0 {
-                            self.cleaner.note_eviction(&self.executor);
-                        }
-                        // Where one is clean another may be.
-                        self.cleaner.misses.wake_one(&self.executor);
-                        return Ok(frame);
-                    }
-                    victim => victim,
-                }
+            let victim = match self.take_or_evict() {
+                Ok(frame) => return Ok(frame),
+                Err(victim) => victim,
             };
             match victim {
                 Some(frame) if !self.pool.borrow().is_dirty(frame) => {

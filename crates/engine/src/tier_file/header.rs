@@ -98,7 +98,7 @@ pub async fn open_file(
     }
 }
 
-/// The length of a tier's file whose slots take `slots` bytes; that of no file if a superblock file lies of them.
+/// The length of a tier's file whose slots take `slots` bytes; saturates, so that no file has the length that an impossible capacity asks for.
 pub fn file_length(slots: u64) -> u64 {
     slots.saturating_add(2 * HEADER_BYTES)
 }

@@ -321,11 +321,16 @@ impl Server {
         }
     }
 
-    /// A transaction lets several requests wait, of which its program has given up all but the last, and those of its client are many: rather
-    /// than the client it is given up, like a deadlock's victim.
-    pub(super) fn end_crowd(&mut self, owner: (ClientId, Transaction), memory: &dyn Memory, actions: &mut Vec<Action>) {
-        let is_crowd = self.clients.get(&owner.0).is_some_and(|joined| joined.waiting > WAITING_MAX / 2);
-        if is_crowd && self.directory.requests_of(owner) > 1 {
+    /// Rolls back, like a deadlock's victim, a transaction with several requests waiting while its client has many: otherwise the client
+    /// would be given up. Its program has abandoned all of them but the last.
+    pub(super) fn end_excess_waits(
+        &mut self,
+        owner: (ClientId, Transaction),
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) {
+        let has_many = self.clients.get(&owner.0).is_some_and(|joined| joined.waiting > WAITING_MAX / 2);
+        if has_many && self.directory.requests_of(owner) > 1 {
             self.make_victim(owner, memory, actions);
         }
     }

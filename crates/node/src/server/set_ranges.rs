@@ -17,7 +17,7 @@ use engine::lock::KeySpan;
 /// How many bytes ranges of sets that transactions of one client have read, and marks of what they change, may take. No more are read then.
 pub const SET_RANGES_MAX: usize = 32 << 20;
 
-/// How many transactions of one client may have locks in sets. Who changes something looks at all that have read there.
+/// How many transactions of one client may have locks in sets: each change looks at all that have read in its set.
 pub const SET_OWNERS_MAX: usize = 1024;
 
 const TOO_MUCH_LOCKED: &str =

@@ -172,7 +172,7 @@ impl Server {
         let refusal = if !self.may(client, page, Right::Read) {
             Some((true, self.note_denial(client, page, Right::Read)))
         } else if !memory.is_set(partition) {
-            // Of pages no more is kept here than what they were.
+            // Only sets answer such questions; of other pages just their earlier bytes are kept.
             Some((false, format!("partition {} is no set", partition.0)))
         } else {
             None
