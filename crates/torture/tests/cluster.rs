@@ -55,7 +55,7 @@ fn what_is_planted_between_nodes_is_found() {
         (Canary::IgnoredSavepoint, 5, "aborted read"),
         (Canary::UnloggedSets, 2, "stock"),
         (Canary::UnlockedSetRead, 63, "stock"),
-        (Canary::UnlockedSetRange, 8, "offer"),
+        (Canary::UnlockedSetRange, 2, "offer"),
         (Canary::PresentSetForMoment, 19, "offer"),
         (Canary::UnlockedRecord, 11, "given up an honest client"),
     ];
