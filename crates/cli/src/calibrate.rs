@@ -63,7 +63,7 @@ pub struct Arguments {
     /// Less is measured, in less than a minute
     #[arg(long)]
     quick: bool,
-    /// Size of the temporary file: the data's, or beyond the device's cache
+    /// Size of the temporary file: that of the data
     #[arg(long, value_name = "SIZE", default_value = "1 GiB", value_parser = file_size)]
     size: u64,
     /// Writes a report with measured and fitted curves into this directory
