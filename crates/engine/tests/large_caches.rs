@@ -363,15 +363,7 @@ fn the_superblock_names_no_block_that_the_power_may_take() {
         let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
         let halted: Result<(), _> = executor.run(async {
             let database = Database::open(&executor, settings.clone(), "here").await.expect("opens");
-            for reader in 0..8 {
-                let database = database.clone();
-                executor.spawn(async move {
-                    let mut random = Random::stream(reader, "reader");
-                    loop {
-                        read(&database, random.below(1_500)).await;
-                    }
-                });
-            }
+            begin_reading(&executor, &database, 1_500);
             loop {
                 change(&database, 0..3, 7).await;
                 database.checkpoint().await.expect("succeeds");
@@ -382,6 +374,19 @@ fn the_superblock_names_no_block_that_the_power_may_take() {
         run(&hardware, &media, async |executor| {
             let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
             assert!(database.buffer().tiers().is_some_and(|tiers| tiers.is_taken_over()), "cut at {cut}");
+        });
+    }
+}
+
+/// Eight readers of pages at random below this number, without end.
+fn begin_reading(executor: &Executor, database: &Database, pages: u64) {
+    for reader in 0..8 {
+        let database = database.clone();
+        executor.spawn(async move {
+            let mut random = Random::stream(reader, "reader");
+            loop {
+                read(&database, random.below(pages)).await;
+            }
         });
     }
 }
@@ -406,15 +411,7 @@ fn creation_beside_a_silent_table(number: u64, by_checkpoint: bool) -> u64 {
         change(&database, 0..600, 7).await;
         database.checkpoint().await.expect("succeeds");
         holder.hold(executor.now().plus_ns(100 * SECOND_NS), move |op| states_block_from(op, number));
-        for reader in 0..8 {
-            let database = database.clone();
-            executor.spawn(async move {
-                let mut random = Random::stream(reader, "reader");
-                loop {
-                    read(&database, random.below(600)).await;
-                }
-            });
-        }
+        begin_reading(executor, &database, 600);
         if by_checkpoint {
             let database = database.clone();
             executor.spawn(async move {

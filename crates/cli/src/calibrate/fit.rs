@@ -33,19 +33,22 @@ pub struct SystemCosts {
 
 impl SystemCosts {
     /// The prices of [turns](driver::ThreadUse::counts) to the operating system, in nanoseconds.
-    pub fn thread(&self) -> [f64; 4] {
+    pub fn turns(&self) -> [f64; 4] {
         [self.submission_ns, self.notification_ns, self.wake_up_ns, self.interrupt_ns]
     }
 
     /// The same costs with other prices of these.
-    pub fn with_thread(self, [submission_ns, notification_ns, wake_up_ns, interrupt_ns]: [f64; 4]) -> SystemCosts {
+    pub fn with_turns(self, [submission_ns, notification_ns, wake_up_ns, interrupt_ns]: [f64; 4]) -> SystemCosts {
         SystemCosts { submission_ns, notification_ns, wake_up_ns, interrupt_ns, ..self }
     }
+}
 
-    /// What this number of each of a [thread's turns](driver::ThreadUse::counts) takes, in nanoseconds.
-    #[cfg(test)]
-    pub fn of_thread(&self, counts: [f64; 4]) -> f64 {
-        counts.into_iter().zip(self.thread()).map(|(count, ns)| count * ns).sum()
+/// Those of a thread's [turns](driver::ThreadUse::counts) that have a price. What shows a described delay ends operations in this process,
+/// at other times than its description: it is always at rest and interrupts nothing.
+pub fn priced_turns<T: Default>(turns: [T; 4], shows_described: bool) -> [T; 4] {
+    match (turns, shows_described) {
+        ([batches, _, sleeps, _], true) => [batches, T::default(), sleeps, T::default()],
+        (turns, false) => turns,
     }
 }
 
@@ -111,13 +114,8 @@ pub fn fit(measured: &DeviceMeasured, mut progress: impl FnMut(usize, usize)) ->
 fn system_costs(measured: &DeviceMeasured) -> SystemCosts {
     let seen: Vec<&ProbePoint> =
         measured.points.iter().filter(|point| point.cpu_ns > 0 && point.mix.size == PAGE).collect();
-    // What shows a described delay is always at rest, and ends operations in this process.
-    let thread = |point: &ProbePoint| match (point.thread, measured.shows_described) {
-        ([batches, _, sleeps, _], true) => [batches, 0, sleeps, 0],
-        (thread, false) => thread,
-    };
     let counts = |point: &ProbePoint| {
-        let [batches, notifications, sleeps, interrupts] = thread(point);
+        let [batches, notifications, sleeps, interrupts] = priced_turns(point.thread, measured.shows_described);
         [point.operations(), batches, notifications, sleeps, interrupts].map(|count| count as f64)
     };
     let is_seen = [0, 1, 2, 3, 4].map(|of| seen.iter().any(|point| counts(point)[of] >= SEEN * counts(point)[0]));
@@ -352,7 +350,8 @@ pub mod tests {
         let mut points = show(device, costs, &mixes, 7).expect("it is described");
         for point in &mut points {
             let operations_ns = point.operations() as f64 * costs.operation_ns;
-            point.cpu_ns = (operations_ns + costs.of_thread(point.thread.map(|count| count as f64))) as u64;
+            let turns_ns: f64 = point.thread.iter().zip(costs.turns()).map(|(count, ns)| *count as f64 * ns).sum();
+            point.cpu_ns = (operations_ns + turns_ns) as u64;
         }
         DeviceMeasured {
             extent,

@@ -1,7 +1,7 @@
 //! The prices of the engine's steps and of its turns to the operating system that explain the CPU times of measured runs best.
 
 use super::cpu::EngineRun;
-use super::fit::SystemCosts;
+use super::fit::{SystemCosts, priced_turns};
 use super::least_squares::nonnegative;
 use devices::Cpu;
 use driver::Work;
@@ -91,23 +91,22 @@ pub fn prices(runs: &[EngineRun], costs: SystemCosts) -> StepPrices {
     let both_ns = steps_ns[Work::BeginTransaction as usize];
     steps_ns[Work::BeginTransaction as usize] = both_ns / 2.0;
     steps_ns[Work::EndTransaction as usize] = both_ns / 2.0;
-    let of_thread = std::array::from_fn(|turn| found[SOLVED.len() + turn]);
-    StepPrices { steps_ns, system: costs.with_thread(of_thread), footprint: cpu.footprint, explained_ns }
+    let turns = std::array::from_fn(|turn| found[SOLVED.len() + turn]);
+    StepPrices { steps_ns, system: costs.with_turns(turns), footprint: cpu.footprint, explained_ns }
 }
 
 /// How often a run does what has a price to be found: steps, then turns to the operating system.
 fn unknowns(run: &EngineRun, costs: SystemCosts) -> impl Iterator<Item = f64> {
-    let [batches, _, sleeps, _] = run.thread;
-    // What shows a described delay ends operations in this process, at other times than its description.
-    let thread = if costs.gathering { run.thread } else { [batches, 0.0, sleeps, 0.0] };
-    SOLVED.map(|work| run.steps[work as usize]).into_iter().chain(thread)
+    // A real device's ends are gathered.
+    let turns = priced_turns(run.thread, !costs.gathering);
+    SOLVED.map(|work| run.steps[work as usize]).into_iter().chain(turns)
 }
 
 /// The prices that bring the runs nearest to their CPU times, where memory takes what `cpu` says.
 fn solve(runs: &[EngineRun], costs: SystemCosts, cpu: &Cpu) -> Vec<f64> {
     let solved = || runs.iter().filter(|run| is_solved(run));
     // What hardly happens has no price that these runs tell.
-    let is_seen: Vec<bool> = (0..SOLVED.len() + costs.thread().len())
+    let is_seen: Vec<bool> = (0..SOLVED.len() + costs.turns().len())
         .map(|at| at < SOLVED.len() || solved().any(|run| unknowns(run, costs).nth(at) >= Some(SEEN)))
         .collect();
     let row = |run: &EngineRun| -> Vec<f64> {
@@ -116,7 +115,7 @@ fn solve(runs: &[EngineRun], costs: SystemCosts, cpu: &Cpu) -> Vec<f64> {
     };
     let mut rows: Vec<Vec<f64>> = solved().map(row).collect();
     let mut right = vec![1.0; rows.len()];
-    for (turn, ns) in costs.thread().into_iter().enumerate().filter(|(_, ns)| *ns > 0.0) {
+    for (turn, ns) in costs.turns().into_iter().enumerate().filter(|(_, ns)| *ns > 0.0) {
         let mut prior = vec![0.0; is_seen.len()];
         prior[SOLVED.len() + turn] = PRIOR / ns;
         rows.push(prior);
