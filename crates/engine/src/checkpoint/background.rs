@@ -201,12 +201,14 @@ mod tests {
         let most = executor.run(async {
             let database = Database::open(&executor, with_cache(), "here").await.ok()?;
             let objects = database.partition("objects").expect("it exists");
-            let mut most = 0;
+            let (mut most, mut latest) = (0, 0);
             for number in (0..PAGES).cycle().take(1_000) {
                 let read = async |tx: &mut Transaction| tx.read_object(objects, number, |bytes| bytes[0]).await;
                 database.transaction(read).await.ok()?;
                 executor.sleep_ns(base::time::MILLISECOND_NS).await;
                 let named = database.0.engine.catalog.superblock.borrow().cache_table.expect("it has a table").number;
+                assert!(named >= latest, "an earlier block is named");
+                latest = named;
                 most = most.max(last_block(media) - named);
             }
             Some(most)
