@@ -285,6 +285,8 @@ canaries! {
     UnlockedRecord,
     /// A node whose locks fall to records says only which ones it has changed.
     UntoldRecord,
+    /// A node does not note which records of a leaf a transaction has read, or has not found there.
+    UnnotedKey,
 }
 
 #[cfg(feature = "canary")]

@@ -18,6 +18,7 @@ pub mod algorithm;
 pub mod channel;
 pub mod client;
 pub mod grants;
+pub mod leaf_records;
 pub mod lease;
 pub mod message;
 mod outbox;

@@ -30,7 +30,7 @@ pub use snapshot::{PastAsk, SnapshotAnswer, SnapshotRequest};
 use std::net::SocketAddr;
 
 /// The version of the messages. Nodes of different versions do not talk to each other.
-pub const VERSION: u8 = 14;
+pub const VERSION: u8 = 15;
 /// The bytes before a message: its length and its version.
 pub const HEAD_SIZE: usize = 5;
 /// The longest message, in bytes: a commit of some thousands of pages.
@@ -292,7 +292,7 @@ pub enum LeavingFate {
 /// A lock of a record of a page, until its transaction ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordLock {
-    /// The record's place among those of its page, from 0.
+    /// The record's place among those of its page, from 0; on a leaf of a b-tree what stands for its key ([`crate::leaf_records`]).
     pub slot: u16,
     /// Whose it is.
     pub transaction: Transaction,
@@ -439,9 +439,17 @@ pub enum Answer {
         lock: RecordLock,
         /// Whether no other client wants anything of the page, so that the page may be asked for the next time.
         is_alone: bool,
-        /// The record.
+        /// The record; of a leaf all that have this number, as they stand on it.
         #[serde(with = "raw")]
         bytes: Vec<u8>,
+    },
+    /// The page of which a transaction has asked for a record is no leaf of a b-tree any more: it is run again, and asks for the page.
+    NoLeaf {
+        /// The page.
+        #[serde(with = "packed")]
+        page: PageId,
+        /// The lock that it asked for.
+        lock: RecordLock,
     },
     /// A transaction does not get a record.
     NoRecord {

@@ -31,6 +31,7 @@ mod sets;
 mod snapshot;
 mod store;
 mod transaction;
+mod tree_records;
 mod view;
 
 pub use ranges::PageScan;
@@ -327,6 +328,11 @@ async fn tell_waits(client: Weak<ClientNode>, executor: Executor) {
     }
 }
 
+/// Why something is not to be had that the server was asked for.
+fn refusal(is_denied: bool, reason: String) -> Fault {
+    Fault::new(if is_denied { FaultKind::Denied } else { FaultKind::Device }, reason)
+}
+
 impl Drop for ClientNode {
     /// The node leaves its server and its peers.
     fn drop(&mut self) {
@@ -408,10 +414,7 @@ impl ClientNode {
             Answer::Catalog { partitions } => self.take_catalog(partitions),
             Answer::Renewed { sent } => self.prolong(Instant::from_ns(sent)),
             Answer::Page { copy, bytes, fate } => self.arrive(copy, &bytes, fate),
-            Answer::Failed { copy, is_denied, reason } => {
-                let kind = if is_denied { FaultKind::Denied } else { FaultKind::Device };
-                self.fail(copy, Fault::new(kind, reason));
-            }
+            Answer::Failed { copy, is_denied, reason } => self.fail(copy, refusal(is_denied, reason)),
             Answer::Denied { transaction, reason } => self.condemn(transaction, RollbackCause::Denied(reason)),
             Answer::Granted { copy, transaction } => {
                 if self.protocol.borrow_mut().granted(copy, transaction) {
@@ -430,15 +433,14 @@ impl ClientNode {
             }
             Answer::ByRecords { copy } => self.do_with_records(copy),
             Answer::Record { page, lock, is_alone, bytes } => self.take_record((page, lock), is_alone, bytes),
+            Answer::NoLeaf { page, lock } => self.lack_leaf((page, lock)),
             Answer::NoRecord { page, lock, is_denied, reason } => {
-                let kind = if is_denied { FaultKind::Denied } else { FaultKind::Device };
-                self.lack_record((page, lock), Fault::new(kind, reason));
+                self.lack_record((page, lock), refusal(is_denied, reason))
             }
             Answer::SetRecord { record, value } => self.take_set_record(&record, value),
             Answer::SetGranted { page, lock } => self.note_set_granted((page, lock)),
             Answer::NoSetRecord { record, is_denied, reason } => {
-                let kind = if is_denied { FaultKind::Denied } else { FaultKind::Device };
-                self.lack_set_record(&record, Fault::new(kind, reason));
+                self.lack_set_record(&record, refusal(is_denied, reason))
             }
             Answer::Set { transaction, number, said } => self.take_set_answer(transaction, number, said),
             Answer::Withdrawn { copy } => {

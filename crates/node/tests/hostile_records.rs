@@ -2,8 +2,10 @@
 //! some has to come in one step.
 
 use crate::hostile::{Ground, Line, PAGE, admit, join_with, sound};
+use base::PageId;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use engine::catalog::Organization;
+use engine::organization::b_tree::ROOT;
 use engine::{Error, Result};
 use entresol_node::lease::LEASE_NS;
 use entresol_node::message::{Answer, Copy, Described, LeavingFate, RecordLock, Request};
@@ -17,9 +19,12 @@ const FIRST: u64 = PAGE.number as u64 * ON_PAGE as u64;
 
 impl Line {
     async fn tell_catalog(&mut self) {
+        self.tell_organization(Organization::Direct { objects: 1000, blocking_factor: ON_PAGE, record_size: 8 }).await;
+    }
+
+    async fn tell_organization(&mut self, organization: Organization) {
         let asked = self.hear().await;
         assert_eq!(asked, Some(Request::Catalog));
-        let organization = Organization::Direct { objects: 1000, blocking_factor: ON_PAGE, record_size: 8 };
         let described =
             Described { id: PAGE.partition.0, name: "table".to_owned(), organization, schema: None, index_of: None };
         self.say(&Answer::Catalog { partitions: vec![described] }).await;
@@ -137,4 +142,41 @@ fn a_copy_that_is_called_back_as_it_comes_falls_when_it_is_waited_for_no_more() 
     for (writes, is_known) in [(false, true), (true, true), (true, false)] {
         assert!(falls_when_it_comes(writes, is_known), "writes: {writes}, known: {is_known}");
     }
+}
+
+/// A tree whose root was its only leaf when the client has heard of locks of its records.
+#[test]
+fn records_of_what_is_no_leaf_any_more_are_come_to_by_page() {
+    let mut ground = Ground::new();
+    let asked = Rc::new(Cell::new(None));
+    let heard = Rc::clone(&asked);
+    ground.play(async move |acceptor, executor| {
+        let mut line = admit(&*acceptor, &executor, 0, false, LEASE_NS).await;
+        // Until it hears of that, it takes pages to be locked whole.
+        let gone = Copy { page: PAGE, number: 99 };
+        line.say(&Answer::Fall { copy: gone }).await;
+        assert_eq!(line.hear().await, Some(Request::CalledBack { copy: gone }));
+        line.tell_organization(Organization::BTree).await;
+        line.have_fall().await;
+        let (page, lock) = (PageId::new(PAGE.partition, ROOT), line.hear_record().await);
+        line.say(&Answer::Record { page, lock, is_alone: false, bytes: vec![7; 9] }).await;
+        let lock = line.hear_record().await;
+        line.say(&Answer::NoLeaf { page, lock }).await;
+        assert!(matches!(line.hear().await, Some(Request::Abort { .. })));
+        heard.set(Some(line.hear_read().await.page));
+        while line.hear().await.is_some() {}
+    });
+    let [damaged, moved] = ground.run(async move |executor, at, own| {
+        let client = join_with(FRAMES, &executor, at, own).await.expect("it is admitted");
+        let tree = PAGE.partition;
+        executor.sleep_ns(SECOND_NS).await;
+        let damaged = client.begin().await.get(tree, b"key").await;
+        let moved = client.begin().await.get(tree, b"key").await;
+        let mut next = client.begin().await;
+        let _silent = executor.within(SECOND_NS, next.get(tree, b"key")).await;
+        [damaged, moved]
+    });
+    assert!(matches!(damaged, Err(Error::Input(_))), "{damaged:?}");
+    assert_eq!(moved, Err(Error::Deadlock));
+    assert_eq!(asked.get(), Some(PageId::new(PAGE.partition, ROOT)));
 }

@@ -406,13 +406,13 @@ fn nothing_is_locked_that_no_partition_has_as_a_record_with_a_number() {
     let (counters, tree) = (ground.counters, ground.tree);
     let is_hung_up = ground.run(async move |mut script| {
         let transaction = Transaction(1);
-        for (page, slot) in [(PageId::new(tree, 1), 0), (PageId::new(counters, 0), 1)] {
+        for (page, slot) in [(PageId::new(tree, 0), 0), (PageId::new(counters, 0), 1)] {
             let lock = RecordLock { slot, transaction, writes: false };
             let answer = script.ask(Request::Record { page, lock }).await;
             assert!(matches!(answer, Answer::NoRecord { is_denied: false, .. }), "{answer:?}");
         }
         // The server has heard of none.
-        let copy = script.copy(tree, 1);
+        let copy = script.copy(tree, 0);
         script.read(copy).await;
         let granted = script.ask(Request::Write { copy, transaction: Transaction(2) }).await;
         assert!(matches!(granted, Answer::Granted { .. }), "{granted:?}");

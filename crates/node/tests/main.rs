@@ -14,6 +14,8 @@ mod hostile;
 mod hostile_records;
 mod idle;
 mod ill_clients;
+mod ill_leaf_clients;
+mod leaf_falling;
 mod long_values;
 mod machines;
 mod model;

@@ -26,7 +26,7 @@ pub const UNNUMBERED: u64 = 0;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shipment<'a> {
     /// Its log records, one behind the other in stored form: updates, and restructurings that are never undone. Changes of objects of direct
-    /// partitions may be [`UNNUMBERED`] if their page is redone: others may change other objects of it meanwhile.
+    /// partitions, and of parts of values of b-trees, may be [`UNNUMBERED`] if their page is redone: others may change others of it meanwhile.
     pub records: &'a [u8],
     /// Pages that it has changed, each with its bytes, sealed.
     pub images: &'a [(PageId, &'a [u8])],
@@ -229,8 +229,8 @@ impl Database {
 
 /// Only what takes the place of bytes that it names may go on from what its node has not seen.
 fn is_unnumbered(body: &Body<'_>, sequence: u64) -> bool {
-    let is_of_object = |undo: &[u8]| matches!(UndoList::decode(undo), Undo::PatchPage { .. });
-    sequence == UNNUMBERED && matches!(body, Body::Update(undo) if is_of_object(undo))
+    let is_of_part = |undo: &[u8]| matches!(UndoList::decode(undo), Undo::PatchPage { .. } | Undo::PatchValue { .. });
+    sequence == UNNUMBERED && matches!(body, Body::Update(undo) if is_of_part(undo))
 }
 
 fn not_undone() -> Error {

@@ -37,7 +37,7 @@ pub enum CommitFailure {
 
 impl Database {
     /// Commits a transaction of another node. Nothing else may use the pages that it has changed meanwhile, but for changes of other
-    /// objects of those whose changes have no numbers. A drop of their
+    /// records of those whose changes have no numbers. A drop of their
     /// partitions waits. When this returns, the updates survive whatever happens.
     ///
     /// What is sent of pages that are in the buffer has to follow from them, so a caller that does not trust the other node brings them

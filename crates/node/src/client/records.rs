@@ -1,6 +1,6 @@
 //! Locks of pages that fall to locks of records, as a client sees them; the rules are the server's (`server/records.rs`).
 //!
-//! A transaction that finds a record by its number comes to it by way of its page, or by a lock of its own. It says before which of them it
+//! A transaction that finds a record by its number, or by its key on a leaf of a b-tree, comes to it by way of its page, or by a lock of its own. It says before which of them it
 //! does with, and here is noted what it has read and changed by way of a page: that is what it keeps when the copy is called back. From then
 //! on it comes to records of the page by locks of their own, as one does that had such a lock before; so what it has changed of a page is
 //! either all in the copy or all beside it.
@@ -78,6 +78,8 @@ pub(super) struct NodeRecords {
     /// The pages whose records are to be come to by locks of their own, so often; and those that are not, up to that transaction.
     fallen: BTreeMap<PageId, u8>,
     whole: BTreeMap<PageId, Transaction>,
+    /// Whether the server is known as one whose locks fall.
+    falls: bool,
 }
 
 impl NodeRecords {
@@ -115,6 +117,7 @@ impl NodeRecords {
 
     /// Others want records of the page.
     fn note_fallen(&mut self, page: PageId) {
+        self.falls = true;
         if self.fallen.len() == KNOWN_MAX {
             self.fallen.clear();
         }
@@ -127,14 +130,19 @@ impl Client {
     /// to be run again, and comes to those by way of the page.
     pub fn use_page(&mut self, transaction: Transaction, page: PageId) -> bool {
         if self.records.has(transaction, page) {
-            if self.records.whole.len() == KNOWN_MAX {
-                self.records.whole.clear();
-            }
-            self.records.whole.insert(page, Transaction(self.next_transaction + TRANSACTIONS));
+            self.come_by_page(page);
             return false;
         }
         self.records.used.remove(&(transaction, page));
         true
+    }
+
+    /// The next transactions come to records of a page by way of it.
+    fn come_by_page(&mut self, page: PageId) {
+        if self.records.whole.len() == KNOWN_MAX {
+            self.records.whole.clear();
+        }
+        self.records.whole.insert(page, Transaction(self.next_transaction + TRANSACTIONS));
     }
 
     /// Locks a page that is here for a transaction which looks at all of it in the same step. False if anything is in the way: then it comes to
@@ -250,6 +258,14 @@ impl Client {
         self.is_active(lock.transaction)
     }
 
+    /// A transaction has asked for a record of what is no leaf any more: it has to be run again, and the next ones come to the page. False if
+    /// it has ended.
+    pub fn has_no_leaf(&mut self, page: PageId, lock: RecordLock) -> bool {
+        self.records.fallen.remove(&page);
+        self.come_by_page(page);
+        self.record_refused(page, lock)
+    }
+
     fn end_asking(&mut self, page: PageId, RecordLock { slot, transaction, writes }: RecordLock) {
         let Some(asked) = self.records.asked.get_mut(&transaction) else { return };
         if asked.get(&(page, slot)).is_some_and(|asked| *asked <= writes) {
@@ -257,9 +273,15 @@ impl Client {
         }
     }
 
+    /// Whether locks have fallen here, or could have.
+    pub fn may_see_falls(&self) -> bool {
+        self.records.falls
+    }
+
     /// The server calls a copy back. One in use may fall instead; if it cannot at this moment, it does when it can.
     pub fn fall(&mut self, copy: Copy) -> CalledBack {
         let page = copy.page;
+        self.records.falls = true;
         if self.copies.get(&page).is_some_and(|held| held.number == copy.number) {
             if self.may_fall(page) {
                 self.fall_now(page);

@@ -53,6 +53,7 @@ impl Message for Answer {
             Answer::Fall { .. } => "fall",
             Answer::ByRecords { .. } => "by records",
             Answer::Record { .. } => "record",
+            Answer::NoLeaf { .. } => "no leaf",
             Answer::NoRecord { .. } => "no record",
             Answer::SetRecord { .. } => "set record",
             Answer::SetGranted { .. } => "set granted",

@@ -1,21 +1,17 @@
 //! Records of b-trees with a type, and their entries in secondary indexes, which are b-trees of their own.
 //!
 //! What an index has of a record is decided where the engine decides it (`Schema::entry_moves`). Locks are those of pages: who changes a
-//! record has its leaf for itself to the end, and the leaves of its entries. So nothing is seen of a change of which only a part is made,
+//! record has it, or its leaf, for itself to the end, and the leaves of its entries. So nothing is seen of a change of which only a part is made,
 //! who asks for the place of an entry meets the one that has it, and what a range has shown stays.
 
 use super::PageTransaction;
-use super::view::Intent;
+use super::view::{Intent, LockedPages};
 use crate::message::Described;
 use base::PartitionId;
 use engine::canary::{self, Canary};
 use engine::catalog::{EntryMove, EntryRange, Organization, Schema};
-use engine::log::record::Body;
 use engine::organization::b_tree;
-use engine::organization::b_tree::stored::VERSION_SIZE;
-use engine::page::{Change, Edit, slotted};
 use engine::set::{FieldError, FieldValue};
-use engine::undo::Undo;
 use engine::{Direction, Error, Result};
 use std::ops::Bound;
 use std::rc::Rc;
@@ -127,8 +123,12 @@ impl PageTransaction {
             typed.schema.record.verify(value).map_err(|error| typed.field_error(error))?;
             self.check_length(&typed.found, key, value.len())?;
         }
-        let old = match self.find_to_change(partition, key).await? {
-            Some((_, stored)) => Some(self.value_of(partition, &stored).await?),
+        let stored = match value {
+            Some(_) if replace => self.change_stored(partition, key, |old| (None, old.map(<[u8]>::to_vec))).await?,
+            _ => self.find_to_change(partition, key).await?.map(|(_, stored)| stored),
+        };
+        let old = match stored {
+            Some(stored) => Some(self.value_of(partition, &stored).await?),
             None => None,
         };
         if old.is_some() && !replace || old.is_none() && value.is_none() {
@@ -159,7 +159,8 @@ impl PageTransaction {
             }
             let Some(to) = to else { continue };
             self.check_length(&tree, to, key.len())?;
-            if index.is_unique && self.read_in_tree(tree.id(), to, Intent::Change).await?.is_some() {
+            let is_taken = |pages: &LockedPages<'_>| b_tree::seek(pages, tree.id(), to).map(|place| place.exact);
+            if index.is_unique && self.resolve(Intent::Change, is_taken).await? {
                 return Err(typed.field_error(FieldError::NotUnique(index.name.clone())));
             }
         }
@@ -206,16 +207,7 @@ impl PageTransaction {
 
     /// Gives the record of `key`, whose value is in its leaf, one that is as long.
     async fn patch_in_tree(&mut self, found: &Described, key: &[u8], new: &[u8]) -> Result<()> {
-        let place = self.find_to_change(found.id(), key).await?;
-        let (place, old) = place.ok_or_else(|| Error::NoRecord(found.name.clone()))?;
-        if let Some((from, to)) = structures::difference::difference(&old[VERSION_SIZE..], new) {
-            let (offset, partition) = ((VERSION_SIZE + from) as u16, found.id());
-            let bytes = &old[VERSION_SIZE..][from..to];
-            let undo = Undo::PatchValue { partition, key, offset, bytes }.stored();
-            let change = Change::PatchValue { slot: place.slot, offset, bytes: &new[from..to] };
-            self.apply(&Body::Update(&undo), &[Edit { page: place.page, change }]);
-        }
-        Ok(())
+        if self.overwrite(found.id(), key, new).await? { Ok(()) } else { Err(Error::NoRecord(found.name.clone())) }
     }
 
     /// Gives the record of `key` the value that `change` makes of its present one.
@@ -238,11 +230,7 @@ impl PageTransaction {
         key: &[u8],
         intent: Intent,
     ) -> Result<Option<Vec<u8>>> {
-        let found = self.resolve(intent, |pages| {
-            let (place, leaf) = b_tree::find(pages, partition, key)?;
-            Ok(place.exact.then(|| slotted::value(leaf, place.slot).to_vec()))
-        });
-        match found.await? {
+        match self.read_stored(partition, key, intent != Intent::Read).await? {
             None => Ok(None),
             Some(stored) => self.value_of(partition, &stored).await.map(Some),
         }

@@ -1,11 +1,12 @@
 //! Objects of direct partitions, which are found by their numbers: by way of a copy of their page, or by locks of their own while several
 //! nodes want objects of the page (see [`crate::client::Granule`]). What comes by a lock of its own is kept with its transaction, and what that
-//! changes of it is a log record without a number.
+//! changes of it is a log record without a number. Records of b-trees share this, and are in `tree_records.rs`.
 
 use super::reading::Spot;
 use super::transaction::WorkDone;
 use super::{ClientNode, PageTransaction, RollbackCause};
 use crate::client::{Fallen, Granule, RecordAccess, WriteLock};
+use crate::leaf_records;
 use crate::message::{Copy, RecordLock, Transaction};
 use base::{PageId, PartitionId, TransactionId};
 use driver::{Fault, FaultKind, Work};
@@ -41,12 +42,12 @@ impl PageTransaction {
     ) -> Result<R> {
         let spot = self.spot_of(partition, number).await?;
         loop {
-            if self.granule(spot) == Granule::Record {
-                return self.record(spot, false).await.map(|bytes| look(&bytes));
+            if self.granule(spot.page) == Granule::Record {
+                return self.object(spot, false).await.map(|bytes| look(&bytes));
             }
             if self.bring_for_records(spot.page, Mode::Shared).await? {
                 let seen = self.with_page(spot.page, |page| look(&page[spot.part()]));
-                self.note_record(spot, false);
+                self.note_record(spot.page, (spot.slot, false));
                 return Ok(seen);
             }
         }
@@ -64,8 +65,8 @@ impl PageTransaction {
     ) -> Result<R> {
         let spot = self.spot_of(partition, number).await?;
         loop {
-            if self.granule(spot) == Granule::Record {
-                let old = self.record(spot, true).await?;
+            if self.granule(spot.page) == Granule::Record {
+                let old = self.object(spot, true).await?;
                 let mut new = old.clone();
                 let answer = change(&mut new);
                 self.update_record(spot, &old, new);
@@ -76,7 +77,7 @@ impl PageTransaction {
                 let mut new = old.clone();
                 let answer = change(&mut new);
                 self.update_page(spot, &old, &new);
-                self.note_record(spot, true);
+                self.note_record(spot.page, (spot.slot, true));
                 return Ok(answer);
             }
         }
@@ -87,24 +88,24 @@ impl PageTransaction {
         self.client.spot_of(partition, number).await
     }
 
-    fn granule(&self, spot: Spot) -> Granule {
-        self.client.protocol.borrow_mut().granule(self.transaction, spot.page)
+    pub(super) fn granule(&self, page: PageId) -> Granule {
+        self.client.protocol.borrow_mut().granule(self.transaction, page)
     }
 
-    fn with_page<T>(&self, page: PageId, look: impl FnOnce(&[u8]) -> T) -> T {
+    pub(super) fn with_page<T>(&self, page: PageId, look: impl FnOnce(&[u8]) -> T) -> T {
         let pool = self.client.buffer.pool().borrow();
         look(pool.page(page).expect("it has been brought here"))
     }
 
-    /// It has read or changed an object by way of its page, which may fall to that now.
-    fn note_record(&self, spot: Spot, writes: bool) {
-        self.client.protocol.borrow_mut().note_record(self.transaction, spot.page, (spot.slot, writes));
+    /// It has read or changed a record by way of its page, which may fall to that now.
+    pub(super) fn note_record(&self, page: PageId, record: (u16, bool)) {
+        self.client.protocol.borrow_mut().note_record(self.transaction, page, record);
         self.client.advance();
     }
 
-    /// Has a page here, locked among the transactions of the node, for one that does with objects of it: so in the step that follows.
+    /// Has a page here, locked among the transactions of the node, for one that does with records of it: so in the step that follows.
     /// False if it is to come to these in another way by now.
-    async fn bring_for_records(&mut self, page: PageId, mode: Mode) -> Result<bool> {
+    pub(super) async fn bring_for_records(&mut self, page: PageId, mode: Mode) -> Result<bool> {
         self.check().await?;
         let client = Rc::clone(&self.client);
         client.executor.charge(Work::LockPair);
@@ -141,7 +142,7 @@ impl PageTransaction {
     }
 
     /// The same, with the page's write lock.
-    async fn lock_for_records(&mut self, page: PageId) -> Result<bool> {
+    pub(super) async fn lock_for_records(&mut self, page: PageId) -> Result<bool> {
         if !self.bring_for_records(page, Mode::Exclusive).await? {
             return Ok(false);
         }
@@ -177,10 +178,20 @@ impl PageTransaction {
     }
 
     /// An object by a lock of its own.
-    async fn record(&mut self, spot: Spot, writes: bool) -> Result<Vec<u8>> {
+    async fn object(&mut self, spot: Spot, writes: bool) -> Result<Vec<u8>> {
+        self.record((spot.page, spot.slot), writes, |bytes| bytes.len() == spot.length).await
+    }
+
+    /// What has this number on a page, by a lock of its own, if it is sound.
+    pub(super) async fn record(
+        &mut self,
+        key: (PageId, u16),
+        writes: bool,
+        is_sound: impl Fn(&[u8]) -> bool,
+    ) -> Result<Vec<u8>> {
         loop {
             self.check().await?;
-            if let Some(found) = self.try_record(spot, writes) {
+            if let Some(found) = self.try_record(key, writes, &is_sound) {
                 return found;
             }
             self.client.bell.wait(&self.client.executor).await;
@@ -188,19 +199,24 @@ impl PageTransaction {
     }
 
     /// The same, if it is here or cannot be had. Otherwise it is asked for.
-    fn try_record(&mut self, spot: Spot, writes: bool) -> Option<Result<Vec<u8>>> {
-        let (key, transaction) = ((spot.page, spot.slot), self.transaction);
+    fn try_record(
+        &mut self,
+        key: (PageId, u16),
+        writes: bool,
+        is_sound: impl Fn(&[u8]) -> bool,
+    ) -> Option<Result<Vec<u8>>> {
+        let (page, slot) = key;
         let mut work = self.work.borrow_mut();
         if let Some(Err(cause)) = work.objects.get(&key).cloned() {
             work.objects.remove(&key);
             return Some(Err(cause.into()));
         }
-        let access = self.client.protocol.borrow_mut().access_record(transaction, spot.page, (spot.slot, writes));
+        let access = self.client.protocol.borrow_mut().access_record(self.transaction, page, (slot, writes));
         match access {
             RecordAccess::Held => Some(match work.objects.get(&key) {
-                Some(Ok(bytes)) if bytes.len() == spot.length => Ok(bytes.clone()),
+                Some(Ok(bytes)) if is_sound(bytes) => Ok(bytes.clone()),
                 _ => {
-                    let words = format!("the server has sent object {} of {} damaged", spot.slot, spot.page);
+                    let words = format!("the server has sent record {slot} of {page} damaged");
                     Err(Fault::new(FaultKind::Device, words).into())
                 }
             }),
@@ -217,15 +233,20 @@ impl PageTransaction {
     /// Changes an object of which it has the lock.
     fn update_record(&mut self, spot: Spot, old: &[u8], new: Vec<u8>) {
         let Some((from, to)) = structures::difference::difference(old, &new) else { return };
-        self.client.executor.charge(Work::LogRecord);
         let (page, offset) = (spot.page, spot.offset + from as u16);
-        let undo = Undo::PatchPage { page, offset, bytes: &old[from..to] }.stored();
+        let undo = Undo::PatchPage { page, offset, bytes: &old[from..to] };
         let edit = Edit { page, change: Change::Patch { offset, bytes: &new[from..to] } };
-        let mut work = self.work.borrow_mut();
-        record::encode(TransactionId::SYSTEM, &Body::Update(&undo), [(UNNUMBERED, &edit)], &mut work.records);
-        work.updated.insert(page);
-        work.savepoints.note_part(page, usize::from(offset), &old[from..to]);
-        work.objects.insert((page, spot.slot), Ok(new));
+        self.apply_alone((&undo, &edit), (usize::from(offset), &old[from..to]));
+        self.work.borrow_mut().objects.insert((page, spot.slot), Ok(new));
+    }
+
+    /// Notes the record of a change of a record of which it has the lock: a part of its page becomes another one, which was this.
+    pub(super) fn apply_alone(&mut self, (undo, edit): (&Undo<'_>, &Edit<'_>), (offset, old): (usize, &[u8])) {
+        self.client.executor.charge(Work::LogRecord);
+        let (undo, mut work) = (undo.stored(), self.work.borrow_mut());
+        record::encode(TransactionId::SYSTEM, &Body::Update(&undo), [(UNNUMBERED, edit)], &mut work.records);
+        work.updated.insert(edit.page);
+        work.savepoints.note_part(edit.page, offset, old);
     }
 }
 
@@ -239,19 +260,18 @@ impl WorkDone {
 }
 
 impl ClientNode {
-    /// A page falls: its transactions keep the objects that they have read and changed of it, and it leaves the buffer.
+    /// A page falls: its transactions keep the records that they have read and changed of it, and it leaves the buffer.
     pub(super) fn take_apart(&self, Fallen { page, is_here, locks }: Fallen) {
         if !is_here {
             return;
         }
-        let length = self.object_length(page.partition);
         let mut pool = self.buffer.pool().borrow_mut();
         for RecordLock { slot, transaction, .. } in &locks {
             let works = self.works.borrow();
             let Some(work) = works.get(transaction) else { continue };
             let bytes = pool.page(page).expect("it has not left yet");
-            let start = engine::page::HEADER_SIZE + usize::from(*slot) * length;
-            work.borrow_mut().objects.insert((page, *slot), Ok(bytes[start..start + length].to_vec()));
+            let kept = self.part_of_page(bytes, (page, *slot));
+            work.borrow_mut().objects.insert((page, *slot), Ok(kept));
         }
         for work in self.works.borrow().values() {
             let mut work = work.borrow_mut();
@@ -264,6 +284,21 @@ impl ClientNode {
         }
         drop(pool);
         self.discard(page);
+    }
+
+    /// What has this number on a page.
+    fn part_of_page(&self, bytes: &[u8], (page, number): (PageId, u16)) -> Vec<u8> {
+        if self.has_leaves(page.partition) {
+            return leaf_records::pick(bytes, number);
+        }
+        let length = self.object_length(page.partition);
+        let start = engine::page::HEADER_SIZE + usize::from(number) * length;
+        bytes[start..start + length].to_vec()
+    }
+
+    /// Whether the partition is known as a b-tree.
+    pub(super) fn has_leaves(&self, partition: PartitionId) -> bool {
+        self.catalog.borrow().organization(partition) == Some(Organization::BTree)
     }
 
     pub(super) fn object_length(&self, partition: PartitionId) -> usize {
@@ -301,6 +336,13 @@ impl ClientNode {
         } else {
             self.lack_set_place((page, lock), &cause);
             self.keep_object((page, lock.slot), lock.transaction, Err(cause));
+        }
+    }
+
+    /// A transaction has asked for a record of what is no leaf any more.
+    pub(super) fn lack_leaf(&self, (page, lock): (PageId, RecordLock)) {
+        if self.protocol.borrow_mut().has_no_leaf(page, lock) {
+            self.condemn(lock.transaction, RollbackCause::Victim);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Records of partitions on copies of pages: the engine's own organizations, whose functions look at pages and say what they lack.
 //!
-//! A lock is a page's, so these need none of their own; and as all that is seen stays locked to the end, there are no phantoms.
+//! A lock is a page's, or falls to one record's (`tree_records.rs`); and as all that is seen stays locked to the end, there are no phantoms.
 //!
 //! Records with a type, and their entries in indexes, are in `indexed.rs`; long values in `long_values.rs`; ranges in `ranges.rs`; records of
 //! memory-resident sets, which have no pages, in `sets.rs`.
@@ -78,6 +78,10 @@ impl PageTransaction {
             Some(schema) => Box::pin(self.write_indexed(&Typed { found, schema }, key, Some(value), replace)).await,
             None => {
                 self.check_length(&found, key, value.len())?;
+                let may_stay = replace && self.may_fall() && self.fits_leaf(key, value);
+                if may_stay && self.overwrite(partition, key, value).await? {
+                    return Ok(true);
+                }
                 self.write_in_tree(&found, key, value, replace).await
             }
         }
@@ -241,19 +245,20 @@ impl PageTransaction {
             Box::pin(self.replace_typed(&Typed { found, schema }, key, changed)).await?;
             return Ok(answer.expect("the record was changed"));
         }
-        let Some((place, old)) = self.find_to_change(partition, key).await? else {
-            return Err(Error::NoRecord(found.name.clone()));
+        let changed = |old: Option<&[u8]>| {
+            let old = old.ok_or_else(|| Error::NoRecord(found.name.clone()));
+            let old = old.and_then(|old| refuse_long(&found, old).map(|()| old));
+            let changed = old.map(|old| {
+                let mut new = old.to_vec();
+                let answer = change(&mut new[VERSION_SIZE..]);
+                (new, answer)
+            });
+            match changed {
+                Ok((new, answer)) => (Some(new), Ok(answer)),
+                Err(error) => (None, Err(error)),
+            }
         };
-        refuse_long(&found, &old)?;
-        let mut new = old.clone();
-        let answer = change(&mut new[VERSION_SIZE..]);
-        if let Some((from, to)) = structures::difference::difference(&old, &new) {
-            let offset = from as u16;
-            let undo = Undo::PatchValue { partition, key, offset, bytes: &old[from..to] }.stored();
-            let change = Change::PatchValue { slot: place.slot, offset, bytes: &new[from..to] };
-            self.apply(&Body::Update(&undo), &[Edit { page: place.page, change }]);
-        }
-        Ok(answer)
+        self.change_stored(partition, key, changed).await?
     }
 
     /// Adds to the little-endian integer of 1, 2, 4 or 8 bytes that is this part of the value of `key`, modulo its range, and returns it,

@@ -7,6 +7,7 @@
 use super::PageTransaction;
 use super::group::RedoCost;
 use super::transaction::WorkDone;
+use crate::leaf_records;
 use crate::message::Transaction;
 use base::PageId;
 use engine::canary::{self, Canary};
@@ -69,6 +70,14 @@ impl Before {
         if let Some(image) = &self.image {
             bytes.copy_from_slice(&image[start..start + bytes.len()]);
         }
+    }
+}
+
+impl Before {
+    /// Takes the values of records of a leaf back.
+    fn restore_picked(&self, bytes: &mut [u8]) {
+        let records: Vec<_> = leaf_records::picked(bytes).collect();
+        records.into_iter().for_each(|record| self.restore(&mut bytes[record.value], usize::from(record.place)));
     }
 }
 
@@ -193,10 +202,15 @@ impl PageTransaction {
     fn restore_page(&self, work: &mut WorkDone, page: PageId, before: &Before) {
         let Some(frame) = work.pinned.get(&page) else {
             // It has fallen, and what is left of it here are records.
+            let has_leaves = self.client.has_leaves(page.partition);
             let length = self.client.object_length(page.partition);
             for ((_, slot), object) in work.objects.range_mut((page, 0)..=(page, u16::MAX)) {
-                let start = engine::page::HEADER_SIZE + usize::from(*slot) * length;
-                object.iter_mut().for_each(|bytes| before.restore(bytes, start));
+                let Ok(bytes) = object else { continue };
+                if has_leaves {
+                    before.restore_picked(bytes);
+                } else {
+                    before.restore(bytes, engine::page::HEADER_SIZE + usize::from(*slot) * length);
+                }
             }
             return;
         };

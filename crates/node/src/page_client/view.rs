@@ -88,6 +88,11 @@ impl LockedPages<'_> {
         self.pool.page(id)
     }
 
+    /// A page, if it is here, without a lock of it: who looks at it so looks again when it is locked.
+    pub fn peek(&self, id: PageId) -> Option<&[u8]> {
+        self.pool.peek(id)
+    }
+
     /// Asks for the write locks of the pages that a plan edits, new ones among them.
     pub fn permit(&self, plan: &[OwnedEdit]) -> Result<(), Need> {
         plan.iter().try_for_each(|edit| {
@@ -134,7 +139,7 @@ impl PageTransaction {
 
     /// How a page is locked that `attempt` of [`PageTransaction::resolve`] asks for. Of one that is not here it is only known whether it was
     /// written here before.
-    fn mode(&self, intent: Intent, page: PageId) -> Mode {
+    pub(super) fn mode(&self, intent: Intent, page: PageId) -> Mode {
         match self.client.buffer.pool().borrow().peek(page) {
             Some(bytes) => intent.mode(page, bytes),
             None if intent == Intent::Change && self.client.protocol.borrow().has_written(page) => Mode::Update,

@@ -1,6 +1,6 @@
 //! The buffer as the server's memory, and what left it.
 
-use super::records::part_of_record;
+use super::records::place_of_record;
 use super::sets::is_set;
 use crate::server::Memory;
 use base::{Lsn, PageId, PartitionId};
@@ -88,6 +88,6 @@ impl Memory for InBuffer {
 
     fn may_have_record(&self, page: PageId, slot: u16) -> bool {
         // One whose partition is gone is in no one's way.
-        !matches!(part_of_record(&self.database, page, slot), Err(Error::NoRecord(_)))
+        !matches!(place_of_record(&self.database, page, slot), Err(Error::NoRecord(_)))
     }
 }

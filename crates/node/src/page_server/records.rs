@@ -2,24 +2,46 @@
 
 use super::ServerNode;
 use super::sets::is_set;
+use crate::leaf_records;
 use crate::message::{Answer, ClientId, RecordLock, Transaction};
 use base::PageId;
 use engine::buffer::Pins;
 use engine::catalog::Organization;
-use engine::log::record::{Record, split};
-use engine::page::HEADER_SIZE;
+use engine::log::record::{Body, Record, split};
+use engine::organization::b_tree;
+use engine::page::{Change, Edit, HEADER_SIZE};
+use engine::undo::{Undo, UndoList};
 use engine::{Database, Error, Result, UNNUMBERED};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Where a record is on its page, if it has a number.
-pub(super) fn part_of_record(database: &Database, page: PageId, slot: u16) -> Result<Range<usize>> {
+/// Where records that have a number are on their page.
+pub(super) enum Place {
+    /// There.
+    Part(Range<usize>),
+    /// Wherever it has records whose keys this stands for, if it is a leaf.
+    OnLeaf(u16),
+}
+
+impl Place {
+    /// What is there; nothing if the page is no leaf.
+    fn of(&self, page: &[u8]) -> Option<Vec<u8>> {
+        match self {
+            Place::Part(part) => Some(page[part.clone()].to_vec()),
+            Place::OnLeaf(number) => leaf_records::is_leaf(page).then(|| leaf_records::pick(page, *number)),
+        }
+    }
+}
+
+/// Where a record is on its page, if that may have one of this number.
+pub(super) fn place_of_record(database: &Database, page: PageId, slot: u16) -> Result<Place> {
     let found = database.describe(page.partition)?;
     match found.organization {
         Organization::Direct { blocking_factor, record_size, .. } if u32::from(slot) < blocking_factor => {
             let start = HEADER_SIZE + usize::from(slot) * record_size as usize;
-            Ok(start..start + record_size as usize)
+            Ok(Place::Part(start..start + record_size as usize))
         }
+        Organization::BTree if page.number >= b_tree::ROOT => Ok(Place::OnLeaf(slot)),
         _ => Err(Error::NoRecord(found.name.clone())),
     }
 }
@@ -30,11 +52,11 @@ impl ServerNode {
         if is_set(&self.database, page.partition) {
             return self.send(to, &Answer::SetGranted { page, lock });
         }
-        let part = match self.part_of_record(page, lock.slot) {
-            Ok(part) => part,
+        let place = match place_of_record(&self.database, page, lock.slot) {
+            Ok(place) => place,
             Err(error) => return self.refuse_record(to, (page, lock), &error),
         };
-        if self.send_part(to, (page, lock), is_alone, &part) {
+        if self.send_part(to, (page, lock), is_alone, &place) {
             return;
         }
         // Of a small record it is not the bytes that are sent, but those of the page that take memory until then.
@@ -47,29 +69,28 @@ impl ServerNode {
                 Err(error) => Err(error),
             };
             match fetched {
-                Ok(()) => assert!(this.send_part(to, (page, lock), is_alone, &part), "a pinned page is here"),
+                Ok(()) => assert!(this.send_part(to, (page, lock), is_alone, &place), "a pinned page is here"),
                 Err(error) => this.refuse_record(to, (page, lock), &error),
             }
             drop(expected);
         });
     }
 
-    fn send_part(&self, to: ClientId, (page, lock): (PageId, RecordLock), is_alone: bool, part: &Range<usize>) -> bool {
+    fn send_part(&self, to: ClientId, (page, lock): (PageId, RecordLock), is_alone: bool, place: &Place) -> bool {
         let pool = self.database.buffer().pool().borrow();
         let Some(frame) = pool.frame_of(page) else { return false };
         pool.touch(frame);
-        let bytes = pool.bytes(frame)[part.clone()].to_vec();
+        let part = place.of(pool.bytes(frame));
         drop(pool);
-        self.send(to, &Answer::Record { page, lock, is_alone, bytes });
+        match part {
+            Some(bytes) => self.send(to, &Answer::Record { page, lock, is_alone, bytes }),
+            None => self.send(to, &Answer::NoLeaf { page, lock }),
+        }
         true
     }
 
     fn refuse_record(&self, to: ClientId, (page, lock): (PageId, RecordLock), error: &Error) {
         self.send(to, &Answer::NoRecord { page, lock, is_denied: false, reason: error.to_string() });
-    }
-
-    fn part_of_record(&self, page: PageId, slot: u16) -> Result<Range<usize>> {
-        part_of_record(&self.database, page, slot)
     }
 
     /// What a transaction changes by locks of records, it has these of: all of the pages of which it has no other locks. Such changes go on
@@ -81,10 +102,14 @@ impl ServerNode {
         by_records: &BTreeSet<PageId>,
     ) -> Result<()> {
         for record in split(records).filter_map(Record::decode) {
+            let key = match record.body {
+                Body::Update(undo) => key_of(&UndoList::decode(undo)),
+                _ => None,
+            };
             for (sequence, edit) in record.edits() {
                 let is_unnumbered = sequence == UNNUMBERED;
                 let is_by_record = is_unnumbered || by_records.contains(&edit.page);
-                if is_by_record && !(is_unnumbered && self.is_locked((client, transaction), &edit)?) {
+                if is_by_record && !(is_unnumbered && self.is_locked((client, transaction), &edit, key)?) {
                     let why = format!("{} has a record that it changes without the lock", edit.page);
                     return Err(Error::Shipment(why));
                 }
@@ -93,16 +118,43 @@ impl ServerNode {
         Ok(())
     }
 
-    fn is_locked(&self, (client, transaction): (ClientId, Transaction), edit: &engine::page::Edit<'_>) -> Result<bool> {
-        let engine::page::Change::Patch { offset, bytes } = edit.change else { return Ok(false) };
-        let found = self.database.describe(edit.page.partition)?;
-        let Organization::Direct { record_size, .. } = found.organization else { return Ok(false) };
+    /// Whether a change is one of a record of which a transaction has the lock. That it is of the record of this key is for the engine to
+    /// see, which has the leaf.
+    fn is_locked(
+        &self,
+        (client, transaction): (ClientId, Transaction),
+        edit: &Edit<'_>,
+        key: Option<&[u8]>,
+    ) -> Result<bool> {
+        let slot = match (edit.change, key) {
+            (Change::Patch { offset, bytes }, _) => self.slot_of(edit.page, offset, bytes.len())?,
+            (Change::PatchValue { .. }, Some(key)) => Some(leaf_records::number_of(key)),
+            _ => None,
+        };
+        let has_lock = |slot| self.protocol.borrow().changes_record(client, transaction, (edit.page, slot));
+        Ok(slot.is_some_and(has_lock))
+    }
+
+    /// The object that has all of a part of a page.
+    fn slot_of(&self, page: PageId, offset: u16, length: usize) -> Result<Option<u16>> {
+        let found = self.database.describe(page.partition)?;
+        let Organization::Direct { record_size, .. } = found.organization else { return Ok(None) };
         let from = usize::from(offset).checked_sub(HEADER_SIZE);
         let Some(slot) = from.and_then(|from| u16::try_from(from / (record_size as usize).max(1)).ok()) else {
-            return Ok(false);
+            return Ok(None);
         };
-        let part = self.part_of_record(edit.page, slot)?;
-        let is_within = usize::from(offset) + bytes.len() <= part.end;
-        Ok(is_within && self.protocol.borrow().changes_record(client, transaction, (edit.page, slot)))
+        let end = usize::from(offset) + length;
+        Ok(match place_of_record(&self.database, page, slot)? {
+            Place::Part(part) => (end <= part.end).then_some(slot),
+            Place::OnLeaf(_) => None,
+        })
+    }
+}
+
+/// The key of the record of a b-tree of which a part is taken back so.
+fn key_of<'a>(undo: &Undo<'a>) -> Option<&'a [u8]> {
+    match *undo {
+        Undo::PatchValue { key, .. } => Some(key),
+        _ => None,
     }
 }

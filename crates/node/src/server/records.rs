@@ -2,7 +2,8 @@
 //! "Fine-Grained Sharing in a Page Server OODBMS", SIGMOD 1994), and rise to the page again.
 //!
 //! The granules are nested: a copy is a read lock of all records of its page, a page's write lock one for changes of all. As long as no one
-//! is in the way that is all there is. A record is one that is found by its number: a change of it moves no other one.
+//! is in the way that is all there is. A record is one that is found by its number, or on a leaf of a b-tree by a number that is made of its key
+//! (`leaf_records.rs`): a change of it moves no other one. Whatever moves records of a leaf needs the page.
 //!
 //! - A copy that is in the way is called back by [`Answer::Fall`]. A client whose transactions use none of it gives it up. One whose
 //!   transactions do with records gives it up, too, and says which they have read and changed: these locks are entered in the same step

@@ -149,8 +149,12 @@ fn locate(page: &[u8], slot: u16) -> (usize, usize) {
     (get(page, at), suffix_len)
 }
 
+/// Where on the page the value of the record at `slot` is.
+///
+/// # Panics
+/// If there is no such slot, in builds with debug assertions.
 #[inline]
-fn value_range(page: &[u8], slot: u16) -> Range<usize> {
+pub fn value_range(page: &[u8], slot: u16) -> Range<usize> {
     debug_assert!(slot < count(page), "slot {slot} of {}", count(page));
     let (position, suffix_len) = locate(page, slot);
     let start = position + LENGTH_SIZE + rest_len(suffix_len);

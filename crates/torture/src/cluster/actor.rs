@@ -173,6 +173,17 @@ impl NodeActor {
         }
     }
 
+    /// Gives a record another value of the same length, or inserts one.
+    pub async fn change_in_place(&mut self, number: u64, puts: bool) -> Result<()> {
+        const LENGTH: u64 = 16;
+        if puts {
+            return self.put(number, LENGTH).await;
+        }
+        let is_there = self.tx.get_for_update(self.tables.tree, &tree_key(number)).await?;
+        self.history().read(self.number, record_key(number), is_there.as_deref().map(version));
+        if is_there.is_some() { self.modify(number).await } else { self.put(number, LENGTH).await }
+    }
+
     pub async fn delete(&mut self, number: u64) -> Result<()> {
         self.enter(ClusterStep::Write);
         let version = self.history().new_version(self.number, record_key(number));

@@ -236,6 +236,7 @@ impl NodeWorker {
                     4..30 => actor.scan(Span { first: number.min(last), last: number.max(last) }).await,
                     _ => actor.get(number).await,
                 },
+                (true, true) if shape.stays_in_place && choice >= 5 => actor.change_in_place(number, choice < 25).await,
                 (true, true) => match choice {
                     0..8 => actor.append().await,
                     8..25 => actor.delete(number).await,

@@ -27,6 +27,8 @@ pub struct ClusterShape {
     pub objects_on_page: u64,
     /// How many records may be in the tree that they share.
     pub keys: u64,
+    /// Whether these are changed in place for the most part, so that nodes change different records of one leaf.
+    pub stays_in_place: bool,
     /// How many records may be in a tree whose records have a type and indexes. None in most seeds, which have no long values either.
     pub things: u64,
     /// How many records may be in a memory-resident set, and in one that has an index. There are none in most seeds.
@@ -85,6 +87,7 @@ impl fmt::Debug for ClusterShape {
             .field("pages", &self.pages)
             .field("objects_on_page", &self.objects_on_page)
             .field("keys", &self.keys)
+            .field("stays_in_place", &self.stays_in_place)
             .field("things", &self.things)
             .field("set_records", &self.set_records)
             .field("strategy", &self.strategy)
@@ -114,6 +117,8 @@ impl fmt::Debug for ClusterShape {
 const FRAMES_MORE: usize = 12;
 /// How many frames more a node and the server have where there are long values and indexes: all pages of a commit are in memory.
 const FRAMES_OF_THINGS: (usize, usize) = (48, 240);
+/// How often operations are on records, at least, where these are changed in place.
+const RECORDS_IN_PLACE: f64 = 0.7;
 /// The pages' size, in bytes.
 const PAGE_SIZE: usize = 1024;
 
@@ -126,6 +131,7 @@ impl ClusterShape {
         let suited: Vec<&'static Algorithm> =
             ALGORITHMS.iter().filter(|algorithm| algorithm.falls() == falls).collect();
         let algorithm = suited[seed as usize % suited.len()];
+        let stays_in_place = falls && Random::stream(seed, "cluster leaves").chance(0.5);
         let nodes = random.between(2, 4) as u32;
         let readers: Vec<u32> = (2..=nodes).filter(|_| random.chance(0.4)).collect();
         // More of them than frames, so that they leave, or so few that nodes are always in each other's way.
@@ -157,6 +163,7 @@ impl ClusterShape {
             pages,
             objects_on_page: if falls { of_objects.between(2, 8) } else { 1 },
             keys: random.between(4, 16),
+            stays_in_place,
             things,
             set_records: if has_set { of_sets.between(2, 12) } else { 0 },
             strategy: of_sets.choose(&Strategy::ALL).filter(|_| has_set).copied().unwrap_or_default(),
@@ -171,7 +178,11 @@ impl ClusterShape {
                 random.between(12, 40) as usize + of_server,
             ),
             operations_max: random.between(2, 5),
-            records: if random.chance(0.5) { random.unit() * 0.8 } else { 0.0 },
+            records: if random.chance(0.5) { random.unit() * 0.8 } else { 0.0 }.max(if stays_in_place {
+                RECORDS_IN_PLACE
+            } else {
+                0.0
+            }),
             writes: 0.15 + random.unit() * 0.5,
             rest_ns_max: random.between(20, 120) * MILLISECOND_NS,
             patience_ns: if random.chance(0.35) { SECOND_NS } else { 60 * SECOND_NS },
