@@ -5,6 +5,7 @@ use crate::ground::shipments::*;
 use base::{Lsn, PageId, PartitionId, Random};
 use entresol_engine::buffer::Pins;
 use entresol_engine::log::record::{self, Body};
+use entresol_engine::organization::b_tree;
 use entresol_engine::page::{Change, Edit, HEADER_SIZE, PageKind, header};
 use entresol_engine::second_level::design::Pattern;
 use entresol_engine::undo::Undo;
@@ -244,5 +245,58 @@ fn changes_without_numbers_go_on_from_what_others_have_left() -> Result<()> {
         Ok::<_, Error>((header::sequence(&found), found[32..].to_vec()))
     });
     assert_eq!(read, Ok(Ok((10, done[32..].to_vec()))));
+    Ok(())
+}
+
+/// Changes of parts of values without numbers, of different records of one leaf. What changes how long a value is has a number.
+#[test]
+fn values_without_numbers_go_on_from_what_others_have_left_of_their_leaf() -> Result<()> {
+    let media = Media::new();
+    let done = run(&media, FaultPlan::default(), async |executor| {
+        let (database, _) = with_pages(executor).await?;
+        let partition = database.create_partition(PartitionSpec::b_tree("tree")).await?;
+        let filled = database.transaction(async |tx| {
+            for key in b"abc" {
+                tx.put(partition, &[*key], &[0; 4]).await?;
+            }
+            Ok::<_, Error>(())
+        });
+        filled.await?;
+        let (page, offset) = (PageId::new(partition, b_tree::ROOT), 9);
+        let edited = |slot: u16, (before, after): (u8, u8)| {
+            let (mut records, key) = (Vec::new(), [b'a' + slot as u8]);
+            for (undo, bytes) in [([before], [after - 1]), ([after - 1], [after])] {
+                let undo = Undo::PatchValue { partition, key: &key, offset, bytes: &undo };
+                let change = Change::PatchValue { slot, offset, bytes: &bytes };
+                add_change(Some(undo), (UNNUMBERED, Edit { page, change }), &mut records);
+            }
+            records
+        };
+        let before = header::sequence(&contents(&database, page).await?);
+        for slot in 0..3 {
+            database.commit_shipped(&with_records(&edited(slot, (0, 7)), &[page])).await.map_err(cause)?;
+        }
+        assert_eq!(header::sequence(&contents(&database, page).await?), before + 6);
+        let stale = edited(1, (0, 9));
+        refuse(&database, with_records(&stale, &[page]), "would be taken back to what it was not").await;
+        let (mut replaced, value) = (Vec::new(), [0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0]);
+        let undo = Undo::Replace { partition, key: b"b", value: &value };
+        let edit = Edit { page, change: Change::ReplaceValue { slot: 1, value: &value } };
+        add_change(Some(undo), (UNNUMBERED, edit), &mut replaced);
+        refuse(&database, with_records(&replaced, &[page]), "changes, and its log records go on").await;
+        Ok::<_, Error>(())
+    });
+    done.expect("the machine goes on")?;
+    let found = run(&media, FaultPlan::default(), async |executor| {
+        let database = Database::open(executor, settings(), "here").await?;
+        let partition = database.partition("tree")?;
+        let mut transaction = database.begin().await?;
+        let mut found = Vec::new();
+        for key in b"abc" {
+            found.push(transaction.get(partition, &[*key]).await?);
+        }
+        Ok::<_, Error>(found)
+    });
+    assert_eq!(found, Ok(Ok(vec![Some(vec![0, 7, 0, 0]); 3])));
     Ok(())
 }

@@ -137,9 +137,11 @@ impl PageTransaction {
     /// The leaf of a key, whose way there is locked; or the root, if what it is shows only when it is here.
     async fn leaf_for_record(&mut self, partition: PartitionId, key: &[u8]) -> Result<PageId> {
         let root = PageId::new(partition, b_tree::ROOT);
-        self.resolve(Intent::Read, |pages| match pages.peek(root) {
-            None => Ok(root),
-            Some(_) => b_tree::leaf_of(&Descent(pages), partition, key),
+        self.resolve(Intent::Read, |pages| {
+            if pages.peek(root).is_none() && !pages.has_whole(root) {
+                return Ok(root);
+            }
+            b_tree::leaf_of(&Descent(pages), partition, key)
         })
         .await
     }

@@ -88,6 +88,12 @@ impl LockedPages<'_> {
         self.pool.page(id)
     }
 
+    /// Whether the transaction has locked all of a page.
+    pub fn has_whole(&self, id: PageId) -> bool {
+        let protocol = self.client.protocol.borrow();
+        protocol.is_used_by(self.transaction, id) && !protocol.does_with_records(self.transaction, id)
+    }
+
     /// A page, if it is here, without a lock of it: who looks at it so looks again when it is locked.
     pub fn peek(&self, id: PageId) -> Option<&[u8]> {
         self.pool.peek(id)
