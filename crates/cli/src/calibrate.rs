@@ -21,9 +21,9 @@ use base::units::parse_size;
 use clap::Args;
 use cpu::{EngineExtent, EngineRun};
 use device::{DeviceExtent, DeviceMeasured};
+use devices::Cpu;
 use driver::{Fault, FaultKind};
 use entresol::configuration::Configuration;
-use fit::SystemCosts;
 use loopback::{LoopbackExtent, LoopbackMeasured};
 use loopback_fit::FittedLoopback;
 use papers::Extent;
@@ -224,7 +224,7 @@ fn calibrated(arguments: &Arguments, keeping: &mut Keeping) -> Result<Calibratio
     })?;
     let prices = prices::prices(&runs, fitted.costs);
     let loopback_extent = if arguments.quick { LoopbackExtent::quick() } else { LoopbackExtent::full() };
-    let loopback = calibrated_loopback(&loopback_extent, fitted.costs, keeping).map_err(|failure| failure.to_string());
+    let loopback = calibrated_loopback(&loopback_extent, &prices.cpu(), keeping).map_err(|failure| failure.to_string());
     Ok(Calibration { measured, fitted, runs, prices, request_ns, loopback })
 }
 
@@ -239,7 +239,7 @@ fn shown(described: Option<&str>) -> Result<Option<devices::Device>, Failure> {
 /// Measures the loopback and describes it. A machine that has none can be calibrated all the same.
 fn calibrated_loopback(
     extent: &LoopbackExtent,
-    costs: SystemCosts,
+    of_steps: &Cpu,
     keeping: &mut Keeping,
 ) -> Result<(LoopbackMeasured, FittedLoopback), Failure> {
     let progress = keeping.progress;
@@ -250,7 +250,7 @@ fn calibrated_loopback(
     };
     keeping.kept.loopback = Some(measured.clone());
     keeping.keep();
-    let fitted = loopback_fit::fit(&measured, costs)?;
+    let fitted = loopback_fit::fit(&measured, of_steps)?;
     Ok((measured, fitted))
 }
 

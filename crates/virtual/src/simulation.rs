@@ -392,7 +392,7 @@ impl Driver for VirtualDriver {
     /// long way.
     fn compute_alone(&mut self, instructions: u64, until: Option<Instant>) -> bool {
         if self.thread.is_some() {
-            self.run(instructions);
+            self.run_steps(instructions);
             return true;
         }
         let is_alone = self.faults.is_none() && self.port.is_none();

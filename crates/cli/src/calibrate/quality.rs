@@ -231,14 +231,19 @@ impl Calibration {
             vec![run.name.clone(), us(run.cpu_ns), us(*explained), percent(explained / run.cpu_ns - 1.0)]
         });
         let system = self.prices.system;
+        let cold = self.prices.cpu().cold_caches;
         let ns = |ns: f64| grouped(ns.round() as u64);
         let system = format!(
             "A batch of operations takes the engine's thread {} ns, {} ns more if nothing is under way; going to sleep and waking up {} \
-             ns, an interrupt while it runs {} ns. In the device's mixes an operation takes {} ns beside these.",
+             ns, an interrupt while it runs {} ns; behind these the first {} ns of \
+             steps take {} longer. In the device's mixes an \
+             operation takes {} ns beside these.",
             ns(system.submission_ns),
             ns(system.notification_ns),
             ns(system.wake_up_ns),
             ns(system.interrupt_ns),
+            grouped(cold.map_or(0, |cold| cold.instructions)),
+            percent(cold.map_or(0.0, |cold| cold.slowdown)),
             ns(self.fitted.costs.operation_ns)
         );
         let header = ["CPU us of a transaction (row of a sort)", "measured", "by the prices", "error"];
@@ -311,6 +316,7 @@ impl Calibration {
             "prices": self.step_prices().iter().map(PriceFit::to_json).collect::<Vec<_>>(),
             "loopback": self.messages_json(),
             "engine": self.runs.iter().zip(&self.prices.explained_ns).map(run).collect::<Vec<_>>(),
+            "cold_slowdown": self.prices.cold_slowdown,
             "request_from_another_thread_us": self.request_ns / 1e3,
             "unexplained": self.unexplained(),
             "description": description,
@@ -346,7 +352,7 @@ mod tests {
         let network = devices::Network { latency: devices::Law::Fixed(9_000), ..devices::Network::no_delay() };
         let exchanged = loopback::show((&fit::cpu(fitted.costs), &network), &extent.mixes(), 500, 1);
         let measured_loopback = LoopbackMeasured { extent, exchanged: exchanged.expect("it is described") };
-        let fitted_loopback = loopback_fit::fit(&measured_loopback, fitted.costs).expect("it is fitted");
+        let fitted_loopback = loopback_fit::fit(&measured_loopback, &fit::cpu(fitted.costs)).expect("it is fitted");
         let loopback = Ok((measured_loopback, fitted_loopback));
         Calibration { measured, fitted, runs, prices, request_ns: 900.0, loopback }
     }

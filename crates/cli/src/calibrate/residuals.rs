@@ -155,7 +155,7 @@ pub fn of_messages(measured: &LoopbackMeasured, fitted: &FittedLoopback) -> Vec<
     vec![
         of("message, at each end", fitted.prices.message_ns),
         of("256 bytes of it", fitted.prices.piece_ns),
-        of("waking up between messages", fitted.prices.wake_up_ns),
+        of("batch of messages", fitted.prices.batch_ns),
     ]
 }
 
