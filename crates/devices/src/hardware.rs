@@ -188,6 +188,9 @@ pub struct Instructions {
     /// One search of a b-tree from its root to a record.
     #[serde(default)]
     pub tree_search: u64,
+    /// One row entered into a hash table or looked for in it, beside its copy or the comparison.
+    #[serde(default)]
+    pub hash_entry: u64,
     /// Operations given to the operating system, whatever their number: what a batch costs beside `input_output` for each. With
     /// the CPU's discipline `run-until-wait`.
     #[serde(default)]

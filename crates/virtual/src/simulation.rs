@@ -117,6 +117,7 @@ impl VirtualDriver {
                 Work::CopyRegistration => cpu.instructions.copy_registration,
                 Work::Redo => cpu.instructions.redo,
                 Work::TreeSearch => cpu.instructions.tree_search,
+                Work::HashEntry => cpu.instructions.hash_entry,
             };
             Prices {
                 instructions: Work::ALL.map(price),

@@ -12,7 +12,7 @@ use std::fmt::Write;
 pub const VERSION: u32 = devices::CALIBRATION_VERSION;
 
 /// The names that descriptions have for the prices of steps.
-pub const NAMES: [(Work, &str); 11] = [
+pub const NAMES: [(Work, &str); 12] = [
     (Work::BeginTransaction, "begin_transaction"),
     (Work::ObjectReference, "object_reference"),
     (Work::EndTransaction, "end_transaction"),
@@ -24,6 +24,7 @@ pub const NAMES: [(Work, &str); 11] = [
     (Work::KeyComparison, "key_comparison"),
     (Work::RowCopy, "row_copy"),
     (Work::TreeSearch, "tree_search"),
+    (Work::HashEntry, "hash_entry"),
 ];
 
 /// The text. One instruction is one nanosecond.

@@ -138,6 +138,7 @@ pub fn of_prices(runs: &[EngineRun], costs: SystemCosts, prices: &StepPrices) ->
         step("log page", Work::LogPage),
         step("key comparison", Work::KeyComparison),
         step("row copy", Work::RowCopy),
+        step("row in a hash table", Work::HashEntry),
         step("input or output", Work::InputOutput),
         single("submission of a batch", prices.system.submission_ns, "mixes and runs"),
         single("more if the device is at rest", prices.system.notification_ns, "mixes and runs"),
