@@ -93,7 +93,8 @@ const SPILL_MEMORY: [u64; 2] = [64 << 20, 16 << 20];
 /// Numbers of clients whose commits wait until they are durable.
 const DURABLE_CLIENTS: [u32; 4] = [1, 8, 64, 512];
 
-fn configuration(described: Option<&devices::Device>, durable: bool, buffer: u64) -> Configuration {
+/// Of a database on the device to be measured.
+pub fn configuration(described: Option<&devices::Device>, durable: bool, buffer: u64) -> Configuration {
     let mut configuration = Configuration::default();
     if described.is_some() {
         configuration.devices.entry(ENGINE_DEVICE.to_owned()).or_default().described = described.cloned();

@@ -3,6 +3,7 @@
 
 use super::closed_loop::SHARES;
 use super::loopback::{ANSWER_MAX, ExchangeMix, Exchanged, LoopbackMeasured, QUESTION, show};
+use super::node_work::NodesSeen;
 use crate::Failure;
 use devices::{Bandwidth, Cpu, Law, Network};
 
@@ -15,6 +16,8 @@ pub struct FittedLoopback {
     pub prices: MessagePrices,
     /// What the description shows of everything that was measured, in the same order.
     pub shown: Vec<Exchanged>,
+    /// What it shows of a page server and its nodes.
+    pub nodes: Option<NodesSeen>,
 }
 
 /// CPU time at each end, in nanoseconds.
@@ -26,6 +29,8 @@ pub struct MessagePrices {
     pub piece_ns: f64,
     /// Of a batch of operations of which none is for a device.
     pub batch_ns: f64,
+    /// Of what a page server and its nodes do for a message beside that.
+    pub work_ns: f64,
 }
 
 /// How often the description is corrected, and how many answers of each mix it then gives.
@@ -125,7 +130,7 @@ pub fn fit(measured: &LoopbackMeasured, of_steps: &Cpu) -> Result<FittedLoopback
         guess.correct(&Pairs::of(measured, &shown)?);
     }
     let shown = show(&guess, 99)?;
-    Ok(FittedLoopback { network: guess.network()?, prices: guess.prices, shown })
+    Ok(FittedLoopback { network: guess.network()?, prices: guess.prices, shown, nodes: None })
 }
 
 #[cfg(test)]
@@ -146,7 +151,7 @@ mod tests {
         let network = Network { latency, bandwidth: Some(Bandwidth(8e9)), packet: ANSWER_MAX, ..Network::no_delay() };
         let extent = LoopbackExtent::quick();
         let exchanged = show((&cpu, &network), &extent.mixes(), 4_000, 5).expect("it is described");
-        let measured = LoopbackMeasured { extent, exchanged };
+        let measured = LoopbackMeasured { extent, exchanged, nodes: None };
         let fitted = fit(&measured, &of_steps).expect("it is fitted");
         let near = |found: f64, stated: f64, share: f64| (found / stated - 1.0).abs() < share;
         assert!(near(fitted.prices.message_ns, 1_800.0, 0.05), "{:?}", fitted.prices);
@@ -162,7 +167,7 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_is_named() {
-        let measured = LoopbackMeasured { extent: LoopbackExtent::quick(), exchanged: Vec::new() };
+        let measured = LoopbackMeasured { extent: LoopbackExtent::quick(), exchanged: Vec::new(), nodes: None };
         let refused = fit(&measured, &cpu(SystemCosts::default())).expect_err("nothing is known");
         assert!(refused.to_string().contains("64 bytes, 1 at once"), "{refused}");
     }

@@ -7,6 +7,7 @@ use super::device::{DeviceMeasured, PAGE};
 use super::fit::Fitted;
 use super::loopback::{Exchanged, LoopbackMeasured};
 use super::loopback_fit::FittedLoopback;
+use super::node_work::NodesSeen;
 use super::prices::StepPrices;
 use super::residuals::{self, LawFit, PriceFit, quantile};
 use crate::table::{table, wrapped};
@@ -283,7 +284,13 @@ impl Calibration {
             })
         };
         let point = |(seen, shown): (&Exchanged, &Exchanged)| json!({"size": seen.mix.size, "at_once": seen.mix.depth, "measured": of(seen), "shown": of(shown)});
-        json!({"points": measured.exchanged.iter().zip(&fitted.shown).map(point).collect::<Vec<_>>()})
+        let of_nodes = |seen: Option<NodesSeen>| {
+            seen.map(|seen| json!({"messages": seen.messages, "cpu_us": seen.cpu_us, "mean_us": seen.response_us}))
+        };
+        json!({
+            "points": measured.exchanged.iter().zip(&fitted.shown).map(point).collect::<Vec<_>>(),
+            "nodes": {"measured": of_nodes(measured.nodes), "shown": of_nodes(fitted.nodes)},
+        })
     }
 
     /// The figures for programs.
@@ -351,7 +358,8 @@ mod tests {
         let extent = loopback::LoopbackExtent::quick();
         let network = devices::Network { latency: devices::Law::Fixed(9_000), ..devices::Network::no_delay() };
         let exchanged = loopback::show((&fit::cpu(fitted.costs), &network), &extent.mixes(), 500, 1);
-        let measured_loopback = LoopbackMeasured { extent, exchanged: exchanged.expect("it is described") };
+        let measured_loopback =
+            LoopbackMeasured { extent, exchanged: exchanged.expect("it is described"), nodes: None };
         let fitted_loopback = loopback_fit::fit(&measured_loopback, &fit::cpu(fitted.costs)).expect("it is fitted");
         let loopback = Ok((measured_loopback, fitted_loopback));
         Calibration { measured, fitted, runs, prices, request_ns: 900.0, loopback }

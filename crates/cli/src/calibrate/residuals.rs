@@ -6,6 +6,7 @@ use super::device::{DeviceMeasured, PAGE};
 use super::fit::{Fitted, SystemCosts};
 use super::loopback::{Exchanged, LoopbackMeasured};
 use super::loopback_fit::FittedLoopback;
+use super::node_work::NodesSeen;
 use super::prices::{self, StepPrices};
 use crate::table::table;
 use base::units::grouped;
@@ -152,11 +153,19 @@ pub fn of_messages(measured: &LoopbackMeasured, fitted: &FittedLoopback) -> Vec<
     let pairs = || measured.exchanged.iter().zip(&fitted.shown);
     let off = quantile(pairs().map(|(seen, shown)| (shown.cpu_ns_each() / seen.cpu_ns_each() - 1.0).abs()), 0.5);
     let basis = format!("{} exchanges, {:.0} % off", measured.exchanged.len(), off * 100.0);
+    let of_nodes = match (measured.nodes, fitted.nodes) {
+        (Some(seen), Some(shown)) => {
+            let off = |of: fn(&NodesSeen) -> f64| (of(&shown) / of(&seen) - 1.0) * 100.0;
+            format!("two nodes: CPU {:+.0} %, mean {:+.0} %", off(|seen| seen.cpu_us), off(|seen| seen.response_us))
+        }
+        _ => "not measured".to_owned(),
+    };
     let of = |name, ns| PriceFit { name, ns, range_ns: None, basis: basis.clone() };
     vec![
         of("message, at each end", fitted.prices.message_ns),
         of("256 bytes of it", fitted.prices.piece_ns),
         of("batch of messages", fitted.prices.batch_ns),
+        PriceFit { basis: of_nodes, ..of("a node's work for a message", fitted.prices.work_ns) },
     ]
 }
 
