@@ -8,7 +8,7 @@ pub mod fit;
 mod least_squares;
 pub mod loopback;
 mod loopback_fit;
-mod node_work;
+mod nodes;
 mod page;
 mod prices;
 mod quality;
@@ -266,14 +266,14 @@ fn calibrated_loopback(
     let seconds = extent.span_ns as f64 / 1e9 * NODES_LONGER;
     let seen = match measured.nodes {
         Some(seen) => seen,
-        None => node_work::measure((directory, described), seconds)?,
+        None => nodes::measure((directory, described), seconds)?,
     };
     measured.nodes = Some(seen);
     keeping.kept.loopback = Some(measured.clone());
     keeping.keep();
     progress.phase("fitting nodes", 0);
-    let (work_ns, shown) = node_work::fit(seen, |work_ns| {
-        let prices = MessagePrices { work_ns, ..fitted.prices };
+    let (batch_ns, shown) = nodes::fit(seen, |batch_ns| {
+        let prices = MessagePrices { batch_ns, ..fitted.prices };
         let text = describe(&FittedLoopback { prices, ..fitted.clone() });
         let mut configuration = cpu::configuration(described, true, 64 << 20);
         let mut hardware = Hardware::parse(&text, "calibrated")?;
@@ -281,9 +281,9 @@ fn calibrated_loopback(
             hardware.devices.insert(ENGINE_DEVICE.to_owned(), device.clone());
         }
         configuration.hardware = Some(hardware);
-        node_work::seen((directory, configuration), seconds)
+        nodes::seen((directory, configuration), seconds)
     })?;
-    (fitted.prices.work_ns, fitted.nodes) = (work_ns, Some(shown));
+    (fitted.prices.batch_ns, fitted.nodes) = (batch_ns, Some(shown));
     Ok((measured, fitted))
 }
 

@@ -62,7 +62,7 @@ pub fn text(
     let _ = writeln!(text, "wake_up = {}", prices.system.wake_up_ns.round() as u64);
     let _ = writeln!(text, "interrupt = {}", prices.system.interrupt_ns.round() as u64);
     if let Some(FittedLoopback { prices, .. }) = loopback {
-        let (message, piece) = ((prices.message_ns + prices.work_ns).round() as u64, prices.piece_ns.round() as u64);
+        let (message, piece) = (prices.message_ns.round() as u64, prices.piece_ns.round() as u64);
         let batch = prices.batch_ns.round() as u64;
         let _ = writeln!(text, "network_submission = {batch}\nnetwork_message = {message}\nnetwork_bytes = {piece}");
     }
@@ -184,7 +184,7 @@ mod tests {
         };
         let latency = Law::quantiles(vec![(0.0, 4_500), (0.5, 7_250), (1.0, 30_000)]).expect("a law");
         let network = Network { latency, bandwidth: Some(Bandwidth(5_432e6)), packet: 65_536, ..Network::no_delay() };
-        let of_messages = MessagePrices { message_ns: 1_034.4, piece_ns: 17.0, batch_ns: 900.4, work_ns: 200.0 };
+        let of_messages = MessagePrices { message_ns: 1_234.4, piece_ns: 17.0, batch_ns: 900.4 };
         let loopback = FittedLoopback { network: network.clone(), prices: of_messages, shown: Vec::new(), nodes: None };
         let text = text(("d", &hardware.devices["d"]), &prices, Some(&loopback), "a test");
         let read = Hardware::parse(&text, "test").unwrap_or_else(|error| panic!("{error}\n{text}"));

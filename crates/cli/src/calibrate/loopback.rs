@@ -2,7 +2,7 @@
 //! over the driver's own sockets and between two threads, and the description that is fitted to it.
 
 use super::closed_loop::{ProbeTimes, Until};
-use super::node_work::NodesSeen;
+use super::nodes::NodesSeen;
 use crate::Failure;
 use crate::node::joining::on_a_machine;
 use base::statistics::Histogram;

@@ -3,7 +3,7 @@
 
 use super::closed_loop::SHARES;
 use super::loopback::{ANSWER_MAX, ExchangeMix, Exchanged, LoopbackMeasured, QUESTION, show};
-use super::node_work::NodesSeen;
+use super::nodes::NodesSeen;
 use crate::Failure;
 use devices::{Bandwidth, Cpu, Law, Network};
 
@@ -29,8 +29,6 @@ pub struct MessagePrices {
     pub piece_ns: f64,
     /// Of a batch of operations of which none is for a device.
     pub batch_ns: f64,
-    /// Of what a page server and its nodes do for a message beside that.
-    pub work_ns: f64,
 }
 
 /// How often the description is corrected, and how many answers of each mix it then gives.

@@ -7,7 +7,7 @@ use super::device::{DeviceMeasured, PAGE};
 use super::fit::Fitted;
 use super::loopback::{Exchanged, LoopbackMeasured};
 use super::loopback_fit::FittedLoopback;
-use super::node_work::NodesSeen;
+use super::nodes::NodesSeen;
 use super::prices::StepPrices;
 use super::residuals::{self, LawFit, PriceFit, quantile};
 use crate::table::{table, wrapped};

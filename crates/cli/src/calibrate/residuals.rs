@@ -6,7 +6,7 @@ use super::device::{DeviceMeasured, PAGE};
 use super::fit::{Fitted, SystemCosts};
 use super::loopback::{Exchanged, LoopbackMeasured};
 use super::loopback_fit::FittedLoopback;
-use super::node_work::NodesSeen;
+use super::nodes::NodesSeen;
 use super::prices::{self, StepPrices};
 use crate::table::table;
 use base::units::grouped;
@@ -164,8 +164,7 @@ pub fn of_messages(measured: &LoopbackMeasured, fitted: &FittedLoopback) -> Vec<
     vec![
         of("message, at each end", fitted.prices.message_ns),
         of("256 bytes of it", fitted.prices.piece_ns),
-        of("batch of messages", fitted.prices.batch_ns),
-        PriceFit { basis: of_nodes, ..of("a node's work for a message", fitted.prices.work_ns) },
+        PriceFit { basis: of_nodes, ..of("batch of messages", fitted.prices.batch_ns) },
     ]
 }
 

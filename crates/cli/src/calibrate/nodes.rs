@@ -1,5 +1,6 @@
-//! What a page server and its nodes do for a message beside sending and receiving it: Debit-Credit on two nodes of this machine, and the
-//! price of a message with which the description takes as much CPU time for it.
+//! What messages cost a page server and its nodes: Debit-Credit on two nodes of this machine, and the price of a batch of messages with which
+//! the description takes as much CPU time for it. An exchange of bare messages does not tell: its processors idle more, so that waking up
+//! takes longer, and nothing is done for a message.
 
 use super::cpu::configuration;
 use crate::Failure;
@@ -48,12 +49,12 @@ pub fn seen((directory, configuration): (&Path, Configuration), seconds: f64) ->
     })
 }
 
-/// The price of the work for a message at each end, in nanoseconds, with which `show` shows the measured CPU time, and what it then shows.
+/// The price of a batch of messages, in nanoseconds, with which `show` shows the measured CPU time, and what it then shows.
 pub fn fit(
     measured: NodesSeen,
     mut show: impl FnMut(f64) -> Result<NodesSeen, Failure>,
 ) -> Result<(f64, NodesSeen), Failure> {
-    // The more a message costs the more CPU time is shown, though not in proportion: caches are cold for a part of it.
+    // The more a batch costs the more CPU time is shown, though not in proportion: caches are cold for a part of it.
     let nothing = show(0.0)?;
     let missing_ns = (measured.cpu_us - nothing.cpu_us) * 1e3;
     if missing_ns <= 0.0 {
@@ -68,17 +69,17 @@ pub fn fit(
         (low, high) = (high, 2.0 * high);
         shown = show(high)?;
     }
-    let mut work_ns = high;
+    let mut batch_ns = high;
     for _ in 0..HALVINGS {
-        work_ns = f64::midpoint(low, high);
-        shown = show(work_ns)?;
+        batch_ns = f64::midpoint(low, high);
+        shown = show(batch_ns)?;
         if shown.cpu_us < measured.cpu_us {
-            low = work_ns;
+            low = batch_ns;
         } else {
-            high = work_ns;
+            high = batch_ns;
         }
     }
-    Ok((work_ns, shown))
+    Ok((batch_ns, shown))
 }
 
 #[cfg(test)]
@@ -86,16 +87,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_work_for_a_message_is_found_again() {
+    fn the_price_of_a_batch_is_found_again() {
         // Speeds that it does not know of.
-        for (work_ns, speed) in [(6_000.0, 0.8), (500.0, 0.25), (20_000.0, 1.5)] {
-            let show = |work_ns: f64| {
+        for (batch_ns, speed) in [(6_000.0, 0.8), (500.0, 0.25), (20_000.0, 1.5)] {
+            let show = |batch_ns: f64| {
                 let messages = 16.0;
-                Ok(NodesSeen { messages, cpu_us: 150.0 + 2.0 * messages * work_ns / 1e3 / speed, response_us: 900.0 })
+                Ok(NodesSeen { messages, cpu_us: 150.0 + 2.0 * messages * batch_ns / 1e3 / speed, response_us: 900.0 })
             };
-            let measured = show(work_ns).expect("it is calculated");
+            let measured = show(batch_ns).expect("it is calculated");
             let (found_ns, shown) = fit(measured, show).expect("it is calculated");
-            assert!((found_ns / work_ns - 1.0).abs() < 0.08, "{found_ns}");
+            assert!((found_ns / batch_ns - 1.0).abs() < 0.08, "{found_ns}");
             assert!((shown.cpu_us / measured.cpu_us - 1.0).abs() < 0.05, "{shown:?}");
             let free = NodesSeen { cpu_us: 100.0, ..measured };
             assert_eq!(fit(free, show).expect("it is calculated").0, 0.0);
