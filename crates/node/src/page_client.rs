@@ -382,6 +382,7 @@ impl ClientNode {
         due.falls.into_iter().for_each(|fallen| self.take_apart(fallen));
         due.discards.into_iter().for_each(|page| self.discard(page));
         due.messages.iter().for_each(|message| self.say(message));
+        self.fail_unwanted(due.unwanted);
         if due.wakes {
             self.bell.wake_all(&self.executor);
         }

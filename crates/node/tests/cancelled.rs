@@ -1,11 +1,12 @@
 //! Whatever a client's program stops waiting for: locks, pages and commits of abandoned futures leave nothing behind, neither at the
 //! node nor at its server.
 
-use crate::counting::{Joined, PAGES, joined};
+use crate::counting::{Joined, PAGES, joined, joined_on};
 use crate::things::ServedThings;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PageId, PartitionId};
-use engine::{Error, Result};
+use engine::catalog::{Locking, Organization};
+use engine::{Error, PartitionSpec, Result};
 use entresol_node::algorithm::ALGORITHMS;
 use entresol_node::page_client::PageClient;
 use entresol_node::page_server::PageServer;
@@ -320,4 +321,40 @@ fn an_object_that_is_not_waited_for_may_be_asked_for_again() {
     assert_eq!(found, Ok((9, 9)));
     assert_eq!(served.page_server.counts().falls, 1);
     served.open(async |_| Ok(()));
+}
+
+/// Of a transaction each, as a program asks that tries one after the other for a short time.
+#[test]
+fn pages_that_are_not_waited_for_do_not_add_up() {
+    let organization = Organization::Direct { objects: MANY.into(), blocking_factor: 1, record_size: 8 };
+    let spec = PartitionSpec::new("wide", organization, Locking::None);
+    let Joined { mut cluster, executors, server, clients, counters: wide } =
+        joined_on(spec, (5, "cbl", true), 2 * MANY as usize, |settings| settings);
+    let [client, writer] = clients.clone();
+    let (own, others) = (executors[1].clone(), executors[2].clone());
+    let writing = executors[2].spawn(async move {
+        let mut transaction = writer.begin().await;
+        for number in 0..MANY {
+            transaction.lock(PageId::new(wide, number)).await?;
+        }
+        others.sleep_ns(100 * SECOND_NS).await;
+        transaction.commit().await
+    });
+    cluster.run_until(cluster.now().plus_ns(50 * SECOND_NS)).expect("they go on");
+    assert!((0..MANY).all(|number| server.protocol().writer(PageId::new(wide, number)).is_some()));
+    let session = clients[0].session();
+    let reading = executors[1].spawn(async move {
+        for number in 0..MANY {
+            let mut transaction = client.begin().await;
+            let got = own.within(MILLISECOND_NS, transaction.read(PageId::new(wide, number), value)).await;
+            assert!(got.is_none(), "another one writes it: {got:?}");
+        }
+        own.sleep_ns(SECOND_NS).await;
+    });
+    cluster.run(reading).expect("they go on");
+    assert_eq!(clients[0].session(), session, "it stays where it was");
+    let taken = clients[0].buffer().pool().borrow().taken_count();
+    assert_eq!((server.protocol().waiting(), taken), (0, 0), "nothing waits, and no frame is kept for it");
+    assert_eq!(cluster.run(writing).expect("they go on"), Ok(()));
+    Ground { cluster, executors, server, clients, counters: wide }.end();
 }
