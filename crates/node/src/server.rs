@@ -433,13 +433,13 @@ impl Server {
     ) -> Result<(), Misbehaviour> {
         let Waiting { client, transaction, copy, .. } = waiting;
         let joined = self.clients.get_mut(&client).expect("messages come from clients that have joined");
-        joined.waiting += 1;
-        if joined.waiting > WAITING_MAX {
+        if joined.waiting == WAITING_MAX {
             return Err(misbehaved(client, "over a thousand requests waiting beside that for", copy.page));
         }
         if !self.directory.enqueue(waiting) {
             return Err(misbehaved(client, "asked a second time, while that waits, for", copy.page));
         }
+        joined.waiting += 1;
         self.advance(copy.page, memory, actions);
         self.end_deadlock((client, transaction), memory, actions);
         self.end_excess_waits((client, transaction), memory, actions);
@@ -475,7 +475,7 @@ impl Server {
     fn advance(&mut self, page: PageId, memory: &dyn Memory, actions: &mut Vec<Action>) {
         let may_grant = !self.is_gathering || canary::is_planted(Canary::HastyGrant);
         loop {
-            self.advance_records(page, may_grant, actions);
+            self.advance_records(page, may_grant, memory, actions);
             let entry = self.directory.entry(page);
             let Some(first) = entry.queue.front() else { break };
             match first.kind {
@@ -561,6 +561,12 @@ impl Server {
     /// The first that does not hold, in words.
     pub fn check(&self) -> Result<(), String> {
         self.directory.check()?;
+        self.directory.check_queues(!self.is_gathering)?;
+        let is_miscounted =
+            |(client, joined): &(&ClientId, &JoinedClient)| self.directory.waiting_of(**client) != joined.waiting;
+        if let Some((client, joined)) = self.clients.iter().find(is_miscounted) {
+            return Err(format!("{client:?} should have {} requests that wait", joined.waiting));
+        }
         self.check_snapshots()?;
         if let Some((client, page)) = self.copy_without_grant() {
             return Err(format!("{client:?} has a copy of {page}, which it may not read"));

@@ -1,5 +1,6 @@
 //! Which clients have copies of which pages, which may write, and which wait.
 
+mod check;
 mod records;
 pub mod set_ranges;
 

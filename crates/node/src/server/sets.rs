@@ -67,8 +67,7 @@ impl Server {
                 if (*to, *of, *granted) == (client, page, lock));
             if is_it && let Some(record) = record.take() {
                 *action = Action::SendSetRecord { to: client, record };
-                (self.counts.records, self.counts.set_records) =
-                    (self.counts.records.saturating_sub(1), self.counts.set_records + 1);
+                self.counts.set_records += 1;
             }
         }
         Ok(())

@@ -65,6 +65,8 @@ fn a_record_is_locked_until_its_transaction_has_ended_whatever_the_algorithm() {
         let ended = ground.step(|server, memory, actions| server.committed((one, Transaction(1)), memory, actions));
         assert!(grants(&ended, other, &wanted(1, 6, false)), "{ended:?}");
         assert!(!changes(&ground.server, one, 1, 1));
+        let counts = ground.server.counts();
+        assert_eq!((counts.records, counts.set_records), (0, 4), "no record of a page was sent");
         ground.step(|server, memory, actions| server.lose(other, memory, actions));
         assert_eq!((ground.server.records_held(one), ground.server.records_held(other)), (0, 0));
     }

@@ -1,0 +1,43 @@
+//! Whether all that waits has to.
+
+use super::{Directory, Kind, PageEntry, all_of};
+use crate::message::ClientId;
+
+impl PageEntry {
+    /// Why the queue is not as it is left whenever anything has changed, if that is so. Changes are granted only if they `may_be`.
+    fn check_queue(&self, may_be_changes: bool) -> Result<(), &'static str> {
+        let Some(first) = self.queue.front() else { return Ok(()) };
+        let may_have = match first.kind {
+            Kind::Record { .. } => false,
+            kind if kind.writes() => may_be_changes && self.may_write(first.client),
+            _ => self.may_read(first.client),
+        };
+        if may_have || !self.grantable_records(may_be_changes).is_empty() {
+            return Err("is waited for, and may be had");
+        }
+        let is_needed = |client| self.leading().any(|waiting| self.is_in_the_way(client, waiting));
+        if may_be_changes && self.copies.iter().any(|(client, held)| held.called.is_none() && is_needed(*client)) {
+            return Err("is waited for, and a copy of it that has to go was not called back");
+        }
+        let is_untold = |kind, is_told: bool| matches!(kind, Kind::Read { .. }) && !is_told;
+        if !self.records.is_empty() && self.queue.iter().any(|waiting| is_untold(waiting.kind, waiting.is_told)) {
+            return Err("is waited for by a client that was not told of locks of its records");
+        }
+        Ok(())
+    }
+}
+
+impl Directory {
+    /// How many requests of a client wait in queues of pages.
+    pub fn waiting_of(&self, client: ClientId) -> usize {
+        self.waits.range(all_of(client)).flat_map(|(_, pages)| pages.values()).sum()
+    }
+
+    /// No one is forgotten that waits.
+    pub fn check_queues(&self, may_be_changes: bool) -> Result<(), String> {
+        for (page, entry) in &self.pages {
+            entry.check_queue(may_be_changes).map_err(|error| format!("{page} {error}: {:?}", entry.queue))?;
+        }
+        Ok(())
+    }
+}
