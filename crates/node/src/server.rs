@@ -40,7 +40,7 @@ mod versions;
 
 use crate::algorithm::{Algorithm, CHANCES, Frames, Placement};
 use crate::grants::Access;
-use crate::message::{Answer, ClientId, Copy, Leaving, Request, Secret, SetWrite, ToServer, Transaction, WAITS_MAX};
+use crate::message::{Answer, ClientId, Copy, Leaving, Request, Secret, ToServer, Transaction, WAITS_MAX};
 use action::misbehaved;
 pub use action::{Action, Counts, Found, Misbehaviour};
 use base::{Instant, Lsn, PageId, PartitionId};
@@ -321,23 +321,7 @@ impl Server {
                 self.note_waits(client, &pairs, memory, actions);
                 Ok(())
             }
-            Request::Commit { transaction, others, keeps, records, pages, redone, sets } => {
-                let changed: Vec<PageId> = pages.iter().map(|image| image.page).chain(redone.iter().copied()).collect();
-                let sent: usize = pages.iter().map(|image| image.bytes.len()).sum();
-                // A page on which records are redone takes as much memory as one that has come.
-                let of_sets: usize = sets.iter().map(SetWrite::length).sum();
-                let bytes = records.len() + sent + redone.len() * memory.page_size() + of_sets;
-                let sent = (&pages[..], &redone[..]);
-                let by_records = self.begin_commit((client, transaction), (&others, keeps), bytes, sent, actions)?;
-                let members: Vec<Transaction> = others.into_iter().chain([transaction]).collect();
-                self.withdraw_writes(client, &members, memory, actions);
-                changed.iter().filter(|_| keeps).for_each(|page| self.advance(*page, memory, actions));
-                actions.push(Action::Commit { client, transaction, records, pages, redone, by_records, sets });
-                if canary::is_planted(Canary::EarlyRelease) {
-                    self.release((client, transaction), memory, actions);
-                }
-                Ok(())
-            }
+            commit @ Request::Commit { .. } => self.ask_commit(client, commit, memory, actions),
             Request::Abort { transaction } => self.abort((client, transaction), memory, actions),
             Request::Returned { copy, bytes } => self.take_back(client, (copy, bytes), memory, actions),
             Request::Snapshot { number, request } => self.heed_snapshot((client, number), request, memory, actions),

@@ -3,15 +3,48 @@
 use super::directory::{Kind, Waiting};
 use super::{Action, Memory, Misbehaviour, Server, WAITING_MAX, Writer, deadlock, misbehaved};
 use crate::algorithm::Noted;
-use crate::message::{Answer, ClientId, Copy, Image, LIST_MAX, SIZE_MAX, Transaction, WaitsFor};
+use crate::message::{Answer, ClientId, Copy, Image, LIST_MAX, Request, SIZE_MAX, SetWrite, Transaction, WaitsFor};
 use base::PageId;
 use engine::canary::{self, Canary};
 use std::collections::{BTreeSet, VecDeque};
 
 impl Server {
+    /// A client asks for a commit.
+    pub(super) fn ask_commit(
+        &mut self,
+        client: ClientId,
+        commit: Request,
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Misbehaviour> {
+        let Request::Commit { transaction, others, keeps, records, pages, redone, sets } = commit else {
+            return Ok(());
+        };
+        let changed: Vec<PageId> = pages.iter().map(|image| image.page).chain(redone.iter().copied()).collect();
+        let sent: usize = pages.iter().map(|image| image.bytes.len()).sum();
+        // A page on which records are redone takes as much memory as one that has come.
+        let of_sets: usize = sets.iter().map(SetWrite::length).sum();
+        let bytes = records.len() + sent + redone.len() * memory.page_size() + of_sets;
+        let sent = (&pages[..], &redone[..]);
+        let begun = self.begin_commit((client, transaction), (&others, keeps), bytes, sent, actions);
+        if begun.is_err() {
+            // What its transactions have waited for in sets they do not any more.
+            self.advance_ranges(memory, actions);
+        }
+        let by_records = begun?;
+        let members: Vec<Transaction> = others.into_iter().chain([transaction]).collect();
+        self.withdraw_writes(client, &members, memory, actions);
+        changed.iter().filter(|_| keeps).for_each(|page| self.advance(*page, memory, actions));
+        actions.push(Action::Commit { client, transaction, records, pages, redone, by_records, sets });
+        if canary::is_planted(Canary::EarlyRelease) {
+            self.release((client, transaction), memory, actions);
+        }
+        Ok(())
+    }
+
     /// The transactions that a commit is of are one from now on, under the name of the first. Returns the pages of which they have locks
     /// of records alone: such a page comes without its bytes, for others change other records of it.
-    pub(super) fn begin_commit(
+    fn begin_commit(
         &mut self,
         (client, transaction): (ClientId, Transaction),
         (others, keeps): (&[Transaction], bool),
@@ -255,6 +288,7 @@ impl Server {
             }
         }
         pages.into_iter().for_each(|page| self.advance(page, memory, actions));
+        self.advance_ranges(memory, actions);
     }
 
     /// A transaction's requests are taken out of the queues. Returns the copies that were to be read.
@@ -340,6 +374,7 @@ impl Server {
         self.directory.end_waits_within(victim.0, Some(victim.1));
         let withdrawn = self.withdraw(victim, memory, actions);
         actions.push(Action::Send(victim.0, Answer::Victim { transaction: victim.1, withdrawn }));
+        self.advance_ranges(memory, actions);
     }
 
     /// A client's lease is over, and it is given up next. One whose rights were changed is not listened to.
@@ -379,7 +414,7 @@ impl Server {
             }
         }
         pages.into_iter().for_each(|page| self.advance(page, memory, actions));
-        self.advance_ranges(actions);
+        self.advance_ranges(memory, actions);
     }
 
     /// A client is heard no more, and nothing is sent to it. What it has stays in others' way until its lease is over: it may use its
@@ -391,6 +426,7 @@ impl Server {
         for page in self.silence(client, actions) {
             self.advance(page, memory, actions);
         }
+        self.advance_ranges(memory, actions);
     }
 
     /// Takes back what a client asks for, and what is asked of it: those to whom it was to send pages ask again for what has not come.

@@ -102,6 +102,7 @@ impl Server {
         actions: &mut Vec<Action>,
     ) {
         self.directory.ranges.withdraw(owner);
+        self.advance_ranges(memory, actions);
         let Some(page) = self.directory.record_asked_of(owner) else { return };
         let is_other = |kind: Kind| matches!(kind, Kind::Record { slot, .. } if Some((page, slot)) != but);
         if !self.take_requests(page, owner, is_other, actions).is_empty() {
@@ -248,7 +249,7 @@ impl Server {
             self.withdraw_callbacks(page, actions);
             self.advance(page, memory, actions);
         }
-        self.advance_ranges(actions);
+        self.advance_ranges(memory, actions);
     }
 
     /// Whether a transaction, whose commit may be under way, has the lock of a record for a change.
