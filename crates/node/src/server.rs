@@ -29,6 +29,7 @@ mod directory;
 mod ending;
 mod joining;
 mod passing;
+mod queues;
 mod records;
 mod rights;
 mod serving;
@@ -408,28 +409,6 @@ impl Server {
         self.enqueue(waiting, memory, actions)
     }
 
-    /// Adds a request, grants it if possible, and ends the deadlock that it makes.
-    fn enqueue(
-        &mut self,
-        waiting: Waiting,
-        memory: &dyn Memory,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), Misbehaviour> {
-        let Waiting { client, transaction, copy, .. } = waiting;
-        let joined = self.clients.get_mut(&client).expect("messages come from clients that have joined");
-        if joined.waiting == WAITING_MAX {
-            return Err(misbehaved(client, "over a thousand requests waiting beside that for", copy.page));
-        }
-        if !self.directory.enqueue(waiting) {
-            return Err(misbehaved(client, "asked a second time, while that waits, for", copy.page));
-        }
-        joined.waiting += 1;
-        self.advance(copy.page, memory, actions);
-        self.end_deadlock((client, transaction), memory, actions);
-        self.end_excess_waits((client, transaction), memory, actions);
-        Ok(())
-    }
-
     /// A client's transactions use a copy that was called back.
     fn note_use(
         &mut self,
@@ -464,7 +443,7 @@ impl Server {
             let Some(first) = entry.queue.front() else { break };
             match first.kind {
                 Kind::Read { leaving, secret, writes: false } if entry.may_read(first.client) => {
-                    let Waiting { client, copy, asked, .. } = self.dequeue(page);
+                    let Waiting { client, copy, asked, .. } = self.dequeue_first(page);
                     self.directory.register(client, copy);
                     let queued_ns = self.now.since_ns(asked);
                     if let Some(origin) = self.serve(client, (copy, secret), leaving, memory, actions)
@@ -474,7 +453,7 @@ impl Server {
                     }
                 }
                 kind if kind.writes() && may_grant && entry.may_write(first.client) => {
-                    let Waiting { client, transaction, copy, .. } = self.dequeue(page);
+                    let Waiting { client, transaction, copy, .. } = self.dequeue_first(page);
                     let entry = self.directory.entry(page);
                     (entry.writer, entry.is_kept) = (Some((client, transaction)), false);
                     self.writers.entry((client, transaction)).or_default().pages.insert(page);
@@ -501,16 +480,6 @@ impl Server {
         }
         self.tell_of_records(page, actions);
         self.directory.tidy(page);
-    }
-
-    fn dequeue(&mut self, page: PageId) -> Waiting {
-        self.dequeue_all(page, &[0]).pop().expect("it was found there")
-    }
-
-    fn note_served(&mut self, client: ClientId) {
-        if let Some(client) = self.clients.get_mut(&client) {
-            client.waiting -= 1;
-        }
     }
 
     fn drop_copy(

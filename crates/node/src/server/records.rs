@@ -50,18 +50,11 @@ impl Server {
             _ => None,
         };
         let granted: Vec<(ClientId, RecordLock)> =
-            self.dequeue_all(page, &places).into_iter().filter_map(lock_of).collect();
+            self.dequeue(page, &places).into_iter().filter_map(lock_of).collect();
         for (client, lock) in &granted {
             self.lock_record(*client, (page, *lock));
         }
         granted.into_iter().for_each(|(client, lock)| self.show_record(client, (page, lock), memory, actions));
-    }
-
-    /// Takes the requests at these places, which are in order, out of a page's queue.
-    pub(super) fn dequeue_all(&mut self, page: PageId, places: &[usize]) -> Vec<Waiting> {
-        let taken = self.directory.dequeue(page, places);
-        taken.iter().for_each(|taken| self.note_served(taken.client));
-        taken
     }
 
     /// Tells those that wait for a page of locks of its records.
@@ -105,7 +98,8 @@ impl Server {
         self.advance_ranges(memory, actions);
         let Some(page) = self.directory.record_asked_of(owner) else { return };
         let is_other = |kind: Kind| matches!(kind, Kind::Record { slot, .. } if Some((page, slot)) != but);
-        if !self.take_requests(page, owner, is_other, actions).is_empty() {
+        let is_meant = |waiting: &Waiting| waiting.owner() == owner && is_other(waiting.kind);
+        if !self.take_requests(page, is_meant, actions).is_empty() {
             self.advance(page, memory, actions);
         }
     }
@@ -196,9 +190,7 @@ impl Server {
         if !is_bounded || !locks.iter().all(is_entitled) || !entry.records.admits(client, locks) {
             return Err(misbehaved(client, "claimed locks that it cannot have of records of", page));
         }
-        for (asked_by, _) in self.directory.entry(page).writes_asked_by(client) {
-            self.take_requests(page, (client, asked_by), |kind| kind == Kind::Write, actions);
-        }
+        self.take_requests(page, |waiting| waiting.client == client && waiting.kind == Kind::Write, actions);
         if let Some(owner) = writer {
             self.end_write(owner, page);
         }
@@ -224,9 +216,8 @@ impl Server {
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
     ) -> Result<(), Misbehaviour> {
-        if !self.directory.holds(client, copy) && self.directory.take_read(client, copy).is_some() {
-            self.note_served(client);
-            self.withdraw_callbacks(copy.page, actions);
+        let is_it = |waiting: &Waiting| (waiting.client, waiting.copy) == (client, copy) && waiting.kind.reads();
+        if !self.directory.holds(client, copy) && !self.take_requests(copy.page, is_it, actions).is_empty() {
             if canary::is_planted(Canary::ForgottenWaiter) {
                 self.directory.tidy(copy.page);
                 return Ok(());

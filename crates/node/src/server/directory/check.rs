@@ -1,7 +1,9 @@
-//! Whether all that waits has to.
+//! What is always so, between steps.
 
-use super::{Directory, Kind, PageEntry, all_of};
+use super::{Directory, Kind, PageEntry, RegisteredCopy, all_of};
 use crate::message::ClientId;
+use base::PageId;
+use std::collections::BTreeMap;
 
 impl PageEntry {
     /// Why the queue is not as it is left whenever anything has changed, if that is so. Changes are granted only if they `may_be`.
@@ -19,7 +21,7 @@ impl PageEntry {
         if may_be_changes && self.copies.iter().any(|(client, held)| held.called.is_none() && is_needed(*client)) {
             return Err("is waited for, and a copy of it that has to go was not called back");
         }
-        let is_untold = |kind, is_told: bool| matches!(kind, Kind::Read { .. }) && !is_told;
+        let is_untold = |kind: Kind, is_told: bool| kind.reads() && !is_told;
         if !self.records.is_empty() && self.queue.iter().any(|waiting| is_untold(waiting.kind, waiting.is_told)) {
             return Err("is waited for by a client that was not told of locks of its records");
         }
@@ -39,5 +41,44 @@ impl Directory {
             entry.check_queue(may_be_changes).map_err(|error| format!("{page} {error}: {:?}", entry.queue))?;
         }
         Ok(())
+    }
+
+    pub fn check(&self) -> Result<(), String> {
+        self.check_records()?;
+        self.ranges.check()?;
+        for (page, entry) in &self.pages {
+            if entry.is_empty() {
+                return Err(format!("{page} is in the directory, and nothing is known of it"));
+            }
+            if let Some((writer, _)) = entry.writer
+                && entry.copies.keys().any(|client| *client != writer)
+            {
+                return Err(format!("{page} has a writer and copies elsewhere"));
+            }
+            let is_called_in_vain = |(client, held): (&ClientId, &RegisteredCopy)| {
+                held.called.is_some() && !entry.queue.iter().any(|waiting| entry.is_in_the_way(*client, waiting))
+            };
+            if entry.copies.iter().any(is_called_in_vain) {
+                return Err(format!("{page} is called back for no one"));
+            }
+        }
+        let mut counted: BTreeMap<ClientId, usize> = BTreeMap::new();
+        self.pages
+            .values()
+            .flat_map(|entry| entry.copies.keys())
+            .for_each(|client| *counted.entry(*client).or_default() += 1);
+        if counted != self.held {
+            return Err(format!("clients have {counted:?} copies, {:?} are counted", self.held));
+        }
+        let mut waits: BTreeMap<_, BTreeMap<PageId, usize>> = BTreeMap::new();
+        for waiting in self.pages.values().flat_map(|entry| &entry.queue) {
+            let pages = waits.entry(waiting.owner()).or_default();
+            *pages.entry(waiting.copy.page).or_default() += 1;
+        }
+        if waits == self.waits {
+            Ok(())
+        } else {
+            Err(format!("{waits:?} stand in queues, {:?} are known to", self.waits))
+        }
     }
 }
