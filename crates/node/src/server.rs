@@ -373,8 +373,7 @@ impl Server {
             return Ok(());
         }
         let kind = Kind::Read { leaving, secret, writes };
-        let waiting = Waiting { client, transaction, copy, kind, since: 0, asked: self.now, is_told: false };
-        self.enqueue(waiting, memory, actions)
+        self.enqueue(Waiting::new((client, transaction), (copy, kind), self.now), memory, actions)
     }
 
     fn write(
@@ -404,9 +403,7 @@ impl Server {
         if entry.writer.is_some_and(|writer| writer == (client, transaction) || writer.0 == client && entry.is_kept) {
             return Err(misbehaved(client, "asked twice for a write lock of", copy.page));
         }
-        let waiting =
-            Waiting { client, transaction, copy, kind: Kind::Write, since: 0, asked: self.now, is_told: false };
-        self.enqueue(waiting, memory, actions)
+        self.enqueue(Waiting::new((client, transaction), (copy, Kind::Write), self.now), memory, actions)
     }
 
     /// A client's transactions use a copy that was called back.

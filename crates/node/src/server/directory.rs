@@ -9,7 +9,7 @@ use crate::algorithm::Origin;
 use crate::message::{ClientId, Copy, LeavingFate, Transaction, WaitsFor};
 use base::{Instant, PageId};
 use engine::canary::{self, Canary};
-pub use queues::{Kind, Waiting};
+pub use queues::{Kind, Order, Waiting};
 use records::{RecordLocks, RecordOwners};
 use set_ranges::SetRanges;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -19,8 +19,8 @@ use std::ops::RangeInclusive;
 #[derive(Default)]
 pub struct Directory {
     pages: BTreeMap<PageId, PageEntry>,
-    /// The pages that transactions wait for, and with how many requests.
-    waits: BTreeMap<(ClientId, Transaction), BTreeMap<PageId, usize>>,
+    /// The pages that transactions wait for, and where their requests stand.
+    waits: BTreeMap<(ClientId, Transaction), BTreeMap<PageId, BTreeSet<Order>>>,
     /// Those that wait for others of their own clients, and when they have begun to.
     waits_within: BTreeMap<(ClientId, Transaction), (BTreeSet<Transaction>, u64)>,
     /// How many copies each client has.
@@ -176,15 +176,22 @@ impl PageEntry {
         stays
     }
 
-    /// Whom a request waits for because of copies, the page's write lock, and requests of the page that are ahead.
+    /// Where that stands in the queue which has this order.
+    fn place_at(&self, order: Order) -> Option<usize> {
+        self.queue.binary_search_by_key(&order, |waiting| waiting.order).ok()
+    }
+
+    /// Whom a request waits for because of copies, the page's write lock, and, if it is of the page, others of the page that are ahead.
     fn waits_by_pages(&self, (place, own): (usize, &Waiting), found: &mut Vec<(ClientId, Transaction)>) {
         let owner = own.owner();
         let is_of_record = matches!(own.kind, Kind::Record { .. });
         let is_other = |other: &(ClientId, Transaction)| other.0 != owner.0 || (is_of_record && *other != owner);
         found.extend(self.writer.filter(is_other));
-        let ahead = self.queue.iter().take(place).filter(|other| other.client != owner.0);
-        let writes = |other: &&Waiting| own.kind.writes() || other.kind.writes();
-        found.extend(ahead.filter(writes).map(Waiting::owner));
+        if !is_of_record {
+            let ahead = self.queue.iter().take(place).filter(|other| other.client != owner.0);
+            let writes = |other: &&Waiting| own.kind.writes() || other.kind.writes();
+            found.extend(ahead.filter(writes).map(Waiting::owner));
+        }
         let others = self.copies.iter().filter(|(client, held)| {
             let is_told = !self.falls || held.called.is_some();
             is_told && self.has_to_go(**client, own)
@@ -412,11 +419,11 @@ impl Directory {
             since = since.max(Some(*began));
             found.extend(others.iter().map(|other| (owner.0, *other)));
         }
-        let pages = self.waits.get(&owner).into_iter().flatten();
-        for entry in pages.filter_map(|(page, _)| self.pages.get(page)) {
-            let is_its = |(_, waiting): &(usize, &Waiting)| waiting.owner() == owner;
+        for (page, orders) in self.waits.get(&owner).into_iter().flatten() {
+            let Some(entry) = self.pages.get(page) else { continue };
             // Of a page that has fallen a transaction may want several records.
-            for (place, own) in entry.queue.iter().enumerate().filter(is_its) {
+            for place in orders.iter().filter_map(|order| entry.place_at(*order)) {
+                let own = &entry.queue[place];
                 since = since.max(Some(own.since));
                 entry.waits_by_records(place, found);
                 entry.waits_by_pages((place, own), found);

@@ -159,9 +159,7 @@ impl Server {
             self.end_deadlock(owner, memory, actions);
             return Ok(());
         }
-        let transaction = lock.transaction;
-        let waiting = Waiting { client, transaction, copy, kind, since: 0, asked: self.now, is_told: false };
-        self.enqueue(waiting, memory, actions)
+        self.enqueue(Waiting::new(owner, (copy, kind), self.now), memory, actions)
     }
 
     /// A client has given up a copy in use, for locks of its records.

@@ -1,9 +1,9 @@
 //! What is always so, between steps.
 
-use super::{Directory, Kind, PageEntry, RegisteredCopy, all_of};
+use super::{Directory, Kind, Order, PageEntry, RegisteredCopy, all_of};
 use crate::message::ClientId;
 use base::PageId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl PageEntry {
     /// Why the queue is not as it is left whenever anything has changed, if that is so. Changes are granted only if they `may_be`.
@@ -32,7 +32,7 @@ impl PageEntry {
 impl Directory {
     /// How many requests of a client wait in queues of pages.
     pub fn waiting_of(&self, client: ClientId) -> usize {
-        self.waits.range(all_of(client)).flat_map(|(_, pages)| pages.values()).sum()
+        self.waits.range(all_of(client)).flat_map(|(_, pages)| pages.values()).map(BTreeSet::len).sum()
     }
 
     /// No one is forgotten that waits.
@@ -70,10 +70,13 @@ impl Directory {
         if counted != self.held {
             return Err(format!("clients have {counted:?} copies, {:?} are counted", self.held));
         }
-        let mut waits: BTreeMap<_, BTreeMap<PageId, usize>> = BTreeMap::new();
+        if self.pages.values().any(|entry| !entry.queue.iter().is_sorted_by_key(|waiting| waiting.order)) {
+            return Err("a queue is not in its order".to_owned());
+        }
+        let mut waits: BTreeMap<_, BTreeMap<PageId, BTreeSet<Order>>> = BTreeMap::new();
         for waiting in self.pages.values().flat_map(|entry| &entry.queue) {
             let pages = waits.entry(waiting.owner()).or_default();
-            *pages.entry(waiting.copy.page).or_default() += 1;
+            pages.entry(waiting.copy.page).or_default().insert(waiting.order);
         }
         if waits == self.waits {
             Ok(())

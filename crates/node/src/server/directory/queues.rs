@@ -1,4 +1,4 @@
-//! The queues of pages: requests in the order in which they have come, and the pages that each transaction waits for.
+//! The queues of pages: requests in the order in which they have come, and where those of each transaction stand.
 
 use super::{Directory, all_of};
 use crate::message::{ClientId, Copy, Leaving, Secret, Transaction};
@@ -14,11 +14,16 @@ pub struct Waiting {
     pub kind: Kind,
     /// When it began to.
     pub since: u64,
+    /// Its place among those of its queue, which are in this order.
+    pub order: Order,
     /// The time at which it has come.
     pub asked: Instant,
     /// Whether its client was told that locks of records are in its way.
     pub is_told: bool,
 }
+
+/// When that has come which it stands behind, and when it has come itself if that was later.
+pub type Order = (u64, u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -37,6 +42,11 @@ pub enum Kind {
 }
 
 impl Waiting {
+    /// One that has come at this time and stands in no queue yet.
+    pub fn new((client, transaction): (ClientId, Transaction), (copy, kind): (Copy, Kind), asked: Instant) -> Waiting {
+        Waiting { client, transaction, copy, kind, since: 0, order: (0, 0), asked, is_told: false }
+    }
+
     /// The transaction that waits.
     pub fn owner(&self) -> (ClientId, Transaction) {
         (self.client, self.transaction)
@@ -73,8 +83,9 @@ fn take_from(queue: &mut VecDeque<Waiting>, places: &[usize]) -> Vec<Waiting> {
 }
 
 impl Directory {
-    fn note_queued(&mut self, owner: (ClientId, Transaction), page: PageId) {
-        *self.waits.entry(owner).or_default().entry(page).or_default() += 1;
+    fn note_queued(&mut self, waiting: &Waiting) {
+        let pages = self.waits.entry(waiting.owner()).or_default();
+        pages.entry(waiting.copy.page).or_default().insert(waiting.order);
     }
 
     /// Where such requests stand in a page's queue, in order.
@@ -87,18 +98,17 @@ impl Directory {
     pub fn dequeue(&mut self, page: PageId, places: &[usize]) -> Vec<Waiting> {
         let Some(entry) = self.pages.get_mut(&page) else { return Vec::new() };
         let taken = take_from(&mut entry.queue, places);
-        for waiting in &taken {
-            self.note_unqueued(waiting.owner(), page);
-        }
+        taken.iter().for_each(|waiting| self.note_unqueued(waiting));
         taken
     }
 
     /// A request has been taken out of its page's queue.
-    fn note_unqueued(&mut self, owner: (ClientId, Transaction), page: PageId) {
+    fn note_unqueued(&mut self, waiting: &Waiting) {
+        let (owner, page) = (waiting.owner(), waiting.copy.page);
         let Some(pages) = self.waits.get_mut(&owner) else { return };
-        let Some(count) = pages.get_mut(&page) else { return };
-        *count -= 1;
-        if *count > 0 {
+        let Some(orders) = pages.get_mut(&page) else { return };
+        orders.remove(&waiting.order);
+        if !orders.is_empty() {
             return;
         }
         pages.remove(&page);
@@ -114,6 +124,8 @@ impl Directory {
         waiting.since = self.clock;
         let place = self.entry(waiting.copy.page).place_of(&waiting);
         let queue = &mut self.entry(waiting.copy.page).queue;
+        // What is passed has come for itself, and all that is ahead of it before that.
+        waiting.order = queue.get(place).map_or((waiting.since, 0), |passed| (passed.order.0 - 1, waiting.since));
         let is_alike = |other: Kind| std::mem::discriminant(&other) == std::mem::discriminant(&waiting.kind);
         let is_of_record = matches!(waiting.kind, Kind::Record { .. });
         if !is_of_record && queue.iter().any(|other| other.client == waiting.client && is_alike(other.kind)) {
@@ -121,7 +133,7 @@ impl Directory {
         }
         queue.insert(place, waiting);
         self.note_asked(&waiting);
-        self.note_queued(waiting.owner(), waiting.copy.page);
+        self.note_queued(&waiting);
         true
     }
 
@@ -134,12 +146,14 @@ impl Directory {
             (waiting.client, waiting.copy) == (client, copy) && is_read && waiting.transaction != to
         };
         let Some(waiting) = entry.queue.iter_mut().find(is_it) else { return false };
-        let from = std::mem::replace(&mut waiting.transaction, to);
+        let before = *waiting;
+        waiting.transaction = to;
         if let Kind::Read { writes, .. } = &mut waiting.kind {
             *writes = false;
         }
-        self.note_unqueued((client, from), copy.page);
-        self.note_queued((client, to), copy.page);
+        let now = *waiting;
+        self.note_unqueued(&before);
+        self.note_queued(&now);
         true
     }
 
@@ -163,11 +177,43 @@ impl Directory {
 
     /// With how many requests a transaction waits for pages and their records.
     pub fn requests_of(&self, owner: (ClientId, Transaction)) -> usize {
-        self.waits.get(&owner).into_iter().flatten().map(|(_, count)| count).sum()
+        self.waits.get(&owner).into_iter().flatten().map(|(_, orders)| orders.len()).sum()
     }
 
     /// The transactions of one client that wait.
     pub fn waiting_transactions(&self, client: ClientId) -> Vec<(ClientId, Transaction)> {
         self.waits.range(all_of(client)).map(|(owner, _)| *owner).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::{PartitionId, Random};
+
+    fn request(number: u64) -> Waiting {
+        let copy = Copy { page: PageId::new(PartitionId(1), 1), number };
+        Waiting::new((ClientId(1), Transaction(number)), (copy, Kind::Write), Instant::from_ns(0))
+    }
+
+    #[test]
+    fn what_is_taken_and_what_is_left_keep_their_orders() {
+        for seed in 0..500 {
+            let mut random = Random::stream(seed, "queues");
+            let mut queue: VecDeque<Waiting> = (0..random.below(20)).map(request).collect();
+            let chance = random.below(11) as f64 / 10.0;
+            let (mut places, mut taken, mut left) = (Vec::new(), Vec::new(), Vec::new());
+            for (place, waiting) in queue.iter().enumerate() {
+                if random.chance(chance) {
+                    places.push(place);
+                    taken.push(waiting.transaction);
+                } else {
+                    left.push(waiting.transaction);
+                }
+            }
+            let found = take_from(&mut queue, &places);
+            assert!(found.iter().map(|waiting| waiting.transaction).eq(taken), "seed {seed}");
+            assert!(queue.iter().map(|waiting| waiting.transaction).eq(left), "seed {seed}");
+        }
     }
 }

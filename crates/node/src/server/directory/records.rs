@@ -321,7 +321,7 @@ mod tests {
             _ => Kind::Record { slot: random.below(5) as u16, writes: random.chance(0.4) },
         };
         let copy = Copy { page: PageId::new(PartitionId(1), 1), number: 0 };
-        Waiting { client, transaction, copy, kind, since: 0, asked: Instant::from_ns(0), is_told: false }
+        Waiting::new((client, transaction), (copy, kind), Instant::from_ns(0))
     }
 
     /// One after another: the first that may have its lock and has none before it that is in its way.
