@@ -69,7 +69,7 @@ pub struct ClientSettings {
     /// The least length of a message, in bytes: shorter ones are filled up. None but for described networks.
     pub message_size_min: usize,
     /// How many transactions run at a time, at most, those that only wait for the server's answer to their commits not among them. They are
-    /// fewer if the buffer has less than eight frames for each.
+    /// fewer if the buffer has less than eight frames for each, and no more than half of the requests that [may wait](crate::server::WAITING_MAX).
     pub transactions: usize,
     /// Whether a write lock is kept when its transaction has ended, until another node wants the page.
     pub keeps_write_locks: bool,

@@ -7,6 +7,7 @@ use super::sets::SetWork;
 use super::{ClientNode, PageClient, RollbackCause, ServerState, session};
 use crate::client::{PageLock, WriteLock};
 use crate::message::{LIST_MAX, Transaction};
+use crate::server::WAITING_MAX;
 use base::PageId;
 use driver::{Fault, FaultKind, Work};
 use engine::buffer::Pins;
@@ -389,7 +390,8 @@ impl ClientNode {
         match &*self.standing.borrow() {
             ServerState::Joined => {
                 let frames = self.settings.buffer.frames;
-                self.running.get() < self.settings.transactions.min(frames / FRAMES_EACH).max(1)
+                let most = self.settings.transactions.min(frames / FRAMES_EACH).min(WAITING_MAX / 2);
+                self.running.get() < most.max(1)
             }
             ServerState::Lost(_) => false,
             ServerState::GivenUp(_) => true,
