@@ -42,7 +42,7 @@ impl Server {
             actions.push(Action::Send(client, Answer::NoSetRecord { record, is_denied, reason }));
             return Ok(());
         }
-        if lock.writes && !has_it && !self.mark_record((client, &record.key), (page, lock), memory, actions)? {
+        if lock.writes && !self.mark_record((client, &record.key), (page, lock), memory, actions)? {
             return Ok(());
         }
         let before = actions.len();

@@ -453,6 +453,23 @@ fn transactions_that_wait_for_records_and_pages_of_each_other_are_a_deadlock() {
     assert!(said.iter().any(|action| matches!(action, Action::Send(_, Answer::Victim { .. }))), "{said:?}");
 }
 
+/// Two keys may have one place, and so one lock.
+#[test]
+fn records_of_one_place_are_marked_each_by_its_key() {
+    let keys = [22_799_166, 28_736_336].map(u32::to_be_bytes);
+    assert_eq!(place_in_set(SET, &keys[0]), place_in_set(SET, &keys[1]));
+    let mut ground = Ground::new("cbl");
+    let client = ground.join();
+    for key in keys {
+        let record = SetRecord { key: key.to_vec(), ..wanted(0, 1, true) };
+        let asked = ground.say(client, Request::SetRecord(record.clone())).expect("it is honest");
+        assert_eq!(asked, [Action::SendSetRecord { to: client, record }]);
+    }
+    for key in keys {
+        assert!(ground.server.may_change_in_set((client, Transaction(1)), (SET, &key), &[]), "{key:?}");
+    }
+}
+
 #[test]
 fn what_is_no_record_of_a_set_is_not_locked() {
     let mut ground = Ground::new("cbl");
