@@ -110,7 +110,7 @@ impl Server {
         if ranges.bytes_of(owner.0) > SET_RANGES_MAX {
             return Some(TOO_MUCH_LOCKED.to_owned());
         }
-        let is_one_more = !ranges.has_or_are_within(owner, SET_OWNERS_MAX);
+        let is_one_more = !ranges.may_lock(owner, SET_OWNERS_MAX);
         is_one_more.then(|| format!("{SET_OWNERS_MAX} transactions of its node have locks in sets, and no more may"))
     }
 

@@ -115,7 +115,7 @@ impl Directory {
         if pages.is_empty() {
             self.waits.remove(&owner);
         }
-        self.note_not_asked(owner, page);
+        self.end_asking(owner, page);
     }
 
     /// Adds a request to its page's queue. False if the same client has the same kind of request waiting there.

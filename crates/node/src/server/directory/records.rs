@@ -277,7 +277,7 @@ impl Directory {
     }
 
     /// A transaction waits for a page no more, nor for its records.
-    pub(super) fn note_not_asked(&mut self, owner: RecordOwner, page: PageId) {
+    pub(super) fn end_asking(&mut self, owner: RecordOwner, page: PageId) {
         if self.owners.asked.get(&owner) == Some(&page) {
             self.owners.asked.remove(&owner);
         }

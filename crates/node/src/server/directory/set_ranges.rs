@@ -138,7 +138,7 @@ pub struct SetRanges {
     wanted: KeyRanges,
     /// Who watches whom, and who has watched one that has ended.
     watchers: BTreeMap<Owner, BTreeSet<RangeOwner>>,
-    loose: BTreeSet<(u64, RangeOwner)>,
+    to_recheck: BTreeSet<(u64, RangeOwner)>,
     /// Questions that are being answered, one of a transaction.
     asked: BTreeMap<RangeOwner, u64>,
     /// How many locks were looked at that were waited for.
@@ -259,14 +259,14 @@ impl SetRanges {
     /// A transaction waits for its lock no more: those that stand behind it are looked at.
     fn stop_waiting(&mut self, owner: RangeOwner) {
         if let Some(stopped) = self.take_waiting(owner) {
-            self.loosen(stopped.number, true);
+            self.note_to_recheck(stopped.number, true);
         }
     }
 
     /// Takes out what waits, as it is to be looked at.
     fn take_waiting(&mut self, owner: RangeOwner) -> Option<WaitingRange> {
         let taken = self.waiting.remove(&owner)?;
-        self.loose.remove(&(taken.since, owner));
+        self.to_recheck.remove(&(taken.since, owner));
         self.wanted.end(taken.number, None);
         if let Some(watchers) = self.watchers.get_mut(&taken.watches) {
             watchers.remove(&owner);
@@ -278,12 +278,12 @@ impl SetRanges {
     }
 
     /// Those that watch this one are to be looked at: all, or the ones that stand behind it alone.
-    fn loosen(&mut self, number: Owner, only_behind: bool) {
+    fn note_to_recheck(&mut self, number: Owner, only_behind: bool) {
         let Some(watchers) = self.watchers.get(&number) else { return };
         let waiting = watchers.iter().filter_map(|owner| self.waiting.get(owner));
         let meant = waiting.filter(|waiting| !only_behind || !self.is_marked(waiting));
         let meant: Vec<(u64, RangeOwner)> = meant.map(|waiting| (waiting.since, waiting.owner)).collect();
-        self.loose.extend(meant);
+        self.to_recheck.extend(meant);
     }
 
     /// Whether what one is to change is marked.
@@ -322,7 +322,7 @@ impl SetRanges {
     /// Looks at those that have watched one that has ended, or that have stood behind one that waits no more, until something has come of it.
     /// Those that wait on watch another one.
     pub fn advance(&mut self) -> Option<Progress> {
-        while let Some((_, owner)) = self.loose.pop_first() {
+        while let Some((_, owner)) = self.to_recheck.pop_first() {
             #[cfg(test)]
             {
                 self.looked_at += 1;
@@ -330,7 +330,7 @@ impl SetRanges {
             let Some(waiting) = self.take_waiting(owner) else { continue };
             let (number, was_marked) = (waiting.number, self.is_marked(&waiting));
             if let Some(granted) = self.admit(waiting) {
-                self.loosen(number, true);
+                self.note_to_recheck(number, true);
                 return Some(Progress::Granted(granted));
             }
             if !was_marked && self.waiting.get(&owner).is_some_and(|waiting| self.is_marked(waiting)) {
@@ -377,7 +377,7 @@ impl SetRanges {
         for number in ended.numbers {
             self.owners.remove(&number);
             self.ranges.end(number, None);
-            self.loosen(number, false);
+            self.note_to_recheck(number, false);
             self.watchers.remove(&number);
         }
         if let Some(bytes) = self.bytes.get_mut(&owner.0) {
@@ -442,7 +442,7 @@ impl SetRanges {
     }
 
     /// Whether a transaction has locks, or fewer than this number of its client's have.
-    pub fn has_or_are_within(&self, owner: RangeOwner, owners_max: usize) -> bool {
+    pub fn may_lock(&self, owner: RangeOwner, owners_max: usize) -> bool {
         self.holders.contains_key(&owner) || self.holders.range(all_of(owner.0)).nth(owners_max - 1).is_none()
     }
 
@@ -477,7 +477,8 @@ impl SetRanges {
                 return Err(format!("{waiting:?} does not watch one that is in its way"));
             }
         }
-        if self.watchers.values().map(BTreeSet::len).sum::<usize>() > self.waiting.len() || !self.loose.is_empty() {
+        if self.watchers.values().map(BTreeSet::len).sum::<usize>() > self.waiting.len() || !self.to_recheck.is_empty()
+        {
             return Err("one watches for a lock in a set that waits for none, or may have it".to_owned());
         }
         let held: BTreeSet<(Owner, RangeOwner)> = self
