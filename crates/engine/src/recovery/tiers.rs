@@ -181,7 +181,7 @@ pub async fn reconcile(
     if needed.is_none()
         && let Some((tier, copies)) = kept_for_redo(&found, damaged)
     {
-        torn = TornPages::among(executor, Rc::clone(&found), tier, (stated.redo_start, copies));
+        torn = TornPages::with_copies(executor, Rc::clone(&found), tier, (stated.redo_start, copies));
         needed = Some(found[tier].record.clone());
     }
     let needed = needed.filter(|_| !canary::is_planted(Canary::ForgottenCache));

@@ -53,7 +53,7 @@ impl TornPages {
     }
 
     /// These copies are in slots of one of the tiers.
-    pub(super) fn among(
+    pub(super) fn with_copies(
         executor: &Executor,
         found: Rc<Vec<EarlierTier>>,
         tier: usize,
