@@ -281,6 +281,8 @@ canaries! {
     PresentSetForMoment,
     /// A node takes copies that have come since for what a snapshot sees.
     YoungCopies,
+    /// A page server does not look whether what waits for a page may have it when one that has waited before it does so no longer.
+    ForgottenWaiter,
     /// A page server sends a record and does not enter its lock.
     UnlockedRecord,
     /// A node whose locks fall to records says only which ones it has changed.

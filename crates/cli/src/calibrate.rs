@@ -8,6 +8,7 @@ pub mod fit;
 mod least_squares;
 pub mod loopback;
 mod loopback_fit;
+mod nodes;
 mod page;
 mod prices;
 mod quality;
@@ -21,11 +22,11 @@ use base::units::parse_size;
 use clap::Args;
 use cpu::{EngineExtent, EngineRun};
 use device::{DeviceExtent, DeviceMeasured};
+use devices::{Cpu, Device, Hardware};
 use driver::{Fault, FaultKind};
 use entresol::configuration::Configuration;
-use fit::SystemCosts;
 use loopback::{LoopbackExtent, LoopbackMeasured};
-use loopback_fit::FittedLoopback;
+use loopback_fit::{FittedLoopback, MessagePrices};
 use papers::Extent;
 use quality::Calibration;
 use serde::{Deserialize, Serialize};
@@ -92,6 +93,9 @@ fn file_size(text: &str) -> Result<u64, String> {
 
 /// A configuration's name of the device that a database is on.
 const ENGINE_DEVICE: &str = "disk";
+
+/// How much longer nodes run than each exchange of messages is measured.
+const NODES_LONGER: f64 = 3.0;
 
 /// What is kept of a calibration, to go on with it after an interruption.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -224,33 +228,62 @@ fn calibrated(arguments: &Arguments, keeping: &mut Keeping) -> Result<Calibratio
     })?;
     let prices = prices::prices(&runs, fitted.costs);
     let loopback_extent = if arguments.quick { LoopbackExtent::quick() } else { LoopbackExtent::full() };
-    let loopback = calibrated_loopback(&loopback_extent, fitted.costs, keeping).map_err(|failure| failure.to_string());
+    let describe = |loopback: &FittedLoopback| {
+        description::text((ENGINE_DEVICE, &fitted.device), &prices, Some(loopback), "fitting nodes")
+    };
+    let place = (directory.path(), described.as_ref());
+    let loopback = calibrated_loopback(place, (&loopback_extent, &prices.cpu()), describe, keeping)
+        .map_err(|failure| failure.to_string());
     Ok(Calibration { measured, fitted, runs, prices, request_ns, loopback })
 }
 
 /// The description whose delays the device shows.
-fn shown(described: Option<&str>) -> Result<Option<devices::Device>, Failure> {
+fn shown(described: Option<&str>) -> Result<Option<Device>, Failure> {
     let Some(described) = described else { return Ok(None) };
     let text = format!("[device.{ENGINE_DEVICE}]\ndescribed = {described:?}\n");
     let mut configuration = Configuration::from_bytes("--described", text.as_bytes(), None)?;
     Ok(configuration.devices.remove(ENGINE_DEVICE).and_then(|device| device.described))
 }
 
-/// Measures the loopback and describes it. A machine that has none can be calibrated all the same.
+/// Measures the loopback and what nodes do over it, and describes both. A machine that has none can be calibrated all the same. `describe`
+/// gives the whole description with such a loopback.
 fn calibrated_loopback(
-    extent: &LoopbackExtent,
-    costs: SystemCosts,
+    (directory, described): (&Path, Option<&Device>),
+    (extent, of_steps): (&LoopbackExtent, &Cpu),
+    describe: impl Fn(&FittedLoopback) -> String,
     keeping: &mut Keeping,
 ) -> Result<(LoopbackMeasured, FittedLoopback), Failure> {
     let progress = keeping.progress;
     let step = |number: usize, all: usize| progress.step("measuring the loopback", number as u64, all as u64);
-    let measured = match keeping.kept.loopback.take().filter(|known| known.extent == *extent) {
+    let mut measured = match keeping.kept.loopback.take().filter(|known| known.extent == *extent) {
         Some(known) => known,
         None => loopback::measure(extent, step)?,
     };
     keeping.kept.loopback = Some(measured.clone());
     keeping.keep();
-    let fitted = loopback_fit::fit(&measured, costs)?;
+    let mut fitted = loopback_fit::fit(&measured, of_steps)?;
+    progress.phase("running nodes", 0);
+    let seconds = extent.span_ns as f64 / 1e9 * NODES_LONGER;
+    let seen = match measured.nodes {
+        Some(seen) => seen,
+        None => nodes::measure((directory, described), seconds)?,
+    };
+    measured.nodes = Some(seen);
+    keeping.kept.loopback = Some(measured.clone());
+    keeping.keep();
+    progress.phase("fitting nodes", 0);
+    let (batch_ns, shown) = nodes::fit(seen, |batch_ns| {
+        let prices = MessagePrices { batch_ns, ..fitted.prices };
+        let text = describe(&FittedLoopback { prices, ..fitted.clone() });
+        let mut configuration = cpu::configuration(described, true, 64 << 20);
+        let mut hardware = Hardware::parse(&text, "calibrated")?;
+        if let Some(device) = described {
+            hardware.devices.insert(ENGINE_DEVICE.to_owned(), device.clone());
+        }
+        configuration.hardware = Some(hardware);
+        nodes::seen((directory, configuration), seconds)
+    })?;
+    (fitted.prices.batch_ns, fitted.nodes) = (batch_ns, Some(shown));
     Ok((measured, fitted))
 }
 

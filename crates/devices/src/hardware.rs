@@ -114,8 +114,21 @@ pub struct Cpu {
     /// io_uring: with `run-until-wait`. Not by default.
     #[serde(default)]
     pub gathering: bool,
+    /// What a thread finds in its caches when it goes on behind a sleep or an interrupt: with `run-until-wait`. Everything by default.
+    #[serde(default, deserialize_with = "cold_caches")]
+    pub cold_caches: Option<ColdCaches>,
     /// What the steps of transactions cost.
     pub instructions: Instructions,
+}
+
+/// Caches that the operating system and other programs have used meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ColdCaches {
+    /// How many instructions of steps are slower, until the caches are warm.
+    pub instructions: u64,
+    /// How much longer these take, as a share.
+    pub slowdown: f64,
 }
 
 /// Mean numbers of instructions per step: Rahm 1991, table 4.1, and, nothing unless given, the basic operations of System M
@@ -175,11 +188,17 @@ pub struct Instructions {
     /// One search of a b-tree from its root to a record.
     #[serde(default)]
     pub tree_search: u64,
+    /// One row entered into a hash table or looked for in it, beside its copy or the comparison.
+    #[serde(default)]
+    pub hash_entry: u64,
     /// Operations given to the operating system, whatever their number: what a batch costs beside `input_output` for each. With
     /// the CPU's discipline `run-until-wait`.
     #[serde(default)]
     pub submission: u64,
-    /// What a batch costs more if nothing is under way: the device is at rest and has to be told. With the CPU's discipline
+    /// What a batch costs in which nothing is for a device, all of it for networks; as much as `submission` by default.
+    #[serde(default)]
+    pub network_submission: Option<u64>,
+    /// What a batch for devices costs more if nothing is under way: the device is at rest and has to be told. With the CPU's discipline
     /// `run-until-wait`.
     #[serde(default)]
     pub notification: u64,
@@ -333,6 +352,14 @@ fn footprint<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(u64, f64
     }
     speeds.sort_by_key(|(bytes, _)| *bytes);
     Ok(speeds)
+}
+
+fn cold_caches<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ColdCaches>, D::Error> {
+    let cold = ColdCaches::deserialize(deserializer)?;
+    if !(0.0..=100.0).contains(&cold.slowdown) {
+        return Err(D::Error::custom(format!("a slowdown is a share from 0 to 100, not {}", cold.slowdown)));
+    }
+    Ok(Some(cold))
 }
 
 impl Cpu {

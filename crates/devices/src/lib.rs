@@ -28,7 +28,7 @@ pub use concurrency::{Concurrency, Laws, Times, Together};
 pub use cpus::Class;
 pub use fields::{Assignment, Bandwidth, Discipline, ReadWrite, Servers, WriteCache};
 pub use hardware::{
-    CALIBRATION_VERSION, Cpu, Device, Hardware, HardwareError, Instructions, Pauses, Stage, StageDiscipline,
+    CALIBRATION_VERSION, ColdCaches, Cpu, Device, Hardware, HardwareError, Instructions, Pauses, Stage, StageDiscipline,
 };
 pub use law::Law;
 pub use limit::{Limit, Limited};

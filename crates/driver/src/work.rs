@@ -42,11 +42,14 @@ pub enum Work {
     Redo,
     /// One search of a b-tree from its root to a record, or to the place where it would be.
     TreeSearch,
+    /// One row entered into a hash table, or looked for in it: what that costs beside its copy or the comparison, for memory is touched
+    /// at random places.
+    HashEntry,
 }
 
 impl Work {
     /// Every kind of work, in the order of their declaration.
-    pub const ALL: [Work; 19] = [
+    pub const ALL: [Work; 20] = [
         Work::BeginTransaction,
         Work::ObjectReference,
         Work::EndTransaction,
@@ -66,6 +69,7 @@ impl Work {
         Work::CopyRegistration,
         Work::Redo,
         Work::TreeSearch,
+        Work::HashEntry,
     ];
 }
 

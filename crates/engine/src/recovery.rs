@@ -12,7 +12,7 @@ mod sets;
 mod tiers;
 
 pub(crate) use moments::{find_past, rebuild_moments};
-pub(crate) use tiers::{NewCache, OpenedTiers, StatedTiers, TornPages, are_same_slots, create_cache, reconcile};
+pub(crate) use tiers::{NewCache, StatedTiers, TornPages, are_same_slots, create_cache, reconcile};
 
 use crate::buffer::{Buffer, Pins, Presence};
 use crate::checkpoint::checkpoint_restart;

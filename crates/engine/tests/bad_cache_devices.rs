@@ -5,7 +5,7 @@ use crate::ground::machine::run;
 use driver::OpKind;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{CacheSettings, DESIGNS, Design};
-use entresol_engine::{Database, Error, PartitionSpec, Result};
+use entresol_engine::{Database, Error, PartitionSpec, Result, Transaction};
 use executor::{Executor, Order};
 use virtual_driver::{ErrorAt, FaultPlan, Hardware, Media, Options, VirtualDriver};
 
@@ -160,4 +160,36 @@ fn an_opening_by_another_design_while_the_device_fails_loses_nothing() {
         }
     }
     assert!(opened > 0 && refused > 0, "{opened} openings succeeded, {refused} were refused");
+}
+
+/// What slots have of a partition that was dropped.
+#[test]
+fn a_device_that_can_only_be_read_keeps_no_database_from_being_opened() {
+    for &design in DESIGNS {
+        let cache = CacheSettings { table: Some(false), ..cache(design.name(), SLOTS) };
+        let media = filled(&cache);
+        run(&media, async |executor| {
+            let database = open(executor, &cache).await.expect("opens");
+            let other = database.create_partition(PartitionSpec::b_tree("other")).await.expect("creates");
+            for key in 0..200_u64 {
+                let put = async |tx: &mut Transaction| tx.put(other, &key.to_be_bytes(), &[7; 1_000]).await;
+                database.transaction(put).await.expect("works");
+            }
+            for number in 0..PAGES {
+                read(&database, number).await.expect("works");
+            }
+            database.drop_partition(other).await.expect("drops");
+        });
+        let errors = (1..5_000).map(|nth| ErrorAt { kind: OpKind::Write, device: Some("flash".into()), nth }).collect();
+        let options = Options { faults: Some(FaultPlan { errors, ..FaultPlan::default() }), ..Options::default() };
+        let driver = VirtualDriver::new(Hardware::ideal(), options, media.clone());
+        let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+        let done = executor.run(async {
+            let database = open(&executor, &cache).await?;
+            assert_nothing_wrong(&database, &[2; PAGES as usize], design.name()).await;
+            Ok::<(), Error>(())
+        });
+        executor.stop();
+        assert_eq!(done.expect("the machine goes on"), Ok(()), "{design:?}");
+    }
 }

@@ -8,6 +8,7 @@ use devices::Hardware;
 use driver::Op;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{self, CacheSettings, Design};
+use entresol_engine::tier_file::table::{BLOCK_BYTES, block_number};
 use entresol_engine::{Database, PartitionSpec, Settings, Transaction, buffer, checkpoint, log};
 use executor::{Executor, Order};
 use std::cell::Cell;
@@ -394,10 +395,8 @@ fn begin_reading(executor: &Executor, database: &Database, pages: u64) {
 /// Whether it is written to a cache's table, its last block being of this number or later.
 fn states_block_from(op: &Op, number: u64) -> bool {
     let Op::Write { buffer, length, .. } = op else { return false };
-    let last = buffer[..*length as usize].chunks_exact(4096).last();
-    last.is_some_and(|block| {
-        &block[4..8] == b"CTAB" && u64::from_le_bytes(block[16..24].try_into().expect("eight bytes")) >= number
-    })
+    let last = buffer[..*length as usize].chunks_exact(BLOCK_BYTES).last();
+    last.and_then(block_number).is_some_and(|last| last >= number)
 }
 
 /// How long others wait for a partition while the cache's device does not answer the write of this block of its table, which many
@@ -477,6 +476,7 @@ fn kills_faster_than_checkpoints_do_not_add_up() {
     assert!((2..30).contains(&taken), "{taken} checkpoints, {redone:?}");
     // Where no size is asked for, the log's bounds it.
     let (redone, taken) = redone_by_each_life(checkpoint::Policy { log_bytes: None, interval_ns: rarely }, 200);
-    assert!(redone.iter().max() < Some(&LOG_BYTES), "{redone:?}");
+    let most = redone.iter().max().expect("there are some");
+    assert!((LOG_BYTES / 4..LOG_BYTES / 2 + 2 * first).contains(most), "{redone:?}");
     assert!((1..30).contains(&taken), "{taken} checkpoints, {redone:?}");
 }

@@ -7,7 +7,7 @@ use devices::Hardware;
 use driver::OpKind;
 use entresol_engine::second_level::design::Pattern;
 use entresol_engine::second_level::{self, CacheSettings};
-use entresol_engine::{Database, PartitionSpec, Settings, buffer, checkpoint};
+use entresol_engine::{Database, Error, PartitionSpec, Settings, Transaction, buffer, checkpoint};
 use executor::{Executor, Order};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -312,5 +312,69 @@ fn a_tree_whose_load_was_given_up_is_dropped_or_loaded_while_the_write_of_that_g
                 assert_eq!(found, Ok(Some(vec![3; 100])), "{drops}, record {number}");
             }
         });
+    }
+}
+
+/// A cache has what a load has left that failed; a second one has succeeded since, and perhaps some of its records were changed.
+fn loaded_twice(settings: &Settings, is_changed: bool) -> Media {
+    let media = Media::new();
+    run(&media, error(OpKind::Write, FAILED), async |executor| {
+        let database = Database::create(executor, settings.clone()).await.expect("creates");
+        let spec = PartitionSpec { device: "data".into(), ..PartitionSpec::b_tree("notes") };
+        let notes = database.create_partition(spec).await.expect("creates");
+        database.load_b_tree(notes, records(1), |_| {}).await.expect_err("its second write fails");
+        for number in 0..3 {
+            let pages = (0..20).map(|page| PageId::new(notes, 2 + 20 * number + page));
+            database.buffer().prefetch(pages, Pattern::Random).await.expect("reads");
+        }
+        database.load_b_tree(notes, records(3), |_| {}).await.expect("loads");
+        for key in (0..if is_changed { 400_u64 } else { 0 }).step_by(50) {
+            let put = async |tx: &mut Transaction| tx.put(notes, &key.to_be_bytes(), &[3; 100]).await;
+            database.transaction(put).await.expect("changes");
+        }
+    });
+    media
+}
+
+#[test]
+fn a_damaged_page_of_a_load_is_named_and_not_taken_from_what_a_cache_has_of_one_that_failed() {
+    let with_cache = |table: bool| {
+        let cache = CacheSettings { volatile: Some(false), table: Some(table), ..CacheSettings::new("disk", 256) };
+        let hierarchy = second_level::Settings { cache: Some(cache), ..second_level::Settings::default() };
+        let frames = buffer::Settings { frames: 20, cleaner: false, ..settings().buffer };
+        Settings { hierarchy, buffer: frames, ..settings() }
+    };
+    let openings = [[false, false], [true, false], [true, true]];
+    for (tables, is_changed) in openings.into_iter().flat_map(|tables| [(tables, false), (tables, true)]) {
+        let [before, after] = tables.map(with_cache);
+        let made = loaded_twice(&before, is_changed);
+        let mut named = 0;
+        for page in (2..62).step_by(3) {
+            let media = made.copy();
+            media.flip_bit("data", "notes.pages", page * 1024 + 500, 3).expect("it is there");
+            named += run(&media, FaultPlan::default(), async |executor| {
+                let database = match Database::open(executor, after.clone(), "test").await {
+                    Ok(database) => database,
+                    Err(error) => {
+                        assert!(matches!(error, Error::DamagedPage { .. }), "{error}");
+                        return 1;
+                    }
+                };
+                let notes = database.partition("notes").expect("it exists");
+                let mut named = 0;
+                for key in 0..600_u64 {
+                    let get = async |tx: &mut Transaction| tx.get(notes, &key.to_be_bytes()).await;
+                    match database.transaction(get).await {
+                        Ok(found) => assert_eq!(found, Some(vec![3; 100]), "record {key}, page {page}, {tables:?}"),
+                        Err(error) => {
+                            assert!(matches!(error, Error::DamagedPage { .. }), "{error}");
+                            named = 1;
+                        }
+                    }
+                }
+                named
+            });
+        }
+        assert!(named > 12, "{tables:?}, changed: {is_changed}: {named} damaged pages are named");
     }
 }

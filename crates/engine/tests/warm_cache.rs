@@ -3,11 +3,11 @@
 use crate::ground::cached;
 use crate::ground::machine::run;
 use cached::{create, read};
-use driver::{Access, Op};
+use driver::{Access, Op, OpKind};
 use entresol_engine::second_level::{self, CacheSettings, DESIGNS, Design};
 use entresol_engine::{Database, Error, Settings};
-use executor::Executor;
-use virtual_driver::Media;
+use executor::{Executor, Order};
+use virtual_driver::{ErrorAt, FaultPlan, Hardware, Media, Options, VirtualDriver};
 
 const PAGES: u64 = 120;
 const PAGE_SIZE: usize = 1024;
@@ -388,6 +388,47 @@ fn a_copy_behind_which_redo_does_not_go_on_is_not_taken_for_its_damaged_page() {
             assert!(matches!(opened, Err(Error::DamagedPage { .. })), "page {page}: {opened:?}");
             assert!(page_at_home(&media, page) == before, "page {page} was written over by an older one");
         });
+    }
+}
+
+/// Opens the database where no slot of the cache can be read, and closes it at once if that succeeds.
+fn open_without_slots(media: &Media, settings: &Settings) -> Result<(), Error> {
+    // The first read is that of the header.
+    let errors = (2..5_000).map(|nth| ErrorAt { kind: OpKind::Read, device: Some("nvem".into()), nth }).collect();
+    let options = Options { faults: Some(FaultPlan { errors, ..FaultPlan::default() }), ..Options::default() };
+    let driver = VirtualDriver::new(Hardware::ideal(), options, media.clone());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let opened = executor.run(async { Database::open(&executor, settings.clone(), "here").await.map(drop) });
+    executor.stop();
+    opened.expect("the machine goes on")
+}
+
+/// The whole copies of torn pages are in slots that cannot be read for one opening, of a cache that does not go on by its table.
+#[test]
+fn slots_that_cannot_be_read_for_one_opening_have_the_copies_of_torn_pages_afterwards() {
+    for (name, is_larger) in [("lazy-cleaning", false), ("lazy-cleaning", true), ("face", false), ("face", true)] {
+        let small = settings_of_few_slots(name);
+        let mut other = small.clone();
+        let cache = other.hierarchy.cache.as_mut().expect("there is one");
+        (cache.table, cache.pages) = (Some(is_larger), cache.pages + u32::from(is_larger));
+        let media = Media::new();
+        run(&media, async |executor| {
+            let database = filled(executor, small.clone(), 2).await;
+            change(&database, 3).await;
+        });
+        let mut torn = 0;
+        for page in (70..PAGES).step_by(3) {
+            let media = media.copy();
+            media.flip_bit("disk", "objects.pages", page * PAGE_SIZE as u64 + 500, 3).expect("it is there");
+            if !opens(&media.copy(), &other) {
+                continue;
+            }
+            torn += 1;
+            let error = open_without_slots(&media, &other).expect_err("its only whole copy cannot be read");
+            assert!(matches!(error, Error::DamagedPage { .. } | Error::TierMissing { .. }), "{error}");
+            assert!(has_all(&media, other.clone(), 3), "{name}, larger: {is_larger}, page {page}");
+        }
+        assert!(torn > 3, "{name}, larger: {is_larger}: {torn} torn pages");
     }
 }
 

@@ -29,6 +29,7 @@ mod commits;
 mod leaving;
 mod locks;
 mod records;
+mod requests;
 mod snapshots;
 mod told;
 

@@ -50,7 +50,7 @@ use catalog::KnownCatalog;
 use driver::{Fault, FaultKind};
 use engine::buffer::{self, Buffer, PageSpace};
 use engine::page::{PageKind, header};
-use executor::{Executor, WaitQueue};
+use executor::{Executor, Turn, WaitQueue};
 use group::Groups;
 use peers::{PeerPlace, Peers};
 use std::cell::{Cell, RefCell};
@@ -70,7 +70,7 @@ pub struct ClientSettings {
     /// The least length of a message, in bytes: shorter ones are filled up. None but for described networks.
     pub message_size_min: usize,
     /// How many transactions run at a time, at most, those that only wait for the server's answer to their commits not among them. They are
-    /// fewer if the buffer has less than eight frames for each.
+    /// fewer if the buffer has less than eight frames for each, and no more than half of the requests that [may wait](crate::server::WAITING_MAX).
     pub transactions: usize,
     /// Whether a write lock is kept when its transaction has ended, until another node wants the page.
     pub keeps_write_locks: bool,
@@ -131,6 +131,9 @@ struct ClientNode {
     bell: WaitQueue,
     answered: WaitQueue,
     gate: WaitQueue,
+    /// Whose transaction begins next, and whose snapshot: so none that waits for that is passed by those that come later.
+    beginning: Turn,
+    snapping: Turn,
 }
 
 /// How it stands with the server.
@@ -208,6 +211,8 @@ impl PageClient {
             bell: WaitQueue::new(),
             answered: WaitQueue::new(),
             gate: WaitQueue::new(),
+            beginning: Turn::new(),
+            snapping: Turn::new(),
         });
         let weak = Rc::downgrade(&inner);
         let departure = Box::new(move |page, bytes: &[u8]| {
@@ -282,18 +287,8 @@ impl PageClient {
     pub fn attach(&self, partition: PartitionId) {
         self.0.attach(partition);
     }
-
-    /// Begins a transaction. It waits while the server is sought, and while as many run as may.
-    pub async fn begin(&self) -> PageTransaction {
-        while !self.0.may_begin() {
-            self.0.gate.wait(&self.0.executor).await;
-        }
-        PageTransaction::new(&self.0)
-    }
 }
 
-/// How many frames there have to be for each transaction that runs: it has some pages in use at a time.
-const FRAMES_EACH: usize = 8;
 /// How long a page is waited for before it is asked for again, in nanoseconds: another client may have died with it.
 const PATIENCE_NS: u64 = 5 * SECOND_NS;
 
@@ -363,17 +358,6 @@ impl ClientNode {
         self.gate.wake_all(&self.executor);
     }
 
-    fn may_begin(&self) -> bool {
-        match &*self.standing.borrow() {
-            ServerState::Joined => {
-                let frames = self.settings.buffer.frames;
-                self.running.get() < self.settings.transactions.min(frames / FRAMES_EACH).max(1)
-            }
-            ServerState::Lost(_) => false,
-            ServerState::GivenUp(_) => true,
-        }
-    }
-
     /// A transaction has to be rolled back, if it runs.
     fn condemn(&self, transaction: Transaction, why: RollbackCause) {
         if self.protocol.borrow().is_active(transaction) {
@@ -388,6 +372,7 @@ impl ClientNode {
         due.falls.into_iter().for_each(|fallen| self.take_apart(fallen));
         due.discards.into_iter().for_each(|page| self.discard(page));
         due.messages.iter().for_each(|message| self.say(message));
+        self.fail_unwanted(due.unwanted);
         if due.wakes {
             self.bell.wake_all(&self.executor);
         }

@@ -29,6 +29,7 @@ mod directory;
 mod ending;
 mod joining;
 mod passing;
+mod queues;
 mod records;
 mod rights;
 mod serving;
@@ -40,7 +41,7 @@ mod versions;
 
 use crate::algorithm::{Algorithm, CHANCES, Frames, Placement};
 use crate::grants::Access;
-use crate::message::{Answer, ClientId, Copy, Leaving, Request, Secret, SetWrite, ToServer, Transaction, WAITS_MAX};
+use crate::message::{Answer, ClientId, Copy, Leaving, Request, Secret, ToServer, Transaction, WAITS_MAX};
 use action::misbehaved;
 pub use action::{Action, Counts, Found, Misbehaviour};
 use base::{Instant, Lsn, PageId, PartitionId};
@@ -321,23 +322,7 @@ impl Server {
                 self.note_waits(client, &pairs, memory, actions);
                 Ok(())
             }
-            Request::Commit { transaction, others, keeps, records, pages, redone, sets } => {
-                let changed: Vec<PageId> = pages.iter().map(|image| image.page).chain(redone.iter().copied()).collect();
-                let sent: usize = pages.iter().map(|image| image.bytes.len()).sum();
-                // A page on which records are redone takes as much memory as one that has come.
-                let of_sets: usize = sets.iter().map(SetWrite::length).sum();
-                let bytes = records.len() + sent + redone.len() * memory.page_size() + of_sets;
-                let sent = (&pages[..], &redone[..]);
-                let by_records = self.begin_commit((client, transaction), (&others, keeps), bytes, sent, actions)?;
-                let members: Vec<Transaction> = others.into_iter().chain([transaction]).collect();
-                self.withdraw_writes(client, &members, memory, actions);
-                changed.iter().filter(|_| keeps).for_each(|page| self.advance(*page, memory, actions));
-                actions.push(Action::Commit { client, transaction, records, pages, redone, by_records, sets });
-                if canary::is_planted(Canary::EarlyRelease) {
-                    self.release((client, transaction), memory, actions);
-                }
-                Ok(())
-            }
+            commit @ Request::Commit { .. } => self.ask_commit(client, commit, memory, actions),
             Request::Abort { transaction } => self.abort((client, transaction), memory, actions),
             Request::Returned { copy, bytes } => self.take_back(client, (copy, bytes), memory, actions),
             Request::Snapshot { number, request } => self.heed_snapshot((client, number), request, memory, actions),
@@ -388,8 +373,7 @@ impl Server {
             return Ok(());
         }
         let kind = Kind::Read { leaving, secret, writes };
-        let waiting = Waiting { client, transaction, copy, kind, since: 0, asked: self.now, is_told: false };
-        self.enqueue(waiting, memory, actions)
+        self.enqueue(Waiting::new((client, transaction), (copy, kind), self.now), memory, actions)
     }
 
     fn write(
@@ -419,31 +403,7 @@ impl Server {
         if entry.writer.is_some_and(|writer| writer == (client, transaction) || writer.0 == client && entry.is_kept) {
             return Err(misbehaved(client, "asked twice for a write lock of", copy.page));
         }
-        let waiting =
-            Waiting { client, transaction, copy, kind: Kind::Write, since: 0, asked: self.now, is_told: false };
-        self.enqueue(waiting, memory, actions)
-    }
-
-    /// Adds a request, grants it if possible, and ends the deadlock that it makes.
-    fn enqueue(
-        &mut self,
-        waiting: Waiting,
-        memory: &dyn Memory,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), Misbehaviour> {
-        let Waiting { client, transaction, copy, .. } = waiting;
-        let joined = self.clients.get_mut(&client).expect("messages come from clients that have joined");
-        joined.waiting += 1;
-        if joined.waiting > WAITING_MAX {
-            return Err(misbehaved(client, "over a thousand requests waiting beside that for", copy.page));
-        }
-        if !self.directory.enqueue(waiting) {
-            return Err(misbehaved(client, "asked a second time, while that waits, for", copy.page));
-        }
-        self.advance(copy.page, memory, actions);
-        self.end_deadlock((client, transaction), memory, actions);
-        self.end_excess_waits((client, transaction), memory, actions);
-        Ok(())
+        self.enqueue(Waiting::new((client, transaction), (copy, Kind::Write), self.now), memory, actions)
     }
 
     /// A client's transactions use a copy that was called back.
@@ -475,12 +435,12 @@ impl Server {
     fn advance(&mut self, page: PageId, memory: &dyn Memory, actions: &mut Vec<Action>) {
         let may_grant = !self.is_gathering || canary::is_planted(Canary::HastyGrant);
         loop {
-            self.advance_records(page, may_grant, actions);
+            self.advance_records(page, may_grant, memory, actions);
             let entry = self.directory.entry(page);
             let Some(first) = entry.queue.front() else { break };
             match first.kind {
                 Kind::Read { leaving, secret, writes: false } if entry.may_read(first.client) => {
-                    let Waiting { client, copy, asked, .. } = self.dequeue(page);
+                    let Waiting { client, copy, asked, .. } = self.dequeue_first(page);
                     self.directory.register(client, copy);
                     let queued_ns = self.now.since_ns(asked);
                     if let Some(origin) = self.serve(client, (copy, secret), leaving, memory, actions)
@@ -490,7 +450,7 @@ impl Server {
                     }
                 }
                 kind if kind.writes() && may_grant && entry.may_write(first.client) => {
-                    let Waiting { client, transaction, copy, .. } = self.dequeue(page);
+                    let Waiting { client, transaction, copy, .. } = self.dequeue_first(page);
                     let entry = self.directory.entry(page);
                     (entry.writer, entry.is_kept) = (Some((client, transaction)), false);
                     self.writers.entry((client, transaction)).or_default().pages.insert(page);
@@ -517,16 +477,6 @@ impl Server {
         }
         self.tell_of_records(page, actions);
         self.directory.tidy(page);
-    }
-
-    fn dequeue(&mut self, page: PageId) -> Waiting {
-        self.dequeue_all(page, &[0]).pop().expect("it was found there")
-    }
-
-    fn note_served(&mut self, client: ClientId) {
-        if let Some(client) = self.clients.get_mut(&client) {
-            client.waiting -= 1;
-        }
     }
 
     fn drop_copy(
@@ -561,6 +511,12 @@ impl Server {
     /// The first that does not hold, in words.
     pub fn check(&self) -> Result<(), String> {
         self.directory.check()?;
+        self.directory.check_queues(!self.is_gathering)?;
+        let is_miscounted =
+            |(client, joined): &(&ClientId, &JoinedClient)| self.directory.waiting_of(**client) != joined.waiting;
+        if let Some((client, joined)) = self.clients.iter().find(is_miscounted) {
+            return Err(format!("{client:?} should have {} requests that wait", joined.waiting));
+        }
         self.check_snapshots()?;
         if let Some((client, page)) = self.copy_without_grant() {
             return Err(format!("{client:?} has a copy of {page}, which it may not read"));

@@ -252,3 +252,27 @@ fn what_is_planted_among_the_transactions_of_a_node_is_found() {
         assert!(found, "{canary:?}");
     }
 }
+
+/// Others begin the next one as soon as they have ended one.
+#[test]
+fn a_transaction_that_waits_to_begin_is_passed_by_none() {
+    let mut ground = Ground::new(false);
+    let (node, own) = (ground.nodes[0].clone(), ground.executors[1].clone());
+    let end = ground.cluster.now().plus_ns(3 * SECOND_NS);
+    for _ in 0..TASKS {
+        let (node, own) = (node.clone(), own.clone());
+        ground.executors[1].spawn(async move {
+            while own.now() < end {
+                let transaction = node.begin().await;
+                own.sleep_ns(MILLISECOND_NS).await;
+                transaction.commit().await.expect("it has done nothing");
+            }
+        });
+    }
+    ground.cluster.run_until(ground.cluster.now().plus_ns(SECOND_NS)).expect("they go on");
+    let waiting = own.spawn(async move { node.begin().await.commit().await });
+    ground.cluster.run_until(ground.cluster.now().plus_ns(SECOND_NS)).expect("they go on");
+    assert!(waiting.is_finished(), "one of them ends each millisecond, or more");
+    ground.cluster.run_until(end.plus_ns(SECOND_NS)).expect("they go on");
+    ground.end().expect("the state is right");
+}

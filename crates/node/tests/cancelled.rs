@@ -1,13 +1,14 @@
 //! Whatever a client's program stops waiting for: locks, pages and commits of abandoned futures leave nothing behind, neither at the
 //! node nor at its server.
 
-use crate::counting::{Joined, PAGES, joined};
+use crate::counting::{Joined, PAGES, joined, joined_on};
 use crate::things::ServedThings;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PageId, PartitionId};
-use engine::{Error, Result};
+use engine::catalog::{Locking, Organization};
+use engine::{Error, PartitionSpec, Result};
 use entresol_node::algorithm::ALGORITHMS;
-use entresol_node::page_client::PageClient;
+use entresol_node::page_client::{ClientSettings, PageClient};
 use entresol_node::page_server::PageServer;
 use executor::{Cluster, Executor};
 
@@ -320,4 +321,70 @@ fn an_object_that_is_not_waited_for_may_be_asked_for_again() {
     assert_eq!(found, Ok((9, 9)));
     assert_eq!(served.page_server.counts().falls, 1);
     served.open(async |_| Ok(()));
+}
+
+/// The second node writes this many pages, and is done with them in a hundred seconds. The first one, which runs this number of transactions at
+/// a time, does `work` before that, and is to stay where it was.
+fn beside_a_writer_of_many_pages<T: 'static>(
+    transactions: usize,
+    work: impl AsyncFnOnce(PageClient, Executor, PartitionId) -> T + 'static,
+) -> T {
+    let organization = Organization::Direct { objects: MANY.into(), blocking_factor: 1, record_size: 8 };
+    let spec = PartitionSpec::new("wide", organization, Locking::None);
+    let suit = |settings| ClientSettings { transactions, ..settings };
+    let Joined { mut cluster, executors, server, clients, counters: wide } =
+        joined_on(spec, (5, "cbl", true), 8 * MANY as usize, suit);
+    let [client, writer] = clients.clone();
+    let (own, others) = (executors[1].clone(), executors[2].clone());
+    let writing = executors[2].spawn(async move {
+        let mut transaction = writer.begin().await;
+        for number in 0..MANY {
+            transaction.lock(PageId::new(wide, number)).await?;
+        }
+        others.sleep_ns(100 * SECOND_NS).await;
+        transaction.commit().await
+    });
+    cluster.run_until(cluster.now().plus_ns(50 * SECOND_NS)).expect("they go on");
+    assert!((0..MANY).all(|number| server.protocol().writer(PageId::new(wide, number)).is_some()));
+    let session = client.session();
+    let done = cluster.run(executors[1].spawn(async move { work(client, own, wide).await })).expect("they go on");
+    assert_eq!(clients[0].session(), session, "it stays where it was");
+    assert_eq!(cluster.run(writing).expect("they go on"), Ok(()));
+    Ground { cluster, executors, server, clients, counters: wide }.end();
+    done
+}
+
+/// Of a transaction each, as a program asks that tries one after the other for a short time.
+#[test]
+fn pages_that_are_not_waited_for_do_not_add_up() {
+    let taken = beside_a_writer_of_many_pages(8, async |client, executor, wide| {
+        for number in 0..MANY {
+            let mut transaction = client.begin().await;
+            let got = executor.within(MILLISECOND_NS, transaction.read(PageId::new(wide, number), value)).await;
+            assert!(got.is_none(), "another one writes it: {got:?}");
+        }
+        executor.sleep_ns(SECOND_NS).await;
+        client.buffer().pool().borrow().taken_count()
+    });
+    assert_eq!(taken, 0, "no frame is kept for what does not come");
+}
+
+/// However many its program would have.
+#[test]
+fn a_node_runs_no_more_transactions_than_may_wait_at_its_server() {
+    beside_a_writer_of_many_pages(usize::MAX, async |client, executor, wide| {
+        let reading: Vec<_> = (0..MANY)
+            .map(|number| {
+                let client = client.clone();
+                executor.spawn(async move {
+                    let mut transaction = client.begin().await;
+                    transaction.read(PageId::new(wide, number), value).await?;
+                    transaction.commit().await
+                })
+            })
+            .collect();
+        for reading in reading {
+            assert_eq!(reading.join().await, Ok(()));
+        }
+    });
 }

@@ -105,6 +105,34 @@ fn a_copy_that_could_not_be_read_stays_while_a_commit_has_its_write_lock() {
     assert_ne!(ask(&mut client, reader, false), copy);
 }
 
+/// What was asked for by one that has ended is asked for on behalf of another one that waits for it, or not at all.
+#[test]
+fn a_request_does_not_outlive_its_transaction() {
+    let end: [fn(&mut Client, Transaction); 3] = [
+        |client, ended| drop(client.aborted(ended, &Default::default())),
+        Client::committed_unchanged,
+        |client, ended| client.join_commit(ended, []),
+    ];
+    for end in end {
+        let mut client = Client::default();
+        let first = begin(&mut client, Mode::Shared);
+        let copy = ask(&mut client, first, false);
+        let second = begin(&mut client, Mode::Shared);
+        end(&mut client, first);
+        let due = client.take_due();
+        let asks = |message: &ToServer| matches!(message.body, Request::Read { copy: of, transaction, .. } if (of, transaction) == (copy, second));
+        assert!(due.messages.iter().any(asks) && due.unwanted.is_empty(), "{due:?}");
+        end(&mut client, second);
+        let due = client.take_due();
+        assert!(gives_up(&due.messages, copy), "{due:?}");
+        assert_eq!(due.unwanted, [(copy, None)]);
+        // It may be on its way: that is late.
+        assert_eq!(client.arrived(copy, LeavingFate::Dropped), None);
+        let third = begin(&mut client, Mode::Shared);
+        assert_ne!(ask(&mut client, third, false), copy);
+    }
+}
+
 const SESSION: Session = Session { epoch: 1, client: ClientId(0) };
 const SECRET: Secret = Secret(9);
 

@@ -275,3 +275,24 @@ fn a_snapshot_ends_with_its_session_and_waits_while_its_node_has_many_of_them() 
     }
     drop((client, other));
 }
+
+/// Others begin theirs as soon as they have ended one.
+#[test]
+fn a_snapshot_that_waits_is_passed_by_none() {
+    let Joined { mut cluster, executors, clients, .. } = joined((6, "fwd"), FRAMES, |settings| settings);
+    let own = executors[1].clone();
+    for _ in 0..SNAPSHOTS_MAX {
+        let (client, own) = (clients[0].clone(), own.clone());
+        executors[1].spawn(async move {
+            while let Ok(_snapshot) = client.snapshot().await {
+                own.sleep_ns(20 * MILLISECOND_NS).await;
+            }
+        });
+    }
+    cluster.run_until(cluster.now().plus_ns(SECOND_NS)).expect("they go on");
+    let client = clients[0].clone();
+    let waiting = own.spawn(async move { client.snapshot().await.map(drop) });
+    cluster.run_until(cluster.now().plus_ns(SECOND_NS)).expect("they go on");
+    assert!(waiting.is_finished(), "they end all the time");
+    executors.iter().for_each(Executor::stop);
+}

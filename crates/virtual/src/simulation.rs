@@ -117,6 +117,7 @@ impl VirtualDriver {
                 Work::CopyRegistration => cpu.instructions.copy_registration,
                 Work::Redo => cpu.instructions.redo,
                 Work::TreeSearch => cpu.instructions.tree_search,
+                Work::HashEntry => cpu.instructions.hash_entry,
             };
             Prices {
                 instructions: Work::ALL.map(price),
@@ -392,7 +393,7 @@ impl Driver for VirtualDriver {
     /// long way.
     fn compute_alone(&mut self, instructions: u64, until: Option<Instant>) -> bool {
         if self.thread.is_some() {
-            self.run(instructions);
+            self.run_steps(instructions);
             return true;
         }
         let is_alone = self.faults.is_none() && self.port.is_none();

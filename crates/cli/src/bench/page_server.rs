@@ -69,7 +69,15 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<PageServerRepor
     if terms.is_cold() || terms.like.is_some() {
         return Err("nodes are measured as a whole and warm: leave --course, --cold and --like away".into());
     }
-    let mut configuration = terms.configuration(&arguments.data)?;
+    run_with(arguments, terms.configuration(&arguments.data)?, progress)
+}
+
+/// The same with this configuration, on the clock of its hardware.
+pub fn run_with(
+    arguments: &Arguments,
+    mut configuration: Configuration,
+    progress: &Progress,
+) -> Result<PageServerReport, Failure> {
     configuration.nodes.transactions = configuration.nodes.transactions.max(arguments.clients);
     match configuration.hardware.clone() {
         None => on_this_machine(arguments, configuration, progress),

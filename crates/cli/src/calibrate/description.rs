@@ -4,7 +4,7 @@ use super::loopback::NAME as LOOPBACK;
 use super::loopback_fit::FittedLoopback;
 use super::prices::StepPrices;
 use base::units::format_size;
-use devices::{Device, Law, Times, Together, WriteCache};
+use devices::{ColdCaches, Device, Law, Times, Together, WriteCache};
 use driver::Work;
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use std::fmt::Write;
 pub const VERSION: u32 = devices::CALIBRATION_VERSION;
 
 /// The names that descriptions have for the prices of steps.
-pub const NAMES: [(Work, &str); 11] = [
+pub const NAMES: [(Work, &str); 12] = [
     (Work::BeginTransaction, "begin_transaction"),
     (Work::ObjectReference, "object_reference"),
     (Work::EndTransaction, "end_transaction"),
@@ -24,6 +24,7 @@ pub const NAMES: [(Work, &str); 11] = [
     (Work::KeyComparison, "key_comparison"),
     (Work::RowCopy, "row_copy"),
     (Work::TreeSearch, "tree_search"),
+    (Work::HashEntry, "hash_entry"),
 ];
 
 /// The text. One instruction is one nanosecond.
@@ -49,6 +50,9 @@ pub fn text(
             sizes.iter().map(|(bytes, speed)| format!("\"{} KiB\" = {speed:.3}", (bytes >> 10).max(1))).collect();
         let _ = writeln!(text, "footprint = {{ {} }}", sizes.join(", "));
     }
+    if let Some(ColdCaches { instructions, slowdown }) = prices.cpu().cold_caches {
+        let _ = writeln!(text, "cold_caches = {{ instructions = {instructions}, slowdown = {slowdown:.2} }}");
+    }
     text += "\n[cpu.instructions]\n";
     for (work, word) in NAMES {
         let _ = writeln!(text, "{word} = {}", prices.steps_ns[work as usize].round() as u64);
@@ -59,7 +63,8 @@ pub fn text(
     let _ = writeln!(text, "interrupt = {}", prices.system.interrupt_ns.round() as u64);
     if let Some(FittedLoopback { prices, .. }) = loopback {
         let (message, piece) = (prices.message_ns.round() as u64, prices.piece_ns.round() as u64);
-        let _ = writeln!(text, "network_message = {message}\nnetwork_bytes = {piece}");
+        let batch = prices.batch_ns.round() as u64;
+        let _ = writeln!(text, "network_submission = {batch}\nnetwork_message = {message}\nnetwork_bytes = {piece}");
     }
     text + &of_device(name, device) + &loopback.map_or(String::new(), of_loopback)
 }
@@ -174,12 +179,13 @@ mod tests {
             steps_ns: std::array::from_fn(|work| 100.0 * work as f64),
             system,
             footprint: vec![(1 << 20, 1.0), (1 << 30, 0.625)],
+            cold_slowdown: 0.75,
             explained_ns: Vec::new(),
         };
         let latency = Law::quantiles(vec![(0.0, 4_500), (0.5, 7_250), (1.0, 30_000)]).expect("a law");
         let network = Network { latency, bandwidth: Some(Bandwidth(5_432e6)), packet: 65_536, ..Network::no_delay() };
-        let of_messages = MessagePrices { message_ns: 1_234.4, piece_ns: 17.0, wake_up_ns: 900.0 };
-        let loopback = FittedLoopback { network: network.clone(), prices: of_messages, shown: Vec::new() };
+        let of_messages = MessagePrices { message_ns: 1_234.4, piece_ns: 17.0, batch_ns: 900.4 };
+        let loopback = FittedLoopback { network: network.clone(), prices: of_messages, shown: Vec::new(), nodes: None };
         let text = text(("d", &hardware.devices["d"]), &prices, Some(&loopback), "a test");
         let read = Hardware::parse(&text, "test").unwrap_or_else(|error| panic!("{error}\n{text}"));
         assert_eq!(read.devices, hardware.devices, "{text}");
@@ -189,7 +195,9 @@ mod tests {
         assert_eq!((cpu.instructions.submission, cpu.instructions.wake_up), (800, 4_321));
         assert_eq!((cpu.instructions.notification, cpu.instructions.interrupt), (2_345, 678));
         assert_eq!((cpu.instructions.network_message, cpu.instructions.network_bytes), (1_234, 17));
+        assert_eq!(cpu.instructions.network_submission, Some(900));
         assert_eq!(cpu.instructions.object_reference, 100 * Work::ObjectReference as u64);
+        assert_eq!(cpu.cold_caches, Some(ColdCaches { instructions: 20_000, slowdown: 0.75 }));
         assert_eq!(cpu.footprint, [(1 << 20, 1.0), (1 << 30, 0.625)]);
     }
 }

@@ -315,6 +315,7 @@ pub fn cpu(costs: SystemCosts) -> Cpu {
         discipline: Discipline::RunUntilWait,
         footprint: Vec::new(),
         wake_latency: Law::NONE,
+        cold_caches: None,
         gathering: costs.gathering,
         instructions,
     }

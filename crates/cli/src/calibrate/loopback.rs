@@ -2,6 +2,7 @@
 //! over the driver's own sockets and between two threads, and the description that is fitted to it.
 
 use super::closed_loop::{ProbeTimes, Until};
+use super::nodes::NodesSeen;
 use crate::Failure;
 use crate::node::joining::on_a_machine;
 use base::statistics::Histogram;
@@ -101,6 +102,9 @@ pub struct LoopbackMeasured {
     pub extent: LoopbackExtent,
     /// In the order of [`LoopbackExtent::mixes`].
     pub exchanged: Vec<Exchanged>,
+    /// A page server and its nodes.
+    #[serde(default)]
+    pub nodes: Option<NodesSeen>,
 }
 
 /// Measures the loopback of this machine.
@@ -132,7 +136,7 @@ pub fn measure(extent: &LoopbackExtent, progress: impl FnMut(usize, usize)) -> R
             (Ok(exchanged), Ok(())) => Ok(exchanged),
         }
     })?;
-    Ok(LoopbackMeasured { extent: extent.clone(), exchanged })
+    Ok(LoopbackMeasured { extent: extent.clone(), exchanged, nodes: None })
 }
 
 /// What the same exchange shows between two described machines, `count` answers of each mix.

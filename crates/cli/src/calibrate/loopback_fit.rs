@@ -2,8 +2,8 @@
 //! the same exchange shows the same, as the description of a device is.
 
 use super::closed_loop::SHARES;
-use super::fit::{self, SystemCosts};
 use super::loopback::{ANSWER_MAX, ExchangeMix, Exchanged, LoopbackMeasured, QUESTION, show};
+use super::nodes::NodesSeen;
 use crate::Failure;
 use devices::{Bandwidth, Cpu, Law, Network};
 
@@ -16,6 +16,8 @@ pub struct FittedLoopback {
     pub prices: MessagePrices,
     /// What the description shows of everything that was measured, in the same order.
     pub shown: Vec<Exchanged>,
+    /// What it shows of a page server and its nodes.
+    pub nodes: Option<NodesSeen>,
 }
 
 /// CPU time at each end, in nanoseconds.
@@ -25,9 +27,8 @@ pub struct MessagePrices {
     pub message_ns: f64,
     /// Of 256 bytes of it.
     pub piece_ns: f64,
-    /// Of sleeping and waking up between messages. A loop that does nothing else has its caches warm, so the engine's own price is
-    /// another one, and the description has that.
-    pub wake_up_ns: f64,
+    /// Of a batch of operations of which none is for a device.
+    pub batch_ns: f64,
 }
 
 /// How often the description is corrected, and how many answers of each mix it then gives.
@@ -46,8 +47,9 @@ struct Guess {
 }
 
 impl Guess {
-    fn cpu(&self, costs: SystemCosts) -> Cpu {
-        let mut cpu = fit::cpu(SystemCosts { wake_up_ns: self.prices.wake_up_ns.round(), ..costs });
+    fn cpu(&self, of_steps: &Cpu) -> Cpu {
+        let mut cpu = of_steps.clone();
+        cpu.instructions.network_submission = Some(self.prices.batch_ns.round() as u64);
         cpu.instructions.network_message = self.prices.message_ns.round() as u64;
         cpu.instructions.network_bytes = self.prices.piece_ns.round() as u64;
         cpu
@@ -74,9 +76,9 @@ impl Guess {
         let pieces = 2.0 * f64::from(ANSWER_MAX) / 256.0;
         let longer_ns = off(&Exchanged::cpu_ns_each, pairs.long_at_once) - cpu_ns;
         self.prices.piece_ns = (self.prices.piece_ns + longer_ns / pieces).max(0.0);
-        // Both sides sleep once for each answer.
+        // Both sides have a batch for each answer, and sleep once.
         let alone_ns = off(&Exchanged::cpu_ns_each, pairs.short_alone) - cpu_ns;
-        self.prices.wake_up_ns = (self.prices.wake_up_ns + alone_ns / 2.0).max(0.0);
+        self.prices.batch_ns = (self.prices.batch_ns + alone_ns / 2.0).max(0.0);
         for (index, ns) in self.latency_ns.iter_mut().enumerate() {
             *ns = (*ns + off(&|seen| seen.times.quantiles_ns[index] as f64, pairs.short_alone) / 2.0).max(0.0);
         }
@@ -116,21 +118,22 @@ impl<'a> Pairs<'a> {
     }
 }
 
-/// Fits a description to a loopback. What a batch of operations costs is known.
-pub fn fit(measured: &LoopbackMeasured, costs: SystemCosts) -> Result<FittedLoopback, Failure> {
+/// Fits a description to a loopback. What sleeping and waking up cost the engine is known, as all of the CPU but messages.
+pub fn fit(measured: &LoopbackMeasured, of_steps: &Cpu) -> Result<FittedLoopback, Failure> {
     let mixes = measured.extent.mixes();
     let mut guess = Guess { prices: MessagePrices::default(), latency_ns: [0.0; SHARES.len()], transmission_ns: 0.0 };
-    let show = |guess: &Guess, seed| show((&guess.cpu(costs), &guess.network()?), &mixes, ANSWERS, seed);
+    let show = |guess: &Guess, seed| show((&guess.cpu(of_steps), &guess.network()?), &mixes, ANSWERS, seed);
     for round in 0..ROUNDS {
         let shown = show(&guess, 1 + round as u64)?;
         guess.correct(&Pairs::of(measured, &shown)?);
     }
     let shown = show(&guess, 99)?;
-    Ok(FittedLoopback { network: guess.network()?, prices: guess.prices, shown })
+    Ok(FittedLoopback { network: guess.network()?, prices: guess.prices, shown, nodes: None })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::fit::{SystemCosts, cpu};
     use super::super::loopback::LoopbackExtent;
     use super::*;
 
@@ -138,18 +141,20 @@ mod tests {
     fn a_described_loopback_is_found_again() {
         let costs =
             SystemCosts { submission_ns: 900.0, wake_up_ns: 2_500.0, gathering: true, ..SystemCosts::default() };
-        let mut cpu = fit::cpu(costs);
+        let of_steps = cpu(costs);
+        let mut cpu = of_steps.clone();
+        cpu.instructions.network_submission = Some(700);
         (cpu.instructions.network_message, cpu.instructions.network_bytes) = (1_800, 25);
         let latency = Law::quantiles(vec![(0.0, 4_000), (0.5, 7_000), (0.95, 9_000), (1.0, 30_000)]).expect("a law");
         let network = Network { latency, bandwidth: Some(Bandwidth(8e9)), packet: ANSWER_MAX, ..Network::no_delay() };
         let extent = LoopbackExtent::quick();
         let exchanged = show((&cpu, &network), &extent.mixes(), 4_000, 5).expect("it is described");
-        let measured = LoopbackMeasured { extent, exchanged };
-        let fitted = fit(&measured, costs).expect("it is fitted");
+        let measured = LoopbackMeasured { extent, exchanged, nodes: None };
+        let fitted = fit(&measured, &of_steps).expect("it is fitted");
         let near = |found: f64, stated: f64, share: f64| (found / stated - 1.0).abs() < share;
         assert!(near(fitted.prices.message_ns, 1_800.0, 0.05), "{:?}", fitted.prices);
         assert!(near(fitted.prices.piece_ns, 25.0, 0.1), "{:?}", fitted.prices);
-        assert!(near(fitted.prices.wake_up_ns, 2_500.0, 0.1), "{:?}", fitted.prices);
+        assert!(near(fitted.prices.batch_ns, 700.0, 0.1), "{:?}", fitted.prices);
         assert!(near(fitted.network.latency.mean_ns(), network.latency.mean_ns(), 0.05), "{:?}", fitted.network);
         assert!(near(fitted.network.bandwidth.expect("it is found").0, 8e9, 0.1), "{:?}", fitted.network);
         for (measured, shown) in measured.exchanged.iter().zip(&fitted.shown) {
@@ -160,8 +165,8 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_is_named() {
-        let measured = LoopbackMeasured { extent: LoopbackExtent::quick(), exchanged: Vec::new() };
-        let refused = fit(&measured, SystemCosts::default()).expect_err("nothing is known");
+        let measured = LoopbackMeasured { extent: LoopbackExtent::quick(), exchanged: Vec::new(), nodes: None };
+        let refused = fit(&measured, &cpu(SystemCosts::default())).expect_err("nothing is known");
         assert!(refused.to_string().contains("64 bytes, 1 at once"), "{refused}");
     }
 }

@@ -3,7 +3,7 @@
 use super::cpu::EngineRun;
 use super::fit::{SystemCosts, priced_turns};
 use super::least_squares::nonnegative;
-use devices::Cpu;
+use devices::{ColdCaches, Cpu};
 use driver::Work;
 use std::collections::BTreeMap;
 
@@ -16,8 +16,20 @@ pub struct StepPrices {
     pub system: SystemCosts,
     /// The speed by memory that is touched, in proportion to that in caches.
     pub footprint: Vec<(u64, f64)>,
+    /// How much longer the first 20 us of steps behind a sleep or an interrupt take, as a share.
+    pub cold_slowdown: f64,
     /// What the prices say each run costs, in nanoseconds.
     pub explained_ns: Vec<f64>,
+}
+
+impl StepPrices {
+    /// A CPU with the prices of turns to the operating system only, and what is cold behind these.
+    pub fn cpu(&self) -> Cpu {
+        // Less than half a percent is not seen.
+        let slowdown = (self.cold_slowdown * 100.0).round() / 100.0;
+        let cold = ColdCaches { instructions: COLD_NS as u64, slowdown };
+        Cpu { cold_caches: (slowdown > 0.0).then_some(cold), ..super::fit::cpu(self.system) }
+    }
 }
 
 /// The least and the greatest price of each step, in nanoseconds.
@@ -27,7 +39,7 @@ pub type StepRange = ([f64; Work::ALL.len()], [f64; Work::ALL.len()]);
 pub const SEEN: f64 = 0.05;
 
 /// Steps that are told apart. Begin and end of a transaction come together: only their sum is known.
-const SOLVED: [Work; 9] = [
+const SOLVED: [Work; 10] = [
     Work::BeginTransaction,
     Work::ObjectReference,
     Work::TreeSearch,
@@ -37,14 +49,22 @@ const SOLVED: [Work; 9] = [
     Work::LogPage,
     Work::KeyComparison,
     Work::RowCopy,
+    Work::HashEntry,
 ];
 
 /// How much a price that the device's mixes have shown counts against the errors of the runs: where these tell little of it, it stays
 /// near to that.
 const PRIOR: f64 = 0.3;
 
-/// How often prices and speeds are found by turns.
-const ROUNDS: usize = 12;
+/// How long steps run until the caches are warm behind a sleep or an interrupt, in nanoseconds at full speed: of 5 to 120 us those that
+/// explained four calibrations of two kinds of devices best.
+const COLD_NS: f64 = 20_000.0;
+
+/// How often prices, speeds and what runs with cold caches are found by turns.
+const ROUNDS: usize = 20;
+/// Where the prices of turns stand among those that are found, and the slowdown.
+const TURNS: usize = SOLVED.len();
+const COLD: usize = TURNS + 4;
 
 /// Whether a run is one of those that the prices of steps are found by; the speed by footprint is found by the others.
 pub fn is_solved(run: &EngineRun) -> bool {
@@ -71,18 +91,15 @@ pub fn prices(runs: &[EngineRun], costs: SystemCosts) -> StepPrices {
     let mut cpu = Cpu { footprint: vec![(small, 1.0)], ..super::fit::cpu(costs) };
     let mut found = Vec::new();
     for _ in 0..ROUNDS {
-        found = solve(runs, costs, &cpu);
-        let at_full_speed =
-            |run: &EngineRun| unknowns(run, costs).zip(&found).map(|(count, ns)| count * ns).sum::<f64>();
+        found = solve(runs, costs, &cpu, &found);
+        let at_full_speed = |run: &EngineRun| at_full_speed(run, costs, &found);
         let speeds = runs
             .iter()
             .filter(|run| !is_solved(run))
             .map(|run| (run.footprint.max(small + 1), (at_full_speed(run) / run.cpu_ns).clamp(0.1, 1.5)));
         cpu.footprint = BTreeMap::from_iter([(small, 1.0)].into_iter().chain(speeds)).into_iter().collect();
     }
-    let explained = |run: &EngineRun| {
-        unknowns(run, costs).zip(&found).map(|(count, ns)| count * ns).sum::<f64>() / cpu.speed(run.footprint)
-    };
+    let explained = |run: &EngineRun| at_full_speed(run, costs, &found) / cpu.speed(run.footprint);
     let explained_ns = runs.iter().map(explained).collect();
     let mut steps_ns = [0.0; Work::ALL.len()];
     for (work, ns) in SOLVED.into_iter().zip(&found) {
@@ -91,33 +108,51 @@ pub fn prices(runs: &[EngineRun], costs: SystemCosts) -> StepPrices {
     let both_ns = steps_ns[Work::BeginTransaction as usize];
     steps_ns[Work::BeginTransaction as usize] = both_ns / 2.0;
     steps_ns[Work::EndTransaction as usize] = both_ns / 2.0;
-    let turns = std::array::from_fn(|turn| found[SOLVED.len() + turn]);
-    StepPrices { steps_ns, system: costs.with_turns(turns), footprint: cpu.footprint, explained_ns }
+    let turns = std::array::from_fn(|turn| found[TURNS + turn]);
+    let (system, cold_slowdown) = (costs.with_turns(turns), found[COLD]);
+    StepPrices { steps_ns, system, footprint: cpu.footprint, cold_slowdown, explained_ns }
 }
 
-/// How often a run does what has a price to be found: steps, then turns to the operating system.
-fn unknowns(run: &EngineRun, costs: SystemCosts) -> impl Iterator<Item = f64> {
+/// How often a run does what has a price to be found: steps, then turns to the operating system; and for how long its steps run with cold
+/// caches, in nanoseconds, if they cost what was `found` last.
+fn unknowns(run: &EngineRun, costs: SystemCosts, found: &[f64]) -> [f64; COLD + 1] {
+    let steps = SOLVED.map(|work| run.steps[work as usize]);
     // A real device's ends are gathered.
     let turns = priced_turns(run.thread, !costs.gathering);
-    SOLVED.map(|work| run.steps[work as usize]).into_iter().chain(turns)
+    let [_, _, sleeps, interrupts] = turns;
+    let work_ns =
+        if found.is_empty() { run.cpu_ns } else { steps.iter().zip(found).map(|(count, ns)| count * ns).sum() };
+    let cold_ns = work_ns.min((sleeps + interrupts) * COLD_NS);
+    let mut unknowns = [0.0; COLD + 1];
+    unknowns[..TURNS].copy_from_slice(&steps);
+    unknowns[TURNS..COLD].copy_from_slice(&turns);
+    unknowns[COLD] = cold_ns;
+    unknowns
 }
 
-/// The prices that bring the runs nearest to their CPU times, where memory takes what `cpu` says.
-fn solve(runs: &[EngineRun], costs: SystemCosts, cpu: &Cpu) -> Vec<f64> {
+/// The CPU time that prices make a run have where memory is as fast as caches, in nanoseconds.
+fn at_full_speed(run: &EngineRun, costs: SystemCosts, found: &[f64]) -> f64 {
+    unknowns(run, costs, found).iter().zip(found).map(|(count, ns)| count * ns).sum()
+}
+
+/// The prices that bring the runs nearest to their CPU times, where memory takes what `cpu` says and steps run with cold caches for as long
+/// as by those `found` before.
+fn solve(runs: &[EngineRun], costs: SystemCosts, cpu: &Cpu, found: &[f64]) -> Vec<f64> {
     let solved = || runs.iter().filter(|run| is_solved(run));
     // What hardly happens has no price that these runs tell.
-    let is_seen: Vec<bool> = (0..SOLVED.len() + costs.turns().len())
-        .map(|at| at < SOLVED.len() || solved().any(|run| unknowns(run, costs).nth(at) >= Some(SEEN)))
-        .collect();
+    let is_seen: [bool; COLD + 1] = std::array::from_fn(|at| {
+        !(TURNS..COLD).contains(&at) || solved().any(|run| unknowns(run, costs, found)[at] >= SEEN)
+    });
     let row = |run: &EngineRun| -> Vec<f64> {
         let per_ns = 1.0 / (cpu.speed(run.footprint) * run.cpu_ns);
-        unknowns(run, costs).zip(&is_seen).map(|(count, is_seen)| if *is_seen { count * per_ns } else { 0.0 }).collect()
+        let counted = unknowns(run, costs, found).into_iter().zip(is_seen);
+        counted.map(|(count, is_seen)| if is_seen { count * per_ns } else { 0.0 }).collect()
     };
     let mut rows: Vec<Vec<f64>> = solved().map(row).collect();
     let mut right = vec![1.0; rows.len()];
     for (turn, ns) in costs.turns().into_iter().enumerate().filter(|(_, ns)| *ns > 0.0) {
         let mut prior = vec![0.0; is_seen.len()];
-        prior[SOLVED.len() + turn] = PRIOR / ns;
+        prior[TURNS + turn] = PRIOR / ns;
         rows.push(prior);
         right.push(PRIOR);
     }

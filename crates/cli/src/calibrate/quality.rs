@@ -7,6 +7,7 @@ use super::device::{DeviceMeasured, PAGE};
 use super::fit::Fitted;
 use super::loopback::{Exchanged, LoopbackMeasured};
 use super::loopback_fit::FittedLoopback;
+use super::nodes::NodesSeen;
 use super::prices::StepPrices;
 use super::residuals::{self, LawFit, PriceFit, quantile};
 use crate::table::{table, wrapped};
@@ -231,14 +232,19 @@ impl Calibration {
             vec![run.name.clone(), us(run.cpu_ns), us(*explained), percent(explained / run.cpu_ns - 1.0)]
         });
         let system = self.prices.system;
+        let cold = self.prices.cpu().cold_caches;
         let ns = |ns: f64| grouped(ns.round() as u64);
         let system = format!(
             "A batch of operations takes the engine's thread {} ns, {} ns more if nothing is under way; going to sleep and waking up {} \
-             ns, an interrupt while it runs {} ns. In the device's mixes an operation takes {} ns beside these.",
+             ns, an interrupt while it runs {} ns; behind these the first {} ns of \
+             steps take {} longer. In the device's mixes an \
+             operation takes {} ns beside these.",
             ns(system.submission_ns),
             ns(system.notification_ns),
             ns(system.wake_up_ns),
             ns(system.interrupt_ns),
+            grouped(cold.map_or(0, |cold| cold.instructions)),
+            percent(cold.map_or(0.0, |cold| cold.slowdown)),
             ns(self.fitted.costs.operation_ns)
         );
         let header = ["CPU us of a transaction (row of a sort)", "measured", "by the prices", "error"];
@@ -278,7 +284,13 @@ impl Calibration {
             })
         };
         let point = |(seen, shown): (&Exchanged, &Exchanged)| json!({"size": seen.mix.size, "at_once": seen.mix.depth, "measured": of(seen), "shown": of(shown)});
-        json!({"points": measured.exchanged.iter().zip(&fitted.shown).map(point).collect::<Vec<_>>()})
+        let of_nodes = |seen: Option<NodesSeen>| {
+            seen.map(|seen| json!({"messages": seen.messages, "cpu_us": seen.cpu_us, "mean_us": seen.response_us}))
+        };
+        json!({
+            "points": measured.exchanged.iter().zip(&fitted.shown).map(point).collect::<Vec<_>>(),
+            "nodes": {"measured": of_nodes(measured.nodes), "shown": of_nodes(fitted.nodes)},
+        })
     }
 
     /// The figures for programs.
@@ -311,6 +323,7 @@ impl Calibration {
             "prices": self.step_prices().iter().map(PriceFit::to_json).collect::<Vec<_>>(),
             "loopback": self.messages_json(),
             "engine": self.runs.iter().zip(&self.prices.explained_ns).map(run).collect::<Vec<_>>(),
+            "cold_slowdown": self.prices.cold_slowdown,
             "request_from_another_thread_us": self.request_ns / 1e3,
             "unexplained": self.unexplained(),
             "description": description,
@@ -345,8 +358,9 @@ mod tests {
         let extent = loopback::LoopbackExtent::quick();
         let network = devices::Network { latency: devices::Law::Fixed(9_000), ..devices::Network::no_delay() };
         let exchanged = loopback::show((&fit::cpu(fitted.costs), &network), &extent.mixes(), 500, 1);
-        let measured_loopback = LoopbackMeasured { extent, exchanged: exchanged.expect("it is described") };
-        let fitted_loopback = loopback_fit::fit(&measured_loopback, fitted.costs).expect("it is fitted");
+        let measured_loopback =
+            LoopbackMeasured { extent, exchanged: exchanged.expect("it is described"), nodes: None };
+        let fitted_loopback = loopback_fit::fit(&measured_loopback, &fit::cpu(fitted.costs)).expect("it is fitted");
         let loopback = Ok((measured_loopback, fitted_loopback));
         Calibration { measured, fitted, runs, prices, request_ns: 900.0, loopback }
     }

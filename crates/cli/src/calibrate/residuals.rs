@@ -6,6 +6,7 @@ use super::device::{DeviceMeasured, PAGE};
 use super::fit::{Fitted, SystemCosts};
 use super::loopback::{Exchanged, LoopbackMeasured};
 use super::loopback_fit::FittedLoopback;
+use super::nodes::NodesSeen;
 use super::prices::{self, StepPrices};
 use crate::table::table;
 use base::units::grouped;
@@ -138,6 +139,7 @@ pub fn of_prices(runs: &[EngineRun], costs: SystemCosts, prices: &StepPrices) ->
         step("log page", Work::LogPage),
         step("key comparison", Work::KeyComparison),
         step("row copy", Work::RowCopy),
+        step("row in a hash table", Work::HashEntry),
         step("input or output", Work::InputOutput),
         single("submission of a batch", prices.system.submission_ns, "mixes and runs"),
         single("more if the device is at rest", prices.system.notification_ns, "mixes and runs"),
@@ -151,11 +153,18 @@ pub fn of_messages(measured: &LoopbackMeasured, fitted: &FittedLoopback) -> Vec<
     let pairs = || measured.exchanged.iter().zip(&fitted.shown);
     let off = quantile(pairs().map(|(seen, shown)| (shown.cpu_ns_each() / seen.cpu_ns_each() - 1.0).abs()), 0.5);
     let basis = format!("{} exchanges, {:.0} % off", measured.exchanged.len(), off * 100.0);
+    let of_nodes = match (measured.nodes, fitted.nodes) {
+        (Some(seen), Some(shown)) => {
+            let off = |of: fn(&NodesSeen) -> f64| (of(&shown) / of(&seen) - 1.0) * 100.0;
+            format!("two nodes: CPU {:+.0} %, mean {:+.0} %", off(|seen| seen.cpu_us), off(|seen| seen.response_us))
+        }
+        _ => "not measured".to_owned(),
+    };
     let of = |name, ns| PriceFit { name, ns, range_ns: None, basis: basis.clone() };
     vec![
         of("message, at each end", fitted.prices.message_ns),
         of("256 bytes of it", fitted.prices.piece_ns),
-        of("waking up between messages", fitted.prices.wake_up_ns),
+        PriceFit { basis: of_nodes, ..of("batch of messages", fitted.prices.batch_ns) },
     ]
 }
 

@@ -2,7 +2,7 @@
 
 use super::search::{Found, Tried};
 use base::units::grouped_decimal;
-use plan::front::front;
+use plan::front::{front, told_apart};
 use plan::limits::Nearness;
 use plan::{Candidate, Figures, Plan, PlanError};
 
@@ -51,7 +51,7 @@ pub fn answer<'a>(plan: &'a Plan, found: &'a Found) -> Answer<'a> {
     let kept: Vec<(&Candidate, &Figures)> =
         compared.iter().copied().filter(|(_, figures)| plan.limits.are_kept(figures)).collect();
     let places: Vec<(f64, f64)> = kept.iter().map(|(_, figures)| (figures.cost_per_month, figures.p99_us)).collect();
-    let order = front(&places);
+    let order = told_apart(&places, front(&places));
     let point = |(number, at): (usize, &usize)| {
         let (candidate, figures) = kept[*at];
         let mut limits = plan.limits.nearness(figures);

@@ -142,6 +142,7 @@ mod tests {
     use super::*;
     use crate::catalog::{Locking, Organization};
     use crate::second_level::{self, CacheSettings, Design};
+    use crate::tier_file::table::{BLOCK_BYTES, TABLE_FILE, block_number};
     use crate::{Database, Error, PartitionSpec, Result, Settings, Transaction, buffer, log};
     use base::PartitionId;
     use base::time::SECOND_NS;
@@ -187,11 +188,9 @@ mod tests {
 
     /// The number of the last block of the table.
     fn last_block(media: &Media) -> u64 {
-        let mut bytes = vec![0; media.length("flash", "cache-table.tier").expect("it is there") as usize];
-        media.read("flash", "cache-table.tier", 0, &mut bytes).expect("it can be read");
-        let blocks = bytes.chunks_exact(4096).filter(|block| &block[4..8] == b"CTAB");
-        let numbers = blocks.map(|block| u64::from_le_bytes(block[16..24].try_into().expect("eight bytes")));
-        numbers.max().unwrap_or(0)
+        let mut bytes = vec![0; media.length("flash", TABLE_FILE).expect("it is there") as usize];
+        media.read("flash", TABLE_FILE, 0, &mut bytes).expect("it can be read");
+        bytes.chunks_exact(BLOCK_BYTES).filter_map(block_number).max().unwrap_or(0)
     }
 
     /// How many blocks of the table followed the one that the superblock names, at most, where this write of the superblock file since the

@@ -13,7 +13,7 @@ use crate::locks::Locks;
 use crate::log::{Log, LogScan, WriteBuffer};
 use crate::mvcc::keep_moments;
 use crate::online_backup::{Archiver, begin_archive, forget_beyond, keep_unarchived, start_archiving};
-use crate::recovery::{self, OpenedTiers, StatedTiers, find_past, rebuild_moments, reconcile};
+use crate::recovery::{self, StatedTiers, find_past, rebuild_moments, reconcile};
 use crate::statistics::{Event, RecoveryReport, Statistics};
 use crate::superblock::{Superblock, SuperblockFile};
 use crate::version::VersionStore;
@@ -173,13 +173,14 @@ impl Database {
         records.extend(kept.clone());
         superblock_file.note_tiers(executor, &mut superblock, (records, reconciled.kept_table())).await?;
         let wanted = (hierarchy, settings.force, stamp);
-        let OpenedTiers { tiers, mut records, table, torn } = reconciled.open(&buffer, executor, wanted).await?;
+        let opened = reconciled.open(&buffer, executor, wanted).await?;
+        let mut records = opened.records.clone();
         let log_buffer = WriteBuffer::open(executor, &settings.log, write_buffer, kept, stamp).await?;
         records.extend(log_buffer.as_ref().map(|(_, record)| record.clone()));
         // What a tier is about to hold must be looked for by the next opening.
-        superblock_file.note_tiers(executor, &mut superblock, (records, table)).await?;
-        if let Some(tiers) = tiers {
-            buffer.set_tiers(Some(tiers));
+        superblock_file.note_tiers(executor, &mut superblock, (records, opened.table)).await?;
+        if opened.tiers.is_some() {
+            buffer.set_tiers(opened.tiers.clone());
         }
         let sets_begin = superblock.backup.as_ref().map_or(Lsn::MAX, |backup| Lsn(backup.begin));
         let (sets, backup) = memory;
@@ -187,7 +188,11 @@ impl Database {
         let since = |id| superblock_file.since(id);
         let parts = (Rc::clone(&buffer), (sets, Backup::default()), partitions.clone().until(sets_begin, since));
         let replaying = assemble(executor, &settings, scan.idle_log(), parts, None, superblock.clone());
-        let unfinished = recovery::redo(&replaying, &settings.procedures, (sets_begin, &torn), &mut scan).await?;
+        let unfinished =
+            recovery::redo(&replaying, &settings.procedures, (sets_begin, &opened.torn), &mut scan).await?;
+        if settings.log.durable {
+            opened.check_time(scan.end())?;
+        }
         if let Some(tiers) = buffer.tiers() {
             tiers.end_replay();
         }

@@ -17,7 +17,7 @@ use base::units::format_duration_ns;
 use base::{Lsn, PageId};
 use driver::{DeviceId, Fault, FaultKind, FileId, Op};
 use executor::Executor;
-use scan::{HomeState, SlotCopy, bring_home, scan};
+use scan::{HomeState, Scanned, SlotCopy, bring_home, scan};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use structures::canary::{self, Canary};
@@ -96,6 +96,8 @@ struct OpenedTable {
     statements: Vec<Statement>,
     /// What is left to read.
     rest: TableReader,
+    /// Whether slots may have what pages' own devices lack.
+    is_in_use: bool,
 }
 
 /// What the superblock says of the tiers of an earlier opening.
@@ -123,6 +125,8 @@ pub struct Reconciled {
     /// next opening has to look for it, and nothing may take its place.
     needed: Option<TierRecord>,
     redo_start: Lsn,
+    /// The end of the latest change that a tier in use has by its slots, and that tier.
+    latest: Option<(Lsn, TierRecord)>,
 }
 
 /// The tiers that were opened.
@@ -135,6 +139,24 @@ pub struct OpenedTiers {
     pub table: Option<TablePosition>,
     /// Where redo finds what a power cut has torn.
     pub torn: TornPages,
+    latest: Option<(Lsn, TierRecord)>,
+}
+
+impl OpenedTiers {
+    /// A tier that has what the log does not know of, which ends there.
+    ///
+    /// # Errors
+    /// [`Error::TierMissing`](crate::Error::TierMissing) if there is one: everything else was put back from an earlier time.
+    pub fn check_time(&self, end: Lsn) -> Result<()> {
+        let stated = self.tiers.as_ref().map_or(Lsn::ZERO, |tiers| tiers.latest_change());
+        let cache = self.records.iter().find(|record| record.kind == Kind::Cache).filter(|_| stated > end);
+        let scanned = self.latest.as_ref().filter(|(latest, _)| *latest > end).map(|(_, record)| record);
+        let Some(record) = cache.or(scanned) else { return Ok(()) };
+        Err(record.missing(&format!(
+            "its file '{}' is of a later time than the log, which ends at {end}: put the right one in its place, or take this one away",
+            record.kind.file_name()
+        )))
+    }
 }
 
 /// Brings up to date what stands on the pages' own devices, as far as the table of a cache does not serve instead.
@@ -164,39 +186,48 @@ pub async fn reconcile(
     let table = open_table(executor, &found, settings, stated).await?;
     let is_tabled = |old: &EarlierTier| table.is_some() && old.record.kind == Kind::Cache;
     let mut newest: BTreeMap<PageId, SlotCopy> = BTreeMap::new();
-    let mut torn = TornPages::none(executor);
+    let (mut torn, mut is_in_part) = (TornPages::none(executor), false);
     for (tier, old) in found.iter().enumerate() {
         if is_tabled(old) {
             torn = TornPages::in_slots(executor, Rc::clone(&found), tier, stated.redo_start);
-        } else if !scan(executor, buffer, old, tier, &mut newest).await? {
-            newest.retain(|_, copy| copy.tier != tier);
-            missing = Some((old.record.clone(), old.limit.exceeded()));
+            continue;
+        }
+        match scan(executor, buffer, old, tier, &mut newest).await? {
+            Scanned::Whole => {}
+            Scanned::InPart => is_in_part |= old.record.kind == Kind::Cache,
+            Scanned::Silent => {
+                newest.retain(|_, copy| copy.tier != tier);
+                missing = Some((old.record.clone(), old.limit.exceeded()));
+            }
         }
     }
     if let Some((record, detail)) = &missing {
         torn = TornPages::missing(executor, record.clone(), detail.clone());
     }
+    let is_in_use = |copy: &&SlotCopy| found[copy.tier].record.in_use;
+    let latest = newest.values().filter(is_in_use).max_by_key(|copy| copy.version.lsn);
+    let latest = latest.map(|copy| (copy.version.lsn, found[copy.tier].record.clone()));
     let Compared { current, damaged } = bring_all_home(executor, buffer, &found, newest, stated.redo_start).await?;
     let mut needed = missing.map(|(record, _)| record);
     if needed.is_none()
-        && let Some((tier, copies)) = kept_for_redo(&found, damaged)
+        && let Some((tier, copies)) = kept_for_redo(&found, (damaged, is_in_part))
     {
-        torn = TornPages::among(executor, Rc::clone(&found), tier, (stated.redo_start, copies));
+        torn = TornPages::with_copies(executor, Rc::clone(&found), tier, (stated.redo_start, copies));
         needed = Some(found[tier].record.clone());
     }
     let needed = needed.filter(|_| !canary::is_planted(Canary::ForgottenCache));
-    Ok(Reconciled { found, current, table, torn, needed, redo_start: stated.redo_start })
+    Ok(Reconciled { found, current, table, torn, needed, redo_start: stated.redo_start, latest })
 }
 
-/// Which tier is the cache, and its copies from before the point where redo begins of pages that are damaged in their own places. `None` if
-/// it has none.
+/// Which tier is the cache, and its copies of pages that are damaged in their own places, as far as redo may go on from them. `None` if it
+/// has none, and not of slots that could not be read: the next opening may be able to.
 fn kept_for_redo(
     found: &[EarlierTier],
-    mut damaged: BTreeMap<PageId, SlotCopy>,
+    (mut damaged, is_in_part): (BTreeMap<PageId, SlotCopy>, bool),
 ) -> Option<(usize, BTreeMap<PageId, SlotCopy>)> {
     let tier = found.iter().position(|old| old.record.kind == Kind::Cache && old.record.in_use)?;
     damaged.retain(|_, copy| copy.tier == tier);
-    (!damaged.is_empty()).then_some((tier, damaged))
+    (is_in_part || !damaged.is_empty()).then_some((tier, damaged))
 }
 
 /// The table of a cache that goes on as it was. What was stated behind the block that the superblock names is read, before it as much
@@ -237,7 +268,7 @@ async fn open_table(
             Some(Err(_)) | None => return Ok(None),
         }
     }
-    Ok(Some(OpenedTable { table, statements, rest }))
+    Ok(Some(OpenedTable { table, statements, rest, is_in_use: old.record.in_use }))
 }
 
 /// How the pages' own places compare with the copies in slots.
@@ -245,7 +276,7 @@ async fn open_table(
 struct Compared {
     /// The copies that are the same there.
     current: Vec<(PageId, SlotCopy)>,
-    /// Those from before the point where redo begins, of pages that are damaged there.
+    /// Those that redo may go on from, of pages that are damaged there.
     damaged: BTreeMap<PageId, SlotCopy>,
 }
 
@@ -344,16 +375,16 @@ impl Reconciled {
         }
         records.extend(self.needed.clone());
         if files.iter().all(Option::is_none) {
-            return Ok(OpenedTiers { tiers: None, records, table: None, torn: self.torn });
+            return Ok(OpenedTiers { tiers: None, records, table: None, torn: self.torn, latest: self.latest });
         }
         let host: Weak<Buffer> = Rc::downgrade(buffer);
         let tiers = Rc::new(Tiers::new(executor, (settings, force), files, host));
-        let Reconciled { table, current, torn, redo_start, .. } = self;
+        let Reconciled { table, current, torn, redo_start, latest, .. } = self;
         if let Some(cache) = adopted.filter(|_| table.is_none()) {
             adopt(buffer, &tiers, cache, current);
         }
         let table = begin_table(executor, &tiers, settings, (table, redo_start, stamp)).await?;
-        Ok(OpenedTiers { tiers: Some(tiers), records, table, torn })
+        Ok(OpenedTiers { tiers: Some(tiers), records, table, torn, latest })
     }
 }
 
@@ -409,9 +440,9 @@ async fn begin_table(
     let [Some(WantedTier { device: name, table: true, capacity, .. }), _] = wanted(executor, settings) else {
         return Ok(None);
     };
-    if let Some(OpenedTable { table, statements, rest }) = old {
+    if let Some(OpenedTable { table, statements, rest, is_in_use }) = old {
         let position = table.position();
-        tiers.begin_with_table(table, statements, redo_start);
+        tiers.begin_with_table(table, statements, (redo_start, is_in_use));
         let ahead = settings.cache.as_ref().map_or(0, |cache| cache.table_ahead);
         tiers.go_on_loading(rest, ahead);
         return Ok(Some(position));

@@ -14,7 +14,7 @@ use super::Tiers;
 use crate::tier_file::table::{BLOCK_BYTES, Statement, TableReader};
 use base::{Lsn, PageId};
 use executor::WaitQueue;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use structures::canary::{self, Canary};
@@ -27,11 +27,15 @@ const BLOCKS_AT_ONCE: u64 = 64;
 pub struct TableLoading {
     present: RefCell<Option<Unstated>>,
     ended: WaitQueue,
+    /// The end of the latest change that a slot has which the page's own device may lack.
+    latest: Cell<Lsn>,
 }
 
 /// What matters until all slots are known.
 struct Unstated {
     redo_start: Lsn,
+    /// Whether slots may have what pages' own devices lack. Otherwise what redo would come by is of another time.
+    is_in_use: bool,
     /// Pages whose slots count no more if they are not known yet.
     passed: BTreeSet<PageId>,
     /// The latest version that was stated, and its slot.
@@ -68,8 +72,13 @@ impl Tiers {
         self.await_loading().await;
     }
 
-    pub(super) fn begin_loading(&self, redo_start: Lsn) {
-        let unstated = Unstated { redo_start, passed: BTreeSet::new(), latest: None };
+    /// The end of the latest change that the cache's table has told of and that pages' own devices may lack.
+    pub fn latest_change(&self) -> Lsn {
+        self.loading.latest.get()
+    }
+
+    pub(super) fn begin_loading(&self, (redo_start, is_in_use): (Lsn, bool)) {
+        let unstated = Unstated { redo_start, is_in_use, passed: BTreeSet::new(), latest: None };
         self.loading.present.replace(Some(unstated));
     }
 
@@ -85,7 +94,10 @@ impl Tiers {
             let is_newer_than_redo = lsn > unstated.redo_start;
             let is_usable = host.may_be_cached(page)
                 && !unstated.passed.contains(&page)
-                && if is_newer_than_redo { self.replaying_from.get().is_some() } else { policy.on_restart(page) };
+                && match is_newer_than_redo {
+                    true => unstated.is_in_use && self.replaying_from.get().is_some(),
+                    false => policy.on_restart(page),
+                };
             let older = slots.lookup(page);
             if !is_usable || older.is_some_and(|older| !slots.is_older(older, held)) {
                 // It must not come back with the next opening.
@@ -94,6 +106,9 @@ impl Tiers {
             }
             if older.is_some() {
                 slots.drop_unverified(page);
+            }
+            if is_newer_than_redo {
+                self.loading.latest.set(self.loading.latest.get().max(lsn));
             }
             slots.adopt_stated(slot, held, unstated.redo_start);
             unstated.latest = unstated.latest.max(Some((lsn, slot)));

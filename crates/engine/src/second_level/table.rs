@@ -99,15 +99,15 @@ impl Tiers {
         self.table.replace(Some(Rc::new(StatedTable::new(table, capacity, self.table_ahead.get()))));
     }
 
-    /// The empty cache has this table from now on, of which these statements were read already; redo begins there. Until redo is over,
-    /// and what each slot holds is known, nothing enters the cache.
-    pub fn begin_with_table(&self, table: SlotTable, first: Vec<Statement>, redo_start: Lsn) {
+    /// The empty cache has this table from now on, of which these statements were read already; redo begins there. If the cache was not in
+    /// use, pages' own devices have all that it has. Until redo is over, and what each slot holds is known, nothing enters the cache.
+    pub fn begin_with_table(&self, table: SlotTable, first: Vec<Statement>, (redo_start, is_in_use): (Lsn, bool)) {
         self.slots.borrow_mut().note_changes();
         let capacity = self.slots.borrow().contents().capacity();
         self.table.replace(Some(Rc::new(StatedTable::new(table, capacity, self.table_ahead.get()))));
         self.is_taken_over.set(true);
         self.replaying_from.set(Some(redo_start));
-        self.begin_loading(redo_start);
+        self.begin_loading((redo_start, is_in_use));
         self.adopt_statements(first);
     }
 

@@ -157,7 +157,8 @@ impl<'a> Pass<'a> {
                 }
             }
         }
-        let price = executor.price(Work::RowCopy, resident as u64);
+        let resident_rows = resident as u64;
+        let price = executor.price(Work::RowCopy, resident_rows) + executor.price(Work::HashEntry, resident_rows);
         let table = executor.compute(price, move || Arc::new(Table::build(chunks, resident, level))).await?;
         let left_rows = self.probe(left, &table, &mut aside, taker, report).await?;
         // No probe is left.
@@ -303,7 +304,8 @@ impl<'a> Pass<'a> {
     fn look(&self, table: &Arc<Table>, mut probes: Probes) -> Background<Probes> {
         let (table, outer) = (Arc::clone(table), self.kind == JoinKind::Left);
         let executor = self.space.executor();
-        let price = executor.price(Work::KeyComparison, probes.len() as u64);
+        let count = probes.len() as u64;
+        let price = executor.price(Work::KeyComparison, count) + executor.price(Work::HashEntry, count);
         Background::start(executor, price, &self.outputs, move || {
             probes.look(&table, outer);
             probes

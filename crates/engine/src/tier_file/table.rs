@@ -22,7 +22,7 @@
 
 mod reader;
 
-pub use reader::{Statement, TableReader};
+pub use reader::{Statement, TableReader, block_number};
 
 use super::Kind;
 use crate::Result;
@@ -40,6 +40,8 @@ pub const TABLE_FILE: &str = "cache-table.tier";
 pub const BLOCK_BYTES: usize = 4096;
 const HEAD_BYTES: usize = 32;
 const STATEMENT_BYTES: usize = 24;
+/// Where it has the table's stamp.
+const STAMP_AT: usize = 8;
 /// Where a block names the opening of the database that has stated it.
 const OPENING_AT: usize = BLOCK_BYTES - 8;
 const MAGIC: &[u8; 4] = b"CTAB";
@@ -206,7 +208,7 @@ impl SlotTable {
         }
         self.turn.set(((u64::from(from) + in_turn as u64) % u64::from(self.slots)) as u32);
         bytes[4..8].copy_from_slice(MAGIC);
-        bytes[8..16].copy_from_slice(&self.stamp.to_le_bytes());
+        bytes[STAMP_AT..STAMP_AT + 8].copy_from_slice(&self.stamp.to_le_bytes());
         bytes[16..24].copy_from_slice(&(number + 1).to_le_bytes());
         bytes[24..28].copy_from_slice(&previous.to_le_bytes());
         bytes[28..32].copy_from_slice(&((changes.len() + in_turn) as u32).to_le_bytes());

@@ -187,6 +187,7 @@ impl Client {
     /// dropped.
     fn end_use(&mut self, page: PageId) {
         self.advance();
+        self.end_request(page);
         self.try_give_up(page);
         if self.is_used(page) || self.commits.has(page) {
             return;

@@ -59,6 +59,8 @@ pub struct Due {
     pub messages: Vec<ToServer>,
     /// The pages to be taken out of the memory before that.
     pub discards: Vec<PageId>,
+    /// Copies that were asked for and that no transaction waits for any more, and those whose bytes were kept until they would come.
+    pub unwanted: Vec<(Copy, Option<Copy>)>,
     /// Transactions have got locks that they have waited for.
     pub wakes: bool,
 }

@@ -1,6 +1,7 @@
 //! Pages that the server offers to a node that has nothing to do: they come into its buffer as if a transaction had asked for them.
 
-use super::{ClientNode, FRAMES_EACH};
+use super::ClientNode;
+use super::transaction::FRAMES_EACH;
 use crate::message::Copy;
 use base::PageId;
 use engine::Need;

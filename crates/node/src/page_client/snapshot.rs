@@ -78,6 +78,7 @@ impl PageClient {
     /// [`Error::Input`] if the server is lost or given up, or if its log fails before what the snapshot sees is durable.
     pub async fn snapshot(&self) -> Result<PageSnapshot> {
         let client = &self.0;
+        let next = client.snapping.take(&client.executor).await;
         let (number, message) = loop {
             while matches!(*client.standing.borrow(), ServerState::Lost(_)) {
                 client.gate.wait(&client.executor).await;
@@ -89,6 +90,7 @@ impl PageClient {
             }
             client.gate.wait(&client.executor).await;
         };
+        drop(next);
         client.executor.charge(Work::BeginTransaction);
         let session = client.protocol.borrow().session();
         let mut snapshot = PageSnapshot { client: Rc::clone(client), number, session, moment: Lsn::ZERO };

@@ -1,7 +1,7 @@
 //! A partition whose pages are at the server.
 
 use super::ClientNode;
-use crate::message::{Secret, Transaction};
+use crate::message::{Copy, Secret, Transaction};
 use base::{Instant, PageId};
 use driver::{Access, Completion, Fault, FaultKind, Output, Token};
 use engine::page_store::{Future, PageStore, Then, Transfer};
@@ -89,6 +89,14 @@ impl ClientNode {
         let writer = self.to_write.borrow().get(&page).copied().filter(|writer| protocol.is_used_by(*writer, page));
         let by = writer.or_else(|| protocol.user(page)).unwrap_or(Transaction::NONE);
         (by, writer.is_some())
+    }
+
+    /// No transaction waits any more for what was asked for.
+    pub(super) fn fail_unwanted(&self, unwanted: Vec<(Copy, Option<Copy>)>) {
+        for (copy, forgets) in unwanted {
+            self.forget(forgets);
+            self.reads.fail(copy.page, Fault::new(FaultKind::Cancelled, "no transaction waits for the page any more"));
+        }
     }
 
     /// What another client has to show that sends a page which is asked for now. On described networks there are no strangers.

@@ -4,9 +4,10 @@ use super::group::{COMMIT_MAX, GroupOutcome, OutcomeOfGroup, RedoCost, length_of
 use super::objects::Object;
 use super::savepoint::Savepoints;
 use super::sets::SetWork;
-use super::{ClientNode, RollbackCause, ServerState, session};
+use super::{ClientNode, PageClient, RollbackCause, ServerState, session};
 use crate::client::{PageLock, WriteLock};
 use crate::message::{LIST_MAX, Transaction};
+use crate::server::WAITING_MAX;
 use base::PageId;
 use driver::{Fault, FaultKind, Work};
 use engine::buffer::Pins;
@@ -23,6 +24,9 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
+
+/// How many frames there have to be for each transaction that runs: it has some pages in use at a time.
+pub(super) const FRAMES_EACH: usize = 8;
 
 /// What a transaction has done. Its node has a part in it: a page that it uses may fall to records at any time.
 pub(super) type SharedWork = Rc<RefCell<WorkDone>>;
@@ -61,6 +65,18 @@ pub struct PageTransaction {
     /// What it has seen of these is not committed yet, or was not when it was seen.
     depends: Vec<OutcomeOfGroup>,
     is_over: bool,
+}
+
+impl PageClient {
+    /// Begins a transaction. It waits while the server is sought, and while as many run as may: those that wait begin in their order.
+    pub async fn begin(&self) -> PageTransaction {
+        let client = &self.0;
+        let _next = client.beginning.take(&client.executor).await;
+        while !client.may_begin() {
+            client.gate.wait(&client.executor).await;
+        }
+        PageTransaction::new(client)
+    }
 }
 
 impl PageTransaction {
@@ -370,6 +386,18 @@ impl PageTransaction {
 }
 
 impl ClientNode {
+    fn may_begin(&self) -> bool {
+        match &*self.standing.borrow() {
+            ServerState::Joined => {
+                let frames = self.settings.buffer.frames;
+                let most = self.settings.transactions.min(frames / FRAMES_EACH).min(WAITING_MAX / 2);
+                self.running.get() < most.max(1)
+            }
+            ServerState::Lost(_) => false,
+            ServerState::GivenUp(_) => true,
+        }
+    }
+
     /// Pages are not begun after all: others may begin them.
     pub(super) fn forget_begun(&self, is_undone: impl Fn(PageId) -> bool) {
         for own in self.append_pages.borrow_mut().values_mut() {

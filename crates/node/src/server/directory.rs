@@ -1,12 +1,15 @@
 //! Which clients have copies of which pages, which may write, and which wait.
 
+mod check;
+mod queues;
 mod records;
 pub mod set_ranges;
 
 use crate::algorithm::Origin;
-use crate::message::{ClientId, Copy, Leaving, LeavingFate, Secret, Transaction, WaitsFor};
+use crate::message::{ClientId, Copy, LeavingFate, Transaction, WaitsFor};
 use base::{Instant, PageId};
 use engine::canary::{self, Canary};
+pub use queues::{Kind, Order, Waiting};
 use records::{RecordLocks, RecordOwners};
 use set_ranges::SetRanges;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -16,8 +19,8 @@ use std::ops::RangeInclusive;
 #[derive(Default)]
 pub struct Directory {
     pages: BTreeMap<PageId, PageEntry>,
-    /// The pages that transactions wait for, and with how many requests.
-    waits: BTreeMap<(ClientId, Transaction), BTreeMap<PageId, usize>>,
+    /// The pages that transactions wait for, and where their requests stand.
+    waits: BTreeMap<(ClientId, Transaction), BTreeMap<PageId, BTreeSet<Order>>>,
     /// Those that wait for others of their own clients, and when they have begun to.
     waits_within: BTreeMap<(ClientId, Transaction), (BTreeSet<Transaction>, u64)>,
     /// How many copies each client has.
@@ -76,44 +79,6 @@ pub struct Served {
     pub origin: Origin,
     /// How long it had to wait for locks, in nanoseconds.
     pub queued_ns: u64,
-}
-
-/// A request that waits.
-#[derive(Clone, Copy, Debug)]
-pub struct Waiting {
-    pub client: ClientId,
-    pub transaction: Transaction,
-    pub copy: Copy,
-    pub kind: Kind,
-    /// When it began to.
-    pub since: u64,
-    /// The time at which it has come.
-    pub asked: Instant,
-    /// Whether its client was told that locks of records are in its way.
-    pub is_told: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// With its write lock if it `writes`.
-    Read {
-        leaving: Option<Leaving>,
-        secret: Secret,
-        writes: bool,
-    },
-    Write,
-    /// One record of it, without a copy of the page.
-    Record {
-        slot: u16,
-        writes: bool,
-    },
-}
-
-impl Kind {
-    /// Whether it is of a page's write lock.
-    pub fn writes(self) -> bool {
-        matches!(self, Kind::Write | Kind::Read { writes: true, .. })
-    }
 }
 
 impl RegisteredCopy {
@@ -211,15 +176,22 @@ impl PageEntry {
         stays
     }
 
-    /// Whom a request waits for because of copies, the page's write lock, and requests of the page that are ahead.
+    /// Where that stands in the queue which has this order.
+    fn place_at(&self, order: Order) -> Option<usize> {
+        self.queue.binary_search_by_key(&order, |waiting| waiting.order).ok()
+    }
+
+    /// Whom a request waits for because of copies, the page's write lock, and, if it is of the page, others of the page that are ahead.
     fn waits_by_pages(&self, (place, own): (usize, &Waiting), found: &mut Vec<(ClientId, Transaction)>) {
-        let owner = (own.client, own.transaction);
+        let owner = own.owner();
         let is_of_record = matches!(own.kind, Kind::Record { .. });
         let is_other = |other: &(ClientId, Transaction)| other.0 != owner.0 || (is_of_record && *other != owner);
         found.extend(self.writer.filter(is_other));
-        let ahead = self.queue.iter().take(place).filter(|other| other.client != owner.0);
-        let writes = |other: &&Waiting| own.kind.writes() || other.kind.writes();
-        found.extend(ahead.filter(writes).map(|other| (other.client, other.transaction)));
+        if !is_of_record {
+            let ahead = self.queue.iter().take(place).filter(|other| other.client != owner.0);
+            let writes = |other: &&Waiting| own.kind.writes() || other.kind.writes();
+            found.extend(ahead.filter(writes).map(Waiting::owner));
+        }
         let others = self.copies.iter().filter(|(client, held)| {
             let is_told = !self.falls || held.called.is_some();
             is_told && self.has_to_go(**client, own)
@@ -374,94 +346,6 @@ impl Directory {
         }
     }
 
-    fn note_queued(&mut self, owner: (ClientId, Transaction), page: PageId) {
-        *self.waits.entry(owner).or_default().entry(page).or_default() += 1;
-    }
-
-    /// Takes the requests at these places, which are in order, out of a page's queue.
-    pub fn dequeue(&mut self, page: PageId, places: &[usize]) -> Vec<Waiting> {
-        let queue = &mut self.entry(page).queue;
-        let mut taken: Vec<Waiting> = places.iter().rev().filter_map(|place| queue.remove(*place)).collect();
-        taken.reverse();
-        for taken in &taken {
-            self.note_unqueued((taken.client, taken.transaction), page);
-        }
-        taken
-    }
-
-    /// A request has been taken out of its page's queue.
-    pub fn note_unqueued(&mut self, owner: (ClientId, Transaction), page: PageId) {
-        let Some(pages) = self.waits.get_mut(&owner) else { return };
-        let Some(count) = pages.get_mut(&page) else { return };
-        *count -= 1;
-        if *count > 0 {
-            return;
-        }
-        pages.remove(&page);
-        if pages.is_empty() {
-            self.waits.remove(&owner);
-        }
-        self.note_not_asked(owner, page);
-    }
-
-    /// Adds a request to its page's queue. False if the same client has the same kind of request waiting there.
-    pub fn enqueue(&mut self, mut waiting: Waiting) -> bool {
-        self.clock += 1;
-        waiting.since = self.clock;
-        let place = self.entry(waiting.copy.page).place_of(&waiting);
-        let queue = &mut self.entry(waiting.copy.page).queue;
-        let is_alike = |other: Kind| std::mem::discriminant(&other) == std::mem::discriminant(&waiting.kind);
-        let is_of_record = matches!(waiting.kind, Kind::Record { .. });
-        if !is_of_record && queue.iter().any(|other| other.client == waiting.client && is_alike(other.kind)) {
-            return false;
-        }
-        queue.insert(place, waiting);
-        self.note_asked(&waiting);
-        self.note_queued((waiting.client, waiting.transaction), waiting.copy.page);
-        true
-    }
-
-    /// A request of a client for this copy, if it waits, is another transaction's from now on, which only reads the page: the write lock
-    /// is not wanted that was to come with it. False if there is none.
-    pub fn change_owner(&mut self, client: ClientId, copy: Copy, to: Transaction) -> bool {
-        let Some(entry) = self.pages.get_mut(&copy.page) else { return false };
-        let is_it = |waiting: &&mut Waiting| {
-            let is_read = matches!(waiting.kind, Kind::Read { .. });
-            (waiting.client, waiting.copy) == (client, copy) && is_read && waiting.transaction != to
-        };
-        let Some(waiting) = entry.queue.iter_mut().find(is_it) else { return false };
-        let from = std::mem::replace(&mut waiting.transaction, to);
-        if let Kind::Read { writes, .. } = &mut waiting.kind {
-            *writes = false;
-        }
-        self.note_unqueued((client, from), copy.page);
-        self.note_queued((client, to), copy.page);
-        true
-    }
-
-    /// What a transaction asks to read comes without its write lock. False if it did not ask for that.
-    pub fn forget_writing(&mut self, page: PageId, owner: (ClientId, Transaction)) -> bool {
-        let Some(entry) = self.pages.get_mut(&page) else { return false };
-        let is_its = |waiting: &&mut Waiting| (waiting.client, waiting.transaction) == owner;
-        let mut changed = false;
-        for waiting in entry.queue.iter_mut().filter(is_its) {
-            if let Kind::Read { writes, .. } = &mut waiting.kind {
-                changed |= std::mem::take(writes);
-            }
-        }
-        changed
-    }
-
-    /// The pages that a transaction waits for.
-    pub fn waits_of(&self, owner: (ClientId, Transaction)) -> Vec<PageId> {
-        self.waits.get(&owner).into_iter().flatten().map(|(page, _)| *page).collect()
-    }
-
-    /// With how many requests a transaction waits for pages and their records.
-    pub fn requests_of(&self, owner: (ClientId, Transaction)) -> usize {
-        self.waits.get(&owner).into_iter().flatten().map(|(_, count)| count).sum()
-    }
-
     /// Every transaction that waits.
     pub fn waiting_owners(&self) -> impl Iterator<Item = (ClientId, Transaction)> {
         self.waits.keys().chain(self.waits_within.keys()).copied().chain(self.ranges.waiting_owners())
@@ -491,11 +375,6 @@ impl Directory {
                 theirs.iter().for_each(|owner| drop(self.waits_within.remove(owner)));
             }
         }
-    }
-
-    /// The transactions of one client that wait.
-    pub fn waiting_transactions(&self, client: ClientId) -> Vec<(ClientId, Transaction)> {
-        self.waits.range(all_of(client)).map(|(owner, _)| *owner).collect()
     }
 
     /// How many requests wait.
@@ -540,55 +419,16 @@ impl Directory {
             since = since.max(Some(*began));
             found.extend(others.iter().map(|other| (owner.0, *other)));
         }
-        let pages = self.waits.get(&owner).into_iter().flatten();
-        for entry in pages.filter_map(|(page, _)| self.pages.get(page)) {
-            let is_its = |(_, waiting): &(usize, &Waiting)| (waiting.client, waiting.transaction) == owner;
+        for (page, orders) in self.waits.get(&owner).into_iter().flatten() {
+            let Some(entry) = self.pages.get(page) else { continue };
             // Of a page that has fallen a transaction may want several records.
-            for (place, own) in entry.queue.iter().enumerate().filter(is_its) {
+            for place in orders.iter().filter_map(|order| entry.place_at(*order)) {
+                let own = &entry.queue[place];
                 since = since.max(Some(own.since));
                 entry.waits_by_records(place, found);
                 entry.waits_by_pages((place, own), found);
             }
         }
         since
-    }
-
-    pub fn check(&self) -> Result<(), String> {
-        self.check_records()?;
-        self.ranges.check()?;
-        for (page, entry) in &self.pages {
-            if entry.is_empty() {
-                return Err(format!("{page} is in the directory, and nothing is known of it"));
-            }
-            if let Some((writer, _)) = entry.writer
-                && entry.copies.keys().any(|client| *client != writer)
-            {
-                return Err(format!("{page} has a writer and copies elsewhere"));
-            }
-            let is_called_in_vain = |(client, held): (&ClientId, &RegisteredCopy)| {
-                held.called.is_some() && !entry.queue.iter().any(|waiting| entry.is_in_the_way(*client, waiting))
-            };
-            if entry.copies.iter().any(is_called_in_vain) {
-                return Err(format!("{page} is called back for no one"));
-            }
-        }
-        let mut counted: BTreeMap<ClientId, usize> = BTreeMap::new();
-        self.pages
-            .values()
-            .flat_map(|entry| entry.copies.keys())
-            .for_each(|client| *counted.entry(*client).or_default() += 1);
-        if counted != self.held {
-            return Err(format!("clients have {counted:?} copies, {:?} are counted", self.held));
-        }
-        let mut waits: BTreeMap<_, BTreeMap<PageId, usize>> = BTreeMap::new();
-        for waiting in self.pages.values().flat_map(|entry| &entry.queue) {
-            let pages = waits.entry((waiting.client, waiting.transaction)).or_default();
-            *pages.entry(waiting.copy.page).or_default() += 1;
-        }
-        if waits == self.waits {
-            Ok(())
-        } else {
-            Err(format!("{waits:?} stand in queues, {:?} are known to", self.waits))
-        }
     }
 }

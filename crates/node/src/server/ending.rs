@@ -1,17 +1,50 @@
 //! How transactions and clients end: commits, rollbacks, victims of deadlocks, broken connections.
 
-use super::directory::{Kind, Waiting};
-use super::{Action, Memory, Misbehaviour, Server, WAITING_MAX, Writer, deadlock, misbehaved};
+use super::directory::Waiting;
+use super::{Action, Memory, Misbehaviour, Server, Writer, deadlock, misbehaved};
 use crate::algorithm::Noted;
-use crate::message::{Answer, ClientId, Copy, Image, LIST_MAX, SIZE_MAX, Transaction, WaitsFor};
+use crate::message::{Answer, ClientId, Copy, Image, LIST_MAX, Request, SIZE_MAX, SetWrite, Transaction, WaitsFor};
 use base::PageId;
 use engine::canary::{self, Canary};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 impl Server {
+    /// A client asks for a commit.
+    pub(super) fn ask_commit(
+        &mut self,
+        client: ClientId,
+        commit: Request,
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Misbehaviour> {
+        let Request::Commit { transaction, others, keeps, records, pages, redone, sets } = commit else {
+            return Ok(());
+        };
+        let changed: Vec<PageId> = pages.iter().map(|image| image.page).chain(redone.iter().copied()).collect();
+        let sent: usize = pages.iter().map(|image| image.bytes.len()).sum();
+        // A page on which records are redone takes as much memory as one that has come.
+        let of_sets: usize = sets.iter().map(SetWrite::length).sum();
+        let bytes = records.len() + sent + redone.len() * memory.page_size() + of_sets;
+        let sent = (&pages[..], &redone[..]);
+        let begun = self.begin_commit((client, transaction), (&others, keeps), bytes, sent, actions);
+        if begun.is_err() {
+            // What its transactions have waited for in sets they do not any more.
+            self.advance_ranges(memory, actions);
+        }
+        let by_records = begun?;
+        let members: Vec<Transaction> = others.into_iter().chain([transaction]).collect();
+        self.withdraw_writes(client, &members, memory, actions);
+        changed.iter().filter(|_| keeps).for_each(|page| self.advance(*page, memory, actions));
+        actions.push(Action::Commit { client, transaction, records, pages, redone, by_records, sets });
+        if canary::is_planted(Canary::EarlyRelease) {
+            self.release((client, transaction), memory, actions);
+        }
+        Ok(())
+    }
+
     /// The transactions that a commit is of are one from now on, under the name of the first. Returns the pages of which they have locks
     /// of records alone: such a page comes without its bytes, for others change other records of it.
-    pub(super) fn begin_commit(
+    fn begin_commit(
         &mut self,
         (client, transaction): (ClientId, Transaction),
         (others, keeps): (&[Transaction], bool),
@@ -249,12 +282,13 @@ impl Server {
             self.directory.ranges.withdraw(owner);
             for page in self.directory.waits_of(owner) {
                 let is_changed = self.directory.forget_writing(page, owner);
-                let is_taken =
-                    !self.take_requests(page, owner, |kind| !matches!(kind, Kind::Read { .. }), actions).is_empty();
+                let is_meant = |waiting: &Waiting| waiting.owner() == owner && !waiting.kind.reads();
+                let is_taken = !self.take_requests(page, is_meant, actions).is_empty();
                 pages.extend((is_changed || is_taken).then_some(page));
             }
         }
         pages.into_iter().for_each(|page| self.advance(page, memory, actions));
+        self.advance_ranges(memory, actions);
     }
 
     /// A transaction's requests are taken out of the queues. Returns the copies that were to be read.
@@ -267,43 +301,11 @@ impl Server {
         let mut reads = Vec::new();
         self.directory.ranges.withdraw(owner);
         for page in self.directory.waits_of(owner) {
-            let gone = self.take_requests(page, owner, |_| true, actions);
-            let gone = gone.into_iter().filter(|waiting| matches!(waiting.kind, Kind::Read { .. }));
-            reads.extend(gone.map(|waiting| waiting.copy));
+            let gone = self.take_requests(page, |waiting| waiting.owner() == owner, actions);
+            reads.extend(gone.into_iter().filter(|waiting| waiting.kind.reads()).map(|waiting| waiting.copy));
             self.advance(page, memory, actions);
         }
         reads
-    }
-
-    /// Takes requests of these kinds out of a page's queue. Copies that were called back for them alone may stay.
-    pub(super) fn take_requests(
-        &mut self,
-        page: PageId,
-        owner: (ClientId, Transaction),
-        is_meant: impl Fn(Kind) -> bool,
-        actions: &mut Vec<Action>,
-    ) -> VecDeque<Waiting> {
-        let entry = self.directory.entry(page);
-        let is_its = |waiting: &Waiting| (waiting.client, waiting.transaction) == owner && is_meant(waiting.kind);
-        let (gone, rest): (VecDeque<Waiting>, _) = entry.queue.drain(..).partition(is_its);
-        entry.queue = rest;
-        if gone.iter().any(|waiting| waiting.kind == Kind::Write)
-            && let Some(held) = entry.copies.get_mut(&owner.0)
-        {
-            held.users.remove(&owner.1);
-        }
-        self.withdraw_callbacks(page, actions);
-        for _ in &gone {
-            self.directory.note_unqueued(owner, page);
-            self.note_served(owner.0);
-        }
-        gone
-    }
-
-    /// Copies of a page that were called back for nothing that still waits may stay.
-    pub(super) fn withdraw_callbacks(&mut self, page: PageId, actions: &mut Vec<Action>) {
-        let stays = |(client, number)| Action::Send(client, Answer::Withdrawn { copy: Copy { page, number } });
-        actions.extend(self.directory.entry(page).withdraw_callbacks().into_iter().map(stays));
     }
 
     /// Ends the deadlock that a transaction is part of, if there is one: as many victims as that takes. While no write lock is granted
@@ -321,25 +323,18 @@ impl Server {
         }
     }
 
-    /// Rolls back, like a deadlock's victim, a transaction with several requests waiting while its client has many: otherwise the client
-    /// would be given up. Its program has abandoned all of them but the last.
-    pub(super) fn end_excess_waits(
+    /// Rolls a transaction back, which waits for nothing any more.
+    pub(super) fn make_victim(
         &mut self,
-        owner: (ClientId, Transaction),
+        victim: (ClientId, Transaction),
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
     ) {
-        let has_many = self.clients.get(&owner.0).is_some_and(|joined| joined.waiting > WAITING_MAX / 2);
-        if has_many && self.directory.requests_of(owner) > 1 {
-            self.make_victim(owner, memory, actions);
-        }
-    }
-
-    fn make_victim(&mut self, victim: (ClientId, Transaction), memory: &dyn Memory, actions: &mut Vec<Action>) {
         self.counts.victims += 1;
         self.directory.end_waits_within(victim.0, Some(victim.1));
         let withdrawn = self.withdraw(victim, memory, actions);
         actions.push(Action::Send(victim.0, Answer::Victim { transaction: victim.1, withdrawn }));
+        self.advance_ranges(memory, actions);
     }
 
     /// A client's lease is over, and it is given up next. One whose rights were changed is not listened to.
@@ -379,7 +374,7 @@ impl Server {
             }
         }
         pages.into_iter().for_each(|page| self.advance(page, memory, actions));
-        self.advance_ranges(actions);
+        self.advance_ranges(memory, actions);
     }
 
     /// A client is heard no more, and nothing is sent to it. What it has stays in others' way until its lease is over: it may use its
@@ -391,19 +386,18 @@ impl Server {
         for page in self.silence(client, actions) {
             self.advance(page, memory, actions);
         }
+        self.advance_ranges(memory, actions);
     }
 
     /// Takes back what a client asks for, and what is asked of it: those to whom it was to send pages ask again for what has not come.
     /// Returns the pages that it has waited for.
     fn silence(&mut self, client: ClientId, actions: &mut Vec<Action>) -> BTreeSet<PageId> {
-        let mut pages = BTreeSet::new();
         self.directory.ranges.withdraw_all(client);
         self.directory.end_waits_within(client, None);
-        for owner in self.directory.waiting_transactions(client) {
-            for page in self.directory.waits_of(owner) {
-                self.take_requests(page, owner, |_| true, actions);
-                pages.insert(page);
-            }
+        let waiting = self.directory.waiting_transactions(client).into_iter();
+        let pages: BTreeSet<PageId> = waiting.flat_map(|owner| self.directory.waits_of(owner)).collect();
+        for page in &pages {
+            self.take_requests(*page, |waiting| waiting.client == client, actions);
         }
         for (to, copies) in self.directory.sent_by(client) {
             let lists = copies.chunks(LIST_MAX).map(|copies| Answer::AskAgain { copies: copies.to_vec() });

@@ -38,25 +38,24 @@ pub const RECORDS_MAX: usize = 1 << 16;
 
 impl Server {
     /// Grants what can be granted of records of a page.
-    pub(super) fn advance_records(&mut self, page: PageId, may_grant: bool, actions: &mut Vec<Action>) {
+    pub(super) fn advance_records(
+        &mut self,
+        page: PageId,
+        may_grant: bool,
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) {
         let places = self.directory.entry(page).grantable_records(may_grant);
         let lock_of = |Waiting { client, transaction, kind, .. }| match kind {
             Kind::Record { slot, writes } => Some((client, RecordLock { slot, transaction, writes })),
             _ => None,
         };
         let granted: Vec<(ClientId, RecordLock)> =
-            self.dequeue_all(page, &places).into_iter().filter_map(lock_of).collect();
+            self.dequeue(page, &places).into_iter().filter_map(lock_of).collect();
         for (client, lock) in &granted {
             self.lock_record(*client, (page, *lock));
         }
-        granted.into_iter().for_each(|(client, lock)| self.show_record(client, (page, lock), actions));
-    }
-
-    /// Takes the requests at these places, which are in order, out of a page's queue.
-    pub(super) fn dequeue_all(&mut self, page: PageId, places: &[usize]) -> Vec<Waiting> {
-        let taken = self.directory.dequeue(page, places);
-        taken.iter().for_each(|taken| self.note_served(taken.client));
-        taken
+        granted.into_iter().for_each(|(client, lock)| self.show_record(client, (page, lock), memory, actions));
     }
 
     /// Tells those that wait for a page of locks of its records.
@@ -73,8 +72,15 @@ impl Server {
     }
 
     /// Has a record sent whose lock a transaction has.
-    fn show_record(&mut self, client: ClientId, (page, lock): (PageId, RecordLock), actions: &mut Vec<Action>) {
-        self.counts.records += 1;
+    fn show_record(
+        &mut self,
+        client: ClientId,
+        (page, lock): (PageId, RecordLock),
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) {
+        // One of a set is asked for again, with its key.
+        self.counts.records += u64::from(!memory.is_set(page.partition));
         let entry = self.directory.entry(page);
         let is_alone = entry.queue.is_empty() && entry.records.owners().all(|owner| owner.0 == client);
         actions.push(Action::SendRecord { to: client, page, lock, is_alone });
@@ -90,9 +96,11 @@ impl Server {
         actions: &mut Vec<Action>,
     ) {
         self.directory.ranges.withdraw(owner);
+        self.advance_ranges(memory, actions);
         let Some(page) = self.directory.record_asked_of(owner) else { return };
         let is_other = |kind: Kind| matches!(kind, Kind::Record { slot, .. } if Some((page, slot)) != but);
-        if !self.take_requests(page, owner, is_other, actions).is_empty() {
+        let is_meant = |waiting: &Waiting| waiting.owner() == owner && is_other(waiting.kind);
+        if !self.take_requests(page, is_meant, actions).is_empty() {
             self.advance(page, memory, actions);
         }
     }
@@ -111,11 +119,12 @@ impl Server {
             return Err(misbehaved(client, "committed the transaction that asks for a record of", page));
         }
         self.withdraw_questions(owner, Some((page, lock.slot)), memory, actions);
+        let has_it = self.directory.get(page).is_some_and(|entry| entry.records.has(owner, lock.slot, false));
         let refusal = if !self.may(client, page, right) {
             Some((true, self.note_denial(client, page, right)))
         } else if !memory.may_have_record(page, lock.slot) {
             Some((false, format!("{page} has no object {} that is found by its number", lock.slot)))
-        } else if self.directory.records_held(client) >= RECORDS_MAX {
+        } else if !has_it && self.directory.records_held(client) >= RECORDS_MAX {
             Some((false, format!("its node has locks of {RECORDS_MAX} records, and no more may be locked at a time")))
         } else {
             None
@@ -138,7 +147,7 @@ impl Server {
         let owner = (client, lock.transaction);
         if self.directory.get(page).is_some_and(|entry| entry.records.has(owner, lock.slot, lock.writes)) {
             // It has fallen, and its bytes were not there.
-            self.show_record(client, (page, lock), actions);
+            self.show_record(client, (page, lock), memory, actions);
             return Ok(());
         }
         let copy = Copy { page, number: u64::MAX };
@@ -151,9 +160,7 @@ impl Server {
             self.end_deadlock(owner, memory, actions);
             return Ok(());
         }
-        let transaction = lock.transaction;
-        let waiting = Waiting { client, transaction, copy, kind, since: 0, asked: self.now, is_told: false };
-        self.enqueue(waiting, memory, actions)
+        self.enqueue(Waiting::new(owner, (copy, kind), self.now), memory, actions)
     }
 
     /// A client has given up a copy in use, for locks of its records.
@@ -182,9 +189,7 @@ impl Server {
         if !is_bounded || !locks.iter().all(is_entitled) || !entry.records.admits(client, locks) {
             return Err(misbehaved(client, "claimed locks that it cannot have of records of", page));
         }
-        for (asked_by, _) in self.directory.entry(page).writes_asked_by(client) {
-            self.take_requests(page, (client, asked_by), |kind| kind == Kind::Write, actions);
-        }
+        self.take_requests(page, |waiting| waiting.client == client && waiting.kind == Kind::Write, actions);
         if let Some(owner) = writer {
             self.end_write(owner, page);
         }
@@ -210,9 +215,12 @@ impl Server {
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
     ) -> Result<(), Misbehaviour> {
-        if !self.directory.holds(client, copy) && self.directory.take_read(client, copy).is_some() {
-            self.note_served(client);
-            self.withdraw_callbacks(copy.page, actions);
+        let is_it = |waiting: &Waiting| (waiting.client, waiting.copy) == (client, copy) && waiting.kind.reads();
+        if !self.directory.holds(client, copy) && !self.take_requests(copy.page, is_it, actions).is_empty() {
+            if canary::is_planted(Canary::ForgottenWaiter) {
+                self.directory.tidy(copy.page);
+                return Ok(());
+            }
             self.advance(copy.page, memory, actions);
             return Ok(());
         }
@@ -231,7 +239,7 @@ impl Server {
             self.withdraw_callbacks(page, actions);
             self.advance(page, memory, actions);
         }
-        self.advance_ranges(actions);
+        self.advance_ranges(memory, actions);
     }
 
     /// Whether a transaction, whose commit may be under way, has the lock of a record for a change.

@@ -4,7 +4,7 @@
 //! What a set has is looked at by the server's owner, in the step in which it asks for the locks of what it has seen ([`Server::read_set`]). If
 //! these are free nothing of it is another's that is not committed. Otherwise it is asked for again when they are the transaction's.
 
-use super::directory::set_ranges::{RangeLock, RangePurpose, WaitingRange, stand_of_entry, stand_of_record};
+use super::directory::set_ranges::{Progress, RangeLock, RangePurpose, WaitingRange, stand_of_entry, stand_of_record};
 pub use super::directory::set_ranges::{span_of_index, span_of_record, span_of_records};
 use super::{Action, Memory, Misbehaviour, Server, WAITING_MAX, misbehaved};
 use crate::grants::Right;
@@ -110,7 +110,7 @@ impl Server {
         if ranges.bytes_of(owner.0) > SET_RANGES_MAX {
             return Some(TOO_MUCH_LOCKED.to_owned());
         }
-        let is_one_more = !ranges.has_or_are_within(owner, SET_OWNERS_MAX);
+        let is_one_more = !ranges.may_lock(owner, SET_OWNERS_MAX);
         is_one_more.then(|| format!("{SET_OWNERS_MAX} transactions of its node have locks in sets, and no more may"))
     }
 
@@ -169,14 +169,23 @@ impl Server {
         is_free
     }
 
-    /// Tells those that have waited and have their locks now.
-    pub(super) fn advance_ranges(&mut self, actions: &mut Vec<Action>) {
-        while let Some(WaitingRange { owner, purpose, .. }) = self.directory.ranges.next_granted() {
+    /// Tells those that have waited and have their locks now, and ends deadlocks of those that have marked what they are going to change.
+    pub(super) fn advance_ranges(&mut self, memory: &dyn Memory, actions: &mut Vec<Action>) {
+        while let Some(progress) = self.directory.ranges.advance() {
+            let (owner, purpose) = match progress {
+                Progress::Granted(WaitingRange { owner, purpose, .. }) => (owner, purpose),
+                Progress::Marked(owner) => {
+                    self.end_deadlock(owner, memory, actions);
+                    continue;
+                }
+            };
             actions.push(match purpose {
                 RangePurpose::Question(number) => said(owner, number, SetAnswer::AskAgain),
                 RangePurpose::Entries(number) => said(owner, number, SetAnswer::Granted),
                 RangePurpose::Record(page, lock) => Action::SendRecord { to: owner.0, page, lock, is_alone: false },
             });
+            // It may wait for what its program has given up.
+            self.end_deadlock(owner, memory, actions);
         }
     }
 

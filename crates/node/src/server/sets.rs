@@ -38,39 +38,51 @@ impl Server {
         let owner = (client, lock.transaction);
         self.withdraw_questions(owner, Some((page, lock.slot)), memory, actions);
         let has_it = self.directory.get(page).is_some_and(|entry| entry.records.has(owner, lock.slot, lock.writes));
-        let refusal = if !self.may(client, page, right) {
-            Some((true, self.note_denial(client, page, right)))
-        } else if !memory.is_set(PartitionId(record.partition)) {
-            Some((false, format!("partition {} is no set whose records have keys", record.partition)))
-        } else if !has_it
-            && lock.writes
-            && let Some(reason) = self.too_much_of_sets(owner)
-        {
-            Some((false, reason))
-        } else if !has_it && self.records_held(client) >= RECORDS_MAX {
-            Some((false, format!("its node has locks of {RECORDS_MAX} records, and no more may be locked at a time")))
-        } else {
-            None
-        };
-        if let Some((is_denied, reason)) = refusal {
+        if let Some((is_denied, reason)) = self.refusal_of_set_record((client, &record), right, has_it, memory) {
             actions.push(Action::Send(client, Answer::NoSetRecord { record, is_denied, reason }));
             return Ok(());
         }
-        if lock.writes && !has_it && !self.mark_record((client, &record.key), (page, lock), memory, actions)? {
+        if lock.writes && !self.mark_record((client, &record.key), (page, lock), memory, actions)? {
             return Ok(());
         }
         let before = actions.len();
         self.want_record(client, (page, lock), memory, actions)?;
-        let mut record = Some(record);
-        for action in &mut actions[before..] {
-            let is_it = matches!(action, Action::SendRecord { to, page: of, lock: granted, .. }
-                if (*to, *of, *granted) == (client, page, lock));
-            if is_it && let Some(record) = record.take() {
-                *action = Action::SendSetRecord { to: client, record };
-                (self.counts.records, self.counts.set_records) =
-                    (self.counts.records.saturating_sub(1), self.counts.set_records + 1);
-            }
+        let is_it = |action: &&mut Action| {
+            matches!(action, Action::SendRecord { to, page: of, lock: granted, .. }
+                if (*to, *of, *granted) == (client, page, lock))
+        };
+        // It was granted in this step, so that its key is at hand.
+        if let Some(granted) = actions[before..].iter_mut().find(is_it) {
+            *granted = Action::SendSetRecord { to: client, record };
+            self.counts.set_records += 1;
         }
         Ok(())
+    }
+
+    /// Why a transaction does not get a record of a set, and whether that is for want of a grant, if it does not. What it has locked so, it gets
+    /// again.
+    fn refusal_of_set_record(
+        &mut self,
+        (client, record): (ClientId, &SetRecord),
+        right: Right,
+        has_it: bool,
+        memory: &dyn Memory,
+    ) -> Option<(bool, String)> {
+        let (page, lock) = record.lock();
+        if !self.may(client, page, right) {
+            return Some((true, self.note_denial(client, page, right)));
+        }
+        if !memory.is_set(PartitionId(record.partition)) {
+            return Some((false, format!("partition {} is no set whose records have keys", record.partition)));
+        }
+        if has_it {
+            return None;
+        }
+        let too_much = lock.writes.then(|| self.too_much_of_sets((client, lock.transaction))).flatten();
+        let too_many = || {
+            let is_full = self.records_held(client) >= RECORDS_MAX;
+            is_full.then(|| format!("its node has locks of {RECORDS_MAX} records, and no more may be locked at a time"))
+        };
+        too_much.or_else(too_many).map(|reason| (false, reason))
     }
 }

@@ -38,18 +38,18 @@ pub async fn serve(
     address: SocketAddr,
     algorithm: &'static Algorithm,
 ) -> (PageServer, PartitionId) {
-    serve_as(executor, address, algorithm, true).await
+    serve_as(executor, address, algorithm, (true, counters())).await
 }
 
-/// The same with leases or without.
+/// The same with leases or without, of this partition.
 async fn serve_as(
     executor: Executor,
     address: SocketAddr,
     algorithm: &'static Algorithm,
-    has_leases: bool,
+    (has_leases, spec): (bool, PartitionSpec),
 ) -> (PageServer, PartitionId) {
     let database = Database::create(&executor, settings()).await.expect("the medium is empty");
-    let counters = database.create_partition(counters()).await.expect("there is room");
+    let counters = database.create_partition(spec).await.expect("there is room");
     let transport = Rc::new(Plain(executor));
     let settings =
         page_server::ServerSettings { algorithm, chances: CHANCES, message_size_min: 0, has_leases, grants: None };
@@ -77,6 +77,16 @@ pub fn joined(
 
 /// The same with leases or without.
 pub fn joined_as(
+    how: (u64, &str, bool),
+    frames: usize,
+    suit: impl Fn(page_client::ClientSettings) -> page_client::ClientSettings,
+) -> Joined {
+    joined_on(counters(), how, frames, suit)
+}
+
+/// The same, where this partition is served.
+pub fn joined_on(
+    spec: PartitionSpec,
     (seed, algorithm, has_leases): (u64, &str, bool),
     frames: usize,
     suit: impl Fn(page_client::ClientSettings) -> page_client::ClientSettings,
@@ -85,7 +95,7 @@ pub fn joined_as(
     let executors = [machines.server(), machines.client(1), machines.client(2)];
     let mut cluster = Cluster::new(executors.iter().cloned());
     let (at, algorithm) = (machines.address(0), algorithm::named(algorithm).expect("it is one of them"));
-    let serving = executors[0].spawn(serve_as(executors[0].clone(), at, algorithm, has_leases));
+    let serving = executors[0].spawn(serve_as(executors[0].clone(), at, algorithm, (has_leases, spec)));
     let (server, counters) = cluster.run(serving).expect("it starts");
     let clients = [1, 2].map(|number: u32| {
         let executor = executors[number as usize].clone();

@@ -304,6 +304,7 @@ fn what_is_planted_is_found() {
         (Canary::YoungCopies, calm),
         (Canary::PresentForMoment, falling),
         (Canary::YoungCopies, falling),
+        (Canary::ForgottenWaiter, calm),
         (Canary::UnlockedRecord, calm),
         (Canary::UntoldRecord, calm),
     ];

@@ -276,12 +276,12 @@ impl Node {
         }
     }
 
-    /// Whether it may stop waiting for a lock, as a program does that is impatient.
+    /// Whether it may stop waiting for a lock or a page, as a program does that is impatient.
     pub fn may_skip(&self) -> bool {
-        matches!(self.state, State::AwaitingLock | State::AwaitingRecord)
+        matches!(self.state, State::AwaitingLock | State::AwaitingRecord | State::AwaitingPage(_))
     }
 
-    /// Leaves the write out that it waits for, and goes on.
+    /// Leaves out what it waits for, and goes on.
     pub fn skip(&mut self) {
         (self.state, self.at) = (State::Running, self.at + 1);
     }
@@ -393,6 +393,10 @@ impl Node {
         due.falls.into_iter().for_each(|fallen| self.take_apart(fallen));
         for page in due.discards {
             self.memory.remove(&page);
+        }
+        for (copy, forgets) in due.unwanted {
+            forgets.map(|copy| self.kept.remove(&copy));
+            self.records.given_up.insert(copy);
         }
         due.messages.into_iter().map(Said::Server).collect()
     }

@@ -114,9 +114,11 @@ impl Flow {
     /// Moves unread bytes to the front of a buffer, as many as fit, and returns how many.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> usize {
         let count = buffer.len().min(self.unread.len());
-        for (to, from) in buffer.iter_mut().zip(self.unread.drain(..count)) {
-            *to = from;
-        }
+        let (front, back) = self.unread.as_slices();
+        let of_front = count.min(front.len());
+        buffer[..of_front].copy_from_slice(&front[..of_front]);
+        buffer[of_front..count].copy_from_slice(&back[..count - of_front]);
+        self.unread.drain(..count);
         count
     }
 

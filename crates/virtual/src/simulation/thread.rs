@@ -8,7 +8,7 @@
 use super::VirtualDriver;
 use crate::Port;
 use base::{Instant, Random};
-use devices::{Class, Cpu, Law};
+use devices::{Class, ColdCaches, Cpu, Law};
 use driver::{Completion, GATHERING_NS, Halt, Op, OpKind, ThreadUse, Token, ends_gathered};
 use std::sync::atomic::Ordering;
 
@@ -26,11 +26,15 @@ enum Activity {
 /// The engine's thread.
 pub(super) struct Thread {
     submission: u64,
+    network_submission: u64,
     notification: u64,
     wake_up: u64,
     interrupt: u64,
     wake_latency: Law,
     gathering: bool,
+    cold_caches: Option<ColdCaches>,
+    /// Instructions of steps that the caches are cold for yet.
+    cold_instructions: u64,
     random: Random,
     /// Operations that wait to be given to the operating system.
     pub(super) batch: Vec<(Token, Op)>,
@@ -43,13 +47,17 @@ pub(super) struct Thread {
 
 impl Thread {
     pub(super) fn new(cpu: &Cpu, seed: u64) -> Thread {
+        let submission = cpu.instructions.submission;
         Thread {
-            submission: cpu.instructions.submission,
+            submission,
+            network_submission: cpu.instructions.network_submission.unwrap_or(submission),
             notification: cpu.instructions.notification,
             wake_up: cpu.instructions.wake_up,
             interrupt: cpu.instructions.interrupt,
             wake_latency: cpu.wake_latency.clone(),
             gathering: cpu.gathering,
+            cold_caches: cpu.cold_caches,
+            cold_instructions: 0,
             random: Random::stream(seed, "thread"),
             batch: Vec::new(),
             landed: Vec::new(),
@@ -62,14 +70,33 @@ impl Thread {
         self.batch.push((token, op));
     }
 
+    /// The caches hold little of what the next steps need.
+    fn cool_caches(&mut self) {
+        self.cold_instructions = self.cold_caches.map_or(0, |cold| cold.instructions);
+    }
+
+    /// The instructions as which these of steps count.
+    fn warm_caches(&mut self, instructions: u64) -> u64 {
+        let cold = instructions.min(self.cold_instructions);
+        self.cold_instructions -= cold;
+        let slowdown = self.cold_caches.map_or(0.0, |cold| cold.slowdown);
+        instructions + (cold as f64 * slowdown).round() as u64
+    }
+
     fn has_work(&self) -> bool {
         !self.batch.is_empty() || !self.landed.is_empty()
     }
 }
 
 impl VirtualDriver {
+    /// The thread runs for this number of instructions of steps.
+    pub(super) fn run_steps(&mut self, instructions: u64) {
+        let counted = self.thread.as_mut().map_or(instructions, |thread| thread.warm_caches(instructions));
+        self.run(counted);
+    }
+
     /// The thread runs for this number of instructions.
-    pub(super) fn run(&mut self, instructions: u64) {
+    fn run(&mut self, instructions: u64) {
         if self.halted || instructions == 0 {
             return;
         }
@@ -215,10 +242,14 @@ impl VirtualDriver {
         let Some(thread) = &mut self.thread else { return };
         let batch = std::mem::take(&mut thread.batch);
         if is_paid && !batch.is_empty() {
-            let at_rest = self.in_flight == 0;
             thread.used.batches += 1;
-            thread.used.notifications += u64::from(at_rest);
-            let instructions = thread.submission + if at_rest { thread.notification } else { 0 };
+            let instructions = if batch.iter().all(|(_, op)| op.kind().is_network()) {
+                thread.network_submission
+            } else {
+                let at_rest = self.in_flight == 0;
+                thread.used.notifications += u64::from(at_rest);
+                thread.submission + if at_rest { thread.notification } else { 0 }
+            };
             self.run(instructions);
         }
         if self.halted {
@@ -239,6 +270,9 @@ impl VirtualDriver {
         if !thread.landed.is_empty() {
             thread.used.interrupts += 1;
             let instructions = thread.interrupt;
+            if instructions > 0 {
+                thread.cool_caches();
+            }
             self.run(instructions);
         }
     }
@@ -260,6 +294,7 @@ impl VirtualDriver {
     fn wake_up(&mut self, waited_ns: u64, done: &mut Vec<Completion>) -> Result<(), Halt> {
         let Some(thread) = &mut self.thread else { unreachable!("there is a thread") };
         thread.used.sleeps += 1;
+        thread.cool_caches();
         let (latency_ns, instructions) = (thread.wake_latency.draw(&mut thread.random), thread.wake_up);
         let latency_ns = latency_ns.saturating_sub(waited_ns);
         if latency_ns > 0 {

@@ -104,6 +104,30 @@ fn a_cpu_is_as_fast_as_its_footprint_lets_it() {
 }
 
 #[test]
+fn steps_are_slower_while_caches_are_cold() {
+    let cold = "cold_caches = { instructions = 1_000, slowdown = 0.5 }";
+    let (mut bench, file) = bench(&format!("count = 1\n{cold}"), "wake_up = 3_000\ninterrupt = 2_000", None);
+    let steps_take = |bench: &mut Bench, instructions, ns| {
+        let start = bench.driver.now();
+        assert!(bench.driver.compute_alone(instructions, None));
+        assert_eq!(bench.driver.now().since_ns(start), ns);
+    };
+    let start = bench.driver.now();
+    bench.submit(read(file, 0, 512));
+    assert_eq!(park(&mut bench, start).1, 50_000 + 3_000, "waking up has its price");
+    steps_take(&mut bench, 400, 600);
+    steps_take(&mut bench, 1_000, 1_300);
+    steps_take(&mut bench, 1_000, 1_000);
+    // The read ends while the thread runs, which finds so when it looks.
+    bench.submit(read(file, 0, 512));
+    assert!(bench.driver.park(Some(Instant::START), &mut Vec::new()).is_ok());
+    steps_take(&mut bench, 60_000, 60_000);
+    let start = bench.driver.now();
+    assert_eq!(park(&mut bench, start).1, 2_000);
+    steps_take(&mut bench, 2_000, 2_500);
+}
+
+#[test]
 fn computations_on_other_threads_share_the_cpus() {
     for (cpus, ns) in [(1, 160_000), (2, 80_000)] {
         let (mut bench, _) = bench(&format!("count = {cpus}"), "", None);
@@ -170,8 +194,12 @@ fn a_task_keeps_the_cpu_until_it_waits() {
 
 /// Machines whose messages cost 1 us at each end and are 10 us on their way.
 fn machines(count: u32) -> (Vec<Executor>, Cluster, std::net::SocketAddr) {
-    let described =
-        hardware("count = 1\nwake_latency = \"4 us\"", "network_message = 1_000\nsubmission = 2_000\nwake_up = 3_000");
+    machines_with(count, "submission = 2_000")
+}
+
+fn machines_with(count: u32, prices: &str) -> (Vec<Executor>, Cluster, std::net::SocketAddr) {
+    let prices = format!("network_message = 1_000\nwake_up = 3_000\n{prices}");
+    let described = hardware("count = 1\nwake_latency = \"4 us\"", &prices);
     let mut options = NetworkOptions::default();
     options.description.latency = Law::Fixed(10_000);
     machines_on(&described, options, count)
@@ -244,6 +272,16 @@ fn machines_on_a_network_pay_for_batches_and_sleep() {
     let times = cluster.run(asked).expect("no machine stops");
     // Each message: its price, the batch, the way, waking up, its price.
     assert_eq!(times[1..], [2 * (1_000 + 2_000 + 10_000 + 4_000 + 3_000 + 1_000); 19]);
+}
+
+#[test]
+fn a_batch_without_devices_has_a_price_of_its_own() {
+    let prices = "submission = 2_000\nnotification = 9_000\nnetwork_submission = 500";
+    let (machines, mut cluster, address) = machines_with(2, prices);
+    machines[0].spawn(answer(machines[0].clone(), address, 1, 0));
+    let asked = machines[1].spawn(ask(machines[1].clone(), address, 20));
+    let times = cluster.run(asked).expect("no machine stops");
+    assert_eq!(times[1..], [2 * (1_000 + 500 + 10_000 + 4_000 + 3_000 + 1_000); 19]);
 }
 
 #[test]

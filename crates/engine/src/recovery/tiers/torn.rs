@@ -5,8 +5,8 @@
 //! of the newer one. It is from before the point where redo begins, and counts if it lacks nothing but what is redone.
 
 use super::EarlierTier;
-use super::scan::{SlotCopy, restore, scan};
-use crate::buffer::{Buffer, LOADED};
+use super::scan::{Scanned, SlotCopy, restore, scan};
+use crate::buffer::Buffer;
 use crate::tier_file::TierRecord;
 use crate::{Error, Result};
 use base::{Lsn, PageId};
@@ -53,7 +53,7 @@ impl TornPages {
     }
 
     /// These copies are in slots of one of the tiers.
-    pub(super) fn among(
+    pub(super) fn with_copies(
         executor: &Executor,
         found: Rc<Vec<EarlierTier>>,
         tier: usize,
@@ -90,7 +90,7 @@ impl TornPages {
         }
         if copies.borrow().is_none() {
             let mut newest = BTreeMap::new();
-            if !scan(&self.executor, buffer, &found[tier], tier, &mut newest).await? {
+            if scan(&self.executor, buffer, &found[tier], tier, &mut newest).await? == Scanned::Silent {
                 let EarlierTier { record, limit, .. } = &found[tier];
                 return Err(record.missing(&limit.exceeded()));
             }
@@ -99,11 +99,9 @@ impl TornPages {
         // Each copy serves once: what cannot be read afterwards is damaged.
         let copy = copies.borrow_mut().as_mut().and_then(|copies| copies.remove(&page));
         let space = buffer.space(page.partition);
-        // Loads past the log give all their pages one number.
-        let is_distinct = |copy: &SlotCopy| copy.version.sequence > LOADED || space.is_direct();
-        let is_followed = |copy: &SlotCopy| sequence.checked_sub(1) == Some(copy.version.sequence) && is_distinct(copy);
-        let copy = copy.filter(|copy| copy.version.lsn > redo_start || is_followed(copy));
-        let Some(copy) = copy else { return Err(error) };
+        let is_followed = |copy: &SlotCopy| sequence.checked_sub(1) == Some(copy.version.sequence);
+        let is_whole = |copy: &SlotCopy| copy.version.lsn > redo_start || is_followed(copy);
+        let Some(copy) = copy.filter(|copy| copy.is_distinct(&space) && is_whole(copy)) else { return Err(error) };
         let frame = self.executor.frame(space.page_size())?;
         let is_restored = restore(&self.executor, &found[tier], &space, (page, copy.slot), frame).await?;
         if is_restored { Ok(()) } else { Err(error) }

@@ -2,8 +2,8 @@
 //! table is read.
 
 use super::{
-    BLOCK_BYTES, HEAD_BYTES, HeldVersion, MAGIC, STATEMENT_BYTES, STATEMENTS, SlotTable, TABLE_FILE, TablePosition,
-    blocks_for, decode,
+    BLOCK_BYTES, HEAD_BYTES, HeldVersion, MAGIC, STAMP_AT, STATEMENT_BYTES, STATEMENTS, SlotTable, TABLE_FILE,
+    TablePosition, blocks_for, decode,
 };
 use crate::io::salvage;
 use crate::{Error, Result};
@@ -83,12 +83,18 @@ impl Ring {
 /// The block in these bytes, if they are one of the table with this stamp.
 fn parse(stamp: u64, bytes: &[u8]) -> Option<Block<'_>> {
     let (number, count) = (long(bytes, 16), word(bytes, 28) as usize);
-    let is_ours = &bytes[4..8] == MAGIC && long(bytes, 8) == stamp && count <= STATEMENTS && number > 0;
+    let is_ours = &bytes[4..8] == MAGIC && long(bytes, STAMP_AT) == stamp && count <= STATEMENTS && number > 0;
     if !is_ours || word(bytes, 0) != checksum(&bytes[4..]) {
         return None;
     }
     let statements = &bytes[HEAD_BYTES..HEAD_BYTES + count * STATEMENT_BYTES];
     Some(Block { number, checksum: word(bytes, 0), previous: word(bytes, 24), statements })
+}
+
+/// The number of the block of some table that these bytes are; `None` if they are none, or a damaged one.
+pub fn block_number(bytes: &[u8]) -> Option<u64> {
+    let block = bytes.get(..BLOCK_BYTES)?;
+    parse(long(block, STAMP_AT), block).map(|block| block.number)
 }
 
 impl SlotTable {

@@ -155,12 +155,6 @@ impl PageEntry {
         places
     }
 
-    /// The transactions of a client that ask for the page's write lock, of which it has a copy.
-    pub fn writes_asked_by(&self, client: ClientId) -> Vec<(Transaction, Copy)> {
-        let asked = self.queue.iter().filter(|waiting| waiting.client == client && waiting.kind == Kind::Write);
-        asked.map(|waiting| (waiting.transaction, waiting.copy)).collect()
-    }
-
     /// The copies that requests would be, which locks of records keep from them and which have not heard that.
     pub fn tell_of_records(&mut self) -> Vec<(ClientId, Copy)> {
         if self.records.is_empty() {
@@ -283,7 +277,7 @@ impl Directory {
     }
 
     /// A transaction waits for a page no more, nor for its records.
-    pub(super) fn note_not_asked(&mut self, owner: RecordOwner, page: PageId) {
+    pub(super) fn end_asking(&mut self, owner: RecordOwner, page: PageId) {
         if self.owners.asked.get(&owner) == Some(&page) {
             self.owners.asked.remove(&owner);
         }
@@ -292,18 +286,6 @@ impl Directory {
     /// The page of which a transaction may wait for a record.
     pub fn record_asked_of(&self, owner: RecordOwner) -> Option<PageId> {
         self.owners.asked.get(&owner).copied()
-    }
-
-    /// Takes a client's request for this copy out of its page's queue, if it is there.
-    pub fn take_read(&mut self, client: ClientId, copy: Copy) -> Option<Waiting> {
-        let queue = &mut self.pages.get_mut(&copy.page)?.queue;
-        let is_it = |waiting: &Waiting| {
-            (waiting.client, waiting.copy) == (client, copy) && matches!(waiting.kind, Kind::Read { .. })
-        };
-        let place = queue.iter().position(is_it)?;
-        let taken = queue.remove(place)?;
-        self.note_unqueued((client, taken.transaction), copy.page);
-        Some(taken)
     }
 
     pub(super) fn check_records(&self) -> Result<(), String> {
@@ -339,7 +321,7 @@ mod tests {
             _ => Kind::Record { slot: random.below(5) as u16, writes: random.chance(0.4) },
         };
         let copy = Copy { page: PageId::new(PartitionId(1), 1), number: 0 };
-        Waiting { client, transaction, copy, kind, since: 0, asked: Instant::from_ns(0), is_told: false }
+        Waiting::new((client, transaction), (copy, kind), Instant::from_ns(0))
     }
 
     /// One after another: the first that may have its lock and has none before it that is in its way.

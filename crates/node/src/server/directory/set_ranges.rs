@@ -8,6 +8,9 @@
 //!
 //! A transaction that waits watches one of those in its way, and is looked at again when that one ends: what waits for others costs the end of
 //! a transaction nothing.
+//!
+//! One that is going to change something marks it, unless others wait already that are to read there: then it stands behind them, so that none
+//! of these waits for ever. One that they wait for does not.
 
 use super::all_of;
 use crate::message::{ClientId, RecordLock, SetEntry, Transaction};
@@ -88,7 +91,7 @@ pub enum RangePurpose {
     Record(PageId, RecordLock),
 }
 
-/// A lock that is waited for. Marks are there already.
+/// A lock that is waited for. Marks are there already, unless it stands behind others that are to read there.
 #[derive(Debug)]
 pub struct WaitingRange {
     pub owner: RangeOwner,
@@ -98,8 +101,17 @@ pub struct WaitingRange {
     lock: RangeLock,
     since: u64,
     length: usize,
-    /// One that is in its way, or was until it ended.
+    /// One that is in its way, or was until it ended; or the one that it stands behind.
     watches: Owner,
+}
+
+/// What has come of it that others have ended, or wait no more.
+#[derive(Debug)]
+pub enum Progress {
+    /// A transaction has the lock that it has waited for.
+    Granted(WaitingRange),
+    /// One has marked what it is going to change, and waits: others may wait for that.
+    Marked(RangeOwner),
 }
 
 /// The names by which a transaction, and those that are committed with it, hold ranges and marks, and how many bytes these take.
@@ -122,9 +134,11 @@ pub struct SetRanges {
     next: u32,
     /// A transaction waits for one lock at a time.
     waiting: BTreeMap<RangeOwner, WaitingRange>,
+    /// What they are to read.
+    wanted: KeyRanges,
     /// Who watches whom, and who has watched one that has ended.
     watchers: BTreeMap<Owner, BTreeSet<RangeOwner>>,
-    loose: BTreeSet<(u64, RangeOwner)>,
+    to_recheck: BTreeSet<(u64, RangeOwner)>,
     /// Questions that are being answered, one of a transaction.
     asked: BTreeMap<RangeOwner, u64>,
     /// How many locks were looked at that were waited for.
@@ -169,8 +183,34 @@ impl SetRanges {
         self.blockers(number, partition, lock).next()
     }
 
+    /// Those that wait to read where this one is to mark something, since before it asked, and not for it.
+    fn readers_ahead<'a>(&'a self, asked: &'a WaitingRange) -> impl Iterator<Item = Owner> + 'a {
+        let (number, partition) = (asked.number, asked.partition);
+        let stands = match &asked.lock {
+            RangeLock::Read(_) => &[][..],
+            RangeLock::Change(stands) => &stands[..],
+        };
+        let unmarked = stands.iter().filter(move |stand| !self.ranges.is_marked_by(number, partition, stand));
+        let readers = unmarked.flat_map(move |stand| {
+            let readers = self.wanted.readers_around(number, partition, stand);
+            readers.filter(move |reader| !self.ranges.holds(*reader, partition, stand))
+        });
+        readers.filter(move |reader| {
+            let waiting = self.owners.get(reader).and_then(|owner| self.waiting.get(owner));
+            waiting.is_some_and(|reading| reading.since < asked.since) && !self.has_mark_in_the_way(number, *reader)
+        })
+    }
+
+    /// Whether one has marked something that another one waits to read.
+    fn has_mark_in_the_way(&self, number: Owner, reader: Owner) -> bool {
+        let is_wanted = |partition, key: &[u8]| {
+            self.wanted.holds(reader, partition, key) && !self.ranges.holds(reader, partition, key)
+        };
+        self.ranges.marks_of(number).any(|(partition, key)| is_wanted(partition, key))
+    }
+
     /// Asks for a lock, which is waited for since this time if others are in its way, in place of whatever the transaction has waited for. False
-    /// if it is. Marks are made in any case.
+    /// if it is.
     pub fn lock(
         &mut self,
         owner: RangeOwner,
@@ -179,36 +219,81 @@ impl SetRanges {
         since: u64,
     ) -> bool {
         self.stop_waiting(owner);
-        let number = self.number_of(owner);
-        if let RangeLock::Change(stands) = &lock {
-            for stand in stands {
-                if !self.ranges.is_marked_by(number, partition, stand) {
-                    self.ranges.mark(number, partition, stand, Mark::Intended);
-                    self.note_bytes(owner, stand.len());
-                }
-            }
-        }
-        let Some(watches) = self.first_blocker(number, partition, &lock) else {
-            self.hold(owner, partition, &lock);
-            return true;
-        };
-        self.watchers.entry(watches).or_default().insert(owner);
-        let length = lock.length();
-        self.waiting.insert(owner, WaitingRange { owner, purpose, number, partition, lock, since, length, watches });
-        false
+        let (number, length) = (self.number_of(owner), lock.length());
+        let asked = WaitingRange { owner, purpose, number, partition, lock, since, length, watches: number };
+        self.admit(asked).is_some()
     }
 
-    /// A transaction waits for its lock no more.
-    fn stop_waiting(&mut self, owner: RangeOwner) -> Option<WaitingRange> {
-        let stopped = self.waiting.remove(&owner)?;
-        self.loose.remove(&(stopped.since, owner));
-        if let Some(watchers) = self.watchers.get_mut(&stopped.watches) {
-            watchers.remove(&owner);
-            if watchers.is_empty() {
-                self.watchers.remove(&stopped.watches);
+    /// Marks what is to be changed if none waits ahead, and gives a transaction the lock that it asks for if none is in the way. Otherwise it
+    /// waits.
+    fn admit(&mut self, asked: WaitingRange) -> Option<WaitingRange> {
+        let ahead = self.readers_ahead(&asked).next();
+        if ahead.is_none() {
+            self.mark(&asked);
+        }
+        let blocker = ahead.or_else(|| self.first_blocker(asked.number, asked.partition, &asked.lock));
+        let Some(watches) = blocker else {
+            self.hold(asked.owner, asked.partition, &asked.lock);
+            return Some(asked);
+        };
+        self.watchers.entry(watches).or_default().insert(asked.owner);
+        if let RangeLock::Read(spans) = &asked.lock {
+            for span in spans {
+                let _number = self.wanted.hold(asked.number, asked.partition, span.clone());
             }
         }
-        Some(stopped)
+        self.waiting.insert(asked.owner, WaitingRange { watches, ..asked });
+        None
+    }
+
+    fn mark(&mut self, asked: &WaitingRange) {
+        let RangeLock::Change(stands) = &asked.lock else { return };
+        for stand in stands {
+            if !self.ranges.is_marked_by(asked.number, asked.partition, stand) {
+                self.ranges.mark(asked.number, asked.partition, stand, Mark::Intended);
+                self.note_bytes(asked.owner, stand.len());
+            }
+        }
+    }
+
+    /// A transaction waits for its lock no more: those that stand behind it are looked at.
+    fn stop_waiting(&mut self, owner: RangeOwner) {
+        if let Some(stopped) = self.take_waiting(owner) {
+            self.note_to_recheck(stopped.number, true);
+        }
+    }
+
+    /// Takes out what waits, as it is to be looked at.
+    fn take_waiting(&mut self, owner: RangeOwner) -> Option<WaitingRange> {
+        let taken = self.waiting.remove(&owner)?;
+        self.to_recheck.remove(&(taken.since, owner));
+        self.wanted.end(taken.number, None);
+        if let Some(watchers) = self.watchers.get_mut(&taken.watches) {
+            watchers.remove(&owner);
+            if watchers.is_empty() {
+                self.watchers.remove(&taken.watches);
+            }
+        }
+        Some(taken)
+    }
+
+    /// Those that watch this one are to be looked at: all, or the ones that stand behind it alone.
+    fn note_to_recheck(&mut self, number: Owner, only_behind: bool) {
+        let Some(watchers) = self.watchers.get(&number) else { return };
+        let waiting = watchers.iter().filter_map(|owner| self.waiting.get(owner));
+        let meant = waiting.filter(|waiting| !only_behind || !self.is_marked(waiting));
+        let meant: Vec<(u64, RangeOwner)> = meant.map(|waiting| (waiting.since, waiting.owner)).collect();
+        self.to_recheck.extend(meant);
+    }
+
+    /// Whether what one is to change is marked.
+    fn is_marked(&self, waiting: &WaitingRange) -> bool {
+        match &waiting.lock {
+            RangeLock::Read(_) => true,
+            RangeLock::Change(stands) => {
+                stands.iter().all(|stand| self.ranges.is_marked_by(waiting.number, waiting.partition, stand))
+            }
+        }
     }
 
     fn hold(&mut self, owner: RangeOwner, partition: PartitionId, lock: &RangeLock) {
@@ -217,7 +302,11 @@ impl SetRanges {
         if canary::is_planted(Canary::UnlockedSetRange) {
             return;
         }
+        // What is read again takes nothing more.
         for span in spans {
+            if self.ranges.holds_all(number, partition, span) {
+                continue;
+            }
             self.note_bytes(owner, span.length());
             let _number = self.ranges.hold(number, partition, span.clone());
         }
@@ -230,21 +319,23 @@ impl SetRanges {
         }
     }
 
-    /// The first of those that have watched one that has ended which can have its lock, which it has then. The others watch another one.
-    pub fn next_granted(&mut self) -> Option<WaitingRange> {
-        while let Some((_, owner)) = self.loose.pop_first() {
+    /// Looks at those that have watched one that has ended, or that have stood behind one that waits no more, until something has come of it.
+    /// Those that wait on watch another one.
+    pub fn advance(&mut self) -> Option<Progress> {
+        while let Some((_, owner)) = self.to_recheck.pop_first() {
             #[cfg(test)]
             {
                 self.looked_at += 1;
             }
-            let Some(waiting) = self.waiting.get(&owner) else { continue };
-            let Some(watches) = self.first_blocker(waiting.number, waiting.partition, &waiting.lock) else {
-                let granted = self.stop_waiting(owner)?;
-                self.hold(owner, granted.partition, &granted.lock);
-                return Some(granted);
-            };
-            self.watchers.entry(watches).or_default().insert(owner);
-            self.waiting.get_mut(&owner)?.watches = watches;
+            let Some(waiting) = self.take_waiting(owner) else { continue };
+            let (number, was_marked) = (waiting.number, self.is_marked(&waiting));
+            if let Some(granted) = self.admit(waiting) {
+                self.note_to_recheck(number, true);
+                return Some(Progress::Granted(granted));
+            }
+            if !was_marked && self.waiting.get(&owner).is_some_and(|waiting| self.is_marked(waiting)) {
+                return Some(Progress::Marked(owner));
+            }
         }
         None
     }
@@ -272,7 +363,7 @@ impl SetRanges {
     /// No transaction of a client does.
     pub fn withdraw_all(&mut self, client: ClientId) {
         let waiting: Vec<RangeOwner> = self.waiting.range(all_of(client)).map(|(owner, _)| *owner).collect();
-        waiting.into_iter().for_each(|owner| drop(self.stop_waiting(owner)));
+        waiting.into_iter().for_each(|owner| self.stop_waiting(owner));
         let asked: Vec<RangeOwner> = self.asked.range(all_of(client)).map(|(owner, _)| *owner).collect();
         for owner in asked {
             self.asked.remove(&owner);
@@ -286,9 +377,8 @@ impl SetRanges {
         for number in ended.numbers {
             self.owners.remove(&number);
             self.ranges.end(number, None);
-            let freed = self.watchers.remove(&number).into_iter().flatten();
-            let since = |owner: RangeOwner| self.waiting.get(&owner).map(|waiting| (waiting.since, owner));
-            self.loose.extend(freed.filter_map(since));
+            self.note_to_recheck(number, false);
+            self.watchers.remove(&number);
         }
         if let Some(bytes) = self.bytes.get_mut(&owner.0) {
             *bytes -= ended.bytes;
@@ -352,14 +442,15 @@ impl SetRanges {
     }
 
     /// Whether a transaction has locks, or fewer than this number of its client's have.
-    pub fn has_or_are_within(&self, owner: RangeOwner, owners_max: usize) -> bool {
+    pub fn may_lock(&self, owner: RangeOwner, owners_max: usize) -> bool {
         self.holders.contains_key(&owner) || self.holders.range(all_of(owner.0)).nth(owners_max - 1).is_none()
     }
 
     /// Whom a transaction waits for, and since when.
     pub fn waits_for(&self, owner: RangeOwner, found: &mut Vec<RangeOwner>) -> Option<u64> {
         let own = self.waiting.get(&owner)?;
-        let numbers: BTreeSet<Owner> = self.blockers(own.number, own.partition, &own.lock).collect();
+        let blockers = self.blockers(own.number, own.partition, &own.lock);
+        let numbers: BTreeSet<Owner> = blockers.chain(self.readers_ahead(own)).collect();
         found.extend(numbers.iter().filter_map(|number| self.owners.get(number)));
         Some(own.since)
     }
@@ -380,12 +471,14 @@ impl SetRanges {
         }
         for waiting in self.waiting.values() {
             let is_watched = self.watchers.get(&waiting.watches).is_some_and(|all| all.contains(&waiting.owner));
-            let mut blockers = self.blockers(waiting.number, waiting.partition, &waiting.lock);
+            let blockers = self.blockers(waiting.number, waiting.partition, &waiting.lock);
+            let mut blockers = blockers.chain(self.readers_ahead(waiting));
             if !is_watched || !blockers.any(|number| number == waiting.watches) {
                 return Err(format!("{waiting:?} does not watch one that is in its way"));
             }
         }
-        if self.watchers.values().map(BTreeSet::len).sum::<usize>() > self.waiting.len() || !self.loose.is_empty() {
+        if self.watchers.values().map(BTreeSet::len).sum::<usize>() > self.waiting.len() || !self.to_recheck.is_empty()
+        {
             return Err("one watches for a lock in a set that waits for none, or may have it".to_owned());
         }
         let held: BTreeSet<(Owner, RangeOwner)> = self

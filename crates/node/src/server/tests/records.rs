@@ -304,3 +304,16 @@ fn a_transaction_waits_for_one_record_at_a_time() {
     assert_eq!((ground.server.records_held(other), ground.server.waiting()), (1, 0));
     ground.server.check().expect("the state is right");
 }
+
+/// Its bytes were not there when its page fell.
+#[test]
+fn a_record_that_is_locked_is_sent_however_many_locks_there_are() {
+    let all: Vec<RecordLock> = (0..=u16::MAX).map(|slot| lock(slot, 1, false)).collect();
+    assert_eq!(all.len(), RECORDS_MAX);
+    let (mut ground, reader, _) = fallen(&all);
+    assert_eq!(ground.server.records_held(reader), RECORDS_MAX);
+    let asked = ground.say(reader, record(lock(7, 1, false))).expect("it is honest");
+    assert!(sent(&asked, reader, lock(7, 1, false)), "{asked:?}");
+    let asked = ground.say(reader, record(lock(7, 2, false))).expect("it is honest");
+    assert!(!sent(&asked, reader, lock(7, 2, false)), "that is one more: {asked:?}");
+}

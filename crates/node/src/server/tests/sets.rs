@@ -65,6 +65,8 @@ fn a_record_is_locked_until_its_transaction_has_ended_whatever_the_algorithm() {
         let ended = ground.step(|server, memory, actions| server.committed((one, Transaction(1)), memory, actions));
         assert!(grants(&ended, other, &wanted(1, 6, false)), "{ended:?}");
         assert!(!changes(&ground.server, one, 1, 1));
+        let counts = ground.server.counts();
+        assert_eq!((counts.records, counts.set_records), (0, 4), "no record of a page was sent");
         ground.step(|server, memory, actions| server.lose(other, memory, actions));
         assert_eq!((ground.server.records_held(one), ground.server.records_held(other)), (0, 0));
     }
@@ -269,6 +271,84 @@ fn a_transaction_waits_for_one_answer_at_a_time() {
     assert!(grants(&ended, client, &wanted(7, 2, false)) && !grants(&ended, behind, &wanted(7, 3, true)), "{ended:?}");
 }
 
+/// Others change something there one after the other, so that there is always one.
+#[test]
+fn who_waits_to_read_is_not_passed_by_those_that_are_to_change_that() {
+    let mut ground = Ground::new("cbl");
+    let (reader, writer, other) = (ground.join(), ground.join(), ground.join());
+    let end = |ground: &mut Ground, client, number| {
+        ground.say(client, Request::Abort { transaction: Transaction(number) }).expect("it is honest")
+    };
+    let is_granted = |said: &[Action], client, number| hears(said, client, number, &SetAnswer::Granted);
+    ground.say(writer, entries(1, 1, 5)).expect("it is honest");
+    assert_eq!(ground.look(reader, 9, 1, Some((3, 7))).0, SetSight::Waits);
+    let more = ground.say(writer, entries(1, 2, 6)).expect("it is honest");
+    assert!(is_granted(&more, writer, 2), "it is waited for as it is: {more:?}");
+    let beside = ground.say(other, entries(2, 1, 9)).expect("it is honest");
+    assert!(is_granted(&beside, other, 1), "{beside:?}");
+    assert_eq!(ground.say(other, entries(2, 2, 4)).expect("it is honest"), [], "it came later");
+    let ended = end(&mut ground, writer, 1);
+    assert!(hears(&ended, reader, 1, &SetAnswer::AskAgain) && !is_granted(&ended, other, 2), "{ended:?}");
+    // It has marked that by now: who comes later waits for it.
+    let late = ground.join();
+    assert_eq!(ground.look(late, 8, 1, Some((4, 4))).0, SetSight::Waits);
+    assert_eq!(ground.look(reader, 9, 2, Some((3, 7))).0, SetSight::Locked);
+    let ended = end(&mut ground, reader, 9);
+    assert!(is_granted(&ended, other, 2), "{ended:?}");
+    // One that stands behind another goes on when that gives up.
+    assert_eq!(ground.say(writer, entries(3, 1, 4)).expect("it is honest"), []);
+    let asked = ground.say(late, ask(1, 8, false)).expect("it is honest");
+    assert!(is_granted(&asked, writer, 1) && asked.contains(&sends(late, 1, 8, false)), "{asked:?}");
+    assert_eq!(ground.server.waiting(), 0);
+}
+
+/// However it ends that it waits, also with a commit of its transaction that is refused.
+#[test]
+fn who_stands_behind_a_reader_goes_on_when_that_waits_no_more() {
+    type End = fn(&mut Ground, ClientId) -> Vec<Action>;
+    let ends: [End; 4] = [
+        |ground, reader| ground.step(|server, memory, actions| server.lose(reader, memory, actions)),
+        |ground, reader| ground.step(|server, memory, actions| server.revoke(reader, memory, actions)),
+        |ground, reader| ground.say(reader, commit(9, &[])).expect("it is honest"),
+        |ground, reader| {
+            let mut actions = Vec::new();
+            let mut refused = commit(9, &[]);
+            if let Request::Commit { redone, .. } = &mut refused {
+                redone.push(page(3));
+            }
+            let message = ToServer { drops: Vec::new(), body: refused };
+            let heard = ground.server.receive(reader, message, &ground.memory, &mut actions);
+            heard.expect_err("it has no write lock");
+            actions
+        },
+    ];
+    for end in ends {
+        let mut ground = Ground::new("cbl");
+        let (reader, writer, other) = (ground.join(), ground.join(), ground.join());
+        ground.say(writer, entries(1, 1, 5)).expect("it is honest");
+        assert_eq!(ground.look(reader, 9, 1, Some((3, 7))).0, SetSight::Waits);
+        assert_eq!(ground.say(other, entries(2, 1, 4)).expect("it is honest"), []);
+        let ended = end(&mut ground, reader);
+        assert!(hears(&ended, other, 1, &SetAnswer::Granted), "{ended:?}");
+        ground.server.check().expect("the state is right");
+    }
+}
+
+/// The circle is closed as one marks what it has waited for, behind another.
+#[test]
+fn who_stands_behind_a_reader_is_part_of_circles() {
+    let mut ground = Ground::new("cbl");
+    let clients = [(); 3].map(|()| ground.join());
+    let [reader, writer, other] = clients;
+    ground.say(writer, entries(1, 1, 5)).expect("it is honest");
+    assert_eq!(ground.look(other, 2, 1, Some((20, 20))).0, SetSight::Locked);
+    assert_eq!(ground.say(writer, entries(1, 2, 20)).expect("it is honest"), [], "the other one has read it");
+    assert_eq!(ground.look(reader, 3, 1, Some((3, 7))).0, SetSight::Waits);
+    let said = ground.say(other, entries(2, 2, 4)).expect("it is honest");
+    let is_victim = |action: &Action| matches!(action, Action::Send(to, Answer::Victim { .. }) if *to == other);
+    assert!(said.iter().any(is_victim), "{said:?}");
+}
+
 /// However much a client lets wait, nothing of that is looked at as those of others end.
 #[test]
 fn what_one_client_waits_for_costs_commits_of_others_nothing() {
@@ -291,6 +371,21 @@ fn what_one_client_waits_for_costs_commits_of_others_nothing() {
     ground.say(idle, Request::Abort { transaction: Transaction(0) }).expect("it is honest");
     assert_eq!(ground.server.directory.ranges.looked_at - before, WAITING as usize);
     assert_eq!(ground.server.waiting(), 0);
+}
+
+#[test]
+fn what_is_read_again_takes_nothing_more() {
+    let mut ground = Ground::new("cbl");
+    let client = ground.join();
+    assert_eq!(ground.look(client, 1, 1, Some((3, 5))).0, SetSight::Locked);
+    let held = ground.server.set_ranges_held(client);
+    for number in 2..50 {
+        let span = if number % 2 == 0 { (3, 5) } else { (4, 4) };
+        assert_eq!(ground.look(client, 1, number, Some(span)).0, SetSight::Locked);
+    }
+    assert_eq!(ground.server.set_ranges_held(client), held);
+    ground.say(client, Request::Abort { transaction: Transaction(1) }).expect("it is honest");
+    assert_eq!(ground.server.set_ranges_held(client), 0);
 }
 
 /// Who changes something looks at all that have read in the set.
@@ -356,6 +451,23 @@ fn transactions_that_wait_for_records_and_pages_of_each_other_are_a_deadlock() {
     }
     let said = ground.say(client, ask(1, 2, true)).expect("it is honest");
     assert!(said.iter().any(|action| matches!(action, Action::Send(_, Answer::Victim { .. }))), "{said:?}");
+}
+
+/// Two keys may have one place, and so one lock.
+#[test]
+fn records_of_one_place_are_marked_each_by_its_key() {
+    let keys = [22_799_166, 28_736_336].map(u32::to_be_bytes);
+    assert_eq!(place_in_set(SET, &keys[0]), place_in_set(SET, &keys[1]));
+    let mut ground = Ground::new("cbl");
+    let client = ground.join();
+    for key in keys {
+        let record = SetRecord { key: key.to_vec(), ..wanted(0, 1, true) };
+        let asked = ground.say(client, Request::SetRecord(record.clone())).expect("it is honest");
+        assert_eq!(asked, [Action::SendSetRecord { to: client, record }]);
+    }
+    for key in keys {
+        assert!(ground.server.may_change_in_set((client, Transaction(1)), (SET, &key), &[]), "{key:?}");
+    }
 }
 
 #[test]

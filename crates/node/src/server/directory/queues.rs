@@ -1,0 +1,219 @@
+//! The queues of pages: requests in the order in which they have come, and where those of each transaction stand.
+
+use super::{Directory, all_of};
+use crate::message::{ClientId, Copy, Leaving, Secret, Transaction};
+use base::{Instant, PageId};
+use std::collections::VecDeque;
+
+/// A request that waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    pub client: ClientId,
+    pub transaction: Transaction,
+    pub copy: Copy,
+    pub kind: Kind,
+    /// When it began to.
+    pub since: u64,
+    /// Its place among those of its queue, which are in this order.
+    pub order: Order,
+    /// The time at which it has come.
+    pub asked: Instant,
+    /// Whether its client was told that locks of records are in its way.
+    pub is_told: bool,
+}
+
+/// When that has come which it stands behind, and when it has come itself if that was later.
+pub type Order = (u64, u64);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// With its write lock if it `writes`.
+    Read {
+        leaving: Option<Leaving>,
+        secret: Secret,
+        writes: bool,
+    },
+    Write,
+    /// One record of it, without a copy of the page.
+    Record {
+        slot: u16,
+        writes: bool,
+    },
+}
+
+impl Waiting {
+    /// One that has come at this time and stands in no queue yet.
+    pub fn new((client, transaction): (ClientId, Transaction), (copy, kind): (Copy, Kind), asked: Instant) -> Waiting {
+        Waiting { client, transaction, copy, kind, since: 0, order: (0, 0), asked, is_told: false }
+    }
+
+    /// The transaction that waits.
+    pub fn owner(&self) -> (ClientId, Transaction) {
+        (self.client, self.transaction)
+    }
+}
+
+impl Kind {
+    /// Whether it is of a copy of a page.
+    pub fn reads(self) -> bool {
+        matches!(self, Kind::Read { .. })
+    }
+
+    /// Whether it is of a page's write lock.
+    pub fn writes(self) -> bool {
+        matches!(self, Kind::Write | Kind::Read { writes: true, .. })
+    }
+}
+
+/// Takes what stands at these places, which are in order. The rest keeps its order.
+fn take_from(queue: &mut VecDeque<Waiting>, places: &[usize]) -> Vec<Waiting> {
+    if let [place] = places {
+        return queue.remove(*place).into_iter().collect();
+    }
+    let mut next = places.iter().peekable();
+    let mut taken = Vec::with_capacity(places.len());
+    let mut place = 0;
+    queue.retain(|waiting| {
+        let is_taken = next.next_if(|next| **next == place).is_some();
+        place += 1;
+        taken.extend(is_taken.then_some(*waiting));
+        !is_taken
+    });
+    taken
+}
+
+impl Directory {
+    fn note_queued(&mut self, waiting: &Waiting) {
+        let pages = self.waits.entry(waiting.owner()).or_default();
+        pages.entry(waiting.copy.page).or_default().insert(waiting.order);
+    }
+
+    /// Where such requests stand in a page's queue, in order.
+    pub fn places(&self, page: PageId, is_meant: impl Fn(&Waiting) -> bool) -> Vec<usize> {
+        let queue = self.pages.get(&page).into_iter().flat_map(|entry| &entry.queue);
+        queue.enumerate().filter(|(_, waiting)| is_meant(waiting)).map(|(place, _)| place).collect()
+    }
+
+    /// Takes the requests at these places, which are in order, out of a page's queue.
+    pub fn dequeue(&mut self, page: PageId, places: &[usize]) -> Vec<Waiting> {
+        let Some(entry) = self.pages.get_mut(&page) else { return Vec::new() };
+        let taken = take_from(&mut entry.queue, places);
+        taken.iter().for_each(|waiting| self.note_unqueued(waiting));
+        taken
+    }
+
+    /// A request has been taken out of its page's queue.
+    fn note_unqueued(&mut self, waiting: &Waiting) {
+        let (owner, page) = (waiting.owner(), waiting.copy.page);
+        let Some(pages) = self.waits.get_mut(&owner) else { return };
+        let Some(orders) = pages.get_mut(&page) else { return };
+        orders.remove(&waiting.order);
+        if !orders.is_empty() {
+            return;
+        }
+        pages.remove(&page);
+        if pages.is_empty() {
+            self.waits.remove(&owner);
+        }
+        self.end_asking(owner, page);
+    }
+
+    /// Adds a request to its page's queue. False if the same client has the same kind of request waiting there.
+    pub fn enqueue(&mut self, mut waiting: Waiting) -> bool {
+        self.clock += 1;
+        waiting.since = self.clock;
+        let place = self.entry(waiting.copy.page).place_of(&waiting);
+        let queue = &mut self.entry(waiting.copy.page).queue;
+        // What is passed has come for itself, and all that is ahead of it before that.
+        waiting.order = queue.get(place).map_or((waiting.since, 0), |passed| (passed.order.0 - 1, waiting.since));
+        let is_alike = |other: Kind| std::mem::discriminant(&other) == std::mem::discriminant(&waiting.kind);
+        let is_of_record = matches!(waiting.kind, Kind::Record { .. });
+        if !is_of_record && queue.iter().any(|other| other.client == waiting.client && is_alike(other.kind)) {
+            return false;
+        }
+        queue.insert(place, waiting);
+        self.note_asked(&waiting);
+        self.note_queued(&waiting);
+        true
+    }
+
+    /// A request of a client for this copy, if it waits, is another transaction's from now on, which only reads the page: the write lock
+    /// is not wanted that was to come with it. False if there is none.
+    pub fn change_owner(&mut self, client: ClientId, copy: Copy, to: Transaction) -> bool {
+        let Some(entry) = self.pages.get_mut(&copy.page) else { return false };
+        let is_it = |waiting: &&mut Waiting| {
+            let is_read = waiting.kind.reads();
+            (waiting.client, waiting.copy) == (client, copy) && is_read && waiting.transaction != to
+        };
+        let Some(waiting) = entry.queue.iter_mut().find(is_it) else { return false };
+        let before = *waiting;
+        waiting.transaction = to;
+        if let Kind::Read { writes, .. } = &mut waiting.kind {
+            *writes = false;
+        }
+        let now = *waiting;
+        self.note_unqueued(&before);
+        self.note_queued(&now);
+        true
+    }
+
+    /// What a transaction asks to read comes without its write lock. False if it did not ask for that.
+    pub fn forget_writing(&mut self, page: PageId, owner: (ClientId, Transaction)) -> bool {
+        let Some(entry) = self.pages.get_mut(&page) else { return false };
+        let is_its = |waiting: &&mut Waiting| waiting.owner() == owner;
+        let mut changed = false;
+        for waiting in entry.queue.iter_mut().filter(is_its) {
+            if let Kind::Read { writes, .. } = &mut waiting.kind {
+                changed |= std::mem::take(writes);
+            }
+        }
+        changed
+    }
+
+    /// The pages that a transaction waits for.
+    pub fn waits_of(&self, owner: (ClientId, Transaction)) -> Vec<PageId> {
+        self.waits.get(&owner).into_iter().flatten().map(|(page, _)| *page).collect()
+    }
+
+    /// With how many requests a transaction waits for pages and their records.
+    pub fn requests_of(&self, owner: (ClientId, Transaction)) -> usize {
+        self.waits.get(&owner).into_iter().flatten().map(|(_, orders)| orders.len()).sum()
+    }
+
+    /// The transactions of one client that wait.
+    pub fn waiting_transactions(&self, client: ClientId) -> Vec<(ClientId, Transaction)> {
+        self.waits.range(all_of(client)).map(|(owner, _)| *owner).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::{PartitionId, Random};
+
+    fn request(number: u64) -> Waiting {
+        let copy = Copy { page: PageId::new(PartitionId(1), 1), number };
+        Waiting::new((ClientId(1), Transaction(number)), (copy, Kind::Write), Instant::from_ns(0))
+    }
+
+    #[test]
+    fn what_is_taken_and_what_is_left_keep_their_orders() {
+        for seed in 0..500 {
+            let mut random = Random::stream(seed, "queues");
+            let mut queue: VecDeque<Waiting> = (0..random.below(20)).map(request).collect();
+            let chance = random.below(11) as f64 / 10.0;
+            let (mut places, mut taken, mut left) = (Vec::new(), Vec::new(), Vec::new());
+            for (place, waiting) in queue.iter().enumerate() {
+                if random.chance(chance) {
+                    places.push(place);
+                    taken.push(waiting.transaction);
+                } else {
+                    left.push(waiting.transaction);
+                }
+            }
+            let found = take_from(&mut queue, &places);
+            assert!(found.iter().map(|waiting| waiting.transaction).eq(taken), "seed {seed}");
+            assert!(queue.iter().map(|waiting| waiting.transaction).eq(left), "seed {seed}");
+        }
+    }
+}
