@@ -16,32 +16,32 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Where records that have a number are on their page.
-pub(super) enum Place {
+pub(super) enum RecordPlace {
     /// There.
     Part(Range<usize>),
     /// Wherever it has records whose keys this stands for, if it is a leaf.
     OnLeaf(u16),
 }
 
-impl Place {
+impl RecordPlace {
     /// What is there; nothing if the page is no leaf.
     fn of(&self, page: &[u8]) -> Option<Vec<u8>> {
         match self {
-            Place::Part(part) => Some(page[part.clone()].to_vec()),
-            Place::OnLeaf(number) => leaf_records::is_leaf(page).then(|| leaf_records::pick(page, *number)),
+            RecordPlace::Part(part) => Some(page[part.clone()].to_vec()),
+            RecordPlace::OnLeaf(number) => leaf_records::is_leaf(page).then(|| leaf_records::pick(page, *number)),
         }
     }
 }
 
 /// Where a record is on its page, if that may have one of this number.
-pub(super) fn place_of_record(database: &Database, page: PageId, slot: u16) -> Result<Place> {
+pub(super) fn place_of_record(database: &Database, page: PageId, slot: u16) -> Result<RecordPlace> {
     let found = database.describe(page.partition)?;
     match found.organization {
         Organization::Direct { blocking_factor, record_size, .. } if u32::from(slot) < blocking_factor => {
             let start = HEADER_SIZE + usize::from(slot) * record_size as usize;
-            Ok(Place::Part(start..start + record_size as usize))
+            Ok(RecordPlace::Part(start..start + record_size as usize))
         }
-        Organization::BTree if page.number >= b_tree::ROOT => Ok(Place::OnLeaf(slot)),
+        Organization::BTree if page.number >= b_tree::ROOT => Ok(RecordPlace::OnLeaf(slot)),
         _ => Err(Error::NoRecord(found.name.clone())),
     }
 }
@@ -76,7 +76,7 @@ impl ServerNode {
         });
     }
 
-    fn send_part(&self, to: ClientId, (page, lock): (PageId, RecordLock), is_alone: bool, place: &Place) -> bool {
+    fn send_part(&self, to: ClientId, (page, lock): (PageId, RecordLock), is_alone: bool, place: &RecordPlace) -> bool {
         let pool = self.database.buffer().pool().borrow();
         let Some(frame) = pool.frame_of(page) else { return false };
         pool.touch(frame);
@@ -145,8 +145,8 @@ impl ServerNode {
         };
         let end = usize::from(offset) + length;
         Ok(match place_of_record(&self.database, page, slot)? {
-            Place::Part(part) => (end <= part.end).then_some(slot),
-            Place::OnLeaf(_) => None,
+            RecordPlace::Part(part) => (end <= part.end).then_some(slot),
+            RecordPlace::OnLeaf(_) => None,
         })
     }
 }
