@@ -259,7 +259,7 @@ fn a_page_that_two_levels_hold_at_once_is_found() {
 
 #[test]
 fn a_dropped_database_whose_writes_land_behind_its_back_is_found() {
-    let failure = first_failure_of_long_runs(Canary::RunningMachine, 179..180);
+    let failure = first_failure_of_long_runs(Canary::RunningMachine, 320..321);
     assert!(failure.wrong[0].contains("on the free list but not free"), "{failure}");
 }
 
