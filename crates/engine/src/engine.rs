@@ -31,7 +31,7 @@ pub(crate) use core::{Core, margin_min};
 pub(crate) use direct_end::{RedoneEnds, check_length, lengthen, lengthen_unstated, state_end};
 pub use isolation::Isolation;
 pub(crate) use relief::Relief;
-pub(crate) use sets::{BlackWhiteSweep, SetStore, resolve_refusal, segments_returned, set_returned};
+pub(crate) use sets::{BlackWhiteSweep, CopyPin, SetStore, resolve_refusal, segments_returned, set_returned};
 pub use sweep_settings::{Strategy, SweepSettings};
 pub(crate) use transactions::{Active, Chain, EndingTask, Rules, TransactionState, Transactions, Visit};
 

@@ -5,6 +5,7 @@ mod arbitrary_bytes;
 mod archives;
 mod backup_faults;
 mod backup_pressure;
+mod backup_write_faults;
 mod backups;
 mod bad_cache_devices;
 mod bad_caches;

@@ -74,10 +74,22 @@ pub(super) async fn copy_partition(run: &Rc<BackupRun>, partition: PartitionId) 
     for piece in under_way {
         outcome = outcome.and(piece.join().await);
     }
-    if buffer.is_attached(partition) { outcome } else { Ok(()) }
+    outcome
 }
 
 async fn copy_piece(run: &Rc<BackupRun>, piece: PageRange) -> Result<()> {
+    let partition = piece.space.partition();
+    match read_piece(run, piece).await {
+        Ok(Some((piece, head))) => run.append(piece, head).await,
+        Ok(None) => Ok(()),
+        // Of a partition that was dropped nothing is needed. A write that fails leaves a hole in the backup, so that is excused by nothing.
+        Err(_) if !run.engine.core.buffer.is_attached(partition) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Nothing if none of the pages is to be copied.
+async fn read_piece(run: &Rc<BackupRun>, piece: PageRange) -> Result<Option<(Frame, PieceHead)>> {
     let (executor, buffer) = (&run.engine.core.executor, &run.engine.core.buffer);
     let PageRange { space, first, count } = piece;
     let (partition, page_size) = (space.partition(), space.page_size());
@@ -109,12 +121,11 @@ async fn copy_piece(run: &Rc<BackupRun>, piece: PageRange) -> Result<()> {
         numbers.push(number);
     }
     if numbers.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     debug_assert!(buffer.settings().page_size == page_size, "pages of a database have one size");
     run.pages.set(run.pages.get() + numbers.len() as u64);
-    let head = PieceHead { partition, length: numbers.len() * page_size, kind: PieceKind::Pages(numbers) };
-    run.append(out, head).await
+    Ok(Some((out, PieceHead { partition, length: numbers.len() * page_size, kind: PieceKind::Pages(numbers) })))
 }
 
 /// As planted: pages that are being changed are left out.

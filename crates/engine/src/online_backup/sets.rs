@@ -7,6 +7,7 @@ use super::chunk::{PieceHead, PieceKind};
 use super::manifest::BLOCK;
 use super::run::BackupRun;
 use crate::Result;
+use crate::engine::CopyPin;
 use crate::error::BackupError;
 use crate::superblock::CurrentBackup;
 use base::PartitionId;
@@ -24,9 +25,7 @@ pub(super) async fn copy_sets(run: &Rc<BackupRun>) -> Result<Option<CurrentBacku
         let sets: Vec<PartitionId> = current.segments.iter().map(|(id, _)| PartitionId(*id)).collect();
         for set in sets {
             if !pin.is_broken() {
-                let copied = copy_set(run, set, &current, attempt > 0).await;
-                // What was written over meanwhile, or cut off, is no damage.
-                copied.or_else(|error| if pin.is_broken() { Ok(()) } else { Err(error) })?;
+                copy_set(run, set, (&current, &pin), attempt > 0).await?;
             }
         }
         if !pin.is_broken() {
@@ -37,7 +36,12 @@ pub(super) async fn copy_sets(run: &Rc<BackupRun>) -> Result<Option<CurrentBacku
     Err(BackupError::Overtaken { place, position }.into())
 }
 
-async fn copy_set(run: &Rc<BackupRun>, set: PartitionId, current: &CurrentBackup, hurry: bool) -> Result<()> {
+async fn copy_set(
+    run: &Rc<BackupRun>,
+    set: PartitionId,
+    (current, pin): (&CurrentBackup, &CopyPin),
+    hurry: bool,
+) -> Result<()> {
     let engine = &run.engine;
     let is_there = || engine.sets.backup.is_attached(set);
     if !is_there() {
@@ -57,8 +61,9 @@ async fn copy_set(run: &Rc<BackupRun>, set: PartitionId, current: &CurrentBackup
             engine.sets.backup.read(&engine.core.executor, (set, usize::from(current.copy)), segment, size).await;
         let image = match read {
             Ok(image) => image,
-            // It was dropped.
-            Err(_) if !is_there() => return Ok(()),
+            // It was dropped, or what was written over meanwhile, or cut off, is no damage. A write that fails leaves a hole in
+            // the backup, so that is excused by nothing.
+            Err(_) if !is_there() || pin.is_broken() => return Ok(()),
             Err(error) => {
                 let mut sets = engine.sets.sets.borrow_mut();
                 // A compaction may have cut it off. If not, memory has what this lacks: a sweep over the copy writes it again before an
