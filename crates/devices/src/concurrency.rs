@@ -27,6 +27,10 @@ pub struct Concurrency {
     /// How much longer the second part of a durable write takes where several are in it at once: numbers of them, ascending from 1,
     /// and factors, ascending from 1. Flushes of one device follow each other. No longer by default.
     pub durable_together: Option<Together>,
+    /// Whether nothing begins while a flush (a sync, or the second part of a durable write) is at it: what comes then waits for its end. So it
+    /// is with a device whose transfers and flushes one thread of the operating system begins, as Linux's loop devices. False by
+    /// default.
+    pub flush_holds: bool,
     /// Laws about the means of reads, by what is under way when one begins; that of the stage's `service` by default. A device that is
     /// alone has another tail than one whose queues even its times out.
     pub read_law: Option<Laws>,
@@ -90,6 +94,8 @@ struct Written {
     durable_write: Option<Times>,
     sync: Option<Times>,
     durable_together: Option<Together>,
+    #[serde(default)]
+    flush_holds: bool,
     read_law: Option<Laws>,
     write_law: Option<Laws>,
     durable_write_law: Option<Laws>,
@@ -101,7 +107,7 @@ impl TryFrom<Written> for Concurrency {
 
     fn try_from(written: Written) -> Result<Concurrency, String> {
         let Written { reads, writes, read, write, durable_write, sync, .. } = written;
-        let Written { durable_together, read_law, write_law, durable_write_law, sync_law, .. } = written;
+        let Written { durable_together, flush_holds, read_law, write_law, durable_write_law, sync_law, .. } = written;
         for (name, axis) in [("reads", &reads), ("writes", &writes)] {
             if axis.len() < 2 || axis[0] != 0 || !axis.is_sorted_by(|a, b| a < b) {
                 return Err(format!("the numbers of {name} ascend from 0 and are at least two, as in [0, 1, 8, 32]"));
@@ -146,6 +152,7 @@ impl TryFrom<Written> for Concurrency {
             durable_write,
             sync,
             durable_together,
+            flush_holds,
             read_law,
             write_law,
             durable_write_law,

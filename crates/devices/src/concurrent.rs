@@ -6,7 +6,7 @@ use crate::station::Flow;
 use base::statistics::{StationReport, TimeWeighted};
 use base::{Instant, Random};
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
 /// Kinds of service. Requests of one kind progress at one speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +74,8 @@ pub(crate) struct Concurrent {
     pace: Pace,
     kinds: [Progress; KINDS],
     held: Vec<Held>,
+    /// What has come while a flush held the device, in the order of arrival.
+    waiting: VecDeque<(u32, Demand)>,
     /// The writes under way, by their order of arrival.
     writes: BTreeSet<u64>,
     sequence: u64,
@@ -92,6 +94,7 @@ impl Concurrent {
             pace,
             kinds: Default::default(),
             held: Vec::new(),
+            waiting: VecDeque::new(),
             writes: BTreeSet::new(),
             sequence: 0,
             updated: Instant::START,
@@ -132,6 +135,21 @@ impl Concurrent {
     pub(crate) fn arrive(&mut self, now: Instant, job: u32, demand: Demand) {
         self.flow.arrive(now);
         self.advance(now);
+        if self.is_flush_at_it() {
+            self.waiting.push_back((job, demand));
+        } else {
+            self.admit(job, demand);
+        }
+        self.plan(now);
+    }
+
+    /// Whether a flush is under way that holds whatever comes.
+    fn is_flush_at_it(&self) -> bool {
+        let holds = matches!(&self.pace, Pace::Tables(tables) if tables.flush_holds);
+        holds && self.present(Kind::Force) + self.present(Kind::Sync) > 0
+    }
+
+    fn admit(&mut self, job: u32, demand: Demand) {
         self.sequence += 1;
         match demand {
             Demand::Read(amount) => self.begin(Kind::Read, amount, job, (self.sequence, None)),
@@ -144,7 +162,6 @@ impl Concurrent {
                 self.release();
             }
         }
-        self.plan(now);
     }
 
     /// The request that departs now, if one does; its time of departure has to be reported.
@@ -158,6 +175,11 @@ impl Concurrent {
             self.begin(Kind::Force, f64::from_bits(force), job, (sequence, None));
         } else if self.writes.remove(&sequence) {
             self.release();
+        }
+        while !self.is_flush_at_it()
+            && let Some((job, demand)) = self.waiting.pop_front()
+        {
+            self.admit(job, demand);
         }
         self.plan(now);
         if force.is_some() { None } else { Some(job) }

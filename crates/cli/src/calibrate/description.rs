@@ -123,6 +123,9 @@ fn of_device(name: &str, device: &Device) -> String {
             let times: Vec<String> = times.iter().map(|times| format!("{times:.2}")).collect();
             let _ = writeln!(text, "durable_together = {{ count = {count:?}, times = [{}] }}", times.join(", "));
         }
+        if tables.flush_holds {
+            text += "# What comes while a flush is at it waits for its end.\nflush_holds = true\n";
+        }
     }
     text
 }
@@ -161,7 +164,7 @@ mod tests {
                       write = [[\"40 us\", \"40 us\"], [\"60 us\", \"60 us\"]]\n\
                       sync = [[\"40 us\", \"40 us\"], [\"60 us\", \"60 us\"]]\n\
                       durable_write = [[\"40 us\", \"40 us\"], [\"60 us\", \"60 us\"]]\n\
-                      durable_together = { count = [1, 4], times = [1.0, 2.5] }\n";
+                      durable_together = { count = [1, 4], times = [1.0, 2.5] }\nflush_holds = true\n";
         let laws = "[device.d]\nsync = \"quantiles 0% 4.5 us, 99.5% 100 us, 100% 1000 us\"\ndurable_write = \"46 us\"\n\
                     write_cache = \"volatile\"\natomic_write = \"4 KiB\"\n[device.d.medium.service]\n\
                     read = \"quantiles 0% 1 us, 100% 3 us\"\nwrite = \"100 us\"\n[device.d.transmission]\nservers = 1\n\

@@ -68,14 +68,38 @@ const ROUNDS: usize = 4;
 /// How many operations of a mix the described device is given.
 const OPERATIONS: u64 = 3_000;
 
-/// Fits a description.
+/// Fits a description: one in which flushes hold what comes meanwhile if that explains the times of reads and writes beside them better.
 pub fn fit(measured: &DeviceMeasured, mut progress: impl FnMut(usize, usize)) -> Result<Fitted, Failure> {
+    let steps = 2 * (ROUNDS + 1);
+    let free = fit_form(measured, false, |step| progress(step, steps))?;
+    let held = fit_form(measured, true, |step| progress(ROUNDS + 1 + step, steps))?;
+    let [free_error, held_error] = [&free, &held].map(|fitted| error_beside_flushes(measured, &fitted.shown));
+    Ok(if held_error < free_error { held } else { free })
+}
+
+/// How far reads and writes beside a flush are from what was measured: the sum of the squares of the logarithms of their ratios.
+fn error_beside_flushes(measured: &DeviceMeasured, shown: &[ProbePoint]) -> f64 {
+    let is_beside = |point: &&ProbePoint| point.mix.size == PAGE && point.mix.depths[2] + point.mix.depths[3] == 1;
+    let error = |shown: &ProbePoint| {
+        let Some(seen) = measured.point(&shown.mix) else { return 0.0 };
+        let kinds = [ProbeKind::Read, ProbeKind::Write].map(|kind| kind as usize);
+        let ratios = kinds.into_iter().filter(|kind| shown.mix.depths[*kind] > 0).map(|kind| {
+            let [seen, shown] = [seen, shown].map(|point| point.times[kind].mean_ns.max(1.0));
+            (shown / seen).ln().powi(2)
+        });
+        ratios.sum()
+    };
+    shown.iter().filter(is_beside).map(error).sum()
+}
+
+fn fit_form(measured: &DeviceMeasured, flush_holds: bool, mut progress: impl FnMut(usize)) -> Result<Fitted, Failure> {
     let costs = system_costs(measured);
     let mut device = first_guess(measured)?;
+    tables_mut(&mut device).flush_holds = flush_holds;
     let [plain, durable, syncs] = measured.extent.tables();
     let sequences = measured.extent.sequences();
     for round in 0..ROUNDS {
-        progress(round, ROUNDS + 1);
+        progress(round);
         let shown = |mixes: &[Mix]| show(&device, costs, mixes, 1 + round as u64);
         let (plain_shown, durable_shown) = (shown(&plain)?, shown(&durable)?);
         let (syncs_shown, sequences_shown) = (shown(&syncs)?, shown(&sequences)?);
@@ -104,7 +128,7 @@ pub fn fit(measured: &DeviceMeasured, mut progress: impl FnMut(usize, usize)) ->
             }
         }
     }
-    progress(ROUNDS, ROUNDS + 1);
+    progress(ROUNDS);
     let mixes: Vec<Mix> = measured.points.iter().map(|point| point.mix).collect();
     let shown = show(&device, costs, &mixes, 99)?;
     Ok(Fitted { device, costs, shown })
@@ -150,6 +174,7 @@ fn first_guess(measured: &DeviceMeasured) -> Result<Device, Failure> {
         durable_write: Some(table()),
         sync: Some(table()),
         durable_together: Some(Together { count: TOGETHER.to_vec(), times: vec![1.0; TOGETHER.len()] }),
+        flush_holds: false,
         read_law: None,
         write_law: None,
         durable_write_law: None,
@@ -367,6 +392,10 @@ pub mod tests {
 
     /// What would be measured of a disk.
     pub fn measured_disk() -> DeviceMeasured {
+        measured_disk_whose_flushes_hold(false)
+    }
+
+    fn measured_disk_whose_flushes_hold(flush_holds: bool) -> DeviceMeasured {
         let text = "[device.d]\nsync = \"70 us\"\ndurable_write = \"50 us\"\nwrite_cache = \"volatile\"\n\
                     [device.d.transmission]\nservers = 1\ndiscipline = \"processor-sharing\"\nbandwidth = \"2 GB/s\"\n\
                     [device.d.medium]\nservice = \"quantiles 0% 50 us, 50% 95 us, 99% 180 us, 100% 400 us\"\n\
@@ -375,7 +404,8 @@ pub mod tests {
                     [\"60 us\", \"90 us\", \"140 us\", \"300 us\"], [\"150 us\", \"200 us\", \"260 us\", \"500 us\"]]\n\
                     write = [[\"40 us\", \"40 us\", \"80 us\", \"250 us\"], [\"45 us\", \"45 us\", \"90 us\", \"260 us\"], \
                     [\"80 us\", \"80 us\", \"120 us\", \"300 us\"], [\"180 us\", \"180 us\", \"260 us\", \"600 us\"]]\n";
-        let described = Hardware::parse(text, "test").unwrap_or_else(|error| panic!("{error}"));
+        let text = format!("{text}flush_holds = {flush_holds}\n");
+        let described = Hardware::parse(&text, "test").unwrap_or_else(|error| panic!("{error}"));
         let costs = SystemCosts {
             submission_ns: 2_000.0,
             notification_ns: 4_000.0,
@@ -408,5 +438,13 @@ pub mod tests {
         }
         errors.sort_by(f64::total_cmp);
         assert!(errors[errors.len() / 2] < 0.02 && errors[errors.len() * 9 / 10] < 0.06, "{errors:?}");
+    }
+    #[test]
+    fn flushes_that_hold_are_known_by_the_reads_beside_them() {
+        for flush_holds in [false, true] {
+            let fitted = fit(&measured_disk_whose_flushes_hold(flush_holds), |_, _| ()).expect("it is fitted");
+            let tables = fitted.device.medium.and_then(|medium| medium.concurrency).expect("it has tables");
+            assert_eq!(tables.flush_holds, flush_holds);
+        }
     }
 }

@@ -43,6 +43,23 @@ fn beside(hardware: &Hardware, loops: &[(Direction, usize)], requests: u64) -> V
     times.into_iter().map(|times| (times.count() as f64 / seconds, times)).collect()
 }
 
+/// A device that flushes for 400 us and reads in 100 us with eight reads under way: what it has begun goes on beside a flush, and what
+/// comes meanwhile waits. So of each loop one read goes with each flush.
+#[test]
+fn a_flush_holds_what_comes_meanwhile() {
+    let text = |holds: bool| {
+        let tables = TABLES.replacen("concurrency]\n", &format!("concurrency]\nflush_holds = {holds}\n"), 1);
+        described(&format!("{tables}[device.d]\nsync = \"400 us\"\n[device.d.medium]\nservice = \"fixed 1 us\""))
+    };
+    for (reads, free, held) in [(1, 20_000.0, 2_500.0), (8, 80_000.0, 20_000.0)] {
+        let loops = [(Direction::Read, reads), (Direction::Sync, 1)];
+        let [free_seen, held_seen] = [false, true].map(|holds| beside(&text(holds), &loops, 40_000));
+        close(free_seen[0].0, free, 0.01);
+        close(held_seen[0].0, held, 0.01);
+        close(held_seen[1].0, 2_500.0, 0.01);
+    }
+}
+
 #[test]
 fn tables_are_met_where_they_stand_and_between() {
     for law in ["fixed 1 us", "exponential 1 us", "quantiles 0% 1 us, 50% 2 us, 99% 9 us, 100% 40 us"] {
