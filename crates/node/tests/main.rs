@@ -6,6 +6,7 @@ mod cancelled;
 mod cluster;
 mod copies;
 mod counting;
+mod crowds;
 mod falling;
 mod faults;
 mod granted_indexes;

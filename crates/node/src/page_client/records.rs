@@ -442,16 +442,25 @@ fn plan_append(
     length: usize,
     blocking_factor: u32,
 ) -> Result<std::result::Result<Position, Vec<OwnedEdit>>, Need> {
-    let tail = append::tail(pages, partition)?;
-    if let Some(page) = own.unwrap_or(tail).filter(|page| tail.is_some_and(|tail| page.number <= tail.number)) {
+    let place_on = |page: PageId| -> std::result::Result<_, Need> {
         // The lock first: what is read without it may be full when it comes, and two that have read it are a deadlock.
         pages.write_permission(page)?;
         let is_in_use = header::kind(pages.page(page)?) == Some(PageKind::Append);
         let position = if is_in_use { append::next_position(pages, page, length)? } else { None };
-        let has_place = |position: &Position| blocking_factor == 0 || u32::from(position.slot) < blocking_factor;
-        if let Some(position) = position.filter(has_place) {
-            return Ok(Ok(position));
-        }
+        Ok(position.filter(|position| blocking_factor == 0 || u32::from(position.slot) < blocking_factor))
+    };
+    // The partition's first page is not looked at unless a new tail is needed: who has looked and waits for the node's own page would
+    // be in the way of the transaction that has filled that up.
+    let own_page = own.flatten().filter(|page| page.number < pages.capacity(partition));
+    if let Some(position) = own_page.map(place_on).transpose()?.flatten() {
+        return Ok(Ok(position));
+    }
+    pages.write_permission(PageId::new(partition, 0))?;
+    if own.is_none()
+        && let Some(tail) = append::tail(pages, partition)?
+        && let Some(position) = place_on(tail)?
+    {
+        return Ok(Ok(position));
     }
     let plan = append::new_tail(pages, partition)?;
     pages.permit(&plan)?;

@@ -123,11 +123,12 @@ impl PageEntry {
     }
 
     /// Where a request is to stand in the queue: last. One that has locks of records already is not kept from others of them by
-    /// those that want the page, which wait for it.
+    /// those that want the page, which wait for it; nor is one kept from writing a page by those that wait for its copy.
     pub(super) fn place_of(&self, waiting: &Waiting) -> usize {
         let is_holder = self.records.has_any((waiting.client, waiting.transaction));
         match waiting.kind {
             Kind::Record { .. } if is_holder => self.leading().filter(|ahead| is_of_record(ahead)).count(),
+            Kind::Write => self.queue.iter().take_while(|ahead| ahead.kind == Kind::Write).count(),
             _ => self.queue.len(),
         }
     }
