@@ -248,7 +248,8 @@ impl Buffer {
             None => {}
         }
         self.written.wake_all(&self.executor);
-        self.wake_all_for_frames();
+        // If it stays after all, it may be emptied for another miss.
+        self.wake_for_frames(usize::from(!has_left));
         Ok(())
     }
 
