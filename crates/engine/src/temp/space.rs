@@ -13,7 +13,7 @@ use driver::{Access, DeviceTraits, FaultKind, FileId, Frame, Op};
 use executor::{Executor, Turn};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::rc::Rc;
 
 /// The name of temporary space's file on its device.
@@ -21,9 +21,9 @@ pub const FILE: &str = "temp.space";
 
 /// Clusters of an extent: they lie one after the other, so that a run is mostly written and read in sequence.
 const EXTENT_CLUSTERS: u64 = 8;
-/// The file grows by this much at once: a file that grows by little is scattered over its device, and drivers write zeros into
-/// small growth, because that is what logs want.
-const GROWTH: u64 = 512 << 20;
+/// By how much the file grows at once: by what it has, within these bounds. A file that grows by little is scattered over its device; one
+/// in memory takes all of it at once.
+const GROWTH: RangeInclusive<u64> = 64 << 20..=512 << 20;
 
 /// What temporary space has done since the database was opened.
 ///
@@ -212,11 +212,12 @@ impl Space {
             return Err(self.full("that is all [temp] allows; raise its size, or"));
         }
         let file = self.file().await?;
-        let step = ((GROWTH + extent) / extent).min((most - present).into()) as u32;
+        let growth = (u64::from(present) * extent).clamp(*GROWTH.start(), *GROWTH.end());
+        let step = (growth / extent).clamp(1, (most - present).into()) as u32;
         // Where there is no room for much there may be for a little.
         for step in [step, 1] {
             let length = u64::from(present + step) * extent;
-            match inner.executor.perform(Op::Resize { file, length, prewrite: true }).await.result {
+            match inner.executor.perform(Op::Resize { file, length, prewrite: false }).await.result {
                 Ok(_) => {
                     inner.extents.set(present + step);
                     return Ok(());
