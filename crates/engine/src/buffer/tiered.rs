@@ -213,23 +213,17 @@ impl Buffer {
             self.leave(frame);
             return Ok(());
         }
+        let mut bytes = self.copy_buffer(1)?;
+        // In the step that has chosen the page: other tasks look for another one then, instead of all for this one.
+        self.pool.borrow_mut().begin_migration(frame, &mut bytes);
+        self.in_flight.set(self.in_flight.get() + 1);
         let this = Rc::clone(self);
-        self.executor.spawn(async move { this.migrate(&tiers, frame, leaving).await }).join().await
+        self.executor.spawn(async move { this.migrate(&tiers, frame, leaving.page, bytes).await }).join().await;
+        Ok(())
     }
 
     /// Copies a page that leaves main memory unchanged to the cache.
-    async fn migrate(&self, tiers: &Rc<Tiers>, frame: u32, leaving: Leaving) -> Result<()> {
-        let page = leaving.page;
-        // At each wait others may have used the page or emptied the frame.
-        let is_same =
-            || self.pool.borrow().may_leave(frame) && self.leaving(frame, false, Reason::Replacement) == leaving;
-        if !is_same() || tiers.tier_of(page).is_some() {
-            return Ok(());
-        }
-        let mut bytes = self.copy_buffer(1)?;
-        // Before the wait for a slot: other tasks look for another page then, instead of taking slots for this one.
-        self.pool.borrow_mut().begin_migration(frame, &mut bytes);
-        self.in_flight.set(self.in_flight.get() + 1);
+    async fn migrate(&self, tiers: &Rc<Tiers>, frame: u32, page: PageId, mut bytes: Frame) {
         let version = PageVersion::of(&bytes);
         let (mut slot, mut is_written) = (tiers.take_for_clean(page).await, false);
         if let Some(taken) = slot.take_if(|_| tiers.tier_of(page).is_some()) {
@@ -250,7 +244,6 @@ impl Buffer {
         self.written.wake_all(&self.executor);
         // If it stays after all, it may be emptied for another miss.
         self.wake_for_frames(usize::from(!has_left));
-        Ok(())
     }
 
     /// A page was read from its own device into a frame's memory: the cache gets a copy if it takes one.
