@@ -22,6 +22,9 @@ pub struct Waiting {
     pub is_told: bool,
 }
 
+/// When the first request has come, so that many can pass it.
+const ORIGIN: u64 = 1 << 40;
+
 /// When that has come which it stands behind, and when it has come itself if that was later.
 pub type Order = (u64, u64);
 
@@ -125,7 +128,8 @@ impl Directory {
         let place = self.entry(waiting.copy.page).place_of(&waiting);
         let queue = &mut self.entry(waiting.copy.page).queue;
         // What is passed has come for itself, and all that is ahead of it before that.
-        waiting.order = queue.get(place).map_or((waiting.since, 0), |passed| (passed.order.0 - 1, waiting.since));
+        let last = (ORIGIN + waiting.since, 0);
+        waiting.order = queue.get(place).map_or(last, |passed| (passed.order.0 - 1, waiting.since));
         let is_alike = |other: Kind| std::mem::discriminant(&other) == std::mem::discriminant(&waiting.kind);
         let is_of_record = matches!(waiting.kind, Kind::Record { .. });
         if !is_of_record && queue.iter().any(|other| other.client == waiting.client && is_alike(other.kind)) {
