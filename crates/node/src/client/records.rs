@@ -237,7 +237,7 @@ impl Client {
     pub fn record_granted(&mut self, page: PageId, lock: RecordLock, is_alone: bool) -> bool {
         match self.records.fallen.get_mut(&page) {
             Some(times) if is_alone && *times > 1 => *times -= 1,
-            Some(_) if is_alone => drop(self.records.fallen.remove(&page)),
+            _ if is_alone => drop(self.records.fallen.remove(&page)),
             _ => self.records.note_fallen(page),
         }
         let RecordLock { slot, transaction, writes } = lock;
@@ -354,5 +354,44 @@ impl Client {
         }
         let (was_waited_for, forgets) = self.request_withdrawn(copy);
         (was_waited_for, forgets, Some(self.message(Request::CalledBack { copy })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{ClientId, Secret, Session};
+    use base::PartitionId;
+
+    const PAGE: PageId = PageId::new(PartitionId(3), 1);
+
+    fn joined() -> Client {
+        let mut client = Client::default();
+        client.join(Session { epoch: 1, client: ClientId(1) }, Secret(1));
+        client
+    }
+
+    /// Has a transaction come to this many records of the page by locks of their own, as no other node wants any of it.
+    fn come_alone(client: &mut Client, transaction: Transaction, records: u16) {
+        for slot in 0..records {
+            assert!(matches!(client.access_record(transaction, PAGE, (slot, false)), RecordAccess::Ask(_)));
+            assert!(client.record_granted(PAGE, RecordLock { slot, transaction, writes: false }, true));
+        }
+        client.committed_unchanged(transaction);
+    }
+
+    #[test]
+    fn who_is_alone_comes_to_the_page_again_however_many_records_a_transaction_has() {
+        for records in 1..20 {
+            let mut client = joined();
+            client.records.note_fallen(PAGE);
+            let has_risen = (0..=TIMES).any(|_| {
+                let transaction = client.begin();
+                let is_by_page = client.granule(transaction, PAGE) == Granule::Page;
+                come_alone(&mut client, transaction, if is_by_page { 0 } else { records });
+                is_by_page
+            });
+            assert!(has_risen, "{records} records in each transaction");
+        }
     }
 }
