@@ -252,10 +252,17 @@ impl Client {
         is_news
     }
 
-    /// A transaction does not get a record. False if it has ended.
+    /// A transaction does not get a record, whose lock the server may have given it all the same: who goes on to want the page would wait for
+    /// itself. False if that is of no use any more: it has ended, or has got the record by now.
     pub fn record_refused(&mut self, page: PageId, lock: RecordLock) -> bool {
         self.end_asking(page, lock);
-        self.is_active(lock.transaction)
+        let RecordLock { slot, transaction, writes } = lock;
+        if !self.is_active(transaction) {
+            return false;
+        }
+        let held = self.records.held.entry(transaction).or_default();
+        let held = held.entry((page, slot)).or_insert(RecordHeld { writes, is_known: false });
+        !(held.is_known && held.writes >= writes)
     }
 
     /// A transaction has asked for a record of what is no leaf any more: it has to be run again, and the next ones come to the page. False if

@@ -1,7 +1,6 @@
 //! Transactions on pages: strict two-phase locking with pages as granules, no steal, force to the server's log.
 
 use super::group::{COMMIT_MAX, GroupOutcome, OutcomeOfGroup, RedoCost, length_of_commit};
-use super::objects::Object;
 use super::savepoint::Savepoints;
 use super::sets::SetWork;
 use super::{ClientNode, PageClient, RollbackCause, ServerState, session};
@@ -41,7 +40,9 @@ pub(super) struct WorkDone {
     pub updated: BTreeSet<PageId>,
     pub records: Vec<u8>,
     /// Those records that it has locked so, as it would have them.
-    pub objects: BTreeMap<(PageId, u16), Object>,
+    pub objects: BTreeMap<(PageId, u16), Vec<u8>>,
+    /// Why those did not come that it has asked for and that could not be had.
+    pub lacking: BTreeMap<(PageId, u16), Fault>,
     pub sets: SetWork,
     pub savepoints: Savepoints,
 }
