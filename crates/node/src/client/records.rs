@@ -49,7 +49,7 @@ const TIMES: u8 = 4;
 const TRANSACTIONS: u64 = 64;
 /// Of how many pages either is known.
 const KNOWN_MAX: usize = 4096;
-/// How many locks of records a node has, beyond which no copy falls.
+/// How many locks of records a node has, beyond which no copy falls, and further pages are come to whole.
 const LOCKS_MAX: usize = 1 << 14;
 
 type Records = BTreeMap<(PageId, u16), RecordHeld>;
@@ -184,7 +184,12 @@ impl Client {
         }
         let is_here = self.copies.get(&page).is_some_and(|held| !held.is_called);
         if !is_here && self.records.fallen.contains_key(&page) {
-            return Granule::Record;
+            if self.records.count() < LOCKS_MAX {
+                return Granule::Record;
+            }
+            // More would be refused at last, and it would fail whenever it is run.
+            self.records.used.remove(&(transaction, page));
+            return Granule::Page;
         }
         self.records.used.entry((transaction, page)).or_default();
         Granule::Page
@@ -385,6 +390,27 @@ mod tests {
             assert!(client.record_granted(PAGE, RecordLock { slot, transaction, writes: false }, true));
         }
         client.committed_unchanged(transaction);
+    }
+
+    /// Otherwise the server would refuse the last of them, whenever they are asked for again.
+    #[test]
+    fn who_has_locks_of_many_records_comes_to_further_pages_whole() {
+        let mut client = joined();
+        let transaction = client.begin();
+        for number in 0..LOCKS_MAX {
+            let (page, slot) = (PageId::new(PAGE.partition, number as u32 / 100), number as u16 % 100);
+            client.records.note_fallen(page);
+            assert_eq!(client.granule(transaction, page), Granule::Record);
+            assert!(matches!(client.access_record(transaction, page, (slot, false)), RecordAccess::Ask(_)));
+            client.record_granted(page, RecordLock { slot, transaction, writes: false }, false);
+        }
+        let further = PageId::new(PAGE.partition, 1_000);
+        client.records.note_fallen(further);
+        assert_eq!(client.granule(transaction, further), Granule::Page);
+        assert!(!client.does_with_records(transaction, further), "it waits for all of it");
+        client.committed_unchanged(transaction);
+        let transaction = client.begin();
+        assert_eq!(client.granule(transaction, further), Granule::Record);
     }
 
     #[test]
