@@ -11,7 +11,7 @@ use engine::{Database, Direction, Error, PartitionSpec, Result, Settings, buffer
 use entresol_node::algorithm::{self, CHANCES};
 use entresol_node::channel::Plain;
 use entresol_node::leaf_records::number_of;
-use entresol_node::page_client::{ClientSettings, PageClient, PageTransaction};
+use entresol_node::page_client::{ClientSettings, PageClient, PageSavepoint, PageTransaction};
 use entresol_node::page_server::{PageServer, ServerSettings};
 use entresol_node::server::Counts;
 use executor::{Cluster, Executor};
@@ -45,6 +45,8 @@ struct Load {
     structure: f64,
     /// Whether many records are locked together, for what is made of their keys is the same.
     is_alike: bool,
+    /// The probability that an operation is not waited for to its end, if it takes long, and taken back.
+    abandons: f64,
 }
 
 const LOAD: Load = Load {
@@ -60,6 +62,7 @@ const LOAD: Load = Load {
     commits_pages: false,
     structure: 0.0,
     is_alike: false,
+    abandons: 0.0,
 };
 
 fn settings() -> Settings {
@@ -227,24 +230,40 @@ impl Mover<'_> {
         Ok(())
     }
 
+    /// Goes back to where it had seen this. What was seen first behind that, and changed, is not known here any more.
+    async fn go_back(&mut self, (savepoint, seen): &(PageSavepoint, Seen)) -> Result<()> {
+        self.tx.rollback_to(*savepoint).await?;
+        self.seen.clone_from(seen);
+        for number in self.seen.clone().into_keys() {
+            self.get(number).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for a step, or abandons it and goes back to where it has begun.
+    async fn try_step(&mut self, executor: &Executor) -> Result<()> {
+        if !self.random.chance(self.load.abandons) {
+            return self.step().await;
+        }
+        let (before, patience_ns) = ((self.tx.savepoint(), self.seen.clone()), self.random.below(MILLISECOND_NS));
+        match executor.within(patience_ns, self.step()).await {
+            Some(done) => done,
+            None => self.go_back(&before).await,
+        }
+    }
+
     async fn run(mut self, executor: &Executor) -> Result<()> {
         let mut savepoints = Vec::new();
         for _ in 0..self.random.between(1, 4) {
             if self.random.chance(0.3) {
                 savepoints.push((self.tx.savepoint(), self.seen.clone()));
             }
-            self.step().await?;
+            self.try_step(executor).await?;
             executor.sleep_ns(self.load.rest_ns).await;
             if self.random.chance(0.2)
-                && let Some((savepoint, seen)) = savepoints.last()
+                && let Some(savepoint) = savepoints.last()
             {
-                self.tx.rollback_to(*savepoint).await?;
-                self.seen.extend(seen.iter().map(|(number, found)| (*number, *found)));
-                // What was seen first behind it, and changed, is not known here.
-                self.seen.retain(|number, _| seen.contains_key(number));
-                for number in self.seen.clone().into_keys() {
-                    self.get(number).await?;
-                }
+                self.go_back(savepoint).await?;
             }
         }
         if self.random.chance(0.1) { Ok(()) } else { self.tx.commit().await }
@@ -267,7 +286,8 @@ async fn work(
             let mover = Mover { tx, table, load, random, seen, wrong };
             match mover.run(&executor).await {
                 Ok(()) => break,
-                Err(Error::Deadlock) => {
+                // What was not waited for may be made in part.
+                Err(Error::Deadlock | Error::Abandoned) => {
                     victims += 1;
                     executor.sleep_ns(random.below(5 * MILLISECOND_NS)).await;
                 }
@@ -429,6 +449,7 @@ fn what_nodes_change_of_the_same_leaves_comes_together_at_the_server() {
             rest_ns: if seed % 4 == 3 { 0 } else { MILLISECOND_NS },
             structure: [0.0, 0.05, 0.3][seed as usize / 3 % 3],
             is_alike: seed % 4 >= 2,
+            abandons: if seed % 8 >= 5 { 0.3 } else { 0.0 },
             ..LOAD
         };
         let ran = run(load);
