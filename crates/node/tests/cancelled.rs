@@ -353,6 +353,40 @@ fn a_page_that_comes_to_be_written_when_it_is_not_waited_for_is_written_later() 
     served.open(async |_| Ok(()));
 }
 
+/// No transaction waits for the bytes of a page that has come when it was not waited for any more: its locks fall as soon as another node wants
+/// a record.
+#[test]
+fn a_page_that_was_not_waited_for_falls_as_others_do() {
+    let falling = ALGORITHMS.iter().position(|algorithm| algorithm.name() == "ps-aa").expect("it is one of them");
+    let mut served = ServedThings::new(falling as u64, 2, None);
+    let (writer, executor) = (served.clients[1].clone(), served.nodes[1].clone());
+    let writing: JoinHandle<Result<u64>> = executor.clone().spawn(async move {
+        let cells = named(&writer, "cells").await?;
+        let mut transaction = writer.begin().await;
+        transaction.lock(PageId::new(cells, 0)).await?;
+        executor.sleep_ns(5 * SECOND_NS).await;
+        transaction.commit().await?;
+        executor.sleep_ns(SECOND_NS).await;
+        let began = executor.now();
+        writer.transaction(async |tx| tx.modify_object(cells, 7, |object| object[0] = 1).await).await?;
+        Ok(executor.now().since_ns(began))
+    });
+    let own = served.nodes[0].clone();
+    let read: Result<()> = served.run(async move |client| {
+        let cells = named(&client, "cells").await?;
+        own.sleep_ns(4 * SECOND_NS).await;
+        let mut transaction = client.begin().await;
+        let read = own.within(PATIENCE_NS, transaction.read_object(cells, 5, |_| ())).await;
+        assert_eq!(read, None, "the other node has locked its page");
+        own.sleep_ns(20 * SECOND_NS).await;
+        transaction.commit().await
+    });
+    assert_eq!(read, Ok(()));
+    let waited_ns = served.cluster.run(writing).expect("they go on").expect("its server is there");
+    assert!(waited_ns < SECOND_NS, "{waited_ns}");
+    served.open(async |_| Ok(()));
+}
+
 /// The second node writes this many pages, and is done with them in a hundred seconds. The first one, which runs this number of transactions at
 /// a time, does `work` before that, and is to stay where it was.
 fn beside_a_writer_of_many_pages<T: 'static>(

@@ -121,15 +121,13 @@ impl PageTransaction {
                 self.see(page)?;
                 return Ok(true);
             }
-            self.await_page(page, mode);
+            let waiting = self.await_page(page, mode);
             let mut pins = Pins::new(&client.buffer);
             let needed = client.buffer.resolve(Need::Page(page), Pattern::Random, &mut pins);
             let fetched = self.unless_doomed(needed).await;
             // It may fall from now on, and then leaves.
             drop(pins);
-            self.await_no_page(page);
-            // A copy that was called back as it came could not fall before.
-            client.advance();
+            drop(waiting);
             self.check().await?;
             match fetched? {
                 Err(Error::Input(fault)) if fault.kind == FaultKind::Cancelled => {}
