@@ -182,7 +182,10 @@ impl Client {
             self.records.used.remove(&(transaction, page));
             return Granule::Page;
         }
-        let is_here = self.copies.get(&page).is_some_and(|held| !held.is_called);
+        let held = self.copies.get(&page);
+        // What it uses it goes on with until that falls: for a record of its own it would wait for that, and for those that do not let it.
+        let goes_on = held.is_some() && self.is_used_by(transaction, page);
+        let is_here = goes_on || held.is_some_and(|held| !held.is_called);
         if !is_here && self.records.fallen.contains_key(&page) {
             if self.records.count() < LOCKS_MAX {
                 return Granule::Record;
@@ -372,7 +375,8 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{ClientId, Secret, Session};
+    use crate::client::PageLock;
+    use crate::message::{ClientId, LeavingFate, Secret, Session};
     use base::PartitionId;
 
     const PAGE: PageId = PageId::new(PartitionId(3), 1);
@@ -390,6 +394,32 @@ mod tests {
             assert!(client.record_granted(PAGE, RecordLock { slot, transaction, writes: false }, true));
         }
         client.committed_unchanged(transaction);
+    }
+
+    /// It would wait for its own copy to fall, and so for those that keep that from falling, which may wait for it.
+    #[test]
+    fn who_uses_a_copy_that_cannot_fall_yet_goes_on_with_it() {
+        let mut client = joined();
+        let [own, whole] = [(); 2].map(|()| client.begin());
+        client.records.note_fallen(PAGE);
+        client.records.fallen.clear();
+        assert_eq!(client.granule(own, PAGE), Granule::Page);
+        assert_eq!(client.lock(own, PAGE, Mode::Shared), PageLock::Held);
+        let (asked, _) = client.request((PAGE, Secret(2)), own, false);
+        let Request::Read { copy, .. } = asked.body else { panic!("{asked:?}") };
+        assert!(client.arrived(copy, LeavingFate::Dropped).is_some());
+        client.note_record(own, PAGE, (3, false));
+        assert!(client.use_page(whole, PAGE));
+        assert_eq!(client.lock(whole, PAGE, Mode::Shared), PageLock::Held);
+        let said = client.fall(copy).answer.map(|said| said.body);
+        assert_eq!(said, Some(Request::InUse { copy, by: vec![own, whole] }));
+        client.records.note_fallen(PAGE);
+        assert_eq!(client.granule(own, PAGE), Granule::Page);
+        let other = client.begin();
+        assert_eq!(client.granule(other, PAGE), Granule::Record);
+        client.committed_unchanged(whole);
+        assert_eq!(client.take_due().falls.len(), 1);
+        assert_eq!(client.granule(own, PAGE), Granule::Record);
     }
 
     /// Otherwise the server would refuse the last of them, whenever they are asked for again.
