@@ -10,7 +10,7 @@ use engine::{Error, PartitionSpec, Result};
 use entresol_node::algorithm::ALGORITHMS;
 use entresol_node::page_client::{ClientSettings, PageClient};
 use entresol_node::page_server::PageServer;
-use executor::{Cluster, Executor};
+use executor::{Cluster, Executor, JoinHandle};
 
 /// A server and two clients.
 struct Ground {
@@ -320,6 +320,70 @@ fn an_object_that_is_not_waited_for_may_be_asked_for_again() {
     assert_eq!(served.cluster.run(writing).expect("they go on"), Ok(()));
     assert_eq!(found, Ok((9, 9)));
     assert_eq!(served.page_server.counts().falls, 1);
+    served.open(async |_| Ok(()));
+}
+
+/// Its page comes together with its write lock when another node has given it up. If it is not waited for any more then, it is the transaction's
+/// all the same, and stays while that changes it.
+#[test]
+fn a_page_that_comes_to_be_written_when_it_is_not_waited_for_is_written_later() {
+    let mut served = ServedThings::new(0, 2, None);
+    let (reader, executor) = (served.clients[1].clone(), served.nodes[1].clone());
+    let reading: JoinHandle<Result<()>> = executor.clone().spawn(async move {
+        let history = named(&reader, "history").await?;
+        reader.transaction(async |tx| tx.append(history, b"first").await.map(drop)).await?;
+        let mut transaction = reader.begin().await;
+        transaction.scan_appended(history, |_, _| true).await?;
+        executor.sleep_ns(5 * SECOND_NS).await;
+        transaction.commit().await
+    });
+    let own = served.nodes[0].clone();
+    let added: Result<()> = served.run(async move |client| {
+        let history = named(&client, "history").await?;
+        own.sleep_ns(4 * SECOND_NS).await;
+        let mut transaction = client.begin().await;
+        let first = own.within(PATIENCE_NS, transaction.append(history, b"second")).await;
+        assert_eq!(first, None, "the other node reads the page");
+        own.sleep_ns(5 * SECOND_NS).await;
+        transaction.append(history, b"third").await?;
+        transaction.commit().await
+    });
+    assert_eq!(added, Ok(()));
+    assert_eq!(served.cluster.run(reading).expect("they go on"), Ok(()));
+    served.open(async |_| Ok(()));
+}
+
+/// No transaction waits for the bytes of a page that has come when it was not waited for any more: its locks fall as soon as another node wants
+/// a record.
+#[test]
+fn a_page_that_was_not_waited_for_falls_as_others_do() {
+    let falling = ALGORITHMS.iter().position(|algorithm| algorithm.name() == "ps-aa").expect("it is one of them");
+    let mut served = ServedThings::new(falling as u64, 2, None);
+    let (writer, executor) = (served.clients[1].clone(), served.nodes[1].clone());
+    let writing: JoinHandle<Result<u64>> = executor.clone().spawn(async move {
+        let cells = named(&writer, "cells").await?;
+        let mut transaction = writer.begin().await;
+        transaction.lock(PageId::new(cells, 0)).await?;
+        executor.sleep_ns(5 * SECOND_NS).await;
+        transaction.commit().await?;
+        executor.sleep_ns(SECOND_NS).await;
+        let began = executor.now();
+        writer.transaction(async |tx| tx.modify_object(cells, 7, |object| object[0] = 1).await).await?;
+        Ok(executor.now().since_ns(began))
+    });
+    let own = served.nodes[0].clone();
+    let read: Result<()> = served.run(async move |client| {
+        let cells = named(&client, "cells").await?;
+        own.sleep_ns(4 * SECOND_NS).await;
+        let mut transaction = client.begin().await;
+        let read = own.within(PATIENCE_NS, transaction.read_object(cells, 5, |_| ())).await;
+        assert_eq!(read, None, "the other node has locked its page");
+        own.sleep_ns(20 * SECOND_NS).await;
+        transaction.commit().await
+    });
+    assert_eq!(read, Ok(()));
+    let waited_ns = served.cluster.run(writing).expect("they go on").expect("its server is there");
+    assert!(waited_ns < SECOND_NS, "{waited_ns}");
     served.open(async |_| Ok(()));
 }
 

@@ -180,3 +180,71 @@ fn records_of_what_is_no_leaf_any_more_are_come_to_by_page() {
     assert_eq!(moved, Err(Error::Deadlock));
     assert_eq!(asked.get(), Some(PageId::new(PAGE.partition, ROOT)));
 }
+
+/// Its lock may have been granted before that was found: the server does not wait for who asks, so it would wait for itself.
+#[test]
+fn who_could_not_have_a_record_does_not_wait_for_the_page_behind_its_own_lock() {
+    for writes in [false, true] {
+        let mut ground = Ground::new();
+        let asked = Rc::new(Cell::new(None));
+        let heard = Rc::clone(&asked);
+        ground.play(async move |acceptor, executor| {
+            let mut line = admit(&*acceptor, &executor, 0, false, LEASE_NS).await;
+            let gone = Copy { page: PAGE, number: 99 };
+            line.say(&Answer::Fall { copy: gone }).await;
+            assert_eq!(line.hear().await, Some(Request::CalledBack { copy: gone }));
+            line.tell_organization(Organization::BTree).await;
+            line.have_fall().await;
+            let (page, lock) = (PageId::new(PAGE.partition, ROOT), line.hear_record().await);
+            let reason = "all frames are in use".to_owned();
+            line.say(&Answer::NoRecord { page, lock, is_denied: false, reason }).await;
+            heard.set(line.hear().await.map(|said| matches!(said, Request::Abort { .. })));
+            while line.hear().await.is_some() {}
+        });
+        let [refused, whole] = ground.run(async move |executor, at, own| {
+            let client = join_with(FRAMES, &executor, at, own).await.expect("it is admitted");
+            let tree = PAGE.partition;
+            executor.sleep_ns(SECOND_NS).await;
+            let mut transaction = client.begin().await;
+            let refused = if writes {
+                transaction.modify(tree, b"key", |_| ()).await
+            } else {
+                transaction.get(tree, b"key").await.map(drop)
+            };
+            let whole = executor.within(SECOND_NS, transaction.insert(tree, b"key", b"value")).await;
+            drop(transaction);
+            executor.sleep_ns(MILLISECOND_NS).await;
+            [Some(refused), whole]
+        });
+        assert!(matches!(refused, Some(Err(Error::Input(_)))), "{refused:?}");
+        assert_eq!(whole, Some(Err(Error::Deadlock)), "it is run again, and comes to its records by way of the page");
+        assert_eq!(asked.get(), Some(true), "it is rolled back before it asks for anything else");
+    }
+}
+
+/// It is asked for again with a greater lock, and what the transaction has of it is as before.
+#[test]
+fn a_record_whose_greater_lock_could_not_be_had_is_still_there() {
+    let mut ground = Ground::new();
+    ground.play(async move |acceptor, executor| {
+        let mut line = admit(&*acceptor, &executor, 0, false, LEASE_NS).await;
+        line.tell_catalog().await;
+        line.have_fall().await;
+        line.give_record(false).await;
+        let lock = line.hear_record().await;
+        assert!(lock.writes);
+        let reason = "all frames are in use".to_owned();
+        line.say(&Answer::NoRecord { page: PAGE, lock, is_denied: false, reason }).await;
+        while line.hear().await.is_some() {}
+    });
+    let [read, changed, again] = ground.run(async move |executor, at, own| {
+        let client = join_with(FRAMES, &executor, at, own).await.expect("it is admitted");
+        let mut transaction = client.begin().await;
+        let read = transaction.read_object(PAGE.partition, FIRST, <[u8]>::len).await;
+        let changed = transaction.modify_object(PAGE.partition, FIRST, |object| object.len()).await;
+        [read, changed, transaction.read_object(PAGE.partition, FIRST, <[u8]>::len).await]
+    });
+    assert_eq!(read, Ok(8));
+    assert!(matches!(&changed, Err(Error::Input(fault)) if fault.message.contains("frames")), "{changed:?}");
+    assert_eq!(again, Ok(8));
+}

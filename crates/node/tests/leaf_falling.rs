@@ -10,16 +10,22 @@ use engine::canary::{self, Canary};
 use engine::{Database, Direction, Error, PartitionSpec, Result, Settings, buffer};
 use entresol_node::algorithm::{self, CHANCES};
 use entresol_node::channel::Plain;
-use entresol_node::page_client::{ClientSettings, PageClient, PageTransaction};
+use entresol_node::leaf_records::number_of;
+use entresol_node::page_client::{ClientSettings, PageClient, PageSavepoint, PageTransaction};
 use entresol_node::page_server::{PageServer, ServerSettings};
 use entresol_node::server::Counts;
-use executor::{Cluster, Executor};
+use executor::{Cluster, Executor, JoinHandle};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::rc::Rc;
+use std::sync::OnceLock;
 
 const NODES: u32 = 3;
 const PAGE_SIZE: usize = 1024;
+/// Far longer than all of it takes that is not for ever.
+const LONG_NS: u64 = 100 * SECOND_NS;
+/// How many bytes a value has beside its amount that does not fit its leaf.
+const LONG: usize = 600;
 
 /// What is run.
 #[derive(Clone, Copy)]
@@ -39,6 +45,10 @@ struct Load {
     commits_pages: bool,
     /// The probability that an operation is one for which a leaf is taken.
     structure: f64,
+    /// Whether many records are locked together, for what is made of their keys is the same.
+    is_alike: bool,
+    /// The probability that an operation is not waited for to its end, if it takes long, and taken back.
+    abandons: f64,
 }
 
 const LOAD: Load = Load {
@@ -53,6 +63,8 @@ const LOAD: Load = Load {
     keeps_write_locks: true,
     commits_pages: false,
     structure: 0.0,
+    is_alike: false,
+    abandons: 0.0,
 };
 
 fn settings() -> Settings {
@@ -60,8 +72,25 @@ fn settings() -> Settings {
     Settings { buffer, ..Settings::default() }
 }
 
-fn key(number: u64) -> [u8; 8] {
-    number.to_be_bytes()
+/// How many keys there are in all, and how many numbers under which their records are locked where these are alike.
+const KEYS_MAX: u64 = 90;
+const NUMBERS: u64 = 5;
+
+impl Load {
+    fn key(&self, number: u64) -> [u8; 8] {
+        if self.is_alike { alike()[number as usize] } else { number.to_be_bytes() }
+    }
+}
+
+/// Keys in the order of their numbers, of which every few have the same number on their leaf.
+fn alike() -> &'static [[u8; 8]] {
+    static KEYS: OnceLock<Vec<[u8; 8]>> = OnceLock::new();
+    let key = |number: u64| {
+        let tried = (number << 32..).map(u64::to_be_bytes);
+        let is_it = |key: &[u8; 8]| u64::from(number_of(key)) == number % NUMBERS;
+        tried.into_iter().find(is_it).expect("one of 65,536 is one")
+    };
+    KEYS.get_or_init(|| (0..KEYS_MAX).map(key).collect())
 }
 
 fn amount(value: &[u8]) -> u64 {
@@ -99,9 +128,9 @@ impl Mover<'_> {
 
     async fn get(&mut self, number: u64) -> Result<Option<u64>> {
         let found = if self.random.chance(0.3) {
-            self.tx.get_for_update(self.table, &key(number)).await?
+            self.tx.get_for_update(self.table, &self.load.key(number)).await?
         } else {
-            self.tx.get(self.table, &key(number)).await?
+            self.tx.get(self.table, &self.load.key(number)).await?
         };
         let found = found.map(|value| amount(&value));
         self.agree(number, found);
@@ -110,42 +139,58 @@ impl Mover<'_> {
 
     /// Adds to a record, in one of several ways. False if there is none.
     async fn add(&mut self, number: u64, more: u64) -> Result<bool> {
-        let (table, key) = (self.table, key(number));
-        let new = match self.random.below(3) {
-            0 => match self.tx.add(table, &key, 0..8, more as i64).await {
-                Ok(new) => Some(new),
-                Err(Error::NoRecord(_)) => None,
-                Err(error) => return Err(error),
-            },
-            1 => match self.get(number).await? {
-                Some(old) => {
-                    let new = old.wrapping_add(more);
-                    self.tx.put(table, &key, &stored(new, self.load.filling)).await?;
-                    Some(new)
-                }
-                None => None,
-            },
+        let (table, key) = (self.table, self.load.key(number));
+        let changed = match self.random.below(3) {
+            0 => self.tx.add(table, &key, 0..8, more as i64).await,
+            1 => return self.replace(number, more).await,
             _ => {
                 let change = |value: &mut [u8]| {
                     let new = amount(value).wrapping_add(more);
                     value[..8].copy_from_slice(&new.to_le_bytes());
                     new
                 };
-                match self.tx.modify(table, &key, change).await {
-                    Ok(new) => Some(new),
-                    Err(Error::NoRecord(_)) => None,
-                    Err(error) => return Err(error),
-                }
+                self.tx.modify(table, &key, change).await
             }
+        };
+        let new = match changed {
+            Ok(new) => Some(new),
+            Err(Error::NoRecord(_)) => None,
+            // A long value is replaced whole.
+            Err(Error::TooLarge { .. }) => return self.replace(number, more).await,
+            Err(error) => return Err(error),
         };
         self.agree(number, new.map(|new| new.wrapping_sub(more)));
         self.seen.insert(number, new);
         Ok(new.is_some())
     }
 
+    async fn replace(&mut self, number: u64, more: u64) -> Result<bool> {
+        let Some(old) = self.get(number).await? else { return Ok(false) };
+        let new = old.wrapping_add(more);
+        self.tx.put(self.table, &self.load.key(number), &stored(new, self.load.filling)).await?;
+        self.seen.insert(number, Some(new));
+        Ok(true)
+    }
+
+    /// Sees which records there are between two, and what they are.
+    async fn scan(&mut self, first: u64, last: u64) -> Result<()> {
+        let (from, to) = (self.load.key(first), self.load.key(last));
+        let mut found = BTreeMap::new();
+        let look = |key: &[u8], value: &[u8]| {
+            let is_within = key <= &to[..];
+            found.extend(is_within.then(|| (key.to_vec(), amount(value))));
+            is_within
+        };
+        self.tx.scan(self.table, Bound::Included(&from[..]), look).await?;
+        for number in first..=last {
+            self.agree(number, found.get(&self.load.key(number)[..]).copied());
+        }
+        Ok(())
+    }
+
     /// Changes which records there are, or how long one is.
     async fn restructure(&mut self, number: u64, other: u64) -> Result<()> {
-        let (table, key) = (self.table, key(number));
+        let (table, key) = (self.table, self.load.key(number));
         match self.get(number).await? {
             Some(old) if self.random.chance(0.5) => {
                 if self.add(other, old).await? {
@@ -156,6 +201,7 @@ impl Mover<'_> {
             }
             Some(old) => {
                 let length = self.random.below(2 + self.load.filling as u64) as usize;
+                let length = if self.random.chance(0.2) { LONG } else { length };
                 self.tx.put(table, &key, &stored(old, length)).await?;
             }
             None => {
@@ -174,7 +220,10 @@ impl Mover<'_> {
             return self.get(one).await.map(drop);
         }
         if self.random.chance(self.load.structure) {
-            return self.restructure(one, other).await;
+            return match self.random.chance(0.2) {
+                true => self.scan(one.min(other), one.max(other)).await,
+                false => self.restructure(one, other).await,
+            };
         }
         let amount = self.random.between(1, 9);
         if self.add(one, amount.wrapping_neg()).await? && !self.add(other, amount).await? {
@@ -183,24 +232,40 @@ impl Mover<'_> {
         Ok(())
     }
 
+    /// Goes back to where it had seen this. What was seen first behind that, and changed, is not known here any more.
+    async fn go_back(&mut self, (savepoint, seen): &(PageSavepoint, Seen)) -> Result<()> {
+        self.tx.rollback_to(*savepoint).await?;
+        self.seen.clone_from(seen);
+        for number in self.seen.clone().into_keys() {
+            self.get(number).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for a step, or abandons it and goes back to where it has begun.
+    async fn try_step(&mut self, executor: &Executor) -> Result<()> {
+        if !self.random.chance(self.load.abandons) {
+            return self.step().await;
+        }
+        let (before, patience_ns) = ((self.tx.savepoint(), self.seen.clone()), self.random.below(MILLISECOND_NS));
+        match executor.within(patience_ns, self.step()).await {
+            Some(done) => done,
+            None => self.go_back(&before).await,
+        }
+    }
+
     async fn run(mut self, executor: &Executor) -> Result<()> {
         let mut savepoints = Vec::new();
         for _ in 0..self.random.between(1, 4) {
             if self.random.chance(0.3) {
                 savepoints.push((self.tx.savepoint(), self.seen.clone()));
             }
-            self.step().await?;
+            self.try_step(executor).await?;
             executor.sleep_ns(self.load.rest_ns).await;
             if self.random.chance(0.2)
-                && let Some((savepoint, seen)) = savepoints.last()
+                && let Some(savepoint) = savepoints.last()
             {
-                self.tx.rollback_to(*savepoint).await?;
-                self.seen.extend(seen.iter().map(|(number, found)| (*number, *found)));
-                // What was seen first behind it, and changed, is not known here.
-                self.seen.retain(|number, _| seen.contains_key(number));
-                for number in self.seen.clone().into_keys() {
-                    self.get(number).await?;
-                }
+                self.go_back(savepoint).await?;
             }
         }
         if self.random.chance(0.1) { Ok(()) } else { self.tx.commit().await }
@@ -223,7 +288,8 @@ async fn work(
             let mover = Mover { tx, table, load, random, seen, wrong };
             match mover.run(&executor).await {
                 Ok(()) => break,
-                Err(Error::Deadlock) => {
+                // What was not waited for may be made in part.
+                Err(Error::Deadlock | Error::Abandoned) => {
                     victims += 1;
                     executor.sleep_ns(random.below(5 * MILLISECOND_NS)).await;
                 }
@@ -262,14 +328,14 @@ async fn sum(
         let mut snapshot = client.snapshot().await?;
         for number in numbers {
             executor.sleep_ns(random.below(MILLISECOND_NS)).await;
-            let found = snapshot.get(table, &key(number)).await?;
+            let found = snapshot.get(table, &load.key(number)).await?;
             sum = sum.wrapping_add(found.map_or(0, |value| amount(&value)));
         }
         return Ok(sum);
     }
     let mut tx = client.begin().await;
     for number in numbers {
-        let found = tx.get(table, &key(number)).await?;
+        let found = tx.get(table, &load.key(number)).await?;
         sum = sum.wrapping_add(found.map_or(0, |value| amount(&value)));
     }
     tx.commit().await?;
@@ -296,7 +362,8 @@ fn start(load: Load) -> Started {
         let database = Database::create(&executor, settings()).await?;
         let table = database.create_partition(PartitionSpec::b_tree("table")).await?;
         for number in 0..load.keys {
-            let put = async |tx: &mut engine::Transaction| tx.put(table, &key(number), &stored(0, load.filling)).await;
+            let put =
+                async |tx: &mut engine::Transaction| tx.put(table, &load.key(number), &stored(0, load.filling)).await;
             database.transaction(put).await?;
         }
         let algorithm = algorithm::named(load.algorithm).expect("it is one of them");
@@ -344,6 +411,11 @@ fn run(load: Load) -> Ran {
         }
         readers.push(executor.spawn(sum_often(at(), table, load.seed * 1000 + readers.len() as u64, load)));
     }
+    let end = cluster.now().plus_ns(LONG_NS);
+    while !(workers.iter().all(JoinHandle::is_finished) && readers.iter().all(JoinHandle::is_finished)) {
+        assert!(cluster.now() < end, "seed {}: they wait and wait: {:?}", load.seed, server.counts());
+        cluster.run_until(cluster.now().plus_ns(SECOND_NS)).expect("they go on");
+    }
     let sums = readers.into_iter().flat_map(|reader| cluster.run(reader).expect("they go on")).collect();
     let (mut victims, mut wrong) = (0, None);
     for worker in workers {
@@ -377,12 +449,14 @@ fn what_nodes_change_of_the_same_leaves_comes_together_at_the_server() {
     for seed in 0..24 {
         let load = Load {
             seed,
-            keys: [6, 12, 90][seed as usize % 3],
-            filling: [8, 20, 40][seed as usize % 3],
+            keys: [6, 12, 90][seed as usize / 8 % 3],
+            filling: [8, 20, 40][seed as usize / 8 % 3],
             keeps_write_locks: seed % 2 == 0,
             commits_pages: seed % 5 == 0,
             rest_ns: if seed % 4 == 3 { 0 } else { MILLISECOND_NS },
             structure: [0.0, 0.05, 0.3][seed as usize / 3 % 3],
+            is_alike: seed % 4 >= 2,
+            abandons: if seed % 8 < 3 { 0.0 } else { 0.5 },
             ..LOAD
         };
         let ran = run(load);
@@ -434,7 +508,7 @@ fn change_apart(algorithm: &'static str, rest_ns: u64) -> (u64, u64, Counts) {
                 for _ in 0..TRANSACTIONS {
                     let added = client.transaction(async |tx| {
                         for number in [node, node + 2] {
-                            tx.add(table, &key(number), 0..8, 1).await?;
+                            tx.add(table, &load.key(number), 0..8, 1).await?;
                             pause.sleep_ns(rest_ns).await;
                         }
                         Ok::<_, Error>(())

@@ -10,7 +10,7 @@ use crate::catalog::Organization;
 use crate::log::record::{Body, Record, renumbered, split};
 use crate::{Error, Result};
 use base::{PageId, PartitionId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use structures::canary::{self, Canary};
 use structures::page::header;
 use structures::undo::{Undo, UndoList};
@@ -119,19 +119,17 @@ impl Database {
 
     /// The records with a number for each change, if some have none: in one step with what follows.
     pub(super) fn number_shipped(&self, shipment: &Shipment<'_>) -> Option<Vec<u8>> {
-        let lacks_number = |body: &Body<'_>, page: PageId, sequence: u64| {
-            is_unnumbered(body, sequence) && shipment.redone.contains(&page)
-        };
-        let lacks_numbers =
-            |record: Record<'_>| record.edits().any(|(sequence, edit)| lacks_number(&record.body, edit.page, sequence));
-        if !ShippedRecords(shipment.records).any(lacks_numbers) {
+        let lacks_number =
+            |record: Record<'_>| record.edits().any(|(sequence, _)| is_unnumbered(&record.body, sequence));
+        if !ShippedRecords(shipment.records).any(lacks_number) {
             return None;
         }
+        let redone: BTreeSet<PageId> = shipment.redone.iter().copied().collect();
         let pool = self.buffer().pool().borrow();
         let present = |page| pool.frame_of(page).map_or(0, |frame| header::sequence(pool.bytes(frame)));
         let mut latest: BTreeMap<PageId, u64> = BTreeMap::new();
         Some(renumbered(shipment.records, |body, page, sequence| {
-            if !lacks_number(body, page, sequence) {
+            if !is_unnumbered(body, sequence) || !redone.contains(&page) {
                 return sequence;
             }
             let latest = latest.entry(page).or_insert_with(|| present(page));

@@ -49,7 +49,7 @@ const TIMES: u8 = 4;
 const TRANSACTIONS: u64 = 64;
 /// Of how many pages either is known.
 const KNOWN_MAX: usize = 4096;
-/// How many locks of records a node has, beyond which no copy falls.
+/// How many locks of records a node has, beyond which no copy falls, and further pages are come to whole.
 const LOCKS_MAX: usize = 1 << 14;
 
 type Records = BTreeMap<(PageId, u16), RecordHeld>;
@@ -182,9 +182,17 @@ impl Client {
             self.records.used.remove(&(transaction, page));
             return Granule::Page;
         }
-        let is_here = self.copies.get(&page).is_some_and(|held| !held.is_called);
+        let held = self.copies.get(&page);
+        // What it uses it goes on with until that falls: for a record of its own it would wait for that, and for those that do not let it.
+        let goes_on = held.is_some() && self.is_used_by(transaction, page);
+        let is_here = goes_on || held.is_some_and(|held| !held.is_called);
         if !is_here && self.records.fallen.contains_key(&page) {
-            return Granule::Record;
+            if self.records.count() < LOCKS_MAX {
+                return Granule::Record;
+            }
+            // More would be refused at last, and it would fail whenever it is run.
+            self.records.used.remove(&(transaction, page));
+            return Granule::Page;
         }
         self.records.used.entry((transaction, page)).or_default();
         Granule::Page
@@ -237,7 +245,7 @@ impl Client {
     pub fn record_granted(&mut self, page: PageId, lock: RecordLock, is_alone: bool) -> bool {
         match self.records.fallen.get_mut(&page) {
             Some(times) if is_alone && *times > 1 => *times -= 1,
-            Some(_) if is_alone => drop(self.records.fallen.remove(&page)),
+            _ if is_alone => drop(self.records.fallen.remove(&page)),
             _ => self.records.note_fallen(page),
         }
         let RecordLock { slot, transaction, writes } = lock;
@@ -252,10 +260,17 @@ impl Client {
         is_news
     }
 
-    /// A transaction does not get a record. False if it has ended.
+    /// A transaction does not get a record, whose lock the server may have given it all the same: who goes on to want the page would wait for
+    /// itself. False if that is of no use any more: it has ended, or has got the record by now.
     pub fn record_refused(&mut self, page: PageId, lock: RecordLock) -> bool {
         self.end_asking(page, lock);
-        self.is_active(lock.transaction)
+        let RecordLock { slot, transaction, writes } = lock;
+        if !self.is_active(transaction) {
+            return false;
+        }
+        let held = self.records.held.entry(transaction).or_default();
+        let held = held.entry((page, slot)).or_insert(RecordHeld { writes, is_known: false });
+        !(held.is_known && held.writes >= writes)
     }
 
     /// A transaction has asked for a record of what is no leaf any more: it has to be run again, and the next ones come to the page. False if
@@ -354,5 +369,92 @@ impl Client {
         }
         let (was_waited_for, forgets) = self.request_withdrawn(copy);
         (was_waited_for, forgets, Some(self.message(Request::CalledBack { copy })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::PageLock;
+    use crate::message::{ClientId, LeavingFate, Secret, Session};
+    use base::PartitionId;
+
+    const PAGE: PageId = PageId::new(PartitionId(3), 1);
+
+    fn joined() -> Client {
+        let mut client = Client::default();
+        client.join(Session { epoch: 1, client: ClientId(1) }, Secret(1));
+        client
+    }
+
+    /// Has a transaction come to this many records of the page by locks of their own, as no other node wants any of it.
+    fn come_alone(client: &mut Client, transaction: Transaction, records: u16) {
+        for slot in 0..records {
+            assert!(matches!(client.access_record(transaction, PAGE, (slot, false)), RecordAccess::Ask(_)));
+            assert!(client.record_granted(PAGE, RecordLock { slot, transaction, writes: false }, true));
+        }
+        client.committed_unchanged(transaction);
+    }
+
+    /// It would wait for its own copy to fall, and so for those that keep that from falling, which may wait for it.
+    #[test]
+    fn who_uses_a_copy_that_cannot_fall_yet_goes_on_with_it() {
+        let mut client = joined();
+        let [own, whole] = [(); 2].map(|()| client.begin());
+        client.records.note_fallen(PAGE);
+        client.records.fallen.clear();
+        assert_eq!(client.granule(own, PAGE), Granule::Page);
+        assert_eq!(client.lock(own, PAGE, Mode::Shared), PageLock::Held);
+        let (asked, _) = client.request((PAGE, Secret(2)), own, false);
+        let Request::Read { copy, .. } = asked.body else { panic!("{asked:?}") };
+        assert!(client.arrived(copy, LeavingFate::Dropped).is_some());
+        client.note_record(own, PAGE, (3, false));
+        assert!(client.use_page(whole, PAGE));
+        assert_eq!(client.lock(whole, PAGE, Mode::Shared), PageLock::Held);
+        let said = client.fall(copy).answer.map(|said| said.body);
+        assert_eq!(said, Some(Request::InUse { copy, by: vec![own, whole] }));
+        client.records.note_fallen(PAGE);
+        assert_eq!(client.granule(own, PAGE), Granule::Page);
+        let other = client.begin();
+        assert_eq!(client.granule(other, PAGE), Granule::Record);
+        client.committed_unchanged(whole);
+        assert_eq!(client.take_due().falls.len(), 1);
+        assert_eq!(client.granule(own, PAGE), Granule::Record);
+    }
+
+    /// Otherwise the server would refuse the last of them, whenever they are asked for again.
+    #[test]
+    fn who_has_locks_of_many_records_comes_to_further_pages_whole() {
+        let mut client = joined();
+        let transaction = client.begin();
+        for number in 0..LOCKS_MAX {
+            let (page, slot) = (PageId::new(PAGE.partition, number as u32 / 100), number as u16 % 100);
+            client.records.note_fallen(page);
+            assert_eq!(client.granule(transaction, page), Granule::Record);
+            assert!(matches!(client.access_record(transaction, page, (slot, false)), RecordAccess::Ask(_)));
+            client.record_granted(page, RecordLock { slot, transaction, writes: false }, false);
+        }
+        let further = PageId::new(PAGE.partition, 1_000);
+        client.records.note_fallen(further);
+        assert_eq!(client.granule(transaction, further), Granule::Page);
+        assert!(!client.does_with_records(transaction, further), "it waits for all of it");
+        client.committed_unchanged(transaction);
+        let transaction = client.begin();
+        assert_eq!(client.granule(transaction, further), Granule::Record);
+    }
+
+    #[test]
+    fn who_is_alone_comes_to_the_page_again_however_many_records_a_transaction_has() {
+        for records in 1..20 {
+            let mut client = joined();
+            client.records.note_fallen(PAGE);
+            let has_risen = (0..=TIMES).any(|_| {
+                let transaction = client.begin();
+                let is_by_page = client.granule(transaction, PAGE) == Granule::Page;
+                come_alone(&mut client, transaction, if is_by_page { 0 } else { records });
+                is_by_page
+            });
+            assert!(has_risen, "{records} records in each transaction");
+        }
     }
 }

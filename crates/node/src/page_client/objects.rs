@@ -7,7 +7,7 @@ use super::transaction::WorkDone;
 use super::{ClientNode, PageTransaction, RollbackCause};
 use crate::client::{Fallen, Granule, RecordAccess, WriteLock};
 use crate::leaf_records;
-use crate::message::{Copy, RecordLock, Transaction};
+use crate::message::{Copy, RecordLock};
 use base::{PageId, PartitionId, TransactionId};
 use driver::{Fault, FaultKind, Work};
 use engine::buffer::Pins;
@@ -19,9 +19,6 @@ use engine::second_level::design::Pattern;
 use engine::undo::Undo;
 use engine::{Error, Need, Result, UNNUMBERED};
 use std::rc::Rc;
-
-/// An object that a transaction has locked, or why it cannot be had.
-pub(super) type Object = std::result::Result<Vec<u8>, Fault>;
 
 impl Spot {
     fn part(self) -> std::ops::Range<usize> {
@@ -124,15 +121,13 @@ impl PageTransaction {
                 self.see(page)?;
                 return Ok(true);
             }
-            self.await_page(page, mode);
+            let waiting = self.await_page(page, mode);
             let mut pins = Pins::new(&client.buffer);
             let needed = client.buffer.resolve(Need::Page(page), Pattern::Random, &mut pins);
             let fetched = self.unless_doomed(needed).await;
             // It may fall from now on, and then leaves.
             drop(pins);
-            self.await_no_page(page);
-            // A copy that was called back as it came could not fall before.
-            client.advance();
+            drop(waiting);
             self.check().await?;
             match fetched? {
                 Err(Error::Input(fault)) if fault.kind == FaultKind::Cancelled => {}
@@ -207,14 +202,13 @@ impl PageTransaction {
     ) -> Option<Result<Vec<u8>>> {
         let (page, slot) = key;
         let mut work = self.work.borrow_mut();
-        if let Some(Err(cause)) = work.objects.get(&key).cloned() {
-            work.objects.remove(&key);
+        if let Some(cause) = work.lacking.remove(&key) {
             return Some(Err(cause.into()));
         }
         let access = self.client.protocol.borrow_mut().access_record(self.transaction, page, (slot, writes));
         match access {
             RecordAccess::Held => Some(match work.objects.get(&key) {
-                Some(Ok(bytes)) if is_sound(bytes) => Ok(bytes.clone()),
+                Some(bytes) if is_sound(bytes) => Ok(bytes.clone()),
                 _ => {
                     let words = format!("the server has sent record {slot} of {page} damaged");
                     Err(Fault::new(FaultKind::Device, words).into())
@@ -237,7 +231,7 @@ impl PageTransaction {
         let undo = Undo::PatchPage { page, offset, bytes: &old[from..to] };
         let edit = Edit { page, change: Change::Patch { offset, bytes: &new[from..to] } };
         self.apply_alone((&undo, &edit), (usize::from(offset), &old[from..to]));
-        self.work.borrow_mut().objects.insert((page, spot.slot), Ok(new));
+        self.work.borrow_mut().objects.insert((page, spot.slot), new);
     }
 
     /// Notes the record of a change of a record of which it has the lock: a part of its page becomes another one, which was this.
@@ -271,7 +265,7 @@ impl ClientNode {
             let Some(work) = works.get(transaction) else { continue };
             let bytes = pool.page(page).expect("it has not left yet");
             let kept = self.part_of_page(bytes, (page, *slot));
-            work.borrow_mut().objects.insert((page, *slot), Ok(kept));
+            work.borrow_mut().objects.insert((page, *slot), kept);
         }
         for work in self.works.borrow().values() {
             let mut work = work.borrow_mut();
@@ -322,7 +316,10 @@ impl ClientNode {
     /// A transaction has the lock of an object, which has come.
     pub(super) fn take_record(&self, (page, lock): (PageId, RecordLock), is_alone: bool, bytes: Vec<u8>) {
         if self.protocol.borrow_mut().record_granted(page, lock, is_alone) {
-            self.keep_object((page, lock.slot), lock.transaction, Ok(bytes));
+            self.with_work(lock.transaction, |work| {
+                work.lacking.remove(&(page, lock.slot));
+                work.objects.insert((page, lock.slot), bytes);
+            });
         }
     }
 
@@ -335,7 +332,7 @@ impl ClientNode {
             self.condemn(lock.transaction, RollbackCause::Denied(cause.message));
         } else {
             self.lack_set_place((page, lock), &cause);
-            self.keep_object((page, lock.slot), lock.transaction, Err(cause));
+            self.with_work(lock.transaction, |work| drop(work.lacking.insert((page, lock.slot), cause)));
         }
     }
 
@@ -344,12 +341,5 @@ impl ClientNode {
         if self.protocol.borrow_mut().has_no_leaf(page, lock) {
             self.condemn(lock.transaction, RollbackCause::Victim);
         }
-    }
-
-    fn keep_object(&self, key: (PageId, u16), transaction: Transaction, object: Object) {
-        if let Some(work) = self.works.borrow().get(&transaction) {
-            work.borrow_mut().objects.insert(key, object);
-        }
-        self.bell.wake_all(&self.executor);
     }
 }

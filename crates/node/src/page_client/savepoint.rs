@@ -204,8 +204,7 @@ impl PageTransaction {
             // It has fallen, and what is left of it here are records.
             let has_leaves = self.client.has_leaves(page.partition);
             let length = self.client.object_length(page.partition);
-            for ((_, slot), object) in work.objects.range_mut((page, 0)..=(page, u16::MAX)) {
-                let Ok(bytes) = object else { continue };
+            for ((_, slot), bytes) in work.objects.range_mut((page, 0)..=(page, u16::MAX)) {
                 if has_leaves {
                     before.restore_picked(bytes);
                 } else {

@@ -1,7 +1,6 @@
 //! Transactions on pages: strict two-phase locking with pages as granules, no steal, force to the server's log.
 
 use super::group::{COMMIT_MAX, GroupOutcome, OutcomeOfGroup, RedoCost, length_of_commit};
-use super::objects::Object;
 use super::savepoint::Savepoints;
 use super::sets::SetWork;
 use super::{ClientNode, PageClient, RollbackCause, ServerState, session};
@@ -41,7 +40,9 @@ pub(super) struct WorkDone {
     pub updated: BTreeSet<PageId>,
     pub records: Vec<u8>,
     /// Those records that it has locked so, as it would have them.
-    pub objects: BTreeMap<(PageId, u16), Object>,
+    pub objects: BTreeMap<(PageId, u16), Vec<u8>>,
+    /// Why those did not come that it has asked for and that could not be had.
+    pub lacking: BTreeMap<(PageId, u16), Fault>,
     pub sets: SetWork,
     pub savepoints: Savepoints,
 }
@@ -120,14 +121,9 @@ impl PageTransaction {
         let mut is_kept = false;
         while !is_here() || (pins.is_some() && !is_kept) {
             let pins = pins.as_deref_mut().unwrap_or(&mut own);
-            let is_asked = !is_here();
-            if is_asked {
-                self.await_page(page, mode);
-            }
+            let waiting = (!is_here()).then(|| self.await_page(page, mode));
             let fetched = self.unless_doomed(client.buffer.resolve(Need::Page(page), Pattern::Random, pins)).await;
-            if is_asked {
-                self.await_no_page(page);
-            }
+            drop(waiting);
             self.check().await?;
             match fetched? {
                 // A transaction of this node had asked for it, and was a victim.
@@ -172,8 +168,8 @@ impl PageTransaction {
         }
     }
 
-    /// It waits for a page, which one that writes asks for with its write lock.
-    pub(super) fn await_page(&self, page: PageId, mode: Mode) {
+    /// It waits for a page, which one that writes asks for with its write lock, as long as it has what this returns.
+    pub(super) fn await_page(&self, page: PageId, mode: Mode) -> WaitForPage {
         let writes = match mode {
             Mode::Exclusive => true,
             // The first page of a partition is written seldom, and wanted by all.
@@ -184,14 +180,7 @@ impl PageTransaction {
         }
         self.client.protocol.borrow_mut().awaits(self.transaction, Some(page));
         self.client.tell_waits();
-    }
-
-    pub(super) fn await_no_page(&self, page: PageId) {
-        self.client.protocol.borrow_mut().awaits(self.transaction, None);
-        let mut to_write = self.client.to_write.borrow_mut();
-        if to_write.get(&page) == Some(&self.transaction) {
-            to_write.remove(&page);
-        }
+        WaitForPage { client: Rc::clone(&self.client), transaction: self.transaction, page }
     }
 
     /// Locks a page among the transactions of the node.
@@ -434,6 +423,28 @@ impl Drop for PageTransaction {
         let restored = client.protocol.borrow_mut().aborted(self.transaction, &changed);
         client.restore(&restored);
         self.end();
+    }
+}
+
+/// A transaction waits for a page to come, as long as this is there.
+pub(super) struct WaitForPage {
+    client: Rc<ClientNode>,
+    transaction: Transaction,
+    page: PageId,
+}
+
+impl Drop for WaitForPage {
+    fn drop(&mut self) {
+        self.client.protocol.borrow_mut().awaits(self.transaction, None);
+        let mut to_write = self.client.to_write.borrow_mut();
+        if to_write.get(&self.page) == Some(&self.transaction) {
+            to_write.remove(&self.page);
+        }
+        drop(to_write);
+        // A copy that was called back as it came could not fall before.
+        if self.client.protocol.borrow().may_see_falls() {
+            self.client.advance();
+        }
     }
 }
 

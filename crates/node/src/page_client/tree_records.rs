@@ -207,7 +207,7 @@ impl PageTransaction {
         let place = usize::from(found.place) + from;
         self.apply_alone((&undo, &Edit { page: leaf, change }), (place, &old[from..to]));
         picked[found.value].copy_from_slice(new);
-        self.work.borrow_mut().objects.insert((leaf, leaf_records::number_of(key)), Ok(picked));
+        self.work.borrow_mut().objects.insert((leaf, leaf_records::number_of(key)), picked);
     }
 }
 

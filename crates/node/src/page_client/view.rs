@@ -1,6 +1,7 @@
 //! The pages that a transaction may look at, as the functions of organizations ask for them; and how what these lack is fetched.
 
 use super::reading::PageReader;
+use super::transaction::WorkDone;
 use super::{ClientNode, PageTransaction};
 use crate::message::Transaction;
 use base::{Lsn, PageId, PartitionId, TransactionId};
@@ -23,6 +24,7 @@ pub(super) struct LockedPages<'a> {
     intent: Intent,
     client: &'a ClientNode,
     pool: Ref<'a, Pool>,
+    work: Ref<'a, WorkDone>,
     /// Pages that it has locked while it looked.
     entered: RefCell<Vec<PageId>>,
 }
@@ -63,8 +65,10 @@ impl Pages for LockedPages<'_> {
         if mode == Mode::Shared && self.intent.mode(id, bytes) != mode { Err(Need::Page(id)) } else { Ok(bytes) }
     }
 
+    /// A page may have come with its write lock when that was not waited for any more: then it is not pinned.
     fn write_permission(&self, id: PageId) -> Result<(), Need> {
-        if self.client.protocol.borrow().may_write(self.transaction, id) { Ok(()) } else { Err(Need::Write(id)) }
+        let may_write = || self.client.protocol.borrow().may_write(self.transaction, id);
+        if self.work.pinned.contains_key(&id) && may_write() { Ok(()) } else { Err(Need::Write(id)) }
     }
 
     fn capacity(&self, partition: PartitionId) -> u32 {
@@ -139,6 +143,7 @@ impl PageTransaction {
             intent,
             client: &self.client,
             pool: self.client.buffer.pool().borrow(),
+            work: self.work.borrow(),
             entered: RefCell::default(),
         }
     }

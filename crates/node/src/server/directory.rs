@@ -141,7 +141,10 @@ impl PageEntry {
     /// Whether a request waits for those that use this client's copy, beside the one that writes the page.
     fn has_to_go(&self, client: ClientId, waiting: &Waiting) -> bool {
         match waiting.kind {
-            Kind::Record { writes, .. } => writes || self.is_kept_by(client),
+            // Who has the write lock itself cannot end before it has the record, so others of its client have to let the copy fall.
+            Kind::Record { writes, .. } => {
+                writes || self.is_kept_by(client) || client == waiting.client && self.writer == Some(waiting.owner())
+            }
             kind => client != waiting.client && (kind.writes() || self.is_kept_by(client)),
         }
     }

@@ -82,7 +82,7 @@ impl Server {
         // One of a set is asked for again, with its key.
         self.counts.records += u64::from(!memory.is_set(page.partition));
         let entry = self.directory.entry(page);
-        let is_alone = entry.queue.is_empty() && entry.records.owners().all(|owner| owner.0 == client);
+        let is_alone = entry.queue.is_empty() && entry.records.are_of(client);
         actions.push(Action::SendRecord { to: client, page, lock, is_alone });
     }
 

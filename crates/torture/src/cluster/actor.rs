@@ -2,6 +2,7 @@
 
 use super::course::{Course, TransactionStart};
 use super::set_orders::SetTables;
+use super::shape::KEYS_MAX;
 use super::things::ThingTables;
 use super::{ClusterEvent, ClusterStep};
 use crate::history::{History, Key, Span, Version};
@@ -10,10 +11,12 @@ use driver::FaultKind;
 use engine::organization::direct;
 use engine::{Error, Result};
 use executor::Executor;
+use node::leaf_records::number_of;
 use node::page_client::{PageSavepoint, PageTransaction};
 use std::cell::RefMut;
 use std::ops::Bound;
 use std::rc::Rc;
+use std::sync::OnceLock;
 
 /// Where the partitions are.
 #[derive(Clone, Copy)]
@@ -27,13 +30,18 @@ pub(super) struct Tables {
     pub sets: Option<SetTables>,
 }
 
-/// A record's key in the tree.
+/// A record's key in the tree: with it another one is locked where locks fall to those of records.
 pub(super) fn tree_key(number: u64) -> [u8; 8] {
-    number.to_be_bytes()
+    static KEYS: OnceLock<Vec<[u8; 8]>> = OnceLock::new();
+    let key = |number: u64| {
+        let is_it = |key: &[u8; 8]| u64::from(number_of(key)) == number / 2;
+        (number << 32..).map(u64::to_be_bytes).find(is_it).expect("one of 65,536 is one")
+    };
+    KEYS.get_or_init(|| (0..KEYS_MAX).map(key).collect())[number as usize]
 }
 
 pub(super) fn tree_number(key: &[u8]) -> u64 {
-    u64::from_be_bytes(key.try_into().expect("keys have eight bytes"))
+    u64::from_be_bytes(key.try_into().expect("keys have eight bytes")) >> 32
 }
 
 /// The version that stands at the beginning of a value.
@@ -252,6 +260,17 @@ impl NodeActor {
         self.savepoints.truncate(index + 1);
         self.course.event(ClusterEvent::WentBack);
         Ok(())
+    }
+
+    /// Goes back to the last of them, where an operation began that was not waited for. False if a part of that was made, which only a rollback takes
+    /// back.
+    pub async fn take_back(&mut self) -> Result<bool> {
+        let last = self.savepoints.len().saturating_sub(1) as u64;
+        match self.roll_back(last).await {
+            Ok(()) => Ok(self.savepoints.pop().is_some()),
+            Err(Error::Abandoned) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Rolls back.

@@ -211,6 +211,11 @@ impl NodeWorker {
         };
         let is_of_records = is_of_records || of_things.is_some() || of_set.is_some();
         let does_with_objects = shape.objects_on_page > 1 && choice >= 12;
+        // Where records are changed in place, what is not waited for is taken back, and its transaction goes on with the locks that it has.
+        let is_taken_back = shape.stays_in_place && is_of_records && patience_ns.is_some();
+        if is_taken_back {
+            actor.set_savepoint();
+        }
         let operation = async {
             if let Some(of_set) = of_set {
                 return actor.use_set(of_set).await;
@@ -250,9 +255,15 @@ impl NodeWorker {
             None => Some(operation.await),
         };
         if let Some(done) = done {
+            if is_taken_back {
+                actor.savepoints.pop();
+            }
             return done.map(|()| true);
         }
         self.course.event(ClusterEvent::Abandoned);
+        if is_taken_back {
+            return actor.take_back().await;
+        }
         // What was not waited for may be done in part with records; with a page it is not done at all.
         Ok(!is_of_records && self.random.chance(0.5))
     }

@@ -113,6 +113,8 @@ impl fmt::Debug for ClusterShape {
     }
 }
 
+/// How many records there may be in the tree.
+pub(super) const KEYS_MAX: u64 = 16;
 /// How many frames more a node has for each further transaction that it runs at a time.
 const FRAMES_MORE: usize = 12;
 /// How many frames more a node and the server have where there are long values and indexes: all pages of a commit are in memory.
@@ -162,7 +164,7 @@ impl ClusterShape {
             readers,
             pages,
             objects_on_page: if falls { of_objects.between(2, 8) } else { 1 },
-            keys: random.between(4, 16),
+            keys: random.between(4, KEYS_MAX),
             stays_in_place,
             things,
             set_records: if has_set { of_sets.between(2, 12) } else { 0 },

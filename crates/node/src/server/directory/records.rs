@@ -7,9 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 type RecordOwner = (ClientId, Transaction);
 
-/// Which transactions have locks of records of one page, and whether for a change.
+/// Which transactions have locks of records of one page, and whether for a change: by record, and by transaction, of which there may be as many as
+/// records.
 #[derive(Default)]
-pub struct RecordLocks(BTreeMap<u16, BTreeMap<RecordOwner, bool>>);
+pub struct RecordLocks {
+    records: BTreeMap<u16, BTreeMap<RecordOwner, bool>>,
+    owners: BTreeMap<RecordOwner, BTreeMap<u16, bool>>,
+    /// How many of all are for a change.
+    changes: usize,
+}
 
 /// The owners of all locks of records.
 #[derive(Default)]
@@ -37,44 +43,54 @@ fn is_of_record(waiting: &Waiting) -> bool {
 
 impl RecordLocks {
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.records.is_empty()
     }
 
     /// Whether one is for a change.
     pub fn has_change(&self) -> bool {
-        self.0.values().flat_map(BTreeMap::values).any(|writes| *writes)
+        self.changes > 0
     }
 
     /// Whether the owner has this lock, or a greater one.
     pub fn has(&self, owner: RecordOwner, slot: u16, writes: bool) -> bool {
-        self.0.get(&slot).and_then(|owners| owners.get(&owner)).is_some_and(|held| *held >= writes)
+        self.owners.get(&owner).and_then(|own| own.get(&slot)).is_some_and(|held| *held >= writes)
     }
 
     /// Whether it has any.
     pub fn has_any(&self, owner: RecordOwner) -> bool {
-        self.0.values().any(|owners| owners.contains_key(&owner))
+        self.owners.contains_key(&owner)
     }
 
     /// Whether it has one for a change.
     fn has_change_of(&self, owner: RecordOwner) -> bool {
-        self.0.values().any(|owners| owners.get(&owner) == Some(&true))
+        self.owners.get(&owner).is_some_and(|own| own.values().any(|writes| *writes))
     }
 
     /// All that have one.
     pub fn owners(&self) -> impl Iterator<Item = RecordOwner> {
-        self.0.values().flat_map(|owners| owners.keys().copied())
+        self.owners.keys().copied()
+    }
+
+    /// Whether no other client's transactions have one.
+    pub fn are_of(&self, client: ClientId) -> bool {
+        let ends = [self.owners.first_key_value(), self.owners.last_key_value()];
+        ends.into_iter().flatten().all(|(owner, _)| owner.0 == client)
+    }
+
+    fn count(&self) -> usize {
+        self.owners.values().map(BTreeMap::len).sum()
     }
 
     /// Those whose locks are in the way of this one.
     pub fn blockers(&self, owner: RecordOwner, slot: u16, writes: bool) -> impl Iterator<Item = RecordOwner> {
-        let owners = self.0.get(&slot).into_iter().flatten();
+        let owners = self.records.get(&slot).into_iter().flatten();
         owners.filter(move |(other, also)| **other != owner && (writes || **also)).map(|(other, _)| *other)
     }
 
     /// Those whose locks are in the way of a copy of the page, or of its write lock.
     pub fn blockers_of_page(&self, writes: bool) -> impl Iterator<Item = RecordOwner> {
-        let locks = self.0.values().flatten();
-        locks.filter(move |(_, also)| writes || **also).map(|(owner, _)| *owner)
+        let owners = self.owners.iter();
+        owners.filter(move |(_, own)| writes || own.values().any(|also| *also)).map(|(owner, _)| *owner)
     }
 
     /// Whether these can be entered together beside those that are there.
@@ -91,27 +107,45 @@ impl RecordLocks {
 
     /// Enters a lock. False if the owner has had one of that record before.
     fn enter(&mut self, owner: RecordOwner, slot: u16, writes: bool) -> bool {
-        let owners = self.0.entry(slot).or_default();
-        let before = owners.insert(owner, writes);
+        let before = self.owners.entry(owner).or_default().insert(slot, writes);
+        let writes = writes || before == Some(true);
         if before == Some(true) {
-            owners.insert(owner, true);
+            self.owners.entry(owner).or_default().insert(slot, true);
         }
+        self.records.entry(slot).or_default().insert(owner, writes);
+        self.changes += usize::from(writes && before != Some(true));
         before.is_none()
     }
 
     /// Strikes out the locks of an owner and returns them.
-    fn end(&mut self, owner: RecordOwner) -> Vec<(u16, bool)> {
-        let ended = self.0.iter_mut().filter_map(|(slot, owners)| Some((*slot, owners.remove(&owner)?))).collect();
-        self.0.retain(|_, owners| !owners.is_empty());
+    fn end(&mut self, owner: RecordOwner) -> BTreeMap<u16, bool> {
+        let ended = self.owners.remove(&owner).unwrap_or_default();
+        for (slot, writes) in &ended {
+            self.changes -= usize::from(*writes);
+            if let Some(owners) = self.records.get_mut(slot) {
+                owners.remove(&owner);
+                if owners.is_empty() {
+                    self.records.remove(slot);
+                }
+            }
+        }
         ended
     }
 
     fn check(&self) -> Result<(), String> {
         let is_odd = |owners: &&BTreeMap<RecordOwner, bool>| owners.len() > 1 && owners.values().any(|writes| *writes);
-        match self.0.values().find(is_odd) {
-            Some(owners) => Err(format!("a record is changed by one of {owners:?}, and locked by others")),
-            None => Ok(()),
+        if let Some(owners) = self.records.values().find(is_odd) {
+            return Err(format!("a record is changed by one of {owners:?}, and locked by others"));
         }
+        let by_record =
+            self.records.iter().flat_map(|(slot, owners)| owners.iter().map(|(of, how)| (*of, *slot, *how)));
+        let by_record: BTreeSet<(RecordOwner, u16, bool)> = by_record.collect();
+        let by_owner = self.owners.iter().flat_map(|(of, own)| own.iter().map(|(slot, how)| (*of, *slot, *how)));
+        let changes = by_record.iter().filter(|(.., writes)| *writes).count();
+        if !by_owner.eq(by_record.iter().copied()) || changes != self.changes {
+            return Err(format!("{by_record:?} are locked, and {:?}, {} for a change", self.owners, self.changes));
+        }
+        Ok(())
     }
 }
 
@@ -297,7 +331,7 @@ impl Directory {
             }
         }
         let counted: usize = self.owners.counts.values().sum();
-        let held: usize = self.pages.values().map(|entry| entry.records.owners().count()).sum();
+        let held: usize = self.pages.values().map(|entry| entry.records.count()).sum();
         let is_idle = |owner: &&RecordOwner| !self.waits.contains_key(owner);
         if let Some(owner) = self.owners.asked.keys().find(is_idle) {
             return Err(format!("{owner:?} should wait for a record, and waits for nothing"));

@@ -1,7 +1,7 @@
 //! What one client may cost the server, whatever it says.
 
 use super::*;
-use crate::message::{SIZE_MAX, WaitsFor};
+use crate::message::{RecordLock, SIZE_MAX, WaitsFor};
 
 /// Has a client say this without a look at all of the state, which grows here.
 fn say(ground: &mut Ground, client: ClientId, body: Request) -> Result<Vec<Action>, Misbehaviour> {
@@ -278,4 +278,21 @@ fn what_is_to_be_redone_is_written_as_what_is_sent() {
     ground.say(other, read(copy(1, 1), 0, None)).expect("it is honest");
     let asked = ground.say(other, write(copy(1, 1), 0)).expect("it is honest");
     assert!(granted(&asked, other), "{asked:?}");
+}
+
+/// Each of them is looked for by who has it, not among those of all: while that is done nothing else is, and leases go on.
+#[test]
+fn a_client_that_has_locked_all_records_of_a_leaf_goes_at_once() {
+    let mut ground = Ground::new("ps-aa");
+    let (greedy, other) = (ground.join(), ground.join());
+    for number in 0..RECORDS_MAX {
+        let lock = RecordLock { slot: number as u16, transaction: Transaction(number as u64), writes: number % 2 == 1 };
+        say(&mut ground, greedy, Request::Record { page: page(0), lock }).expect("it may");
+    }
+    assert_eq!(ground.server.records_held(greedy), RECORDS_MAX);
+    ground.server.check().expect("the state is right");
+    say(&mut ground, other, read(copy(0, 0), 1, None)).expect("it is honest");
+    let gone = ground.step(|server, memory, actions| server.lose(greedy, memory, actions));
+    assert!(matches!(gone.last(), Some(Action::SendPage { .. })), "{gone:?}");
+    assert_eq!(ground.server.records_held(greedy), 0);
 }

@@ -1,7 +1,7 @@
 //! Locks that fall to records of a page.
 
 use super::*;
-use crate::message::RecordLock;
+use crate::message::{RecordLock, WaitsFor};
 
 fn lock(slot: u16, transaction: u64, writes: bool) -> RecordLock {
     RecordLock { slot, transaction: Transaction(transaction), writes }
@@ -316,4 +316,22 @@ fn a_record_that_is_locked_is_sent_however_many_locks_there_are() {
     assert!(sent(&asked, reader, lock(7, 1, false)), "{asked:?}");
     let asked = ground.say(reader, record(lock(7, 2, false))).expect("it is honest");
     assert!(!sent(&asked, reader, lock(7, 2, false)), "that is one more: {asked:?}");
+}
+
+/// Until the page falls no record of it is to be had, also for the transaction that writes it; and it does not fall while others of its node use all
+/// of it.
+#[test]
+fn who_wants_a_record_behind_its_own_write_lock_waits_for_those_that_keep_the_copy() {
+    let mut ground = Ground::new("ps-aa");
+    let (one, other) = (ground.join(), ground.join());
+    assert!(granted(&ground.say(one, read_to_write()).expect("it is honest"), one));
+    let asked = ground.say(other, record(lock(5, 1, false))).expect("it is honest");
+    assert!(is_said(&asked, one, &Answer::Fall { copy: copy(0, 0) }), "{asked:?}");
+    let by = vec![Transaction(1), Transaction(2)];
+    ground.say(one, Request::InUse { copy: copy(0, 0), by }).expect("it is honest");
+    assert!(ground.say(one, record(lock(6, 1, false))).expect("it is honest").is_empty());
+    let pairs = vec![WaitsFor { transaction: Transaction(2), other: Transaction(1) }];
+    let told = ground.say(one, Request::Waits { pairs }).expect("it is honest");
+    let victim = |number| Answer::Victim { transaction: Transaction(number), withdrawn: Vec::new() };
+    assert!([1, 2].iter().any(|number| is_said(&told, one, &victim(*number))), "{told:?}");
 }
