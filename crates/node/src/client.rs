@@ -306,10 +306,7 @@ impl Client {
 
     /// A transaction that uses the page; none if all that have wanted it have ended.
     pub fn user(&self, page: PageId) -> Option<Transaction> {
-        if !self.is_used(page) {
-            return None;
-        }
-        self.uses.iter().find(|(_, pages)| pages.contains(&page)).map(|(transaction, _)| *transaction)
+        self.locks.transactions(page).filter(|transaction| self.is_used_by(*transaction, page)).min()
     }
 
     /// Whether transactions of this node have written the page before.
@@ -372,11 +369,11 @@ impl Client {
     }
 
     fn users(&self, page: PageId) -> Vec<Transaction> {
-        if !self.is_used(page) {
-            return Vec::new();
-        }
-        let users = self.uses.iter().filter(|(_, pages)| pages.contains(&page));
-        users.map(|(transaction, _)| *transaction).collect()
+        // One that has been granted the page and was not told uses it when it is.
+        let holders = self.locks.transactions(page);
+        let mut users: Vec<Transaction> = holders.filter(|holder| self.is_used_by(*holder, page)).collect();
+        users.sort_unstable();
+        users
     }
 
     fn message(&mut self, body: Request) -> ToServer {
@@ -478,7 +475,7 @@ impl Client {
         (held.was_offered, held.since) = (false, self.snapshots.now());
         held.is_called &= !canary::is_planted(Canary::KeptArrival);
         let is_called = held.is_called;
-        let is_free = self.users(copy.page).is_empty() && !self.commits.has(copy.page);
+        let is_free = self.user(copy.page).is_none() && !self.commits.has(copy.page);
         if is_called && !is_free {
             self.stay_called(copy);
         }
@@ -490,7 +487,7 @@ impl Client {
     /// A page cannot be had. The server has the copy in its directory until it is told otherwise, for the page may have come from
     /// another client. A transaction that has seen the page, or commits, keeps the copy, as one that has left the memory.
     pub fn failed(&mut self, copy: Copy) -> Failure {
-        let (is_used, is_committing) = (!self.users(copy.page).is_empty(), self.commits.has(copy.page));
+        let (is_used, is_committing) = (self.user(copy.page).is_some(), self.commits.has(copy.page));
         let Some((held, leaving)) = self.coming(copy) else { return Failure::default() };
         // A write lock that was not granted before this is not on its way.
         let is_granted = held.was_here || matches!(held.lock, Lock::Exclusive(_));

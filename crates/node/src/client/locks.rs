@@ -131,6 +131,14 @@ impl NodeLocks {
         self.table.is_held(Resource::page(page))
     }
 
+    /// The transactions that have a lock on the page.
+    pub fn transactions(&self, page: PageId) -> impl Iterator<Item = Transaction> {
+        self.table.holders(Resource::page(page)).filter_map(|owner| match self.holder(owner) {
+            LockHolder::Transaction(transaction) => Some(transaction),
+            LockHolder::Callback(_) => None,
+        })
+    }
+
     /// Transactions that one waits for, by way of which it waits for all others that it does: the next one ahead of it in the queue, those
     /// that have the lock if that says nothing of them, and in place of a callback those that it waits for.
     pub fn blockers(&self, transaction: Transaction) -> Vec<Transaction> {
