@@ -22,7 +22,7 @@ use crate::message::{
     Answer, ClientId, Copy, Former, HELLO_MAX, Image, LeavingFate, Message, MessageError, Request, SIZE_MAX, Secret,
     ToServer,
 };
-use crate::outbox::{Amount, Outbox, TO_CLIENT_MAX, Traffic};
+use crate::outbox::{Kinds, Outbox, TO_CLIENT_MAX, Traffic};
 use crate::server::{Action, CLIENTS_MAX, Counts, Found, Joined, Memory, Newcomer, Server};
 use base::time::SECOND_NS;
 use base::{Instant, PageId, PartitionId};
@@ -84,7 +84,7 @@ struct ServerNode {
     bell: WaitQueue,
     traffic: Rc<Traffic>,
     /// What was heard, by the kind of message.
-    received: RefCell<BTreeMap<&'static str, Amount>>,
+    received: RefCell<Kinds>,
     /// One at a time is told what is known.
     survey_turn: Turn,
     /// Whose commit is tried again that has found all frames in use.
@@ -425,7 +425,7 @@ impl ServerNode {
         let mut ended = pin!(outbox.ended());
         while let Some(Ok(Some(message))) = Outbox::unless_ended(&mut ended, incoming.next::<ToServer>()).await {
             self.charge(&message);
-            self.received.borrow_mut().entry(message.kind()).or_default().add(incoming.last_size());
+            self.received.borrow_mut().add(message.kind(), incoming.last_size());
             self.executor().pay_debt().await;
             let heard = self.step(|server, memory, actions| server.receive(client, message, memory, actions));
             if heard.is_err() {
