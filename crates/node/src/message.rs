@@ -8,6 +8,8 @@
 mod form;
 mod frame;
 mod kind;
+mod leaving;
+mod page;
 mod schema;
 mod sets;
 mod snapshot;
@@ -19,6 +21,8 @@ pub(crate) use form::list;
 use form::{packed, packed_list, raw};
 pub use frame::{MessageError, decode, encode, frame_size};
 pub use kind::Message;
+pub use leaving::{Leaving, LeavingFate};
+pub use page::PageAnswer;
 pub(crate) use schema::SCHEMAS_MAX;
 pub use schema::{DescribedIndex, DescribedSchema};
 use serde::{Deserialize, Serialize};
@@ -264,29 +268,6 @@ pub enum Request {
         /// What.
         request: SnapshotRequest,
     },
-}
-
-/// A copy that leaves a client's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Leaving {
-    /// Which.
-    pub copy: Copy,
-    /// For how long it has not been used, in nanoseconds of the client's clock.
-    pub unused_ns: u64,
-    /// Whether a transaction of the client's has used it: not every one that was passed on is.
-    pub was_used: bool,
-}
-
-/// What becomes of a copy that leaves a client's memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum LeavingFate {
-    /// It is gone.
-    #[default]
-    Dropped,
-    /// It is to be returned to the server.
-    Returned,
-    /// Another client is offered it: its bytes are kept for a while, for that.
-    Offered,
 }
 
 /// A lock of a record of a page, until its transaction ends.

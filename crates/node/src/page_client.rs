@@ -392,8 +392,6 @@ impl ClientNode {
 
     /// The server has said something.
     fn hear(self: &Rc<Self>, answer: Answer) {
-        self.heard.set(self.executor.now());
-        self.protocol.borrow_mut().note_time(self.executor.now());
         match answer {
             Answer::Joined { .. } | Answer::Refusal { .. } | Answer::Surveyed(_) => {}
             Answer::Catalog { partitions } => self.take_catalog(partitions),

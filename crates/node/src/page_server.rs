@@ -19,8 +19,8 @@ use crate::channel::{Acceptor, Channel, ChannelError, Incoming, Transport, next_
 use crate::grants::{Access, Grants};
 use crate::lease::{LEASE_NS, Term};
 use crate::message::{
-    Answer, ClientId, Copy, Former, HELLO_MAX, Image, LeavingFate, Message, MessageError, Request, SIZE_MAX, Secret,
-    ToServer,
+    Answer, ClientId, Copy, Former, HELLO_MAX, Image, LeavingFate, Message, MessageError, PageAnswer, Request,
+    SIZE_MAX, Secret, ToServer,
 };
 use crate::outbox::{Kinds, Outbox, TO_CLIENT_MAX, Traffic};
 use crate::server::{Action, CLIENTS_MAX, Counts, Found, Joined, Memory, Newcomer, Server};
@@ -31,7 +31,6 @@ use driver::Work;
 use engine::buffer::Buffer;
 use engine::canary::{self, Canary};
 use engine::catalog::Partition;
-use engine::page::header;
 use engine::set;
 use engine::{CommitFailure, Database, Error, HeldMoment, KeptVersions, Shipment};
 use executor::{Executor, Turn, WaitQueue};
@@ -534,7 +533,7 @@ impl ServerNode {
         });
     }
 
-    fn send(&self, to: ClientId, answer: &Answer) {
+    fn send(&self, to: ClientId, answer: &impl Message) {
         if let Some(outbox) = self.outboxes.borrow().get(&to) {
             outbox.push(answer);
         }
@@ -544,14 +543,11 @@ impl ServerNode {
     fn send_page(&self, to: ClientId, copy: Copy, fate: LeavingFate, recency: Recency) -> bool {
         let mut pool = self.database.buffer().pool().borrow_mut();
         let Some(frame) = pool.frame_of(copy.page) else { return false };
-        let mut bytes = pool.bytes(frame).to_vec();
-        header::seal(&mut bytes);
         pool.touch(frame);
         if recency == Recency::Hated {
             pool.hate(frame);
         }
-        drop(pool);
-        self.send(to, &Answer::Page { copy, bytes, fate });
+        self.send(to, &PageAnswer { copy, bytes: pool.sealed(frame), fate });
         true
     }
 }

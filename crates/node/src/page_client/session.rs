@@ -7,7 +7,8 @@
 use super::{ClientNode, ClientSettings, ServerState};
 use crate::channel::{ChannelError, Incoming, Transport};
 use crate::lease::{self, Lapses, Lease};
-use crate::message::{Answer, Former, Outcome, Request, Secret, Session, ToServer, Transaction};
+use crate::message::{Answer, Former, MessageError, Outcome, PageAnswer, decode};
+use crate::message::{Request, Secret, Session, ToServer, Transaction};
 use crate::outbox::{Outbox, TO_SERVER_MAX, Traffic};
 use base::Instant;
 use base::time::MILLISECOND_NS;
@@ -170,8 +171,12 @@ async fn hear(client: &Weak<ClientNode>, incoming: &mut Incoming) -> Option<Stri
     let (server, outbox) = client.upgrade().map(|node| (node.server, Rc::clone(&node.to_server.borrow())))?;
     let mut ended = pin!(outbox.ended());
     loop {
-        match Outbox::unless_ended(&mut ended, incoming.next::<Answer>()).await {
-            Some(Ok(Some(answer))) => client.upgrade()?.hear(answer),
+        match Outbox::unless_ended(&mut ended, incoming.next_frame()).await {
+            Some(Ok(Some(frame))) => {
+                if let Err(error) = client.upgrade()?.hear_frame(frame) {
+                    return Some(lost(server, &error.into()).to_string());
+                }
+            }
             Some(Ok(None)) => return Some(format!("the server at {server} has ended")),
             Some(Err(error)) => return Some(lost(server, &error).to_string()),
             None => return Some(format!("the server at {server} takes and says nothing any more")),
@@ -200,6 +205,18 @@ async fn seek(client: &Weak<ClientNode>, executor: &Executor) -> Option<Introduc
 }
 
 impl ClientNode {
+    /// A message of the server's has come. Most are pages, whose bytes go into their frames from where they are.
+    fn hear_frame(self: &Rc<Self>, frame: &[u8]) -> Result<(), MessageError> {
+        let now = self.executor.now();
+        self.heard.set(now);
+        self.protocol.borrow_mut().note_time(now);
+        match PageAnswer::in_frame(frame)? {
+            Some(PageAnswer { copy, bytes, fate }) => self.arrive(copy, bytes, fate),
+            None => self.hear(decode(frame)?),
+        }
+        Ok(())
+    }
+
     /// Prolongs the lease: the server has answered what was said at this moment.
     pub(super) fn prolong(&self, sent: Instant) {
         let (mut lease, had_lease) = (self.lease.get(), self.has_lease());

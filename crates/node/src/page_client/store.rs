@@ -126,6 +126,11 @@ impl PageStore for RemoteStore {
         false
     }
 
+    /// Each is looked at when it comes, before it counts as here.
+    fn gives_sound_pages(&self) -> bool {
+        true
+    }
+
     fn access<'a>(&'a self, _: &'a Executor) -> Future<'a, Access> {
         Box::pin(std::future::ready(Access::Asynchronous))
     }
