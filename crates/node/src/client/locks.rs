@@ -5,11 +5,12 @@
 
 use crate::message::Transaction;
 use base::PageId;
-use std::collections::BTreeMap;
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 use structures::lock::{Attempt, LockTable, Mode, Outcome, Owner, Resource, VictimPolicy};
 
 /// Who has locks, or waits for them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum LockHolder {
     /// The copy of this page is to be given up.
     Callback(PageId),
@@ -27,7 +28,7 @@ pub(super) enum Asked {
 
 pub(super) struct NodeLocks {
     table: LockTable,
-    owners: BTreeMap<LockHolder, Owner>,
+    owners: HashMap<LockHolder, Owner, FixedState>,
     /// By the number of the owner: who it is, and which of all requests its last one was.
     holders: Vec<Option<LockHolder>>,
     arrivals: Vec<u64>,
