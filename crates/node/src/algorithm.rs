@@ -1,7 +1,7 @@
 //! What a server does with the memories of its clients beside its own: one file for each algorithm, one line in [`ALGORITHMS`].
 //!
-//! All share callback locking. They differ in decisions of the server's alone, so a client never knows which one is in use: three of
-//! Franklin, Carey and Livny (1992, section 2.3), to which client a last copy is passed on, and whether locks fall to records.
+//! All share callback locking. They differ in decisions of the server's alone, so a client never knows which one is in use, but for whether
+//! bytes of what leaves its memory may be wanted: three of Franklin, Carey and Livny (1992, section 2.3), to which client a last copy is passed on, and whether locks fall to records.
 
 mod adaptive;
 mod callback_locking;
@@ -74,6 +74,11 @@ impl Algorithm {
         self.begin(Frames::lru(1)).falls()
     }
 
+    /// Whether the bytes of copies that leave the memories of clients may be wanted by others.
+    pub fn wants_leaving(&self) -> bool {
+        self.begin(Frames::lru(1)).may_want_leaving()
+    }
+
     /// Whether pages that leave the memories of clients may come to the server.
     pub fn returns(&self) -> bool {
         self.begin(Frames::lru(1)).may_return()
@@ -106,6 +111,11 @@ pub trait Placement {
     /// Whether it ever decides that a page comes to the server.
     fn may_return(&self) -> bool {
         self.on_last_copy(false) == Fate::Returned
+    }
+
+    /// Whether it ever decides that the bytes of a copy go elsewhere when it leaves the memory of a client.
+    fn may_want_leaving(&self) -> bool {
+        self.on_last_copy(false) != Fate::Dropped
     }
 
     /// Whether locks of pages fall to locks of records where clients are in each other's way.
@@ -235,6 +245,8 @@ mod tests {
         assert_eq!(decided("n-chance"), (true, true, Fate::KeptAtServer, Fate::PassedOn));
         assert_eq!(decided("ps-aa"), decided("cbl"));
         assert_eq!(ALGORITHMS.len(), 8);
+        let wanting = ALGORITHMS.iter().filter(|algorithm| algorithm.wants_leaving());
+        assert!(wanting.map(Algorithm::name).eq(["fwd-s", "fwd-hs", "adaptive", "n-chance"]));
         let falling = ALGORITHMS.iter().filter(|algorithm| algorithm.falls());
         assert!(falling.map(Algorithm::name).eq(["ps-aa"]));
     }

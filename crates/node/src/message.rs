@@ -34,7 +34,7 @@ pub use snapshot::{PastAsk, SnapshotAnswer, SnapshotRequest};
 use std::net::SocketAddr;
 
 /// The version of the messages. Nodes of different versions do not talk to each other.
-pub const VERSION: u8 = 15;
+pub const VERSION: u8 = 16;
 /// The bytes before a message: its length and its version.
 pub const HEAD_SIZE: usize = 5;
 /// The longest message, in bytes: a commit of some thousands of pages.
@@ -339,6 +339,8 @@ pub enum Answer {
         lease_ns: u64,
         /// Whether it has all copies that it would keep, with their numbers; otherwise it has none.
         keeps: bool,
+        /// Whether the bytes of copies that leave its memory may be wanted, so that it keeps them until that is decided.
+        wants_leaving: bool,
         /// What became of the transactions of the session that it had.
         former: Outcome,
     },

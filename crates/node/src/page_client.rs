@@ -51,7 +51,9 @@ use driver::{Fault, FaultKind};
 use engine::buffer::{self, Buffer, PageSpace};
 use engine::page::{PageKind, header};
 use executor::{Executor, Turn, WaitQueue};
+use foldhash::fast::FixedState;
 use group::Groups;
+use hashbrown::HashMap;
 use peers::{PeerPlace, Peers};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -108,7 +110,9 @@ struct ClientNode {
     /// Reads of pages that were asked for.
     reads: Reads,
     /// The bytes of copies that have left the buffer and may be wanted.
-    kept: RefCell<BTreeMap<Copy, Vec<u8>>>,
+    kept: RefCell<HashMap<Copy, Vec<u8>, FixedState>>,
+    /// Whether they are kept.
+    wants_leaving: Cell<bool>,
     standing: RefCell<ServerState>,
     /// How many transactions run.
     running: Cell<usize>,
@@ -197,6 +201,7 @@ impl PageClient {
             traffic,
             reads: Reads::default(),
             kept: RefCell::default(),
+            wants_leaving: Cell::new(introduced.wants_leaving),
             standing: RefCell::new(ServerState::Joined),
             running: Cell::new(0),
             doomed: RefCell::default(),
@@ -565,7 +570,7 @@ impl ClientNode {
     fn note_departure(&self, page: PageId, bytes: &[u8]) {
         let (kept, forgotten) = self.protocol.borrow_mut().left(page);
         self.forget(forgotten);
-        if let Some(copy) = kept {
+        if let Some(copy) = kept.filter(|_| self.wants_leaving.get()) {
             let mut bytes = bytes.to_vec();
             header::seal(&mut bytes);
             self.kept.borrow_mut().insert(copy, bytes);

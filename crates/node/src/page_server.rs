@@ -403,7 +403,8 @@ impl ServerNode {
         self.outboxes.borrow_mut().insert(client, Rc::clone(outbox));
         let lease_ns = if self.settings.has_leases { LEASE_NS } else { 0 };
         let Joined { session, keeps, former, replaces } = joined;
-        outbox.push(&Answer::Joined { session, secret, lease_ns, keeps, former });
+        let wants_leaving = self.settings.algorithm.wants_leaving();
+        outbox.push(&Answer::Joined { session, secret, lease_ns, keeps, wants_leaving, former });
         actions.into_iter().for_each(|action| self.perform(action));
         if self.settings.has_leases {
             self.terms.borrow_mut().insert(client, Term::new(lease_ns, self.executor().now()));

@@ -34,6 +34,7 @@ pub(super) struct Introduced {
     pub secret: Secret,
     pub lease: Lease,
     pub keeps: bool,
+    pub wants_leaving: bool,
     pub former: Outcome,
     pub incoming: Incoming,
     pub outbox: NewOutbox,
@@ -86,10 +87,11 @@ async fn try_introduce(way: &Way<'_>, address: SocketAddr, former: Option<(Forme
     let hello = Request::Hello { page_size: settings.buffer.page_size as u32, address, former };
     outbox.push(&ToServer { drops: Vec::new(), body: hello });
     match incoming.next().await.map_err(|error| lost(server, &error))? {
-        Some(Answer::Joined { session, secret, lease_ns, keeps, former }) => {
+        Some(Answer::Joined { session, secret, lease_ns, keeps, wants_leaving, former }) => {
             let mut lease = Lease::given(lease_ns).ok_or_else(|| odd_lease(server, lease_ns))?;
             lease.renew(sent, executor.now());
-            Ok(Introduced { session, secret, lease, keeps: keeps && names_copies, former, incoming, outbox: new })
+            let keeps = keeps && names_copies;
+            Ok(Introduced { session, secret, lease, keeps, wants_leaving, former, incoming, outbox: new })
         }
         Some(Answer::Refusal { reason }) => {
             Err(Fault::new(FaultKind::Denied, format!("the server at {server} refuses: {reason}")).into())
@@ -268,7 +270,7 @@ impl ClientNode {
 
     /// A new session begins, with the copies of the one before or with none.
     fn begin_session(&self, introduced: Introduced) -> Incoming {
-        let Introduced { session, secret, lease, keeps, former, incoming, outbox } = introduced;
+        let Introduced { session, secret, lease, keeps, wants_leaving, former, incoming, outbox } = introduced;
         if !keeps {
             let forgotten = self.protocol.borrow_mut().forget_copies();
             if !forgotten.is_empty() && !self.has_lease() {
@@ -280,6 +282,7 @@ impl ClientNode {
         self.protocol.borrow_mut().join(session, secret);
         self.ended.set(before.map(|before| (before, former)));
         self.lease.set(lease);
+        self.wants_leaving.set(wants_leaving);
         self.heard.set(self.executor.now());
         self.to_server.replace(outbox.take_over());
         self.doomed.borrow_mut().clear();
