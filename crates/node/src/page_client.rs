@@ -10,6 +10,7 @@
 //! in the node are over by then, so that the next ones go on with what they have changed; all are acknowledged when the server has
 //! answered, and fail together.
 
+mod ahead;
 mod catalog;
 mod fields;
 mod group;
@@ -34,6 +35,7 @@ mod transaction;
 mod tree_records;
 mod view;
 
+pub use ahead::READ_AHEAD_MAX;
 pub use ranges::PageScan;
 pub use savepoint::PageSavepoint;
 pub use snapshot::PageSnapshot;
