@@ -536,7 +536,7 @@ impl ClientNode {
             let message = self.protocol.borrow_mut().give_up(copy.page);
             message.inspect(|message| self.say(message));
         } else {
-            let waited_ns = self.reads.complete(copy.page, bytes, self.executor.now());
+            let waited_ns = self.reads.complete(copy.page, bytes, self.executor.round_now());
             waited_ns.inspect(|waited_ns| self.protocol.borrow_mut().note_wait(copy, *waited_ns));
         }
         self.advance();

@@ -458,7 +458,7 @@ impl ServerNode {
     /// One synchronous step of the protocol, and what follows from it.
     fn step<T>(&self, step: impl FnOnce(&mut Server, &dyn Memory, &mut Vec<Action>) -> T) -> T {
         let mut actions = Vec::new();
-        self.protocol.borrow_mut().note_time(self.executor().now());
+        self.protocol.borrow_mut().note_time(self.executor().round_now());
         let value = step(&mut self.protocol.borrow_mut(), &self.memory, &mut actions);
         actions.into_iter().for_each(|action| self.perform(action));
         self.end_set_views();

@@ -209,7 +209,8 @@ async fn seek(client: &Weak<ClientNode>, executor: &Executor) -> Option<Introduc
 impl ClientNode {
     /// A message of the server's has come. Most are pages, whose bytes go into their frames from where they are.
     fn hear_frame(self: &Rc<Self>, frame: &[u8]) -> Result<(), MessageError> {
-        let now = self.executor.now();
+        // Many come at once, and no right is decided by this.
+        let now = self.executor.round_now();
         self.heard.set(now);
         self.protocol.borrow_mut().note_time(now);
         match PageAnswer::in_frame(frame)? {
