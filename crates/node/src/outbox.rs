@@ -324,3 +324,6 @@ async fn send_all(outbox: &Outbox, channel: &dyn Channel) -> Result<(), Fault> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
