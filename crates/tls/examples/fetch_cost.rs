@@ -1,6 +1,7 @@
 //! What it costs a node to fetch a page of 4 KiB from a server's memory over the loopback, with this many fetches outstanding,
 //! beside answers of that size with nothing behind them, plain and with TLS, in turn. Each page is a transaction of its own ("fetch"), or many
-//! are read by one transaction that asks for so many ahead ("scan").
+//! are read by one transaction that asks for that number ahead ("scan"). What touching their bytes costs alone is told by answers that are pages of
+//! the server's memory, of which the server computes the checksums, and the client verifies them and copies the pages into its own ("bytes").
 //!
 //! `cargo run --release -p entresol-tls --example fetch_cost [OUTSTANDING...]`, of 1 and of 64 if nothing else is asked for
 
@@ -13,7 +14,7 @@ use base::time::{MILLISECOND_NS, SECOND_NS};
 use engine::catalog::{Locking, Organization};
 use engine::{Database, PartitionSpec, Settings, buffer};
 use loopback::ground::{Authority, Ground, loopback};
-use loopback::{RUN_NS, Rate, echo, transport};
+use loopback::{Answers, FRAMES_OF_NODE, PAGES, RUN_NS, Rate, STRIDE, echo, transport};
 use node::algorithm;
 use node::page_client::{ClientSettings, PageClient};
 use node::page_server::{PageServer, ServerSettings};
@@ -25,11 +26,6 @@ use std::rc::Rc;
 use std::sync::mpsc;
 
 const PAGE_SIZE: usize = 4096;
-/// All of them are in the server's memory, and few in the node's.
-const PAGES: u32 = 8_192;
-const FRAMES_OF_NODE: usize = 1_024;
-/// Pages that are read one after the other lie this far from each other.
-const STRIDE: u32 = 4_099;
 
 fn buffer_of(frames: usize) -> buffer::Settings {
     buffer::Settings { frames, page_size: PAGE_SIZE, cleaner: false, ..buffer::Settings::default() }
@@ -178,7 +174,8 @@ fn main() {
         for round in 1..=5 {
             for (name, server, client) in [("plain", None, None), ("TLS", Some(&*server), Some(&*client))] {
                 for (what, rate) in [
-                    ("echo", echo(outstanding, server, client)),
+                    ("echo", echo(Answers::Bytes, outstanding, server, client)),
+                    ("bytes", echo(Answers::Pages, outstanding, server, client)),
                     ("fetch", fetch(Readers::OfOnePage, outstanding, server, client)),
                     ("scan", fetch(Readers::Scan, outstanding, server, client)),
                 ] {
