@@ -74,9 +74,11 @@ impl Algorithm {
         self.begin(Frames::lru(1)).falls()
     }
 
-    /// Whether the bytes of copies that leave the memories of clients may be wanted by others.
+    /// Whether the bytes of copies that leave the memories of clients may be wanted: by the server, or by clients that may send them to each
+    /// other, for one may be told to send what has left it and the server does not know that yet.
     pub fn wants_leaving(&self) -> bool {
-        self.begin(Frames::lru(1)).may_want_leaving()
+        let placement = self.begin(Frames::lru(1));
+        placement.may_forward() || placement.on_last_copy(false) != Fate::Dropped
     }
 
     /// Whether pages that leave the memories of clients may come to the server.
@@ -111,11 +113,6 @@ pub trait Placement {
     /// Whether it ever decides that a page comes to the server.
     fn may_return(&self) -> bool {
         self.on_last_copy(false) == Fate::Returned
-    }
-
-    /// Whether it ever decides that the bytes of a copy go elsewhere when it leaves the memory of a client.
-    fn may_want_leaving(&self) -> bool {
-        self.on_last_copy(false) != Fate::Dropped
     }
 
     /// Whether locks of pages fall to locks of records where clients are in each other's way.
@@ -246,7 +243,7 @@ mod tests {
         assert_eq!(decided("ps-aa"), decided("cbl"));
         assert_eq!(ALGORITHMS.len(), 8);
         let wanting = ALGORITHMS.iter().filter(|algorithm| algorithm.wants_leaving());
-        assert!(wanting.map(Algorithm::name).eq(["fwd-s", "fwd-hs", "adaptive", "n-chance"]));
+        assert!(wanting.map(Algorithm::name).eq(["fwd", "fwd-h", "fwd-s", "fwd-hs", "adaptive", "n-chance"]));
         let falling = ALGORITHMS.iter().filter(|algorithm| algorithm.falls());
         assert!(falling.map(Algorithm::name).eq(["ps-aa"]));
     }

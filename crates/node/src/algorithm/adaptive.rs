@@ -136,10 +136,6 @@ impl Placement for Adaptive {
         true
     }
 
-    fn may_want_leaving(&self) -> bool {
-        true
-    }
-
     fn note(&mut self, noted: Noted<'_>) {
         if let Noted::Waited(origin, waited_ns) = noted {
             return self.prices.note(origin, waited_ns);
