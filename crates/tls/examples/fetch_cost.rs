@@ -85,12 +85,13 @@ fn next_of(next: &Cell<u32>) -> u32 {
     next.replace((next.get() + STRIDE) % PAGES)
 }
 
-/// Reads pages one after the other, of which half as many as are outstanding are asked for again and again. Returns how many these are, none of which was here.
+/// Reads pages one after the other. A quarter as many as are outstanding are asked for whenever that many have been read. Returns how many
+/// these are, none of which was here.
 async fn scan(client: &PageClient, pages: base::PartitionId, next: &Cell<u32>, outstanding: usize) -> u64 {
     let mut transaction = client.begin().await;
     let mut ahead = VecDeque::new();
     for left in (1..=SCANNED as usize).rev() {
-        if ahead.len() <= outstanding / 2 {
+        if ahead.len() <= outstanding - outstanding.div_ceil(4) {
             let more: Vec<PageId> =
                 (ahead.len()..outstanding.min(left)).map(|_| PageId::new(pages, next_of(next))).collect();
             transaction.read_ahead(more.iter().copied()).await.expect("nothing is in the way");
