@@ -55,6 +55,11 @@ pub trait PageStore {
     /// Starts to read pages to the front of the transfer's buffer. What was never written reads as zeros.
     fn read(&self, executor: &Executor, transfer: Transfer, then: Then);
 
+    /// Whether each page that it gives was found to be sound before, so that no one has to look at all of its bytes again.
+    fn gives_sound_pages(&self) -> bool {
+        false
+    }
+
     /// Starts to write pages from the front of the transfer's buffer. One that is to be `durable` completes when it survives a
     /// power cut.
     fn write(&self, executor: &Executor, transfer: Transfer, durable: bool, then: Then);

@@ -1,7 +1,7 @@
 //! What a server does with the memories of its clients beside its own: one file for each algorithm, one line in [`ALGORITHMS`].
 //!
-//! All share callback locking. They differ in decisions of the server's alone, so a client never knows which one is in use: three of
-//! Franklin, Carey and Livny (1992, section 2.3), to which client a last copy is passed on, and whether locks fall to records.
+//! All share callback locking. They differ in decisions of the server's alone, so a client never knows which one is in use, but for whether
+//! bytes of what leaves its memory may be wanted: three of Franklin, Carey and Livny (1992, section 2.3), to which client a last copy is passed on, and whether locks fall to records.
 
 mod adaptive;
 mod callback_locking;
@@ -72,6 +72,13 @@ impl Algorithm {
     /// Whether locks of pages fall to locks of records where clients are in each other's way.
     pub fn falls(&self) -> bool {
         self.begin(Frames::lru(1)).falls()
+    }
+
+    /// Whether the bytes of copies that leave the memories of clients may be wanted: by the server, or by clients that may send them to each
+    /// other, for one may be told to send what has left it and the server does not know that yet.
+    pub fn wants_leaving(&self) -> bool {
+        let placement = self.begin(Frames::lru(1));
+        placement.may_forward() || placement.on_last_copy(false) != Fate::Dropped
     }
 
     /// Whether pages that leave the memories of clients may come to the server.
@@ -235,6 +242,8 @@ mod tests {
         assert_eq!(decided("n-chance"), (true, true, Fate::KeptAtServer, Fate::PassedOn));
         assert_eq!(decided("ps-aa"), decided("cbl"));
         assert_eq!(ALGORITHMS.len(), 8);
+        let wanting = ALGORITHMS.iter().filter(|algorithm| algorithm.wants_leaving());
+        assert!(wanting.map(Algorithm::name).eq(["fwd", "fwd-h", "fwd-s", "fwd-hs", "adaptive", "n-chance"]));
         let falling = ALGORITHMS.iter().filter(|algorithm| algorithm.falls());
         assert!(falling.map(Algorithm::name).eq(["ps-aa"]));
     }

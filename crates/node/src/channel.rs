@@ -172,14 +172,22 @@ impl Incoming {
     /// # Errors
     /// [`ChannelError`]: then the channel is of no use any more.
     pub async fn next<M: DeserializeOwned>(&mut self) -> Result<Option<M>, ChannelError> {
+        let frame = self.next_frame().await?;
+        Ok(frame.map(decode).transpose()?)
+    }
+
+    /// The frame of the next message, which is paid for; `None` if the peer has ended.
+    ///
+    /// # Errors
+    /// As [`Incoming::next`].
+    pub async fn next_frame(&mut self) -> Result<Option<&[u8]>, ChannelError> {
         loop {
             let rest = &self.bytes[self.taken..];
             if let Some(size) = frame_size(rest, self.limit)?.filter(|size| *size <= rest.len()) {
                 self.executor.pay_message(size).await;
-                let frame = &self.bytes[self.taken..self.taken + size];
                 self.taken += size;
                 self.last = size;
-                return Ok(Some(decode(frame)?));
+                return Ok(Some(&self.bytes[self.taken - size..self.taken]));
             }
             self.bytes.drain(..std::mem::take(&mut self.taken));
             if self.bytes.is_empty() && self.bytes.capacity() > KEPT_MAX {

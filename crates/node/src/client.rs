@@ -46,10 +46,11 @@ use engine::canary::{self, Canary};
 use engine::lock::Mode;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use leaving::MakingRoom;
 use locks::{Asked, LockHolder, NodeLocks};
 use records::NodeRecords;
 use snapshots::ClientSnapshots;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// How many pages are known as written here before they are forgotten.
 const WRITTEN_MAX: usize = 4096;
@@ -61,11 +62,11 @@ pub struct Client {
     secret: Secret,
     copies: HashMap<PageId, Held, FixedState>,
     /// The pages that each active transaction uses: those that it has locked.
-    uses: BTreeMap<Transaction, BTreeSet<PageId>>,
+    uses: HashMap<Transaction, BTreeSet<PageId>, FixedState>,
     locks: NodeLocks,
     /// The pages of which transactions wait for the node's locks, and those that they wait for to come.
-    waiting: BTreeMap<Transaction, PageId>,
-    awaited: BTreeMap<Transaction, PageId>,
+    waiting: HashMap<Transaction, PageId, FixedState>,
+    awaited: HashMap<Transaction, PageId, FixedState>,
     /// What the server was told of these waits.
     told: Vec<WaitsFor>,
     commits: Commits,
@@ -80,8 +81,7 @@ pub struct Client {
     /// Copies that have left the memory and are to be named, and those that others are offered.
     departed: Vec<Leaving>,
     offered: Vec<Copy>,
-    /// By the page that was asked for and has not come: the copy that makes room for it.
-    making_room: BTreeMap<PageId, Leaving>,
+    making_room: MakingRoom,
     /// Copies that were dropped since the last message.
     drops: Vec<Copy>,
     /// How long the last page took that has come.
@@ -306,10 +306,7 @@ impl Client {
 
     /// A transaction that uses the page; none if all that have wanted it have ended.
     pub fn user(&self, page: PageId) -> Option<Transaction> {
-        if !self.is_used(page) {
-            return None;
-        }
-        self.uses.iter().find(|(_, pages)| pages.contains(&page)).map(|(transaction, _)| *transaction)
+        self.locks.transactions(page).filter(|transaction| self.is_used_by(*transaction, page)).min()
     }
 
     /// Whether transactions of this node have written the page before.
@@ -366,17 +363,19 @@ impl Client {
         self.uses.contains_key(&transaction)
     }
 
-    /// The active transactions.
-    pub fn active(&self) -> impl Iterator<Item = Transaction> {
-        self.uses.keys().copied()
+    /// The active transactions, in the order in which they have begun.
+    pub fn active(&self) -> Vec<Transaction> {
+        let mut active: Vec<Transaction> = self.uses.keys().copied().collect();
+        active.sort_unstable();
+        active
     }
 
     fn users(&self, page: PageId) -> Vec<Transaction> {
-        if !self.is_used(page) {
-            return Vec::new();
-        }
-        let users = self.uses.iter().filter(|(_, pages)| pages.contains(&page));
-        users.map(|(transaction, _)| *transaction).collect()
+        // One that has been granted the page and was not told uses it when it is.
+        let holders = self.locks.transactions(page);
+        let mut users: Vec<Transaction> = holders.filter(|holder| self.is_used_by(*holder, page)).collect();
+        users.sort_unstable();
+        users
     }
 
     fn message(&mut self, body: Request) -> ToServer {
@@ -430,7 +429,7 @@ impl Client {
         let held = self.copies.get_mut(&page)?;
         let Place::Coming { by } = &mut held.place else { return None };
         *by = transaction;
-        let (leaving, secret) = (self.making_room.get(&page).copied(), held.secret);
+        let (leaving, secret) = (self.making_room.get(page), held.secret);
         let copy = Copy { page, number: held.number };
         Some(self.message(Request::Read { copy, secret, transaction, writes: false, leaving, waited: None }))
     }
@@ -478,11 +477,11 @@ impl Client {
         (held.was_offered, held.since) = (false, self.snapshots.now());
         held.is_called &= !canary::is_planted(Canary::KeptArrival);
         let is_called = held.is_called;
-        let is_free = self.users(copy.page).is_empty() && !self.commits.has(copy.page);
+        let is_free = self.user(copy.page).is_none() && !self.commits.has(copy.page);
         if is_called && !is_free {
             self.stay_called(copy);
         }
-        let leaving = self.making_room.remove(&copy.page).map(|leaving| (leaving.copy, fate));
+        let leaving = self.making_room.remove(copy.page).map(|leaving| (leaving.copy, fate));
         let forgets = leaving.filter(|_| fate == LeavingFate::Offered).and_then(|(copy, _)| self.keep_offered(copy));
         Some(Arrival { leaving, forgets, is_called: is_called && is_free })
     }
@@ -490,7 +489,7 @@ impl Client {
     /// A page cannot be had. The server has the copy in its directory until it is told otherwise, for the page may have come from
     /// another client. A transaction that has seen the page, or commits, keeps the copy, as one that has left the memory.
     pub fn failed(&mut self, copy: Copy) -> Failure {
-        let (is_used, is_committing) = (!self.users(copy.page).is_empty(), self.commits.has(copy.page));
+        let (is_used, is_committing) = (self.user(copy.page).is_some(), self.commits.has(copy.page));
         let Some((held, leaving)) = self.coming(copy) else { return Failure::default() };
         // A write lock that was not granted before this is not on its way.
         let is_granted = held.was_here || matches!(held.lock, Lock::Exclusive(_));
@@ -518,7 +517,7 @@ impl Client {
     fn coming(&mut self, copy: Copy) -> Option<(&mut Held, Option<Copy>)> {
         let held = self.copies.get_mut(&copy.page).filter(|held| held.number == copy.number)?;
         let Place::Coming { .. } = held.place else { return None };
-        let leaving = self.making_room.remove(&copy.page);
+        let leaving = self.making_room.remove(copy.page);
         Some((held, leaving.map(|leaving| leaving.copy)))
     }
 

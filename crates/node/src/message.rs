@@ -8,6 +8,8 @@
 mod form;
 mod frame;
 mod kind;
+mod leaving;
+mod page;
 mod schema;
 mod sets;
 mod snapshot;
@@ -19,6 +21,8 @@ pub(crate) use form::list;
 use form::{packed, packed_list, raw};
 pub use frame::{MessageError, decode, encode, frame_size};
 pub use kind::Message;
+pub use leaving::{Leaving, LeavingFate};
+pub use page::PageAnswer;
 pub(crate) use schema::SCHEMAS_MAX;
 pub use schema::{DescribedIndex, DescribedSchema};
 use serde::{Deserialize, Serialize};
@@ -30,7 +34,7 @@ pub use snapshot::{PastAsk, SnapshotAnswer, SnapshotRequest};
 use std::net::SocketAddr;
 
 /// The version of the messages. Nodes of different versions do not talk to each other.
-pub const VERSION: u8 = 15;
+pub const VERSION: u8 = 16;
 /// The bytes before a message: its length and its version.
 pub const HEAD_SIZE: usize = 5;
 /// The longest message, in bytes: a commit of some thousands of pages.
@@ -266,29 +270,6 @@ pub enum Request {
     },
 }
 
-/// A copy that leaves a client's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Leaving {
-    /// Which.
-    pub copy: Copy,
-    /// For how long it has not been used, in nanoseconds of the client's clock.
-    pub unused_ns: u64,
-    /// Whether a transaction of the client's has used it: not every one that was passed on is.
-    pub was_used: bool,
-}
-
-/// What becomes of a copy that leaves a client's memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum LeavingFate {
-    /// It is gone.
-    #[default]
-    Dropped,
-    /// It is to be returned to the server.
-    Returned,
-    /// Another client is offered it: its bytes are kept for a while, for that.
-    Offered,
-}
-
 /// A lock of a record of a page, until its transaction ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordLock {
@@ -358,6 +339,8 @@ pub enum Answer {
         lease_ns: u64,
         /// Whether it has all copies that it would keep, with their numbers; otherwise it has none.
         keeps: bool,
+        /// Whether the bytes of copies that leave its memory may be wanted, so that it keeps them until that is decided.
+        wants_leaving: bool,
         /// What became of the transactions of the session that it had.
         former: Outcome,
     },

@@ -1,5 +1,8 @@
 //! Messages on their way out: a queue for each channel, emptied by a task of its own, so that what is decided in one synchronous step
 //! leaves in that order.
+//!
+//! Messages that wait together leave together, as one piece of the channel's stream: what a piece costs, in calls of the system and at the
+//! peer, is then paid once. Where messages have a price, each is one of its own, for its time is paid before it leaves.
 
 use crate::channel::Channel;
 use crate::message::{self, Message, SIZE_MAX};
@@ -8,7 +11,7 @@ use driver::Fault;
 use executor::{Executor, WaitQueue};
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -23,6 +26,10 @@ pub const TO_CLIENT_MAX: usize = 16 << 20;
 pub const TO_PEER_MAX: usize = 4 << 20;
 /// While more bytes than this wait for a client, it is not heard: it would ask for more.
 pub const HEARD_MAX: usize = 1 << 20;
+/// While the last piece that waits has fewer bytes than this, the next message joins it: about what a connection takes at a time.
+const PIECE: usize = 56 << 10;
+/// How much memory is kept for the next piece, in bytes.
+const KEPT_MAX: usize = 2 * PIECE;
 /// For how long a peer may still take what was put there before the queue was closed, in nanoseconds.
 const LINGER_NS: u64 = 5 * SECOND_NS;
 
@@ -53,7 +60,42 @@ pub struct Traffic {
     /// The bytes that wait to be sent, now.
     pub waiting: Cell<u64>,
     /// What was sent, by the kind of message.
-    pub kinds: RefCell<BTreeMap<&'static str, Amount>>,
+    pub kinds: RefCell<Kinds>,
+}
+
+/// Amounts of messages by their kinds, which are few and in the order of their names.
+#[derive(Clone, Debug, Default)]
+pub struct Kinds(Vec<(&'static str, Amount)>);
+
+impl Kinds {
+    /// One message more of this kind, of this number of bytes.
+    pub(crate) fn add(&mut self, kind: &'static str, bytes: usize) {
+        // A kind has one name, which is found without a look at its letters.
+        let place = self.0.iter().position(|(name, _)| std::ptr::eq(*name, kind));
+        let place = place.unwrap_or_else(|| match self.0.binary_search_by_key(&kind, |(name, _)| name) {
+            Ok(place) => place,
+            Err(place) => {
+                self.0.insert(place, (kind, Amount::default()));
+                place
+            }
+        });
+        self.0[place].1.add(bytes);
+    }
+
+    /// How many there were of a kind.
+    pub fn get(&self, kind: &str) -> Option<Amount> {
+        self.iter().find(|(name, _)| *name == kind).map(|(_, amount)| amount)
+    }
+
+    /// All kinds of which there were some.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, Amount)> {
+        self.0.iter().copied()
+    }
+
+    /// Forgets them all.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
 }
 
 impl Traffic {
@@ -77,7 +119,10 @@ impl Traffic {
 
 /// The queue of one channel.
 pub struct Outbox {
-    frames: RefCell<VecDeque<Vec<u8>>>,
+    /// Pieces, each of whole messages.
+    pieces: RefCell<VecDeque<Vec<u8>>>,
+    /// Memory for the next one.
+    spare: RefCell<Vec<u8>>,
     waiting: Cell<usize>,
     /// The bytes of what will be put here.
     expected: Cell<usize>,
@@ -102,7 +147,8 @@ impl Outbox {
         (size_min, bytes_max): (usize, usize),
     ) -> Rc<Outbox> {
         let outbox = Rc::new(Outbox {
-            frames: RefCell::default(),
+            pieces: RefCell::default(),
+            spare: RefCell::default(),
             waiting: Cell::new(0),
             expected: Cell::new(0),
             is_closed: Cell::new(false),
@@ -123,26 +169,55 @@ impl Outbox {
         if self.is_closed.get() {
             return;
         }
-        let mut frame = Vec::new();
-        message::encode(message, self.size_min, &mut frame);
-        self.waiting.set(self.waiting.get() + frame.len());
-        self.traffic.add_waiting(frame.len());
+        let length = self.append(message);
+        self.waiting.set(self.waiting.get() + length);
+        self.traffic.add_waiting(length);
         self.traffic.messages.set(self.traffic.messages.get() + 1);
-        self.traffic.bytes.set(self.traffic.bytes.get() + frame.len() as u64);
-        self.traffic.kinds.borrow_mut().entry(message.kind()).or_default().add(frame.len());
-        self.frames.borrow_mut().push_back(frame);
+        self.traffic.bytes.set(self.traffic.bytes.get() + length as u64);
+        self.traffic.kinds.borrow_mut().add(message.kind(), length);
         if self.waiting.get() > self.bytes_max {
             return self.discard();
         }
         self.bell.wake_all(&self.executor);
     }
 
+    /// Puts a message into the last piece, or into one of its own. Returns how many bytes it has.
+    fn append(&self, message: &impl Message) -> usize {
+        let mut pieces = self.pieces.borrow_mut();
+        match pieces.back_mut().filter(|piece| piece.len() < PIECE && !self.executor.is_priced()) {
+            Some(piece) => {
+                let before = piece.len();
+                message::encode(message, self.size_min, piece);
+                piece.len() - before
+            }
+            None => {
+                let mut piece = self.spare.take();
+                if !pieces.is_empty() && !self.executor.is_priced() {
+                    // It will be a full one.
+                    piece.reserve(PIECE + (PIECE >> 2));
+                }
+                message::encode(message, self.size_min, &mut piece);
+                let length = piece.len();
+                pieces.push_back(piece);
+                length
+            }
+        }
+    }
+
     fn pop(&self) -> Option<Vec<u8>> {
-        let frame = self.frames.borrow_mut().pop_front()?;
-        self.waiting.set(self.waiting.get() - frame.len());
-        self.traffic.take_waiting(frame.len());
+        let piece = self.pieces.borrow_mut().pop_front()?;
+        self.waiting.set(self.waiting.get() - piece.len());
+        self.traffic.take_waiting(piece.len());
         self.wake_for_room();
-        Some(frame)
+        Some(piece)
+    }
+
+    /// A piece has left.
+    fn keep_memory_of(&self, mut piece: Vec<u8>) {
+        if piece.capacity() <= KEPT_MAX {
+            piece.clear();
+            self.spare.replace(piece);
+        }
     }
 
     fn is_crowded(&self) -> bool {
@@ -163,7 +238,7 @@ impl Outbox {
 
     /// Nothing is sent any more, not even what was put here.
     fn discard(&self) {
-        self.frames.take();
+        self.pieces.take();
         self.traffic.take_waiting(self.waiting.take());
         self.close();
     }
@@ -239,10 +314,16 @@ async fn empty(outbox: Rc<Outbox>, channel: Rc<dyn Channel>) {
 async fn send_all(outbox: &Outbox, channel: &dyn Channel) -> Result<(), Fault> {
     loop {
         match outbox.pop() {
-            Some(frame) => channel.send(&frame).await?,
+            Some(piece) => {
+                channel.send(&piece).await?;
+                outbox.keep_memory_of(piece);
+            }
             // The peer ends then, too. If it cannot be told, it learns in other ways.
             None if outbox.is_closed.get() => return channel.shutdown().await,
             None => outbox.bell.wait(&outbox.executor).await,
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,7 @@
 //! in the node are over by then, so that the next ones go on with what they have changed; all are acknowledged when the server has
 //! answered, and fail together.
 
+mod ahead;
 mod catalog;
 mod fields;
 mod group;
@@ -34,6 +35,7 @@ mod transaction;
 mod tree_records;
 mod view;
 
+pub use ahead::READ_AHEAD_MAX;
 pub use ranges::PageScan;
 pub use savepoint::PageSavepoint;
 pub use snapshot::PageSnapshot;
@@ -51,7 +53,9 @@ use driver::{Fault, FaultKind};
 use engine::buffer::{self, Buffer, PageSpace};
 use engine::page::{PageKind, header};
 use executor::{Executor, Turn, WaitQueue};
+use foldhash::fast::FixedState;
 use group::Groups;
+use hashbrown::HashMap;
 use peers::{PeerPlace, Peers};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -108,7 +112,9 @@ struct ClientNode {
     /// Reads of pages that were asked for.
     reads: Reads,
     /// The bytes of copies that have left the buffer and may be wanted.
-    kept: RefCell<BTreeMap<Copy, Vec<u8>>>,
+    kept: RefCell<HashMap<Copy, Vec<u8>, FixedState>>,
+    /// Whether they are kept.
+    wants_leaving: Cell<bool>,
     standing: RefCell<ServerState>,
     /// How many transactions run.
     running: Cell<usize>,
@@ -197,6 +203,7 @@ impl PageClient {
             traffic,
             reads: Reads::default(),
             kept: RefCell::default(),
+            wants_leaving: Cell::new(introduced.wants_leaving),
             standing: RefCell::new(ServerState::Joined),
             running: Cell::new(0),
             doomed: RefCell::default(),
@@ -392,8 +399,6 @@ impl ClientNode {
 
     /// The server has said something.
     fn hear(self: &Rc<Self>, answer: Answer) {
-        self.heard.set(self.executor.now());
-        self.protocol.borrow_mut().note_time(self.executor.now());
         match answer {
             Answer::Joined { .. } | Answer::Refusal { .. } | Answer::Surveyed(_) => {}
             Answer::Catalog { partitions } => self.take_catalog(partitions),
@@ -531,7 +536,7 @@ impl ClientNode {
             let message = self.protocol.borrow_mut().give_up(copy.page);
             message.inspect(|message| self.say(message));
         } else {
-            let waited_ns = self.reads.complete(copy.page, bytes, self.executor.now());
+            let waited_ns = self.reads.complete(copy.page, bytes, self.executor.round_now());
             waited_ns.inspect(|waited_ns| self.protocol.borrow_mut().note_wait(copy, *waited_ns));
         }
         self.advance();
@@ -567,7 +572,7 @@ impl ClientNode {
     fn note_departure(&self, page: PageId, bytes: &[u8]) {
         let (kept, forgotten) = self.protocol.borrow_mut().left(page);
         self.forget(forgotten);
-        if let Some(copy) = kept {
+        if let Some(copy) = kept.filter(|_| self.wants_leaving.get()) {
             let mut bytes = bytes.to_vec();
             header::seal(&mut bytes);
             self.kept.borrow_mut().insert(copy, bytes);

@@ -19,10 +19,10 @@ use crate::channel::{Acceptor, Channel, ChannelError, Incoming, Transport, next_
 use crate::grants::{Access, Grants};
 use crate::lease::{LEASE_NS, Term};
 use crate::message::{
-    Answer, ClientId, Copy, Former, HELLO_MAX, Image, LeavingFate, Message, MessageError, Request, SIZE_MAX, Secret,
-    ToServer,
+    Answer, ClientId, Copy, Former, HELLO_MAX, Image, LeavingFate, Message, MessageError, PageAnswer, Request,
+    SIZE_MAX, Secret, ToServer,
 };
-use crate::outbox::{Amount, Outbox, TO_CLIENT_MAX, Traffic};
+use crate::outbox::{Kinds, Outbox, TO_CLIENT_MAX, Traffic};
 use crate::server::{Action, CLIENTS_MAX, Counts, Found, Joined, Memory, Newcomer, Server};
 use base::time::SECOND_NS;
 use base::{Instant, PageId, PartitionId};
@@ -31,7 +31,6 @@ use driver::Work;
 use engine::buffer::Buffer;
 use engine::canary::{self, Canary};
 use engine::catalog::Partition;
-use engine::page::header;
 use engine::set;
 use engine::{CommitFailure, Database, Error, HeldMoment, KeptVersions, Shipment};
 use executor::{Executor, Turn, WaitQueue};
@@ -84,7 +83,7 @@ struct ServerNode {
     bell: WaitQueue,
     traffic: Rc<Traffic>,
     /// What was heard, by the kind of message.
-    received: RefCell<BTreeMap<&'static str, Amount>>,
+    received: RefCell<Kinds>,
     /// One at a time is told what is known.
     survey_turn: Turn,
     /// Whose commit is tried again that has found all frames in use.
@@ -404,7 +403,8 @@ impl ServerNode {
         self.outboxes.borrow_mut().insert(client, Rc::clone(outbox));
         let lease_ns = if self.settings.has_leases { LEASE_NS } else { 0 };
         let Joined { session, keeps, former, replaces } = joined;
-        outbox.push(&Answer::Joined { session, secret, lease_ns, keeps, former });
+        let wants_leaving = self.settings.algorithm.wants_leaving();
+        outbox.push(&Answer::Joined { session, secret, lease_ns, keeps, wants_leaving, former });
         actions.into_iter().for_each(|action| self.perform(action));
         if self.settings.has_leases {
             self.terms.borrow_mut().insert(client, Term::new(lease_ns, self.executor().now()));
@@ -425,7 +425,7 @@ impl ServerNode {
         let mut ended = pin!(outbox.ended());
         while let Some(Ok(Some(message))) = Outbox::unless_ended(&mut ended, incoming.next::<ToServer>()).await {
             self.charge(&message);
-            self.received.borrow_mut().entry(message.kind()).or_default().add(incoming.last_size());
+            self.received.borrow_mut().add(message.kind(), incoming.last_size());
             self.executor().pay_debt().await;
             let heard = self.step(|server, memory, actions| server.receive(client, message, memory, actions));
             if heard.is_err() {
@@ -458,7 +458,7 @@ impl ServerNode {
     /// One synchronous step of the protocol, and what follows from it.
     fn step<T>(&self, step: impl FnOnce(&mut Server, &dyn Memory, &mut Vec<Action>) -> T) -> T {
         let mut actions = Vec::new();
-        self.protocol.borrow_mut().note_time(self.executor().now());
+        self.protocol.borrow_mut().note_time(self.executor().round_now());
         let value = step(&mut self.protocol.borrow_mut(), &self.memory, &mut actions);
         actions.into_iter().for_each(|action| self.perform(action));
         self.end_set_views();
@@ -534,7 +534,7 @@ impl ServerNode {
         });
     }
 
-    fn send(&self, to: ClientId, answer: &Answer) {
+    fn send(&self, to: ClientId, answer: &impl Message) {
         if let Some(outbox) = self.outboxes.borrow().get(&to) {
             outbox.push(answer);
         }
@@ -544,14 +544,11 @@ impl ServerNode {
     fn send_page(&self, to: ClientId, copy: Copy, fate: LeavingFate, recency: Recency) -> bool {
         let mut pool = self.database.buffer().pool().borrow_mut();
         let Some(frame) = pool.frame_of(copy.page) else { return false };
-        let mut bytes = pool.bytes(frame).to_vec();
-        header::seal(&mut bytes);
         pool.touch(frame);
         if recency == Recency::Hated {
             pool.hate(frame);
         }
-        drop(pool);
-        self.send(to, &Answer::Page { copy, bytes, fate });
+        self.send(to, &PageAnswer { copy, bytes: pool.sealed(frame), fate });
         true
     }
 }

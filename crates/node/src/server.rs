@@ -45,7 +45,7 @@ use crate::message::{Answer, ClientId, Copy, Leaving, Request, Secret, ToServer,
 use action::misbehaved;
 pub use action::{Action, Counts, Found, Misbehaviour};
 use base::{Instant, Lsn, PageId, PartitionId};
-use directory::{Directory, Kind, Served, Waiting};
+use directory::{Directory, Kind, Waiting};
 use engine::canary::{self, Canary};
 pub use joining::Joined;
 use passing::Idleness;
@@ -231,7 +231,7 @@ impl Server {
     /// The copies of a page that clients may have.
     pub fn copies(&self, page: PageId) -> Vec<(ClientId, Copy)> {
         let entry = self.directory.get(page);
-        let copies = entry.into_iter().flat_map(|entry| &entry.copies);
+        let copies = entry.into_iter().flat_map(|entry| entry.copies.iter());
         copies.map(|(client, held)| (*client, Copy { page, number: held.number })).collect()
     }
 
@@ -433,6 +433,9 @@ impl Server {
 
     /// Grants what can be granted of a page, and calls back what is in the way of the first request that cannot.
     fn advance(&mut self, page: PageId, memory: &dyn Memory, actions: &mut Vec<Action>) {
+        if self.directory.get(page).is_none_or(|entry| entry.queue.is_empty()) {
+            return self.directory.tidy(page);
+        }
         let may_grant = !self.is_gathering || canary::is_planted(Canary::HastyGrant);
         loop {
             self.advance_records(page, may_grant, memory, actions);
@@ -441,13 +444,8 @@ impl Server {
             match first.kind {
                 Kind::Read { leaving, secret, writes: false } if entry.may_read(first.client) => {
                     let Waiting { client, copy, asked, .. } = self.dequeue_first(page);
-                    self.directory.register(client, copy);
                     let queued_ns = self.now.since_ns(asked);
-                    if let Some(origin) = self.serve(client, (copy, secret), leaving, memory, actions)
-                        && let Some(held) = self.directory.entry(page).copies.get_mut(&client)
-                    {
-                        held.served = Some(Served { origin, queued_ns });
-                    }
+                    self.grant_read(client, (copy, secret), (leaving, queued_ns), memory, actions);
                 }
                 kind if kind.writes() && may_grant && entry.may_write(first.client) => {
                     let Waiting { client, transaction, copy, .. } = self.dequeue_first(page);

@@ -481,7 +481,7 @@ fn first_wrong(seeds: std::ops::Range<u64>) -> Option<u64> {
 #[test]
 fn a_node_that_forgets_which_keys_were_read_is_found() {
     canary::plant(Some(Canary::UnnotedKey));
-    let found = first_wrong(0..24);
+    let found = first_wrong(0..48);
     canary::plant(None);
     assert!(found.is_some());
 }

@@ -1,5 +1,6 @@
 //! Nodes among each other, in one program: linking each file by itself takes longer than running it.
 
+mod ahead;
 mod appending;
 mod beside;
 mod cancelled;

@@ -18,7 +18,7 @@ use crate::options::Options;
 use crate::request::{Call, Request};
 use crate::sockets::SocketTable;
 use crate::station::Station;
-use crate::usage::{entropy, thread_sleeps, unix_ns, wall_ns};
+use crate::usage::{Entropy, thread_sleeps, unix_ns, wall_ns};
 use crate::workers::Workers;
 use base::Instant;
 use driver::{
@@ -63,6 +63,7 @@ type Computation = (u32, Box<dyn FnOnce() + Send>);
 /// ```
 pub struct RealDriver {
     start_ns: u64,
+    entropy: Entropy,
     pub(crate) devices: Vec<Device>,
     pub(crate) files: FileTable,
     sockets: SocketTable,
@@ -140,6 +141,7 @@ impl RealDriver {
         });
         Ok(RealDriver {
             start_ns,
+            entropy: Entropy::default(),
             devices,
             files: FileTable::default(),
             sockets: SocketTable::default(),
@@ -393,7 +395,7 @@ impl Driver for RealDriver {
     }
 
     fn entropy(&mut self) -> u128 {
-        entropy()
+        self.entropy.take()
     }
 
     fn submit(&mut self, token: Token, op: Op) {

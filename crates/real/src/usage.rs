@@ -55,14 +55,33 @@ pub fn wall_ns() -> u64 {
     clock_ns(libc::CLOCK_BOOTTIME)
 }
 
-/// 128 random bits of the operating system's.
+/// Random bits of the operating system's, which are asked for many at a time: a call costs more than the bits. None are given twice.
+#[derive(Default)]
+pub(crate) struct Entropy {
+    drawn: Vec<u128>,
+}
+
+/// How many numbers are drawn by one call, which gives so few bytes whole.
+const DRAWN: usize = 16;
+
+impl Entropy {
+    /// 128 of them.
+    pub(crate) fn take(&mut self) -> u128 {
+        if self.drawn.is_empty() {
+            self.drawn.extend(draw());
+        }
+        self.drawn.pop().expect("some were drawn")
+    }
+}
+
 #[allow(unsafe_code)]
-pub(crate) fn entropy() -> u128 {
-    let mut bytes = [0; 16];
-    // SAFETY: `bytes` has the length that is stated and lives through the call.
-    let drawn = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    assert_eq!(drawn, 16, "Linux gives so few bytes whole");
-    u128::from_ne_bytes(bytes)
+fn draw() -> [u128; DRAWN] {
+    let mut bits = [0_u128; DRAWN];
+    let length = size_of_val(&bits);
+    // SAFETY: `bits` has the length that is stated and lives through the call, and is made of any bytes.
+    let drawn = unsafe { libc::getrandom(bits.as_mut_ptr().cast(), length, 0) };
+    assert_eq!(drawn, length as isize, "Linux gives 256 bytes whole");
+    bits
 }
 
 #[cfg(test)]
@@ -106,7 +125,8 @@ mod tests {
 
     #[test]
     fn no_two_draws_are_alike_and_each_bit_is_drawn() {
-        let draws: std::collections::BTreeSet<u128> = (0..64).map(|_| entropy()).collect();
+        let mut entropy = Entropy::default();
+        let draws: std::collections::BTreeSet<u128> = (0..64).map(|_| entropy.take()).collect();
         assert_eq!(draws.len(), 64);
         // Sixty-four coins all of one side: once in 2^57 runs.
         let (all, none) = draws.iter().fold((u128::MAX, 0), |(all, none), draw| (all & draw, none | draw));

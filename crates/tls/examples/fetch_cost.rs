@@ -1,5 +1,7 @@
 //! What it costs a node to fetch a page of 4 KiB from a server's memory over the loopback, with this many fetches outstanding,
-//! beside answers of that size with nothing behind them, plain and with TLS, in turn.
+//! beside answers of that size with nothing behind them, plain and with TLS, in turn. Each page is a transaction of its own ("fetch"), or many
+//! are read by one transaction that asks for that number ahead ("scan"). What touching their bytes costs alone is told by answers that are pages of
+//! the server's memory, of which the server computes the checksums, and the client verifies them and copies the pages into its own ("bytes").
 //!
 //! `cargo run --release -p entresol-tls --example fetch_cost [OUTSTANDING...]`, of 1 and of 64 if nothing else is asked for
 
@@ -12,22 +14,18 @@ use base::time::{MILLISECOND_NS, SECOND_NS};
 use engine::catalog::{Locking, Organization};
 use engine::{Database, PartitionSpec, Settings, buffer};
 use loopback::ground::{Authority, Ground, loopback};
-use loopback::{RUN_NS, Rate, echo, transport};
+use loopback::{Answers, FRAMES_OF_NODE, PAGES, RUN_NS, Rate, STRIDE, echo, transport};
 use node::algorithm;
 use node::page_client::{ClientSettings, PageClient};
 use node::page_server::{PageServer, ServerSettings};
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::mpsc;
 
 const PAGE_SIZE: usize = 4096;
-/// All of them are in the server's memory, and few in the node's.
-const PAGES: u32 = 8_192;
-const FRAMES_OF_NODE: usize = 1_024;
-/// Pages that are read one after the other lie this far from each other.
-const STRIDE: u32 = 4_099;
 
 fn buffer_of(frames: usize) -> buffer::Settings {
     buffer::Settings { frames, page_size: PAGE_SIZE, cleaner: false, ..buffer::Settings::default() }
@@ -70,8 +68,45 @@ fn serve(credentials: Option<&Path>, tell: &mpsc::Sender<(SocketAddr, base::Part
     })
 }
 
-/// Fetches pages for as long as a run takes, by this many transactions at a time.
-fn fetch(outstanding: usize, server: Option<&Path>, client: Option<&Path>) -> Rate {
+/// How the pages are asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Readers {
+    /// By as many transactions as there are fetches outstanding, each of one page.
+    OfOnePage,
+    /// By one transaction at a time, which asks for that many ahead.
+    Scan,
+}
+
+/// How many pages a transaction reads that reads many.
+const SCANNED: u32 = 512;
+
+/// The next page, of those that all readers go through.
+fn next_of(next: &Cell<u32>) -> u32 {
+    next.replace((next.get() + STRIDE) % PAGES)
+}
+
+/// Reads pages one after the other. A quarter as many as are outstanding are asked for whenever that many have been read. Returns how many
+/// these are, none of which was here.
+async fn scan(client: &PageClient, pages: base::PartitionId, next: &Cell<u32>, outstanding: usize) -> u64 {
+    let mut transaction = client.begin().await;
+    let mut ahead = VecDeque::new();
+    for left in (1..=SCANNED as usize).rev() {
+        if ahead.len() <= outstanding - outstanding.div_ceil(4) {
+            let more: Vec<PageId> =
+                (ahead.len()..outstanding.min(left)).map(|_| PageId::new(pages, next_of(next))).collect();
+            transaction.read_ahead(more.iter().copied()).await.expect("nothing is in the way");
+            ahead.extend(more);
+        }
+        let page = ahead.pop_front().expect("one is left at least");
+        transaction.read(page, |bytes| bytes.len()).await.expect("it is served");
+    }
+    transaction.commit().await.expect("it has read only");
+    // A page comes back only after all others, of which there are more than frames.
+    SCANNED.into()
+}
+
+/// Fetches pages for as long as a run takes, this many at a time.
+fn fetch(readers: Readers, outstanding: usize, server: Option<&Path>, client: Option<&Path>) -> Rate {
     let (tell, address) = mpsc::channel();
     std::thread::scope(|scope| {
         let serving = scope.spawn(move || serve(server, &tell));
@@ -92,13 +127,19 @@ fn fetch(outstanding: usize, server: Option<&Path>, client: Option<&Path>) -> Ra
             client.attach(pages);
             let (next, fetched) = (Rc::new(Cell::new(0_u32)), Rc::new(Cell::new(0_u64)));
             let (began, cpu) = (ground.executor.now(), real_driver::thread_cpu_ns());
-            let readers: Vec<_> = (0..outstanding)
+            let count = if readers == Readers::Scan { 1 } else { outstanding };
+            let readers: Vec<_> = (0..count)
                 .map(|_| {
                     let (client, executor) = (client.clone(), ground.executor.clone());
                     let (next, fetched) = (Rc::clone(&next), Rc::clone(&fetched));
                     ground.executor.spawn(async move {
                         while executor.now().since_ns(began) < RUN_NS {
-                            let number = next.replace((next.get() + STRIDE) % PAGES);
+                            if readers == Readers::Scan {
+                                let more = scan(&client, pages, &next, outstanding).await;
+                                fetched.set(fetched.get() + more);
+                                continue;
+                            }
+                            let number = next_of(&next);
                             let mut transaction = client.begin().await;
                             let read = transaction.read(PageId::new(pages, number), |bytes| bytes.len()).await;
                             let (_, was_here) = read.expect("it is served");
@@ -133,9 +174,12 @@ fn main() {
     for outstanding in if asked.is_empty() { vec![1, 64] } else { asked } {
         for round in 1..=5 {
             for (name, server, client) in [("plain", None, None), ("TLS", Some(&*server), Some(&*client))] {
-                for (what, rate) in
-                    [("echo", echo(outstanding, server, client)), ("fetch", fetch(outstanding, server, client))]
-                {
+                for (what, rate) in [
+                    ("echo", echo(Answers::Bytes, outstanding, server, client)),
+                    ("bytes", echo(Answers::Pages, outstanding, server, client)),
+                    ("fetch", fetch(Readers::OfOnePage, outstanding, server, client)),
+                    ("scan", fetch(Readers::Scan, outstanding, server, client)),
+                ] {
                     let [at_server, at_client] = rate.cpu_us;
                     println!(
                         "{outstanding:>2} outstanding, round {round}, {name:<5} {what:<5}: {:>9.0}/s, {:>6.1} us each, CPU {at_server:.2} us \

@@ -2,10 +2,11 @@
 //!
 //! `cargo run --release -p entresol-tls --example sealed_cost`
 
+#[allow(dead_code, reason = "the other example has more to do with it")]
 mod loopback;
 
-use loopback::echo;
 use loopback::ground::Authority;
+use loopback::{Answers, echo};
 
 fn main() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -16,7 +17,7 @@ fn main() {
     for outstanding in [1, 64] {
         for round in 1..=5 {
             for (name, server, client) in [("plain", None, None), ("TLS", Some(&*server), Some(&*client))] {
-                let rate = echo(outstanding, server, client);
+                let rate = echo(Answers::Bytes, outstanding, server, client);
                 let [at_server, at_client] = rate.cpu_us;
                 println!(
                     "{outstanding:>2} outstanding, round {round}, {name:<5}: {:>9.0} answers/s, CPU {at_server:.2} us at the server, \

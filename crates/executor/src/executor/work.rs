@@ -56,6 +56,11 @@ impl Executor {
         }
     }
 
+    /// Whether steps have prices here, so that what is paid for may take time. Never on a real machine.
+    pub fn is_priced(&self) -> bool {
+        self.0.priced
+    }
+
     /// Takes the current task's debt without paying it: a synchronous access pays it together with the device's service.
     pub fn take_debt(&self) -> u64 {
         self.0.debt.take()

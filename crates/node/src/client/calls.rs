@@ -124,9 +124,9 @@ impl Client {
 
     /// What to say so that the server knows which transactions wait for which others of this node, if it does not know that.
     pub fn tell_waits(&mut self) -> Option<ToServer> {
-        let waits = self.uses.keys().flat_map(|transaction| {
-            let pair = |other| WaitsFor { transaction: *transaction, other };
-            self.waits_for(*transaction).into_iter().map(pair)
+        let waits = self.active().into_iter().flat_map(|transaction| {
+            let pair = move |other| WaitsFor { transaction, other };
+            self.waits_for(transaction).into_iter().map(pair)
         });
         let pairs: Vec<WaitsFor> = waits.take(WAITS_MAX).collect();
         (pairs != self.told).then(|| {

@@ -10,11 +10,57 @@
 use super::{Client, Held, Lock, Place};
 use crate::message::{ClientId, Copy, Leaving, Request, Secret, ToServer, Transaction};
 use base::PageId;
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 
 /// How many pages that have left the memory wait to be named; older ones are dropped.
 const DEPARTED_MAX: usize = 16;
 /// How many pages are kept that others are offered; older ones are dropped.
 const OFFERED_MAX: usize = 16;
+
+/// Copies that make room for pages which were asked for and have not come.
+#[derive(Default)]
+pub(super) struct MakingRoom {
+    /// By the page that is to come.
+    leaving: HashMap<PageId, Leaving, FixedState>,
+    /// By the page that leaves: that which is to come.
+    coming: HashMap<PageId, PageId, FixedState>,
+}
+
+impl MakingRoom {
+    fn insert(&mut self, coming: PageId, leaving: Leaving) {
+        self.leaving.insert(coming, leaving);
+        self.coming.insert(leaving.copy.page, coming);
+    }
+
+    /// What makes room for a page.
+    pub fn get(&self, coming: PageId) -> Option<Leaving> {
+        self.leaving.get(&coming).copied()
+    }
+
+    /// The page has come, or does not.
+    pub fn remove(&mut self, coming: PageId) -> Option<Leaving> {
+        let leaving = self.leaving.remove(&coming)?;
+        self.coming.remove(&leaving.copy.page);
+        Some(leaving)
+    }
+
+    /// Takes out the copy of a page that leaves.
+    fn take(&mut self, leaving: PageId) -> Option<Leaving> {
+        let coming = self.coming.remove(&leaving)?;
+        self.leaving.remove(&coming)
+    }
+
+    fn has(&self, copy: Copy) -> bool {
+        let coming = self.coming.get(&copy.page);
+        coming.and_then(|coming| self.leaving.get(coming)).is_some_and(|leaving| leaving.copy == copy)
+    }
+
+    pub fn clear(&mut self) {
+        self.leaving.clear();
+        self.coming.clear();
+    }
+}
 
 impl Client {
     /// A transaction uses a page, if that is here or is to come.
@@ -59,9 +105,7 @@ impl Client {
         if let Some(place) = self.offered.iter().position(|copy| copy.page == page) {
             return Some(self.offered.remove(place));
         }
-        let leaves = |(coming, leaving): (&PageId, &Leaving)| (leaving.copy.page == page).then_some(*coming);
-        let coming = self.making_room.iter().find_map(leaves)?;
-        self.making_room.remove(&coming).map(|leaving| leaving.copy)
+        self.making_room.take(page).map(|leaving| leaving.copy)
     }
 
     /// What makes room for a page that is asked for, if anything has left.
@@ -74,7 +118,7 @@ impl Client {
     pub(super) fn has_departed(&self, copy: Copy) -> bool {
         let is_it = |leaving: &Leaving| leaving.copy == copy;
         let is_kept = self.offered.contains(&copy) || self.departed.iter().any(is_it);
-        is_kept || self.making_room.values().any(is_it)
+        is_kept || self.making_room.has(copy)
     }
 
     /// Others are offered a copy that has left. Returns one whose bytes are not needed any more.

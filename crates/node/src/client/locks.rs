@@ -5,11 +5,12 @@
 
 use crate::message::Transaction;
 use base::PageId;
-use std::collections::BTreeMap;
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 use structures::lock::{Attempt, LockTable, Mode, Outcome, Owner, Resource, VictimPolicy};
 
 /// Who has locks, or waits for them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum LockHolder {
     /// The copy of this page is to be given up.
     Callback(PageId),
@@ -27,7 +28,7 @@ pub(super) enum Asked {
 
 pub(super) struct NodeLocks {
     table: LockTable,
-    owners: BTreeMap<LockHolder, Owner>,
+    owners: HashMap<LockHolder, Owner, FixedState>,
     /// By the number of the owner: who it is, and which of all requests its last one was.
     holders: Vec<Option<LockHolder>>,
     arrivals: Vec<u64>,
@@ -129,6 +130,14 @@ impl NodeLocks {
     /// Whether there is a lock on the page.
     pub fn is_held(&self, page: PageId) -> bool {
         self.table.is_held(Resource::page(page))
+    }
+
+    /// The transactions that have a lock on the page.
+    pub fn transactions(&self, page: PageId) -> impl Iterator<Item = Transaction> {
+        self.table.holders(Resource::page(page)).filter_map(|owner| match self.holder(owner) {
+            LockHolder::Transaction(transaction) => Some(transaction),
+            LockHolder::Callback(_) => None,
+        })
     }
 
     /// Transactions that one waits for, by way of which it waits for all others that it does: the next one ahead of it in the queue, those

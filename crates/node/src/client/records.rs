@@ -163,6 +163,19 @@ impl Client {
         true
     }
 
+    /// Locks a page for reading for a transaction that will look at all of it, wherever it is. False if anything is in the way: then it comes
+    /// to the page when it looks at it.
+    pub fn lock_ahead(&mut self, transaction: Transaction, page: PageId) -> bool {
+        let is_free = !self.records.has(transaction, page)
+            && self.locks.try_request(LockHolder::Transaction(transaction), page, Mode::Shared);
+        if is_free {
+            self.records.used.remove(&(transaction, page));
+            self.uses.get_mut(&transaction).expect("it has begun and not ended").insert(page);
+            self.note_used(page);
+        }
+        is_free
+    }
+
     /// Whether a transaction has locked no more of a page than records.
     pub fn does_with_records(&self, transaction: Transaction, page: PageId) -> bool {
         self.records.used.contains_key(&(transaction, page))

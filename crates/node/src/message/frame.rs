@@ -1,6 +1,7 @@
 //! Messages as frames of bytes, and why bytes are none.
 
 use super::{HEAD_SIZE, LIST_MAX, SIZE_MAX, VERSION};
+use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -34,14 +35,34 @@ pub enum MessageError {
 pub fn encode<M: Serialize>(message: &M, size_min: usize, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(&[0; HEAD_SIZE]);
-    let filled = postcard::to_extend(message, std::mem::take(out));
-    *out = filled.expect("memory takes any message");
+    postcard::serialize_with_flavor(message, Appended(out)).expect("memory takes any message");
     let end = out.len().max(start + size_min);
     out.resize(end, 0);
     let length = out.len() - start - HEAD_SIZE;
     assert!(length <= SIZE_MAX, "a message of {length} bytes");
     out[start..start + 4].copy_from_slice(&(length as u32).to_le_bytes());
     out[start + 4] = VERSION;
+}
+
+/// Memory behind which a message is put. Pieces of it are copied whole.
+struct Appended<'a>(&'a mut Vec<u8>);
+
+impl Flavor for Appended<'_> {
+    type Output = ();
+
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
+    }
 }
 
 /// How long the frame at the front of `bytes` is, as far as that can be told; `None` if more bytes have to come first. The message in
@@ -70,7 +91,16 @@ pub fn frame_size(bytes: &[u8], limit: usize) -> Result<Option<usize>, MessageEr
 /// # Errors
 /// [`MessageError::Malformed`], as for lists over [`LIST_MAX`].
 pub fn decode<'a, M: Deserialize<'a>>(frame: &'a [u8]) -> Result<M, MessageError> {
-    let body = frame.get(HEAD_SIZE..).unwrap_or_default();
+    message(body(frame))
+}
+
+/// What stands behind a frame's head.
+pub(super) fn body(frame: &[u8]) -> &[u8] {
+    frame.get(HEAD_SIZE..).unwrap_or_default()
+}
+
+/// Reads a message, or the rest of one, up to the end of its frame.
+pub(super) fn message<'a, M: Deserialize<'a>>(body: &'a [u8]) -> Result<M, MessageError> {
     let (message, rest) =
         postcard::take_from_bytes::<M>(body).map_err(|error| MessageError::Malformed(words(&error)))?;
     if rest.iter().any(|byte| *byte != 0) {

@@ -7,7 +7,8 @@
 use super::{ClientNode, ClientSettings, ServerState};
 use crate::channel::{ChannelError, Incoming, Transport};
 use crate::lease::{self, Lapses, Lease};
-use crate::message::{Answer, Former, Outcome, Request, Secret, Session, ToServer, Transaction};
+use crate::message::{Answer, Former, MessageError, Outcome, PageAnswer, decode};
+use crate::message::{Request, Secret, Session, ToServer, Transaction};
 use crate::outbox::{Outbox, TO_SERVER_MAX, Traffic};
 use base::Instant;
 use base::time::MILLISECOND_NS;
@@ -33,6 +34,7 @@ pub(super) struct Introduced {
     pub secret: Secret,
     pub lease: Lease,
     pub keeps: bool,
+    pub wants_leaving: bool,
     pub former: Outcome,
     pub incoming: Incoming,
     pub outbox: NewOutbox,
@@ -85,10 +87,11 @@ async fn try_introduce(way: &Way<'_>, address: SocketAddr, former: Option<(Forme
     let hello = Request::Hello { page_size: settings.buffer.page_size as u32, address, former };
     outbox.push(&ToServer { drops: Vec::new(), body: hello });
     match incoming.next().await.map_err(|error| lost(server, &error))? {
-        Some(Answer::Joined { session, secret, lease_ns, keeps, former }) => {
+        Some(Answer::Joined { session, secret, lease_ns, keeps, wants_leaving, former }) => {
             let mut lease = Lease::given(lease_ns).ok_or_else(|| odd_lease(server, lease_ns))?;
             lease.renew(sent, executor.now());
-            Ok(Introduced { session, secret, lease, keeps: keeps && names_copies, former, incoming, outbox: new })
+            let keeps = keeps && names_copies;
+            Ok(Introduced { session, secret, lease, keeps, wants_leaving, former, incoming, outbox: new })
         }
         Some(Answer::Refusal { reason }) => {
             Err(Fault::new(FaultKind::Denied, format!("the server at {server} refuses: {reason}")).into())
@@ -170,8 +173,12 @@ async fn hear(client: &Weak<ClientNode>, incoming: &mut Incoming) -> Option<Stri
     let (server, outbox) = client.upgrade().map(|node| (node.server, Rc::clone(&node.to_server.borrow())))?;
     let mut ended = pin!(outbox.ended());
     loop {
-        match Outbox::unless_ended(&mut ended, incoming.next::<Answer>()).await {
-            Some(Ok(Some(answer))) => client.upgrade()?.hear(answer),
+        match Outbox::unless_ended(&mut ended, incoming.next_frame()).await {
+            Some(Ok(Some(frame))) => {
+                if let Err(error) = client.upgrade()?.hear_frame(frame) {
+                    return Some(lost(server, &error.into()).to_string());
+                }
+            }
             Some(Ok(None)) => return Some(format!("the server at {server} has ended")),
             Some(Err(error)) => return Some(lost(server, &error).to_string()),
             None => return Some(format!("the server at {server} takes and says nothing any more")),
@@ -200,6 +207,19 @@ async fn seek(client: &Weak<ClientNode>, executor: &Executor) -> Option<Introduc
 }
 
 impl ClientNode {
+    /// A message of the server's has come. Most are pages, whose bytes go into their frames from where they are.
+    fn hear_frame(self: &Rc<Self>, frame: &[u8]) -> Result<(), MessageError> {
+        // Many come at once, and no right is decided by this.
+        let now = self.executor.round_now();
+        self.heard.set(now);
+        self.protocol.borrow_mut().note_time(now);
+        match PageAnswer::in_frame(frame)? {
+            Some(PageAnswer { copy, bytes, fate }) => self.arrive(copy, bytes, fate),
+            None => self.hear(decode(frame)?),
+        }
+        Ok(())
+    }
+
     /// Prolongs the lease: the server has answered what was said at this moment.
     pub(super) fn prolong(&self, sent: Instant) {
         let (mut lease, had_lease) = (self.lease.get(), self.has_lease());
@@ -251,7 +271,7 @@ impl ClientNode {
 
     /// A new session begins, with the copies of the one before or with none.
     fn begin_session(&self, introduced: Introduced) -> Incoming {
-        let Introduced { session, secret, lease, keeps, former, incoming, outbox } = introduced;
+        let Introduced { session, secret, lease, keeps, wants_leaving, former, incoming, outbox } = introduced;
         if !keeps {
             let forgotten = self.protocol.borrow_mut().forget_copies();
             if !forgotten.is_empty() && !self.has_lease() {
@@ -263,6 +283,7 @@ impl ClientNode {
         self.protocol.borrow_mut().join(session, secret);
         self.ended.set(before.map(|before| (before, former)));
         self.lease.set(lease);
+        self.wants_leaving.set(wants_leaving);
         self.heard.set(self.executor.now());
         self.to_server.replace(outbox.take_over());
         self.doomed.borrow_mut().clear();

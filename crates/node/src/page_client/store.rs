@@ -6,13 +6,14 @@ use base::{Instant, PageId};
 use driver::{Access, Completion, Fault, FaultKind, Output, Token};
 use engine::page_store::{Future, PageStore, Then, Transfer};
 use executor::Executor;
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::rc::Weak;
 
 /// Reads that wait for their pages.
 #[derive(Default)]
-pub(super) struct Reads(RefCell<BTreeMap<PageId, PendingRead>>);
+pub(super) struct Reads(RefCell<HashMap<PageId, PendingRead, FixedState>>);
 
 /// A read of the buffer.
 struct PendingRead {
@@ -48,11 +49,14 @@ impl Reads {
     pub fn overdue(&self, long_ago: Instant, now: Instant) -> Vec<PageId> {
         let mut reads = self.0.borrow_mut();
         let late = reads.iter_mut().filter(|(_, read)| read.asked < long_ago);
-        late.map(|(page, read)| {
-            read.asked = now;
-            *page
-        })
-        .collect()
+        let mut pages: Vec<PageId> = late
+            .map(|(page, read)| {
+                read.asked = now;
+                *page
+            })
+            .collect();
+        pages.sort_unstable();
+        pages
     }
 
     /// How many pages are on their way that were offered.
@@ -62,7 +66,8 @@ impl Reads {
 
     /// Nothing comes any more.
     pub fn fail_all(&self, cause: &Fault) {
-        let pages: Vec<PageId> = self.0.borrow().keys().copied().collect();
+        let mut pages: Vec<PageId> = self.0.borrow().keys().copied().collect();
+        pages.sort_unstable();
         pages.into_iter().for_each(|page| self.fail(page, cause.clone()));
     }
 }
@@ -124,6 +129,11 @@ impl PageStore for RemoteStore {
 
     fn may_tear(&self) -> bool {
         false
+    }
+
+    /// Each is looked at when it comes, before it counts as here.
+    fn gives_sound_pages(&self) -> bool {
+        true
     }
 
     fn access<'a>(&'a self, _: &'a Executor) -> Future<'a, Access> {

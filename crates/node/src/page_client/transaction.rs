@@ -82,7 +82,7 @@ impl PageClient {
 
 impl PageTransaction {
     pub(super) fn new(client: &Rc<ClientNode>) -> PageTransaction {
-        client.protocol.borrow_mut().note_time(client.executor.now());
+        client.protocol.borrow_mut().note_time(client.executor.round_now());
         let transaction = client.protocol.borrow_mut().begin();
         client.running.set(client.running.get() + 1);
         client.executor.charge(Work::BeginTransaction);

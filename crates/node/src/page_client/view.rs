@@ -13,6 +13,7 @@ use engine::log::record::{self, Body};
 use engine::page::{Edit, OwnedEdit, PageKind, Pages, header, slotted};
 use engine::second_level::design::Pattern;
 use std::cell::{Ref, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 use structures::Need;
 
@@ -133,6 +134,10 @@ impl PageReader for PageTransaction {
         mut look: impl FnMut(&[u8]) -> std::result::Result<T, Need>,
     ) -> Result<T> {
         self.resolve(Intent::Read, |pages| look(pages.page(page)?)).await
+    }
+
+    async fn look_ahead(&mut self, partition: PartitionId, numbers: Range<u32>) -> Result<()> {
+        self.read_ahead(numbers.map(|number| PageId::new(partition, number))).await
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{PageServer, ServerNode};
 use crate::grants::{Access, Right};
 use crate::message::{Answer, ClientId};
-use crate::outbox::{Amount, Outbox};
+use crate::outbox::{Kinds, Outbox};
 use crate::survey::{KindAmount, Survey};
 use base::time::MILLISECOND_NS;
 use base::{PageId, PartitionId};
@@ -80,6 +80,6 @@ impl ServerNode {
     }
 }
 
-fn amounts(kinds: &BTreeMap<&'static str, Amount>) -> Vec<KindAmount> {
-    kinds.iter().map(|(kind, amount)| KindAmount { kind: (*kind).to_owned(), amount: *amount }).collect()
+fn amounts(kinds: &Kinds) -> Vec<KindAmount> {
+    kinds.iter().map(|(kind, amount)| KindAmount { kind: kind.to_owned(), amount }).collect()
 }

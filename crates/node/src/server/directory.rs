@@ -1,6 +1,7 @@
 //! Which clients have copies of which pages, which may write, and which wait.
 
 mod check;
+mod holders;
 mod queues;
 mod records;
 pub mod set_ranges;
@@ -9,6 +10,9 @@ use crate::algorithm::Origin;
 use crate::message::{ClientId, Copy, LeavingFate, Transaction, WaitsFor};
 use base::{Instant, PageId};
 use engine::canary::{self, Canary};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+pub use holders::Holders;
 pub use queues::{Kind, Order, Waiting};
 use records::{RecordLocks, RecordOwners};
 use set_ranges::SetRanges;
@@ -18,7 +22,8 @@ use std::ops::RangeInclusive;
 /// The pages of which clients have copies or want them.
 #[derive(Default)]
 pub struct Directory {
-    pages: BTreeMap<PageId, PageEntry>,
+    /// In no order: what is done with several of them is done in theirs.
+    pages: HashMap<PageId, PageEntry, FixedState>,
     /// The pages that transactions wait for, and where their requests stand.
     waits: BTreeMap<(ClientId, Transaction), BTreeMap<PageId, BTreeSet<Order>>>,
     /// Those that wait for others of their own clients, and when they have begun to.
@@ -38,7 +43,7 @@ pub struct Directory {
 /// while a write waits, or anything for a lock that is kept.
 #[derive(Default)]
 pub struct PageEntry {
-    pub copies: BTreeMap<ClientId, RegisteredCopy>,
+    pub copies: Holders,
     pub writer: Option<(ClientId, Transaction)>,
     /// Whether the writer's client keeps its lock when that has ended.
     pub is_kept: bool,
@@ -208,6 +213,11 @@ impl PageEntry {
         let gives = |client: ClientId, held: &RegisteredCopy| held.called.is_none() && !self.is_written_by(client);
         let held = self.copies.iter().filter(|(client, held)| **client != to && gives(**client, held));
         held.map(|(client, _)| *client).collect()
+    }
+
+    /// Whether nothing waits for the page, so that a client which may read it gets a copy when it asks for one.
+    pub fn is_free_for(&self, client: ClientId) -> bool {
+        self.queue.is_empty() && self.may_read(client)
     }
 
     fn is_empty(&self) -> bool {
@@ -393,13 +403,18 @@ impl Directory {
 
     /// The pages that someone waits for.
     pub fn contended(&self) -> Vec<PageId> {
-        self.pages.iter().filter(|(_, entry)| !entry.queue.is_empty()).map(|(page, _)| *page).collect()
+        let contended = self.pages.iter().filter(|(_, entry)| !entry.queue.is_empty());
+        let mut pages: Vec<PageId> = contended.map(|(page, _)| *page).collect();
+        pages.sort_unstable();
+        pages
     }
 
     /// The copies of one client.
     pub fn copies_of(&self, client: ClientId) -> Vec<Copy> {
         let held = self.pages.iter().filter_map(|(page, entry)| Some((*page, entry.copies.get(&client)?.number)));
-        held.map(|(page, number)| Copy { page, number }).collect()
+        let mut copies: Vec<Copy> = held.map(|(page, number)| Copy { page, number }).collect();
+        copies.sort_unstable();
+        copies
     }
 
     /// The copies that this client was asked to send and that may not have come, by those who get them.
@@ -412,6 +427,7 @@ impl Directory {
                 }
             }
         }
+        sent.values_mut().for_each(|copies| copies.sort_unstable());
         sent
     }
 

@@ -18,6 +18,15 @@ impl Server {
         if joined.waiting == WAITING_MAX {
             return Err(misbehaved(client, "over a thousand requests waiting beside that for", copy.page));
         }
+        if let Kind::Read { leaving, secret, writes: false } = waiting.kind
+            && self.directory.get(copy.page).is_none_or(|entry| entry.is_free_for(client))
+        {
+            // It would be the first one of its page's queue, and leave that in the same step. Those that wait wait for no more than before.
+            self.grant_read(client, (copy, secret), (leaving, 0), memory, actions);
+            self.directory.tidy(copy.page);
+            self.end_excess_waits(waiting.owner(), memory, actions);
+            return Ok(());
+        }
         if !self.directory.enqueue(waiting) {
             return Err(misbehaved(client, "asked a second time, while that waits, for", copy.page));
         }

@@ -19,6 +19,23 @@ impl Server {
         }
     }
 
+    /// A client gets a page, and the read lock that comes with it, having waited for locks so long, in nanoseconds.
+    pub(super) fn grant_read(
+        &mut self,
+        client: ClientId,
+        (copy, secret): (Copy, Secret),
+        (leaving, queued_ns): (Option<Leaving>, u64),
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) {
+        self.directory.register(client, copy);
+        if let Some(origin) = self.serve(client, (copy, secret), leaving, memory, actions)
+            && let Some(held) = self.directory.entry(copy.page).copies.get_mut(&client)
+        {
+            held.served = Some(Served { origin, queued_ns });
+        }
+    }
+
     /// Has the page sent to a client that is in the directory as one of its holders. Returns where it is; nothing if the client, which
     /// is not an honest one then, has given it up meanwhile.
     pub(super) fn serve(

@@ -205,7 +205,7 @@ impl Node {
 
     /// What it waits for, if it waits.
     pub fn wait(&self) -> String {
-        format!("{:?}, {:?} used by {:?}", self.state, self.memory, self.protocol.active().collect::<Vec<_>>())
+        format!("{:?}, {:?} used by {:?}", self.state, self.memory, self.protocol.active())
     }
 
     /// The copies whose bytes are in its memory.

@@ -438,7 +438,14 @@ impl World {
             let joined = self.server.join(address, (former.as_ref(), secret), &self.memory, &mut actions);
             let Joined { session, keeps, former, .. } = joined;
             connection.client = Some(session.client);
-            connection.to_client.push_back(Answer::Joined { session, secret, lease_ns: LEASE_NS, keeps, former });
+            connection.to_client.push_back(Answer::Joined {
+                session,
+                secret,
+                lease_ns: LEASE_NS,
+                keeps,
+                wants_leaving: true,
+                former,
+            });
             if self.has_leases() {
                 self.terms.insert(session.client, Term::new(LEASE_NS, now));
             }

@@ -222,6 +222,13 @@ impl LockTable {
         self.head(resource, resource.hash_bits()) != NONE
     }
 
+    /// The owners that hold `resource`, in no order that means anything.
+    pub fn holders(&self, resource: Resource) -> impl Iterator<Item = Owner> {
+        let first = self.head(resource, resource.hash_bits());
+        let next = |at: u32| (at != NONE).then_some(at);
+        std::iter::successors(next(first), move |at| next(self.requests[*at].next)).map(|at| self.requests[at].owner)
+    }
+
     /// What the owner waits for.
     pub fn waiting(&self, owner: Owner) -> Option<Resource> {
         let holdings = self.owners.get(owner.0 as usize)?;

@@ -331,7 +331,13 @@ fn part(seed: u64, policy: VictimPolicy, flaw: Flaw, steps: usize) -> Option<usi
                 && table.held(owner) == model.held(owner)
                 && (0..resources).all(|r| table.holds(owner, record(r)) == model.holds(owner, record(r)))
         });
-        if !alike || woken[0] != woken[1] || !same_state {
+        let same_holders = (0..resources).all(|r| {
+            let mut holders: Vec<Owner> = table.holders(record(r)).collect();
+            holders.sort();
+            let holds = |owner: &Owner| model.holds(*owner, record(r)).is_some();
+            (0..owners as u32).map(Owner).filter(holds).eq(holders)
+        });
+        if !alike || woken[0] != woken[1] || !same_state || !same_holders {
             return Some(step);
         }
     }

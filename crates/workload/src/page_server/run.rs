@@ -173,8 +173,10 @@ impl Running {
         let mut sent: BTreeMap<&str, u64> = KINDS.into_iter().map(|kind| (kind, 0)).collect();
         let mut add =
             |kind, messages| *sent.entry(if KINDS.contains(&kind) { kind } else { OTHERS }).or_default() += messages;
-        for (kind, amount) in self.clients.iter().flat_map(|client| client.traffic().kinds.borrow().clone()) {
-            add(if kind == "page" { BETWEEN_CLIENTS } else { kind }, amount.messages);
+        for client in &self.clients {
+            for (kind, amount) in client.traffic().kinds.borrow().iter() {
+                add(if kind == "page" { BETWEEN_CLIENTS } else { kind }, amount.messages);
+            }
         }
         self.server.traffic().kinds.borrow().iter().for_each(|(kind, amount)| add(kind, amount.messages));
         sent

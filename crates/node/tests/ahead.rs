@@ -1,0 +1,104 @@
+//! Pages that a transaction asks for together.
+
+use crate::counting::{Joined, joined};
+use base::PageId;
+use base::time::SECOND_NS;
+use entresol_node::algorithm::ALGORITHMS;
+use entresol_node::page_client::PageClient;
+use executor::{Cluster, Executor};
+
+/// Eight pages may be asked for ahead with them.
+const FRAMES: usize = 64;
+const LONG_NS: u64 = 10 * SECOND_NS;
+
+fn value(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes[32..40].try_into().expect("eight bytes"))
+}
+
+/// Runs something at a node while the others go on.
+fn at<T: 'static, F: Future<Output = engine::Result<T>> + 'static>(
+    cluster: &mut Cluster,
+    (client, executor): (&PageClient, &Executor),
+    work: impl FnOnce(PageClient, Executor) -> F,
+) -> T {
+    let task = executor.spawn(work(client.clone(), executor.clone()));
+    cluster.run_until(cluster.now().plus_ns(LONG_NS)).expect("they go on");
+    assert!(task.is_finished(), "it goes on and on");
+    cluster.run(task).expect("they go on").unwrap_or_else(|error| panic!("{error}"))
+}
+
+async fn add(client: PageClient, page: PageId) -> engine::Result<u64> {
+    let mut transaction = client.begin().await;
+    let (found, _) = transaction.read(page, value).await?;
+    transaction.write(page, 32, &(found + 1).to_le_bytes()).await?;
+    transaction.commit().await.map(|()| found)
+}
+
+#[test]
+fn pages_that_are_asked_for_together_are_waited_for_together() {
+    let Joined { mut cluster, executors, server, clients, counters } = joined((3, "cbl"), FRAMES, |settings| settings);
+    let pages = (0..9).map(move |number| PageId::new(counters, number));
+    // From now on they are in the server's memory.
+    let all = pages.clone();
+    at(&mut cluster, (&clients[1], &executors[2]), async move |client, _| {
+        let mut transaction = client.begin().await;
+        for page in all {
+            transaction.read(page, value).await?;
+        }
+        transaction.commit().await
+    });
+    at(&mut cluster, (&clients[0], &executors[1]), async move |client, executor| {
+        let mut transaction = client.begin().await;
+        let began = executor.now();
+        transaction.read(PageId::new(counters, 0), value).await?;
+        let alone_ns = executor.now().since_ns(began);
+        let began = executor.now();
+        transaction.read_ahead(pages.clone().skip(1)).await?;
+        assert_eq!(executor.now(), began, "nothing is waited for");
+        for page in pages.skip(1) {
+            transaction.read(page, value).await?;
+        }
+        let together_ns = executor.now().since_ns(began);
+        assert!(together_ns < 3 * alone_ns, "eight pages in {together_ns} ns, one in {alone_ns} ns");
+        let asked = client.traffic().kinds.borrow().get("read").map_or(0, |reads| reads.messages);
+        assert_eq!(asked, 9, "each is asked for once");
+        transaction.commit().await
+    });
+    drop((server, clients));
+    executors.iter().for_each(Executor::stop);
+}
+
+/// Nothing is left of what was asked for and not looked at; and what another transaction writes is looked at when that has ended.
+#[test]
+fn what_is_asked_for_ahead_is_in_no_ones_way_for_longer_than_its_transaction() {
+    for algorithm in ALGORITHMS {
+        let Joined { mut cluster, executors, server, clients, counters } =
+            joined((4, algorithm.name()), FRAMES, |settings| settings);
+        let page = move |number| PageId::new(counters, number);
+        at(&mut cluster, (&clients[0], &executors[1]), async move |client, executor| {
+            let mut writer = client.begin().await;
+            writer.lock(page(3)).await?;
+            let mut ahead = client.begin().await;
+            ahead.read_ahead((0..6).map(page)).await?;
+            writer.write(page(3), 32, &7_u64.to_le_bytes()).await?;
+            // One ends before anything has come, and one when all has.
+            let mut early = client.begin().await;
+            early.read_ahead((6..12).map(page)).await?;
+            early.commit().await?;
+            executor.sleep_ns(SECOND_NS).await;
+            writer.commit().await?;
+            let (found, _) = ahead.read(page(3), value).await?;
+            assert_eq!(found, 7);
+            ahead.commit().await
+        });
+        for number in 0..12 {
+            for (client, executor) in clients.iter().zip(&executors[1..]) {
+                at(&mut cluster, (client, executor), async move |client, _| add(client, page(number)).await);
+            }
+        }
+        server.protocol().check().expect("the directory is right");
+        assert_eq!(server.protocol().waiting(), 0, "nothing waits");
+        drop((server, clients));
+        executors.iter().for_each(Executor::stop);
+    }
+}
