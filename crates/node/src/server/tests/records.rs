@@ -317,3 +317,16 @@ fn a_record_that_is_locked_is_sent_however_many_locks_there_are() {
     let asked = ground.say(reader, record(lock(7, 2, false))).expect("it is honest");
     assert!(!sent(&asked, reader, lock(7, 2, false)), "that is one more: {asked:?}");
 }
+
+#[test]
+fn a_page_is_not_written_before_a_record_of_one_whose_locks_of_others_are_waited_for() {
+    let (mut ground, holder, other) = fallen(&[lock(3, 1, false)]);
+    let asked = ground.say(holder, record(lock(4, 1, true))).expect("it is honest");
+    assert_eq!(asked, [Action::Send(other, Answer::Fall { copy: copy(0, 0) })]);
+    // That has not been heard.
+    let asked = ground.say(other, write(copy(0, 0), 1)).expect("it is honest");
+    assert!(asked.is_empty(), "it is no victim: {asked:?}");
+    let fell = Request::Fell { copy: copy(0, 0), locks: vec![lock(5, 1, false)] };
+    let fell = ground.say(other, fell).expect("it is honest");
+    assert!(sent(&fell, holder, lock(4, 1, true)), "{fell:?}");
+}
