@@ -22,11 +22,8 @@ pub struct Waiting {
     pub is_told: bool,
 }
 
-/// When the first request has come, so that many can pass it.
-const ORIGIN: u64 = 1 << 40;
-
-/// When that has come which it stands behind, and when it has come itself if that was later.
-pub type Order = (u64, u64);
+/// Between which two that have come it stands, and when it has come itself if that was later. The first may be before all that have come.
+pub type Order = (i64, u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -127,9 +124,9 @@ impl Directory {
         waiting.since = self.clock;
         let place = self.entry(waiting.copy.page).place_of(&waiting);
         let queue = &mut self.entry(waiting.copy.page).queue;
-        // What is passed has come for itself, and all that is ahead of it before that.
-        let last = (ORIGIN + waiting.since, 0);
-        waiting.order = queue.get(place).map_or(last, |passed| (passed.order.0 - 1, waiting.since));
+        // What is passed has come for itself, or has passed what has, and all that is ahead of it before that.
+        waiting.order =
+            queue.get(place).map_or((waiting.since.cast_signed(), 0), |passed| (passed.order.0 - 1, waiting.since));
         let is_alike = |other: Kind| std::mem::discriminant(&other) == std::mem::discriminant(&waiting.kind);
         let is_of_record = matches!(waiting.kind, Kind::Record { .. });
         if !is_of_record && queue.iter().any(|other| other.client == waiting.client && is_alike(other.kind)) {
@@ -193,6 +190,7 @@ impl Directory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::RecordLock;
     use base::{PartitionId, Random};
 
     fn request(number: u64) -> Waiting {
@@ -218,6 +216,36 @@ mod tests {
             let found = take_from(&mut queue, &places);
             assert!(found.iter().map(|waiting| waiting.transaction).eq(taken), "seed {seed}");
             assert!(queue.iter().map(|waiting| waiting.transaction).eq(left), "seed {seed}");
+        }
+    }
+
+    /// Of many that come at one page, and leave it in any order, each is found by its order.
+    #[test]
+    fn a_queue_is_in_its_order_wherever_a_request_is_put() {
+        for seed in 0..500 {
+            let mut random = Random::stream(seed, "orders of queues");
+            let mut directory = Directory::new(true);
+            let page = request(0).copy.page;
+            for number in 0..60 {
+                let owner = (ClientId(random.below(12) as u32), Transaction(random.below(3)));
+                let kind = match random.below(6) {
+                    0 => Kind::Read { leaving: None, secret: Secret(5), writes: random.chance(0.5) },
+                    1 | 2 => Kind::Write,
+                    _ => Kind::Record { slot: random.below(8) as u16, writes: true },
+                };
+                let copy = Copy { page, number };
+                if random.chance(0.3) {
+                    let record = RecordLock { slot: number as u16, transaction: owner.1, writes: false };
+                    directory.lock_record(owner.0, page, record);
+                }
+                directory.enqueue(Waiting::new(owner, (copy, kind), Instant::from_ns(0)));
+                let many = directory.entry(page).queue.len() as u64;
+                if random.chance(0.4) {
+                    directory.dequeue(page, &[random.below(many) as usize]);
+                    directory.tidy(page);
+                }
+                directory.check().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            }
         }
     }
 }

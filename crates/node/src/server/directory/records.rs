@@ -157,12 +157,15 @@ impl PageEntry {
     }
 
     /// Where a request is to stand in the queue: last. One that has locks of records already is not kept from others of them by
-    /// those that want the page, which wait for it; nor is one kept from writing a page by those that wait for its copy.
+    /// those that want the page, which wait for it; nor is one kept from writing a page by those that wait for its copy. Those of records are
+    /// not passed for that: they may have locks that the one that writes waits for.
     pub(super) fn place_of(&self, waiting: &Waiting) -> usize {
         let is_holder = self.records.has_any((waiting.client, waiting.transaction));
         match waiting.kind {
             Kind::Record { .. } if is_holder => self.leading().filter(|ahead| is_of_record(ahead)).count(),
-            Kind::Write => self.queue.iter().take_while(|ahead| ahead.kind == Kind::Write).count(),
+            Kind::Write if !self.queue.front().is_some_and(is_of_record) => {
+                self.queue.iter().take_while(|ahead| ahead.kind == Kind::Write).count()
+            }
             _ => self.queue.len(),
         }
     }

@@ -335,3 +335,16 @@ fn who_wants_a_record_behind_its_own_write_lock_waits_for_those_that_keep_the_co
     let victim = |number| Answer::Victim { transaction: Transaction(number), withdrawn: Vec::new() };
     assert!([1, 2].iter().any(|number| is_said(&told, one, &victim(*number))), "{told:?}");
 }
+
+#[test]
+fn a_page_is_not_written_before_a_record_of_one_whose_locks_of_others_are_waited_for() {
+    let (mut ground, holder, other) = fallen(&[lock(3, 1, false)]);
+    let asked = ground.say(holder, record(lock(4, 1, true))).expect("it is honest");
+    assert_eq!(asked, [Action::Send(other, Answer::Fall { copy: copy(0, 0) })]);
+    // That has not been heard.
+    let asked = ground.say(other, write(copy(0, 0), 1)).expect("it is honest");
+    assert!(asked.is_empty(), "it is no victim: {asked:?}");
+    let fell = Request::Fell { copy: copy(0, 0), locks: vec![lock(5, 1, false)] };
+    let fell = ground.say(other, fell).expect("it is honest");
+    assert!(sent(&fell, holder, lock(4, 1, true)), "{fell:?}");
+}
