@@ -6,7 +6,6 @@ use super::keys::{self, District};
 use super::new_order::now;
 use super::rows::{customer, order, order_line};
 use engine::{Direction, Result, Transaction};
-use std::ops::Bound;
 
 /// Delivers; returns how many districts had an order to deliver. Each step is made for all districts before the next one, so
 /// that what they need of it can be asked for at once.
@@ -46,11 +45,16 @@ pub(super) async fn run(tables: &Tables, tx: &mut Transaction, input: &Delivery)
 /// Takes the oldest order of a district from those that are not delivered, if there is one. Returns its number.
 async fn take_oldest(tables: &Tables, tx: &mut Transaction, district: District) -> Result<Option<u32>> {
     let (lower, upper) = (district.member(0), district.member(u32::MAX));
-    let range = (Bound::Included(&lower[..]), Bound::Included(&upper[..]));
-    let mut oldest = tx.cursor(tables.new_order, range.0, range.1, Direction::Forward);
-    let Some((key, _)) = tx.next(&mut oldest).await? else { return Ok(None) };
-    tx.delete(tables.new_order, &key).await?;
-    Ok(Some(keys::number(&key, 5)))
+    let mut oldest = None;
+    let note = |key: &[u8], _: &[u8]| {
+        oldest = Some(keys::number(key, 5));
+        false
+    };
+    tx.scan(tables.new_order, lower..=upper, Direction::Forward).look(note).await?;
+    if let Some(number) = oldest {
+        tx.delete(tables.new_order, &district.member(number)).await?;
+    }
+    Ok(oldest)
 }
 
 /// States when the lines of an order are delivered. Returns the sum of their amounts.
