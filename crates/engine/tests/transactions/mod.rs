@@ -4,6 +4,7 @@ mod aborted;
 mod answers;
 mod combined;
 mod cursors;
+mod each;
 mod looks;
 mod lost_updates;
 mod moments;
