@@ -8,6 +8,7 @@ mod commit;
 mod cursor;
 mod fields;
 mod freeing;
+mod get_each;
 mod half_change;
 mod index_build;
 mod index_range;

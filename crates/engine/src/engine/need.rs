@@ -56,6 +56,27 @@ impl Core {
         }
     }
 
+    /// As [`Core::resolve_access`] for the first share of a scan, [`Core::resolve_access_in_scan`] for others, and [`Core::complete`]
+    /// for what is of the same leaf as the share before.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub(crate) async fn resolve_share<T>(
+        &self,
+        partition: PartitionId,
+        (is_within_leaf, is_first): (bool, bool),
+        attempt: impl FnMut() -> Result<T, Need>,
+    ) -> Result<T> {
+        if is_within_leaf {
+            self.complete(attempt).await
+        } else if is_first {
+            self.resolve_access(partition, attempt).await
+        } else {
+            self.resolve_access_in_scan(partition, attempt).await
+        }
+    }
+
     /// As [`Core::resolve_access`], after a first attempt that lacked something.
     ///
     /// # Errors

@@ -1,7 +1,12 @@
 //! Range reads of b-trees, both ways. A cursor locks the range that it has gone through, so that a repeated read shows the same.
 //! It reads a share of the range at a time: first a few records, since it may not be asked for more, then ever more of a leaf.
 
+mod look;
+
+pub(super) use look::Looked;
+
 use super::Transaction;
+use crate::buffer::Pool;
 use crate::engine::Engine;
 use crate::mvcc::{ReadView, read_at, rest};
 use crate::version::{Reconstruction, View};
@@ -74,19 +79,37 @@ struct Share {
     is_within_leaf: bool,
 }
 
-impl Share {
-    /// The key of the record that was read last.
-    fn last(&self) -> Option<&[u8]> {
-        self.records.back().map(|(key, _)| key.as_slice())
+/// Where the records of a share are, whose range is locked.
+struct MetShare<'a> {
+    leaf: &'a [u8],
+    /// Its first record, and how many there are in the cursor's direction.
+    first: u16,
+    count: u16,
+    direction: Direction,
+    /// Where to go on, and whether that is in the same leaf.
+    from: Option<Bound<Vec<u8>>>,
+    is_within_leaf: bool,
+}
+
+impl<'a> MetShare<'a> {
+    /// The slots of the records, in the cursor's direction.
+    fn slots(&self) -> impl Iterator<Item = u16> {
+        let (first, direction) = (self.first, self.direction);
+        (0..self.count).map(move |index| slot_at(direction, first, index))
     }
 
-    /// Whether it has this number of records. Then it goes on behind the last one of them.
-    fn is_full(&mut self, records_max: usize) -> bool {
-        self.is_within_leaf = self.records.len() >= records_max;
-        if let Some((last, _)) = self.records.back().filter(|_| self.is_within_leaf) {
-            self.from = Some(Bound::Excluded(last.clone()));
-        }
-        self.is_within_leaf
+    /// The stored value at a slot, and its key in `key`.
+    fn record(&self, slot: u16, key: &mut Vec<u8>) -> &'a [u8] {
+        slotted::key_into(self.leaf, slot, key);
+        slotted::value(self.leaf, slot)
+    }
+}
+
+/// The slot that is this number of records behind the first one.
+fn slot_at(direction: Direction, first: u16, index: u16) -> u16 {
+    match direction {
+        Direction::Forward => first + index,
+        Direction::Backward => first - index,
     }
 }
 
@@ -129,6 +152,31 @@ impl Cursor {
         self.lies_ahead(&self.behind, key) && self.from.as_ref().is_none_or(|from| !self.lies_ahead(from, key))
     }
 
+    /// Whether a key lies before the end of the range.
+    fn is_within(&self, key: &[u8]) -> bool {
+        match self.direction {
+            Direction::Forward => is_before(key, &self.to),
+            Direction::Backward => is_after(key, &self.to),
+        }
+    }
+
+    /// Whether the range goes on in the leaf behind this fence.
+    fn goes_on_at(&self, fence: &[u8]) -> bool {
+        match (self.direction, &self.to) {
+            (Direction::Forward, _) => self.is_within(fence),
+            (Direction::Backward, Bound::Included(to) | Bound::Excluded(to)) => fence > to.as_slice(),
+            (Direction::Backward, Bound::Unbounded) => true,
+        }
+    }
+
+    /// The bounds of what is between two places, of which the first one comes first on its way.
+    fn between<'b>(&self, first: Bound<&'b [u8]>, then: Bound<&'b [u8]>) -> (Bound<&'b [u8]>, Bound<&'b [u8]>) {
+        match self.direction {
+            Direction::Forward => (first, then),
+            Direction::Backward => (then, first),
+        }
+    }
+
     /// Has everything that was not shown be read again.
     fn read_again(&mut self) {
         self.ready.clear();
@@ -152,16 +200,7 @@ impl Cursor {
         let Some(read_view) = &self.read_view else { return Ok(share) };
         let from = as_slice(self.from.as_ref().expect("the range is not at its end"));
         // What is before the next leaf; the range may end earlier.
-        let (lower, upper) = match (self.direction, &share.from) {
-            (Direction::Forward, Some(next)) => (from, before(next)),
-            (Direction::Forward, None) => (from, as_slice(&self.to)),
-            (Direction::Backward, Some(next)) => (before(next), from),
-            (Direction::Backward, None) => (as_slice(&self.to), from),
-        };
-        let is_within = |key: &[u8]| match self.direction {
-            Direction::Forward => is_before(key, &self.to),
-            Direction::Backward => is_after(key, &self.to),
-        };
+        let (lower, upper) = self.between(from, share.from.as_ref().map_or(as_slice(&self.to), before));
         let ghosts = engine.versions.ghosts_within(read_view.view, self.partition, (lower, upper))?;
         if ghosts.is_empty() {
             for (key, past) in &mut share.records {
@@ -173,7 +212,7 @@ impl Cursor {
         let mut records: BTreeMap<Vec<u8>, Option<Vec<u8>>> = ghosts.into_iter().map(|key| (key, None)).collect();
         records.extend(share.records.into_iter().map(|(key, past)| (key, past.state)));
         share.records = VecDeque::with_capacity(records.len());
-        for (key, state) in records.into_iter().filter(|(key, _)| is_within(key)) {
+        for (key, state) in records.into_iter().filter(|(key, _)| self.is_within(key)) {
             let past = engine.versions.reconstruct_in_memory(read_view.view, self.partition, &key, state)?;
             match self.direction {
                 Direction::Forward => share.records.push_back((key, past)),
@@ -244,9 +283,18 @@ impl Transaction {
         direction: Direction,
     ) -> Cursor {
         let own = |bound: Bound<&[u8]>| bound.map(<[u8]>::to_vec);
+        self.cursor_within(partition, (own(lower), own(upper)), direction)
+    }
+
+    pub(super) fn cursor_within(
+        &self,
+        partition: PartitionId,
+        (lower, upper): (Bound<Vec<u8>>, Bound<Vec<u8>>),
+        direction: Direction,
+    ) -> Cursor {
         let (from, to) = match direction {
-            Direction::Forward => (own(lower), own(upper)),
-            Direction::Backward => (own(upper), own(lower)),
+            Direction::Forward => (lower, upper),
+            Direction::Backward => (upper, lower),
         };
         let read_view = self.read_view().map(Rc::new);
         Cursor {
@@ -293,12 +341,8 @@ impl Transaction {
         }
     }
 
-    /// The cursor's next record, key and value; `None` at the end of the range.
-    ///
-    /// # Errors
-    /// [`crate::Error::Deadlock`], [`crate::Error::NoPartition`], [`crate::Error::WrongOrganization`], a damaged page, or
-    /// the driver's. [`crate::Error::Argument`] if the cursor was made by another transaction.
-    pub async fn next(&mut self, cursor: &mut Cursor) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+    /// Begins a call that has the cursor go on; false if the end of its range was reported.
+    fn resume(&mut self, cursor: &mut Cursor) -> Result<bool> {
         self.check_active()?;
         let found = self.engine.catalog.find_keyed(cursor.partition)?;
         if found.is_set {
@@ -319,13 +363,25 @@ impl Transaction {
         cursor.locks_records = found.locks_records;
         self.mark_not_replayable()?;
         if cursor.ended {
-            return Ok(None);
+            return Ok(false);
         }
         if cursor.changes != self.changes() {
             self.read_again_if_changed(cursor);
         }
         if std::mem::take(&mut cursor.is_lost) {
             cursor.read_again();
+        }
+        Ok(true)
+    }
+
+    /// The cursor's next record, key and value; `None` at the end of the range.
+    ///
+    /// # Errors
+    /// [`crate::Error::Deadlock`], [`crate::Error::NoPartition`], [`crate::Error::WrongOrganization`], a damaged page, or
+    /// the driver's. [`crate::Error::Argument`] if the cursor was made by another transaction.
+    pub async fn next(&mut self, cursor: &mut Cursor) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        if !self.resume(cursor)? {
+            return Ok(None);
         }
         loop {
             if let Some((key, past)) = cursor.ready.pop_front() {
@@ -348,19 +404,13 @@ impl Transaction {
                 self.state.depend_on(self.engine.versions.present());
             }
             let is_within_leaf = cursor.is_within_leaf;
-            if !is_within_leaf && self.reference() {
-                self.delayed_reference().await?;
-            }
+            let is_first = self.refer_to_leaf(cursor).await?;
             let engine = self.engine.clone();
-            let is_first = !std::mem::replace(&mut cursor.began, true);
             let step = if cursor.read_view.is_some() {
                 self.read_past_leaf(cursor, is_first).await?
-            } else if is_within_leaf {
-                engine.core.complete(|| self.read_leaf(cursor)).await?
-            } else if is_first {
-                engine.core.resolve_access(cursor.partition, || self.read_leaf(cursor)).await?
             } else {
-                engine.core.resolve_access_in_scan(cursor.partition, || self.read_leaf(cursor)).await?
+                let read = || self.read_leaf(cursor);
+                engine.core.resolve_share(cursor.partition, (is_within_leaf, is_first), read).await?
             };
             match step {
                 LeafStep::Read(share) => {
@@ -375,6 +425,14 @@ impl Transaction {
                 LeafStep::Blocked(resource) => self.lock(resource, Mode::Shared).await?,
             }
         }
+    }
+
+    /// Before the next share: a reference, if it is of another leaf than the one before. Returns whether it is the cursor's first one.
+    async fn refer_to_leaf(&self, cursor: &mut Cursor) -> Result<bool> {
+        if !cursor.is_within_leaf && self.reference() {
+            self.delayed_reference().await?;
+        }
+        Ok(!std::mem::replace(&mut cursor.began, true))
     }
 
     /// Reads what a view sees of the next leaf's share: no transaction waits for a long reader, so it yields first unless this
@@ -420,72 +478,67 @@ impl Transaction {
 
     /// Reads the next share, locking as it goes; stops at the first lock that has to be waited for.
     fn read_leaf(&mut self, cursor: &Cursor) -> Result<LeafStep, Need> {
+        let engine = self.engine.clone();
+        let pool = engine.core.pages_to_search();
+        let mut records = VecDeque::new();
+        let read = |key: &[u8], stored: &[u8]| records.push_back((key.to_vec(), Reconstruction::present(stored)));
+        Ok(match self.meet_share(cursor, &pool, read)? {
+            Ok(met) => LeafStep::Read(Share { records, from: met.from, is_within_leaf: met.is_within_leaf }),
+            Err(resource) => LeafStep::Blocked(resource),
+        })
+    }
+
+    /// Finds the next share and locks it, or says what has to be waited for first. `meet` is shown each record once it is locked
+    /// itself, but not yet what lies between.
+    fn meet_share<'a>(
+        &self,
+        cursor: &Cursor,
+        pool: &'a Pool,
+        mut meet: impl FnMut(&[u8], &'a [u8]),
+    ) -> Result<Result<MetShare<'a>, Resource>, Need> {
         let from = as_slice(cursor.from.as_ref().expect("the range is not at its end"));
-        match cursor.direction {
-            Direction::Forward => self.read_forward(cursor, from),
-            Direction::Backward => self.read_backward(cursor, from),
-        }
-    }
-
-    fn read_forward(&mut self, cursor: &Cursor, from: Bound<&[u8]>) -> Result<LeafStep, Need> {
-        let engine = self.engine.clone();
-        let pool = engine.core.pages_to_search();
-        let position = b_tree::forward(&*pool, cursor.partition, from)?;
-        let page = pool.page(position.page)?;
-        let mut share = Share::default();
-        let mut key = Vec::new();
-        // The next leaf begins at the fence.
-        share.from = position.fence.filter(|fence| is_before(fence, &cursor.to)).map(Bound::Included);
-        for slot in position.slot..slotted::count(page) {
-            if share.is_full(cursor.share_max) {
-                break;
-            }
-            slotted::key_into(page, slot, &mut key);
-            if !is_before(&key, &cursor.to) {
-                share.from = None;
-                break;
-            }
-            if let Some(record) = self.meet_record(cursor, &key) {
-                let before = self.lock_seen(cursor, (from, Bound::Excluded(&key)), share.last());
-                return Ok(LeafStep::Blocked(before.unwrap_or(record)));
-            }
-            share.records.push_back((key.clone(), Reconstruction::present(slotted::value(page, slot))));
-        }
-        let upper = share.from.as_ref().map_or(as_slice(&cursor.to), before);
-        let blocked = self.lock_seen(cursor, (from, upper), share.last());
-        Ok(blocked.map_or_else(|| LeafStep::Read(share), LeafStep::Blocked))
-    }
-
-    fn read_backward(&mut self, cursor: &Cursor, from: Bound<&[u8]>) -> Result<LeafStep, Need> {
-        let engine = self.engine.clone();
-        let pool = engine.core.pages_to_search();
-        let position = b_tree::backward(&*pool, cursor.partition, from)?;
-        let page = pool.page(position.page)?;
-        let mut share = Share::default();
-        let mut key = Vec::new();
-        let goes_on = |fence: &Vec<u8>| match &cursor.to {
-            Bound::Included(to) | Bound::Excluded(to) => fence > to,
-            Bound::Unbounded => true,
+        let direction = cursor.direction;
+        let position = match direction {
+            Direction::Forward => b_tree::forward(pool, cursor.partition, from)?,
+            Direction::Backward => b_tree::backward(pool, cursor.partition, from)?,
         };
-        share.from = position.fence.filter(goes_on).map(Bound::Excluded);
-        for slot in (0..position.slot).rev() {
-            if share.is_full(cursor.share_max) {
+        let leaf = pool.page(position.page)?;
+        let (first, rest) = match direction {
+            Direction::Forward => (position.slot, slotted::count(leaf) - position.slot),
+            Direction::Backward => (position.slot.saturating_sub(1), position.slot),
+        };
+        // The next leaf begins, or ends, at the fence.
+        let next = position.fence.filter(|fence| cursor.goes_on_at(fence));
+        let next = next.map(|fence| match direction {
+            Direction::Forward => Bound::Included(fence),
+            Direction::Backward => Bound::Excluded(fence),
+        });
+        let mut met = MetShare { leaf, first, count: 0, direction, from: next, is_within_leaf: false };
+        let (mut key, mut last) = (Vec::new(), Vec::new());
+        while met.count < rest {
+            met.is_within_leaf = usize::from(met.count) >= cursor.share_max;
+            if met.is_within_leaf {
+                met.from = Some(Bound::Excluded(last.clone()));
                 break;
             }
-            slotted::key_into(page, slot, &mut key);
-            if !is_after(&key, &cursor.to) {
-                share.from = None;
+            let slot = slot_at(direction, first, met.count);
+            slotted::key_into(leaf, slot, &mut key);
+            if !cursor.is_within(&key) {
+                met.from = None;
                 break;
             }
             if let Some(record) = self.meet_record(cursor, &key) {
-                let above = self.lock_seen(cursor, (Bound::Excluded(&key), from), share.last());
-                return Ok(LeafStep::Blocked(above.unwrap_or(record)));
+                let seen = cursor.between(from, Bound::Excluded(&key));
+                let before = self.lock_seen(cursor, seen, Some(&last[..]).filter(|_| met.count > 0));
+                return Ok(Err(before.unwrap_or(record)));
             }
-            share.records.push_back((key.clone(), Reconstruction::present(slotted::value(page, slot))));
+            meet(&key, slotted::value(leaf, slot));
+            std::mem::swap(&mut key, &mut last);
+            met.count += 1;
         }
-        let lower = share.from.as_ref().map_or(as_slice(&cursor.to), before);
-        let blocked = self.lock_seen(cursor, (lower, from), share.last());
-        Ok(blocked.map_or_else(|| LeafStep::Read(share), LeafStep::Blocked))
+        let end = met.from.as_ref().map_or(as_slice(&cursor.to), before);
+        let blocked = self.lock_seen(cursor, cursor.between(from, end), Some(&last[..]).filter(|_| met.count > 0));
+        Ok(blocked.map_or(Ok(met), Err))
     }
 }
 

@@ -63,7 +63,8 @@ impl Transaction {
             (found, keyed) => return self.modify_other(found, keyed, partition, key, change).await,
         };
         let (hash, mut change) = (key_hash(key), Some(change));
-        match self.modify_at_once(found, partition, (key, hash), &mut change) {
+        let leaf = prefetch_leaf(&self.engine.core, partition, key);
+        match self.modify_at_once(found, partition, (key, hash, leaf), &mut change) {
             Ok(AtOnce::Done(answer)) => Ok(answer),
             delayed => self.modify_after(delayed, found, partition, (key, hash), change).await,
         }
@@ -82,8 +83,29 @@ impl Transaction {
             return self.modify_other(found, keyed, partition, key, change).await;
         }
         let (hash, mut change) = (key_hash(key), Some(change));
-        let changed = self.modify_at_once(found, partition, (key, hash), &mut change);
+        let leaf = prefetch_leaf(&self.engine.core, partition, key);
+        let changed = self.modify_at_once(found, partition, (key, hash, leaf), &mut change);
         self.modify_after(changed, found, partition, (key, hash), change).await
+    }
+
+    /// As [`Transaction::modify`]; `leaf` is the leaf of the key in a b-tree, if it is known. Returns whether nothing was waited for.
+    #[inline]
+    pub(super) async fn modify_in_leaf(
+        &mut self,
+        (partition, key): (PartitionId, &[u8]),
+        leaf: Option<PageId>,
+        change: impl FnOnce(&mut [u8]),
+    ) -> Result<bool> {
+        let (found, keyed) = self.engine.catalog.find_keyed_to_change(partition)?;
+        if !matches!(keyed, Keyed::BTree) {
+            self.modify_other(found, keyed, partition, key, change).await?;
+            return Ok(false);
+        }
+        let (hash, mut change) = (key_hash(key), Some(change));
+        match self.modify_at_once(found, partition, (key, hash, leaf), &mut change) {
+            Ok(AtOnce::Done(())) => Ok(true),
+            delayed => self.modify_after(delayed, found, partition, (key, hash), change).await.map(|()| false),
+        }
     }
 
     /// As [`Transaction::modify`], in a set, or a b-tree whose records have a type, that was looked up.
@@ -131,10 +153,9 @@ impl Transaction {
         &mut self,
         found: KeyedPartition,
         partition: PartitionId,
-        (key, hash): (&[u8], u64),
+        (key, hash, leaf): (&[u8], u64, Option<PageId>),
         change: &mut Option<impl FnOnce(&mut [u8]) -> R>,
     ) -> Result<AtOnce<R>, Need> {
-        let leaf = prefetch_leaf(&self.engine.core, partition, key);
         if self.reference() {
             return Ok(AtOnce::AwaitReference);
         }

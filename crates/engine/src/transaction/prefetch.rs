@@ -53,7 +53,12 @@ impl Transaction {
 
     /// Reads the pages that lead to these keys, level by level.
     #[cold]
-    async fn read_absent<K: AsRef<[u8]>>(&self, partition: PartitionId, keys: &[K], mut absent: Vec<PageId>) {
+    pub(super) async fn read_absent<K: AsRef<[u8]>>(
+        &self,
+        partition: PartitionId,
+        keys: &[K],
+        mut absent: Vec<PageId>,
+    ) {
         let core = &self.engine.core;
         let (began, pages_max) = (core.executor.now(), core.buffer.settings().frames / FRAMES_SHARE);
         for _ in 0..LEVELS_MAX {

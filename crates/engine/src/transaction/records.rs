@@ -3,6 +3,7 @@
 //! Locks are named by key, so they are taken before the tree is searched. Phantoms are kept out in `read_ranges.rs`.
 
 use super::Transaction;
+use super::get_each::{Shown, show};
 use super::log_room::admit_change;
 use super::read_ranges::BeforeLock;
 use super::update::update;
@@ -25,14 +26,6 @@ use structures::undo::Undo;
 enum FoundRecord {
     Nothing,
     Here(Vec<u8>),
-    Elsewhere(usize, u32),
-}
-
-/// What was shown of a record.
-enum Shown<R> {
-    /// Its value, if there is one: this is the answer.
-    Here(R),
-    /// Nothing yet: its value is a long one of this length that begins there.
     Elsewhere(usize, u32),
 }
 
@@ -187,7 +180,8 @@ impl Transaction {
         self.mark_not_replayable()?;
         let mut look = Some(look);
         let engine = self.engine.clone();
-        let seen = engine.core.resolve_access(partition, || show(&engine.core, partition, key, &mut look)).await?;
+        let seen =
+            engine.core.resolve_access(partition, || show(&engine.core, partition, (key, None), &mut look)).await?;
         self.trace_key_access(partition, key, false);
         match seen {
             Shown::Here(answer) => Ok(answer),
@@ -542,24 +536,6 @@ fn find(core: &Core, partition: PartitionId, key: &[u8]) -> Result<FoundRecord, 
     Ok(match stored::read(slotted::value(leaf, place.slot)) {
         Stored::Here(value) => FoundRecord::Here(value.to_vec()),
         Stored::Elsewhere(length, first) => FoundRecord::Elsewhere(length, first),
-    })
-}
-
-fn show<R, F: FnOnce(Option<&[u8]>) -> R>(
-    core: &Core,
-    partition: PartitionId,
-    key: &[u8],
-    look: &mut Option<F>,
-) -> Result<Shown<R>, Need> {
-    let pool = core.pages_to_search();
-    let (place, leaf) = b_tree::find(&*pool, partition, key)?;
-    let mut answer = |value: Option<&[u8]>| look.take().expect("an attempt succeeds once")(value);
-    if !place.exact {
-        return Ok(Shown::Here(answer(None)));
-    }
-    Ok(match stored::read(slotted::value(leaf, place.slot)) {
-        Stored::Here(value) => Shown::Here(answer(Some(value))),
-        Stored::Elsewhere(length, first) => Shown::Elsewhere(length, first),
     })
 }
 

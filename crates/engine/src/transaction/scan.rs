@@ -1,6 +1,6 @@
 //! A range of a partition, record by record, and as a source of rows.
 
-use super::cursor::as_slice;
+use super::cursor::Looked;
 use super::{Cursor, Direction, KeyRange, Transaction};
 use crate::Result;
 use crate::temp::{self, JoinReport, JoinSettings, Joined, Row, Rows, Sorted};
@@ -73,12 +73,16 @@ impl<'a> Scan<'a> {
     /// # Errors
     /// Those of [`Transaction::next`].
     pub async fn look(&mut self, mut look: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
-        while let Some((key, value)) = self.next().await? {
-            if !look(&key, &value) {
-                break;
+        loop {
+            match self.transaction.look_at_share(&mut self.cursor, &mut look).await? {
+                Looked::Share => {}
+                Looked::Enough => return Ok(()),
+                Looked::Before => match self.next().await? {
+                    Some((key, value)) if look(&key, &value) => {}
+                    _ => return Ok(()),
+                },
             }
         }
-        Ok(())
     }
 }
 
@@ -112,8 +116,7 @@ impl Transaction {
     /// The records of a range of a b-tree, beginning at the end that `direction` comes from. At serializable level it locks the
     /// range that it has gone through, so that a repeated scan shows the same: one lock, however many records there are.
     pub fn scan(&mut self, partition: PartitionId, range: impl KeyRange, direction: Direction) -> Scan<'_> {
-        let (lower, upper) = range.into_bounds();
-        let cursor = self.cursor(partition, as_slice(&lower), as_slice(&upper), direction);
+        let cursor = self.cursor_within(partition, range.into_bounds(), direction);
         Scan::new(self, cursor)
     }
 

@@ -4,6 +4,8 @@ mod aborted;
 mod answers;
 mod combined;
 mod cursors;
+mod each;
+mod looks;
 mod lost_updates;
 mod moments;
 mod own_errors;

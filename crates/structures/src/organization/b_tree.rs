@@ -27,7 +27,7 @@ mod tests;
 pub use check::{Child, Expected, check_node};
 pub use load::BulkLoader;
 pub use merge::{find_to_remove, is_underfull, merge};
-pub use prefetch::prefetch;
+pub use prefetch::{GROUP_MAX, leaves_of, prefetch};
 pub use relocate::{height, node_at, relocate};
 pub use scan::{LeafRange, backward, forward};
 pub use split::{has_room, make_room};

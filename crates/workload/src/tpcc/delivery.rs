@@ -6,7 +6,6 @@ use super::keys::{self, District};
 use super::new_order::now;
 use super::rows::{customer, order, order_line};
 use engine::{Direction, Result, Transaction};
-use std::ops::Bound;
 
 /// Delivers; returns how many districts had an order to deliver. Each step is made for all districts before the next one, so
 /// that what they need of it can be asked for at once.
@@ -17,57 +16,52 @@ pub(super) async fn run(tables: &Tables, tx: &mut Transaction, input: &Delivery)
         delivered.extend(take_oldest(tables, tx, district).await?.map(|number| (district, number)));
     }
     let orders: Vec<_> = delivered.iter().map(|(district, number)| district.member(*number)).collect();
-    let first_lines: Vec<_> = delivered.iter().map(|(district, number)| district.line(*number, 1)).collect();
-    tx.prefetch(tables.order, &orders).await;
-    tx.prefetch(tables.order_line, &first_lines).await;
-    let mut buyers = Vec::new();
-    let mut sums = Vec::new();
-    for ((district, number), key) in delivered.iter().zip(&orders) {
-        let (buyer, lines) = tx
-            .modify(tables.order, key, |row| {
-                order::CARRIER.set(row, input.carrier);
-                (order::CUSTOMER.get(row), order::LINES.get(row))
-            })
-            .await?;
-        buyers.push(district.member(buyer));
-        sums.push(deliver_lines(tables, tx, (*district, *number), lines).await?);
-    }
-    tx.prefetch(tables.customer, &buyers).await;
-    for (buyer, sum) in buyers.iter().zip(sums) {
-        tx.modify(tables.customer, buyer, |row| {
-            customer::BALANCE.add(row, sum);
-            customer::DELIVERIES.increment(row);
-        })
-        .await?;
-    }
+    let (mut buyers, mut lines) = (Vec::with_capacity(orders.len()), Vec::new());
+    let carry = |position: usize, row: &mut [u8]| {
+        let (district, number) = delivered[position];
+        order::CARRIER.set(row, input.carrier);
+        buyers.push(district.member(order::CUSTOMER.get(row)));
+        lines.extend((1..=order::LINES.get(row) as u8).map(|line| (position, district.line(number, line))));
+    };
+    tx.modify_each(tables.order, &orders, carry).await?;
+    let sums = deliver_lines(tables, tx, delivered.len(), &lines).await?;
+    let credit = |position: usize, row: &mut [u8]| {
+        customer::BALANCE.add(row, sums[position]);
+        customer::DELIVERIES.increment(row);
+    };
+    tx.modify_each(tables.customer, &buyers, credit).await?;
     Ok(delivered.len() as u32)
 }
 
 /// Takes the oldest order of a district from those that are not delivered, if there is one. Returns its number.
 async fn take_oldest(tables: &Tables, tx: &mut Transaction, district: District) -> Result<Option<u32>> {
     let (lower, upper) = (district.member(0), district.member(u32::MAX));
-    let range = (Bound::Included(&lower[..]), Bound::Included(&upper[..]));
-    let mut oldest = tx.cursor(tables.new_order, range.0, range.1, Direction::Forward);
-    let Some((key, _)) = tx.next(&mut oldest).await? else { return Ok(None) };
-    tx.delete(tables.new_order, &key).await?;
-    Ok(Some(keys::number(&key, 5)))
+    let mut oldest = None;
+    let note = |key: &[u8], _: &[u8]| {
+        oldest = Some(keys::number(key, 5));
+        false
+    };
+    tx.scan(tables.new_order, lower..=upper, Direction::Forward).look(note).await?;
+    if let Some(number) = oldest {
+        tx.delete(tables.new_order, &district.member(number)).await?;
+    }
+    Ok(oldest)
 }
 
-/// States when the lines of an order are delivered. Returns the sum of their amounts.
+/// States when the lines of orders are delivered: to each belongs the position of its order. Returns the sums of the orders'
+/// amounts.
 async fn deliver_lines(
     tables: &Tables,
     tx: &mut Transaction,
-    (district, number): (District, u32),
-    lines: u32,
-) -> Result<i64> {
-    let (mut sum, time) = (0, now(tx));
-    for line in 1..=lines as u8 {
-        sum += tx
-            .modify(tables.order_line, &district.line(number, line), |row| {
-                order_line::DELIVERED.set(row, time);
-                order_line::AMOUNT.get(row)
-            })
-            .await?;
-    }
-    Ok(sum)
+    orders: usize,
+    lines: &[(usize, [u8; 10])],
+) -> Result<Vec<i64>> {
+    let (mut sums, time) = (vec![0; orders], now(tx));
+    let keys: Vec<_> = lines.iter().map(|(_, key)| key).collect();
+    let deliver = |position: usize, row: &mut [u8]| {
+        order_line::DELIVERED.set(row, time);
+        sums[lines[position].0] += order_line::AMOUNT.get(row);
+    };
+    tx.modify_each(tables.order_line, &keys, deliver).await?;
+    Ok(sums)
 }

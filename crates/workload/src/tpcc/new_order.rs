@@ -20,10 +20,6 @@ pub(super) async fn read<R>(
 pub(super) async fn run(tables: &Tables, tx: &mut Transaction, input: &NewOrder) -> Result<()> {
     let begin = tx.savepoint();
     let district = input.district;
-    let items: Vec<_> = input.lines.iter().map(|line| keys::single(line.item)).collect();
-    let stocks: Vec<_> = input.lines.iter().map(|line| keys::stock(line.supply_warehouse, line.item)).collect();
-    tx.prefetch(tables.item, &items).await;
-    tx.prefetch(tables.stock, &stocks).await;
     let warehouse = keys::single(district.warehouse);
     let warehouse_tax = read(tx, (tables.warehouse, "warehouse"), &warehouse, |row| place::TAX.get(row)).await?;
     let (district_tax, number) = tx
@@ -42,12 +38,10 @@ pub(super) async fn run(tables: &Tables, tx: &mut Transaction, input: &NewOrder)
     tx.insert(tables.new_order, &district.member(number), b"").await?;
     tx.insert(tables.customer_order, &district.customer_order(input.customer, number), b"").await?;
 
+    let lines = price(tables, tx, input).await?;
+    let infos = take_from_stock(tables, tx, input, &lines).await?;
     let mut sum = 0;
-    for line in &input.lines {
-        let price =
-            tx.get_with(tables.item, &keys::single(line.item), |row| row.map(|row| item::PRICE.get(row))).await?;
-        let Some(price) = price else { return tx.rollback_to(begin).await };
-        let info = take_from_stock(tables, tx, input, line).await?;
+    for ((line, price), info) in lines.iter().zip(infos) {
         let amount = i64::from(line.quantity) * price;
         sum += amount;
         let mut row = [0; order_line::SIZE];
@@ -58,6 +52,9 @@ pub(super) async fn run(tables: &Tables, tx: &mut Transaction, input: &NewOrder)
         order_line::DISTRICT_INFO.set(&mut row, &info);
         tx.insert(tables.order_line, &district.line(number, line.number), &row).await?;
     }
+    if lines.len() < input.lines.len() {
+        return tx.rollback_to(begin).await;
+    }
     // What the terminal shows; no table has it.
     let _total = sum as f64
         * (1.0 - f64::from(discount) / 1e4)
@@ -65,22 +62,42 @@ pub(super) async fn run(tables: &Tables, tx: &mut Transaction, input: &NewOrder)
     Ok(())
 }
 
-/// Takes a line's quantity from the stock; returns what the stock says of the district.
-async fn take_from_stock(tables: &Tables, tx: &mut Transaction, input: &NewOrder, line: &Line) -> Result<[u8; 24]> {
-    let is_remote = line.supply_warehouse != input.district.warehouse;
+/// The lines of an order whose items there are, with the items' prices. The rest of an order is entered all the same, and then
+/// rolled back (clause 2.4.2.3).
+async fn price<'a>(tables: &Tables, tx: &mut Transaction, input: &'a NewOrder) -> Result<Vec<(&'a Line, i64)>> {
+    let items: Vec<_> = input.lines.iter().map(|line| keys::single(line.item)).collect();
+    let mut lines = Vec::with_capacity(items.len());
+    let price = |position: usize, row: Option<&[u8]>| {
+        lines.extend(row.map(|row| (&input.lines[position], item::PRICE.get(row))));
+    };
+    tx.get_each_with(tables.item, &items, price).await?;
+    Ok(lines)
+}
+
+/// Takes the quantities of lines from the stock; returns what the stock of each says of the district.
+async fn take_from_stock(
+    tables: &Tables,
+    tx: &mut Transaction,
+    input: &NewOrder,
+    lines: &[(&Line, i64)],
+) -> Result<Vec<[u8; 24]>> {
     let column: Text = stock::district_info(input.district.number);
-    tx.modify(tables.stock, &keys::stock(line.supply_warehouse, line.item), |row| {
+    let stocks: Vec<_> = lines.iter().map(|(line, _)| keys::stock(line.supply_warehouse, line.item)).collect();
+    let mut infos = Vec::with_capacity(lines.len());
+    let take = |position: usize, row: &mut [u8]| {
+        let line = lines[position].0;
         let quantity = stock::QUANTITY.get(row);
         let refill = if quantity >= line.quantity + 10 { 0 } else { 91 };
         stock::QUANTITY.set(row, quantity + refill - line.quantity);
         stock::YTD.add(row, line.quantity.into());
         stock::ORDERS.increment(row);
-        if is_remote {
+        if line.supply_warehouse != input.district.warehouse {
             stock::REMOTE_ORDERS.increment(row);
         }
-        *column.get(row).first_chunk().expect("24 characters")
-    })
-    .await
+        infos.push(*column.get(row).first_chunk().expect("24 characters"));
+    };
+    tx.modify_each(tables.stock, &stocks, take).await?;
+    Ok(infos)
 }
 
 /// The time that a transaction writes into its rows; never zero, which stands for null.

@@ -7,7 +7,6 @@ use super::new_order::read;
 use super::payment::find_customer;
 use super::rows::{customer, order, order_line};
 use engine::{Direction, Result, Transaction};
-use std::ops::Bound;
 
 /// What the terminal shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,24 +26,28 @@ pub(super) async fn run(tables: &Tables, tx: &mut Transaction, input: &OrderStat
     let key = district.member(customer);
     let balance = read(tx, (tables.customer, "customer"), &key, |row| customer::BALANCE.get(row)).await?;
     let (lower, upper) = (district.customer_order(customer, 0), district.customer_order(customer, u32::MAX));
-    let range = (Bound::Included(&lower[..]), Bound::Included(&upper[..]));
-    let mut orders = tx.cursor(tables.customer_order, range.0, range.1, Direction::Backward);
     let mut status = Status { customer, balance, order: 0, carrier: 0, lines: Vec::new() };
-    let Some((key, _)) = tx.next(&mut orders).await? else { return Ok(status) };
-    status.order = keys::number(&key, 9);
+    let note = |key: &[u8], _: &[u8]| {
+        status.order = keys::number(key, 9);
+        false
+    };
+    tx.scan(tables.customer_order, lower..=upper, Direction::Backward).look(note).await?;
+    if status.order == 0 {
+        return Ok(status);
+    }
     let key = district.member(status.order);
     status.carrier = read(tx, (tables.order, "order"), &key, |row| order::CARRIER.get(row)).await?;
     let (lower, upper) = (district.line(status.order, 0), district.line(status.order, u8::MAX));
-    let range = (Bound::Included(&lower[..]), Bound::Included(&upper[..]));
-    let mut lines = tx.cursor(tables.order_line, range.0, range.1, Direction::Forward);
-    while let Some((_, row)) = tx.next(&mut lines).await? {
+    let note = |_: &[u8], row: &[u8]| {
         status.lines.push((
-            order_line::ITEM.get(&row),
-            order_line::SUPPLY_WAREHOUSE.get(&row),
-            order_line::QUANTITY.get(&row),
-            order_line::AMOUNT.get(&row),
-            order_line::DELIVERED.get(&row),
+            order_line::ITEM.get(row),
+            order_line::SUPPLY_WAREHOUSE.get(row),
+            order_line::QUANTITY.get(row),
+            order_line::AMOUNT.get(row),
+            order_line::DELIVERED.get(row),
         ));
-    }
+        true
+    };
+    tx.scan(tables.order_line, lower..=upper, Direction::Forward).look(note).await?;
     Ok(status)
 }

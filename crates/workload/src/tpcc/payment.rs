@@ -6,7 +6,6 @@ use super::keys::{self, District};
 use super::new_order::now;
 use super::rows::{customer, history, place};
 use engine::{Direction, Error, Result, Transaction};
-use std::ops::Bound;
 
 /// The number of a customer. Of those with the same last name it is the middle one by first name, rounded up.
 pub(super) async fn find_customer(
@@ -20,12 +19,12 @@ pub(super) async fn find_customer(
         Choice::LastName(last) => last,
     };
     let (lower, upper) = (district.name(&last, &[0; 16], 0), district.name(&last, &[u8::MAX; 16], u32::MAX));
-    let range = (Bound::Included(&lower[..]), Bound::Included(&upper[..]));
-    let mut cursor = tx.cursor(tables.customer_name, range.0, range.1, Direction::Forward);
     let mut found = Vec::new();
-    while let Some((key, _)) = tx.next(&mut cursor).await? {
-        found.push(keys::number(&key, 37));
-    }
+    let note = |key: &[u8], _: &[u8]| {
+        found.push(keys::number(key, 37));
+        true
+    };
+    tx.scan(tables.customer_name, lower..=upper, Direction::Forward).look(note).await?;
     let middle = found.len().saturating_sub(1) / 2;
     found.get(middle).copied().ok_or_else(|| Error::NoRecord("customer-name".to_owned()))
 }

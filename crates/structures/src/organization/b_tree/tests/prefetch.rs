@@ -72,6 +72,12 @@ fn every_page_on_the_way_is_asked_for_and_those_that_lack_are_named() {
         let mut asked: BTreeSet<PageId> = ways.into_iter().flatten().chain(expected.iter().copied()).collect();
         asked.insert(PageId::new(PARTITION, ROOT));
         assert_eq!(*pages.asked.borrow(), asked);
+        for group in keys.chunks(b_tree::GROUP_MAX) {
+            let leaves = b_tree::leaves_of(&pages, PARTITION, group, &mut Vec::new());
+            let expected: Vec<_> = group.iter().map(|key| leaf_of(&pages, PARTITION, key).ok()).collect();
+            let has_come = |leaf: &Option<PageId>| leaf.filter(|leaf| !pages.absent.contains(leaf));
+            assert!(leaves.iter().take(group.len()).copied().eq(expected.iter().map(has_come)));
+        }
         expected.sort_unstable();
         lacked.sort_unstable();
         assert_eq!(lacked, expected);
