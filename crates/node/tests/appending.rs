@@ -1,7 +1,8 @@
 //! Nodes that add records to one partition: each does so on pages of its own.
 
-use crate::things::ServedThings;
+use crate::things::{self, ServedThings};
 use base::Random;
+use base::time::SECOND_NS;
 use engine::Error;
 use engine::organization::append::Position;
 use entresol_node::page_client::PageClient;
@@ -77,4 +78,60 @@ fn nodes_add_records_to_pages_of_their_own_and_lose_none() {
         });
         assert_eq!(found, expected, "{seed}");
     }
+}
+
+async fn add_many(client: &PageClient, count: u32) -> engine::Result<Vec<Position>> {
+    client
+        .transaction(async |tx| {
+            let history = tx.partition("history").await?.id();
+            let mut found = Vec::new();
+            for _ in 0..count {
+                found.push(tx.append(history, &[1; 900]).await?);
+            }
+            Ok(found)
+        })
+        .await
+}
+
+/// The server is one of the same partitions, which was restored as it was before there were records.
+#[test]
+fn a_node_adds_nothing_behind_the_end_of_what_a_server_has_that_was_restored() {
+    let mut served = ServedThings::new(1, 1, None);
+    // More pages than a file grows by at a time.
+    let last = served.run(async |client| {
+        let mut last = None;
+        for _ in 0..28 {
+            last = add_many(&client, 40).await?.last().copied();
+        }
+        Ok::<_, Error>(last)
+    });
+    assert!(last.expect("all is added").expect("there are some").page.number > 1_100);
+    served.server.stop();
+    let restored = served.machines.client(0);
+    served.cluster.replace(0, restored.clone());
+    let serving = restored.spawn(things::serve(restored.clone(), served.machines.address(0), 1, None));
+    served.page_server = served.cluster.run(serving).expect("it starts");
+    let executor = served.nodes[0].clone();
+    let added = served.run(async move |client| {
+        for _ in 0..60 {
+            executor.sleep_ns(SECOND_NS).await;
+            match add_many(&client, 3).await {
+                Err(Error::Input(_)) => {}
+                added => return added.map(Some),
+            }
+        }
+        Ok(None)
+    });
+    let added = added.expect("there is room").expect("the node finds the server again");
+    assert!(added.iter().all(|place| place.page.number < 10), "{added:?}");
+    let found = served.run(async |client| {
+        let (history, mut found) = (client.partition("history").await?.id(), Vec::new());
+        let look = |position: Position, _: &[u8]| {
+            found.push(position);
+            true
+        };
+        client.begin().await.scan_appended(history, look).await?;
+        Ok::<_, Error>(found)
+    });
+    assert_eq!(found, Ok(added));
 }
