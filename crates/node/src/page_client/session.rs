@@ -279,6 +279,8 @@ impl ClientNode {
             }
             forgotten.into_iter().for_each(|page| self.discard(page));
         }
+        // The server may have been replaced by an older copy, in which these are no pages of their partitions yet.
+        self.append_pages.borrow_mut().clear();
         let before = self.protocol.borrow().session();
         self.protocol.borrow_mut().join(session, secret);
         self.ended.set(before.map(|before| (before, former)));
