@@ -14,6 +14,10 @@ pub const GROUP_MAX: usize = 16;
 
 /// Has the records of `keys` come near. Of each key that lacks a page in memory, the first one is appended to `absent`.
 pub fn prefetch<K: AsRef<[u8]>>(pages: &impl Pages, partition: PartitionId, keys: &[K], absent: &mut Vec<PageId>) {
+    let root = PageId::new(partition, ROOT);
+    if pages.prefetch_header(root).is_none() {
+        return absent.push(root);
+    }
     for group in keys.chunks(GROUP_MAX) {
         descend_group(pages, partition, group, absent, |_| {});
     }
