@@ -56,7 +56,7 @@ fn what_is_planted_between_nodes_is_found() {
         (Canary::IgnoredSavepoint, 5, "aborted read"),
         (Canary::UnloggedSets, 2, "stock"),
         (Canary::UnlockedSetRead, 19, "stock"),
-        (Canary::UnlockedSetRange, 8, "offer"),
+        (Canary::UnlockedSetRange, 24, "offer"),
         (Canary::PresentSetForMoment, 19, "offer"),
         (Canary::UnlockedRecord, 11, "given up an honest client"),
     ];
