@@ -1,7 +1,8 @@
 //! What a server does with the memories of its clients beside its own: one file for each algorithm, one line in [`ALGORITHMS`].
 //!
-//! All share callback locking. They differ in decisions of the server's alone, so a client never knows which one is in use, but for whether
-//! bytes of what leaves its memory may be wanted: three of Franklin, Carey and Livny (1992, section 2.3), to which client a last copy is passed on, and whether locks fall to records.
+//! All share callback locking. They differ in decisions of the server's alone: three of Franklin, Carey and Livny (1992, section 2.3), to
+//! which client a last copy is passed on, and whether locks fall to records. So a client never knows which one is in use; it learns only
+//! whether the bytes of what leaves its memory may be wanted.
 
 mod adaptive;
 mod callback_locking;

@@ -37,6 +37,17 @@ impl Line {
         assert_eq!(self.hear().await, Some(Request::CalledBack { copy }));
     }
 
+    /// The same of the root of a tree, which is its only leaf. Returns the record that the client asks for then.
+    async fn have_root_fall(&mut self) -> (PageId, RecordLock) {
+        // Until it hears of that, it takes pages to be locked whole.
+        let gone = Copy { page: PAGE, number: 99 };
+        self.say(&Answer::Fall { copy: gone }).await;
+        assert_eq!(self.hear().await, Some(Request::CalledBack { copy: gone }));
+        self.tell_organization(Organization::BTree).await;
+        self.have_fall().await;
+        (PageId::new(PAGE.partition, ROOT), self.hear_record().await)
+    }
+
     async fn hear_record(&mut self) -> RecordLock {
         loop {
             match self.hear().await {
@@ -152,13 +163,7 @@ fn records_of_what_is_no_leaf_any_more_are_come_to_by_page() {
     let heard = Rc::clone(&asked);
     ground.play(async move |acceptor, executor| {
         let mut line = admit(&*acceptor, &executor, 0, false, LEASE_NS).await;
-        // Until it hears of that, it takes pages to be locked whole.
-        let gone = Copy { page: PAGE, number: 99 };
-        line.say(&Answer::Fall { copy: gone }).await;
-        assert_eq!(line.hear().await, Some(Request::CalledBack { copy: gone }));
-        line.tell_organization(Organization::BTree).await;
-        line.have_fall().await;
-        let (page, lock) = (PageId::new(PAGE.partition, ROOT), line.hear_record().await);
+        let (page, lock) = line.have_root_fall().await;
         line.say(&Answer::Record { page, lock, is_alone: false, bytes: vec![7; 9] }).await;
         let lock = line.hear_record().await;
         line.say(&Answer::NoLeaf { page, lock }).await;
@@ -190,12 +195,7 @@ fn who_could_not_have_a_record_does_not_wait_for_the_page_behind_its_own_lock() 
         let heard = Rc::clone(&asked);
         ground.play(async move |acceptor, executor| {
             let mut line = admit(&*acceptor, &executor, 0, false, LEASE_NS).await;
-            let gone = Copy { page: PAGE, number: 99 };
-            line.say(&Answer::Fall { copy: gone }).await;
-            assert_eq!(line.hear().await, Some(Request::CalledBack { copy: gone }));
-            line.tell_organization(Organization::BTree).await;
-            line.have_fall().await;
-            let (page, lock) = (PageId::new(PAGE.partition, ROOT), line.hear_record().await);
+            let (page, lock) = line.have_root_fall().await;
             let reason = "all frames are in use".to_owned();
             line.say(&Answer::NoRecord { page, lock, is_denied: false, reason }).await;
             heard.set(line.hear().await.map(|said| matches!(said, Request::Abort { .. })));

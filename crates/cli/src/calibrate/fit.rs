@@ -70,9 +70,9 @@ const OPERATIONS: u64 = 3_000;
 
 /// Fits a description: one in which flushes hold what comes meanwhile if that explains the times of reads and writes beside them better.
 pub fn fit(measured: &DeviceMeasured, mut progress: impl FnMut(usize, usize)) -> Result<Fitted, Failure> {
-    let steps = 2 * (ROUNDS + 1);
-    let free = fit_form(measured, false, |step| progress(step, steps))?;
-    let held = fit_form(measured, true, |step| progress(ROUNDS + 1 + step, steps))?;
+    let (costs, steps) = (system_costs(measured), 2 * (ROUNDS + 1));
+    let free = fit_form((measured, costs), false, |step| progress(step, steps))?;
+    let held = fit_form((measured, costs), true, |step| progress(ROUNDS + 1 + step, steps))?;
     let [free_error, held_error] = [&free, &held].map(|fitted| error_beside_flushes(measured, &fitted.shown));
     Ok(if held_error < free_error { held } else { free })
 }

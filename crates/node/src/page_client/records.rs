@@ -451,8 +451,7 @@ fn plan_append(
     };
     // The partition's first page is not looked at unless a new tail is needed: who has looked and waits for the node's own page would
     // be in the way of the transaction that has filled that up.
-    let own_page = own.flatten().filter(|page| page.number < pages.capacity(partition));
-    if let Some(position) = own_page.map(place_on).transpose()?.flatten() {
+    if let Some(position) = own.flatten().map(place_on).transpose()?.flatten() {
         return Ok(Ok(position));
     }
     pages.write_permission(PageId::new(partition, 0))?;

@@ -1,7 +1,8 @@
 //! Deadlocks among the transactions of all clients: cycles of the waits-for graph, sought whenever an edge is added.
 //!
-//! All edges that a request adds begin at its transaction, or end there where it passes others, and those of waits within a client begin there;
-//! all that an in-use notice adds end at the transaction that uses the copy. So each search begins at one transaction and asks whether it leads back there.
+//! All edges that a request adds begin at its transaction, or end there where it passes others, and those of waits within a client begin
+//! there; all that an in-use notice adds end at the transaction that uses the copy. So each search begins at one transaction and asks
+//! whether it leads back there.
 
 use super::directory::Directory;
 use crate::message::{ClientId, Transaction};
