@@ -71,8 +71,8 @@ const OPERATIONS: u64 = 3_000;
 /// Fits a description: one in which flushes hold what comes meanwhile if that explains the times of reads and writes beside them better.
 pub fn fit(measured: &DeviceMeasured, mut progress: impl FnMut(usize, usize)) -> Result<Fitted, Failure> {
     let (costs, steps) = (system_costs(measured), 2 * (ROUNDS + 1));
-    let free = fit_form((measured, costs), false, |step| progress(step, steps))?;
-    let held = fit_form((measured, costs), true, |step| progress(ROUNDS + 1 + step, steps))?;
+    let free = fit_form(measured, costs, false, |step| progress(step, steps))?;
+    let held = fit_form(measured, costs, true, |step| progress(ROUNDS + 1 + step, steps))?;
     let [free_error, held_error] = [&free, &held].map(|fitted| error_beside_flushes(measured, &fitted.shown));
     Ok(if held_error < free_error { held } else { free })
 }
@@ -92,8 +92,12 @@ fn error_beside_flushes(measured: &DeviceMeasured, shown: &[ProbePoint]) -> f64 
     shown.iter().filter(is_beside).map(error).sum()
 }
 
-fn fit_form(measured: &DeviceMeasured, flush_holds: bool, mut progress: impl FnMut(usize)) -> Result<Fitted, Failure> {
-    let costs = system_costs(measured);
+fn fit_form(
+    measured: &DeviceMeasured,
+    costs: SystemCosts,
+    flush_holds: bool,
+    mut progress: impl FnMut(usize),
+) -> Result<Fitted, Failure> {
     let mut device = first_guess(measured)?;
     tables_mut(&mut device).flush_holds = flush_holds;
     let [plain, durable, syncs] = measured.extent.tables();
