@@ -117,7 +117,9 @@ impl PageServer {
             protocol.gather(database.log().settings().durable);
         }
         let kept = database.keep_versions().await;
-        let seed = (settings.has_leases && settings.algorithm.returns()).then(|| database.executor().entropy() as u64);
+        let secret = settings.has_leases.then(|| database.executor().entropy());
+        secret.inspect(|secret| protocol.hash_with((*secret >> 64) as u64));
+        let seed = secret.filter(|_| settings.algorithm.returns()).map(|secret| secret as u64);
         let inner = Rc::new_cyclic(|this| ServerNode {
             this: this.clone(),
             database: database.clone(),

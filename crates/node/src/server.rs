@@ -193,6 +193,12 @@ impl Server {
         self.chances = chances;
     }
 
+    /// Pages stand in the directory by a hash with this seed, which is to be a secret: a client could make each look at one of them dear
+    /// otherwise, by asking for many that have one hash.
+    pub fn hash_with(&mut self, seed: u64) {
+        self.directory.hash_with(seed);
+    }
+
     /// It is this time: what happens from now on is noted as of it, for those who look ([`Server::survey`]).
     pub fn note_time(&mut self, now: Instant) {
         self.now = now;

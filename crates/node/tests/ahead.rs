@@ -1,10 +1,12 @@
 //! Pages that a transaction asks for together.
 
-use crate::counting::{Joined, joined};
+use crate::counting::{Joined, joined, joined_on};
 use base::PageId;
 use base::time::SECOND_NS;
+use engine::PartitionSpec;
+use engine::catalog::{Locking, Organization};
 use entresol_node::algorithm::ALGORITHMS;
-use entresol_node::page_client::PageClient;
+use entresol_node::page_client::{ClientSettings, PageClient};
 use executor::{Cluster, Executor};
 
 /// Eight pages may be asked for ahead with them.
@@ -101,4 +103,95 @@ fn what_is_asked_for_ahead_is_in_no_ones_way_for_longer_than_its_transaction() {
         drop((server, clients));
         executors.iter().for_each(Executor::stop);
     }
+}
+
+fn many_counters() -> PartitionSpec {
+    let organization = Organization::Direct { objects: 1_000, blocking_factor: 1, record_size: 8 };
+    PartitionSpec::new("counters", organization, Locking::None)
+}
+
+/// Pages that another node writes take their frames until it has ended, and it may wait for a transaction that needs one more.
+#[test]
+fn what_is_asked_for_ahead_leaves_frames_to_others() {
+    let Joined { mut cluster, executors, server, clients, counters } =
+        joined_on(many_counters(), (5, "cbl", true), FRAMES, |settings| settings);
+    let page = move |number| PageId::new(counters, number);
+    let (client, executor) = (clients[1].clone(), executors[2].clone());
+    let writing = executors[2].spawn(async move {
+        let mut writer = client.begin().await;
+        for number in 0..56 {
+            writer.lock(page(number)).await?;
+        }
+        executor.sleep_ns(3 * SECOND_NS).await;
+        writer.lock(page(100)).await?;
+        writer.commit().await
+    });
+    cluster.run_until(cluster.now().plus_ns(SECOND_NS)).expect("they go on");
+    let (client, executor) = (clients[0].clone(), executors[1].clone());
+    let needy = executors[1].spawn(async move {
+        let mut needy = client.begin().await;
+        for number in 100..108 {
+            needy.lock(page(number)).await?;
+        }
+        executor.sleep_ns(4 * SECOND_NS).await;
+        needy.read(page(200), value).await?;
+        needy.commit().await
+    });
+    cluster.run_until(cluster.now().plus_ns(SECOND_NS)).expect("they go on");
+    let ahead = (0..7).map(|scan| {
+        let client = clients[0].clone();
+        executors[1].spawn(async move {
+            let mut transaction = client.begin().await;
+            transaction.read_ahead((8 * scan..8 * scan + 8).map(page)).await?;
+            for number in 8 * scan..8 * scan + 8 {
+                transaction.read(page(number), value).await?;
+            }
+            transaction.commit().await
+        })
+    });
+    let all: Vec<_> = [writing, needy].into_iter().chain(ahead).collect();
+    cluster.run_until(cluster.now().plus_ns(2 * LONG_NS)).expect("they go on");
+    for task in all {
+        assert!(task.is_finished(), "one waits for another, and that for a frame");
+        cluster.run(task).expect("they go on").unwrap_or_else(|error| panic!("{error}"));
+    }
+    drop((server, clients));
+    executors.iter().for_each(Executor::stop);
+}
+
+/// A client that has many requests waiting has those of its transactions ended that have several.
+#[test]
+fn who_asks_ahead_is_no_victim_for_having_asked_for_much() {
+    let Joined { mut cluster, executors, server, clients, counters } =
+        joined_on(many_counters(), (6, "cbl", true), 8_192, |settings| ClientSettings { transactions: 16, ..settings });
+    let page = move |number| PageId::new(counters, number);
+    let (client, executor) = (clients[1].clone(), executors[2].clone());
+    let writing = executors[2].spawn(async move {
+        let mut writer = client.begin().await;
+        for number in 0..640 {
+            writer.lock(page(number)).await?;
+        }
+        executor.sleep_ns(LONG_NS).await;
+        writer.commit().await
+    });
+    cluster.run_until(cluster.now().plus_ns(LONG_NS)).expect("they go on");
+    let ahead = (0..10).map(|scan| {
+        let client = clients[0].clone();
+        executors[1].spawn(async move {
+            let mut transaction = client.begin().await;
+            transaction.read_ahead((64 * scan..64 * scan + 64).map(page)).await?;
+            for number in 64 * scan..64 * scan + 64 {
+                transaction.read(page(number), value).await?;
+            }
+            transaction.commit().await
+        })
+    });
+    let all: Vec<_> = std::iter::once(writing).chain(ahead).collect();
+    cluster.run_until(cluster.now().plus_ns(6 * LONG_NS)).expect("they go on");
+    for task in all {
+        assert!(task.is_finished(), "it goes on and on");
+        cluster.run(task).expect("they go on").unwrap_or_else(|error| panic!("{error}"));
+    }
+    drop((server, clients));
+    executors.iter().for_each(Executor::stop);
 }

@@ -150,24 +150,20 @@ impl Client {
     pub fn try_use_page(&mut self, transaction: Transaction, page: PageId, mode: Mode) -> bool {
         let Some(held) = self.copies.get(&page) else { return false };
         let is_free = held.place == Place::Resident && !held.is_called && !held.is_spoiled;
-        if !is_free || self.records.has(transaction, page) {
-            return false;
-        }
         let mode = if canary::is_planted(Canary::SharedChanges) { Mode::Shared } else { mode };
-        if !self.locks.try_request(LockHolder::Transaction(transaction), page, mode) {
-            return false;
-        }
-        self.records.used.remove(&(transaction, page));
-        self.uses.get_mut(&transaction).expect("it has begun and not ended").insert(page);
-        self.note_used(page);
-        true
+        is_free && self.try_lock_whole(transaction, page, mode)
     }
 
     /// Locks a page for reading for a transaction that will look at all of it, wherever it is. False if anything is in the way: then it comes
     /// to the page when it looks at it.
     pub fn lock_ahead(&mut self, transaction: Transaction, page: PageId) -> bool {
+        self.try_lock_whole(transaction, page, Mode::Shared)
+    }
+
+    /// Locks all of a page among the transactions of the node, if nothing is in the way.
+    fn try_lock_whole(&mut self, transaction: Transaction, page: PageId, mode: Mode) -> bool {
         let is_free = !self.records.has(transaction, page)
-            && self.locks.try_request(LockHolder::Transaction(transaction), page, Mode::Shared);
+            && self.locks.try_request(LockHolder::Transaction(transaction), page, mode);
         if is_free {
             self.records.used.remove(&(transaction, page));
             self.uses.get_mut(&transaction).expect("it has begun and not ended").insert(page);

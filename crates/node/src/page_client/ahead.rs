@@ -1,7 +1,8 @@
 //! Pages that a transaction is about to look at, asked for together rather than one after the other.
 
-use super::PageTransaction;
 use super::transaction::FRAMES_EACH;
+use super::{ClientNode, PageTransaction};
+use crate::server::WAITING_MAX;
 use base::PageId;
 use driver::Work;
 use engine::Result;
@@ -13,17 +14,18 @@ pub const READ_AHEAD_MAX: usize = 64;
 
 impl PageTransaction {
     /// Locks pages for reading and asks for those that are not here, all at once, without waiting for them: what looks at them later waits for
-    /// all together. It takes the first [`READ_AHEAD_MAX`] of them, or as many as an eighth of the buffer holds. Those that another transaction of
-    /// the node keeps locked are left out, and what does not come is asked for when it is looked at.
+    /// all together. It takes the first [`READ_AHEAD_MAX`] of them, and fewer while many are on their way to the node: no more than an eighth
+    /// of the buffer holds may be asked for ahead by all of its transactions. Returns how many it has taken. Those among them that another
+    /// transaction of the node keeps locked are left out, and what does not come is asked for when it is looked at.
     ///
     /// # Errors
     /// As [`PageTransaction::read`], but for those of pages that cannot be had.
-    pub async fn read_ahead(&mut self, pages: impl IntoIterator<Item = PageId>) -> Result<()> {
+    pub async fn read_ahead(&mut self, pages: impl IntoIterator<Item = PageId>) -> Result<usize> {
         self.check().await?;
         let client = Rc::clone(&self.client);
-        let most = READ_AHEAD_MAX.min(client.settings.buffer.frames / FRAMES_EACH);
-        let mut absent = Vec::new();
-        for page in pages.into_iter().take(most) {
+        let (mut taken, mut absent) = (0, Vec::new());
+        for page in pages.into_iter().take(client.room_ahead()) {
+            taken += 1;
             if !client.protocol.borrow_mut().lock_ahead(self.transaction, page) {
                 continue;
             }
@@ -34,6 +36,15 @@ impl PageTransaction {
         }
         // A failure shows when the page is looked at.
         let _begun = self.unless_doomed(client.buffer.begin_reads(absent, Pattern::Sequential)).await?;
-        Ok(())
+        Ok(taken)
+    }
+}
+
+impl ClientNode {
+    /// How many more pages may be asked for ahead. Each takes a frame for as long as another node writes it, which may wait for a transaction
+    /// of this node that needs frames itself; and at the server its request is one of those that may wait.
+    fn room_ahead(&self) -> usize {
+        let most = (self.settings.buffer.frames / FRAMES_EACH).min(WAITING_MAX / 2);
+        most.saturating_sub(self.reads.under_way()).min(READ_AHEAD_MAX)
     }
 }

@@ -19,9 +19,9 @@ pub(super) trait PageReader {
     /// Shows a page, which is fetched if need be.
     async fn look_at<T>(&mut self, page: PageId, look: impl FnMut(&[u8]) -> std::result::Result<T, Need>) -> Result<T>;
 
-    /// Pages of a partition with these numbers will be looked at.
-    async fn look_ahead(&mut self, _partition: PartitionId, _numbers: Range<u32>) -> Result<()> {
-        Ok(())
+    /// Pages of a partition with these numbers will be looked at. Returns how many of them, from the first, need not be named again.
+    async fn look_ahead(&mut self, _partition: PartitionId, numbers: Range<u32>) -> Result<usize> {
+        Ok(numbers.len())
     }
 }
 
@@ -87,7 +87,8 @@ pub(super) async fn scan_appended(
     let mut ahead = LookAhead { next: 1, width: 1 };
     for number in 1..count {
         if let Some(numbers) = ahead.at(number, count) {
-            reader.look_ahead(partition, numbers).await?;
+            let from = numbers.start;
+            ahead.next = from + reader.look_ahead(partition, numbers).await? as u32;
         }
         let page = PageId::new(partition, number);
         let records = reader.look_at(page, |bytes| {

@@ -59,6 +59,11 @@ impl Reads {
         pages
     }
 
+    /// How many pages are on their way.
+    pub fn under_way(&self) -> usize {
+        self.0.borrow().len()
+    }
+
     /// How many pages are on their way that were offered.
     pub fn accepted(&self) -> usize {
         self.0.borrow().values().filter(|read| read.is_accepted).count()

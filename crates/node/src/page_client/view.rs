@@ -136,7 +136,7 @@ impl PageReader for PageTransaction {
         self.resolve(Intent::Read, |pages| look(pages.page(page)?)).await
     }
 
-    async fn look_ahead(&mut self, partition: PartitionId, numbers: Range<u32>) -> Result<()> {
+    async fn look_ahead(&mut self, partition: PartitionId, numbers: Range<u32>) -> Result<usize> {
         self.read_ahead(numbers.map(|number| PageId::new(partition, number))).await
     }
 }

@@ -237,6 +237,12 @@ impl Directory {
         Directory { falls, ..Directory::default() }
     }
 
+    /// Where a page stands depends on this seed from now on.
+    pub fn hash_with(&mut self, seed: u64) {
+        let pages = std::mem::replace(&mut self.pages, HashMap::with_hasher(FixedState::with_seed(seed)));
+        self.pages.extend(pages);
+    }
+
     /// All copies.
     pub fn holders(&self) -> impl Iterator<Item = (ClientId, PageId)> {
         self.pages.iter().flat_map(|(page, entry)| entry.copies.keys().map(|client| (*client, *page)))

@@ -58,8 +58,9 @@ impl Server {
 
     fn callbacks_under_way(&self, now: Instant, name: &dyn Fn(PartitionId) -> String) -> Vec<Callback> {
         let mut found = Vec::new();
-        for (page, entry) in self.directory.entries() {
+        for page in self.directory.contended() {
             // The first in the queue is what they are called back for.
+            let Some(entry) = self.directory.get(page) else { continue };
             let Some(first) = entry.queue.front() else { continue };
             found.extend(entry.copies.iter().filter_map(|(holder, held)| {
                 Some(Callback {

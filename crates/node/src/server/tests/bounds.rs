@@ -280,6 +280,22 @@ fn what_is_to_be_redone_is_written_as_what_is_sent() {
     assert!(granted(&asked, other), "{asked:?}");
 }
 
+/// Otherwise a client could ask for pages that all stand in one place, and each look at one of them would be a search among all.
+#[test]
+fn where_pages_stand_in_the_directory_is_known_to_no_client() {
+    let order_of = |seed: u64| {
+        let mut ground = Ground::new("cbl");
+        ground.server.hash_with(seed);
+        let client = ground.join();
+        for number in 0..100 {
+            ground.say(client, read(copy(number, number.into()), 1, None)).expect("it is honest");
+        }
+        ground.server.directory.entries().map(|(page, _)| page).collect::<Vec<_>>()
+    };
+    assert_eq!(order_of(1), order_of(1));
+    assert_ne!(order_of(1), order_of(2));
+}
+
 /// Each of them is looked for by who has it, not among those of all: while that is done nothing else is, and leases go on.
 #[test]
 fn a_client_that_has_locked_all_records_of_a_leaf_goes_at_once() {

@@ -49,6 +49,19 @@ fn a_callback_is_shown_with_its_age_until_the_copy_is_given_up() {
 }
 
 #[test]
+fn callbacks_of_one_moment_are_shown_in_the_order_of_their_pages() {
+    let mut ground = Ground::new("cbl");
+    let (reader, writer) = (ground.join(), ground.join());
+    for number in 0..20 {
+        ground.say(reader, read(copy(number, number.into()), 1, None)).expect("it is honest");
+        ground.say(writer, read(copy(number, number.into()), 1, None)).expect("it is honest");
+        ground.say(writer, write(copy(number, number.into()), 1)).expect("it is honest");
+    }
+    let seen = ground.server.survey(at(30), &|id: PartitionId| format!("p{}", id.0));
+    assert!(seen.callbacks.iter().map(|callback| callback.page).eq(0..20), "{:?}", seen.callbacks);
+}
+
+#[test]
 fn one_that_has_joined_is_told_of_no_others() {
     let mut ground = Ground::new("cbl");
     let client = ground.join();
