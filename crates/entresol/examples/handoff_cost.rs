@@ -68,6 +68,7 @@ impl Exchange {
             if wall_ns() >= until && !waiting.is_empty() {
                 self.answered.fetch_add(waiting.len() as u64, Ordering::Relaxed);
                 waiting.drain(..).for_each(|promise| answers.give(promise, 0));
+                answers.note_gap(work_ns);
                 answers.wake();
                 self.server_ns.store(thread_cpu_ns(), Ordering::Relaxed);
             }

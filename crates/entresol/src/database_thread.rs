@@ -1,5 +1,6 @@
 //! A database on a thread of its own.
 
+use crate::call::Call;
 use crate::handle::{Handle, Link};
 use crate::message_server::ThreadMessages;
 use crate::reply::{Promise, Wakes};
@@ -29,8 +30,7 @@ type Begin = Box<dyn FnOnce(&Rc<Requests>) + Send>;
 pub(crate) enum Request {
     Run(Begin),
     Call {
-        name: String,
-        parameters: Vec<u8>,
+        call: Call,
         promise: Promise<Result<Vec<u8>>>,
     },
     /// The answer to this request is not waited for any more, and its work is to end.
@@ -262,6 +262,7 @@ pub(crate) async fn receive(host: &Rc<Requests>, requests: Mailbox<Request>, tra
     let (mut batch, mut spin) = (Vec::new(), Spin::new(executor.now()));
     let mut grace_ns = GRACE_NS;
     'open: while spin.receive(executor, &requests, &mut batch).await {
+        host.answers.note_gap(spin.gap_ns());
         for request in batch.drain(..) {
             match (request, &messages) {
                 (Request::Close { grace_ns: told }, _) => {
@@ -270,12 +271,16 @@ pub(crate) async fn receive(host: &Rc<Requests>, requests: Mailbox<Request>, tra
                 }
                 (Request::Cancel { place }, _) => host.cancel(Some(place)),
                 (Request::Run(begin), _) => begin(host),
-                (Request::Call { name, parameters, promise }, Some(messages)) => {
-                    messages.submit(&name, parameters, promise).await;
+                (Request::Call { call, promise }, Some(messages)) => {
+                    messages.submit(call.name(), call.parameters().to_vec(), promise).await;
                 }
-                (Request::Call { name, parameters, promise }, None) => {
+                (Request::Call { call, promise }, None) => {
                     let database = host.database().clone();
-                    host.run("a procedure", promise, async move { database.call(&name, &parameters).await });
+                    host.run(
+                        "a procedure",
+                        promise,
+                        async move { database.call(call.name(), call.parameters()).await },
+                    );
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! How other threads and other runtimes reach a database.
 
+use crate::call::Call;
 use crate::database_thread::Request;
 use crate::pending::Pending;
 use crate::reply::{Promise, Slot, Wakes};
@@ -496,7 +497,7 @@ impl Handle {
     pub fn call(&self, name: &str, parameters: &[u8]) -> Pending<Vec<u8>> {
         let slot = Slot::new();
         let promise = Promise::new(&slot);
-        self.link.sender.send(Request::Call { name: name.to_owned(), parameters: parameters.to_vec(), promise });
+        self.link.sender.send(Request::Call { call: Call::new(name, parameters), promise });
         Pending { slot, link: Arc::clone(&self.link) }
     }
 }

@@ -11,6 +11,12 @@
 //! No thread is forgotten: while the queue has slots, a thread that was woken has not passed that on yet. A slot is woken under its
 //! lock and only if its answer is still there; the thread takes the answer under the same lock, sees that it was woken, and
 //! passes on. One that left by itself meanwhile, because its time was over, is seen to have left, and the next is woken instead.
+//!
+//! While many answers are given, threads take [turns](turns) and hardly sleep.
+
+// An example includes this file from elsewhere.
+#[path = "reply/turns.rs"]
+mod turns;
 
 use engine::canary::{self, Canary};
 use executor::{Executor, WaitQueue};
@@ -23,6 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
+use turns::{TURNS_MAX, Turns};
 
 /// Nothing panics while these locks are held, so a poisoned one still guards sound data.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -122,8 +129,11 @@ impl<T> Slot<T> {
     /// Waits for the answer, until `end` at most; `Some(None)` if none will come, `None` if the time is over.
     pub fn wait(&self, wakes: &Wakes, end: Option<Instant>) -> Option<Option<T>> {
         let waiting = &wakes.0.waiting;
-        if waiting.fetch_add(1, Ordering::Relaxed) < wakes.0.spinning_max {
+        if waiting.fetch_add(1, Ordering::Relaxed) < wakes.0.processors {
             self.spin();
+        }
+        if end.is_none_or(|end| remaining(end) > TURNS_MAX) {
+            wakes.0.turns.take(&self.is_over);
         }
         let taken = self.sleep(end);
         waiting.fetch_sub(1, Ordering::Relaxed);
@@ -229,12 +239,11 @@ struct Sleepers {
     chain: Mutex<Chain>,
     /// How many threads wait for an answer.
     waiting: AtomicUsize,
-    /// How many may wait at most for one more to look for its answer before it goes to sleep.
-    spinning_max: usize,
+    /// How many processors they have beside the engine's; as many may look for their answers for a while before they go to sleep.
+    processors: usize,
     /// How many threads one that was woken wakes.
     fan: usize,
-    /// The processor that the engine was on lately.
-    engine: AtomicU32,
+    turns: Turns,
 }
 
 #[derive(Default)]
@@ -277,9 +286,9 @@ impl Wakes {
 
     fn among(processors: usize) -> Wakes {
         // One is the engine's.
-        let others = processors.saturating_sub(1);
-        let (chain, waiting, engine) = (Mutex::default(), AtomicUsize::new(0), AtomicU32::new(u32::MAX));
-        Wakes(Arc::new(Sleepers { chain, waiting, spinning_max: others, fan: others.clamp(1, 2), engine }))
+        let processors = processors.saturating_sub(1);
+        let (chain, waiting, turns) = (Mutex::default(), AtomicUsize::new(0), Turns::new());
+        Wakes(Arc::new(Sleepers { chain, waiting, processors, fan: processors.clamp(1, 2), turns }))
     }
 
     /// Tells the databases of a process apart.
@@ -287,10 +296,16 @@ impl Wakes {
         Arc::as_ptr(&self.0).addr()
     }
 
+    /// Requests come as often as this. Called by the engine's thread.
+    fn note_gap(&self, gap_ns: u64) {
+        self.0.turns.note_engine(processor());
+        self.0.turns.note_gap(gap_ns, self.0.processors);
+    }
+
     /// Has these woken, in their order. Wakes one itself unless others are at it; they may be kept from running, so also if none has
     /// passed on since this was called last.
     fn begin(&self, answered: &mut Vec<Arc<dyn Sleeper>>) {
-        self.0.engine.store(processor(), Ordering::Relaxed);
+        self.0.turns.note_engine(processor());
         let begins = {
             let mut chain = lock(&self.0.chain);
             chain.asleep.extend(answered.drain(..));
@@ -313,14 +328,14 @@ impl Wakes {
             chain.has_moved = true;
             chain.awake > 0
         };
-        if are_others && here == self.0.engine.load(Ordering::Relaxed) {
+        if are_others && here == self.0.turns.engine() {
             return;
         }
         self.wake(self.0.fan);
     }
 
     fn wake(&self, mut count: usize) {
-        let engine = self.0.engine.load(Ordering::Relaxed);
+        let engine = self.0.turns.engine();
         while count > 0 {
             let next = lock(&self.0.chain).next(engine);
             let Some(sleeper) = next else { return };
@@ -391,6 +406,11 @@ impl Answers {
     /// Tells of what was given, and of requests that ended without an answer.
     pub fn tell(&self, executor: &Executor) {
         self.given.wake_all(executor);
+    }
+
+    /// Requests come as often as this, on average lately.
+    pub fn note_gap(&self, gap_ns: u64) {
+        self.wakes.note_gap(gap_ns);
     }
 
     /// Waits until there are answers.

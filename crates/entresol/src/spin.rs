@@ -47,6 +47,11 @@ impl Spin {
         is_open
     }
 
+    /// The mean time between two requests lately.
+    pub fn gap_ns(&self) -> u64 {
+        self.gap_ns
+    }
+
     async fn look<T>(&mut self, executor: &Executor, requests: &Mailbox<T>) {
         let Some(ns) = self.limit_ns() else { return };
         let until = executor.now().plus_ns(ns);
@@ -54,6 +59,8 @@ impl Spin {
             if executor.now() >= until {
                 return self.fail();
             }
+            // The kernel may end a log write in a thread of its own that has to run on this processor.
+            std::thread::yield_now();
             executor.yield_until_idle().await;
         }
         self.find();

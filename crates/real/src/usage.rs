@@ -33,6 +33,31 @@ pub fn processor() -> u32 {
     u32::try_from(number).unwrap_or(0)
 }
 
+/// Has the calling thread go on on another processor than this one, if there is one that it may use; false if it stays. The scheduler may bring
+/// it back at any time: where it may run is afterwards what it was before.
+#[allow(unsafe_code)]
+pub fn leave_processor(number: u32) -> bool {
+    let number = number as usize;
+    if cfg!(miri) || number >= libc::CPU_SETSIZE as usize {
+        return false;
+    }
+    let size = size_of::<libc::cpu_set_t>();
+    // SAFETY: zeros are a valid value of the set, which lives through the calls and has `size` bytes; the number is one that it has place for.
+    unsafe {
+        let mut allowed: libc::cpu_set_t = std::mem::zeroed();
+        if libc::sched_getaffinity(0, size, &raw mut allowed) != 0 {
+            return false;
+        }
+        let mut others = allowed;
+        libc::CPU_CLR(number, &mut others);
+        if libc::CPU_COUNT(&others) == 0 || libc::sched_setaffinity(0, size, &raw const others) != 0 {
+            return false;
+        }
+        libc::sched_setaffinity(0, size, &raw const allowed);
+    }
+    true
+}
+
 #[allow(unsafe_code)]
 #[inline]
 fn clock_ns(clock: libc::clockid_t) -> u64 {
@@ -140,6 +165,44 @@ mod tests {
         let (_sender, receiver) = std::sync::mpsc::channel::<()>();
         assert!(receiver.recv_timeout(std::time::Duration::from_millis(1)).is_err());
         assert!(thread_sleeps() > before);
+    }
+
+    /// The processors that this thread may use.
+    #[allow(unsafe_code)]
+    fn allowed() -> Vec<usize> {
+        // SAFETY: zeros are a valid value of the set, which lives through the calls.
+        unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            assert_eq!(libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set), 0);
+            (0..libc::CPU_SETSIZE as usize).filter(|number| libc::CPU_ISSET(*number, &set)).collect()
+        }
+    }
+
+    #[allow(unsafe_code)]
+    fn allow_only(number: usize) {
+        // SAFETY: as above.
+        unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(number, &mut set);
+            assert_eq!(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set), 0);
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "no such call")]
+    fn a_thread_leaves_a_processor_if_it_may_use_another_one() {
+        let before = allowed();
+        // The scheduler may have brought it back before it looks.
+        let leaves = || {
+            let here = processor();
+            leave_processor(here) && processor() != here
+        };
+        assert!(before.len() == 1 || (0..1_000).any(|_| leaves()));
+        assert_eq!(allowed(), before, "it may run where it might before");
+        assert!(!leave_processor(u32::MAX));
+        allow_only(before[0]);
+        assert!(!leave_processor(processor()));
+        assert_eq!(allowed(), [before[0]]);
     }
 
     #[test]

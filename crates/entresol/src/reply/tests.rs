@@ -112,7 +112,7 @@ fn on_the_engines_processor_a_thread_leaves_it_to_others_to_wake_the_next() {
     let wakes = Wakes::among(64);
     let (slots, mut queue) = asleep(6);
     wakes.begin(&mut queue);
-    let engine = wakes.0.engine.load(Ordering::Relaxed);
+    let engine = wakes.0.turns.engine();
     let awake = || slots.iter().filter(|slot| is_woken(slot)).count();
     leave(&slots[0], &wakes);
     assert_eq!(awake(), 2);
