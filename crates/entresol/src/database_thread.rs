@@ -1,6 +1,6 @@
 //! A database on a thread of its own.
 
-use crate::call::Call;
+use crate::calls::Call;
 use crate::handle::{Handle, Link};
 use crate::message_server::ThreadMessages;
 use crate::reply::{Promise, Wakes};
@@ -274,14 +274,7 @@ pub(crate) async fn receive(host: &Rc<Requests>, requests: Mailbox<Request>, tra
                 (Request::Call { call, promise }, Some(messages)) => {
                     messages.submit(call.name(), call.parameters().to_vec(), promise).await;
                 }
-                (Request::Call { call, promise }, None) => {
-                    let database = host.database().clone();
-                    host.run(
-                        "a procedure",
-                        promise,
-                        async move { database.call(call.name(), call.parameters()).await },
-                    );
-                }
+                (Request::Call { call, promise }, None) => host.call(call, promise),
             }
         }
     }

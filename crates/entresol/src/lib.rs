@@ -69,7 +69,7 @@
 //! crate when it opens a database gets events and spans of it ([`Opening::slow_after`]), all with the target `entresol`.
 
 mod assemble;
-mod call;
+mod calls;
 pub mod configuration;
 mod database_thread;
 mod error;

@@ -1,5 +1,6 @@
 //! The requests of handles, each in a task of its own on the engine's thread.
 
+use crate::calls::Calls;
 use crate::reply::{Answers, Promise, Wakes};
 use engine::{Database, Error, Result};
 use executor::{CatchPanic, Executor, Panic, TaskId, catch_panic, panic_message};
@@ -38,6 +39,8 @@ pub(crate) struct Requests {
     /// Indices of `running` that are not in use.
     free: RefCell<Vec<usize>>,
     count: Cell<usize>,
+    /// Those that call procedures.
+    pub calls: Rc<Calls>,
     /// Told of every request that ends.
     pub answers: Rc<Answers>,
 }
@@ -47,7 +50,7 @@ impl Requests {
     pub fn new(host: Host, executor: &Executor, wakes: &Wakes) -> Rc<Requests> {
         let (running, free, count) = (RefCell::default(), RefCell::default(), Cell::new(0));
         let (executor, answers) = (executor.clone(), Answers::new(executor, wakes));
-        Rc::new(Requests { executor, host, running, free, count, answers })
+        Rc::new(Requests { executor, host, running, free, count, calls: Rc::default(), answers })
     }
 
     /// The database of the handles that are a database's.
@@ -97,12 +100,22 @@ impl Requests {
         promise: Promise<Result<T, E>>,
         work: impl Future<Output = Result<T, E>> + 'static,
     ) {
-        let entry = self.enter(promise.place());
-        let (requests, promise) = (Rc::clone(self), Some(promise));
-        self.executor.spawn(Job { work: catch_panic(work), promise, requests, entry, what });
+        self.executor.spawn(self.job(what, self.enter(promise.place()), promise, work));
     }
 
-    fn enter(&self, place: usize) -> usize {
+    /// What runs a request that has been entered.
+    pub fn job<T: Send + 'static, E: From<Error> + Send + 'static, F: Future<Output = Result<T, E>>>(
+        self: &Rc<Self>,
+        what: &'static str,
+        entry: usize,
+        promise: Promise<Result<T, E>>,
+        work: F,
+    ) -> impl Future<Output = ()> + use<T, E, F> {
+        Job { work: catch_panic(work), promise: Some(promise), requests: Rc::clone(self), entry, what }
+    }
+
+    /// Counts a request whose answer goes to the slot of this name, and names it.
+    pub fn enter(&self, place: usize) -> usize {
         self.count.set(self.count.get() + 1);
         let request = Some(Running { place, task: None, is_cancelled: false });
         let mut running = self.running.borrow_mut();
