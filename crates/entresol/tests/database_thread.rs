@@ -150,6 +150,20 @@ fn procedures_answer_or_say_what_is_wrong() {
     assert_eq!(total(&handle), ACCOUNTS as i64 * OPENING_BALANCE);
 }
 
+/// More than there are tasks that stay for later ones.
+#[test]
+fn many_calls_at_once_are_all_answered_and_so_are_those_behind_them() {
+    let directory = scratch();
+    let server = start(directory.path());
+    let handle = server.handle();
+    for _ in 0..3 {
+        let pending: Vec<_> = (0..600).map(|_| handle.call("transfer", &[0, 1, 0])).collect();
+        assert!(pending.into_iter().all(|pending| pending.wait() == Ok(vec![0])));
+        assert!(handle.call("break", &[]).wait().is_err());
+    }
+    server.close().expect("closes");
+}
+
 #[test]
 fn an_answer_that_is_not_waited_for_is_no_reason_to_stop() {
     let directory = scratch();
