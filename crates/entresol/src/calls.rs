@@ -68,13 +68,16 @@ impl Requests {
 
 /// What waits holds nothing of the database, so that it may be closed.
 async fn run_calls(calls: Rc<Calls>, executor: Executor) {
-    while calls.idle.len() < IDLE_MAX {
-        // Not within the condition, which would keep what waits borrowed.
+    loop {
+        // Not within the condition, which would keep the queue borrowed.
         let mut next = calls.waiting.borrow_mut().pop_front();
         while let Some(Entered { requests, entry, call, promise }) = next {
             let work = requests.database().call(call.name(), call.parameters());
             requests.job("a procedure", entry, promise, work).await;
             next = calls.waiting.borrow_mut().pop_front();
+        }
+        if calls.idle.len() >= IDLE_MAX {
+            return;
         }
         calls.idle.wait(&executor).await;
     }
