@@ -18,7 +18,7 @@ use crate::log::{self, LogFile, cut_page, first_damaged};
 use crate::superblock::{LogShape, SUPERBLOCK_FILE, SuperblockFile};
 use crate::{Error, Result};
 use base::{Lsn, PartitionId};
-use driver::{Access, FaultKind, FileId, Frame, Op};
+use driver::{Access, FileId, Frame, Op};
 use executor::Executor;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -141,11 +141,7 @@ impl Restore<'_> {
     async fn run(mut self) -> Result<RestoreReport> {
         self.claim_files().await?;
         // Copies of pages of another history, which a restart would take for those of torn ones.
-        let op = Op::Remove { device: self.home.device, name: DoubleWrite::NAME.to_owned() };
-        match self.executor.perform(op).await.result {
-            Err(fault) if fault.kind != FaultKind::NotFound => return Err(fault.into()),
-            _ => {}
-        }
+        self.home.remove(&[DoubleWrite::NAME]).await?;
         let partitions = self.manifest.partitions.clone();
         for (partition, pages) in &partitions {
             self.create_files(partition, *pages).await?;
@@ -161,11 +157,10 @@ impl Restore<'_> {
         let (shape, measured) = self.restore_log().await?;
         let superblock = self.manifest.superblock(self.report.end, shape, measured);
         // Another attempt may have begun with another backup.
-        self.home.remove(&[TAKEN_FILE]).await;
+        self.home.remove(&[TAKEN_FILE]).await?;
         taken::note(&self.home, BackupTaken { id: self.manifest.id, end: Lsn(self.manifest.end) }).await?;
         SuperblockFile::create(self.executor, self.home.device, &superblock, self.manifest.catalog.clone()).await?;
-        let op = Op::Remove { device: self.home.device, name: RESTORE_FILE.to_owned() };
-        self.executor.perform(op).await.result?;
+        self.home.remove(&[RESTORE_FILE]).await?;
         Ok(self.report)
     }
 
@@ -223,7 +218,7 @@ impl Restore<'_> {
     }
 
     async fn blank(&self, place: &BackupPlace, name: &str, length: u64) -> Result<FileId> {
-        place.remove(&[name]).await;
+        place.remove(&[name]).await?;
         let (file, _) = self.executor.open(place.device, name, true).await?;
         self.executor.perform(Op::Resize { file, length, prewrite: false }).await.result?;
         Ok(file)

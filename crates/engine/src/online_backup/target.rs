@@ -71,12 +71,19 @@ impl BackupPlace {
         }
     }
 
-    /// Removes what was written of a backup that is given up. What cannot be removed has no manifest.
-    pub async fn remove(&self, names: &[&str]) {
+    /// Removes these files, one after the other, up to one that cannot be removed. One that is not there is no error.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn remove(&self, names: &[&str]) -> Result<()> {
         for name in names {
             let op = Op::Remove { device: self.device, name: (*name).to_owned() };
-            let _tried = self.executor.perform(op).await;
+            match self.executor.perform(op).await.result {
+                Err(fault) if fault.kind != FaultKind::NotFound => return Err(fault.into()),
+                _ => {}
+            }
         }
+        Ok(())
     }
 
     /// Reads `length` bytes at `offset`, whole blocks.
