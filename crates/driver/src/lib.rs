@@ -143,8 +143,8 @@ pub trait Driver {
         Err(Fault::new(FaultKind::NotFound, message))
     }
 
-    /// Nothing is asked of this file any more before it is opened again: what the driver keeps for it may go, once what is under way has
-    /// completed.
+    /// Nothing is asked of this file any more by one of those who have opened it. When that is said as often as it was opened, what the driver
+    /// keeps for it may go, once what is under way has completed.
     fn forget(&mut self, file: FileId) {
         let _ = file;
     }

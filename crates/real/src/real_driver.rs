@@ -493,7 +493,7 @@ impl Driver for RealDriver {
     }
 
     fn forget(&mut self, file: FileId) {
-        if let Some(open) = self.files.mark_removed(file) {
+        if let Some(open) = self.files.let_go(file) {
             self.close(open, file);
         }
     }

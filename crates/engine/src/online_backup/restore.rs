@@ -9,7 +9,7 @@ use super::archived;
 use super::chunk::{self, PieceHead, PieceKind};
 use super::manifest::{BLOCK, Manifest};
 use super::taken::{self, BackupTaken, TAKEN_FILE};
-use super::target::BackupPlace;
+use super::target::{BackupPlace, PlaceFile};
 use super::{BackupProgress, DATA_FILE, LOG_FILE};
 use crate::buffer::DoubleWrite;
 use crate::catalog::{Organization, Partition};
@@ -235,7 +235,7 @@ impl Restore<'_> {
         }
         let mut at = 0;
         while at < length {
-            let (head, piece) = self.read_piece((place, file), at, length).await?;
+            let (head, piece) = self.read_piece((place, &file), at, length).await?;
             at += head.total() as u64;
             self.report.bytes += head.length as u64;
             self.done += head.total() as u64;
@@ -251,7 +251,7 @@ impl Restore<'_> {
     /// The piece at this place of the file, verified.
     async fn read_piece(
         &self,
-        (place, file): (&BackupPlace, FileId),
+        (place, file): (&BackupPlace, &PlaceFile),
         at: u64,
         length: u64,
     ) -> Result<(PieceHead, Frame)> {
@@ -356,7 +356,7 @@ impl Restore<'_> {
                     length = read;
                     frame
                 }
-                _ => read_log(&self.source, file, (from, Lsn(at), length), page_size).await?,
+                _ => read_log(&self.source, &file, (from, Lsn(at), length), page_size).await?,
             };
             if at + length as u64 == to {
                 cut_page(&mut frame[length - page_size..length], to - page_size as u64, end);
@@ -375,7 +375,7 @@ impl Restore<'_> {
 /// Reads pages of a backup's log, which begins at `from`, and verifies them.
 pub(super) async fn read_log(
     source: &BackupPlace,
-    file: FileId,
+    file: &PlaceFile,
     (from, at, length): (Lsn, Lsn, usize),
     page_size: usize,
 ) -> Result<Frame> {
@@ -406,7 +406,7 @@ async fn read_mark(home: &BackupPlace) -> Result<FileNames> {
     if length == 0 {
         return Ok(FileNames::new());
     }
-    let frame = home.read(file, (0, length)).await?;
+    let frame = home.read(&file, (0, length)).await?;
     let text = String::from_utf8_lossy(&frame[..length]);
     let mut lines = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
     if lines.next() != Some(MARK) {

@@ -54,7 +54,7 @@ async fn has_begun(target: &BackupPlace, files: usize) -> Result<bool> {
     if files == 1 || length < BLOCK as u64 {
         return Ok(files == 1);
     }
-    Ok(target.read(file, (0, BLOCK)).await?.starts_with(BEGUN.as_bytes()))
+    Ok(target.read(&file, (0, BLOCK)).await?.starts_with(BEGUN.as_bytes()))
 }
 
 /// Whether a place has a whole backup.
