@@ -133,7 +133,7 @@ pub trait Driver {
     fn device(&self, name: &str) -> Option<DeviceId>;
 
     /// A directory of this machine as one more device, named by its path; the same one where it is asked for again. It is
-    /// created if it is missing.
+    /// created if it is missing, also if it was attached before.
     ///
     /// # Errors
     /// A [`Fault`] naming the directory that cannot be created or reached; [`FaultKind::NotFound`] on a described machine, which

@@ -3,17 +3,31 @@ use crate::mapped::{MapMode, Mapping};
 use crate::medium::Medium;
 use crate::station::Station;
 use driver::{DeviceId, FileId};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// What tells a file or a directory from others while it is there: its device and its number on that.
+pub(crate) type Identity = (u64, u64);
+
+/// Which directory a path leads to; nothing if to none.
+pub(crate) fn identity(directory: &Path) -> Option<Identity> {
+    identity_in(std::fs::metadata(directory))
+}
+
+fn identity_in(found: io::Result<Metadata>) -> Option<Identity> {
+    found.ok().map(|found| (found.dev(), found.ino()))
+}
 
 /// A device: a directory, what it is like and what it does.
 pub(crate) struct Device {
     pub(crate) name: String,
     pub(crate) directory: PathBuf,
+    /// Which directory was there when it was last asked what it is like.
+    pub(crate) identity: Option<Identity>,
     pub(crate) medium: Medium,
     pub(crate) station: Station,
     /// How its files are mapped, if they are.
@@ -65,8 +79,8 @@ impl OpenFile {
 
     /// Whether this is the same file.
     fn is(&self, other: &File) -> bool {
-        let place = |file: &File| file.metadata().map(|found| (found.dev(), found.ino())).ok();
-        place(&self.file).is_some_and(|own| place(other) == Some(own))
+        let identity = |file: &File| identity_in(file.metadata());
+        identity(&self.file).is_some_and(|own| identity(other) == Some(own))
     }
 
     pub(crate) fn length(&self) -> io::Result<u64> {

@@ -38,8 +38,9 @@ impl BackupPlace {
     /// # Errors
     /// [`Error::NoDevice`], or the driver's.
     pub fn of(executor: &Executor, name: &str) -> Result<BackupPlace> {
-        let device = match executor.device(name) {
-            None if Path::new(name).is_absolute() => executor.attach(Path::new(name))?,
+        // Also if it was attached before: another directory may be there by now, or none.
+        let device = match Path::new(name) {
+            path if path.is_absolute() => executor.attach(path)?,
             _ => crate::io::device(executor, name)?,
         };
         Ok(BackupPlace { executor: executor.clone(), device, name: name.to_owned() })
