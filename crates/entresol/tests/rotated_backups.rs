@@ -50,8 +50,8 @@ fn restored(backup: &Path, backend: &str) -> Result<Option<Vec<u8>>, OpenError> 
 /// How many files this process has open below a directory.
 fn open_below(directory: &Path) -> usize {
     let descriptors = std::fs::read_dir("/proc/self/fd").expect("the process has descriptors");
-    let is_below = |path: std::path::PathBuf| path.starts_with(directory) && !path.ends_with("entresol.lock");
-    descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok()).filter(|path| is_below(path.clone())).count()
+    let paths = descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    paths.filter(|path| path.starts_with(directory) && !path.ends_with("entresol.lock")).count()
 }
 
 #[test]

@@ -182,7 +182,7 @@ fn after_any_wait_the_records_are_looked_for_where_they_are_then() {
             let database = Database::create(executor, settings(512)).await?;
             let tree = database.create_partition(PartitionSpec::b_tree("tree")).await?;
             let mut random = Random::stream(seed, "any wait");
-            let length = |number: u64| if !are_steps_slow && number % 60 == 0 { 3_000 } else { 20 };
+            let length = |number: u64| if !are_steps_slow && number.is_multiple_of(60) { 3_000 } else { 20 };
             let model: Model = (0..90).map(|number| (number * 20, vec![1; length(number * 20)])).collect();
             fill(&database, tree, &model).await?;
             database.close().await?;
