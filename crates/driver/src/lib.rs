@@ -133,7 +133,7 @@ pub trait Driver {
     fn device(&self, name: &str) -> Option<DeviceId>;
 
     /// A directory of this machine as one more device, named by its path; the same one where it is asked for again. It is
-    /// created if it is missing.
+    /// created if it is missing, also if it was attached before.
     ///
     /// # Errors
     /// A [`Fault`] naming the directory that cannot be created or reached; [`FaultKind::NotFound`] on a described machine, which
@@ -143,8 +143,8 @@ pub trait Driver {
         Err(Fault::new(FaultKind::NotFound, message))
     }
 
-    /// Nothing is asked of this file any more before it is opened again: what the driver keeps for it may go, once what is under way has
-    /// completed.
+    /// Nothing is asked of this file any more by one of those who have opened it. When that is said as often as it was opened, what the driver
+    /// keeps for it may go, once what is under way has completed.
     fn forget(&mut self, file: FileId) {
         let _ = file;
     }

@@ -171,7 +171,7 @@ async fn copy_all(
     let target = run.target.clone();
     unfinished.undisturbed(async move { target.write_file(MANIFEST_FILE, &manifest.encode()).await }).await?;
     // If it stays, the manifest says that the backup has ended after all.
-    run.target.remove(&[BEGUN_FILE]).await;
+    let _tried = run.target.remove(&[BEGUN_FILE]).await;
     Ok(BackupReport {
         end,
         bytes_read: run.pace.bytes_read(),

@@ -164,7 +164,7 @@ fn plain() -> Settings {
 fn a_restore_that_fails_anywhere_can_be_begun_again() {
     let media = backed_up();
     on(&media, async |executor| lose(executor, &["disk", "flash"]).await);
-    for kind in [OpKind::Write, OpKind::Resize, OpKind::Sync] {
+    for kind in [OpKind::Write, OpKind::Resize, OpKind::Sync, OpKind::Remove] {
         for nth in 1..40 {
             let media = media.copy();
             let errors = vec![ErrorAt { kind, device: Some("disk".into()), nth }];
@@ -179,6 +179,72 @@ fn a_restore_that_fails_anywhere_can_be_begun_again() {
             assert_eq!(again, Ok(()), "{kind:?} {nth}, {first:?}");
         }
     }
+}
+
+/// An attempt with a backup of another database has come as far as the list of backups, which then cannot be removed.
+#[test]
+fn a_restored_database_has_taken_no_backup_that_only_an_earlier_attempt_was_made_from() {
+    let media = backed_up();
+    let to = |target: &str, base: Option<&str>| BackupSettings {
+        target: target.into(),
+        base: base.map(Into::into),
+        bytes_per_second: None,
+    };
+    on(&media, async |executor| {
+        lose(executor, &["disk"]).await;
+        let database = Database::create(executor, plain()).await?;
+        let tree = database.create_partition(PartitionSpec::b_tree("tree")).await?;
+        database.transaction(async |tx| tx.put(tree, b"bread", b"one").await).await?;
+        // At another time than the other database's backup, of which its number is made.
+        executor.sleep_ns(MILLISECOND_NS).await;
+        database.backup(&to("archive", None), |_| {}).await?;
+        database.close().await?;
+        lose(executor, &["disk"]).await;
+        Ok::<_, Error>(())
+    })
+    .expect("backs up");
+    let restore = async |executor: &_, from: &str| {
+        let source = RestoreSource { backup: from.into(), ..RestoreSource::default() };
+        Database::restore(executor, &plain(), &source, |_| {}).await
+    };
+    let failing = |kind, nth| FaultPlan {
+        errors: vec![ErrorAt { kind, device: Some("disk".into()), nth }],
+        ..FaultPlan::default()
+    };
+    let mut lists = 0;
+    for nth in 1..40 {
+        let media = media.copy();
+        let first = under(failing(OpKind::Write, nth), &media, async |executor| restore(executor, "archive").await);
+        let has_list =
+            on(&media, async |executor| names(executor, "disk").await.contains(&"entresol.backups".to_owned()));
+        if first.is_ok() || !has_list {
+            continue;
+        }
+        lists += 1;
+        for nth in 1..10 {
+            let media = media.copy();
+            let second =
+                under(failing(OpKind::Remove, nth), &media, async |executor| restore(executor, "backup").await);
+            if second.is_err() {
+                continue;
+            }
+            on(&media, async |executor| {
+                let database = Database::open(executor, plain(), "disk").await?;
+                let tree = database.partition("tree")?;
+                for number in 0..200_u32 {
+                    database.transaction(async |tx| tx.put(tree, &number.to_be_bytes(), &[2; 100]).await).await?;
+                }
+                let increment = database.backup(&to("next", Some("archive")), |_| {}).await;
+                assert!(
+                    matches!(increment, Err(Error::Backup(BackupError::ForeignBase { .. }))),
+                    "removal {nth}: {increment:?}"
+                );
+                database.close().await
+            })
+            .expect("goes on");
+        }
+    }
+    assert!(lists > 0, "an attempt comes that far");
 }
 
 #[test]

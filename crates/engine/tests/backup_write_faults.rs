@@ -5,7 +5,9 @@ use base::time::MILLISECOND_NS;
 use driver::OpKind;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::checkpoint::Policy;
-use entresol_engine::{BackupSettings, Database, Error, PartitionSpec, RestoreSource, Result, Settings, log};
+use entresol_engine::{
+    BackupError, BackupSettings, Database, Error, PartitionSpec, RestoreSource, Result, Settings, log,
+};
 use virtual_driver::{ErrorAt, FaultPlan, Media};
 
 fn settings() -> Settings {
@@ -90,4 +92,44 @@ fn a_backup_whose_write_fails_before_a_sweep_overtakes_it_is_not_whole_or_can_be
         let found = backed_up_beside(&media.copy(), (nth, 1 << 20, 400 * MILLISECOND_NS), load);
         assert!(found.as_ref().is_none_or(Result::is_ok), "write {nth}: {found:?}");
     }
+}
+
+/// What a failed backup cannot remove the next one does, unless it is a whole backup after all.
+#[test]
+fn a_backup_that_fails_and_cannot_be_removed_leaves_a_place_for_the_next_one() {
+    let media = filled(async |database| {
+        let tree = database.create_partition(PartitionSpec::b_tree("tree")).await?;
+        database.transaction(async |tx| tx.put(tree, b"milk", b"two litres").await).await
+    });
+    let to = || BackupSettings { target: "backup".into(), base: None, bytes_per_second: None };
+    let (mut failed, mut whole) = (0, 0);
+    for (kind, nth, removal) in [OpKind::Open, OpKind::Write, OpKind::Sync]
+        .into_iter()
+        .flat_map(|kind| (1..12).flat_map(move |nth| (1..6).map(move |removal| (kind, nth, removal))))
+    {
+        let media = media.copy();
+        let error = |kind, nth| ErrorAt { kind, device: Some("backup".into()), nth };
+        let errors = vec![error(kind, nth), error(OpKind::Remove, removal)];
+        let first = under(FaultPlan { errors, ..FaultPlan::default() }, &media, async |executor| {
+            let database = Database::open(executor, settings(), "disk").await?;
+            let taken = database.backup(&to(), |_| {}).await;
+            database.close().await?;
+            Ok::<_, Error>(taken)
+        })
+        .expect("the database goes on");
+        let second = on(&media, async |executor| {
+            let database = Database::open(executor, settings(), "disk").await?;
+            let taken = database.backup(&to(), |_| {}).await;
+            database.close().await?;
+            let source = RestoreSource { backup: "backup".into(), ..RestoreSource::default() };
+            restored(executor, &settings(), &source).await?.0.close().await?;
+            Ok::<_, Error>(taken)
+        })
+        .unwrap_or_else(|error| panic!("{kind:?} {nth}, removal {removal}: {first:?}, {error}"));
+        failed += u32::from(first.is_err());
+        whole += u32::from(second.is_err());
+        let is_refused = matches!(second, Err(Error::Backup(BackupError::NotEmpty { .. })));
+        assert!(second.is_ok() || is_refused, "{kind:?} {nth}, removal {removal}: {first:?}, {second:?}");
+    }
+    assert!(failed > 20 && whole > 5, "{failed} {whole}");
 }

@@ -3,16 +3,31 @@ use crate::mapped::{MapMode, Mapping};
 use crate::medium::Medium;
 use crate::station::Station;
 use driver::{DeviceId, FileId};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// What tells a file or a directory from others while it is there: its device and its number on that.
+pub(crate) type Identity = (u64, u64);
+
+/// Which directory a path leads to; nothing if to none.
+pub(crate) fn identity(directory: &Path) -> Option<Identity> {
+    identity_in(std::fs::metadata(directory))
+}
+
+fn identity_in(found: io::Result<Metadata>) -> Option<Identity> {
+    found.ok().map(|found| (found.dev(), found.ino()))
+}
 
 /// A device: a directory, what it is like and what it does.
 pub(crate) struct Device {
     pub(crate) name: String,
     pub(crate) directory: PathBuf,
+    /// Which directory was there when it was last asked what it is like.
+    pub(crate) identity: Option<Identity>,
     pub(crate) medium: Medium,
     pub(crate) station: Station,
     /// How its files are mapped, if they are.
@@ -51,11 +66,21 @@ pub(crate) struct OpenFile {
     pub(crate) mapping: Option<Mapping>,
     in_flight: u32,
     removed: bool,
+    /// How often it was opened and not let go.
+    openings: u32,
+    /// Whether its name leads to another file by now: its directory was moved away, perhaps, and another one made in its place.
+    displaced: bool,
 }
 
 impl OpenFile {
     pub(crate) fn fd(&self) -> RawFd {
         self.file.as_raw_fd()
+    }
+
+    /// Whether this is the same file.
+    fn is(&self, other: &File) -> bool {
+        let identity = |file: &File| identity_in(file.metadata());
+        identity(&self.file).is_some_and(|own| identity(other) == Some(own))
     }
 
     pub(crate) fn length(&self) -> io::Result<u64> {
@@ -85,9 +110,29 @@ impl FileTable {
     pub(crate) fn find(&self, device: DeviceId, name: &str) -> Option<FileId> {
         self.entries.iter().enumerate().find_map(|(index, (generation, file))| {
             let file = file.as_ref()?;
-            let same = !file.removed && file.device == device && file.name == name;
+            let same = !file.removed && !file.displaced && file.device == device && file.name == name;
             same.then(|| id_of(index, *generation))
         })
+    }
+
+    /// The id of a file that is opened once more by its name. Nothing if none of this name is open, or only one that it no longer leads to.
+    pub(crate) fn open_again(&mut self, device: DeviceId, name: &str, found: &File) -> Option<FileId> {
+        let id = self.find(device, name)?;
+        let known = self.get(id)?;
+        if !known.is(found) {
+            // Who has opened that goes on with it.
+            known.displaced = true;
+            return None;
+        }
+        known.openings += 1;
+        Some(id)
+    }
+
+    /// Who has opened the file needs it no more. Returns it if nothing else does.
+    pub(crate) fn let_go(&mut self, id: FileId) -> Option<OpenFile> {
+        let file = self.get(id)?;
+        file.openings -= 1;
+        if file.openings == 0 { self.mark_removed(id) } else { None }
     }
 
     /// The name of the file at this place of the table, as far as it is known.
@@ -108,7 +153,17 @@ impl FileTable {
             None => return Err(file),
         };
         let entry = &mut self.entries[index];
-        entry.1 = Some(OpenFile { file, device, name, registered: None, mapping: None, in_flight: 0, removed: false });
+        entry.1 = Some(OpenFile {
+            file,
+            device,
+            name,
+            registered: None,
+            mapping: None,
+            in_flight: 0,
+            removed: false,
+            openings: 1,
+            displaced: false,
+        });
         Ok(id_of(index, entry.0))
     }
 
@@ -161,6 +216,24 @@ mod tests {
 
     fn nothing() -> File {
         std::os::fd::OwnedFd::from(std::io::pipe().expect("two descriptors").0).into()
+    }
+
+    #[test]
+    fn a_name_is_of_the_file_that_it_leads_to_and_that_is_open_until_all_have_let_it_go() {
+        let mut files = FileTable::default();
+        let (first, second) = (nothing(), nothing());
+        let same = first.try_clone().expect("a descriptor");
+        let old = files.insert(DeviceId(0), "a".into(), first).expect("there is room");
+        assert_eq!(files.open_again(DeviceId(0), "a", &same), Some(old));
+        assert_eq!(files.open_again(DeviceId(0), "b", &same), None);
+        assert_eq!(files.open_again(DeviceId(0), "a", &second), None);
+        assert_eq!(files.find(DeviceId(0), "a"), None);
+        let new = files.insert(DeviceId(0), "a".into(), second).expect("there is room");
+        assert!(files.let_go(old).is_none() && files.get(old).is_some(), "it was opened twice");
+        assert_eq!(files.find(DeviceId(0), "a"), Some(new));
+        assert!(files.let_go(old).is_some() && files.get(old).is_none());
+        files.hold(new);
+        assert!(files.let_go(new).is_none() && files.get(new).is_none() && files.release(new).is_some());
     }
 
     #[test]

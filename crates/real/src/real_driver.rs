@@ -6,7 +6,7 @@ use crate::DirectoryLocks;
 use crate::bell::{Bell, Doorbell};
 use crate::described::Model;
 use crate::descriptors;
-use crate::files::{Device, FileTable};
+use crate::files::{Device, FileTable, identity};
 use crate::flight::{AttemptEnd, Flight, FlightTable, Transfer};
 use crate::job::Job;
 use crate::mailbox::{Answer, JobResult, Mailbox};
@@ -120,7 +120,8 @@ impl RealDriver {
                 medium.traits.synchronous = description.synchronous;
             }
             let model = behaviour.described.map(|description| Model::new(&name, &description, devices.len() as u64));
-            devices.push(Device { name, directory, medium, station: Station::new(Instant::START), mapped, model });
+            let (identity, station) = (identity(&directory), Station::new(Instant::START));
+            devices.push(Device { name, directory, identity, medium, station, mapped, model });
         }
         let opened = Mechanism::open(options.backend, options.pool_threads)?;
         let (mechanism, bell, mailbox, reason) = opened;
@@ -480,6 +481,11 @@ impl Driver for RealDriver {
     fn attach(&mut self, directory: &Path) -> Result<DeviceId, Fault> {
         let name = directory.display().to_string();
         if let Some(known) = self.device(&name) {
+            let device = &mut self.devices[usize::from(known.0)];
+            if device.identity.is_none() || device.identity != identity(directory) {
+                device.medium = Medium::probe(directory, self.direct)?;
+                device.identity = identity(directory);
+            }
             return Ok(known);
         }
         let Ok(id) = u16::try_from(self.devices.len()) else {
@@ -487,13 +493,13 @@ impl Driver for RealDriver {
             return Err(Fault::new(FaultKind::Unsupported, message));
         };
         let medium = Medium::probe(directory, self.direct)?;
-        let (directory, station) = (directory.to_owned(), Station::new(self.now()));
-        self.devices.push(Device { name, directory, medium, station, mapped: None, model: None });
+        let (identity, directory, station) = (identity(directory), directory.to_owned(), Station::new(self.now()));
+        self.devices.push(Device { name, directory, identity, medium, station, mapped: None, model: None });
         Ok(DeviceId(id))
     }
 
     fn forget(&mut self, file: FileId) {
-        if let Some(open) = self.files.mark_removed(file) {
+        if let Some(open) = self.files.let_go(file) {
             self.close(open, file);
         }
     }

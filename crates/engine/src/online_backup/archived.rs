@@ -118,7 +118,7 @@ async fn survey_backup(mut survey: LogSurvey, manifest: &Manifest, source: &Back
     let mut at = from;
     while at.0 < to && !survey.is_reached {
         let length = (to - at.0).min(per_read as u64) as usize;
-        let frame = read_log(source, file, (from, at, length), page_size).await?;
+        let frame = read_log(source, &file, (from, at, length), page_size).await?;
         let surveyed = look_through(source, survey, frame, (at, length, page_size)).await?;
         survey = surveyed.map_err(|(position, detail)| damaged(source, LOG_FILE, position.0 - from.0, detail))?;
         at = Lsn(at.0 + length as u64);

@@ -2,12 +2,12 @@
 
 use super::LOG_FILE;
 use super::run::BackupRun;
+use super::target::PlaceFile;
 use crate::error::BackupError;
 use crate::log::{Log, LogHold};
 use crate::{Error, Result};
 use base::Lsn;
 use base::time::MILLISECOND_NS;
-use driver::FileId;
 use executor::JoinHandle;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -52,7 +52,12 @@ impl LogCopy {
     }
 }
 
-async fn copy(run: &BackupRun, hold: &LogHold, (file, from): (FileId, Lsn), until: &Cell<Option<Lsn>>) -> Result<()> {
+async fn copy(
+    run: &BackupRun,
+    hold: &LogHold,
+    (file, from): (PlaceFile, Lsn),
+    until: &Cell<Option<Lsn>>,
+) -> Result<()> {
     let log: &Log = &run.engine.core.log;
     let mut frame = Some(run.engine.core.executor.frame(PIECE.max(log.settings().page_size))?);
     let mut next = from;
@@ -62,7 +67,7 @@ async fn copy(run: &BackupRun, hold: &LogHold, (file, from): (FileId, Lsn), unti
         }
         if let Some(end) = until.get().filter(|end| next >= *end) {
             debug_assert!(next.0 - end.0 < log.settings().page_size as u64, "the copy ends with the page of the end");
-            return run.target.sync(file).await;
+            return run.target.sync(&file).await;
         }
         let overtaken = || Error::from(BackupError::Overtaken { place: run.target.name.clone(), position: next });
         let limit = until.get().map_or(Lsn::MAX, |end| log.page_end(end));
@@ -80,7 +85,7 @@ async fn copy(run: &BackupRun, hold: &LogHold, (file, from): (FileId, Lsn), unti
             return Err(overtaken());
         }
         let (bytes, length) = read?;
-        frame = Some(run.target.write(file, (next.0 - from.0, length), bytes).await?);
+        frame = Some(run.target.write(&file, (next.0 - from.0, length), bytes).await?);
         next = Lsn(next.0 + length as u64);
         hold.move_to(next);
     }

@@ -151,7 +151,7 @@ impl Manifest {
         if length == 0 {
             return Err(Manifest::decode(&[], &place.name).expect_err("nothing is no manifest").into());
         }
-        let frame = place.read(file, (0, length)).await?;
+        let frame = place.read(&file, (0, length)).await?;
         Manifest::decode(&frame[..length], &place.name).map_err(Error::from)
     }
 

@@ -9,7 +9,7 @@ use super::archived;
 use super::chunk::{self, PieceHead, PieceKind};
 use super::manifest::{BLOCK, Manifest};
 use super::taken::{self, BackupTaken, TAKEN_FILE};
-use super::target::BackupPlace;
+use super::target::{BackupPlace, PlaceFile};
 use super::{BackupProgress, DATA_FILE, LOG_FILE};
 use crate::buffer::DoubleWrite;
 use crate::catalog::{Organization, Partition};
@@ -18,7 +18,7 @@ use crate::log::{self, LogFile, cut_page, first_damaged};
 use crate::superblock::{LogShape, SUPERBLOCK_FILE, SuperblockFile};
 use crate::{Error, Result};
 use base::{Lsn, PartitionId};
-use driver::{Access, FaultKind, FileId, Frame, Op};
+use driver::{Access, FileId, Frame, Op};
 use executor::Executor;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -141,11 +141,7 @@ impl Restore<'_> {
     async fn run(mut self) -> Result<RestoreReport> {
         self.claim_files().await?;
         // Copies of pages of another history, which a restart would take for those of torn ones.
-        let op = Op::Remove { device: self.home.device, name: DoubleWrite::NAME.to_owned() };
-        match self.executor.perform(op).await.result {
-            Err(fault) if fault.kind != FaultKind::NotFound => return Err(fault.into()),
-            _ => {}
-        }
+        self.home.remove(&[DoubleWrite::NAME]).await?;
         let partitions = self.manifest.partitions.clone();
         for (partition, pages) in &partitions {
             self.create_files(partition, *pages).await?;
@@ -161,11 +157,10 @@ impl Restore<'_> {
         let (shape, measured) = self.restore_log().await?;
         let superblock = self.manifest.superblock(self.report.end, shape, measured);
         // Another attempt may have begun with another backup.
-        self.home.remove(&[TAKEN_FILE]).await;
+        self.home.remove(&[TAKEN_FILE]).await?;
         taken::note(&self.home, BackupTaken { id: self.manifest.id, end: Lsn(self.manifest.end) }).await?;
         SuperblockFile::create(self.executor, self.home.device, &superblock, self.manifest.catalog.clone()).await?;
-        let op = Op::Remove { device: self.home.device, name: RESTORE_FILE.to_owned() };
-        self.executor.perform(op).await.result?;
+        self.home.remove(&[RESTORE_FILE]).await?;
         Ok(self.report)
     }
 
@@ -223,7 +218,7 @@ impl Restore<'_> {
     }
 
     async fn blank(&self, place: &BackupPlace, name: &str, length: u64) -> Result<FileId> {
-        place.remove(&[name]).await;
+        place.remove(&[name]).await?;
         let (file, _) = self.executor.open(place.device, name, true).await?;
         self.executor.perform(Op::Resize { file, length, prewrite: false }).await.result?;
         Ok(file)
@@ -240,7 +235,7 @@ impl Restore<'_> {
         }
         let mut at = 0;
         while at < length {
-            let (head, piece) = self.read_piece((place, file), at, length).await?;
+            let (head, piece) = self.read_piece((place, &file), at, length).await?;
             at += head.total() as u64;
             self.report.bytes += head.length as u64;
             self.done += head.total() as u64;
@@ -256,7 +251,7 @@ impl Restore<'_> {
     /// The piece at this place of the file, verified.
     async fn read_piece(
         &self,
-        (place, file): (&BackupPlace, FileId),
+        (place, file): (&BackupPlace, &PlaceFile),
         at: u64,
         length: u64,
     ) -> Result<(PieceHead, Frame)> {
@@ -361,7 +356,7 @@ impl Restore<'_> {
                     length = read;
                     frame
                 }
-                _ => read_log(&self.source, file, (from, Lsn(at), length), page_size).await?,
+                _ => read_log(&self.source, &file, (from, Lsn(at), length), page_size).await?,
             };
             if at + length as u64 == to {
                 cut_page(&mut frame[length - page_size..length], to - page_size as u64, end);
@@ -380,7 +375,7 @@ impl Restore<'_> {
 /// Reads pages of a backup's log, which begins at `from`, and verifies them.
 pub(super) async fn read_log(
     source: &BackupPlace,
-    file: FileId,
+    file: &PlaceFile,
     (from, at, length): (Lsn, Lsn, usize),
     page_size: usize,
 ) -> Result<Frame> {
@@ -411,7 +406,7 @@ async fn read_mark(home: &BackupPlace) -> Result<FileNames> {
     if length == 0 {
         return Ok(FileNames::new());
     }
-    let frame = home.read(file, (0, length)).await?;
+    let frame = home.read(&file, (0, length)).await?;
     let text = String::from_utf8_lossy(&frame[..length]);
     let mut lines = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
     if lines.next() != Some(MARK) {

@@ -4,12 +4,12 @@ use super::chunk::{PieceHead, PieceKind};
 use super::manifest::BLOCK;
 use super::pace::Pace;
 use super::pages::sealed;
-use super::target::BackupPlace;
+use super::target::{BackupPlace, PlaceFile};
 use super::{BackupProgress, DATA_FILE};
 use crate::Result;
 use crate::engine::Engine;
 use base::{Lsn, PartitionId};
-use driver::{FileId, Frame};
+use driver::Frame;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -26,7 +26,7 @@ pub(super) struct BackupRun {
     pub engine: Rc<Engine>,
     pub target: BackupPlace,
     /// The file of pages and segments.
-    data: FileId,
+    data: PlaceFile,
     data_end: Cell<u64>,
     pub pace: Pace,
     /// What it builds on.
@@ -83,12 +83,12 @@ impl BackupRun {
     pub async fn append(&self, piece: Frame, head: PieceHead) -> Result<()> {
         let at = self.data_end.replace(self.data_end.get() + head.total() as u64);
         let (piece, length) = sealed(self, piece, head).await?;
-        self.target.write(self.data, (at, length), piece).await.map(drop)
+        self.target.write(&self.data, (at, length), piece).await.map(drop)
     }
 
     /// Makes the file of pages and segments durable.
     pub async fn sync(&self) -> Result<()> {
-        self.target.sync(self.data).await
+        self.target.sync(&self.data).await
     }
 
     /// Waits until `bytes` more may be read: not while transactions wait for room in the log, which the backup holds.

@@ -32,7 +32,7 @@ pub(super) async fn read(home: &BackupPlace) -> Result<Vec<BackupTaken>> {
     if (length as usize) < BLOCK {
         return Ok(Vec::new());
     }
-    let block = home.read(file, (0, BLOCK)).await?;
+    let block = home.read(&file, (0, BLOCK)).await?;
     let word = |at: usize| u64::from_le_bytes(block[at..at + 8].try_into().expect("eight bytes"));
     let count = word(8) as usize;
     let is_sound = count <= TAKEN_MAX && word(0) == u64::from(checksum(&block[8..]));

@@ -19,14 +19,28 @@ pub(crate) struct BackupPlace {
     pub name: String,
 }
 
+/// A file of a place that is open. It is let go when this is dropped: there will be any number of them, and their directory may be moved
+/// away.
+pub(crate) struct PlaceFile {
+    executor: Executor,
+    id: FileId,
+}
+
+impl Drop for PlaceFile {
+    fn drop(&mut self) {
+        self.executor.forget(self.id);
+    }
+}
+
 impl BackupPlace {
     /// The device of this name, or a directory of this machine by its absolute path.
     ///
     /// # Errors
     /// [`Error::NoDevice`], or the driver's.
     pub fn of(executor: &Executor, name: &str) -> Result<BackupPlace> {
-        let device = match executor.device(name) {
-            None if Path::new(name).is_absolute() => executor.attach(Path::new(name))?,
+        // Also if it was attached before: another directory may be there by now, or none.
+        let device = match Path::new(name) {
+            path if path.is_absolute() => executor.attach(path)?,
             _ => crate::io::device(executor, name)?,
         };
         Ok(BackupPlace { executor: executor.clone(), device, name: name.to_owned() })
@@ -54,40 +68,48 @@ impl BackupPlace {
     ///
     /// # Errors
     /// [`BackupError::TargetFull`], or the driver's.
-    pub async fn create(&self, name: &str) -> Result<FileId> {
+    pub async fn create(&self, name: &str) -> Result<PlaceFile> {
         let opened = self.executor.open(self.device, name, true).await;
-        Ok(opened.map_err(|fault| self.write_error(fault))?.0)
+        let (id, _) = opened.map_err(|fault| self.write_error(fault))?;
+        Ok(PlaceFile { executor: self.executor.clone(), id })
     }
 
     /// Opens a file and says how long it is, in bytes; nothing if there is none.
     ///
     /// # Errors
     /// The driver's.
-    pub async fn find(&self, name: &str) -> Result<Option<(FileId, u64)>> {
+    pub async fn find(&self, name: &str) -> Result<Option<(PlaceFile, u64)>> {
         match self.executor.open(self.device, name, false).await {
-            Ok(opened) => Ok(Some(opened)),
+            Ok((id, length)) => Ok(Some((PlaceFile { executor: self.executor.clone(), id }, length))),
             Err(fault) if fault.kind == FaultKind::NotFound => Ok(None),
             Err(fault) => Err(fault.into()),
         }
     }
 
-    /// Removes what was written of a backup that is given up. What cannot be removed has no manifest.
-    pub async fn remove(&self, names: &[&str]) {
+    /// Removes these files, one after the other, up to one that cannot be removed. One that is not there is no error.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn remove(&self, names: &[&str]) -> Result<()> {
         for name in names {
             let op = Op::Remove { device: self.device, name: (*name).to_owned() };
-            let _tried = self.executor.perform(op).await;
+            match self.executor.perform(op).await.result {
+                Err(fault) if fault.kind != FaultKind::NotFound => return Err(fault.into()),
+                _ => {}
+            }
         }
+        Ok(())
     }
 
     /// Reads `length` bytes at `offset`, whole blocks.
     ///
     /// # Errors
     /// The driver's.
-    pub async fn read(&self, file: FileId, (offset, length): (u64, usize)) -> Result<Frame> {
+    pub async fn read(&self, file: &PlaceFile, (offset, length): (u64, usize)) -> Result<Frame> {
         let buffer = self.executor.frame(length)?;
         self.executor.charge(Work::InputOutput);
         self.executor.pay_debt().await;
-        let op = Op::Read { file, offset, length: length as u32, buffer, access: Access::Asynchronous };
+        let op = Op::Read { file: file.id, offset, length: length as u32, buffer, access: Access::Asynchronous };
         let completion = self.executor.perform(op).await;
         completion.result?;
         Ok(completion.buffer.expect("a read gives its buffer back"))
@@ -97,11 +119,11 @@ impl BackupPlace {
     ///
     /// # Errors
     /// [`BackupError::TargetFull`], or the driver's.
-    pub async fn write(&self, file: FileId, (offset, length): (u64, usize), buffer: Frame) -> Result<Frame> {
+    pub async fn write(&self, file: &PlaceFile, (offset, length): (u64, usize), buffer: Frame) -> Result<Frame> {
         self.executor.charge(Work::InputOutput);
         self.executor.pay_debt().await;
         let (durable, access) = (false, Access::Asynchronous);
-        let op = Op::Write { file, offset, length: length as u32, buffer, durable, access };
+        let op = Op::Write { file: file.id, offset, length: length as u32, buffer, durable, access };
         let completion = self.executor.perform(op).await;
         completion.result.map_err(|fault| self.write_error(fault))?;
         Ok(completion.buffer.expect("a write gives its buffer back"))
@@ -111,8 +133,8 @@ impl BackupPlace {
     ///
     /// # Errors
     /// As [`BackupPlace::write`].
-    pub async fn sync(&self, file: FileId) -> Result<()> {
-        self.executor.perform(Op::Sync { file }).await.result.map_err(|fault| self.write_error(fault))?;
+    pub async fn sync(&self, file: &PlaceFile) -> Result<()> {
+        self.executor.perform(Op::Sync { file: file.id }).await.result.map_err(|fault| self.write_error(fault))?;
         Ok(())
     }
 
@@ -125,8 +147,8 @@ impl BackupPlace {
         let mut frame = self.executor.frame(length)?;
         frame[..bytes.len()].copy_from_slice(bytes);
         let file = self.create(name).await?;
-        self.write(file, (0, length), frame).await?;
-        self.sync(file).await
+        self.write(&file, (0, length), frame).await?;
+        self.sync(&file).await
     }
 
     fn write_error(&self, fault: Fault) -> Error {

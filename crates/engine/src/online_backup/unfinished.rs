@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::error::BackupError;
 use crate::{Error, Result};
 use base::time::MILLISECOND_NS;
-use driver::{DeviceId, FaultKind, Op};
+use driver::DeviceId;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
@@ -16,6 +16,9 @@ use std::rc::Rc;
 /// How often it is looked whether something still writes, in nanoseconds.
 const LOOK_NS: u64 = MILLISECOND_NS;
 
+/// What a backup writes, in the order in which it is removed: without the manifest there is no backup, and the last file says what the
+/// others are.
+const FILES: [&str; 4] = [MANIFEST_FILE, DATA_FILE, LOG_FILE, BEGUN_FILE];
 /// What a place says where a backup has begun.
 pub(super) const BEGUN: &str = "a backup has begun here and not ended; the next one to this place begins again. It makes these files: \
                                 data, log, entresol.backup\n";
@@ -37,21 +40,12 @@ pub(super) async fn make_way(target: &BackupPlace, claimed: &Rc<ClaimedPlace>) -
 async fn remove_remains(target: &BackupPlace) -> Result<()> {
     let names = target.contents().await?;
     let Some(first) = names.first() else { return Ok(()) };
-    let parts = [MANIFEST_FILE, DATA_FILE, LOG_FILE];
-    let stranger = names.iter().find(|name| *name != BEGUN_FILE && !parts.contains(&name.as_str()));
+    let stranger = names.iter().find(|name| !FILES.contains(&name.as_str()));
     if stranger.is_some() || !has_begun(target, names.len()).await? || is_whole(target).await? {
         let file = stranger.unwrap_or(first).clone();
         return Err(BackupError::NotEmpty { place: target.name.clone(), file }.into());
     }
-    // The last one says what the others are.
-    for name in parts.iter().chain([&BEGUN_FILE]).filter(|name| names.iter().any(|found| found == *name)) {
-        let op = Op::Remove { device: target.device, name: (*name).to_owned() };
-        match target.executor.perform(op).await.result {
-            Err(fault) if fault.kind != FaultKind::NotFound => return Err(fault.into()),
-            _ => {}
-        }
-    }
-    Ok(())
+    target.remove(&FILES).await
 }
 
 /// Whether a backup has begun in a place with this number of files. If there is no other file, one that says so may have been cut off.
@@ -60,7 +54,7 @@ async fn has_begun(target: &BackupPlace, files: usize) -> Result<bool> {
     if files == 1 || length < BLOCK as u64 {
         return Ok(files == 1);
     }
-    Ok(target.read(file, (0, BLOCK)).await?.starts_with(BEGUN.as_bytes()))
+    Ok(target.read(&file, (0, BLOCK)).await?.starts_with(BEGUN.as_bytes()))
 }
 
 /// Whether a place has a whole backup.
@@ -150,7 +144,8 @@ impl UnfinishedBackup {
             while claimed.as_ref().is_some_and(is_used) || run.as_ref().is_some_and(is_running) {
                 target.executor.sleep_ns(LOOK_NS).await;
             }
-            target.remove(&[MANIFEST_FILE, DATA_FILE, LOG_FILE, BEGUN_FILE]).await;
+            // By the last one the next backup knows what could not be removed.
+            let _tried = target.remove(&FILES).await;
             drop(claimed);
         }
     }

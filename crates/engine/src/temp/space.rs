@@ -13,6 +13,7 @@ use driver::{Access, DeviceTraits, FaultKind, FileId, Frame, Op};
 use executor::{Executor, Turn};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::iter::successors;
 use std::ops::{Range, RangeInclusive};
 use std::rc::Rc;
 
@@ -214,8 +215,8 @@ impl Space {
         let file = self.file().await?;
         let growth = (u64::from(present) * extent).clamp(*GROWTH.start(), *GROWTH.end());
         let step = (growth / extent).clamp(1, (most - present).into()) as u32;
-        // Where there is no room for much there may be for a little.
-        for step in [step, 1] {
+        // Where there is no room for much there may be for less.
+        for step in successors(Some(step), |step| (*step > 1).then_some(step / 2)) {
             let length = u64::from(present + step) * extent;
             match inner.executor.perform(Op::Resize { file, length, prewrite: false }).await.result {
                 Ok(_) => {

@@ -52,7 +52,7 @@ pub struct Cursor {
     behind: Bound<Vec<u8>>,
     /// How often its transaction had gone back, and how many updates that had, when it was last looked at.
     changes: (u64, usize),
-    /// Whether a record was taken out and not shown: its call has failed, or was given up.
+    /// Whether a record was taken out and not shown, or where reading goes on was not noted: its call has failed, or was given up.
     is_lost: bool,
     /// Whether the end of the range has been reported.
     ended: bool,

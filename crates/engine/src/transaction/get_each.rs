@@ -21,7 +21,7 @@ pub(super) enum Shown<R> {
     Elsewhere(usize, u32),
 }
 
-/// The leaves of a group of keys, where they are known. A wait makes them unknown: other tasks may change the tree.
+/// The leaves of a group of keys, where they are known. A wait for anything makes them unknown: other tasks may change the tree.
 type Leaves = [Option<PageId>; GROUP_MAX];
 const UNKNOWN: Leaves = [None; GROUP_MAX];
 
@@ -66,56 +66,57 @@ impl Transaction {
             }
             return Ok(());
         }
-        for first in (0..keys.len()).step_by(GROUP_MAX) {
-            let mut leaves = self.leaves_of(partition, &keys[first..]).await;
-            for (index, key) in keys[first..].iter().take(GROUP_MAX).enumerate() {
-                let look = |value: Option<&[u8]>| look(first + index, value);
-                self.get_in_leaf_with((partition, key.as_ref()), (&mut leaves, index), look).await?;
+        let mut leaves = UNKNOWN;
+        for (position, key) in keys.iter().enumerate() {
+            if position.is_multiple_of(GROUP_MAX) {
+                leaves = self.leaves_of(partition, &keys[position..]).await;
+            }
+            let (leaf, look) = (leaves[position % GROUP_MAX], |value: Option<&[u8]>| look(position, value));
+            if !self.get_in_leaf_with((partition, key.as_ref()), leaf, look).await? {
+                leaves = UNKNOWN;
             }
         }
         Ok(())
     }
 
-    /// As [`Transaction::get_with`], at a level that locks what it reads.
+    /// As [`Transaction::get_with`], at a level that locks what it reads; `leaf` is the leaf of the key in a b-tree, if it is known.
+    /// Returns whether nothing was waited for.
     #[inline]
-    async fn get_in_leaf_with<R>(
+    async fn get_in_leaf_with(
         &mut self,
         (partition, key): (PartitionId, &[u8]),
-        (leaves, index): (&mut Leaves, usize),
-        look: impl FnOnce(Option<&[u8]>) -> R,
-    ) -> Result<R> {
+        mut leaf: Option<PageId>,
+        look: impl FnOnce(Option<&[u8]>),
+    ) -> Result<bool> {
+        let mut has_waited = false;
         if self.reference() {
-            *leaves = UNKNOWN;
+            (leaf, has_waited) = (None, true);
             self.delayed_reference().await?;
         }
         let (found, hash) = (self.engine.catalog.find_keyed(partition)?, key_hash(key));
         if let Some(ungranted) = self.enter_found(found, partition, (key, hash), Mode::Shared)? {
-            *leaves = UNKNOWN;
+            (leaf, has_waited) = (None, true);
             self.wait_to_enter(ungranted, (found, partition), (key, hash), Mode::Shared).await?;
         }
         self.mark_not_replayable()?;
         let (engine, mut look) = (self.engine.clone(), Some(look));
         let core = &engine.core;
-        let seen = match show(core, partition, (key, leaves[index]), &mut look) {
+        let seen = match show(core, partition, (key, leaf), &mut look) {
             Ok(seen) => {
                 core.statistics.count_reference(usize::from(partition.0), true);
                 seen
             }
             Err(need) => {
-                *leaves = UNKNOWN;
+                has_waited = true;
                 let attempt = || show(core, partition, (key, None), &mut look);
                 core.resolve_access_after(need, (partition, Pattern::Random), attempt).await?
             }
         };
         self.trace_key_access(partition, key, false);
-        match seen {
-            Shown::Here(answer) => Ok(answer),
-            Shown::Elsewhere(length, first) => {
-                *leaves = UNKNOWN;
-                let value = core.fetch(partition, length, first).await?;
-                Ok(look.take().expect("a long value was not shown yet")(Some(&value)))
-            }
-        }
+        let Shown::Elsewhere(length, first) = seen else { return Ok(!has_waited) };
+        let value = core.fetch(partition, length, first).await?;
+        look.take().expect("a long value was not shown yet")(Some(&value));
+        Ok(false)
     }
 
     /// As [`Transaction::modify`] for each of these keys in turn, with [`Transaction::prefetch`]: `change` gets the position of the
@@ -158,13 +159,14 @@ impl Transaction {
             }
             return Ok(());
         }
-        for first in (0..keys.len()).step_by(GROUP_MAX) {
-            let mut leaves = self.leaves_of(partition, &keys[first..]).await;
-            for (index, key) in keys[first..].iter().take(GROUP_MAX).enumerate() {
-                let change = |value: &mut [u8]| change(first + index, value);
-                if !self.modify_in_leaf((partition, key.as_ref()), leaves[index], change).await? {
-                    leaves = UNKNOWN;
-                }
+        let mut leaves = UNKNOWN;
+        for (position, key) in keys.iter().enumerate() {
+            if position.is_multiple_of(GROUP_MAX) {
+                leaves = self.leaves_of(partition, &keys[position..]).await;
+            }
+            let (leaf, change) = (leaves[position % GROUP_MAX], |value: &mut [u8]| change(position, value));
+            if !self.modify_in_leaf((partition, key.as_ref()), leaf, change).await? {
+                leaves = UNKNOWN;
             }
         }
         Ok(())

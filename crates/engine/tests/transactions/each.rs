@@ -4,8 +4,9 @@ use crate::ground::machine::run;
 use base::time::MILLISECOND_NS;
 use base::{PartitionId, Random};
 use entresol_engine::{Database, Error, Isolation, PartitionSpec, Result, Settings, buffer};
+use executor::{Executor, Order};
 use std::collections::BTreeMap;
-use virtual_driver::Media;
+use virtual_driver::{Hardware, Media, Options, VirtualDriver};
 
 type Model = BTreeMap<u64, Vec<u8>>;
 
@@ -156,5 +157,63 @@ fn after_a_wait_the_records_are_looked_for_where_they_are_then() {
             Ok::<_, Error>(())
         });
         outcome.expect("nothing fails");
+    }
+}
+
+const SLOW_DISK: &str = "[device.disk]\nmedium.service = \"200 us\"\n";
+/// CPU steps take time, during which others go on, as they do during reads.
+const SLOW_STEPS: &str = "[cpu]\ncount = 1\nmips = 10\n[cpu.instructions]\nbegin_transaction = 0\nobject_reference = 500\n\
+                          end_transaction = 0\ninput_output = 0\nnvem_access = 0\nlog_page = 0\n";
+
+fn on_slow_machine<T>(text: &str, work: impl AsyncFnOnce(&Executor) -> T) -> T {
+    let hardware = Hardware::parse(text, "test").expect("a description");
+    let driver = VirtualDriver::new(hardware, Options::default(), Media::new());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let done = executor.run(work(&executor));
+    executor.stop();
+    done.expect("the machine goes on")
+}
+
+/// What is read of long values, and the CPU that a reference pays, are waits as locks are: others divide the leaves meanwhile.
+#[test]
+fn after_any_wait_the_records_are_looked_for_where_they_are_then() {
+    for (seed, are_steps_slow) in (1..6).flat_map(|seed| [false, true].map(|are_steps_slow| (seed, are_steps_slow))) {
+        let work = async |executor: &Executor| {
+            let database = Database::create(executor, settings(512)).await?;
+            let tree = database.create_partition(PartitionSpec::b_tree("tree")).await?;
+            let mut random = Random::stream(seed, "any wait");
+            let length = |number: u64| if !are_steps_slow && number.is_multiple_of(60) { 3_000 } else { 20 };
+            let model: Model = (0..90).map(|number| (number * 20, vec![1; length(number * 20)])).collect();
+            fill(&database, tree, &model).await?;
+            database.close().await?;
+            let database = Database::open(executor, settings(512), "disk").await?;
+            let others = {
+                let (database, mut random) = (database.clone(), Random::stream(seed, "others"));
+                executor.spawn(async move {
+                    let all: Vec<u64> = (0..1_800).filter(|number| number % 20 > 0).collect();
+                    for _ in 0..300 {
+                        let number = all[random.below(all.len() as u64) as usize];
+                        database.transaction(async |tx| tx.put(tree, &key(number), &[3; 60]).await).await?;
+                    }
+                    Ok::<_, Error>(())
+                })
+            };
+            let mut rounds = 0;
+            while !others.is_finished() {
+                let asked: Vec<u64> = (0..80).map(|_| random.below(90) * 20).collect();
+                let keys: Vec<_> = asked.iter().map(|number| key(*number)).collect();
+                let mut shown = Vec::new();
+                let note = |_: usize, value: Option<&[u8]>| shown.push(value.map(<[u8]>::len));
+                database.begin().await?.get_each_with(tree, &keys, note).await?;
+                let expected: Vec<_> = asked.iter().map(|number| model.get(number).map(Vec::len)).collect();
+                assert_eq!(shown, expected, "seed {seed}, slow steps {are_steps_slow}");
+                rounds += 1;
+                executor.sleep_ns(MILLISECOND_NS).await;
+            }
+            assert!(rounds > 1, "{rounds}");
+            others.join().await
+        };
+        let steps = if are_steps_slow { SLOW_STEPS } else { "" };
+        on_slow_machine(&format!("{SLOW_DISK}{steps}"), work).expect("nothing fails");
     }
 }

@@ -70,7 +70,7 @@ impl RealDriver {
 
     pub(super) fn enter_file(&mut self, device: DeviceId, name: String, opened: Opened) -> Result<Output, Fault> {
         let Opened { file, length, direct } = opened;
-        if let Some(file) = self.files.find(device, &name) {
+        if let Some(file) = self.files.open_again(device, &name, &file) {
             return Ok(Output::Opened { file, length });
         }
         let path = self.devices[usize::from(device.0)].directory.join(&name);

@@ -1,13 +1,13 @@
 //! Reading an archive for a restore.
 
 use super::super::manifest::BLOCK;
-use super::super::target::BackupPlace;
+use super::super::target::{BackupPlace, PlaceFile};
 use super::segment::{HeadFlaw, PageSums, SEGMENT_FORMAT, SegmentHead, parse_name, segment_name};
 use crate::error::BackupError;
 use crate::log::first_damaged;
 use crate::{Error, Result};
 use base::Lsn;
-use driver::{FileId, Frame};
+use driver::Frame;
 
 /// The segments of one history, from the one on that a restore begins with, without a gap.
 pub(in super::super) struct ArchiveReader {
@@ -19,7 +19,7 @@ pub(in super::super) struct ArchiveReader {
     /// Why no further, if it has more.
     pub stop: Option<Error>,
     /// The segment that is open.
-    open: Option<(usize, FileId)>,
+    open: Option<(usize, PlaceFile)>,
     /// The checksums of its pages, as far as they were read from its first one on.
     sums: (Lsn, PageSums),
 }
@@ -75,11 +75,10 @@ impl ArchiveReader {
             return Ok(Err(Some("it was removed meanwhile".to_owned())));
         };
         if length < BLOCK as u64 {
-            self.place.executor.forget(file);
             return Ok(Err(None));
         }
-        let block = self.place.read(file, (0, BLOCK)).await?;
-        self.place.executor.forget(file);
+        let block = self.place.read(&file, (0, BLOCK)).await?;
+        drop(file);
         if block[..BLOCK].iter().all(|byte| *byte == 0) {
             return Ok(Err(None));
         }
@@ -109,20 +108,18 @@ impl ArchiveReader {
         let number = self.segments.partition_point(|segment| segment.first <= at) - 1;
         let head = self.segments[number];
         let name = (head.history, head.first);
-        let file = match self.open {
+        let file = match self.open.take() {
             Some((open, file)) if open == number => file,
-            other => {
-                other.inspect(|(_, file)| self.place.executor.forget(*file));
+            _ => {
                 let found = self.place.find(&segment_name(head.history, head.first)).await?;
                 let missing = || self.damaged(name, (0, head.first), "it was removed meanwhile");
-                let (file, _) = found.ok_or_else(missing)?;
-                self.open = Some((number, file));
-                file
+                found.ok_or_else(missing)?.0
             }
         };
         let length = (head.end.0 - at.0).min(length_max as u64) as usize;
         let offset = BLOCK as u64 + at.0 - head.first.0;
-        let frame = self.place.read(file, (offset, length)).await?;
+        let frame = self.place.read(&file, (offset, length)).await?;
+        self.open = Some((number, file));
         let page_size = self.page_size;
         let verify = move || {
             let damaged = first_damaged(&frame[..length], at, page_size);

@@ -1,7 +1,7 @@
 //! Writing the archive while the database is open.
 
 use super::super::manifest::BLOCK;
-use super::super::target::BackupPlace;
+use super::super::target::{BackupPlace, PlaceFile};
 use super::segment::{PageSums, SegmentHead, parse_name, segment_name};
 use crate::checkpoint::state_archive;
 use crate::engine::Engine;
@@ -13,7 +13,7 @@ use crate::{Error, Result};
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::units::format_duration_ns;
 use base::{Instant, Lsn};
-use driver::{Fault, FaultKind, FileId};
+use driver::{Fault, FaultKind};
 use executor::{Executor, Turn};
 use std::cell::Cell;
 use std::future::Future;
@@ -47,8 +47,6 @@ pub(crate) struct Archiver {
     next: Cell<Option<Lsn>>,
     /// The segment that was begun last. Another attempt writes the same: what the one before has under way may happen late.
     begun: Cell<(Lsn, Lsn)>,
-    /// Its file, which is open also after an attempt that has failed or was given up.
-    open: Cell<Option<FileId>>,
     /// Whether the database was closed: what goes on nevertheless leaves the archive to the next opening.
     is_over: Cell<bool>,
     /// Since when something is there that is not archived.
@@ -94,7 +92,6 @@ pub(crate) fn begin_archive(
         hold: log.hold_firmly(),
         next: Cell::new(None),
         begun: Cell::default(),
-        open: Cell::new(None),
         is_over: Cell::new(false),
         since: Cell::new(None),
         turn: Turn::new(),
@@ -266,9 +263,7 @@ impl Archiver {
     /// another sync alone would prove nothing. The pages were durable before.
     async fn confirm(&self, place: &BackupPlace, head: &SegmentHead) -> Result<()> {
         let Some((file, _)) = place.find(&segment_name(head.history, head.first)).await? else { return Ok(()) };
-        let written = self.write_head(place, file, head).await;
-        place.executor.forget(file);
-        written
+        self.write_head(place, &file, head).await
     }
 
     /// Whether the log has another page where a segment's last one is: an earlier opening, which could not reach the archive, has written
@@ -279,8 +274,8 @@ impl Archiver {
         let Some(head) = last.filter(|head| head.end.0 - page_size >= log.oldest().0) else { return Ok(false) };
         let name = segment_name(head.history, head.first);
         let Some((file, _)) = place.find(&name).await? else { return Ok(false) };
-        let archived = place.read(file, (head.length() - page_size, page_size as usize)).await?;
-        engine.core.executor.forget(file);
+        let archived = place.read(&file, (head.length() - page_size, page_size as usize)).await?;
+        drop(file);
         let frame = engine.core.executor.frame(page_size as usize)?;
         let (present, length) = log.read_pages((Lsn(head.end.0 - page_size), head.end), frame).await?;
         Ok(archived[..length] != present[..length])
@@ -291,33 +286,24 @@ impl Archiver {
         let log = &engine.core.log;
         let history = log.archive().map_or(0, |archive| archive.history());
         let name = segment_name(history, first);
-        self.close_segment(engine);
         // It goes over what a failed attempt, or one that was cut off, has left. A removal of that could come late, and take the whole
         // segment away.
         let file = place.create(&name).await?;
-        self.open.set(Some(file));
         let head = SegmentHead { history, first, end, page_size: log.page_size() as u32, pages: 0 };
         if canary::is_planted(Canary::EarlySegmentHead) {
-            self.write_head(place, file, &head).await?;
+            self.write_head(place, &file, &head).await?;
         }
-        let pages = self.write_pages(engine, (place, file), (first, end)).await?;
-        place.sync(file).await?;
+        let pages = self.write_pages(engine, (place, &file), (first, end)).await?;
+        place.sync(&file).await?;
         self.check_open()?;
-        self.write_head(place, file, &SegmentHead { pages, ..head }).await?;
-        self.close_segment(engine);
-        Ok(())
-    }
-
-    /// There will be any number of segments, and of attempts to write one.
-    fn close_segment(&self, engine: &Engine) {
-        self.open.take().into_iter().for_each(|file| engine.core.executor.forget(file));
+        self.write_head(place, &file, &SegmentHead { pages, ..head }).await
     }
 
     /// Returns the checksum over the pages' checksums.
     async fn write_pages(
         &self,
         engine: &Engine,
-        (place, file): (&BackupPlace, FileId),
+        (place, file): (&BackupPlace, &PlaceFile),
         (first, end): (Lsn, Lsn),
     ) -> Result<u32> {
         let (executor, log) = (&engine.core.executor, &engine.core.log);
@@ -344,7 +330,7 @@ impl Archiver {
         Ok(sums.sum())
     }
 
-    async fn write_head(&self, place: &BackupPlace, file: FileId, head: &SegmentHead) -> Result<()> {
+    async fn write_head(&self, place: &BackupPlace, file: &PlaceFile, head: &SegmentHead) -> Result<()> {
         let mut frame = place.executor.frame(BLOCK)?;
         frame[..BLOCK].copy_from_slice(&head.encode());
         place.write(file, (0, BLOCK), frame).await?;
@@ -379,8 +365,7 @@ async fn last_segment(place: &BackupPlace, history: u64) -> Result<Option<Segmen
         if length < BLOCK as u64 {
             continue;
         }
-        let block = place.read(file, (0, BLOCK)).await?;
-        place.executor.forget(file);
+        let block = place.read(&file, (0, BLOCK)).await?;
         match SegmentHead::decode(&block[..BLOCK]) {
             Ok(head) if (head.history, head.first) == (history, first) && head.length() <= length => {
                 return Ok(Some(head));

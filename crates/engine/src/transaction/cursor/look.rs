@@ -62,6 +62,8 @@ impl Transaction {
             Err(resource) => return Ok(Err(resource)),
         };
         let (mut key, mut shown, mut looked) = (Vec::new(), 0, Looked::Share);
+        // Should `look` panic, the cursor goes on behind what it was shown.
+        cursor.is_lost = true;
         for slot in met.slots() {
             let stored = met.record(slot, &mut key);
             if shown == 0 && !cursor.is_within_leaf {
@@ -78,6 +80,7 @@ impl Transaction {
                 break;
             }
         }
+        cursor.is_lost = false;
         cursor.share_max = cursor.share_max.saturating_mul(SHARE_GROWTH);
         if shown == met.count {
             cursor.from = met.from;
