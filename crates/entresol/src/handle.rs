@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 /// Reaches the database of a [`DatabaseThread`](crate::DatabaseThread) from any thread and any runtime. What it is asked for is
 /// under way at once and comes as a [`Pending`], to be awaited or waited for. Requests that are sent while the engine is busy
-/// are taken up together. A thread that waits sleeps; while answers come so fast that it would hardly have time to, it
-/// lets others run and looks again.
+/// are taken up together. A thread that waits sleeps; while answers are given so often that it would hardly have time
+/// to, it lets others run and looks again.
 ///
 /// A closure is sent to the engine's thread, so it takes what it captures along (`move`); the future that it makes stays there
 /// and need not be `Send`.

@@ -1,6 +1,6 @@
 //! Threads that wait for answers take turns on the processors that the engine leaves to them.
 //!
-//! A thread that sleeps has to be woken, which takes longer than a transaction. While answers are given so fast that one takes no longer
+//! A thread that sleeps has to be woken, which takes longer than a transaction. While answers are given so often that one takes no longer
 //! than it takes to go round all threads that wait, none needs to sleep: each lets the others run (`sched_yield`) and looks for its
 //! answer when its turn comes again. That costs a fourth of a sleep, and the engine's thread nothing. After [`TURNS`] in vain it
 //! sleeps, so a wait never costs much more than sleeping at once.
