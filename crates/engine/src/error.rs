@@ -288,7 +288,7 @@ pub enum Error {
         /// How many pages it has.
         pages: u32,
     },
-    /// A key or value does not fit.
+    /// A key or value does not fit. [`PartitionSpec::b_tree`](crate::PartitionSpec::b_tree) and its neighbours say what does.
     #[error("{what} of {found} bytes is over the limit of {limit} bytes in partition '{partition}'")]
     TooLarge {
         /// What is too large.

@@ -7,7 +7,7 @@ use executor::{Executor, WaitQueue};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 /// How many bytes a call may have that is sent without an allocation: of most procedures, name and parameters.
 const INLINE: usize = 96;
@@ -39,17 +39,20 @@ impl Call {
 /// How many tasks wait for calls at most.
 const IDLE_MAX: usize = 256;
 
-/// Calls that no task runs yet, and the tasks that wait for some. A task that has run a call takes the next: to allocate one that is as large
+/// Calls that no task runs yet, and the tasks that wait for some. A task that has run a call waits for another: to allocate one that is as large
 /// as these takes a tenth of a short transaction.
+///
+/// Each call wakes or begins a task, which takes one and lets other tasks have their turn before the next. So there is always one on its way
+/// for each that waits.
 #[derive(Default)]
 pub(crate) struct Calls {
     waiting: RefCell<VecDeque<Entered>>,
     idle: WaitQueue,
 }
 
-/// A call that is among the requests under way.
+/// A call that is among the requests under way. It does not hold these, for they hold it: it would keep its caller waiting for ever if the
+/// engine's thread ended by a panic.
 struct Entered {
-    requests: Rc<Requests>,
     entry: usize,
     call: Call,
     promise: Promise<Result<Vec<u8>>>,
@@ -59,22 +62,21 @@ impl Requests {
     /// Runs a procedure. Its answer is the promise's.
     pub fn call(self: &Rc<Self>, call: Call, promise: Promise<Result<Vec<u8>>>) {
         let entry = self.enter(promise.place());
-        self.calls.waiting.borrow_mut().push_back(Entered { requests: Rc::clone(self), entry, call, promise });
+        self.calls.waiting.borrow_mut().push_back(Entered { entry, call, promise });
         if !self.calls.idle.wake_one(&self.executor) {
-            self.executor.spawn(run_calls(Rc::clone(&self.calls), self.executor.clone()));
+            self.executor.spawn(run_calls(Rc::downgrade(self), Rc::clone(&self.calls), self.executor.clone()));
         }
     }
 }
 
 /// What waits holds nothing of the database, so that it may be closed.
-async fn run_calls(calls: Rc<Calls>, executor: Executor) {
+async fn run_calls(requests: Weak<Requests>, calls: Rc<Calls>, executor: Executor) {
     loop {
         // Not within the condition, which would keep the queue borrowed.
-        let mut next = calls.waiting.borrow_mut().pop_front();
-        while let Some(Entered { requests, entry, call, promise }) = next {
+        let next = calls.waiting.borrow_mut().pop_front();
+        if let (Some(Entered { entry, call, promise }), Some(requests)) = (next, requests.upgrade()) {
             let work = requests.database().call(call.name(), call.parameters());
             requests.job("a procedure", entry, promise, work).await;
-            next = calls.waiting.borrow_mut().pop_front();
         }
         if calls.idle.len() >= IDLE_MAX {
             return;

@@ -434,7 +434,8 @@ impl Handle {
         self.transaction(async move |tx| tx.get(partition, &key).await)
     }
 
-    /// Stores a value under `key`, in place of one that is there.
+    /// Stores a value under `key`, in place of one that is there. How long they may be is said of the kinds of partitions
+    /// ([`PartitionSpec::b_tree`]).
     ///
     /// # Errors
     /// Those of [`Transaction::put`].

@@ -20,7 +20,7 @@ mod turns;
 
 use engine::canary::{self, Canary};
 use executor::{Executor, WaitQueue};
-use real_driver::processor;
+use real_driver::{allowed_processors, processor};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -241,6 +241,9 @@ struct Sleepers {
     waiting: AtomicUsize,
     /// How many processors they have beside the engine's; as many may look for their answers for a while before they go to sleep.
     processors: usize,
+    /// Over how many processors beside the engine's the system spreads threads that take turns. A control group may allow the time of fewer
+    /// (`cpu.max`): then turns would find none to let run, and cost time that the engine needs.
+    spread: usize,
     /// How many threads one that was woken wakes.
     fan: usize,
     turns: Turns,
@@ -281,14 +284,22 @@ const SPINS: u32 = 300;
 impl Wakes {
     /// No thread sleeps yet.
     pub fn new() -> Wakes {
-        Wakes::among(std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Wakes::of(processors, allowed_processors().unwrap_or(processors))
     }
 
+    #[cfg(test)]
     fn among(processors: usize) -> Wakes {
+        Wakes::of(processors, processors)
+    }
+
+    /// They may use the time of this many processors, on any of `allowed`.
+    fn of(processors: usize, allowed: usize) -> Wakes {
         // One is the engine's.
         let processors = processors.saturating_sub(1);
+        let spread = if processors == 0 { 0 } else { allowed.saturating_sub(1) };
         let (chain, waiting, turns) = (Mutex::default(), AtomicUsize::new(0), Turns::new());
-        Wakes(Arc::new(Sleepers { chain, waiting, processors, fan: processors.clamp(1, 2), turns }))
+        Wakes(Arc::new(Sleepers { chain, waiting, processors, spread, fan: processors.clamp(1, 2), turns }))
     }
 
     /// Tells the databases of a process apart.
@@ -299,7 +310,7 @@ impl Wakes {
     /// Requests come as often as this. Called by the engine's thread.
     fn note_gap(&self, gap_ns: u64) {
         self.0.turns.note_engine(processor());
-        self.0.turns.note_gap(gap_ns, self.0.processors);
+        self.0.turns.note_gap(gap_ns, self.0.spread);
     }
 
     /// Has these woken, in their order. Wakes one itself unless others are at it; they may be kept from running, so also if none has

@@ -4,8 +4,10 @@
 
 use entresol::configuration::Configuration;
 use entresol::{
-    DatabaseThread, Error, Handle, Isolation, OpenError, Opening, PartitionSpec, Procedures, Snapshot, Transaction,
+    Database, DatabaseThread, Error, Handle, Isolation, OpenError, Opening, PartitionSpec, Procedures, Snapshot,
+    Transaction,
 };
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
@@ -162,6 +164,69 @@ fn many_calls_at_once_are_all_answered_and_so_are_those_behind_them() {
         assert!(handle.call("break", &[]).wait().is_err());
     }
     server.close().expect("closes");
+}
+
+/// Has the engine's thread look for nothing for a while, and runs `meanwhile`: what this sends is taken up at once. Then the engine
+/// goes on with `work`.
+fn all_at_once<T>(handle: &Handle, work: impl FnOnce(&Database) + Send + 'static, meanwhile: impl FnOnce() -> T) -> T {
+    let (begun, is_begun) = mpsc::channel();
+    let (go_on, goes_on) = mpsc::channel::<()>();
+    let busy = handle.with_database(async move |database| {
+        begun.send(()).expect("it is waited for");
+        goes_on.recv().expect("it is told");
+        work(database);
+        Ok(())
+    });
+    is_begun.recv().expect("it begins");
+    let done = meanwhile();
+    go_on.send(()).expect("it waits");
+    drop(busy);
+    done
+}
+
+#[test]
+fn many_calls_that_wait_for_nothing_leave_the_driver_its_turns() {
+    let directory = scratch();
+    let looks = || {
+        let mut procedures = Procedures::new();
+        // Tasks that run before the driver is asked again are told the same time.
+        procedures.register("look", async |tx, _| Ok(tx.executor().round_now().ns().to_le_bytes().to_vec()));
+        procedures
+    };
+    let server = DatabaseThread::start(opening(directory.path()).procedures(looks)).expect("starts");
+    let handle = server.handle();
+    let calls = || (0..600).map(|_| handle.call("look", &[])).collect::<Vec<_>>();
+    let mut seen: Vec<Vec<u8>> =
+        all_at_once(&handle, |_| (), calls).into_iter().map(|call| call.wait().expect("runs")).collect();
+    seen.dedup();
+    assert!(seen.len() > 20, "600 calls ran in {} rounds", seen.len());
+    server.close().expect("closes");
+}
+
+#[test]
+fn calls_are_refused_that_wait_when_the_engines_thread_panics() {
+    for turns in 0..6 {
+        let directory = scratch();
+        let server = start(directory.path());
+        let handle = server.handle();
+        let panic_later = move |database: &Database| {
+            let executor = database.executor().clone();
+            database.executor().spawn(async move {
+                for _ in 0..turns {
+                    executor.yield_now().await;
+                }
+                panic!("for the test");
+            });
+        };
+        let calls = all_at_once(&handle, panic_later, || {
+            (0..40).map(|_| handle.call("transfer", &[0, 1, 0])).collect::<Vec<_>>()
+        });
+        for call in calls {
+            let answer = call.wait_at_most(Duration::from_secs(10)).expect("it is answered");
+            assert!(answer == Err(Error::Closed) || answer == Ok(vec![0]), "{turns} turns: {answer:?}");
+        }
+        assert!(catch_unwind(AssertUnwindSafe(|| server.close())).is_err(), "the engine's thread panicked");
+    }
 }
 
 #[test]

@@ -191,6 +191,14 @@ fn integers_in_values_are_added_to() {
         assert!(matches!(tx.add(notes, b"key", 0..3, 1).await, Err(Error::Argument(_))));
         assert!(matches!(tx.add(notes, b"key", 3..5, 1).await, Err(Error::TooLarge { .. })));
         assert!(matches!(tx.add(notes, b"none", 0..2, 1).await, Err(Error::NoRecord(_))));
+        tx.put(notes, b"long", &[7; 9_000]).await?;
+        let Err(Error::TooLarge { found: 9_000, limit, .. }) = tx.modify(notes, b"long", |_| ()).await else {
+            panic!("a long value is not changed in place")
+        };
+        tx.put(notes, b"long", &vec![7; limit]).await?;
+        tx.modify(notes, b"long", |value| value[0] = 8).await?;
+        tx.put(notes, b"long", &vec![7; limit + 1]).await?;
+        assert!(matches!(tx.modify(notes, b"long", |_| ()).await, Err(Error::TooLarge { .. })));
         tx.commit().await
     });
     assert_eq!(done, Ok(()));

@@ -63,4 +63,4 @@ pub use job::PREWRITE_MAX;
 pub use memory::REGISTERED_MAX;
 pub use options::{Backend, Behaviour, Options};
 pub use real_driver::RealDriver;
-pub use usage::{leave_processor, process_cpu_ns, processor, thread_cpu_ns, wall_ns};
+pub use usage::{allowed_processors, leave_processor, process_cpu_ns, processor, thread_cpu_ns, wall_ns};

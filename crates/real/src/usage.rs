@@ -35,27 +35,78 @@ pub fn processor() -> u32 {
 
 /// Has the calling thread go on on another processor than this one, if there is one that it may use; false if it stays. The scheduler may bring
 /// it back at any time: where it may run is afterwards what it was before.
-#[allow(unsafe_code)]
 pub fn leave_processor(number: u32) -> bool {
     let number = number as usize;
     if cfg!(miri) || number >= libc::CPU_SETSIZE as usize {
         return false;
     }
-    let size = size_of::<libc::cpu_set_t>();
-    // SAFETY: zeros are a valid value of the set, which lives through the calls and has `size` bytes; the number is one that it has place for.
-    unsafe {
-        let mut allowed: libc::cpu_set_t = std::mem::zeroed();
-        if libc::sched_getaffinity(0, size, &raw mut allowed) != 0 {
-            return false;
-        }
-        let mut others = allowed;
-        libc::CPU_CLR(number, &mut others);
-        if libc::CPU_COUNT(&others) == 0 || libc::sched_setaffinity(0, size, &raw const others) != 0 {
-            return false;
-        }
-        libc::sched_setaffinity(0, size, &raw const allowed);
+    let Some(allowed) = affinity() else { return false };
+    let others = without(allowed, number);
+    if count(&others) == 0 || !set_affinity(&others) {
+        return false;
+    }
+    // A thread that has asked for some processors gets none that its control group, or the machine, has more of later. One that may use all that
+    // there are now has probably asked for none.
+    let stays_free = set_affinity(&all_processors()) && affinity().is_some_and(|now| are_same(&now, &allowed));
+    if !stays_free {
+        set_affinity(&allowed);
     }
     true
+}
+
+/// How many processors the calling thread may run on; `None` if that is not told.
+pub fn allowed_processors() -> Option<usize> {
+    if cfg!(miri) {
+        return None;
+    }
+    affinity().map(|allowed| count(&allowed))
+}
+
+#[allow(unsafe_code)]
+fn affinity() -> Option<libc::cpu_set_t> {
+    // SAFETY: zeros are a valid value of the set, which lives through the call and has the size that is stated.
+    unsafe {
+        let mut allowed: libc::cpu_set_t = std::mem::zeroed();
+        (libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut allowed) == 0).then_some(allowed)
+    }
+}
+
+/// Says where the calling thread may run; false if that is refused.
+#[allow(unsafe_code)]
+fn set_affinity(processors: &libc::cpu_set_t) -> bool {
+    // SAFETY: the set lives through the call and has the size that is stated.
+    unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), processors) == 0 }
+}
+
+/// A set less a processor whose number it has place for.
+#[allow(unsafe_code)]
+fn without(mut processors: libc::cpu_set_t, number: usize) -> libc::cpu_set_t {
+    // SAFETY: the number is within the set, as the caller says.
+    unsafe { libc::CPU_CLR(number, &mut processors) };
+    processors
+}
+
+#[allow(unsafe_code)]
+fn count(processors: &libc::cpu_set_t) -> usize {
+    // SAFETY: it reads the set.
+    let count = unsafe { libc::CPU_COUNT(processors) };
+    usize::try_from(count).unwrap_or(0)
+}
+
+#[allow(unsafe_code)]
+fn are_same(one: &libc::cpu_set_t, other: &libc::cpu_set_t) -> bool {
+    // SAFETY: it reads both sets.
+    unsafe { libc::CPU_EQUAL(one, other) }
+}
+
+#[allow(unsafe_code)]
+fn all_processors() -> libc::cpu_set_t {
+    // SAFETY: the set is made of bits, each of which may be one.
+    unsafe {
+        let mut all: libc::cpu_set_t = std::mem::zeroed();
+        std::ptr::write_bytes(&raw mut all, 0xff, 1);
+        all
+    }
 }
 
 #[allow(unsafe_code)]
@@ -203,6 +254,39 @@ mod tests {
         allow_only(before[0]);
         assert!(!leave_processor(processor()));
         assert_eq!(allowed(), [before[0]]);
+    }
+
+    /// In a control group that gets more processors, where this may make one.
+    #[test]
+    #[cfg_attr(miri, ignore = "no such call")]
+    #[allow(clippy::disallowed_methods, reason = "control groups are made by files")]
+    fn a_thread_that_has_left_a_processor_may_use_those_that_are_added() {
+        let before = allowed();
+        let above = std::path::Path::new("/sys/fs/cgroup/cpuset");
+        let group = above.join(format!("entresol-{}", std::process::id()));
+        let tell = |file: &str, text: &str| std::fs::write(group.join(file), text);
+        let [first, .., last] = before[..] else { return eprintln!("skipped: there is one processor only") };
+        let enter = || {
+            std::fs::create_dir(&group)?;
+            tell("cpuset.mems", &std::fs::read_to_string(above.join("cpuset.mems"))?)?;
+            tell("cpuset.cpus", &first.to_string())?;
+            // Zero is the thread that writes.
+            tell("tasks", "0")
+        };
+        let is_inside = enter().is_ok();
+        let mut after = Vec::new();
+        if is_inside {
+            assert_eq!(allowed(), [first]);
+            assert!(leave_processor(last as u32));
+            tell("cpuset.cpus", &format!("{first},{last}")).expect("it was permitted before");
+            after = allowed();
+            std::fs::write(above.join("tasks"), "0").expect("it came from there");
+        }
+        let _ = std::fs::remove_dir(&group);
+        if !is_inside {
+            return eprintln!("skipped: no control group of processors may be made here");
+        }
+        assert_eq!(after, [first, last]);
     }
 
     #[test]

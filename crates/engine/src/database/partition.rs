@@ -61,16 +61,40 @@ pub struct PartitionSpec {
 
 impl PartitionSpec {
     /// A b-tree with record locks on the device `disk`.
+    ///
+    /// A key has an eighth of a page less six bytes at most, a value 16 MiB. A value of less than about a sixth of a page stands beside its key,
+    /// where it can be changed in place ([`Transaction::modify`](crate::Transaction::modify)).
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// let files = database.create_partition(PartitionSpec::b_tree("files")).await?; // Pages of 8 KiB.
+    /// let mut tx = database.begin().await?;
+    /// tx.put(files, &[b'k'; 1_018], &vec![7; 16 << 20]).await?;
+    /// let long_key = tx.put(files, &[b'k'; 1_019], b"").await;
+    /// assert!(matches!(long_key, Err(Error::TooLarge { found: 1_019, limit: 1_018, .. })));
+    /// let long_value = tx.put(files, b"picture", &vec![7; (16 << 20) + 1]).await;
+    /// assert!(matches!(long_value, Err(Error::TooLarge { limit: 16_777_216, .. })));
+    ///
+    /// tx.put(files, b"note", &[7; 1_900]).await?;
+    /// let in_place = tx.modify(files, b"note", |note| note[0] = 8).await;
+    /// assert!(matches!(in_place, Err(Error::TooLarge { found: 1_900, limit: 1_400..1_527, .. })));
+    /// # Ok(())
+    /// # });
+    /// ```
     pub fn b_tree(name: &str) -> PartitionSpec {
         PartitionSpec::new(name, Organization::BTree, Locking::Record)
     }
 
-    /// Records in order of arrival, as many on a page as fit, without locks, on the device `disk`.
+    /// Records in order of arrival, as many on a page as fit, without locks, on the device `disk`. A record fits a page, whose head takes some
+    /// of it.
     pub fn append(name: &str) -> PartitionSpec {
         PartitionSpec::new(name, Organization::Append { blocking_factor: 0 }, Locking::None)
     }
 
-    /// A memory-resident set of records with keys and record locks, its backup on the device `disk`.
+    /// A memory-resident set of records with keys and record locks, its backup on the device `disk`. A key has 65,535 bytes at most, and a
+    /// record with its key fits a segment, which has 256 KiB and a head of some bytes.
     pub fn set(name: &str) -> PartitionSpec {
         PartitionSpec::new(name, Organization::set(false), Locking::Record)
     }

@@ -29,7 +29,8 @@ impl Transaction {
     /// all is in memory and no lock is in the way. Only the bytes that differ are logged.
     ///
     /// # Errors
-    /// [`Error::NoRecord`], [`Error::TooLarge`] for a long value, and as [`Transaction::get`].
+    /// [`Error::NoRecord`], [`Error::TooLarge`] for a value that does not stand in the b-tree's leaf, beside its key (see
+    /// [`PartitionSpec::b_tree`](crate::PartitionSpec::b_tree)), and as [`Transaction::get`].
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
@@ -243,7 +244,8 @@ fn try_modify<R, F: FnOnce(&mut [u8]) -> R>(
         }
         let stored = slotted::value(leaf, place.slot);
         if let Stored::Elsewhere(found, _) = stored::read(stored) {
-            let (what, limit) = ("a value to be changed in place", stored.len());
+            let limit = b_tree::value_len_max(engine.core.page_size(), key.len()) - VERSION_SIZE;
+            let what = "a value to be changed in place";
             let partition = engine.catalog.describe(partition)?.name.clone();
             return Err(Need::Fail(Error::TooLarge { what, found, limit, partition }));
         }

@@ -195,7 +195,8 @@ impl Transaction {
     /// Inserts a record.
     ///
     /// # Errors
-    /// [`Error::Duplicate`] if there is one with this key, [`Error::TooLarge`], and as [`Transaction::get`].
+    /// [`Error::Duplicate`] if there is one with this key, [`Error::TooLarge`] if key or value is beyond what the partition takes (see
+    /// [`PartitionSpec::b_tree`](crate::PartitionSpec::b_tree) and [`PartitionSpec::set`](crate::PartitionSpec::set)), and as [`Transaction::get`].
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }

@@ -123,6 +123,15 @@ fn on_the_engines_processor_a_thread_leaves_it_to_others_to_wake_the_next() {
 }
 
 #[test]
+fn no_turns_are_taken_on_more_processors_than_a_control_group_gives_time_for() {
+    for (processors, allowed, is_busy) in [(2, 2, true), (2, 64, false), (1, 2, false), (1, 1, false)] {
+        let wakes = Wakes::of(processors, allowed);
+        wakes.note_gap(4_000);
+        assert_eq!(wakes.0.turns.is_busy(), is_busy, "the time of {processors} on {allowed}");
+    }
+}
+
+#[test]
 fn the_engine_wakes_no_thread_while_others_do() {
     let wakes = Wakes::among(2);
     let (first, mut queue) = asleep(2);

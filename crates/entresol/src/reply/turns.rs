@@ -21,8 +21,9 @@ const TURNS: u64 = 16;
 const TURN_NS: u64 = 1_000;
 /// A turn that took this long was another program's.
 const LOST_NS: u64 = 1_000_000;
-/// About how long a thread may take turns that has no answer.
-pub(super) const TURNS_MAX: Duration = Duration::from_millis(1);
+/// For how long a thread takes turns at most that has no answer, up to the end of the last of them.
+pub(super) const TURNS_MAX: Duration = Duration::from_nanos(TURNS_MAX_NS);
+const TURNS_MAX_NS: u64 = 1_000_000;
 /// For how long threads take no turns after one was lost: at first, and at most.
 const PAUSE_NS: u64 = 10_000_000;
 const PAUSE_MAX_NS: u64 = 64 * PAUSE_NS;
@@ -59,30 +60,46 @@ impl Turns {
         }
     }
 
-    /// Requests come as often as this, from threads that have this many processors beside the engine's.
+    /// Requests come as often as this, from threads that the system spreads over this many processors beside the engine's; zero if they are to
+    /// take no turns.
     pub fn note_gap(&self, gap_ns: u64, processors: usize) {
         let is_busy = processors > 0 && gap_ns.saturating_mul(processors as u64) <= TURNS * TURN_NS;
-        if self.is_busy.load(Ordering::Relaxed) != is_busy {
+        if self.is_busy() != is_busy {
             self.is_busy.store(is_busy, Ordering::Relaxed);
         }
     }
 
+    /// Whether answers are given often enough for turns.
+    pub fn is_busy(&self) -> bool {
+        self.is_busy.load(Ordering::Relaxed)
+    }
+
     /// Lets others run until the answer is there, or has been waited for long enough to sleep.
     pub fn take(&self, is_over: &AtomicBool) {
-        if !self.is_busy.load(Ordering::Relaxed) {
-            return;
+        if self.is_busy() {
+            self.go_round(is_over, wall_ns(), || {
+                std::thread::yield_now();
+                wall_ns()
+            });
         }
-        let mut now = wall_ns();
+    }
+
+    /// A turn tells when it has ended.
+    fn go_round(&self, is_over: &AtomicBool, begun: u64, mut turn: impl FnMut() -> u64) {
+        let mut now = begun;
         for _ in 0..TURNS {
             if is_over.load(Ordering::Acquire) || now < self.resumed_ns.load(Ordering::Relaxed) {
+                return;
+            }
+            // Where others keep the processor for long, but not so long that it is for their sake.
+            if now.saturating_sub(begun) >= TURNS_MAX_NS {
                 return;
             }
             let engine = self.engine();
             if processor() == engine && !leave_processor(engine) {
                 return;
             }
-            std::thread::yield_now();
-            let before = std::mem::replace(&mut now, wall_ns());
+            let before = std::mem::replace(&mut now, turn());
             if now.saturating_sub(before) >= LOST_NS {
                 return self.pause(now);
             }
@@ -107,6 +124,7 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::time::SECOND_NS;
 
     #[test]
     fn threads_take_turns_where_an_answer_comes_before_they_would_sleep() {
@@ -115,7 +133,7 @@ mod tests {
             [(4_000, 1, true), (16_000, 1, true), (17_000, 1, false), (4_000, 15, false), (4_000, 0, false)]
         {
             turns.note_gap(gap_ns, processors);
-            assert_eq!(turns.is_busy.load(Ordering::Relaxed), is_busy, "{gap_ns} ns on {processors}");
+            assert_eq!(turns.is_busy(), is_busy, "{gap_ns} ns on {processors}");
         }
     }
 
@@ -146,5 +164,18 @@ mod tests {
         turns.take(&is_over);
         is_over.store(true, Ordering::Release);
         turns.take(&is_over);
+    }
+
+    #[test]
+    fn turns_that_take_long_are_few() {
+        let (turns, is_over) = (Turns::new(), AtomicBool::new(false));
+        for (turn_ns, count) in [(1_000, TURNS), (300_000, 4), (LOST_NS - 1, 2), (LOST_NS, 1)] {
+            let mut now = SECOND_NS;
+            turns.go_round(&is_over, now, || {
+                now += turn_ns;
+                now
+            });
+            assert_eq!((now - SECOND_NS) / turn_ns, count, "turns of {turn_ns} ns");
+        }
     }
 }

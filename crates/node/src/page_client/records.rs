@@ -245,9 +245,10 @@ impl PageTransaction {
             Box::pin(self.replace_typed(&Typed { found, schema }, key, changed)).await?;
             return Ok(answer.expect("the record was changed"));
         }
+        let page_size = self.client.settings.buffer.page_size;
         let changed = |old: Option<&[u8]>| {
             let old = old.ok_or_else(|| Error::NoRecord(found.name.clone()));
-            let old = old.and_then(|old| refuse_long(&found, old).map(|()| old));
+            let old = old.and_then(|old| refuse_long(&found, (key, old), page_size).map(|()| old));
             let changed = old.map(|old| {
                 let mut new = old.to_vec();
                 let answer = change(&mut new[VERSION_SIZE..]);
@@ -466,8 +467,10 @@ fn plan_append(
     Ok(Err(plan))
 }
 
-fn refuse_long(found: &Described, stored: &[u8]) -> Result<()> {
+/// A value of the record of this key that does not stand in its leaf is not changed in place.
+fn refuse_long(found: &Described, (key, stored): (&[u8], &[u8]), page_size: usize) -> Result<()> {
     let Stored::Elsewhere(length, _) = stored::read(stored) else { return Ok(()) };
-    let (what, limit) = ("a value to be changed in place", stored.len());
+    let limit = b_tree::value_len_max(page_size, key.len()) - VERSION_SIZE;
+    let what = "a value to be changed in place";
     Err(Error::TooLarge { what, found: length, limit, partition: found.name.clone() })
 }
