@@ -10,8 +10,8 @@ use entresol_engine::catalog::{IndexSpec, Locking, Organization};
 use entresol_engine::checkpoint::{Strategy, SweepSettings};
 use entresol_engine::set::{FieldType, Logging, RecordType};
 use entresol_engine::{
-    BackupError, BackupSettings, Database, Error, PartitionSpec, Procedures, RestoreSource, Result, Settings,
-    Transaction, checkpoint, log,
+    BackupError, BackupSettings, Database, Error, PartitionSpec, Procedures, RestoreReport, RestoreSource, Result,
+    Settings, Transaction, checkpoint, log,
 };
 use executor::Executor;
 use ground::{lose, names, on, on_hardware, restored, under};
@@ -160,6 +160,12 @@ fn plain() -> Settings {
     Settings { procedures: Procedures::new(), logging: Logging::Values, ..settings() }
 }
 
+/// Restores the backup in this place.
+async fn restore(executor: &Executor, from: &str) -> Result<RestoreReport> {
+    let source = RestoreSource { backup: from.into(), ..RestoreSource::default() };
+    Database::restore(executor, &plain(), &source, |_| {}).await
+}
+
 #[test]
 fn a_restore_that_fails_anywhere_can_be_begun_again() {
     let media = backed_up();
@@ -169,11 +175,12 @@ fn a_restore_that_fails_anywhere_can_be_begun_again() {
             let media = media.copy();
             let errors = vec![ErrorAt { kind, device: Some("disk".into()), nth }];
             let plan = FaultPlan { errors, ..FaultPlan::default() };
-            let restore = async |executor: &_| Database::restore(executor, &plain(), &source(), |_| {}).await;
-            let first = under(plan, &media, restore);
+            let first = under(plan, &media, async |executor| restore(executor, "backup").await);
             let again = on(&media, async |executor| match Database::open(executor, plain(), "disk").await {
                 Ok(database) => database.close().await,
-                Err(Error::NotADatabase { .. } | Error::Unfinished { .. }) => restore(executor).await.map(drop),
+                Err(Error::NotADatabase { .. } | Error::Unfinished { .. }) => {
+                    restore(executor, "backup").await.map(drop)
+                }
                 Err(error) => Err(error),
             });
             assert_eq!(again, Ok(()), "{kind:?} {nth}, {first:?}");
@@ -203,10 +210,6 @@ fn a_restored_database_has_taken_no_backup_that_only_an_earlier_attempt_was_made
         Ok::<_, Error>(())
     })
     .expect("backs up");
-    let restore = async |executor: &_, from: &str| {
-        let source = RestoreSource { backup: from.into(), ..RestoreSource::default() };
-        Database::restore(executor, &plain(), &source, |_| {}).await
-    };
     let failing = |kind, nth| FaultPlan {
         errors: vec![ErrorAt { kind, device: Some("disk".into()), nth }],
         ..FaultPlan::default()
@@ -324,10 +327,6 @@ fn a_restore_writes_over_nothing_that_an_earlier_attempt_has_not_made() {
         Ok::<_, Error>(())
     })
     .expect("backs up");
-    let restore = async |executor: &_, from: &str| {
-        let source = RestoreSource { backup: from.into(), ..RestoreSource::default() };
-        Database::restore(executor, &plain(), &source, |_| {}).await
-    };
     let errors = vec![ErrorAt { kind: OpKind::Resize, device: Some("disk".into()), nth: 1 }];
     let plan = FaultPlan { errors, ..FaultPlan::default() };
     under(plan, &media, async |executor| restore(executor, "backup").await).expect_err("is cut off");

@@ -118,7 +118,9 @@ impl PageServer {
         }
         let kept = database.keep_versions().await;
         let secret = settings.has_leases.then(|| database.executor().entropy());
-        secret.inspect(|secret| protocol.hash_with((*secret >> 64) as u64));
+        if let Some(secret) = secret {
+            protocol.hash_with((secret >> 64) as u64);
+        }
         let seed = secret.filter(|_| settings.algorithm.returns()).map(|secret| secret as u64);
         let inner = Rc::new_cyclic(|this| ServerNode {
             this: this.clone(),

@@ -3,11 +3,11 @@
 use crate::counting::{Joined, joined, joined_on};
 use base::PageId;
 use base::time::SECOND_NS;
-use engine::PartitionSpec;
 use engine::catalog::{Locking, Organization};
+use engine::{PartitionSpec, Result};
 use entresol_node::algorithm::ALGORITHMS;
 use entresol_node::page_client::{ClientSettings, PageClient};
-use executor::{Cluster, Executor};
+use executor::{Cluster, Executor, JoinHandle};
 
 /// Eight pages may be asked for ahead with them.
 const FRAMES: usize = 64;
@@ -110,6 +110,24 @@ fn many_counters() -> PartitionSpec {
     PartitionSpec::new("counters", organization, Locking::None)
 }
 
+/// A scan of the pages with these numbers, which asks for them ahead.
+async fn scan(client: PageClient, pages: impl Iterator<Item = PageId> + Clone) -> Result<()> {
+    let mut transaction = client.begin().await;
+    transaction.read_ahead(pages.clone()).await?;
+    for page in pages {
+        transaction.read(page, value).await?;
+    }
+    transaction.commit().await
+}
+
+/// All of them have ended by now, each well.
+fn end(cluster: &mut Cluster, tasks: Vec<JoinHandle<Result<()>>>, otherwise: &str) {
+    for task in tasks {
+        assert!(task.is_finished(), "{otherwise}");
+        cluster.run(task).expect("they go on").unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
 /// Pages that another node writes take their frames until it has ended, and it may wait for a transaction that needs one more.
 #[test]
 fn what_is_asked_for_ahead_leaves_frames_to_others() {
@@ -138,23 +156,11 @@ fn what_is_asked_for_ahead_leaves_frames_to_others() {
         needy.commit().await
     });
     cluster.run_until(cluster.now().plus_ns(SECOND_NS)).expect("they go on");
-    let ahead = (0..7).map(|scan| {
-        let client = clients[0].clone();
-        executors[1].spawn(async move {
-            let mut transaction = client.begin().await;
-            transaction.read_ahead((8 * scan..8 * scan + 8).map(page)).await?;
-            for number in 8 * scan..8 * scan + 8 {
-                transaction.read(page(number), value).await?;
-            }
-            transaction.commit().await
-        })
-    });
+    let ahead =
+        (0..7).map(|number| executors[1].spawn(scan(clients[0].clone(), (8 * number..8 * number + 8).map(page))));
     let all: Vec<_> = [writing, needy].into_iter().chain(ahead).collect();
     cluster.run_until(cluster.now().plus_ns(2 * LONG_NS)).expect("they go on");
-    for task in all {
-        assert!(task.is_finished(), "one waits for another, and that for a frame");
-        cluster.run(task).expect("they go on").unwrap_or_else(|error| panic!("{error}"));
-    }
+    end(&mut cluster, all, "one waits for another, and that for a frame");
     drop((server, clients));
     executors.iter().for_each(Executor::stop);
 }
@@ -175,23 +181,11 @@ fn who_asks_ahead_is_no_victim_for_having_asked_for_much() {
         writer.commit().await
     });
     cluster.run_until(cluster.now().plus_ns(LONG_NS)).expect("they go on");
-    let ahead = (0..10).map(|scan| {
-        let client = clients[0].clone();
-        executors[1].spawn(async move {
-            let mut transaction = client.begin().await;
-            transaction.read_ahead((64 * scan..64 * scan + 64).map(page)).await?;
-            for number in 64 * scan..64 * scan + 64 {
-                transaction.read(page(number), value).await?;
-            }
-            transaction.commit().await
-        })
-    });
+    let ahead =
+        (0..10).map(|number| executors[1].spawn(scan(clients[0].clone(), (64 * number..64 * number + 64).map(page))));
     let all: Vec<_> = std::iter::once(writing).chain(ahead).collect();
     cluster.run_until(cluster.now().plus_ns(6 * LONG_NS)).expect("they go on");
-    for task in all {
-        assert!(task.is_finished(), "it goes on and on");
-        cluster.run(task).expect("they go on").unwrap_or_else(|error| panic!("{error}"));
-    }
+    end(&mut cluster, all, "it goes on and on");
     drop((server, clients));
     executors.iter().for_each(Executor::stop);
 }

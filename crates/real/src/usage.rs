@@ -33,21 +33,22 @@ pub fn processor() -> u32 {
     u32::try_from(number).unwrap_or(0)
 }
 
+/// A bit for each processor by its number, as the system has it (`cpu_set_t`).
+type Processors = [u64; 16];
+
 /// Has the calling thread go on on another processor than this one, if there is one that it may use; false if it stays. The scheduler may bring
 /// it back at any time: where it may run is afterwards what it was before.
 pub fn leave_processor(number: u32) -> bool {
-    let number = number as usize;
-    if cfg!(miri) || number >= libc::CPU_SETSIZE as usize {
-        return false;
-    }
     let Some(allowed) = affinity() else { return false };
-    let others = without(allowed, number);
+    let mut others = allowed;
+    let Some(word) = others.get_mut(number as usize / 64) else { return false };
+    *word &= !(1 << (number % 64));
     if count(&others) == 0 || !set_affinity(&others) {
         return false;
     }
     // A thread that has asked for some processors gets none that its control group, or the machine, has more of later. One that may use all that
     // there are now has probably asked for none.
-    let stays_free = set_affinity(&all_processors()) && affinity().is_some_and(|now| are_same(&now, &allowed));
+    let stays_free = set_affinity(&[u64::MAX; 16]) && affinity() == Some(allowed);
     if !stays_free {
         set_affinity(&allowed);
     }
@@ -56,57 +57,30 @@ pub fn leave_processor(number: u32) -> bool {
 
 /// How many processors the calling thread may run on; `None` if that is not told.
 pub fn allowed_processors() -> Option<usize> {
-    if cfg!(miri) {
-        return None;
-    }
     affinity().map(|allowed| count(&allowed))
 }
 
+fn count(processors: &Processors) -> usize {
+    processors.iter().map(|word| word.count_ones() as usize).sum()
+}
+
+/// Where the calling thread may run.
 #[allow(unsafe_code)]
-fn affinity() -> Option<libc::cpu_set_t> {
-    // SAFETY: zeros are a valid value of the set, which lives through the call and has the size that is stated.
-    unsafe {
-        let mut allowed: libc::cpu_set_t = std::mem::zeroed();
-        (libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut allowed) == 0).then_some(allowed)
+fn affinity() -> Option<Processors> {
+    if cfg!(miri) {
+        return None;
     }
+    let mut allowed = Processors::default();
+    // SAFETY: the set lives through the call and has the size that is stated.
+    let told = unsafe { libc::sched_getaffinity(0, size_of::<Processors>(), (&raw mut allowed).cast()) };
+    (told == 0).then_some(allowed)
 }
 
 /// Says where the calling thread may run; false if that is refused.
 #[allow(unsafe_code)]
-fn set_affinity(processors: &libc::cpu_set_t) -> bool {
-    // SAFETY: the set lives through the call and has the size that is stated.
-    unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), processors) == 0 }
-}
-
-/// A set less a processor whose number it has place for.
-#[allow(unsafe_code)]
-fn without(mut processors: libc::cpu_set_t, number: usize) -> libc::cpu_set_t {
-    // SAFETY: the number is within the set, as the caller says.
-    unsafe { libc::CPU_CLR(number, &mut processors) };
-    processors
-}
-
-#[allow(unsafe_code)]
-fn count(processors: &libc::cpu_set_t) -> usize {
-    // SAFETY: it reads the set.
-    let count = unsafe { libc::CPU_COUNT(processors) };
-    usize::try_from(count).unwrap_or(0)
-}
-
-#[allow(unsafe_code)]
-fn are_same(one: &libc::cpu_set_t, other: &libc::cpu_set_t) -> bool {
-    // SAFETY: it reads both sets.
-    unsafe { libc::CPU_EQUAL(one, other) }
-}
-
-#[allow(unsafe_code)]
-fn all_processors() -> libc::cpu_set_t {
-    // SAFETY: the set is made of bits, each of which may be one.
-    unsafe {
-        let mut all: libc::cpu_set_t = std::mem::zeroed();
-        std::ptr::write_bytes(&raw mut all, 0xff, 1);
-        all
-    }
+fn set_affinity(processors: &Processors) -> bool {
+    // SAFETY: as above.
+    unsafe { libc::sched_setaffinity(0, size_of::<Processors>(), (&raw const *processors).cast()) == 0 }
 }
 
 #[allow(unsafe_code)]
@@ -219,24 +193,9 @@ mod tests {
     }
 
     /// The processors that this thread may use.
-    #[allow(unsafe_code)]
     fn allowed() -> Vec<usize> {
-        // SAFETY: zeros are a valid value of the set, which lives through the calls.
-        unsafe {
-            let mut set: libc::cpu_set_t = std::mem::zeroed();
-            assert_eq!(libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set), 0);
-            (0..libc::CPU_SETSIZE as usize).filter(|number| libc::CPU_ISSET(*number, &set)).collect()
-        }
-    }
-
-    #[allow(unsafe_code)]
-    fn allow_only(number: usize) {
-        // SAFETY: as above.
-        unsafe {
-            let mut set: libc::cpu_set_t = std::mem::zeroed();
-            libc::CPU_SET(number, &mut set);
-            assert_eq!(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set), 0);
-        }
+        let set = affinity().expect("every Linux tells it");
+        (0..64 * set.len()).filter(|number| set[number / 64] & 1 << (number % 64) != 0).collect()
     }
 
     #[test]
@@ -251,7 +210,9 @@ mod tests {
         assert!(before.len() == 1 || (0..1_000).any(|_| leaves()));
         assert_eq!(allowed(), before, "it may run where it might before");
         assert!(!leave_processor(u32::MAX));
-        allow_only(before[0]);
+        let mut one = Processors::default();
+        one[before[0] / 64] = 1 << (before[0] % 64);
+        assert!(set_affinity(&one));
         assert!(!leave_processor(processor()));
         assert_eq!(allowed(), [before[0]]);
     }
