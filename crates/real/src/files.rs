@@ -3,23 +3,22 @@ use crate::mapped::{MapMode, Mapping};
 use crate::medium::Medium;
 use crate::station::Station;
 use driver::{DeviceId, FileId};
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
-/// What tells a file or a directory from others while it is there: its device and its number on that.
-pub(crate) type Identity = (u64, u64);
+/// What tells a directory from others: its device, its number on that and when it was made. One that was removed leaves its number to the
+/// next one.
+pub(crate) type Identity = (u64, u64, SystemTime);
 
-/// Which directory a path leads to; nothing if to none.
+/// Which directory a path leads to; nothing if to none, or if its file system does not say when it was made.
 pub(crate) fn identity(directory: &Path) -> Option<Identity> {
-    identity_in(std::fs::metadata(directory))
-}
-
-fn identity_in(found: io::Result<Metadata>) -> Option<Identity> {
-    found.ok().map(|found| (found.dev(), found.ino()))
+    let found = std::fs::metadata(directory).ok()?;
+    Some((found.dev(), found.ino(), found.created().ok()?))
 }
 
 /// A device: a directory, what it is like and what it does.
@@ -77,10 +76,10 @@ impl OpenFile {
         self.file.as_raw_fd()
     }
 
-    /// Whether this is the same file.
+    /// Whether this is the same file. Both are open, so neither has the number of one that was removed.
     fn is(&self, other: &File) -> bool {
-        let identity = |file: &File| identity_in(file.metadata());
-        identity(&self.file).is_some_and(|own| identity(other) == Some(own))
+        let place = |file: &File| file.metadata().map(|found| (found.dev(), found.ino())).ok();
+        place(&self.file).is_some_and(|own| place(other) == Some(own))
     }
 
     pub(crate) fn length(&self) -> io::Result<u64> {
@@ -234,6 +233,22 @@ mod tests {
         assert!(files.let_go(old).is_some() && files.get(old).is_none());
         files.hold(new);
         assert!(files.let_go(new).is_none() && files.get(new).is_none() && files.release(new).is_some());
+    }
+
+    #[test]
+    fn a_directory_that_was_removed_and_made_again_is_another_one() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let path = parent.path().join("latest");
+        let make = || std::fs::create_dir(&path).expect("creates");
+        make();
+        let (first, same) = (identity(&path), identity(&path));
+        assert_eq!(first, same);
+        std::fs::remove_dir(&path).expect("removes");
+        assert_eq!(identity(&path), None);
+        // Longer than the clock of the file system takes for a step.
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        make();
+        assert!(first.is_none() || identity(&path) != first, "{first:?}");
     }
 
     #[test]
