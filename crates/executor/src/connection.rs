@@ -125,11 +125,12 @@ impl Executor {
         }
     }
 
-    /// Closes the socket that an operation has opened for a task that is gone.
+    /// Closes the socket, or lets the file go, that an operation has opened for a task that is gone.
     pub(crate) fn close_unwanted(&self, completion: Completion) {
         let socket = match completion.result {
             Ok(Output::Connected { connection, .. }) => connection,
             Ok(Output::Listening { listener, .. }) => listener,
+            Ok(Output::Opened { file, .. }) => return self.forget(file),
             _ => return,
         };
         self.submit(Op::Close { socket }, |_| {});
