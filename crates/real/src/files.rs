@@ -2,7 +2,7 @@ use crate::described::Model;
 use crate::mapped::{MapMode, Mapping};
 use crate::medium::Medium;
 use crate::station::Station;
-use driver::{DeviceId, FileId};
+use driver::{DeviceId, Fault, FaultKind, FileId};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -27,6 +27,8 @@ pub(crate) struct Device {
     pub(crate) directory: PathBuf,
     /// Which directory was there when it was last asked what it is like.
     pub(crate) identity: Option<Identity>,
+    /// Whether it was attached later: another directory may be there each time.
+    pub(crate) attached: bool,
     pub(crate) medium: Medium,
     pub(crate) station: Station,
     /// How its files are mapped, if they are.
@@ -51,6 +53,18 @@ impl Device {
             words += ", with the delays of its description";
         }
         words
+    }
+}
+
+impl Device {
+    /// An error if a database's directory was moved away and another one is in its place, whose files are not this database's.
+    pub(crate) fn check_place(&self) -> Result<(), Fault> {
+        let (known, found) = (self.identity, identity(&self.directory));
+        if self.attached || known.is_none() || found.is_none() || known == found {
+            return Ok(());
+        }
+        let message = format!("'{}' is another directory than the one that was opened", self.directory.display());
+        Err(Fault::new(FaultKind::Unsupported, message))
     }
 }
 

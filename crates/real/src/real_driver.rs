@@ -121,7 +121,7 @@ impl RealDriver {
             }
             let model = behaviour.described.map(|description| Model::new(&name, &description, devices.len() as u64));
             let (identity, station) = (identity(&directory), Station::new(Instant::START));
-            devices.push(Device { name, directory, identity, medium, station, mapped, model });
+            devices.push(Device { name, directory, identity, attached: false, medium, station, mapped, model });
         }
         let opened = Mechanism::open(options.backend, options.pool_threads)?;
         let (mechanism, bell, mailbox, reason) = opened;
@@ -412,7 +412,7 @@ impl Driver for RealDriver {
             Op::Sync { file } => self.begin_transfer(token, Call::Sync, file, (0, 0), None, Access::Asynchronous),
             Op::Open { device, name, create } => self.begin_open(token, device, name, create),
             Op::Resize { file, length, prewrite } => self.begin_resize(token, (file, length), prewrite),
-            Op::Remove { device, name } => self.begin_on_device(token, device, |at| {
+            Op::Remove { device, name } => self.begin_on_names(token, device, |at| {
                 (Flight::Remove(device, name.clone()), Job::Remove { directory: at.directory.clone(), name })
             }),
             Op::List { device } => {
@@ -494,7 +494,16 @@ impl Driver for RealDriver {
         };
         let medium = Medium::probe(directory, self.direct)?;
         let (identity, directory, station) = (identity(directory), directory.to_owned(), Station::new(self.now()));
-        self.devices.push(Device { name, directory, identity, medium, station, mapped: None, model: None });
+        self.devices.push(Device {
+            name,
+            directory,
+            identity,
+            attached: true,
+            medium,
+            station,
+            mapped: None,
+            model: None,
+        });
         Ok(DeviceId(id))
     }
 

@@ -23,11 +23,19 @@ impl RealDriver {
         }
     }
 
+    /// The same for work that a name leads to.
+    pub(super) fn begin_on_names(&mut self, token: Token, id: DeviceId, make: impl FnOnce(&Device) -> (Flight, Job)) {
+        match self.device_of(id).and_then(Device::check_place) {
+            Ok(()) => self.begin_on_device(token, id, make),
+            Err(fault) => self.finish(token, Err(fault), None),
+        }
+    }
+
     pub(super) fn begin_open(&mut self, token: Token, device: DeviceId, name: String, create: bool) {
         if let Err(fault) = self.keep_locks() {
             return self.finish(token, Err(fault), None);
         }
-        self.begin_on_device(token, device, |at| {
+        self.begin_on_names(token, device, |at| {
             let (directory, direct) = (at.directory.clone(), at.medium.buffered.is_none());
             let allocate = at.mapped.is_some();
             (Flight::Open(device, name.clone()), Job::Open { directory, name, create, direct, allocate })
