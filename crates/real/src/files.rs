@@ -250,6 +250,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::disallowed_methods, reason = "the file system's clock is waited for, without a driver")]
     fn a_directory_that_was_removed_and_made_again_is_another_one() {
         let parent = tempfile::tempdir().expect("a directory");
         let path = parent.path().join("latest");
