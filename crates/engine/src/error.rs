@@ -477,6 +477,13 @@ pub enum Error {
         /// The transactions that keep the log.
         holders: Vec<base::TransactionId>,
     },
+    /// A snapshot of a node was to begin while as many as it may have are open, and none of them has ended for as long as a lock would
+    /// have been waited for.
+    #[error("{level} snapshots of this node are open, as many as may be; end one before, or read more in each")]
+    TooManySnapshots {
+        /// How many may be open.
+        level: usize,
+    },
     /// A transaction was to begin while as many as may run at once are active, each of which waits for its own task to go on
     /// that waits for this to begin: for ever.
     #[error(

@@ -42,7 +42,8 @@ use std::thread::JoinHandle;
 /// What a partition does not have is refused ([`Error::WrongOrganization`]). So a [`NodeHandle`] is another type than the [`Handle`]
 /// of one engine: a program that changes from one to the other is told by its compiler what it has to do without.
 ///
-/// A wait for another node's lock has no end: `[locks] wait_at_most` is not followed here. A request to a node does not wait for another one to
+/// Calls wait for a lock, their own node's or another one's, for as long as `[locks] wait_at_most` says, or [`PageTransaction::wait_at_most`] of
+/// their transaction. A request to a node does not wait for another one to
 /// the same node, as long as no more are under way than the configuration says (`[nodes]`, `transactions`).
 ///
 /// Each node may have copies of as many pages as its buffer holds, so together they take as much memory as the sum of theirs and
@@ -206,6 +207,7 @@ fn settings(configuration: &Configuration) -> ClientSettings {
         transactions: configuration.nodes.transactions as usize,
         keeps_write_locks: configuration.nodes.keeps_write_locks,
         commits_pages: configuration.nodes.commits_pages,
+        lock_wait_ns_max: configuration.locks.wait_ns_max,
         patience_ns: 0,
     }
 }

@@ -16,6 +16,7 @@ mod fields;
 mod group;
 mod half_change;
 mod indexed;
+mod lock_wait;
 mod long_values;
 mod objects;
 mod offers;
@@ -56,6 +57,7 @@ use executor::{Executor, Turn, WaitQueue};
 use foldhash::fast::FixedState;
 use group::Groups;
 use hashbrown::HashMap;
+use lock_wait::WaitLimits;
 use peers::{PeerPlace, Peers};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,6 +83,8 @@ pub struct ClientSettings {
     /// Whether a commit carries all pages that it has changed. Otherwise it carries those of which that is cheaper than to have the server
     /// redo their log records, which it carries in any case.
     pub commits_pages: bool,
+    /// For how long a call of a transaction waits for a lock, in nanoseconds, unless the transaction itself says how long; `None`: without end.
+    pub lock_wait_ns_max: Option<u64>,
     /// For how long a server that cannot be reached is tried again, in nanoseconds. Then the node is of no use any more.
     pub patience_ns: u64,
 }
@@ -133,6 +137,7 @@ struct ClientNode {
     /// where it is to begin one.
     append_pages: RefCell<BTreeMap<PartitionId, Option<PageId>>>,
     is_telling_waits: Cell<bool>,
+    wait_limits: WaitLimits,
     /// Wakes transactions that run, those that wait for the server's answer to their commits, and those that wait to begin.
     bell: WaitQueue,
     answered: WaitQueue,
@@ -215,6 +220,7 @@ impl PageClient {
             groups: Groups::default(),
             append_pages: RefCell::default(),
             is_telling_waits: Cell::new(false),
+            wait_limits: WaitLimits::default(),
             bell: WaitQueue::new(),
             answered: WaitQueue::new(),
             gate: WaitQueue::new(),

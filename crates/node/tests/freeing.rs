@@ -67,7 +67,7 @@ async fn serve(executor: Executor, address: SocketAddr) -> PageServer {
 
 async fn put_records(executor: Executor, server: SocketAddr, address: SocketAddr) {
     let patience_ns = 60_000 * MILLISECOND_NS;
-    let settings = ClientSettings { buffer: buffer_settings(), address, message_size_min: 0, transactions: 8, keeps_write_locks: false, commits_pages: true, patience_ns };
+    let settings = ClientSettings { buffer: buffer_settings(), address, message_size_min: 0, transactions: 8, keeps_write_locks: false, commits_pages: true, lock_wait_ns_max: None, patience_ns };
     let client = PageClient::join(&executor, Rc::new(Plain(executor.clone())), server, settings).await;
     let client = client.expect("the server listens");
     let texts = client.partition("texts").await.expect("it is there").id();

@@ -18,6 +18,7 @@ mod idle;
 mod ill_clients;
 mod ill_leaf_clients;
 mod leaf_falling;
+mod lock_limits;
 mod long_values;
 mod machines;
 mod model;

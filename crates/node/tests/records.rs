@@ -76,6 +76,7 @@ impl Writer {
             transactions: 8,
             keeps_write_locks: false,
             commits_pages: number.is_multiple_of(2),
+            lock_wait_ns_max: None,
             patience_ns: 60_000_000_000,
         };
         let client = PageClient::join(&executor, transport, server, settings).await.expect("the server listens");

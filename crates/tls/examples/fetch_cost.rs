@@ -121,6 +121,7 @@ fn fetch(readers: Readers, outstanding: usize, server: Option<&Path>, client: Op
                 transactions: outstanding,
                 keeps_write_locks: true,
                 commits_pages: true,
+                lock_wait_ns_max: None,
                 patience_ns: SECOND_NS,
             };
             let client = PageClient::join(&ground.executor, transport, address, settings).await.expect("it listens");

@@ -67,6 +67,7 @@ async fn join(ground: &Ground, tls: Tls, server: SocketAddr) -> (PageClient, Rc<
         transactions: 8,
         keeps_write_locks: false,
         commits_pages: true,
+        lock_wait_ns_max: None,
         patience_ns: 20_000_000_000,
     };
     let client = PageClient::join(&ground.executor, transport, server, settings).await.expect("it is let in");

@@ -93,6 +93,7 @@ pub fn settings(configuration: &Configuration, bytes: Option<u64>, address: Sock
         transactions: configuration.nodes.transactions as usize,
         keeps_write_locks: configuration.nodes.keeps_write_locks,
         commits_pages: configuration.nodes.commits_pages,
+        lock_wait_ns_max: configuration.locks.wait_ns_max,
         patience_ns: PATIENCE_NS,
     }
 }

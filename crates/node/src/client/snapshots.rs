@@ -139,6 +139,11 @@ impl Client {
         self.snapshots.open.get(&number).map_or(SnapshotState::Over, |snapshot| snapshot.state.clone())
     }
 
+    /// Whether there are as many as may be.
+    pub fn has_all_snapshots(&self) -> bool {
+        self.snapshots.open.len() >= SNAPSHOTS_MAX
+    }
+
     /// Whether there are some.
     pub fn has_snapshots(&self) -> bool {
         !self.snapshots.open.is_empty()

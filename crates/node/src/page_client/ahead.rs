@@ -35,7 +35,9 @@ impl PageTransaction {
             absent.push(page);
         }
         // A failure shows when the page is looked at.
-        let _begun = self.unless_doomed(client.buffer.begin_reads(absent, Pattern::Sequential)).await?;
+        let begun = client.buffer.begin_reads(absent, Pattern::Sequential);
+        let _begun =
+            self.unless_doomed(begun, &mut None, || "a frame for a page that is asked for ahead".to_owned()).await?;
         Ok(taken)
     }
 }

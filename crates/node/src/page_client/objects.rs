@@ -111,6 +111,7 @@ impl PageTransaction {
         if !self.lock_in_node_unless(page, mode, is_obsolete).await? {
             return Ok(false);
         }
+        let mut wait = None;
         loop {
             if is_obsolete() {
                 return Ok(false);
@@ -124,7 +125,7 @@ impl PageTransaction {
             let waiting = self.await_page(page, mode);
             let mut pins = Pins::new(&client.buffer);
             let needed = client.buffer.resolve(Need::Page(page), Pattern::Random, &mut pins);
-            let fetched = self.unless_doomed(needed).await;
+            let fetched = self.unless_doomed(needed, &mut wait, || page.to_string()).await;
             // It may fall from now on, and then leaves.
             drop(pins);
             drop(waiting);
@@ -141,6 +142,7 @@ impl PageTransaction {
         if !self.bring_for_records(page, Mode::Exclusive).await? {
             return Ok(false);
         }
+        let mut wait = None;
         loop {
             if !self.client.protocol.borrow().is_resident(page) {
                 return Ok(false);
@@ -155,7 +157,7 @@ impl PageTransaction {
                 }
                 WriteLock::Wait => {}
             }
-            self.client.bell.wait(&self.client.executor).await;
+            self.rest(&mut wait, || page.to_string()).await?;
             self.check().await?;
         }
     }
@@ -184,12 +186,13 @@ impl PageTransaction {
         writes: bool,
         is_sound: impl Fn(&[u8]) -> bool,
     ) -> Result<Vec<u8>> {
+        let mut wait = None;
         loop {
             self.check().await?;
             if let Some(found) = self.try_record(key, writes, &is_sound) {
                 return found;
             }
-            self.client.bell.wait(&self.client.executor).await;
+            self.rest(&mut wait, || format!("record {} of {}", key.1, key.0)).await?;
         }
     }
 

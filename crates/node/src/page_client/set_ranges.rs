@@ -262,12 +262,13 @@ impl PageTransaction {
     }
 
     async fn await_set_answer(&self) -> Result<SetAnswer> {
+        let mut wait = None;
         loop {
             self.check().await?;
             if let Some(said) = self.work.borrow_mut().sets.question.1.take() {
                 return Ok(said);
             }
-            self.client.bell.wait(&self.client.executor).await;
+            self.rest(&mut wait, || "a range of a set".to_owned()).await?;
         }
     }
 }

@@ -177,12 +177,13 @@ impl PageTransaction {
         writes: bool,
     ) -> Result<Option<Vec<u8>>> {
         self.client.executor.charge(Work::LockPair);
+        let mut wait = None;
         loop {
             self.check().await?;
             if let Some(found) = self.try_set_record((partition, key.to_vec()), writes) {
                 return found;
             }
-            self.client.bell.wait(&self.client.executor).await;
+            self.rest(&mut wait, || format!("a record of the set {}", partition.0)).await?;
         }
     }
 

@@ -5,8 +5,8 @@
 
 use super::reading::{self, PageReader};
 use super::{ClientNode, PageClient, ServerState};
-use crate::client::{Client, Sight, SnapshotState};
-use crate::message::{Described, Session, SnapshotAnswer};
+use crate::client::{Client, SNAPSHOTS_MAX, Sight, SnapshotState};
+use crate::message::{Described, Session, SnapshotAnswer, ToServer};
 use base::{Lsn, PageId, PartitionId};
 use driver::{Fault, FaultKind, Work};
 use engine::buffer::{Pins, Pool};
@@ -72,25 +72,22 @@ impl Pages for SnapshotPages<'_> {
 
 impl PageClient {
     /// A snapshot of this moment: what it sees is durable. It waits while the server is sought, and while the node has
-    /// [`SNAPSHOTS_MAX`](crate::client::SNAPSHOTS_MAX) of them.
+    /// [`SNAPSHOTS_MAX`] of them.
     ///
     /// # Errors
-    /// [`Error::Input`] if the server is lost or given up, or if its log fails before what the snapshot sees is durable.
+    /// [`Error::TooManySnapshots`] if none of these has ended for as long as a lock would be waited for. [`Error::Input`] if the server is lost or given up, or if its log fails before what the snapshot sees is durable.
     pub async fn snapshot(&self) -> Result<PageSnapshot> {
         let client = &self.0;
-        let next = client.snapping.take(&client.executor).await;
+        let limit_ns = client.settings.lock_wait_ns_max;
         let (number, message) = loop {
-            while matches!(*client.standing.borrow(), ServerState::Lost(_)) {
-                client.gate.wait(&client.executor).await;
+            let Some(limit_ns) = limit_ns else { break client.begin_snapshot().await? };
+            if let Some(begun) = client.executor.within(limit_ns, client.begin_snapshot()).await {
+                break begun?;
             }
-            client.check_server()?;
-            let begun = client.protocol.borrow_mut().begin_snapshot();
-            if let Some(begun) = begun {
-                break begun;
+            if client.protocol.borrow().has_all_snapshots() {
+                return Err(Error::TooManySnapshots { level: SNAPSHOTS_MAX });
             }
-            client.gate.wait(&client.executor).await;
         };
-        drop(next);
         client.executor.charge(Work::BeginTransaction);
         let session = client.protocol.borrow().session();
         let mut snapshot = PageSnapshot { client: Rc::clone(client), number, session, moment: Lsn::ZERO };
@@ -101,6 +98,25 @@ impl PageClient {
                 return Ok(snapshot);
             }
             client.bell.wait(&client.executor).await;
+        }
+    }
+}
+
+impl ClientNode {
+    /// Begins a snapshot behind those that were asked for before, as soon as the server is there and no more of them are open than may be. Returns
+    /// its number, and what to say.
+    async fn begin_snapshot(&self) -> Result<(u64, ToServer)> {
+        let _next = self.snapping.take(&self.executor).await;
+        loop {
+            while matches!(*self.standing.borrow(), ServerState::Lost(_)) {
+                self.gate.wait(&self.executor).await;
+            }
+            self.check_server()?;
+            let begun = self.protocol.borrow_mut().begin_snapshot();
+            if let Some(begun) = begun {
+                return Ok(begun);
+            }
+            self.gate.wait(&self.executor).await;
         }
     }
 }

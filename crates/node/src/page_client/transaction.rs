@@ -1,6 +1,7 @@
 //! Transactions on pages: strict two-phase locking with pages as granules, no steal, force to the server's log.
 
 use super::group::{COMMIT_MAX, GroupOutcome, OutcomeOfGroup, RedoCost, length_of_commit};
+use super::lock_wait::LockWait;
 use super::savepoint::Savepoints;
 use super::sets::SetWork;
 use super::{ClientNode, PageClient, RollbackCause, ServerState, session};
@@ -65,6 +66,8 @@ pub struct PageTransaction {
     pub(super) work: SharedWork,
     /// What it has seen of these is not committed yet, or was not when it was seen.
     depends: Vec<OutcomeOfGroup>,
+    /// How long its calls wait for a lock, if that is not the settings' to say.
+    pub(super) lock_wait_ns_max: Option<u64>,
     is_over: bool,
 }
 
@@ -88,13 +91,15 @@ impl PageTransaction {
         client.executor.charge(Work::BeginTransaction);
         let work = SharedWork::default();
         client.works.borrow_mut().insert(transaction, Rc::clone(&work));
-        PageTransaction { client: Rc::clone(client), transaction, work, depends: Vec::new(), is_over: false }
+        let client = Rc::clone(client);
+        PageTransaction { client, transaction, work, depends: Vec::new(), lock_wait_ns_max: None, is_over: false }
     }
 
     /// Locks a page for reading and shows it. Returns also whether it was in the buffer.
     ///
     /// # Errors
-    /// [`Error::Deadlock`] if the transaction is a victim and has to be rolled back; those of a page that cannot be had.
+    /// [`Error::Deadlock`] if the transaction is a victim and has to be rolled back; [`Error::LockTimeout`] if others have the page for longer
+    /// than it [waits](PageTransaction::wait_at_most); those of a page that cannot be had.
     pub async fn read<T>(&mut self, page: PageId, look: impl FnOnce(&[u8]) -> T) -> Result<(T, bool)> {
         let was_here = self.bring(page, Mode::Shared, None).await?;
         let pool = self.client.buffer.pool().borrow();
@@ -118,11 +123,12 @@ impl PageTransaction {
         let is_here = || client.buffer.pool().borrow().frame_of(page).is_some();
         let was_here = is_here();
         let mut own = Pins::new(&client.buffer);
-        let mut is_kept = false;
+        let (mut is_kept, mut wait) = (false, None);
         while !is_here() || (pins.is_some() && !is_kept) {
             let pins = pins.as_deref_mut().unwrap_or(&mut own);
             let waiting = (!is_here()).then(|| self.await_page(page, mode));
-            let fetched = self.unless_doomed(client.buffer.resolve(Need::Page(page), Pattern::Random, pins)).await;
+            let needed = client.buffer.resolve(Need::Page(page), Pattern::Random, pins);
+            let fetched = self.unless_doomed(needed, &mut wait, || page.to_string()).await;
             drop(waiting);
             self.check().await?;
             match fetched? {
@@ -151,17 +157,22 @@ impl PageTransaction {
         Ok(())
     }
 
-    /// What `waited` gives, unless the transaction has to be rolled back: what it waits for may be asked for by another one.
-    pub(super) async fn unless_doomed<T>(&self, waited: impl Future<Output = T>) -> Result<T> {
-        let client = &self.client;
+    /// What `waited` gives, unless the transaction has to be rolled back, for what it waits for may be asked for by another one, or the limit
+    /// of this wait for `resource` is over.
+    pub(super) async fn unless_doomed<T>(
+        &self,
+        waited: impl Future<Output = T>,
+        wait: &mut Option<LockWait>,
+        resource: impl Fn() -> String,
+    ) -> Result<T> {
         let mut waited = pin!(waited);
         loop {
-            let mut rung = pin!(client.bell.wait(&client.executor));
+            let mut rung = pin!(self.rest(wait, &resource));
             let output = poll_fn(|context| match waited.as_mut().poll(context) {
-                Poll::Ready(output) => Poll::Ready(Some(output)),
-                Poll::Pending => rung.as_mut().poll(context).map(|()| None),
+                Poll::Ready(output) => Poll::Ready(Ok(Some(output))),
+                Poll::Pending => rung.as_mut().poll(context).map_ok(|()| None),
             });
-            match output.await {
+            match output.await? {
                 Some(output) => return Ok(output),
                 None => self.check().await?,
             }
@@ -209,6 +220,7 @@ impl PageTransaction {
         }
         client.tell_waits();
         let _waiting = WaitInNode { client, transaction: self.transaction };
+        let mut wait = None;
         loop {
             self.check().await?;
             if !client.protocol.borrow().waits(self.transaction) {
@@ -217,7 +229,7 @@ impl PageTransaction {
             if is_obsolete() {
                 return Ok(false);
             }
-            client.bell.wait(&client.executor).await;
+            self.rest(&mut wait, || page.to_string()).await?;
         }
     }
 
@@ -229,6 +241,7 @@ impl PageTransaction {
     pub async fn lock(&mut self, page: PageId) -> Result<()> {
         self.bring(page, Mode::Exclusive, None).await?;
         self.pin(page);
+        let mut wait = None;
         loop {
             let asked = self.client.protocol.borrow_mut().write(self.transaction, page);
             match asked {
@@ -240,7 +253,7 @@ impl PageTransaction {
                 // It has asked before, or the lock of a transaction before it is not over.
                 WriteLock::Wait => {}
             }
-            self.client.bell.wait(&self.client.executor).await;
+            self.rest(&mut wait, || page.to_string()).await?;
             self.check().await?;
         }
     }

@@ -165,6 +165,7 @@ pub fn client_settings(address: SocketAddr, frames: usize) -> page_client::Clien
         transactions: 8,
         keeps_write_locks: false,
         commits_pages: true,
+        lock_wait_ns_max: None,
         patience_ns: 60_000_000_000,
     }
 }

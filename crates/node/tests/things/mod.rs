@@ -89,6 +89,7 @@ pub async fn join(executor: Executor, server: SocketAddr, address: SocketAddr, c
         transactions: 8,
         keeps_write_locks: false,
         commits_pages,
+        lock_wait_ns_max: None,
         patience_ns: 60 * SECOND_NS,
     };
     let transport = Rc::new(Plain(executor.clone()));

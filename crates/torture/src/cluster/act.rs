@@ -184,6 +184,8 @@ pub enum ClusterEvent {
     Undecided,
     /// A read or a write was not waited for any longer.
     Abandoned,
+    /// An operation had waited for a lock for as long as its node may.
+    WaitedOut,
     /// A record was refused that has the place of another one in an index.
     NotUnique,
     /// A commit was not waited for any longer.
@@ -240,7 +242,7 @@ pub enum ClusterEvent {
 
 impl ClusterEvent {
     /// Every one.
-    pub const ALL: [ClusterEvent; 36] = [
+    pub const ALL: [ClusterEvent; 37] = [
         ClusterEvent::Committed,
         ClusterEvent::CommittedReading,
         ClusterEvent::RolledBack,
@@ -251,6 +253,7 @@ impl ClusterEvent {
         ClusterEvent::Denied,
         ClusterEvent::Undecided,
         ClusterEvent::Abandoned,
+        ClusterEvent::WaitedOut,
         ClusterEvent::NotUnique,
         ClusterEvent::AbandonedCommit,
         ClusterEvent::Unknown,
@@ -292,6 +295,7 @@ impl ClusterEvent {
             ClusterEvent::Denied => "denied",
             ClusterEvent::Undecided => "undecided",
             ClusterEvent::Abandoned => "abandoned",
+            ClusterEvent::WaitedOut => "lock waited for too long",
             ClusterEvent::NotUnique => "not unique",
             ClusterEvent::AbandonedCommit => "commit abandoned",
             ClusterEvent::Unknown => "outcome unknown",

@@ -167,6 +167,7 @@ impl Course {
         let wrong = |when: &str| self.wrong(format!("{what} of node {node}{when}: {error}"));
         match error {
             Error::Deadlock => self.event(ClusterEvent::Victim),
+            Error::LockTimeout { .. } if self.shape.lock_wait_ns_max.is_some() => self.event(ClusterEvent::WaitedOut),
             // All of a node's transactions together may have more pages in use than it has frames.
             Error::BufferExhausted { .. } if self.shape.transactions > 1 => self.event(ClusterEvent::Exhausted),
             Error::Input(fault) => match fault.kind {

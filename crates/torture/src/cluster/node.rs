@@ -12,7 +12,7 @@ use super::{ClusterEvent, ClusterStep};
 use crate::history::{Level, Span};
 use base::Random;
 use base::time::MILLISECOND_NS;
-use engine::Result;
+use engine::{Error, Result};
 use executor::{Executor, JoinHandle};
 use node::page_client::{ClientSettings, PageClient};
 use std::net::SocketAddr;
@@ -70,6 +70,7 @@ impl NodeProgram {
             transactions: shape.transactions as usize,
             keeps_write_locks: shape.keeps_write_locks,
             commits_pages: !shape.record_committers.contains(&self.number),
+            lock_wait_ns_max: shape.lock_wait_ns_max,
             patience_ns: shape.patience_ns,
         };
         let transport = Rc::new(Named(self.executor.clone()));
@@ -254,13 +255,15 @@ impl NodeWorker {
             Some(ns) => self.executor.within(ns, operation).await,
             None => Some(operation.await),
         };
-        if let Some(done) = done {
+        // A call that has waited for long enough stops where one does that is dropped.
+        let is_over = matches!(done, Some(Err(Error::LockTimeout { .. }))) && shape.lock_wait_ns_max.is_some();
+        if let Some(done) = done.filter(|_| !is_over) {
             if is_taken_back {
                 actor.savepoints.pop();
             }
             return done.map(|()| true);
         }
-        self.course.event(ClusterEvent::Abandoned);
+        self.course.event(if is_over { ClusterEvent::WaitedOut } else { ClusterEvent::Abandoned });
         if is_taken_back {
             return actor.take_back().await;
         }

@@ -59,6 +59,8 @@ pub struct ClusterShape {
     pub rest_ns_max: u64,
     /// For how long a node seeks its server, in nanoseconds.
     pub patience_ns: u64,
+    /// For how long calls of nodes wait for locks, in nanoseconds. Without end in most seeds.
+    pub lock_wait_ns_max: Option<u64>,
     /// The probability that a parcel is late, that a connection breaks, and that one hangs.
     pub late: f64,
     /// See [`ClusterShape::late`].
@@ -103,6 +105,7 @@ impl fmt::Debug for ClusterShape {
             .field("writes", &self.writes)
             .field("rest_ns_max", &self.rest_ns_max)
             .field("patience_ns", &self.patience_ns)
+            .field("lock_wait_ns_max", &self.lock_wait_ns_max)
             .field("late, reset, hang", &(self.late, self.reset, self.hang))
             .field("trouble_ns", &self.trouble_ns)
             .field("log_size", &self.log_size)
@@ -148,6 +151,7 @@ impl ClusterShape {
         // They are in the way of all else, so most seeds have none.
         let has_snapshots = seed % 5 == 4;
         let mut of_log = Random::stream(seed, "cluster log");
+        let mut of_waits = Random::stream(seed, "cluster waits");
         let mut of_things = Random::stream(seed, "cluster things");
         let (mut of_sets, has_set) = (Random::stream(seed, "cluster sets"), matches!(seed % 11, 2 | 8));
         // In three of eight seeds, so that there are some with each algorithm.
@@ -188,6 +192,7 @@ impl ClusterShape {
             writes: 0.15 + random.unit() * 0.5,
             rest_ns_max: random.between(20, 120) * MILLISECOND_NS,
             patience_ns: if random.chance(0.35) { SECOND_NS } else { 60 * SECOND_NS },
+            lock_wait_ns_max: (seed % 6 == 3).then(|| of_waits.between(5, 400) * MILLISECOND_NS),
             late: if random.chance(0.5) { random.unit() * 0.1 } else { 0.0 },
             reset: noise(&mut random, 0.003),
             hang: noise(&mut random, 0.001),

@@ -22,6 +22,7 @@ pub fn client_settings(model: &PageServerModel, page_size: usize, address: Socke
         transactions: 1,
         keeps_write_locks: false,
         commits_pages: model.commits_pages,
+        lock_wait_ns_max: None,
         patience_ns: 0,
     }
 }
