@@ -11,7 +11,8 @@
 //! 4. What a bulk load writes is not in the log, so a partition is copied anew if a load of it has ended meanwhile.
 //! 5. The end of the backup and its catalog are taken in one step, when every partition that there is then has been copied, and
 //!    nothing of a partition that came later is needed: the log is cut off there when the backup is restored.
-//! 6. The manifest is written last, when all else is durable. Before anything else a file says that a backup has begun: what one leaves
+//! 6. The manifest is written last, when all else is durable, and beside it: not in a directory that took the place of the one that has the
+//!    rest, which is refused. Before anything else a file says that a backup has begun: what one leaves
 //!    whose process is killed is told by it from files of others, and the next backup to the same place removes it.
 
 mod archive;
@@ -169,7 +170,12 @@ async fn copy_all(
     run.sync().await?;
     note_taken(engine, BackupTaken { id: manifest.id, end }).await?;
     let target = run.target.clone();
-    unfinished.undisturbed(async move { target.write_file(MANIFEST_FILE, &manifest.encode()).await }).await?;
+    let writing = async move {
+        target.write_file(MANIFEST_FILE, &manifest.encode()).await?;
+        target.check_file(DATA_FILE, manifest.data_bytes).await?;
+        target.check_file(LOG_FILE, 0).await
+    };
+    unfinished.undisturbed(writing).await?;
     // If it stays, the manifest says that the backup has ended after all.
     let _tried = run.target.remove(&[BEGUN_FILE]).await;
     Ok(BackupReport {

@@ -46,6 +46,7 @@ mod mechanism;
 mod medium;
 mod memory;
 mod options;
+mod place;
 mod poller;
 mod pool;
 mod real_driver;

@@ -30,6 +30,18 @@ pub enum BackupError {
         /// What did not fit.
         detail: String,
     },
+    /// The place is no more where it was, or what was written there is not: its directory was moved away or removed while it was written to,
+    /// and perhaps another one is there by now. That is left as it is.
+    #[error(
+        "'{place}' is not the directory any more that was written to: {detail}; leave it where it is until that has ended, and begin \
+         again"
+    )]
+    Displaced {
+        /// The target.
+        place: String,
+        /// What was found there.
+        detail: String,
+    },
     /// The archive has no room for more of the log, which is kept meanwhile.
     #[error(
         "'{place}' has no room for the archive of the log: {detail}; make room there: the log is archived then by itself"
