@@ -47,6 +47,7 @@ use log_copy::LogCopy;
 use manifest::{Base, Manifest};
 use pace::Pace;
 use run::{BackupRun, KnownPages};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use structures::canary::{self, Canary};
@@ -67,7 +68,7 @@ const ARCHIVE_NS: u64 = 10 * SECOND_NS;
 const BEGUN_FILE: &str = "entresol.begun";
 
 /// How a backup is taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupSettings {
     /// Where it goes: an empty directory, by its absolute path, or a device. What a backup has left there whose process was killed
     /// is removed.
@@ -80,7 +81,7 @@ pub struct BackupSettings {
 }
 
 /// How far a backup or a restore is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupProgress {
     /// Bytes read so far.
     pub done: u64,
@@ -89,9 +90,10 @@ pub struct BackupProgress {
 }
 
 /// What a backup has copied.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupReport {
     /// It shows what was committed up to this position of the log.
+    #[serde(with = "crate::error::position")]
     pub end: Lsn,
     /// Bytes of pages and segments that were read.
     pub bytes_read: u64,

@@ -32,6 +32,7 @@ mod bell;
 mod described;
 mod descriptors;
 mod directory_lock;
+mod directory_socket;
 mod end_request;
 mod fault;
 mod files;
@@ -58,6 +59,7 @@ mod usage;
 mod workers;
 
 pub use directory_lock::{DirectoryLock, DirectoryLocks};
+pub use directory_socket::DirectorySocket;
 pub use end_request::{is_end_requested, note_end_requests};
 pub use heap::Heap;
 pub use job::PREWRITE_MAX;

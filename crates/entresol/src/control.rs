@@ -1,0 +1,253 @@
+//! What other programs may ask of a database that this one has open: a backup.
+//!
+//! They ask at a socket in the home's directory ([`DirectorySocket`]), where a thread listens. It sleeps in the kernel while no one asks, and
+//! each connection gets a thread that waits for its one answer. The engine's thread does the work, as for a [`Handle`] of the program's own.
+//!
+//! It listens unless the configuration says that it shall not: who needs a backup of a program that must not be stopped cannot start it again
+//! for that, and those who can ask, its own user and root, can read the files as well.
+
+mod ask;
+mod door;
+mod message;
+
+pub use ask::ElsewhereError;
+pub(crate) use door::Door;
+
+use crate::handle::Handle;
+use crate::pending::Pending;
+use crate::store::Store;
+use driver::{Fault, FaultKind};
+use engine::{BackupProgress, BackupReport, BackupSettings, Error};
+use message::{Answer, Ask, Failure, Unreadable, receive, send};
+use real_driver::DirectorySocket;
+use std::future::Future;
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Builder, JoinHandle, Thread};
+use std::time::Duration;
+
+/// How long a client may take for its question, or to take an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often a client is told how far its request is, and is looked whether it has gone.
+const TICK: Duration = Duration::from_millis(100);
+/// More clients at once are turned away.
+const CONNECTIONS_MAX: usize = 16;
+/// The stacks of these threads.
+const STACK: usize = 256 << 10;
+
+/// Listens for other programs until it is dropped.
+pub(crate) struct Control {
+    socket: Arc<DirectorySocket>,
+    link: Arc<Link>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The way from the threads of connections to the engine's.
+struct Link {
+    engine: Engine,
+    /// Whether requests are to end.
+    is_closing: AtomicBool,
+}
+
+/// What takes requests up.
+pub(crate) enum Engine {
+    /// A thread of its own.
+    Thread(Handle),
+    /// The caller's, as long as it runs something.
+    Caller(Arc<Door>),
+}
+
+impl Control {
+    /// Listens in a directory that is locked.
+    ///
+    /// # Errors
+    /// The machine's, such as that the directory's file system has no sockets.
+    pub fn listen(directory: &Path, engine: Engine) -> Result<Control, Fault> {
+        let socket = Arc::new(DirectorySocket::listen(directory)?);
+        let link = Arc::new(Link { engine, is_closing: AtomicBool::new(false) });
+        let (at, to) = (Arc::clone(&socket), Arc::clone(&link));
+        let thread = spawn(move || serve_all(&at, &to)).map_err(|error| {
+            Fault::new(FaultKind::NoMemory, format!("starting the thread that listens for other programs: {error}"))
+        })?;
+        Ok(Control { socket, link, thread: Some(thread) })
+    }
+}
+
+impl Drop for Control {
+    /// Requests under way are ended, and their clients told.
+    fn drop(&mut self) {
+        self.link.is_closing.store(true, Ordering::Release);
+        self.socket.close();
+        let _ended = self.thread.take().map(JoinHandle::join);
+        if let Engine::Caller(door) = &self.link.engine {
+            door.close();
+        }
+    }
+}
+
+impl Store {
+    /// Has other programs ask what takes requests up, unless it is not configured so. A directory whose file system has no sockets is opened
+    /// all the same.
+    pub(crate) fn hear(&mut self, engine: Engine) {
+        if self.is_virtual() || !self.configuration().driver.socket {
+            return;
+        }
+        match Control::listen(&self.home, engine) {
+            Ok(control) => self.control = Some(control),
+            Err(fault) => self.events.iter().for_each(|events| events.tell_unheard(&fault)),
+        }
+    }
+
+    /// Has other programs ask on the thread that it is on.
+    pub(crate) fn heard(mut self) -> Store {
+        let door = Arc::<Door>::default();
+        self.hear(Engine::Caller(Arc::clone(&door)));
+        if self.control.is_some() {
+            let database = self.database().clone();
+            self.door = Some(self.executor().spawn(async move { door.answer(&database).await }));
+        }
+        self
+    }
+}
+
+fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    Builder::new().name("entresol control".to_owned()).stack_size(STACK).spawn(work)
+}
+
+fn serve_all(socket: &DirectorySocket, link: &Arc<Link>) {
+    let mut connections: Vec<JoinHandle<()>> = Vec::new();
+    while let Some(stream) = socket.accept() {
+        connections.retain(|connection| !connection.is_finished());
+        // Without a thread for it a connection is closed, which its client takes for an end.
+        if connections.len() < CONNECTIONS_MAX {
+            let link = Arc::clone(link);
+            connections.extend(spawn(move || serve(stream, &link)).ok());
+        }
+    }
+    for connection in connections {
+        let _ended = connection.join();
+    }
+}
+
+fn serve(mut stream: UnixStream, link: &Link) {
+    let limited = stream.set_read_timeout(Some(PATIENCE)).and(stream.set_write_timeout(Some(PATIENCE)));
+    let answer = match limited.map_err(Unreadable::from).and_then(|()| receive::<Ask>(&mut stream)) {
+        Ok(None) => None,
+        Ok(Some(Ask::Backup(settings))) => back_up(&mut stream, settings, link),
+        Err(error) => Some(Answer::Failed(Failure::other(&error.to_string()))),
+    };
+    if let Some(answer) = answer {
+        // A client that has gone needs none.
+        let _told = send(&mut stream, &answer);
+    }
+}
+
+/// Has a backup taken, and tells the client how far it is. The answer; nothing if the client has gone, which ends its backup.
+fn back_up(stream: &mut UnixStream, settings: BackupSettings, link: &Link) -> Option<Answer> {
+    if let Some(place) =
+        [Some(&settings.target), settings.base.as_ref()].into_iter().flatten().find(|place| !is_absolute(place))
+    {
+        return Some(Answer::Failed(Failure::other(&format!("'{place}' is no absolute path"))));
+    }
+    let seen = Arc::new(Mutex::new(None));
+    let handle = match link.handle(stream) {
+        Ok(handle) => handle,
+        Err(answer) => return answer,
+    };
+    let noted = Arc::clone(&seen);
+    let mut pending = handle.with_database(async move |database| {
+        let note = move |progress| *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
+        database.backup(&settings, note).await
+    });
+    // Else what takes requests up for this one alone would wait for more.
+    drop(handle);
+    loop {
+        if let Some(result) = wait(&mut pending) {
+            return Some(answer_of(result));
+        }
+        let told: Option<BackupProgress> = seen.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let answer = match link.is_over(stream) {
+            Some(answer) => answer,
+            None if told.is_none_or(|progress| send(stream, &Answer::Progress(progress)).is_ok()) => continue,
+            None => None,
+        };
+        pending.cancel();
+        return answer;
+    }
+}
+
+fn is_absolute(place: &str) -> bool {
+    Path::new(place).is_absolute()
+}
+
+fn answer_of(result: engine::Result<BackupReport>) -> Answer {
+    match result {
+        Ok(report) => Answer::Done(report),
+        Err(Error::Closed) => Answer::Failed(Failure::Closed),
+        Err(Error::Backup(error)) => Answer::Failed(Failure::Backup(error)),
+        Err(other) => Answer::Failed(Failure::other(&other.to_string())),
+    }
+}
+
+impl Link {
+    /// A handle of the engine, as soon as that runs; else the answer, as that of [`Link::is_over`].
+    fn handle(&self, stream: &mut UnixStream) -> Result<Handle, Option<Answer>> {
+        let door = match &self.engine {
+            Engine::Thread(handle) => return Ok(handle.clone()),
+            Engine::Caller(door) => door,
+        };
+        let given = door.knock();
+        loop {
+            match given.recv_timeout(TICK) {
+                Ok(handle) => return Ok(handle),
+                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
+                Err(_) => return Err(Some(Answer::Failed(Failure::Closed))),
+            }
+            if let Some(answer) = self.is_over(stream) {
+                return Err(answer);
+            }
+        }
+    }
+
+    /// Whether a request is to end, because the database is closed, which its client is told, or because the client has gone.
+    fn is_over(&self, stream: &mut UnixStream) -> Option<Option<Answer>> {
+        if self.is_closing.load(Ordering::Acquire) {
+            return Some(Some(Answer::Failed(Failure::Closed)));
+        }
+        is_gone(stream).then_some(None)
+    }
+}
+
+/// Whether the client has closed its end. One that says more than was asked is taken for gone as well.
+fn is_gone(stream: &mut UnixStream) -> bool {
+    let said = stream.set_nonblocking(true).and_then(|()| stream.read(&mut [0]));
+    let is_silent = said.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+    !is_silent || stream.set_nonblocking(false).is_err()
+}
+
+/// Wakes a thread that waits for an answer.
+struct Sleeper(Thread);
+
+impl Wake for Sleeper {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits for an answer, for a tick at most, without the haste of threads that have the next request ready.
+fn wait<T>(pending: &mut Pending<T>) -> Option<engine::Result<T>> {
+    let waker = Waker::from(Arc::new(Sleeper(thread::current())));
+    for is_last in [false, true] {
+        match Pin::new(&mut *pending).poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(answer) => return Some(answer),
+            Poll::Pending if is_last => {}
+            Poll::Pending => thread::park_timeout(TICK),
+        }
+    }
+    None
+}
