@@ -65,6 +65,7 @@ impl DirectorySocket {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(fail(error)),
         }
+        #[expect(clippy::disallowed_methods, reason = "this is where the fence points to")]
         let listener = addressed(directory, |address| UnixListener::bind(address)).map_err(fail)?;
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).map_err(fail)?;
         let file = number(&path.symlink_metadata().map_err(fail)?);
@@ -75,6 +76,7 @@ impl DirectorySocket {
     ///
     /// # Errors
     /// What the system says, such as that another user's program listens there.
+    #[expect(clippy::disallowed_methods, reason = "this is where the fence points to")]
     pub fn connect(directory: &Path) -> Result<Option<UnixStream>, Fault> {
         match addressed(directory, |address| UnixStream::connect(address)) {
             Ok(stream) => Ok(Some(stream)),
@@ -163,6 +165,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test leaves a dead socket")]
     fn a_socket_is_its_owners_alone_and_takes_the_place_of_a_dead_ones_only() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join(DirectorySocket::NAME);

@@ -5,6 +5,7 @@
 //!
 //! * A **device** is a directory; its files lie directly in it. The caller locks a database's directory against other
 //!   processes with a [`DirectoryLock`].
+//! * **Other programs** of the same user reach the one that has a database open by the [`DirectorySocket`] beside the lock.
 //! * **Open files**: every file of a device keeps a descriptor. Opening a driver raises the process's limit of them
 //!   (`RLIMIT_NOFILE`) to its hard limit; programs that still call `select` should not use descriptors above 1,023. A limit that
 //!   is reached is a [`driver::FaultKind::TooManyFiles`] that says which one, and what is open goes on.
