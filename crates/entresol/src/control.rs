@@ -18,10 +18,11 @@ use crate::pending::Pending;
 use crate::store::Store;
 use driver::{Fault, FaultKind};
 use engine::{BackupProgress, BackupReport, BackupSettings, Error};
-use message::{Answer, Ask, Failure, Unreadable, receive, send};
+use message::{Answer, Ask, Failure, encode, receive};
 use real_driver::DirectorySocket;
 use std::future::Future;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::pin::Pin;
@@ -31,7 +32,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Builder, JoinHandle, Thread};
 use std::time::Duration;
 
-/// How long a client may take for its question, or to take an answer.
+/// How long a client may take for its question.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a client is told how far its request is, and is looked whether it has gone.
 const TICK: Duration = Duration::from_millis(100);
@@ -119,31 +120,46 @@ fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     Builder::new().name("entresol control".to_owned()).stack_size(STACK).spawn(work)
 }
 
+/// A connection, and its thread.
+type Served = (JoinHandle<()>, UnixStream);
+
 fn serve_all(socket: &DirectorySocket, link: &Arc<Link>) {
-    let mut connections: Vec<JoinHandle<()>> = Vec::new();
+    let mut served: Vec<Served> = Vec::new();
     while let Some(stream) = socket.accept() {
-        connections.retain(|connection| !connection.is_finished());
+        served.retain(|(thread, _)| !thread.is_finished());
         // Without a thread for it a connection is closed, which its client takes for an end.
-        if connections.len() < CONNECTIONS_MAX {
-            let link = Arc::clone(link);
-            connections.extend(spawn(move || serve(stream, &link)).ok());
+        if served.len() < CONNECTIONS_MAX {
+            served.extend(serve_on_thread(stream, link).ok());
         }
     }
-    for connection in connections {
-        let _ended = connection.join();
+    for (thread, stream) in served {
+        // It may wait for a question.
+        let _shut = stream.shutdown(Shutdown::Read);
+        let _ended = thread.join();
     }
 }
 
+fn serve_on_thread(stream: UnixStream, link: &Arc<Link>) -> io::Result<Served> {
+    let (shared, link) = (stream.try_clone()?, Arc::clone(link));
+    Ok((spawn(move || serve(stream, &link))?, shared))
+}
+
 fn serve(mut stream: UnixStream, link: &Link) {
-    let limited = stream.set_read_timeout(Some(PATIENCE)).and(stream.set_write_timeout(Some(PATIENCE)));
-    let answer = match limited.map_err(Unreadable::from).and_then(|()| receive::<Ask>(&mut stream)) {
+    let asked = match stream.set_read_timeout(Some(PATIENCE)) {
+        Ok(()) => receive::<Ask>(&mut stream),
+        Err(error) => Err(error.into()),
+    };
+    if stream.set_nonblocking(true).is_err() {
+        return;
+    }
+    let answer = match asked {
         Ok(None) => None,
         Ok(Some(Ask::Backup(settings))) => back_up(&mut stream, settings, link),
         Err(error) => Some(Answer::Failed(Failure::other(&error.to_string()))),
     };
     if let Some(answer) = answer {
         // A client that has gone needs none.
-        let _told = send(&mut stream, &answer);
+        let _told = link.tell(&mut stream, &answer);
     }
 }
 
@@ -173,7 +189,7 @@ fn back_up(stream: &mut UnixStream, settings: BackupSettings, link: &Link) -> Op
         let told: Option<BackupProgress> = seen.lock().unwrap_or_else(PoisonError::into_inner).take();
         let answer = match link.is_over(stream) {
             Some(answer) => answer,
-            None if told.is_none_or(|progress| send(stream, &Answer::Progress(progress)).is_ok()) => continue,
+            None if told.is_none_or(|progress| link.tell(stream, &Answer::Progress(progress))) => continue,
             None => None,
         };
         pending.cancel();
@@ -214,6 +230,25 @@ impl Link {
         }
     }
 
+    /// Tells a client something, and whether it is there. One that is stopped for a while is waited for with what matters, and is spared
+    /// how far its request was meanwhile.
+    fn tell(&self, stream: &mut UnixStream, answer: &Answer) -> bool {
+        let bytes = encode(answer);
+        let mut told = 0;
+        while told < bytes.len() {
+            match stream.write(&bytes[told..]) {
+                Ok(0) => return false,
+                Ok(written) => told += written,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return false,
+                Err(_) if told == 0 && matches!(answer, Answer::Progress(_)) => return true,
+                Err(_) if self.is_closing.load(Ordering::Acquire) => return false,
+                Err(_) => thread::park_timeout(TICK),
+            }
+        }
+        true
+    }
+
     /// Whether a request is to end, because the database is closed, which its client is told, or because the client has gone.
     fn is_over(&self, stream: &mut UnixStream) -> Option<Option<Answer>> {
         if self.is_closing.load(Ordering::Acquire) {
@@ -225,9 +260,7 @@ impl Link {
 
 /// Whether the client has closed its end. One that says more than was asked is taken for gone as well.
 fn is_gone(stream: &mut UnixStream) -> bool {
-    let said = stream.set_nonblocking(true).and_then(|()| stream.read(&mut [0]));
-    let is_silent = said.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
-    !is_silent || stream.set_nonblocking(false).is_err()
+    !stream.read(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
 /// Wakes a thread that waits for an answer.

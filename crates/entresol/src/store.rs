@@ -429,7 +429,7 @@ impl Store {
     /// Runs `work` to its end. Tasks that it spawned go on in the next call.
     ///
     /// # Errors
-    /// Those of `work`; [`OpenError::Halted`] if it waits for what cannot come.
+    /// Those of `work`; [`OpenError::Halted`] if it waits for what cannot come, which is not known where other programs are heard.
     ///
     /// ```
     /// # let directory = tempfile::tempdir().unwrap();

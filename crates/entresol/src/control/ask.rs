@@ -1,9 +1,10 @@
 //! Asking the program that has a database open.
 
-use super::message::{Answer, Ask, Failure, Unreadable, receive, send};
+use super::message::{Answer, Ask, Failure, Unreadable, encode, receive};
 use crate::{OpenError, Opening};
 use engine::{BackupProgress, BackupReport, BackupSettings, Error};
 use real_driver::DirectorySocket;
+use std::io::Write;
 use thiserror::Error;
 
 /// Why the program that has a database open has not done what it was asked for.
@@ -73,7 +74,7 @@ impl Opening {
             Unreadable::Silent(_) => ElsewhereError::Ended { path: path.clone() },
             other => ElsewhereError::Unreadable { path: path.clone(), detail: other.to_string() },
         };
-        send(&mut stream, &Ask::Backup(settings.clone())).map_err(|error| failed(error.into()))?;
+        stream.write_all(&encode(&Ask::Backup(settings.clone()))).map_err(|error| failed(error.into()))?;
         loop {
             match receive(&mut stream).map_err(&failed)? {
                 Some(Answer::Progress(seen)) => progress(seen),

@@ -5,7 +5,7 @@
 use engine::{BackupError, BackupProgress, BackupReport, BackupSettings};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use thiserror::Error;
 
 /// The version of the messages.
@@ -98,11 +98,6 @@ fn length(head: [u8; HEAD]) -> Result<usize, Unreadable> {
 pub fn decode<M: DeserializeOwned>(body: &[u8]) -> Result<M, Unreadable> {
     let (message, rest) = postcard::take_from_bytes(body).map_err(Unreadable::Malformed)?;
     if rest.is_empty() { Ok(message) } else { Err(Unreadable::Excess) }
-}
-
-/// Says something.
-pub(super) fn send<M: Serialize>(stream: &mut impl Write, message: &M) -> io::Result<()> {
-    stream.write_all(&encode(message))
 }
 
 /// Waits for something that is said; nothing if the other end is closed.
