@@ -27,7 +27,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Builder, JoinHandle, Thread};
 use std::time::Duration;
@@ -120,8 +120,8 @@ fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     Builder::new().name("entresol control".to_owned()).stack_size(STACK).spawn(work)
 }
 
-/// A connection, and its thread.
-type Served = (JoinHandle<()>, UnixStream);
+/// The thread of a connection, and that while it is open.
+type Served = (JoinHandle<()>, Weak<UnixStream>);
 
 fn serve_all(socket: &DirectorySocket, link: &Arc<Link>) {
     let mut served: Vec<Served> = Vec::new();
@@ -134,19 +134,20 @@ fn serve_all(socket: &DirectorySocket, link: &Arc<Link>) {
     }
     for (thread, stream) in served {
         // It may wait for a question.
-        let _shut = stream.shutdown(Shutdown::Read);
+        let _shut = stream.upgrade().map(|stream| stream.shutdown(Shutdown::Read));
         let _ended = thread.join();
     }
 }
 
 fn serve_on_thread(stream: UnixStream, link: &Arc<Link>) -> io::Result<Served> {
-    let (shared, link) = (stream.try_clone()?, Arc::clone(link));
-    Ok((spawn(move || serve(stream, &link))?, shared))
+    let (stream, link) = (Arc::new(stream), Arc::clone(link));
+    let open = Arc::downgrade(&stream);
+    Ok((spawn(move || serve(&stream, &link))?, open))
 }
 
-fn serve(mut stream: UnixStream, link: &Link) {
+fn serve(stream: &UnixStream, link: &Link) {
     let asked = match stream.set_read_timeout(Some(PATIENCE)) {
-        Ok(()) => receive::<Ask>(&mut stream),
+        Ok(()) => receive::<Ask>(&mut &*stream),
         Err(error) => Err(error.into()),
     };
     if stream.set_nonblocking(true).is_err() {
@@ -154,17 +155,17 @@ fn serve(mut stream: UnixStream, link: &Link) {
     }
     let answer = match asked {
         Ok(None) => None,
-        Ok(Some(Ask::Backup(settings))) => back_up(&mut stream, settings, link),
+        Ok(Some(Ask::Backup(settings))) => back_up(stream, settings, link),
         Err(error) => Some(Answer::Failed(Failure::other(&error.to_string()))),
     };
     if let Some(answer) = answer {
         // A client that has gone needs none.
-        let _told = link.tell(&mut stream, &answer);
+        let _told = link.tell(stream, &answer);
     }
 }
 
 /// Has a backup taken, and tells the client how far it is. The answer; nothing if the client has gone, which ends its backup.
-fn back_up(stream: &mut UnixStream, settings: BackupSettings, link: &Link) -> Option<Answer> {
+fn back_up(stream: &UnixStream, settings: BackupSettings, link: &Link) -> Option<Answer> {
     if let Some(place) =
         [Some(&settings.target), settings.base.as_ref()].into_iter().flatten().find(|place| !is_absolute(place))
     {
@@ -212,7 +213,7 @@ fn answer_of(result: engine::Result<BackupReport>) -> Answer {
 
 impl Link {
     /// A handle of the engine, as soon as that runs; else the answer, as that of [`Link::is_over`].
-    fn handle(&self, stream: &mut UnixStream) -> Result<Handle, Option<Answer>> {
+    fn handle(&self, stream: &UnixStream) -> Result<Handle, Option<Answer>> {
         let door = match &self.engine {
             Engine::Thread(handle) => return Ok(handle.clone()),
             Engine::Caller(door) => door,
@@ -232,7 +233,7 @@ impl Link {
 
     /// Tells a client something, and whether it is there. One that is stopped for a while is waited for with what matters, and is spared
     /// how far its request was meanwhile.
-    fn tell(&self, stream: &mut UnixStream, answer: &Answer) -> bool {
+    fn tell(&self, mut stream: &UnixStream, answer: &Answer) -> bool {
         let bytes = encode(answer);
         let mut told = 0;
         while told < bytes.len() {
@@ -250,7 +251,7 @@ impl Link {
     }
 
     /// Whether a request is to end, because the database is closed, which its client is told, or because the client has gone.
-    fn is_over(&self, stream: &mut UnixStream) -> Option<Option<Answer>> {
+    fn is_over(&self, stream: &UnixStream) -> Option<Option<Answer>> {
         if self.is_closing.load(Ordering::Acquire) {
             return Some(Some(Answer::Failed(Failure::Closed)));
         }
@@ -259,7 +260,7 @@ impl Link {
 }
 
 /// Whether the client has closed its end. One that says more than was asked is taken for gone as well.
-fn is_gone(stream: &mut UnixStream) -> bool {
+fn is_gone(mut stream: &UnixStream) -> bool {
     !stream.read(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 

@@ -260,7 +260,12 @@ fn bytes_of_strangers_and_relative_places_are_refused_in_words() {
     assert!(is_told, "{relative:?}");
     // It goes on.
     assert!(back_up(home.path(), &settings(places.path(), None)).expect("backs up").is_some());
+    // Its closing waits for no one who says nothing.
+    let mut silent = UnixStream::connect(home.path().join(SOCKET)).expect("it listens");
     thread.close().expect("closes");
+    let mut answer = Vec::new();
+    silent.read_to_end(&mut answer).expect("it is closed");
+    assert_eq!(answer, b"");
 }
 
 #[test]
