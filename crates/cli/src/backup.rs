@@ -56,14 +56,18 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let shown = progress.steps();
     let said = move |seen: entresol::BackupProgress| shown.step("copying", seen.done, seen.total);
     progress.phase("waiting for the program that has it open", 0);
-    let report = match opening.back_up_elsewhere(&settings, &said)? {
+    let ask = || opening.back_up_elsewhere(&settings, &said);
+    let report = match ask()? {
         Some(report) => report,
-        None => {
-            let store = opening::open_existing(opening, &progress)?;
-            let report = store.run(async move |database| database.backup(&settings, said).await)?;
-            store.close()?;
-            report
-        }
+        None => match opening::open_existing(opening.clone(), &progress) {
+            Ok(store) => {
+                let report = store.run(async |database| database.backup(&settings, said).await)?;
+                store.close()?;
+                report
+            }
+            // Another program may have been about to open it.
+            Err(refused) => ask()?.ok_or(refused)?,
+        },
     };
     progress.finish();
     print(&if arguments.json { to_json(&report) } else { to_text(&report) })
