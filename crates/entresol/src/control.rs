@@ -44,19 +44,19 @@ const STACK: usize = 256 << 10;
 /// Listens for other programs until it is dropped.
 pub(crate) struct Control {
     socket: Arc<DirectorySocket>,
-    link: Arc<Link>,
+    line: Arc<Line>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// The way from the threads of connections to the engine's.
-struct Link {
-    engine: Engine,
+/// What the threads of connections share.
+struct Line {
+    way: Way,
     /// Whether requests are to end.
     is_closing: AtomicBool,
 }
 
 /// What takes requests up.
-pub(crate) enum Engine {
+pub(crate) enum Way {
     /// A thread of its own.
     Thread(Handle),
     /// The caller's, as long as it runs something.
@@ -68,24 +68,24 @@ impl Control {
     ///
     /// # Errors
     /// The machine's, such as that the directory's file system has no sockets.
-    pub fn listen(directory: &Path, engine: Engine) -> Result<Control, Fault> {
+    pub fn listen(directory: &Path, way: Way) -> Result<Control, Fault> {
         let socket = Arc::new(DirectorySocket::listen(directory)?);
-        let link = Arc::new(Link { engine, is_closing: AtomicBool::new(false) });
-        let (at, to) = (Arc::clone(&socket), Arc::clone(&link));
+        let line = Arc::new(Line { way, is_closing: AtomicBool::new(false) });
+        let (at, to) = (Arc::clone(&socket), Arc::clone(&line));
         let thread = spawn(move || serve_all(&at, &to)).map_err(|error| {
             Fault::new(FaultKind::NoMemory, format!("starting the thread that listens for other programs: {error}"))
         })?;
-        Ok(Control { socket, link, thread: Some(thread) })
+        Ok(Control { socket, line, thread: Some(thread) })
     }
 }
 
 impl Drop for Control {
     /// Requests under way are ended, and their clients told.
     fn drop(&mut self) {
-        self.link.is_closing.store(true, Ordering::Release);
+        self.line.is_closing.store(true, Ordering::Release);
         self.socket.close();
         let _ended = self.thread.take().map(JoinHandle::join);
-        if let Engine::Caller(door) = &self.link.engine {
+        if let Way::Caller(door) = &self.line.way {
             door.close();
         }
     }
@@ -94,11 +94,11 @@ impl Drop for Control {
 impl Store {
     /// Has other programs ask what takes requests up, unless it is not configured so. A directory whose file system has no sockets is opened
     /// all the same.
-    pub(crate) fn hear(&mut self, engine: Engine) {
+    pub(crate) fn hear(&mut self, way: Way) {
         if self.is_virtual() || !self.configuration().driver.socket {
             return;
         }
-        match Control::listen(&self.home, engine) {
+        match Control::listen(&self.home, way) {
             Ok(control) => self.control = Some(control),
             Err(fault) => self.events.iter().for_each(|events| events.tell_unheard(&fault)),
         }
@@ -107,7 +107,7 @@ impl Store {
     /// Has other programs ask on the thread that it is on.
     pub(crate) fn heard(mut self) -> Store {
         let door = Arc::<Door>::default();
-        self.hear(Engine::Caller(Arc::clone(&door)));
+        self.hear(Way::Caller(Arc::clone(&door)));
         if self.control.is_some() {
             let database = self.database().clone();
             self.door = Some(self.executor().spawn(async move { door.answer(&database).await }));
@@ -123,13 +123,13 @@ fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
 /// The thread of a connection, and that while it is open.
 type Served = (JoinHandle<()>, Weak<UnixStream>);
 
-fn serve_all(socket: &DirectorySocket, link: &Arc<Link>) {
+fn serve_all(socket: &DirectorySocket, line: &Arc<Line>) {
     let mut served: Vec<Served> = Vec::new();
     while let Some(stream) = socket.accept() {
         served.retain(|(thread, _)| !thread.is_finished());
         // Without a thread for it a connection is closed, which its client takes for an end.
         if served.len() < CONNECTIONS_MAX {
-            served.extend(serve_on_thread(stream, link).ok());
+            served.extend(serve_on_thread(stream, line).ok());
         }
     }
     for (thread, stream) in served {
@@ -139,13 +139,13 @@ fn serve_all(socket: &DirectorySocket, link: &Arc<Link>) {
     }
 }
 
-fn serve_on_thread(stream: UnixStream, link: &Arc<Link>) -> io::Result<Served> {
-    let (stream, link) = (Arc::new(stream), Arc::clone(link));
+fn serve_on_thread(stream: UnixStream, line: &Arc<Line>) -> io::Result<Served> {
+    let (stream, line) = (Arc::new(stream), Arc::clone(line));
     let open = Arc::downgrade(&stream);
-    Ok((spawn(move || serve(&stream, &link))?, open))
+    Ok((spawn(move || serve(&stream, &line))?, open))
 }
 
-fn serve(stream: &UnixStream, link: &Link) {
+fn serve(stream: &UnixStream, line: &Line) {
     let asked = match stream.set_read_timeout(Some(PATIENCE)) {
         Ok(()) => receive::<Ask>(&mut &*stream),
         Err(error) => Err(error.into()),
@@ -155,24 +155,24 @@ fn serve(stream: &UnixStream, link: &Link) {
     }
     let answer = match asked {
         Ok(None) => None,
-        Ok(Some(Ask::Backup(settings))) => back_up(stream, settings, link),
+        Ok(Some(Ask::Backup(settings))) => back_up(stream, settings, line),
         Err(error) => Some(Answer::Failed(Failure::other(&error.to_string()))),
     };
     if let Some(answer) = answer {
         // A client that has gone needs none.
-        let _told = link.tell(stream, &answer);
+        let _told = line.tell(stream, &answer);
     }
 }
 
 /// Has a backup taken, and tells the client how far it is. The answer; nothing if the client has gone, which ends its backup.
-fn back_up(stream: &UnixStream, settings: BackupSettings, link: &Link) -> Option<Answer> {
+fn back_up(stream: &UnixStream, settings: BackupSettings, line: &Line) -> Option<Answer> {
     if let Some(place) =
         [Some(&settings.target), settings.base.as_ref()].into_iter().flatten().find(|place| !is_absolute(place))
     {
         return Some(Answer::Failed(Failure::other(&format!("'{place}' is no absolute path"))));
     }
     let seen = Arc::new(Mutex::new(None));
-    let handle = match link.handle(stream) {
+    let handle = match line.handle(stream) {
         Ok(handle) => handle,
         Err(answer) => return answer,
     };
@@ -188,9 +188,9 @@ fn back_up(stream: &UnixStream, settings: BackupSettings, link: &Link) -> Option
             return Some(answer_of(result));
         }
         let told: Option<BackupProgress> = seen.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let answer = match link.is_over(stream) {
+        let answer = match line.is_over(stream) {
             Some(answer) => answer,
-            None if told.is_none_or(|progress| link.tell(stream, &Answer::Progress(progress))) => continue,
+            None if told.is_none_or(|progress| line.tell(stream, &Answer::Progress(progress))) => continue,
             None => None,
         };
         pending.cancel();
@@ -211,12 +211,12 @@ fn answer_of(result: engine::Result<BackupReport>) -> Answer {
     }
 }
 
-impl Link {
-    /// A handle of the engine, as soon as that runs; else the answer, as that of [`Link::is_over`].
+impl Line {
+    /// A handle of the engine, as soon as that runs; else the answer, as that of [`Line::is_over`].
     fn handle(&self, stream: &UnixStream) -> Result<Handle, Option<Answer>> {
-        let door = match &self.engine {
-            Engine::Thread(handle) => return Ok(handle.clone()),
-            Engine::Caller(door) => door,
+        let door = match &self.way {
+            Way::Thread(handle) => return Ok(handle.clone()),
+            Way::Caller(door) => door,
         };
         let given = door.knock();
         loop {
@@ -265,9 +265,9 @@ fn is_gone(mut stream: &UnixStream) -> bool {
 }
 
 /// Wakes a thread that waits for an answer.
-struct Sleeper(Thread);
+struct WaitingThread(Thread);
 
-impl Wake for Sleeper {
+impl Wake for WaitingThread {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }
@@ -275,7 +275,7 @@ impl Wake for Sleeper {
 
 /// Waits for an answer, for a tick at most, without the haste of threads that have the next request ready.
 fn wait<T>(pending: &mut Pending<T>) -> Option<engine::Result<T>> {
-    let waker = Waker::from(Arc::new(Sleeper(thread::current())));
+    let waker = Waker::from(Arc::new(WaitingThread(thread::current())));
     for is_last in [false, true] {
         match Pin::new(&mut *pending).poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(answer) => return Some(answer),

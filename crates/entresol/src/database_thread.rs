@@ -245,7 +245,7 @@ impl Serving for Engine {
     }
 
     fn hear(&mut self, handle: Handle) {
-        self.store.hear(control::Engine::Thread(handle));
+        self.store.hear(control::Way::Thread(handle));
     }
 
     fn serve(self, requests: Mailbox<Request>, wakes: &Wakes) -> Result<(), OpenError> {
