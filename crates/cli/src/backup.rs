@@ -10,12 +10,15 @@ use std::path::{Path, PathBuf};
 
 /// Copies a database into an empty directory, as of one moment
 ///
-/// A database that another program has open is copied by that program: by its call of
-/// Database::backup, or in its shell by 'backup DIR'. Transactions go on meanwhile.
+/// A database that another program of the same user has open is copied by that program,
+/// which is asked by the socket entresol.socket in the database's directory (driver.socket
+/// = false in entresol.toml: it is not asked). Its transactions go on meanwhile. Interrupted,
+/// this command has the backup given up.
 #[derive(Args)]
 #[command(
     verbatim_doc_comment,
-    after_help = "Example:\n  entresol backup debit-credit.data /mnt/backup/monday --rate 50MiB"
+    after_help = "Examples:\n  entresol backup debit-credit.data /mnt/backup/monday --rate 50MiB\n  \
+                  entresol backup debit-credit.data /mnt/backup/tuesday --base /mnt/backup/monday"
 )]
 pub struct Arguments {
     /// Directory of the database
@@ -48,15 +51,25 @@ struct Figures {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let progress = Progress::start("backup");
-    let store = opening::open_existing(Opening::in_directory(&arguments.directory)?, &progress)?;
+    let opening = Opening::in_directory(&arguments.directory)?;
     let settings = settings(&arguments.backup, arguments.base.as_deref(), arguments.rate)?;
     let shown = progress.steps();
-    let report = store.run(async |database| {
-        let said = move |seen: entresol::BackupProgress| shown.step("copying", seen.done, seen.total);
-        database.backup(&settings, said).await
-    })?;
+    let said = move |seen: entresol::BackupProgress| shown.step("copying", seen.done, seen.total);
+    progress.phase("waiting for the program that has it open", 0);
+    let ask = || opening.back_up_elsewhere(&settings, &said);
+    let report = match ask()? {
+        Some(report) => report,
+        None => match opening::open_existing(opening.clone(), &progress) {
+            Ok(store) => {
+                let report = store.run(async |database| database.backup(&settings, said).await)?;
+                store.close()?;
+                report
+            }
+            // Another program may have been about to open it.
+            Err(refused) => ask()?.ok_or(refused)?,
+        },
+    };
     progress.finish();
-    store.close()?;
     print(&if arguments.json { to_json(&report) } else { to_text(&report) })
 }
 

@@ -5,6 +5,8 @@ use std::fmt;
 pub enum FaultKind {
     /// The file or directory does not exist.
     NotFound,
+    /// The path leads to another directory than it did.
+    Displaced,
     /// The file exists already.
     Exists,
     /// No room is left on the device.

@@ -132,8 +132,8 @@ pub trait Driver {
     /// The device of this name, if there is one.
     fn device(&self, name: &str) -> Option<DeviceId>;
 
-    /// A directory of this machine as one more device, named by its path; the same one where it is asked for again. It is
-    /// created if it is missing, also if it was attached before.
+    /// A directory of this machine as one more device, named by its path; the same one where it is asked for again, unless the path
+    /// leads to another directory by then: that is one more device. It is created if it is missing, also if it was attached before.
     ///
     /// # Errors
     /// A [`Fault`] naming the directory that cannot be created or reached; [`FaultKind::NotFound`] on a described machine, which

@@ -1,6 +1,7 @@
 //! What can go wrong, and what a synchronous function may lack.
 
 mod backup;
+pub(crate) mod position;
 
 pub use backup::BackupError;
 

@@ -11,7 +11,8 @@
 //! 4. What a bulk load writes is not in the log, so a partition is copied anew if a load of it has ended meanwhile.
 //! 5. The end of the backup and its catalog are taken in one step, when every partition that there is then has been copied, and
 //!    nothing of a partition that came later is needed: the log is cut off there when the backup is restored.
-//! 6. The manifest is written last, when all else is durable. Before anything else a file says that a backup has begun: what one leaves
+//! 6. The manifest is written last, when all else is durable, and beside it: not in a directory that took the place of the one that has the
+//!    rest, which is refused. Before anything else a file says that a backup has begun: what one leaves
 //!    whose process is killed is told by it from files of others, and the next backup to the same place removes it.
 
 mod archive;
@@ -46,6 +47,7 @@ use log_copy::LogCopy;
 use manifest::{Base, Manifest};
 use pace::Pace;
 use run::{BackupRun, KnownPages};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use structures::canary::{self, Canary};
@@ -66,7 +68,7 @@ const ARCHIVE_NS: u64 = 10 * SECOND_NS;
 const BEGUN_FILE: &str = "entresol.begun";
 
 /// How a backup is taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupSettings {
     /// Where it goes: an empty directory, by its absolute path, or a device. What a backup has left there whose process was killed
     /// is removed.
@@ -79,7 +81,7 @@ pub struct BackupSettings {
 }
 
 /// How far a backup or a restore is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupProgress {
     /// Bytes read so far.
     pub done: u64,
@@ -88,9 +90,10 @@ pub struct BackupProgress {
 }
 
 /// What a backup has copied.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupReport {
     /// It shows what was committed up to this position of the log.
+    #[serde(with = "crate::error::position")]
     pub end: Lsn,
     /// Bytes of pages and segments that were read.
     pub bytes_read: u64,
@@ -169,7 +172,12 @@ async fn copy_all(
     run.sync().await?;
     note_taken(engine, BackupTaken { id: manifest.id, end }).await?;
     let target = run.target.clone();
-    unfinished.undisturbed(async move { target.write_file(MANIFEST_FILE, &manifest.encode()).await }).await?;
+    let writing = async move {
+        target.write_file(MANIFEST_FILE, &manifest.encode()).await?;
+        target.check_file(DATA_FILE, manifest.data_bytes).await?;
+        target.check_file(LOG_FILE, 0).await
+    };
+    unfinished.undisturbed(writing).await?;
     // If it stays, the manifest says that the backup has ended after all.
     let _tried = run.target.remove(&[BEGUN_FILE]).await;
     Ok(BackupReport {

@@ -284,11 +284,14 @@ pub struct Driver {
     pub backend: Backend,
     /// `direct`: whether files are read and written past the page cache (O_DIRECT).
     pub direct: bool,
+    /// `socket`: whether other programs of the same user, and root's, can have the open database backed up, by the socket `entresol.socket` in
+    /// its directory.
+    pub socket: bool,
 }
 
 impl Default for Driver {
     fn default() -> Driver {
-        Driver { backend: Backend::Automatic, direct: true }
+        Driver { backend: Backend::Automatic, direct: true, socket: true }
     }
 }
 

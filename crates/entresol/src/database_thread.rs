@@ -7,7 +7,7 @@ use crate::reply::{Promise, Wakes};
 use crate::requests::{Host, Requests};
 use crate::spin::Spin;
 use crate::store::Store;
-use crate::{OpenError, Opening};
+use crate::{OpenError, Opening, control};
 use base::time::SECOND_NS;
 use engine::server::TransactionServer;
 use engine::{Error, Result};
@@ -101,7 +101,7 @@ impl DatabaseThread {
     /// [`NodeThreads`](crate::NodeThreads) starts.
     pub fn start(opening: Opening) -> Result<DatabaseThread, OpenError> {
         opening.is_one_engine()?;
-        let (handle, thread) = spawn(None, move || Ok(Engine { store: opening.open()?, page_server: None }))?;
+        let (handle, thread) = spawn(None, move || Ok(Engine { store: opening.open_on_thread()?, page_server: None }))?;
         Ok(DatabaseThread { handle: Some(handle), thread: Some(thread) })
     }
 
@@ -111,7 +111,7 @@ impl DatabaseThread {
         (exchange, address, algorithm, chances): (Exchange, SocketAddr, &'static str, u8),
     ) -> Result<DatabaseThread, OpenError> {
         let (handle, thread) = spawn(None, move || {
-            let store = opening.nodes(1).open()?;
+            let store = opening.nodes(1).open_on_thread()?;
             let settings = ServerSettings {
                 algorithm: node::algorithm::named(algorithm).expect("the configuration knows those that there are"),
                 chances,
@@ -193,6 +193,9 @@ pub(crate) trait Serving {
     /// What it runs on.
     fn executor(&self) -> &Executor;
 
+    /// Has other programs ask by this handle, if they may ask anything.
+    fn hear(&mut self, _handle: Handle) {}
+
     /// Takes requests up until it is to be closed, and then closes it.
     fn serve(self, requests: Mailbox<Request>, wakes: &Wakes) -> Result<(), OpenError>;
 }
@@ -210,7 +213,7 @@ pub(crate) fn spawn<S: Serving>(
     let name = node.map_or_else(|| "entresol".to_owned(), |node| format!("entresol {node}"));
     let thread = std::thread::Builder::new().name(name).spawn(move || {
         ENGINE.set(shared.place());
-        let opened = match open() {
+        let mut opened = match open() {
             Ok(opened) => opened,
             Err(error) => {
                 // The caller waits for this answer, so it is there to receive it.
@@ -219,6 +222,7 @@ pub(crate) fn spawn<S: Serving>(
             }
         };
         let (sender, requests) = mailbox(opened.executor());
+        opened.hear(Handle { link: Arc::new(Link { sender: sender.clone(), wakes: shared.clone(), node }) });
         let _ = report.send(Ok(sender));
         opened.serve(requests, &shared)
     });
@@ -238,6 +242,10 @@ struct Engine {
 impl Serving for Engine {
     fn executor(&self) -> &Executor {
         self.store.executor()
+    }
+
+    fn hear(&mut self, handle: Handle) {
+        self.store.hear(control::Way::Thread(handle));
     }
 
     fn serve(self, requests: Mailbox<Request>, wakes: &Wakes) -> Result<(), OpenError> {

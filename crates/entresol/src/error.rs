@@ -1,4 +1,5 @@
 use crate::configuration::ConfigurationError;
+use crate::control::ElsewhereError;
 use driver::{Fault, Halt};
 use thiserror::Error;
 
@@ -37,6 +38,9 @@ pub enum OpenError {
         /// How many.
         count: u32,
     },
+    /// The program that has the database open has not done what it was asked for.
+    #[error(transparent)]
+    Elsewhere(#[from] ElsewhereError),
     /// The described machine came to a halt.
     #[error("{}", halted(.0))]
     Halted(Halt),

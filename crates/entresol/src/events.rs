@@ -76,6 +76,11 @@ impl Events {
         }
     }
 
+    /// Other programs cannot ask anything of the database.
+    pub fn tell_unheard(&self, fault: &Fault) {
+        warn!(target: "entresol", parent: &self.span, "other programs cannot have the open database backed up: {fault}");
+    }
+
     /// The database is open.
     pub fn tell_opened(&self, is_new: bool) {
         info!(target: "entresol", is_new, "opened");

@@ -71,6 +71,7 @@
 mod assemble;
 mod calls;
 pub mod configuration;
+mod control;
 mod database_thread;
 mod error;
 mod events;
@@ -122,6 +123,7 @@ pub use engine::{
 /// What a database runs on, and what its devices have left unanswered.
 pub use executor::{Executor, Unanswered};
 
+pub use control::ElsewhereError;
 pub use database_thread::DatabaseThread;
 pub use error::OpenError;
 pub use handle::Handle;

@@ -46,9 +46,16 @@ impl Opening {
         let locks = DirectoryLocks::default();
         let driver = assemble::driver(&self.configuration, (&self.path, &locks), self.seed, (None, None))?;
         let machine = Machine(Executor::new(driver, Order::FirstInFirstOut));
-        let executor = &machine.0;
         self.lock_directories(&locks)?;
         let settings = assemble::settings(&self.configuration, procedures);
-        Ok(executor.run(Database::restore(executor, &settings, source, progress))??)
+        let restored =
+            machine.0.run(Database::restore(&machine.0, &settings, source, progress)).map_err(OpenError::from);
+        let restored = restored.and_then(|restored| Ok(restored?));
+        if restored.is_err() {
+            // Nothing may be under way when others can have the directories.
+            drop(machine);
+            locks.remove_created();
+        }
+        restored
     }
 }

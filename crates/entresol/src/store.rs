@@ -3,14 +3,16 @@
 mod contents;
 
 use crate::configuration::{Configuration, FILE_NAME};
+use crate::control::Control;
 use crate::events::{Events, SLOW_NS, Silence, watch};
 use crate::{OpenError, assemble, log_words, page_words};
 use contents::{Contents, contents, stranger};
+use driver::{Fault, FaultKind};
 use engine::server::TransactionServer;
 use engine::statistics::Listener;
 use engine::{Database, Error, Machine, Procedures, Settings};
-use executor::{Executor, Order, Unanswered};
-use real_driver::{DirectoryLock, DirectoryLocks};
+use executor::{Executor, JoinHandle, Order, Unanswered};
+use real_driver::{DirectoryLock, DirectoryLocks, DirectorySocket};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -144,7 +146,7 @@ impl Opening {
     /// of sets).
     pub fn open(self) -> Result<Store, OpenError> {
         let procedures = (self.procedures)();
-        self.start(procedures, true, (None, None))
+        self.start(procedures, true, (None, None)).map(Store::heard)
     }
 
     /// The same, where the devices of described hardware have these media: what was durable there when another store ended,
@@ -171,7 +173,7 @@ impl Opening {
     /// ```
     pub fn open_on(self, media: &Media) -> Result<Store, OpenError> {
         let procedures = (self.procedures)();
-        self.start(procedures, true, (Some(media), None))
+        self.start(procedures, true, (Some(media), None)).map(Store::heard)
     }
 
     /// The same, where described hardware has a port on a described network. On this machine that has no meaning.
@@ -191,7 +193,7 @@ impl Opening {
     /// ```
     pub fn open_at(self, port: Port) -> Result<Store, OpenError> {
         let procedures = (self.procedures)();
-        self.start(procedures, true, (None, Some(port)))
+        self.start(procedures, true, (None, Some(port))).map(Store::heard)
     }
 
     /// Opens the database on this thread, if there is one.
@@ -211,7 +213,13 @@ impl Opening {
     /// ```
     pub fn open_existing(self) -> Result<Store, OpenError> {
         let procedures = (self.procedures)();
-        self.start(procedures, false, (None, None))
+        self.start(procedures, false, (None, None)).map(Store::heard)
+    }
+
+    /// As [`Opening::open`], for a thread that takes up what others ask.
+    pub(crate) fn open_on_thread(self) -> Result<Store, OpenError> {
+        let procedures = (self.procedures)();
+        self.start(procedures, true, (None, None))
     }
 
     fn start(
@@ -289,8 +297,9 @@ impl Opening {
         if let Some(events) = events {
             events.tell_opened(is_new);
         }
-        let events = events.cloned();
-        Ok(Store { database: Some(database), machine, configuration: self.configuration, directories, events })
+        let (events, home) = (events.cloned(), self.home().to_owned());
+        let (database, configuration) = (Some(database), self.configuration);
+        Ok(Store { control: None, door: None, database, machine, configuration, home, directories, events })
     }
 
     /// Of several engines none is left out silently.
@@ -350,8 +359,28 @@ impl Opening {
             directory.canonicalize().unwrap_or_else(|_| directory.clone())
         });
         let directories: BTreeSet<PathBuf> = directories.collect();
-        directories.iter().try_for_each(|directory| locks.acquire(directory))?;
+        directories
+            .iter()
+            .try_for_each(|directory| locks.acquire(directory))
+            .map_err(|fault| self.with_advice(fault))?;
         Ok(directories)
+    }
+
+    /// Says of a database that another program has open what can be had of it all the same.
+    fn with_advice(&self, mut fault: Fault) -> Fault {
+        let home = self.home();
+        if fault.kind == FaultKind::Busy && matches!(DirectorySocket::connect(home), Ok(Some(_))) {
+            let path = self.path.display();
+            fault.message +=
+                &format!("; 'entresol backup {path} BACKUP' has the program that has it open copy it meanwhile");
+        }
+        fault
+    }
+
+    /// Where the database is at home.
+    pub(crate) fn home(&self) -> &Path {
+        let device = self.configuration.devices.get(&self.configuration.partition("").device);
+        device.and_then(|device| device.path.as_deref()).unwrap_or(&self.path)
     }
 
     /// The configuration.
@@ -381,20 +410,26 @@ impl Opening {
 /// # Ok::<(), entresol::OpenError>(())
 /// ```
 pub struct Store {
+    /// What hears other programs.
+    pub(crate) control: Option<Control>,
+    /// What takes up on this thread what they ask.
+    pub(crate) door: Option<JoinHandle<()>>,
     database: Option<Database>,
     machine: Machine,
     configuration: Configuration,
+    /// The directory of the database's home.
+    pub(crate) home: PathBuf,
     /// Those that are locked.
     directories: BTreeSet<PathBuf>,
     /// What makes events of it, if they are wanted.
-    events: Option<Rc<Events>>,
+    pub(crate) events: Option<Rc<Events>>,
 }
 
 impl Store {
     /// Runs `work` to its end. Tasks that it spawned go on in the next call.
     ///
     /// # Errors
-    /// Those of `work`; [`OpenError::Halted`] if it waits for what cannot come.
+    /// Those of `work`; [`OpenError::Halted`] if it waits for what cannot come, which is not known where other programs are heard.
     ///
     /// ```
     /// # let directory = tempfile::tempdir().unwrap();
@@ -516,7 +551,15 @@ impl Store {
     pub fn close(mut self) -> Result<(), OpenError> {
         let database = self.database.take().expect("a store is closed once");
         let closing = self.events.as_ref().map(|events| events.closing().entered());
-        let closed = self.machine.0.run(database.close()).map_err(OpenError::from).and_then(|closed| Ok(closed?));
+        drop(self.control.take());
+        let door = self.door.take();
+        let ending = async move {
+            if let Some(door) = door {
+                door.join().await;
+            }
+            database.close().await
+        };
+        let closed = self.machine.0.run(ending).map_err(OpenError::from).and_then(|closed| Ok(closed?));
         if let (Some(events), Err(error)) = (&self.events, &closed) {
             events.tell_failure(error);
         }

@@ -321,6 +321,19 @@ impl Listener for Deaf {
 }
 
 #[test]
+fn a_database_that_other_programs_cannot_reach_is_opened_with_a_warning() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    std::fs::create_dir(directory.path().join("entresol.socket")).expect("creates");
+    let configuration = Configuration::parse("[buffer]\nsize = \"1 MiB\"\n[log]\nsize = \"4 MiB\"").expect("sound");
+    let collector = Collector::default();
+    collector.collect(|| Opening::new(directory.path(), configuration).open().and_then(Store::close)).expect("opens");
+    let told = collector.events("other programs cannot have the open database backed up");
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0].level, Some(Level::WARN));
+    assert!(told[0].fields["message"].contains("is no socket"), "{told:?}");
+}
+
+#[test]
 fn without_a_subscriber_nothing_is_listened_to() {
     let nothing = Dispatch::new(tracing::subscriber::NoSubscriber::default());
     let store = tracing::dispatcher::with_default(&nothing, || described().open()).expect("opens");

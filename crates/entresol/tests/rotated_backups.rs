@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "the tests move and remove directories below")]
 
 use entresol::configuration::Configuration;
-use entresol::{BackupSettings, OpenError, Opening, PartitionSpec, RestoreSource, Store};
+use entresol::{BackupError, BackupSettings, Error, OpenError, Opening, PartitionSpec, RestoreSource, Store};
 use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -30,9 +30,29 @@ fn put(store: &Store, value: &[u8]) -> Result<(), OpenError> {
 }
 
 fn back_up(store: &Store, to: &Path, base: Option<&Path>) -> Result<(), OpenError> {
+    back_up_and(store, (to, base), || {})
+}
+
+/// Does something else when the first pages are copied.
+fn back_up_and(
+    store: &Store,
+    (to, base): (&Path, Option<&Path>),
+    meanwhile: impl FnOnce() + 'static,
+) -> Result<(), OpenError> {
     let name = |path: &Path| path.to_str().expect("plain letters").to_owned();
     let settings = BackupSettings { target: name(to), base: base.map(name), bytes_per_second: None };
-    store.run(async |database| database.backup(&settings, |_| {}).await.map(|_| ()))
+    let mut meanwhile = Some(meanwhile);
+    let said = move |_| meanwhile.take().into_iter().for_each(|act| act());
+    store.run(async |database| database.backup(&settings, said).await.map(|_| ()))
+}
+
+/// The files of a directory and what they hold.
+fn contents(directory: &Path) -> Vec<(String, Vec<u8>)> {
+    let entries = std::fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("an entry"));
+    let named = |entry: std::fs::DirEntry| entry.file_name().into_string().expect("plain letters");
+    let mut found: Vec<_> = entries.map(|entry| (std::fs::read(entry.path()).expect("reads"), named(entry))).collect();
+    found.sort_by(|one, other| one.1.cmp(&other.1));
+    found.into_iter().map(|(bytes, name)| (name, bytes)).collect()
 }
 
 /// What a database says that is made from a backup.
@@ -74,6 +94,76 @@ fn backups_to_one_directory_that_is_moved_away_are_each_what_they_were() {
             let found = restored(&of_day(day), backend).unwrap_or_else(|error| panic!("day {day}, {backend}: {error}"));
             assert_eq!(found, Some(vec![day]), "{backend}");
         }
+    }
+}
+
+/// What there may be in place of a directory that was moved away.
+const REPLACEMENTS: [&str; 3] = ["an empty directory", "an earlier backup", "nothing"];
+
+#[test]
+fn a_backup_whose_directory_is_moved_away_meanwhile_is_refused_and_leaves_what_took_its_place() {
+    for (backend, replacement) in BACKENDS.iter().flat_map(|backend| REPLACEMENTS.map(|other| (*backend, other))) {
+        let (home, places) = (scratch(), scratch());
+        let store = opening(home.path(), backend).open().expect("creates");
+        let (place, moved, earlier) =
+            (places.path().join("latest"), places.path().join("moved"), places.path().join("1"));
+        put(&store, b"first").expect("puts");
+        back_up(&store, &earlier, None).expect("backs up");
+        put(&store, b"second").expect("puts");
+        let (from, to, other, before) = (place.clone(), moved.clone(), earlier.clone(), contents(&earlier));
+        let move_away = move || {
+            std::fs::rename(&from, &to).expect("moves");
+            match replacement {
+                "nothing" => {}
+                "an empty directory" => std::fs::create_dir(&from).expect("creates"),
+                _ => std::fs::rename(&other, &from).expect("moves"),
+            }
+        };
+        let result = back_up_and(&store, (&place, None), move_away);
+        let name = place.to_str().expect("plain letters");
+        let is_named = |error: &OpenError| matches!(error, OpenError::Engine(Error::Backup(BackupError::Displaced { place, .. })) if place == name);
+        assert!(result.as_ref().is_err_and(is_named), "{backend}, {replacement}: {result:?}");
+        match replacement {
+            "nothing" => assert!(!place.exists(), "{backend}"),
+            "an empty directory" => assert_eq!(contents(&place), [], "{backend}"),
+            _ => assert_eq!(contents(&place), before, "{backend}"),
+        }
+        restored(&moved, backend).expect_err("it has not ended");
+        // The next one is whole, wherever it goes.
+        if replacement == "an earlier backup" {
+            assert_eq!(restored(&place, backend).expect("restores"), Some(b"first".to_vec()), "{backend}");
+            std::fs::rename(&place, places.path().join("2")).expect("moves");
+        }
+        back_up(&store, &place, None).expect("backs up");
+        assert_eq!(restored(&place, backend).expect("restores"), Some(b"second".to_vec()), "{backend}");
+    }
+}
+
+#[test]
+fn a_backup_whose_files_are_taken_away_meanwhile_is_refused() {
+    for (backend, file) in BACKENDS.iter().flat_map(|backend| ["data", "log"].map(|file| (*backend, file))) {
+        let (home, places) = (scratch(), scratch());
+        let store = opening(home.path(), backend).open().expect("creates");
+        put(&store, b"first").expect("puts");
+        let place = places.path().join("latest");
+        let taken = place.join(file);
+        let result = back_up_and(&store, (&place, None), move || std::fs::remove_file(taken).expect("removes"));
+        assert!(result.as_ref().is_err_and(|error| error.to_string().contains("latest")), "{backend}: {result:?}");
+        restored(&place, backend).expect_err("it has not ended");
+    }
+}
+
+#[test]
+fn a_restore_that_is_refused_leaves_nothing() {
+    for backend in BACKENDS {
+        let (backup, place) = (scratch(), scratch());
+        let source = RestoreSource { backup: backup.path().to_str().expect("plain letters").to_owned(), archive: None };
+        let refused = opening(place.path(), backend).restore(&source, |_| {});
+        let is_told =
+            |error: &OpenError| matches!(error, OpenError::Engine(Error::Backup(BackupError::NotABackup { .. })));
+        assert!(refused.as_ref().is_err_and(is_told), "{backend}: {refused:?}");
+        assert_eq!(contents(place.path()), [], "{backend}");
+        assert_eq!(contents(backup.path()), [], "{backend}");
     }
 }
 

@@ -1,34 +1,19 @@
 use crate::described::Model;
 use crate::mapped::{MapMode, Mapping};
 use crate::medium::Medium;
+use crate::place::Place;
 use crate::station::Station;
-use driver::{DeviceId, Fault, FaultKind, FileId};
+use driver::{DeviceId, FileId};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
-
-/// What tells a directory from others: its device, its number on that and when it was made. One that was removed leaves its number to the
-/// next one.
-pub(crate) type Identity = (u64, u64, SystemTime);
-
-/// Which directory a path leads to; nothing if to none, or if its file system does not say when it was made.
-pub(crate) fn identity(directory: &Path) -> Option<Identity> {
-    let found = std::fs::metadata(directory).ok()?;
-    Some((found.dev(), found.ino(), found.created().ok()?))
-}
 
 /// A device: a directory, what it is like and what it does.
 pub(crate) struct Device {
     pub(crate) name: String,
-    pub(crate) directory: PathBuf,
-    /// Which directory was there when it was last asked what it is like.
-    pub(crate) identity: Option<Identity>,
-    /// Whether it was attached later: another directory may be there each time.
-    pub(crate) attached: bool,
+    pub(crate) place: Place,
     pub(crate) medium: Medium,
     pub(crate) station: Station,
     /// How its files are mapped, if they are.
@@ -53,18 +38,6 @@ impl Device {
             words += ", with the delays of its description";
         }
         words
-    }
-}
-
-impl Device {
-    /// An error if a database's directory was moved away and another one is in its place, whose files are not this database's.
-    pub(crate) fn check_place(&self) -> Result<(), Fault> {
-        let (known, found) = (self.identity, identity(&self.directory));
-        if self.attached || known.is_none() || found.is_none() || known == found {
-            return Ok(());
-        }
-        let message = format!("'{}' is another directory than the one that was opened", self.directory.display());
-        Err(Fault::new(FaultKind::Unsupported, message))
     }
 }
 
@@ -247,23 +220,6 @@ mod tests {
         assert!(files.let_go(old).is_some() && files.get(old).is_none());
         files.hold(new);
         assert!(files.let_go(new).is_none() && files.get(new).is_none() && files.release(new).is_some());
-    }
-
-    #[test]
-    #[allow(clippy::disallowed_methods, reason = "the file system's clock is waited for, without a driver")]
-    fn a_directory_that_was_removed_and_made_again_is_another_one() {
-        let parent = tempfile::tempdir().expect("a directory");
-        let path = parent.path().join("latest");
-        let make = || std::fs::create_dir(&path).expect("creates");
-        make();
-        let (first, same) = (identity(&path), identity(&path));
-        assert_eq!(first, same);
-        std::fs::remove_dir(&path).expect("removes");
-        assert_eq!(identity(&path), None);
-        // Longer than the clock of the file system takes for a step.
-        std::thread::sleep(std::time::Duration::from_millis(30));
-        make();
-        assert!(first.is_none() || identity(&path) != first, "{first:?}");
     }
 
     #[test]

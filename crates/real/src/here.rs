@@ -18,7 +18,7 @@ impl RealDriver {
         let transfer = self.flights.transfer(slot);
         let (call, end) = (transfer.call, transfer.offset + u64::from(transfer.length));
         let file = self.files.entered(transfer.file).expect("a transfer holds its file");
-        let path = self.devices[usize::from(transfer.device.0)].directory.join(&file.name);
+        let path = self.devices[usize::from(transfer.device.0)].place.path.join(&file.name);
         let mapping = file.mapping.as_mut().expect("only mapped files are copied");
         let writes = matches!(call, Call::Write | Call::WriteDurable);
         if writes && end > mapping.length() {
@@ -45,7 +45,7 @@ impl RealDriver {
     fn follow_growth(&mut self, id: FileId, end: u64) {
         // A removed file may be gone already.
         let Some(file) = self.files.entered(id) else { return };
-        let path = self.devices[usize::from(file.device.0)].directory.join(&file.name);
+        let path = self.devices[usize::from(file.device.0)].place.path.join(&file.name);
         let Some(mapping) = &mut file.mapping else { return };
         // What cannot be mapped stays reachable for writes, and its reads say where the mapping ends.
         if allocate_holes(&file.file, end).is_ok() {
@@ -60,7 +60,7 @@ impl RealDriver {
     pub(crate) fn follow_resize(&mut self, flight: &Flight) -> Result<(), Fault> {
         let Flight::Resize(id) = flight else { return Ok(()) };
         let file = self.files.entered(*id).expect("a change of length holds its file");
-        let path = self.devices[usize::from(file.device.0)].directory.join(&file.name);
+        let path = self.devices[usize::from(file.device.0)].place.path.join(&file.name);
         file.mapping.as_mut().map_or(Ok(()), |mapping| mapping.end_resize(&file.file, &path))
     }
 

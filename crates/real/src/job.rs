@@ -3,11 +3,12 @@
 
 use crate::fault::fault_of;
 use crate::mailbox::{JobResult, Opened};
+use crate::place::{Entered, Place};
 use driver::{Fault, FaultKind, Frame, Output};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ const BLOCK: u64 = 4096;
 /// Work on a whole file.
 pub(crate) enum Job {
     Open {
-        directory: PathBuf,
+        place: Place,
         name: String,
         create: bool,
         direct: bool,
@@ -34,11 +35,11 @@ pub(crate) enum Job {
         prewrite: bool,
     },
     Remove {
-        directory: PathBuf,
+        place: Place,
         name: String,
     },
     List {
-        directory: PathBuf,
+        place: Place,
     },
     /// Frees a removed file's room, which can take long if the file is fragmented.
     Close {
@@ -50,9 +51,8 @@ impl Job {
     /// Does the work on this thread. Closing has no operation and reports nothing.
     pub(crate) fn run(self) -> Option<JobResult> {
         match self {
-            Job::Open { directory, name, create, direct, allocate } => {
-                let open = |path: PathBuf| open(&directory, &path, create, direct, allocate);
-                Some(match path_of(&directory, &name).and_then(open) {
+            Job::Open { place, name, create, direct, allocate } => {
+                Some(match open((&place, &name), create, direct, allocate) {
                     Ok(opened) => JobResult::Opened(opened),
                     Err(fault) => JobResult::Ended(Err(fault)),
                 })
@@ -62,14 +62,8 @@ impl Job {
                 let result = resize(&file, length, prewrite).map(|()| Output::Done).map_err(fail);
                 Some(JobResult::Ended(result))
             }
-            Job::Remove { directory, name } => {
-                let result = path_of(&directory, &name).and_then(|path| remove(&directory, &path));
-                Some(JobResult::Ended(result.map(|()| Output::Done)))
-            }
-            Job::List { directory } => {
-                let fail = |error| fault_of(&format!("listing '{}'", directory.display()), &error);
-                Some(JobResult::Ended(list(&directory).map(Output::Names).map_err(fail)))
-            }
+            Job::Remove { place, name } => Some(JobResult::Ended(remove(&place, &name).map(|()| Output::Done))),
+            Job::List { place } => Some(JobResult::Ended(list(&place).map(Output::Names))),
             Job::Close { file } => {
                 drop(file);
                 None
@@ -90,11 +84,13 @@ fn path_of(directory: &Path, name: &str) -> Result<PathBuf, Fault> {
     }
 }
 
-fn open(directory: &Path, path: &Path, create: bool, direct: bool, allocate: bool) -> Result<Opened, Fault> {
+fn open((place, name): (&Place, &str), create: bool, direct: bool, allocate: bool) -> Result<Opened, Fault> {
+    let path = path_of(&place.path, name)?;
     let fail = |error: io::Error| fault_of(&format!("opening '{}'", path.display()), &error);
-    let (file, direct, created) = match open_existing(path, direct) {
+    let entered = place.enter(&fail)?;
+    let (file, direct, created) = match open_with(&entered, name, 0, direct) {
         Err(error) if create && error.kind() == io::ErrorKind::NotFound => {
-            let (file, direct) = create_empty(path, direct).map_err(fail)?;
+            let (file, direct) = open_with(&entered, name, libc::O_CREAT, direct).map_err(fail)?;
             (file, direct, true)
         }
         result => {
@@ -104,7 +100,7 @@ fn open(directory: &Path, path: &Path, create: bool, direct: bool, allocate: boo
     };
     if created {
         file.sync_all().map_err(fail)?;
-        sync_directory(directory).map_err(fail)?;
+        entered.sync().map_err(fail)?;
     }
     let status = file.metadata().map_err(fail)?;
     if !created && !direct && status.is_file() {
@@ -132,24 +128,15 @@ fn drop_cache(file: &File) -> io::Result<()> {
     }
 }
 
-fn open_existing(path: &Path, direct: bool) -> io::Result<(File, bool)> {
-    open_with(OpenOptions::new().read(true).write(true), path, direct)
-}
-
-fn create_empty(path: &Path, direct: bool) -> io::Result<(File, bool)> {
-    open_with(OpenOptions::new().read(true).write(true).create(true), path, direct)
-}
-
 /// Opens for direct I/O if that is wanted and the file system does not refuse it. Returns whether it is direct.
-#[allow(clippy::disallowed_methods, reason = "this is the driver that the fence points to")]
-fn open_with(options: &mut OpenOptions, path: &Path, direct: bool) -> io::Result<(File, bool)> {
+fn open_with(entered: &Entered, name: &str, flags: libc::c_int, direct: bool) -> io::Result<(File, bool)> {
     if direct {
-        match options.custom_flags(libc::O_DIRECT).open(path) {
+        match entered.open(name, flags | libc::O_DIRECT) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
             result => return Ok((result?, true)),
         }
     }
-    Ok((options.custom_flags(0).open(path)?, false))
+    Ok((entered.open(name, flags)?, false))
 }
 
 #[allow(clippy::disallowed_methods, reason = "this is the driver that the fence points to")]
@@ -240,23 +227,31 @@ fn write_zeros(file: &File, mut from: u64, to: u64) -> io::Result<()> {
     Ok(())
 }
 
-fn remove(directory: &Path, path: &Path) -> Result<(), Fault> {
+fn remove(place: &Place, name: &str) -> Result<(), Fault> {
+    let path = path_of(&place.path, name)?;
     let fail = |error: io::Error| fault_of(&format!("removing '{}'", path.display()), &error);
-    match std::fs::remove_file(path) {
+    let entered = match place.enter(&fail) {
+        Err(fault) if fault.kind == FaultKind::NotFound => return Ok(()),
+        entered => entered?,
+    };
+    match entered.remove(name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        result => result.and_then(|()| sync_directory(directory)).map_err(fail),
+        result => result.and_then(|()| entered.sync()).map_err(fail),
     }
 }
 
-fn list(directory: &Path) -> io::Result<Vec<String>> {
+fn list(place: &Place) -> Result<Vec<String>, Fault> {
+    let fail = |error: io::Error| fault_of(&format!("listing '{}'", place.path.display()), &error);
     let mut names = Vec::new();
-    for entry in std::fs::read_dir(directory)? {
-        let entry = entry?;
+    for entry in std::fs::read_dir(&place.path).map_err(fail)? {
+        let entry = entry.map_err(fail)?;
         // What is no regular file or has a name that is no text was not made through this driver.
-        if entry.file_type()?.is_file() {
+        if entry.file_type().map_err(fail)?.is_file() {
             names.extend(entry.file_name().into_string());
         }
     }
+    // What is said of another one would be taken for its own.
+    place.enter(&fail)?;
     names.sort_unstable();
     Ok(names)
 }

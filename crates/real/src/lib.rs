@@ -5,6 +5,7 @@
 //!
 //! * A **device** is a directory; its files lie directly in it. The caller locks a database's directory against other
 //!   processes with a [`DirectoryLock`].
+//! * **Other programs** of the same user reach the one that has a database open by the [`DirectorySocket`] beside the lock.
 //! * **Open files**: every file of a device keeps a descriptor. Opening a driver raises the process's limit of them
 //!   (`RLIMIT_NOFILE`) to its hard limit; programs that still call `select` should not use descriptors above 1,023. A limit that
 //!   is reached is a [`driver::FaultKind::TooManyFiles`] that says which one, and what is open goes on.
@@ -32,6 +33,7 @@ mod bell;
 mod described;
 mod descriptors;
 mod directory_lock;
+mod directory_socket;
 mod end_request;
 mod fault;
 mod files;
@@ -46,6 +48,7 @@ mod mechanism;
 mod medium;
 mod memory;
 mod options;
+mod place;
 mod poller;
 mod pool;
 mod real_driver;
@@ -57,6 +60,7 @@ mod usage;
 mod workers;
 
 pub use directory_lock::{DirectoryLock, DirectoryLocks};
+pub use directory_socket::DirectorySocket;
 pub use end_request::{is_end_requested, note_end_requests};
 pub use heap::Heap;
 pub use job::PREWRITE_MAX;

@@ -6,7 +6,7 @@ use crate::DirectoryLocks;
 use crate::bell::{Bell, Doorbell};
 use crate::described::Model;
 use crate::descriptors;
-use crate::files::{Device, FileTable, identity};
+use crate::files::{Device, FileTable};
 use crate::flight::{AttemptEnd, Flight, FlightTable, Transfer};
 use crate::job::Job;
 use crate::mailbox::{Answer, JobResult, Mailbox};
@@ -15,6 +15,7 @@ use crate::mechanism::Mechanism;
 use crate::medium::{Medium, nameless_file};
 use crate::memory::{BufferTable, Regions};
 use crate::options::Options;
+use crate::place::{Identity, Place, identity};
 use crate::request::{Call, Request};
 use crate::sockets::SocketTable;
 use crate::station::Station;
@@ -121,7 +122,8 @@ impl RealDriver {
             }
             let model = behaviour.described.map(|description| Model::new(&name, &description, devices.len() as u64));
             let (identity, station) = (identity(&directory), Station::new(Instant::START));
-            devices.push(Device { name, directory, identity, attached: false, medium, station, mapped, model });
+            let place = Place { path: directory, identity };
+            devices.push(Device { name, place, medium, station, mapped, model });
         }
         let opened = Mechanism::open(options.backend, options.pool_threads)?;
         let (mechanism, bell, mailbox, reason) = opened;
@@ -266,7 +268,7 @@ impl RealDriver {
     fn advance(&mut self, slot: u32, result: i32) -> AttemptEnd {
         let transfer = self.flights.transfer(slot);
         let file = &*self.files.entered(transfer.file).expect("a transfer holds its file");
-        let directory = &self.devices[usize::from(file.device.0)].directory;
+        let directory = &self.devices[usize::from(file.device.0)].place.path;
         transfer.advance(result, || directory.join(&file.name).display().to_string(), || file.length())
     }
 
@@ -412,11 +414,11 @@ impl Driver for RealDriver {
             Op::Sync { file } => self.begin_transfer(token, Call::Sync, file, (0, 0), None, Access::Asynchronous),
             Op::Open { device, name, create } => self.begin_open(token, device, name, create),
             Op::Resize { file, length, prewrite } => self.begin_resize(token, (file, length), prewrite),
-            Op::Remove { device, name } => self.begin_on_names(token, device, |at| {
-                (Flight::Remove(device, name.clone()), Job::Remove { directory: at.directory.clone(), name })
+            Op::Remove { device, name } => self.begin_on_device(token, device, |at| {
+                (Flight::Remove(device, name.clone()), Job::Remove { place: at.place.clone(), name })
             }),
             Op::List { device } => {
-                self.begin_on_device(token, device, |at| (Flight::Other, Job::List { directory: at.directory.clone() }))
+                self.begin_on_device(token, device, |at| (Flight::Other, Job::List { place: at.place.clone() }))
             }
             Op::Cpu { .. } => self.finish(token, Ok(Output::Done), None),
             Op::Compute { run, .. } => {
@@ -480,30 +482,26 @@ impl Driver for RealDriver {
 
     fn attach(&mut self, directory: &Path) -> Result<DeviceId, Fault> {
         let name = directory.display().to_string();
-        if let Some(known) = self.device(&name) {
-            let device = &mut self.devices[usize::from(known.0)];
-            if device.identity.is_none() || device.identity != identity(directory) {
-                device.medium = Medium::probe(directory, self.direct)?;
-                device.identity = identity(directory);
-            }
-            return Ok(known);
+        let known = |devices: &[Device], identity: Option<Identity>| {
+            let is_it = |device: &Device| device.name == name && device.place.identity == identity;
+            devices.iter().position(is_it)
+        };
+        let found = identity(directory);
+        if let Some(index) = found.and_then(|found| known(&self.devices, Some(found))) {
+            return Ok(DeviceId(index as u16));
+        }
+        let medium = Medium::probe(directory, self.direct)?;
+        let identity = identity(directory);
+        if let Some(index) = known(&self.devices, identity) {
+            self.devices[index].medium = medium;
+            return Ok(DeviceId(index as u16));
         }
         let Ok(id) = u16::try_from(self.devices.len()) else {
             let message = format!("there are too many devices for '{name}'; open the database again");
             return Err(Fault::new(FaultKind::Unsupported, message));
         };
-        let medium = Medium::probe(directory, self.direct)?;
-        let (identity, directory, station) = (identity(directory), directory.to_owned(), Station::new(self.now()));
-        self.devices.push(Device {
-            name,
-            directory,
-            identity,
-            attached: true,
-            medium,
-            station,
-            mapped: None,
-            model: None,
-        });
+        let (place, station) = (Place { path: directory.to_owned(), identity }, Station::new(self.now()));
+        self.devices.push(Device { name, place, medium, station, mapped: None, model: None });
         Ok(DeviceId(id))
     }
 
@@ -514,7 +512,7 @@ impl Driver for RealDriver {
     }
 
     fn device(&self, name: &str) -> Option<DeviceId> {
-        self.devices.iter().position(|device| device.name == name).map(|index| DeviceId(index as u16))
+        self.devices.iter().rposition(|device| device.name == name).map(|index| DeviceId(index as u16))
     }
 
     /// # Panics
@@ -540,7 +538,7 @@ impl Driver for RealDriver {
             Mechanism::Pool(pool) => format!("thread pool of up to {} threads ({reason})", pool.limit()),
         };
         for device in &self.devices {
-            text += &format!("; {} in '{}', {}", device.name, device.directory.display(), device.mode());
+            text += &format!("; {} in '{}', {}", device.name, device.place.path.display(), device.mode());
         }
         text
     }

@@ -1,10 +1,11 @@
 //! What can go wrong with a backup, and with a restore from one.
 
 use base::Lsn;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Why a backup could not be taken or restored. Every variant names the place and says what to do next.
-#[derive(Clone, Debug, Error, PartialEq)]
+#[derive(Clone, Debug, Error, PartialEq, Serialize, Deserialize)]
 pub enum BackupError {
     /// The target holds something else, perhaps another backup.
     #[error("'{place}' is not empty, it holds '{file}'; give a backup an empty directory")]
@@ -28,6 +29,18 @@ pub enum BackupError {
         /// The target.
         place: String,
         /// What did not fit.
+        detail: String,
+    },
+    /// The place is no more where it was, or what was written there is not: its directory was moved away or removed while it was written to,
+    /// and perhaps another one is there by now. That is left as it is.
+    #[error(
+        "'{place}' is not the directory any more that was written to: {detail}; leave it where it is until that has ended, and begin \
+         again"
+    )]
+    Displaced {
+        /// The target.
+        place: String,
+        /// What was found there.
         detail: String,
     },
     /// The archive has no room for more of the log, which is kept meanwhile.
@@ -79,6 +92,7 @@ pub enum BackupError {
         /// The target.
         place: String,
         /// What was copied up to.
+        #[serde(with = "crate::error::position")]
         position: Lsn,
     },
     /// A backup is to be restored with an archive of the log, and its log was not archived.
@@ -113,6 +127,7 @@ pub enum BackupError {
         /// The segment that would go on.
         file: String,
         /// Up to where the archive has the log.
+        #[serde(with = "crate::error::position")]
         position: Lsn,
     },
     /// A segment is not what was written.
@@ -128,6 +143,7 @@ pub enum BackupError {
         /// Where the damage begins, in bytes.
         offset: u64,
         /// Which position of the log that is.
+        #[serde(with = "crate::error::position")]
         position: Lsn,
         /// What is wrong.
         detail: String,
@@ -138,6 +154,7 @@ pub enum BackupError {
         /// The backup.
         place: String,
         /// Where it ends.
+        #[serde(with = "crate::error::position")]
         end: Lsn,
         /// When that was.
         time: String,
@@ -153,6 +170,7 @@ pub enum BackupError {
         /// The archive.
         archive: String,
         /// Where it ends.
+        #[serde(with = "crate::error::position")]
         end: Lsn,
         /// When its last commit was made.
         time: String,
@@ -168,6 +186,7 @@ pub enum BackupError {
         /// The partition.
         partition: String,
         /// Where the load has ended.
+        #[serde(with = "crate::error::position")]
         position: Lsn,
     },
     /// A procedure that was called behind a backup would be run again with another catalog than it had.
@@ -177,8 +196,10 @@ pub enum BackupError {
     )]
     CallBeforeChange {
         /// Where it was called.
+        #[serde(with = "crate::error::position")]
         call: Lsn,
         /// Where the catalog changed.
+        #[serde(with = "crate::error::position")]
         position: Lsn,
     },
     /// What an increment builds on is not where it was, or is another backup.

@@ -67,7 +67,7 @@ impl BackupPlace {
     /// Opens a new file.
     ///
     /// # Errors
-    /// [`BackupError::TargetFull`], or the driver's.
+    /// [`BackupError::TargetFull`], [`BackupError::Displaced`], or the driver's.
     pub async fn create(&self, name: &str) -> Result<PlaceFile> {
         let opened = self.executor.open(self.device, name, true).await;
         let (id, _) = opened.map_err(|fault| self.write_error(fault))?;
@@ -151,8 +151,31 @@ impl BackupPlace {
         self.sync(&file).await
     }
 
+    /// An error if the directory has not this file any more, with this many bytes at least. Where the file system does not say when a
+    /// directory was made, another one may be there.
+    ///
+    /// # Errors
+    /// [`BackupError::Displaced`], or the driver's.
+    pub async fn check_file(&self, name: &str, length: u64) -> Result<()> {
+        let detail = match self.executor.open(self.device, name, false).await {
+            Ok((id, found)) => {
+                drop(PlaceFile { executor: self.executor.clone(), id });
+                if found >= length {
+                    return Ok(());
+                }
+                format!("its file '{name}' has {found} bytes and should have {length}")
+            }
+            Err(fault) if fault.kind == FaultKind::NotFound => format!("it has no file '{name}'"),
+            Err(fault) => return Err(self.write_error(fault)),
+        };
+        Err(BackupError::Displaced { place: self.name.clone(), detail }.into())
+    }
+
     fn write_error(&self, fault: Fault) -> Error {
         match fault.kind {
+            FaultKind::Displaced | FaultKind::NotFound => {
+                BackupError::Displaced { place: self.name.clone(), detail: fault.message }.into()
+            }
             FaultKind::NoSpace => {
                 BackupError::TargetFull { place: self.name.clone(), detail: fault.message.clone() }.into()
             }

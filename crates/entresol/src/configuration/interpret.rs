@@ -362,6 +362,7 @@ fn read_driver(section: &mut Section<'_>) -> Driver {
     Driver {
         backend: section.choice("backend").unwrap_or_default(),
         direct: section.flag("direct").unwrap_or(Driver::default().direct),
+        socket: section.flag("socket").unwrap_or(Driver::default().socket),
     }
 }
 

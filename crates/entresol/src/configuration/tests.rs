@@ -93,6 +93,7 @@ fn every_section_is_read() {
         [driver]
         backend = "thread-pool"
         direct = false
+        socket = false
         [partition.account]
         device = "flash"
         organization = "direct"
@@ -171,7 +172,7 @@ fn every_section_is_read() {
             commits_pages: false,
             split_keys: BTreeMap::from([("account".to_owned(), crate::KeyRanges::split_at(["g", "p"]))]),
         },
-        driver: Driver { backend: Backend::ThreadPool, direct: false },
+        driver: Driver { backend: Backend::ThreadPool, direct: false, socket: false },
         partitions: BTreeMap::from([(
             "account".to_owned(),
             Partition {

@@ -23,22 +23,14 @@ impl RealDriver {
         }
     }
 
-    /// The same for work that a name leads to.
-    pub(super) fn begin_on_names(&mut self, token: Token, id: DeviceId, make: impl FnOnce(&Device) -> (Flight, Job)) {
-        match self.device_of(id).and_then(Device::check_place) {
-            Ok(()) => self.begin_on_device(token, id, make),
-            Err(fault) => self.finish(token, Err(fault), None),
-        }
-    }
-
     pub(super) fn begin_open(&mut self, token: Token, device: DeviceId, name: String, create: bool) {
         if let Err(fault) = self.keep_locks() {
             return self.finish(token, Err(fault), None);
         }
-        self.begin_on_names(token, device, |at| {
-            let (directory, direct) = (at.directory.clone(), at.medium.buffered.is_none());
+        self.begin_on_device(token, device, |at| {
+            let (place, direct) = (at.place.clone(), at.medium.buffered.is_none());
             let allocate = at.mapped.is_some();
-            (Flight::Open(device, name.clone()), Job::Open { directory, name, create, direct, allocate })
+            (Flight::Open(device, name.clone()), Job::Open { place, name, create, direct, allocate })
         });
     }
 
@@ -54,7 +46,7 @@ impl RealDriver {
     pub(super) fn begin_resize(&mut self, token: Token, (id, length): (FileId, u64), prewrite: bool) {
         let Some(open) = self.files.get(id) else { return self.finish(token, Err(not_open(id)), None) };
         let device = &self.devices[usize::from(open.device.0)];
-        let path = device.directory.join(&open.name);
+        let path = device.place.path.join(&open.name);
         open.mapping.iter_mut().for_each(|mapping| mapping.begin_resize(length));
         let (file, prewrite) = (Arc::clone(&open.file), prewrite && !device.medium.memory);
         let job = Job::Resize { file, path, length, prewrite };
@@ -81,7 +73,7 @@ impl RealDriver {
         if let Some(file) = self.files.open_again(device, &name, &file) {
             return Ok(Output::Opened { file, length });
         }
-        let path = self.devices[usize::from(device.0)].directory.join(&name);
+        let path = self.devices[usize::from(device.0)].place.path.join(&name);
         let mapped = self.devices[usize::from(device.0)].mapped;
         let mapping = mapped.map(|mode| Mapping::new(&file, length, mode, &path)).transpose()?;
         let buffered = &mut self.devices[usize::from(device.0)].medium.buffered;

@@ -1,0 +1,91 @@
+//! Asking the program that has a database open.
+
+use super::message::{Answer, Ask, Failure, Unreadable, encode, receive};
+use crate::{OpenError, Opening};
+use engine::{BackupProgress, BackupReport, BackupSettings, Error};
+use real_driver::DirectorySocket;
+use std::io::Write;
+use thiserror::Error;
+
+/// Why the program that has a database open has not done what it was asked for.
+#[derive(Debug, Error)]
+pub enum ElsewhereError {
+    /// It has ended, or was killed.
+    #[error(
+        "the program that has '{path}' open has ended before it answered; what it was asked for is not done: begin again"
+    )]
+    Ended {
+        /// The database's directory.
+        path: String,
+    },
+    /// It speaks otherwise, or not.
+    #[error("the program that has '{path}' open cannot be asked: {detail}")]
+    Unreadable {
+        /// The database's directory.
+        path: String,
+        /// What it has said.
+        detail: String,
+    },
+    /// It could not do that.
+    #[error("the program that has '{path}' open could not do that: {detail}")]
+    Failed {
+        /// The database's directory.
+        path: String,
+        /// Why.
+        detail: String,
+    },
+}
+
+impl Opening {
+    /// Has the program that has the database open, on this machine and by the same user, take a backup of it; nothing if no program listens
+    /// there: then the database is not open, or its configuration says that it shall not be asked. `progress` is told how far it is, ten
+    /// times a second at most. What [`Database::backup`](crate::Database::backup) says holds of the backup; one whose asking program ends is
+    /// given up. A database on the thread of its program, a [`Store`](crate::Store), takes it up when that has it run something.
+    ///
+    /// # Errors
+    /// [`Error::Backup`], [`Error::Closed`] if the database is closed meanwhile, or an [`ElsewhereError`].
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let (directory, backup) = (directory.path().join("data"), directory.path().join("backup"));
+    /// # std::fs::create_dir(&directory).unwrap();
+    /// # std::fs::write(directory.join("entresol.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
+    /// use entresol::{BackupSettings, Opening};
+    ///
+    /// let settings = BackupSettings { target: backup.display().to_string(), base: None, bytes_per_second: None };
+    /// let opening = Opening::in_directory(&directory)?;
+    /// assert!(opening.back_up_elsewhere(&settings, |_| {})?.is_none(), "it is not open");
+    ///
+    /// let thread = entresol::start(&directory)?;
+    /// // In another process:
+    /// let report = opening.back_up_elsewhere(&settings, |_| {})?.expect("it is open");
+    /// assert!(report.data_bytes > 0 && backup.join("entresol.backup").is_file());
+    /// thread.close()?;
+    /// # Ok::<(), entresol::OpenError>(())
+    /// ```
+    pub fn back_up_elsewhere(
+        &self,
+        settings: &BackupSettings,
+        mut progress: impl FnMut(BackupProgress),
+    ) -> Result<Option<BackupReport>, OpenError> {
+        let path = self.home().display().to_string();
+        let Some(mut stream) = DirectorySocket::connect(self.home())? else { return Ok(None) };
+        let failed = |error: Unreadable| match error {
+            Unreadable::Silent(_) => ElsewhereError::Ended { path: path.clone() },
+            other => ElsewhereError::Unreadable { path: path.clone(), detail: other.to_string() },
+        };
+        stream.write_all(&encode(&Ask::Backup(settings.clone()))).map_err(|error| failed(error.into()))?;
+        loop {
+            match receive(&mut stream).map_err(&failed)? {
+                Some(Answer::Progress(seen)) => progress(seen),
+                Some(Answer::Done(report)) => return Ok(Some(report)),
+                Some(Answer::Failed(Failure::Backup(error))) => return Err(Error::Backup(error).into()),
+                Some(Answer::Failed(Failure::Closed)) => return Err(Error::Closed.into()),
+                Some(Answer::Failed(Failure::Other(detail))) => {
+                    return Err(ElsewhereError::Failed { path: path.clone(), detail }.into());
+                }
+                None => return Err(ElsewhereError::Ended { path: path.clone() }.into()),
+            }
+        }
+    }
+}

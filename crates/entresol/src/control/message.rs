@@ -1,0 +1,168 @@
+//! What is said at the socket of a database, and its form in bytes: the number of bytes that follow, four of them in little-endian order,
+//! then the version, then the message as `postcard` has it. Bytes that are no message are an error, never a panic, and what a length claims
+//! is not read if it is over the limit.
+
+use engine::{BackupError, BackupProgress, BackupReport, BackupSettings};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io::{self, Read};
+use thiserror::Error;
+
+/// The version of the messages.
+const VERSION: u8 = 1;
+/// The bytes before a message: its length and its version.
+const HEAD: usize = 5;
+/// The longest message, in bytes: no path is longer than 4 KiB.
+pub const MESSAGE_MAX: usize = 64 << 10;
+/// The longest words of a failure, in bytes.
+const WORDS_MAX: usize = 16 << 10;
+
+/// What is asked. One question is asked in a connection, and its client closes that to take it back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Ask {
+    /// A backup; its places are absolute paths.
+    Backup(BackupSettings),
+}
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Answer {
+    /// How far it is; more comes.
+    Progress(BackupProgress),
+    /// It is whole.
+    Done(BackupReport),
+    /// It was not done.
+    Failed(Failure),
+}
+
+/// Why something was not done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Failure {
+    /// The database was closed.
+    Closed,
+    /// The backup could not be taken.
+    Backup(BackupError),
+    /// Anything else, in words.
+    Other(String),
+}
+
+impl Failure {
+    pub(super) fn other(words: &str) -> Failure {
+        Failure::Other(words[..words.floor_char_boundary(WORDS_MAX)].to_owned())
+    }
+}
+
+/// Why bytes are no message.
+#[derive(Debug, Error)]
+pub enum Unreadable {
+    /// Another version.
+    #[error("messages of the other program have version {0}, this one's {VERSION}: run the same release of both")]
+    Version(u8),
+    /// Too long.
+    #[error("a message of {0} bytes is over the limit of {MESSAGE_MAX}")]
+    TooLong(usize),
+    /// Not the form of one.
+    #[error("bytes of the other program are no message: {0}")]
+    Malformed(postcard::Error),
+    /// More than one.
+    #[error("bytes of the other program are no message: there is more behind its end")]
+    Excess,
+    /// They did not come, or not all of them.
+    #[error("the other program does not talk: {0}")]
+    Silent(#[from] io::Error),
+}
+
+/// A message with what stands before it.
+pub fn encode<M: Serialize>(message: &M) -> Vec<u8> {
+    let body = postcard::to_allocvec(message).expect("memory takes any message");
+    let mut bytes = (body.len() as u32).to_le_bytes().to_vec();
+    bytes.push(VERSION);
+    bytes.extend(body);
+    bytes
+}
+
+/// How long the message is that stands behind this.
+fn length(head: [u8; HEAD]) -> Result<usize, Unreadable> {
+    let [length @ .., version] = head;
+    match u32::from_le_bytes(length) as usize {
+        _ if version != VERSION => Err(Unreadable::Version(version)),
+        length if length > MESSAGE_MAX => Err(Unreadable::TooLong(length)),
+        length => Ok(length),
+    }
+}
+
+/// The message that these bytes are.
+///
+/// # Errors
+/// [`Unreadable`].
+pub fn decode<M: DeserializeOwned>(body: &[u8]) -> Result<M, Unreadable> {
+    let (message, rest) = postcard::take_from_bytes(body).map_err(Unreadable::Malformed)?;
+    if rest.is_empty() { Ok(message) } else { Err(Unreadable::Excess) }
+}
+
+/// Waits for something that is said; nothing if the other end is closed.
+pub(super) fn receive<M: DeserializeOwned>(stream: &mut impl Read) -> Result<Option<M>, Unreadable> {
+    let mut head = [0; HEAD];
+    loop {
+        match stream.read(&mut head[..1]) {
+            Ok(0) => return Ok(None),
+            Ok(_) => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    stream.read_exact(&mut head[1..])?;
+    let mut body = vec![0; length(head)?];
+    stream.read_exact(&mut body)?;
+    decode(&body).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ask() -> Ask {
+        let (target, base) = ("/mnt/backup/monday".to_owned(), Some("/mnt/backup/sunday".to_owned()));
+        Ask::Backup(BackupSettings { target, base, bytes_per_second: Some(50 << 20) })
+    }
+
+    fn read(bytes: &[u8]) -> Result<Option<Ask>, Unreadable> {
+        receive(&mut &bytes[..])
+    }
+
+    #[test]
+    fn what_was_sent_is_received_and_no_part_of_it_is() {
+        let bytes = encode(&ask());
+        assert_eq!(read(&bytes).expect("it is a message"), Some(ask()));
+        assert!(matches!(read(&[]), Ok(None)));
+        for length in 1..bytes.len() {
+            assert!(matches!(read(&bytes[..length]), Err(Unreadable::Silent(_))), "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn another_version_and_a_message_over_the_limit_are_refused_by_their_heads() {
+        let mut bytes = encode(&ask());
+        bytes[4] = 9;
+        assert!(matches!(read(&bytes), Err(Unreadable::Version(9))));
+        let claimed = [&u32::MAX.to_le_bytes()[..], &[VERSION]].concat();
+        assert!(matches!(read(&claimed), Err(Unreadable::TooLong(_))));
+        let longest = Failure::other(&"é".repeat(MESSAGE_MAX));
+        assert!(encode(&Answer::Failed(longest)).len() < MESSAGE_MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_message_or_refused(body in proptest::collection::vec(any::<u8>(), 0..300)) {
+            for is_answer in [false, true] {
+                let again = match is_answer {
+                    false => decode::<Ask>(&body).ok().map(|ask| decode::<Ask>(&encode(&ask)[HEAD..]).is_ok_and(|same| same == ask)),
+                    true => decode::<Answer>(&body).ok().map(|answer| decode::<Answer>(&encode(&answer)[HEAD..]).is_ok_and(|same| same == answer)),
+                };
+                prop_assert!(again.unwrap_or(true));
+            }
+            let _ = read(&body);
+        }
+    }
+}
