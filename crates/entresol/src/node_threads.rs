@@ -42,7 +42,8 @@ use std::thread::JoinHandle;
 /// What a partition does not have is refused ([`Error::WrongOrganization`]). So a [`NodeHandle`] is another type than the [`Handle`]
 /// of one engine: a program that changes from one to the other is told by its compiler what it has to do without.
 ///
-/// A wait for another node's lock has no end: `[locks] wait_at_most` is not followed here. A request to a node does not wait for another one to
+/// A wait for another node's lock has no end: `[locks] wait_at_most` is not followed here. So a transaction must not await a request of
+/// a [`NodeHandle`] that wants what it has written or read: that waits for itself, which no node can see. A request to a node does not wait for another one to
 /// the same node, as long as no more are under way than the configuration says (`[nodes]`, `transactions`).
 ///
 /// Each node may have copies of as many pages as its buffer holds, so together they take as much memory as the sum of theirs and
