@@ -35,7 +35,7 @@ fn with_tree(work: impl AsyncFn(&Database, PartitionId) -> Result<()>) {
 }
 
 fn value(number: u32) -> Vec<u8> {
-    vec![number as u8; if number % 100 == 0 { 3_000 } else { 60 }]
+    vec![number as u8; if number.is_multiple_of(100) { 3_000 } else { 60 }]
 }
 
 fn records(numbers: impl Iterator<Item = u32>) -> Vec<KeyValue> {
