@@ -455,10 +455,11 @@ pub enum Error {
         /// How long it was waited for, in nanoseconds.
         waited_ns: u64,
     },
-    /// A transaction was to wait for a lock that another one of its own task holds, and the task for nothing else: for ever. What
-    /// the call was to do was not done; the transaction itself is sound.
+    /// A transaction was to wait for a lock that another one of its own task holds, or one of a task that awaits its answer, as that of a
+    /// handle's call is awaited, and these for nothing else: for ever. What the call was to do was not done; the transaction itself is sound.
     #[error(
-        "{resource} is held by {} of the same task, which would wait for itself; end that one before, or do both in one",
+        "{resource} is held by {} of the same task, or one that awaits this, which would wait for itself; end that one before, \
+         or do both in one",
         named(.holders)
     )]
     OwnLock {
@@ -486,7 +487,7 @@ pub enum Error {
         level: usize,
     },
     /// A transaction was to begin while as many as may run at once are active, each of which waits for its own task to go on
-    /// that waits for this to begin: for ever.
+    /// that waits for this to begin, or for the answer of one that does: for ever.
     #[error(
         "{level} transactions are active, as many as mpl allows, and their tasks wait to begin another one; end one before, \
          or raise mpl"

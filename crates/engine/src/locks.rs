@@ -11,7 +11,7 @@ mod waiters;
 
 use crate::{Error, Result};
 use base::{Instant, Lsn};
-use executor::{Executor, Relay};
+use executor::{Executor, Relay, TaskId};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -234,6 +234,11 @@ impl Locks {
     /// The owners that an owner waits for, not by way of third ones.
     pub(crate) fn blockers(&self, owner: Owner) -> Vec<Owner> {
         self.table.borrow().blockers(owner)
+    }
+
+    /// The owner whose wait a task is in.
+    pub(crate) fn waiting_in(&self, task: TaskId) -> Option<Owner> {
+        self.waiters.waiting_in(task)
     }
 
     /// What an owner waits for, and in which mode.

@@ -16,6 +16,7 @@ mod losers;
 mod merge;
 mod merge_join;
 mod reads;
+mod record_stream;
 mod row;
 mod run;
 mod sort;
@@ -29,6 +30,8 @@ mod tests;
 
 pub(crate) use join::join;
 pub use join::{JoinKind, JoinMethod, JoinReport, JoinSettings, Joined};
+pub(crate) use record_stream::KeyValue;
+pub use record_stream::RecordStream;
 pub use row::{Iterated, Row, Rows};
 pub(crate) use sort::sort;
 pub use sort::{SortReport, Sorted};

@@ -23,6 +23,7 @@ mod modify;
 mod objects;
 mod observation;
 mod own_log;
+mod own_wait;
 mod past_log;
 mod prefetch;
 mod read_ranges;

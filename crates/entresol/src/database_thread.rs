@@ -18,6 +18,7 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
+use std::task::{Context, Waker};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -46,6 +47,31 @@ pub(crate) enum Request {
 thread_local! {
     /// Which database has its engine on this thread; zero for none.
     static ENGINE: Cell<usize> = const { Cell::new(0) };
+    /// What takes its requests up, while it does.
+    static RECEIVING: RefCell<Option<Executor>> = const { RefCell::new(None) };
+}
+
+/// Has the requests of this thread's own be known as such until it is dropped.
+struct Receiving;
+
+impl Receiving {
+    fn on(executor: &Executor) -> Receiving {
+        RECEIVING.replace(Some(executor.clone()));
+        Receiving
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        drop(RECEIVING.take());
+    }
+}
+
+/// A waker for the task that awaits, in this context, the request of this name. On the thread that works on the request, the task is known
+/// from then on to wait for it.
+pub(crate) fn waker_for(wakes: &Wakes, context: &Context<'_>, request: usize) -> Waker {
+    let own = if is_engine_thread(wakes) { RECEIVING.with_borrow(Clone::clone) } else { None };
+    own.map_or_else(|| context.waker().clone(), |executor| executor.await_answer(context, request))
 }
 
 /// Whether the engine of these wakes runs on this thread, which therefore must not wait for it.
@@ -266,6 +292,7 @@ impl Serving for Engine {
 
 pub(crate) async fn receive(host: &Rc<Requests>, requests: Mailbox<Request>, transactions: Option<&TransactionServer>) {
     let executor = &host.executor;
+    let _receiving = Receiving::on(executor);
     let messages = transactions.map(|server| ThreadMessages::start(executor, server, &host.answers));
     let (mut batch, mut spin) = (Vec::new(), Spin::new(executor.now()));
     let mut grace_ns = GRACE_NS;

@@ -58,6 +58,9 @@
 //! # Ok::<(), entresol::OpenError>(())
 //! ```
 //!
+//! A range is read with [`Transaction::scan`], also as a `Stream` of the `futures` crates ([`Scan::into_stream`]), in transactions and in
+//! [snapshots](Snapshot::scan).
+//!
 //! # A database on several cores
 //!
 //! [`start_nodes`] has several engines run transactions, each on a thread of its own, on the pages of one database. What they can do,
@@ -95,8 +98,8 @@ mod placements;
 pub use base::{Instant, Lsn, PartitionId, TransactionId};
 /// Why a device or the machine could not do what was asked.
 pub use driver::Fault;
-/// Sorts and joins.
-pub use engine::temp::{JoinKind, JoinMethod, JoinReport, JoinSettings, Joined, Row, Rows, Sorted};
+/// Streams of records, sorts and joins.
+pub use engine::temp::{JoinKind, JoinMethod, JoinReport, JoinSettings, Joined, RecordStream, Row, Rows, Sorted};
 /// Backups, and databases that are made from them.
 pub use engine::{
     BackupError, BackupProgress, BackupReport, BackupSettings, RestoreArchive, RestoreReport, RestoreSource,

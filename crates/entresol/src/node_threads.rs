@@ -43,7 +43,8 @@ use std::thread::JoinHandle;
 /// of one engine: a program that changes from one to the other is told by its compiler what it has to do without.
 ///
 /// Calls wait for a lock, their own node's or another one's, for as long as `[locks] wait_at_most` says, or [`PageTransaction::wait_at_most`] of
-/// their transaction. A request to a node does not wait for another one to
+/// their transaction. A transaction must not await a request of a [`NodeHandle`] that wants what it has written or read: that waits for itself,
+/// which no node can see, until such a limit is over. A request to a node does not wait for another one to
 /// the same node, as long as no more are under way than the configuration says (`[nodes]`, `transactions`).
 ///
 /// Each node may have copies of as many pages as its buffer holds, so together they take as much memory as the sum of theirs and

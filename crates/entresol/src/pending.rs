@@ -1,6 +1,6 @@
 //! What a handle has asked for and not got yet.
 
-use crate::database_thread::{Request, is_engine_thread};
+use crate::database_thread::{Request, is_engine_thread, waker_for};
 use crate::handle::Link;
 use crate::reply::{Slot, end_of};
 use engine::Error;
@@ -13,6 +13,13 @@ use std::time::Duration;
 
 /// A request of a [`Handle`](crate::Handle) that is under way: to be awaited, in any runtime, or waited for. Dropped, it goes on
 /// and its end is heard of by none; [`Pending::cancel`] ends it.
+///
+/// It may be awaited within a transaction of the same database. If it cannot go on before that transaction ends, because of a lock or of
+/// `mpl`, it fails with [`Error::OwnLock`] or [`Error::TooManyTransactions`]: at once, or after a tenth of a second if the transaction was
+/// begun by hand ([`crate::Database::begin`]). This is seen of a task that waits for such requests and for nothing else, from
+/// when it awaits them; so a request may be started within a transaction and awaited behind its end. It is not seen of calls of procedures
+/// where there is a `[server]`, nor through combinators that have wakers of their own (`join_all` of more than thirty): they wait as long as
+/// `[locks] wait_at_most` says.
 ///
 /// ```
 /// # let directory = tempfile::tempdir().unwrap();
@@ -82,7 +89,8 @@ impl<T, E: From<Error>> Future for Pending<T, E> {
     type Output = Result<T, E>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T, E>> {
-        self.slot.poll(context).map(|answer| answer.unwrap_or_else(|| Err(self.link.ended().into())))
+        let waker = || waker_for(&self.link.wakes, context, Arc::as_ptr(&self.slot).addr());
+        self.slot.poll(waker).map(|answer| answer.unwrap_or_else(|| Err(self.link.ended().into())))
     }
 }
 

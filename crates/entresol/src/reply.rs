@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Poll, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 use turns::{TURNS_MAX, Turns};
@@ -178,9 +178,9 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Asks for the answer, of which the context's task is told.
-    pub fn poll(&self, context: &Context<'_>) -> Poll<Option<T>> {
-        match self.take(|| Some(Waiter::Task(context.waker().clone()))) {
+    /// Asks for the answer, of which a task is told with this waker.
+    pub fn poll(&self, waker: impl FnOnce() -> Waker) -> Poll<Option<T>> {
+        match self.take(|| Some(Waiter::Task(waker()))) {
             Some(taken) => Poll::Ready(taken.answer),
             None => Poll::Pending,
         }

@@ -50,7 +50,15 @@ impl Requests {
     pub fn new(host: Host, executor: &Executor, wakes: &Wakes) -> Rc<Requests> {
         let (running, free, count) = (RefCell::default(), RefCell::default(), Cell::new(0));
         let (executor, answers) = (executor.clone(), Answers::new(executor, wakes));
-        Rc::new(Requests { executor, host, running, free, count, calls: Rc::default(), answers })
+        let requests = Rc::new(Requests { executor, host, running, free, count, calls: Rc::default(), answers });
+        let those = Rc::downgrade(&requests);
+        requests.executor.name_workers(move |place| those.upgrade()?.task_of(place));
+        requests
+    }
+
+    /// The task that runs the request of this name, if it has begun.
+    fn task_of(&self, place: usize) -> Option<TaskId> {
+        self.running.borrow().iter().flatten().find(|request| request.place == place)?.task
     }
 
     /// The database of the handles that are a database's.

@@ -1,6 +1,5 @@
 //! Who calls, and whether a task that waits can still be woken by anything but that.
 
-use crate::executor::Inner;
 use crate::{Executor, TaskId};
 use base::Instant;
 use std::rc::Rc;
@@ -64,17 +63,14 @@ impl Executor {
         self.0.tasks.borrow().is_alone(task)
     }
 
+    /// The same; and if the task waits for one thing only at the end of the present poll, it is polled again at once.
+    pub fn poll_when_alone(&self) {
+        self.watch_poll();
+        self.0.polls_alone.set(true);
+    }
+
     /// Has the current task polled at `deadline`, whatever it waits for.
     pub fn poll_at(&self, deadline: Instant) {
         self.0.timers.borrow_mut().add(deadline, self.current());
-    }
-}
-
-impl Inner {
-    /// A poll that was watched has ended.
-    #[cold]
-    pub(crate) fn end_watched_poll(&self, task: TaskId) {
-        self.watched.set(false);
-        self.tasks.borrow_mut().set_alone(task, self.registered.get() == 1);
     }
 }

@@ -6,6 +6,7 @@ mod machine;
 mod stop;
 mod work;
 
+use crate::awaiting::Awaiting;
 use crate::caller::Spawns;
 use crate::join::{Job, Outcome};
 use crate::mailbox::with_bell;
@@ -96,7 +97,7 @@ pub(crate) struct Inner {
     bell: WaitQueue,
     current: Cell<TaskId>,
     /// Which waker is that of the task that is being polled.
-    polled: Cell<*const ()>,
+    pub(crate) polled: Cell<*const ()>,
     /// Tasks that were woken by their wakers.
     called: Mailbox<TaskId>,
     /// How many tasks were ever spawned.
@@ -105,6 +106,9 @@ pub(crate) struct Inner {
     pub(crate) registered: Cell<u32>,
     /// Whether the present poll is watched.
     pub(crate) watched: Cell<bool>,
+    /// Whether its task is polled again if it waits for one thing only then.
+    pub(crate) polls_alone: Cell<bool>,
+    pub(crate) awaiting: Awaiting,
     groups: RefCell<Groups>,
     /// The place of the task that is being polled.
     member: Cell<Membership>,
@@ -152,6 +156,8 @@ impl Executor {
                 spawned: Cell::new(0),
                 registered: Cell::new(0),
                 watched: Cell::new(false),
+                polls_alone: Cell::new(false),
+                awaiting: Awaiting::default(),
                 groups: RefCell::default(),
                 member: Cell::new(Membership::NONE),
                 account: Cell::new(Membership::NONE.group),
@@ -259,6 +265,9 @@ impl Executor {
     }
 
     fn poll_main<F: Future>(&self, main: std::pin::Pin<&mut F>, waker: &Waker) -> Poll<F::Output> {
+        if self.0.awaiting.is_any() {
+            self.0.awaiting.forget(TaskId::MAIN);
+        }
         self.0.current.set(TaskId::MAIN);
         self.0.polled.set(waker.data());
         self.0.debt.set(self.0.tasks.borrow_mut().take_main_debt());
@@ -266,7 +275,7 @@ impl Executor {
         let poll = main.poll(&mut Context::from_waker(waker));
         self.0.tasks.borrow_mut().set_main_debt(self.0.debt.get());
         if self.0.watched.get() {
-            self.0.end_watched_poll(TaskId::MAIN);
+            self.end_watched_poll(TaskId::MAIN);
         }
         poll
     }
@@ -275,6 +284,9 @@ impl Executor {
         let Some(Taken { mut future, waker, debt, member }) = self.0.tasks.borrow_mut().take(task) else { return };
         if member.group != self.0.account.get() {
             self.switch_account(member.group);
+        }
+        if self.0.awaiting.is_any() {
+            self.0.awaiting.forget(task);
         }
         self.0.current.set(task);
         self.0.polled.set(waker.data());
@@ -290,7 +302,7 @@ impl Executor {
                 let left = self.0.tasks.borrow_mut().put_back(task, future, waker, self.0.debt.get());
                 drop(left);
                 if self.0.watched.get() {
-                    self.0.end_watched_poll(task);
+                    self.end_watched_poll(task);
                 }
             }
             Poll::Ready(()) => {
@@ -298,7 +310,9 @@ impl Executor {
                 drop(future);
                 self.0.tasks.borrow_mut().remove(task, Some(waker));
                 self.0.computing.set(false);
-                self.0.watched.set(false);
+                if self.0.watched.take() {
+                    self.0.discard_watched_poll();
+                }
             }
         }
         if member.takes_turns() {
@@ -361,23 +375,6 @@ impl Executor {
         for task in self.0.called.take() {
             self.wake(task);
         }
-    }
-
-    /// The task to wake for a future of ours that waits in this context: the one that is being polled, if the context is its own,
-    /// and otherwise one that stands for the context's waker as long as `relay` is kept.
-    #[inline]
-    pub fn waiter(&self, context: &Context<'_>, relay: &mut Relay) -> TaskId {
-        self.0.registered.set(self.0.registered.get() + 1);
-        if std::ptr::eq(context.waker().data(), self.0.polled.get()) { self.current() } else { relay.to(self, context) }
-    }
-
-    /// A task that wakes with this waker whenever it is woken itself.
-    pub(crate) fn proxy_for(&self, waker: Waker) -> TaskId {
-        let wakes = poll_fn(move |_| {
-            waker.wake_by_ref();
-            Poll::Pending
-        });
-        self.0.tasks.borrow_mut().insert(Box::pin(wakes), Membership::NONE)
     }
 
     /// Ends a task before its end.

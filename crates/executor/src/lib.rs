@@ -5,6 +5,7 @@
 //! task's id, and waking only enqueues it. They tolerate being polled without cause. Other futures get wakers that may be
 //! cloned and used anywhere (`wakers.rs`).
 
+mod awaiting;
 mod bounded;
 mod caller;
 mod compute;

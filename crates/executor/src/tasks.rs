@@ -207,6 +207,20 @@ impl Tasks {
         self.is_live(task) && slot.waiting.is_alone && !slot.call.is_out()
     }
 
+    /// Whether a task waits, was not woken, and no waker of it is elsewhere.
+    pub fn is_undisturbed(&self, task: TaskId) -> bool {
+        if task == TaskId::MAIN {
+            return !self.main_queued && !self.main.is_out();
+        }
+        let slot = &self.slots[task.slot as usize];
+        self.is_live(task) && !slot.queued && !slot.call.is_out()
+    }
+
+    /// What calls a task, beside its waker.
+    pub fn call_for(&self, task: TaskId) -> Arc<Call> {
+        Call::new(task, &self.sender)
+    }
+
     /// Whether a live task has been woken.
     pub fn is_queued(&self, task: TaskId) -> bool {
         self.slots[task.slot as usize].queued

@@ -4,11 +4,13 @@
 //! also when its task has long ended. So it only sends the task's name through a mailbox into the executor's thread, which
 //! takes it out before it asks the driver, or when the doorbell rings.
 
+use crate::executor::groups::Membership;
 use crate::{Executor, Sender, TaskId};
 use base::canary::{self, Canary};
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
 /// What a waker does: calls the task that is in a slot of the table.
 pub(crate) struct Call {
@@ -44,6 +46,31 @@ impl Wake for Call {
             return;
         }
         self.sender.send(TaskId { slot: self.slot, generation: self.generation.load(Ordering::Relaxed) });
+    }
+}
+
+impl Executor {
+    /// The task to wake for a future of ours that waits in this context: the one that is being polled, if the context is its own,
+    /// and otherwise one that stands for the context's waker as long as `relay` is kept.
+    #[inline]
+    pub fn waiter(&self, context: &Context<'_>, relay: &mut Relay) -> TaskId {
+        self.0.registered.set(self.0.registered.get() + 1);
+        if self.is_own(context) { self.current() } else { relay.to(self, context) }
+    }
+
+    /// Whether a context is that of the task that is being polled.
+    #[inline]
+    pub(crate) fn is_own(&self, context: &Context<'_>) -> bool {
+        std::ptr::eq(context.waker().data(), self.0.polled.get())
+    }
+
+    /// A task that wakes with this waker whenever it is woken itself.
+    pub(crate) fn proxy_for(&self, waker: Waker) -> TaskId {
+        let wakes = poll_fn(move |_| {
+            waker.wake_by_ref();
+            Poll::Pending
+        });
+        self.0.tasks.borrow_mut().insert(Box::pin(wakes), Membership::NONE)
     }
 }
 

@@ -4,6 +4,7 @@ use crate::things::ServedThings;
 use engine::organization::allocator;
 use engine::{Direction, Error};
 use entresol_node::page_client::PageClient;
+use futures_util::TryStreamExt;
 use std::ops::Bound;
 
 const LENGTH: usize = 9_000;
@@ -38,6 +39,8 @@ fn pages_of_values_that_are_replaced_or_deleted_are_free_again() {
         assert_eq!(used(&client).await?, empty + 10 + 10);
         let mut tx = client.begin().await;
         let found = tx.scan_range(notes, .., Direction::Backward).take(9).await?;
+        let streamed: Vec<_> = tx.scan_range(notes, .., Direction::Backward).into_stream().try_collect().await?;
+        assert!(streamed == found);
         let found: Vec<_> = found.iter().map(|(key, value)| (&key[..], value.len(), value[0])).collect();
         assert_eq!(found, [(&b"short"[..], 11, b's'), (b"longer", LENGTH, 4), (b"long", LENGTH, 1)]);
         assert!(tx.delete(notes, b"long").await? && tx.delete(notes, b"longer").await?);

@@ -178,6 +178,7 @@ impl Database {
         let mut tries = 0;
         loop {
             let mut transaction = self.begin_aged(began).await?;
+            self.0.engine.transactions.registry.borrow_mut().give_to_closure(transaction.owner());
             if isolation != Isolation::Serializable {
                 Box::pin(transaction.isolate(isolation)).await?;
             }

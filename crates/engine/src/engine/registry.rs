@@ -19,6 +19,8 @@ struct ActiveTransaction {
     user: Rc<Cell<Option<Caller>>>,
     /// Whether room in the log is promised to it.
     is_promised: bool,
+    /// Whether it is that of a closure, which has it for as long as it runs.
+    is_of_closure: bool,
 }
 
 /// The table of active transactions, indexed by lock owner.
@@ -90,11 +92,13 @@ impl Registry {
                 undo,
                 user,
                 is_promised: false,
+                is_of_closure: false,
             });
             Active(Some(Box::new(state)))
         });
         state.id = TransactionId(self.next);
-        self.slots[state.owner.0 as usize].id = state.id;
+        let slot = &mut self.slots[state.owner.0 as usize];
+        (slot.id, slot.is_of_closure) = (state.id, false);
         state.began = began.unwrap_or(self.next);
         state.group = self.enter_group();
         self.next += 1;
@@ -116,9 +120,31 @@ impl Registry {
         self.slots.iter().filter_map(|slot| slot.user.get())
     }
 
-    /// Whether one of the other active transactions was used last by a user like this.
-    pub fn has_other(&self, owner: Owner, is_user: impl Fn(Caller) -> bool) -> bool {
-        let others = self.slots.iter().enumerate().filter(|(index, _)| *index != owner.0 as usize);
+    /// The active transactions, but those that end by themselves.
+    pub fn owners_in_use(&self) -> Vec<Owner> {
+        (0..)
+            .map(Owner)
+            .zip(&self.slots)
+            .filter(|(_, slot)| slot.user.get().is_some())
+            .map(|(owner, _)| owner)
+            .collect()
+    }
+
+    /// Notes that a transaction is a closure's.
+    #[inline]
+    pub fn give_to_closure(&mut self, owner: Owner) {
+        self.slots[owner.0 as usize].is_of_closure = true;
+    }
+
+    /// Whether a transaction is a closure's.
+    pub fn is_of_closure(&self, owner: Owner) -> bool {
+        self.slots[owner.0 as usize].is_of_closure
+    }
+
+    /// Whether one of the active transactions, but for this one, was used last by a user like this.
+    pub fn has_other(&self, owner: Option<Owner>, is_user: impl Fn(Caller) -> bool) -> bool {
+        let own = owner.map(|owner| owner.0 as usize);
+        let others = self.slots.iter().enumerate().filter(|(index, _)| Some(*index) != own);
         others.filter_map(|(_, slot)| slot.user.get()).any(is_user)
     }
 

@@ -35,7 +35,7 @@ pub(crate) struct Transactions {
     pub registry: RefCell<Registry>,
     /// Transactions that wait to be admitted.
     pub admission: WaitQueue,
-    /// The tasks among those that have begun others before.
+    /// The tasks among those that may keep others from their ends.
     pub nested: RefCell<Vec<TaskId>>,
     pub active: Cell<usize>,
     /// How many transactions may be active: the multiprogramming level, or none while a sweep waits for them to end.

@@ -87,6 +87,13 @@ impl LockWaiters {
         owners.filter_map(|(owner, waiter)| Some((owner, waiter.as_ref()?.since))).collect()
     }
 
+    /// The owner for whose wait this task is to be woken.
+    pub fn waiting_in(&self, task: TaskId) -> Option<Owner> {
+        let waits = self.waits.borrow();
+        let place = waits.iter().position(|wait| wait.as_ref().is_some_and(|waiter| waiter.task == Some(task)))?;
+        Some(Owner(place as u32))
+    }
+
     /// Wakes the tasks whose limit is over, and says when the next one is.
     fn end_overdue(&self) -> Option<Instant> {
         let now = self.executor.now();

@@ -1,5 +1,6 @@
 //! Rows: byte strings with a key that orders them, and how they stand in memory and on the medium.
 
+use super::RecordStream;
 use crate::Result;
 use base::varint;
 use std::future::Future;
@@ -45,6 +46,32 @@ pub trait Rows {
     /// # Errors
     /// Those of whatever the rows come from.
     fn next(&mut self) -> impl Future<Output = Result<Option<Row<'_>>>>;
+
+    /// The rows as a stream, each as its key and its value.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// use entresol_engine::temp::{Iterated, Rows};
+    /// use futures_util::TryStreamExt;
+    ///
+    /// let words = Iterated::new([("two", "2"), ("one", "1")].into_iter());
+    /// let sorted = database.sort(words, 8 << 20).await?;
+    /// let rows: Vec<_> = sorted.into_stream().try_collect().await?;
+    /// assert_eq!(rows, [(b"one".to_vec(), b"1".to_vec()), (b"two".to_vec(), b"2".to_vec())]);
+    /// # Ok(())
+    /// # });
+    /// ```
+    fn into_stream<'a>(mut self) -> RecordStream<'a>
+    where
+        Self: Sized + 'a,
+    {
+        RecordStream::new(async move || {
+            let row = self.next().await?;
+            Ok(row.map(|row| (row.key.to_vec(), row.value.to_vec())))
+        })
+    }
 }
 
 impl<R: Rows> Rows for &mut R {

@@ -1,25 +1,19 @@
 //! Waiting for a lock: for how long, and when it would be for ever.
 //!
 //! A cycle of transactions that wait for each other's locks is a deadlock, which the lock table finds. It does not see that a
-//! transaction waits, by way of others perhaps, for one that is never ended because the same task is to end it. That is what is looked
-//! for here, after a moment: a task that used both and waits for nothing else.
+//! transaction waits, by way of others perhaps, for one that is never ended because the same task is to end it, or a task that awaits this
+//! one's answer: that is looked for beside it ([`OwnWait`]).
 
 use super::Transaction;
+use super::own_wait::{OwnWait, Sought};
 use super::stall::stalled_before;
 use crate::engine::Engine;
 use crate::locks::Ungranted;
 use crate::statistics::{WaitKind, add};
 use crate::{Error, Result};
-use base::time::MILLISECOND_NS;
 use base::{Instant, TransactionId};
-use executor::{Caller, TaskId};
-use std::collections::BTreeSet;
 use std::time::Duration;
 use structures::lock::{Owner, Resource};
-
-/// How long a task waits before it is told that it waits for itself, in nanoseconds: others may hold its transactions by ways
-/// that are not seen, and use them by then.
-pub(super) const GRACE_NS: u64 = 100 * MILLISECOND_NS;
 
 impl Transaction {
     /// Has each later call of this transaction wait for a lock for at most this long; `None`: as the settings say
@@ -58,22 +52,14 @@ impl Transaction {
             }
         }
         let executor = &engine.core.executor;
-        let (began, task) = (executor.now(), executor.current());
+        let began = executor.now();
         let limit_ns = self.state.lock_wait_ns_max.or(engine.transactions.rules.lock_wait_ns_max);
         let until = limit_ns.and_then(|ns| began.ns().checked_add(ns)).map(Instant::from_ns);
-        let looks_at = began.plus_ns(GRACE_NS);
-        let is_own = waits_for_own(engine, owner, task);
-        if is_own {
-            executor.watch_poll();
-            executor.poll_at(looks_at);
-        }
+        let own_wait = OwnWait::new(engine, Sought::Lock(owner));
         let hopeless = || {
             let now = executor.now();
             let stalled = stalled_before(&engine.core.locks, &engine.transactions, owner);
-            let own = || {
-                let is_hopeless = is_own && now >= looks_at && executor.is_alone(task);
-                (is_hopeless && waits_for_own(engine, owner, task)).then(|| own_lock(engine, owner, resource))
-            };
+            let own = || own_wait.is_for_ever().then(|| own_lock(engine, owner, resource));
             let over =
                 || until.filter(|until| now >= *until).map(|_| timeout(engine, owner, resource, now.since_ns(began)));
             stalled.or_else(own).or_else(over)
@@ -83,38 +69,6 @@ impl Transaction {
         self.state.depend_on(engine.core.locks.dependency(resource));
         granted.map_err(|denied| self.abort_by(denied))
     }
-}
-
-/// Whether an owner waits, by way of others perhaps, for a transaction of this task that waits for no lock.
-fn waits_for_own(engine: &Engine, owner: Owner, task: TaskId) -> bool {
-    has_other_of(engine, owner, task) && leads_to_own(engine, owner, task, engine.core.locks.blockers(owner))
-}
-
-/// Whether a task has a transaction beside this one. Hardly any has, and a search takes long where many wait.
-pub(super) fn has_other_of(engine: &Engine, owner: Owner, task: TaskId) -> bool {
-    engine.transactions.registry.borrow().has_other(owner, |user| is_kept(engine, user, task))
-}
-
-/// Whether one of the `open` transactions, or one whose locks these wait for, is another one of this task and waits for no lock itself.
-pub(super) fn leads_to_own(engine: &Engine, owner: Owner, task: TaskId, mut open: Vec<Owner>) -> bool {
-    let registry = engine.transactions.registry.borrow();
-    let locks = &engine.core.locks;
-    let mut reached = BTreeSet::from([owner]);
-    while let Some(other) = open.pop() {
-        if !reached.insert(other) {
-            continue;
-        }
-        let further = locks.blockers(other);
-        if further.is_empty() && registry.user_of(other).is_some_and(|user| is_kept(engine, user, task)) {
-            return true;
-        }
-        open.extend(further.into_iter().filter(|next| !reached.contains(next)));
-    }
-    false
-}
-
-fn is_kept(engine: &Engine, user: Caller, task: TaskId) -> bool {
-    user.task() == task && engine.core.executor.has_kept(user)
 }
 
 fn holders(engine: &Engine, owner: Owner) -> Vec<TransactionId> {

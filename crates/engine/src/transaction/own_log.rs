@@ -2,10 +2,10 @@
 //!
 //! The log keeps the records of its oldest transaction, and what was promised. A task that has those transactions, or the locks that they
 //! wait for, and waits itself for nothing but room in the log is told so after a moment, as one is that waits for its own lock
-//! (`lock_wait.rs`). As long as one keeps some of the log that may end without this task, it is not: that end may make the room.
+//! (`own_wait.rs`). As long as one keeps some of the log that may end without this task, it is not: that end may make the room.
 
-use super::lock_wait::{GRACE_NS, has_other_of, leads_to_own};
 use super::log_relief::check_failure;
+use super::own_wait::{GRACE_NS, is_own, may_be_own};
 use crate::engine::relief::RoomWait;
 use crate::engine::{Engine, TransactionState};
 use crate::{Error, Result};
@@ -43,7 +43,7 @@ impl LogWait<'_> {
     /// # Errors
     /// [`Error::OwnLog`].
     pub fn check(&mut self) -> Result<()> {
-        if !has_other_of(self.engine, self.owner, self.task) {
+        if !may_be_own(self.engine, Some(self.owner), self.task) {
             self.own_since = None;
             return Ok(());
         }
@@ -136,15 +136,15 @@ fn is_kept_for_oldest(engine: &Engine) -> bool {
 
 /// The transactions that keep some of the log, if there are any and only this task ends all of them, perhaps by way of others.
 fn own_keepers(engine: &Engine, owner: Owner, task: TaskId) -> Option<Vec<Owner>> {
-    if !has_other_of(engine, owner, task) {
+    if !may_be_own(engine, Some(owner), task) {
         return None;
     }
     let keepers = {
         let sets = engine.sets.sets.borrow();
         engine.transactions.registry.borrow().keepers(owner, |other| sets.changes(other) > 0)
     };
-    let is_own = |keeper: &Owner| leads_to_own(engine, owner, task, vec![*keeper]);
-    (!keepers.is_empty() && keepers.iter().all(is_own)).then_some(keepers)
+    let are_own = keepers.iter().all(|keeper| is_own(engine, (owner, task), *keeper));
+    (!keepers.is_empty() && are_own).then_some(keepers)
 }
 
 fn own_log(engine: &Engine, keepers: &[Owner]) -> Error {

@@ -3,12 +3,9 @@
 use super::cursor::Looked;
 use super::{Cursor, Direction, KeyRange, Transaction};
 use crate::Result;
-use crate::temp::{self, JoinReport, JoinSettings, Joined, Row, Rows, Sorted};
+use crate::temp::{self, JoinReport, JoinSettings, Joined, KeyValue, RecordStream, Row, Rows, Sorted};
 use base::PartitionId;
 use std::cell::Cell;
-
-/// A record: its key and its value.
-type KeyValue = (Vec<u8>, Vec<u8>);
 
 /// The records of a range in order ([`Transaction::scan`]), also as the rows of a sort or a join. It holds its transaction, so
 /// that nothing is changed behind its back.
@@ -53,6 +50,12 @@ impl<'a> Scan<'a> {
     /// Those of [`Transaction::next`].
     pub async fn next(&mut self) -> Result<Option<KeyValue>> {
         self.transaction.next(&mut self.cursor).await
+    }
+
+    /// The records as a stream, which holds the transaction as this does. It has the methods of the `futures` crates; an error ends it.
+    pub fn into_stream(self) -> RecordStream<'a> {
+        let Scan { transaction, mut cursor, .. } = self;
+        RecordStream::new(async move || transaction.next(&mut cursor).await)
     }
 
     /// The next `count` records, or those that are left.

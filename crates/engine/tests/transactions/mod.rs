@@ -12,4 +12,5 @@ mod own_errors;
 mod own_log;
 mod panics;
 mod ranges;
+mod streams;
 mod waits;

@@ -5,6 +5,7 @@ use super::view::Intent;
 use base::PartitionId;
 use engine::organization::b_tree;
 use engine::page::{Pages, slotted};
+use engine::temp::RecordStream;
 use engine::{Direction, KeyRange, Result};
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -35,7 +36,23 @@ pub struct PageScan<'a> {
     direction: Direction,
 }
 
-impl PageScan<'_> {
+impl<'a> PageScan<'a> {
+    /// The records as a stream, which holds the transaction as this does. An error ends it.
+    ///
+    /// ```
+    /// use engine::Result;
+    /// use entresol_node::page_client::PageScan;
+    /// use futures_util::TryStreamExt;
+    ///
+    /// /// The sum of the lengths of a scan's values.
+    /// async fn length(scan: PageScan<'_>) -> Result<usize> {
+    ///     scan.into_stream().try_fold(0, async |sum, (_, value)| Ok(sum + value.len())).await
+    /// }
+    /// ```
+    pub fn into_stream(mut self) -> RecordStream<'a> {
+        RecordStream::new(async move || self.next().await)
+    }
+
     /// The next record, key and value; `None` at the end of the range. One that was not waited for, or has failed, is the next one still.
     ///
     /// # Errors
