@@ -27,7 +27,7 @@ mod encoding;
 mod journal;
 mod mirror;
 
-pub(crate) use journal::{CatalogChange, begin, followed, read_changes, stored_changes, stored_indexes};
+pub(crate) use journal::{CatalogChange, begin, followed, read_changes, stored_changes, stored_index, stored_indexes};
 
 use crate::catalog::{Partition, Partitions};
 use crate::log::{Circle, Log, LogArchive, Measured};
@@ -43,7 +43,7 @@ use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
 /// The format that this release writes and the newest that it reads.
-pub const FORMAT: u32 = 18;
+pub const FORMAT: u32 = 19;
 /// The superblock file's name: a directory that holds it is a database.
 pub const SUPERBLOCK_FILE: &str = "entresol.home";
 

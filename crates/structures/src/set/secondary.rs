@@ -203,8 +203,16 @@ impl Sets {
         found.expect("the set has such an index").range(from, to)
     }
 
-    /// Adds a secondary index that has no record yet and follows every change from now on. Returns its number, which no other index that the
-    /// set has had has.
+    /// The number that the next secondary index gets which is added: no other one that the set has had since it was attached has it.
+    ///
+    /// # Panics
+    /// If the partition is no set.
+    pub fn next_secondary(&self, partition: PartitionId) -> usize {
+        self.set(partition).secondaries.len()
+    }
+
+    /// Adds a secondary index that has no record yet and follows every change from now on. Returns its number
+    /// ([`Sets::next_secondary`]).
     ///
     /// # Panics
     /// If the partition is no set.
