@@ -14,6 +14,7 @@ use crate::engine::resolve_refusal;
 use crate::transaction::not_indexed;
 use crate::{Error, Result};
 use base::PartitionId;
+use driver::Work;
 use structures::set::Secondary;
 
 /// How many entries of an index that was dropped are given up before others get their turn.
@@ -58,6 +59,8 @@ impl Database {
                 }
             }
             building.build.add(count);
+            engine.core.executor.charge_times(Work::TreeSearch, count);
+            engine.core.executor.pay_debt().await;
             engine.core.executor.yield_now().await;
         }
         let found = engine.catalog.describe(building.base)?;
