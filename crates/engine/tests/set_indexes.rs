@@ -393,6 +393,32 @@ fn arrivals_get_an_index_too() {
     });
 }
 
+#[test]
+fn while_nodes_use_a_database_no_partition_gets_an_index() {
+    run(&Media::new(), async |executor| {
+        let database = Database::create(executor, settings()).await.expect("creates");
+        for spec in [set(), PartitionSpec::b_tree("tree").record(record())] {
+            let id = database.create_partition(spec).await.expect("creates");
+            let served = database.serve_nodes().expect("no index is being built");
+            let refused = database.create_index(id, by_group()).await.expect_err("nodes know nothing of it");
+            assert!(refused.to_string().contains("gets no index 'by_group' while nodes use it"), "{refused}");
+            drop(served);
+            put_all(&database, id, &some(2_000)).await;
+            let creating = executor.spawn({
+                let database = database.clone();
+                async move { database.create_index(id, by_group()).await }
+            });
+            while database.index_builds().is_empty() {
+                executor.sleep_ns(1_000).await;
+            }
+            let refused = database.serve_nodes().err();
+            assert!(creating.is_finished() || matches!(refused, Some(Error::PartitionInUse(_))), "{refused:?}");
+            creating.join().await.expect("is created");
+            assert!(database.serve_nodes().is_ok());
+        }
+    });
+}
+
 #[cfg(feature = "canary")]
 mod planted {
     use super::*;

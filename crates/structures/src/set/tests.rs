@@ -1,5 +1,6 @@
 //! Sets against a model, through sweeps and crashes.
 
+mod building;
 mod damage;
 mod history;
 mod sharding;
