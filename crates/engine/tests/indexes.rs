@@ -551,7 +551,9 @@ mod planted {
     #[test]
     fn an_index_that_misses_changes_is_found() {
         plant(Some(Canary::UnseenIndex));
-        let found = (0..10).map(|seed| built_beside_writers(PartitionSpec::b_tree("things"), seed)).find(|found| !found.is_empty());
+        let found = (0..10)
+            .map(|seed| built_beside_writers(PartitionSpec::b_tree("things"), seed))
+            .find(|found| !found.is_empty());
         plant(None);
         let found = found.expect("the planted bug is found");
         assert!(found[0].contains("index"), "{found:?}");

@@ -125,7 +125,10 @@ fn who_reads_a_moment_before_an_index_of_a_set_is_told_so_and_later_ones_see_the
         put_all(&database, things, &model).await;
         let early = database.snapshot().await.expect("reads").moment();
         before = Some(early);
-        put_all(&database, things, &some(1)).await;
+        // Another moment than that of the index.
+        let (key, new) = (149_u32.to_be_bytes(), thing(1, 1, "between"));
+        database.transaction(async |tx| tx.put(things, &key, &stored(&new)).await).await.expect("puts");
+        model.insert(key.to_vec(), new);
         let index = database.create_index(things, by_group()).await.expect("is created");
         for _ in 0..20 {
             let work = async |tx: &mut entresol_engine::Transaction| {
@@ -384,8 +387,7 @@ fn arrivals_get_an_index_too() {
         add(700).await;
         let one = [FieldValue::U32(1)];
         let bounds = (std::ops::Bound::Included(&one[..]), std::ops::Bound::Included(&one[..]));
-        let of_one =
-            database.transaction(async |tx| keys(tx, (visits, index), bounds, Direction::Forward).await).await;
+        let of_one = database.transaction(async |tx| keys(tx, (visits, index), bounds, Direction::Forward).await).await;
         let expected: Vec<Vec<u8>> =
             (0..=700_u64).filter(|number| number % 3 == 1).map(|number| number.to_be_bytes().to_vec()).collect();
         assert_eq!(of_one, Ok(expected));
@@ -427,8 +429,9 @@ mod planted {
     #[test]
     fn an_index_of_a_set_that_misses_changes_is_found() {
         plant(Some(Canary::MissedInSet));
-        let found =
-            (0..10).map(|seed| built_beside_writers(PartitionSpec::set("things"), seed)).find(|found| !found.is_empty());
+        let found = (0..10)
+            .map(|seed| built_beside_writers(PartitionSpec::set("things"), seed))
+            .find(|found| !found.is_empty());
         plant(None);
         let found = found.expect("the planted bug is found");
         assert!(found[0].contains("index"), "{found:?}");

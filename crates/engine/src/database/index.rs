@@ -20,8 +20,8 @@
 //! 4. Its pages leave memory, its file is removed, its name is free. That of a set leaves memory a few entries at a time.
 
 use super::Database;
-use super::catalog_change::CatalogChangeGuard;
 use super::building_index::BuildingGuard;
+use super::catalog_change::CatalogChangeGuard;
 use crate::catalog::{IndexInSet, IndexSpec, IndexTree, Locking, Organization, Partition, Schema, SecondaryIndex};
 use crate::checkpoint::state_catalog;
 use crate::engine::IndexBuild;

@@ -7,12 +7,12 @@
 
 use super::records::LockStep;
 use super::{Direction, Transaction};
-use crate::{Error, Result};
 use crate::catalog::{EntryRange, Locking, Partition, SecondaryIndex};
 use crate::engine::resolve_refusal;
 use crate::locks::Locks;
 use crate::mvcc::{ReadView, rest};
 use crate::version::{IndexEntry, Rest, View};
+use crate::{Error, Result};
 use base::PartitionId;
 use std::ops::{Bound, ControlFlow};
 use std::rc::Rc;

@@ -94,7 +94,10 @@ impl DescribedSchema {
             name: found.name.clone(),
             fields: found.fields.iter().map(|field| *field as usize).collect(),
             is_unique: found.is_unique,
-            tree: found.tree.filter(|_| !is_of_set).map(|tree| IndexTree { id: PartitionId(tree), since: since(found) }),
+            tree: found
+                .tree
+                .filter(|_| !is_of_set)
+                .map(|tree| IndexTree { id: PartitionId(tree), since: since(found) }),
             in_set: found.tree.filter(|_| is_of_set).map(|number| IndexInSet { number, since: since(found) }),
         };
         Ok(Schema { record, secondaries: self.indexes.iter().map(index).collect() })

@@ -10,8 +10,8 @@
 //! removes may not have been added yet. Steps go in the order of visits, which does not depend on where records are, so that none is
 //! passed by because it has moved.
 
-use super::{Refusal, Sets};
 use super::schema::RecordType;
+use super::{Refusal, Sets};
 use base::PartitionId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
