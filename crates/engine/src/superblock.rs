@@ -23,11 +23,13 @@
 //!
 //! There is no checkpoint record in the log. While the file is blank, the database was never created.
 
+mod change;
 mod encoding;
 mod journal;
 mod mirror;
 
-pub(crate) use journal::{CatalogChange, begin, followed, read_changes, stored_changes, stored_index, stored_indexes};
+pub(crate) use change::{CatalogChange, stored_index, stored_indexes};
+pub(crate) use journal::{begin, followed, read_changes, stored_changes};
 
 use crate::catalog::{Partition, Partitions};
 use crate::log::{Circle, Log, LogArchive, Measured};

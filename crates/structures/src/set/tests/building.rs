@@ -105,9 +105,9 @@ fn built(seed: u64) -> bool {
                 sets.end_vacating(KEYED);
             }
         }
-        for owner in 0..OWNERS as usize {
+        for (owner, changed) in open.iter_mut().enumerate() {
             let commits = random.chance(0.5);
-            end(&mut sets, (&mut model, &mut open[owner]), owner, commits);
+            end(&mut sets, (&mut model, changed), owner, commits);
         }
         sets.end_secondary(KEYED, begun);
         if sets.check().is_err() || shown(&sets, begun) != ordered(&model) {
