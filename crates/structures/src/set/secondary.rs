@@ -6,7 +6,7 @@
 //! set are always records of its type, whichever call wrote them.
 //!
 //! An index that a set gets later is filled in steps, between which others change the set. It follows each change from before the first
-//! step on. So an entry that a step adds is that of the record as it is then, whoever has changed it last, and one that a change
+//! step on. So an entry that a step adds is that of the record as it is then, also where that is not committed, and one that a change
 //! removes may not have been added yet. Steps go in the order of visits, which does not depend on where records are, so that none is
 //! passed by because it has moved.
 
