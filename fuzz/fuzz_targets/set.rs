@@ -18,14 +18,14 @@ fn frame() -> Frame {
 fuzz_target!(|parts: (bool, bool, &[u8], &[u8])| {
     let (keyed, is_whole, segment, redo) = parts;
     let (keys, partition) = (if keyed { Keys::Keyed } else { Keys::Arrival }, PartitionId(1));
-    let secondaries = vec![Secondary::Bytes { offset: 1, length: 2 }];
+    let secondaries = vec![Some(Secondary::Bytes { offset: 1, length: 2 })];
     let mut sets = Sets::new();
     sets.attach(SetSettings { partition, segment_size: SIZE, reserve: RESERVE, keys, secondaries });
     let mut image = frame();
     sets.add_segment(partition, frame());
     sets.image(partition, 0, &mut image);
     sets = Sets::new();
-    let secondaries = vec![Secondary::Bytes { offset: 1, length: 2 }];
+    let secondaries = vec![Some(Secondary::Bytes { offset: 1, length: 2 })];
     sets.attach(SetSettings { partition, segment_size: SIZE, reserve: RESERVE, keys, secondaries });
     let from = if is_whole { 4 } else { 16 };
     let length = segment.len().min(SIZE - from);

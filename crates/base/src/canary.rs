@@ -145,6 +145,8 @@ canaries! {
     ForgottenIndex,
     /// Changes of records pass by a secondary index that is being filled.
     UnseenIndex,
+    /// Changes of records of a set pass by a secondary index that is being filled.
+    MissedInSet,
     /// A backup leaves out pages that are changed while it copies them.
     BackupPastChanges,
     /// A backup ends its log with the checkpoint that it has begun with, not with what was committed meanwhile.

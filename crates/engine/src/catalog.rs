@@ -12,7 +12,7 @@ mod schema;
 pub use entries::{EntryMove, EntryRange};
 pub(crate) use field_change::{integer, sum};
 pub(crate) use partitions::Partitions;
-pub use schema::{IndexSpec, IndexTree, Schema, SecondaryIndex};
+pub use schema::{IndexInSet, IndexSpec, IndexTree, Schema, SecondaryIndex};
 
 use crate::{Error, Result};
 use base::PartitionId;
@@ -120,7 +120,7 @@ impl Partition {
             segment_size: segment_size as usize,
             reserve: f64::from(reserve_percent) / 100.0,
             keys: if arrivals { set::Keys::Arrival } else { set::Keys::Keyed },
-            secondaries: self.schema.iter().flat_map(Schema::definitions).collect(),
+            secondaries: self.schema.as_ref().map_or_else(Vec::new, Schema::definitions),
         })
     }
 

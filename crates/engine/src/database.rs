@@ -1,6 +1,7 @@
 //! The database: opening and closing one, its partitions, bulk loads, sorts, and what transactions and checkpoints are begun by.
 
 mod backup;
+mod building_index;
 mod cache;
 mod catalog_change;
 mod compact;
@@ -22,6 +23,7 @@ mod open;
 mod partition;
 mod procedures;
 mod rename;
+mod set_index;
 mod set_portions;
 mod sets;
 mod settings;
@@ -36,6 +38,7 @@ mod tried_page;
 mod truncate;
 mod waits;
 
+pub use building_index::{IndexProgress, Served};
 pub use compact::Compaction;
 pub use figures::{Figures, PartitionFigures};
 pub use log_move::Asked;

@@ -152,6 +152,8 @@ pub struct Statistics {
     pub sweep_ns: Cell<u64>,
     /// Rollbacks of transactions that would have mixed the colours of a black/white sweep.
     pub restarts_by_colour: Cell<u64>,
+    /// Records whose entries were added to secondary indexes that were being built.
+    pub indexed_records: Cell<u64>,
     /// References to records that had to wait because a sweep was writing their segment.
     pub segment_waits: Cell<u64>,
     /// Time in which they waited for that.
@@ -221,6 +223,7 @@ impl Statistics {
             &self.segments_written,
             &self.sweep_ns,
             &self.restarts_by_colour,
+            &self.indexed_records,
             &self.segment_waits,
             &self.segment_wait_ns,
         ];

@@ -23,11 +23,13 @@
 //!
 //! There is no checkpoint record in the log. While the file is blank, the database was never created.
 
+mod change;
 mod encoding;
 mod journal;
 mod mirror;
 
-pub(crate) use journal::{CatalogChange, begin, followed, read_changes, stored_changes, stored_indexes};
+pub(crate) use change::{CatalogChange, stored_index, stored_indexes};
+pub(crate) use journal::{begin, followed, read_changes, stored_changes};
 
 use crate::catalog::{Partition, Partitions};
 use crate::log::{Circle, Log, LogArchive, Measured};
@@ -43,7 +45,7 @@ use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
 /// The format that this release writes and the newest that it reads.
-pub const FORMAT: u32 = 18;
+pub const FORMAT: u32 = 19;
 /// The superblock file's name: a directory that holds it is a database.
 pub const SUPERBLOCK_FILE: &str = "entresol.home";
 

@@ -44,6 +44,7 @@ pub use appended::arrival_position;
 pub(crate) use commit::{Committing, EarlyCommit};
 pub use cursor::{Cursor, Direction};
 pub(crate) use freeing::{Chains, free_after_restart};
+pub(crate) use index_build::not_indexed;
 pub(crate) use isolation::await_segments;
 pub use key_range::{KeyRange, prefix};
 pub(crate) use log_relief::relieve;

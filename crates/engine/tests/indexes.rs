@@ -303,7 +303,7 @@ fn a_repeated_range_shows_the_same() {
 #[test]
 fn indexes_are_created_and_dropped_beside_writers() {
     for seed in 0..6 {
-        assert_eq!(built_beside_writers(seed), Vec::<String>::new());
+        assert_eq!(built_beside_writers(PartitionSpec::b_tree("things"), seed), Vec::<String>::new());
     }
 }
 
@@ -551,7 +551,9 @@ mod planted {
     #[test]
     fn an_index_that_misses_changes_is_found() {
         plant(Some(Canary::UnseenIndex));
-        let found = (0..10).map(built_beside_writers).find(|found| !found.is_empty());
+        let found = (0..10)
+            .map(|seed| built_beside_writers(PartitionSpec::b_tree("things"), seed))
+            .find(|found| !found.is_empty());
         plant(None);
         let found = found.expect("the planted bug is found");
         assert!(found[0].contains("index"), "{found:?}");

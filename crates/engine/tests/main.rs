@@ -75,6 +75,7 @@ mod restores;
 mod rollback_room;
 mod servers;
 mod set_compaction;
+mod set_indexes;
 mod set_loads;
 mod set_logs;
 mod sets;

@@ -369,7 +369,7 @@ impl Handle {
         self.with_database(async |database| Ok(database.figures()))
     }
 
-    /// Creates a secondary index of a b-tree beside its users. Gives its number.
+    /// Creates a secondary index of a b-tree or a set beside its users. Gives its number.
     ///
     /// # Errors
     /// Those of [`Database::create_index`].
@@ -407,7 +407,7 @@ impl Handle {
         self.with_database(async move |database| database.create_index(partition, spec).await)
     }
 
-    /// Drops a secondary index of a b-tree.
+    /// Drops a secondary index of a b-tree or a set, or ends its building.
     ///
     /// # Errors
     /// Those of [`Database::drop_index`].

@@ -16,7 +16,6 @@ use crate::requests::{Host, Requests};
 
 use crate::{OpenError, Opening};
 use base::PartitionId;
-use engine::catalog::Organization;
 use engine::{Database, Error, Figures, Machine, PartitionSpec, Result, buffer};
 use executor::{Executor, Mailbox, Order};
 use node::channel::threads::{Exchange, Threads};
@@ -278,11 +277,11 @@ fn check_indexes(database: &Database, spec: &PartitionSpec) -> Result<()> {
     let Ok(found) = database.partition(&spec.name).and_then(|id| database.describe(id)) else { return Ok(()) };
     let has = |name: &str| found.schema.as_ref().is_some_and(|schema| schema.secondary(name).is_ok());
     match spec.secondaries.iter().find(|index| !has(&index.name)) {
-        Some(index) if found.organization == Organization::BTree => Err(Error::Setting(format!(
+        Some(index) => Err(Error::Setting(format!(
             "partition '{}' gets no index '{}' while nodes use it; open the database with one engine for that",
             spec.name, index.name
         ))),
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 

@@ -32,7 +32,7 @@ use engine::buffer::Buffer;
 use engine::canary::{self, Canary};
 use engine::catalog::Partition;
 use engine::set;
-use engine::{CommitFailure, Database, Error, HeldMoment, KeptVersions, Shipment};
+use engine::{CommitFailure, Database, Error, HeldMoment, KeptVersions, Served, Shipment};
 use executor::{Executor, Turn, WaitQueue};
 use memory::InBuffer;
 use std::cell::{Cell, RefCell};
@@ -69,6 +69,8 @@ struct ServerNode {
     database: Database,
     memory: InBuffer,
     settings: ServerSettings,
+    /// Keeps partitions from getting indexes, of which nodes would know nothing.
+    served: RefCell<Option<Served>>,
     grants: RefCell<Option<Grants>>,
     protocol: RefCell<Server>,
     outboxes: RefCell<BTreeMap<ClientId, Rc<Outbox>>>,
@@ -99,7 +101,7 @@ impl PageServer {
     ///
     /// # Errors
     /// The driver's, such as that of an address in use, and those of a log that has failed. [`Error::NoPartition`] if grants name a
-    /// partition that is not there. Those of [`Database::check_ended`] if what transactions have left has not got on for a minute.
+    /// partition that is not there, [`Error::PartitionInUse`] if an index is being built or dropped. Those of [`Database::check_ended`] if what transactions have left has not got on for a minute.
     pub async fn serve(
         database: &Database,
         transport: Rc<dyn Transport>,
@@ -107,6 +109,7 @@ impl PageServer {
         settings: ServerSettings,
     ) -> engine::Result<PageServer> {
         settings.grants.as_ref().map_or(Ok(()), |grants| check_grants(database, grants))?;
+        let served = RefCell::new(Some(database.serve_nodes()?));
         ended::await_ends(database).await?;
         let acceptor = transport.listen(address).await?;
         let buffer = &database.settings().buffer;
@@ -128,6 +131,7 @@ impl PageServer {
             memory: InBuffer::new(database, seed),
             grants: RefCell::new(settings.grants.clone()),
             settings,
+            served,
             protocol: RefCell::new(protocol),
             outboxes: RefCell::default(),
             strangers: RefCell::default(),
@@ -179,6 +183,7 @@ impl PageServer {
     pub fn close(&self) {
         self.0.is_closed.set(true);
         self.0.set_views.take();
+        self.0.served.take();
         self.0.outboxes.borrow().values().for_each(|outbox| outbox.close());
     }
 

@@ -74,7 +74,7 @@ pub use changes::ChangePosition;
 pub use load::{Share, Verified, Verifier};
 pub use replay::{DetachedSet, Malformed, ReplayItem, ReplayStop, SortedChanges};
 pub use schema::{Field, FieldError, FieldType, FieldValue, RecordType};
-pub use secondary::Secondary;
+pub use secondary::{DroppedIndex, Secondary};
 pub use sharding::{Located, Lookup, SHARES, Shard};
 pub use vacate::Vacated;
 pub use versions::{SetRecord, SetStates, SetVersion};
@@ -128,8 +128,8 @@ pub struct SetSettings {
     pub reserve: f64,
     /// The source of the keys.
     pub keys: Keys,
-    /// Its ordered secondary indexes.
-    pub secondaries: Vec<Secondary>,
+    /// Its ordered secondary indexes by number; nothing where one was dropped.
+    pub secondaries: Vec<Option<Secondary>>,
 }
 
 /// Why a set did not do what it was asked. Nothing was changed then.

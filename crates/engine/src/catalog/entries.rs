@@ -46,7 +46,7 @@ impl Schema {
         Ok(moves)
     }
 
-    /// What the indexes of a set order a record by before a change and after it, each with the position of its index: of those in which it
+    /// What the indexes of a set order a record by before a change and after it, each with the number of its index: of those in which it
     /// stays where it is there are none.
     ///
     /// # Errors
@@ -56,26 +56,28 @@ impl Schema {
         (old, new): (Option<&[u8]>, Option<&[u8]>),
     ) -> Result<Vec<(usize, Vec<u8>)>, FieldError> {
         let mut moved = Vec::new();
-        for position in 0..self.secondaries.len() {
-            let of = |value: Option<&[u8]>| value.map(|value| self.order_of(position, value)).transpose();
+        for index in &self.secondaries {
+            let Some(number) = index.number() else { continue };
+            let of = |value: Option<&[u8]>| value.map(|value| self.order_in(index, value)).transpose();
             let (old, new) = (of(old)?, of(new)?);
             if old != new {
-                moved.extend([old, new].into_iter().flatten().map(|of| (position, of)));
+                moved.extend([old, new].into_iter().flatten().map(|of| (number, of)));
             }
         }
         Ok(moved)
     }
 
-    /// What the index of this position orders a record by.
+    /// What the index of this number orders a record by.
     ///
     /// # Errors
-    /// [`FieldError::Damaged`] if the value is no record of the type.
-    ///
-    /// # Panics
-    /// If there is no such index.
-    pub fn order_of(&self, position: usize, value: &[u8]) -> Result<Vec<u8>, FieldError> {
-        let (fields, mut of) = (&self.secondaries[position].fields, Vec::new());
-        fields.iter().try_for_each(|field| self.record.encode_ordered(value, *field, &mut of))?;
+    /// [`FieldError::Damaged`] if the value is no record of the type, [`FieldError::NoSecondary`].
+    pub fn order_of(&self, number: usize, value: &[u8]) -> Result<Vec<u8>, FieldError> {
+        self.order_in(self.index(number)?, value)
+    }
+
+    fn order_in(&self, index: &SecondaryIndex, value: &[u8]) -> Result<Vec<u8>, FieldError> {
+        let mut of = Vec::new();
+        index.fields.iter().try_for_each(|field| self.record.encode_ordered(value, *field, &mut of))?;
         Ok(of)
     }
 }

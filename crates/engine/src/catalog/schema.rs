@@ -1,6 +1,6 @@
 //! What records consist of, and the orders in which they can be read.
 //!
-//! A secondary index of a set is a structure in memory that is built anew whenever the set is loaded. That of a b-tree is a b-tree of its
+//! A secondary index of a set is a structure in memory that is built anew whenever the set is loaded; the catalog says which there are. That of a b-tree is a b-tree of its
 //! own, a partition that only the engine changes: its keys are the contents of the fields in a form that orders as they do, followed by the record's
 //! key unless they are unique; its values are the records' keys.
 
@@ -33,6 +33,9 @@ pub struct SecondaryIndex {
     /// Where its entries are, if its records are in a b-tree.
     #[serde(skip)]
     pub tree: Option<IndexTree>,
+    /// Which of a set's it is, if its records are in one.
+    #[serde(skip)]
+    pub in_set: Option<IndexInSet>,
 }
 
 /// The b-tree that an index of a b-tree is.
@@ -40,6 +43,15 @@ pub struct SecondaryIndex {
 pub struct IndexTree {
     /// Its partition, whose number also tells the index from others.
     pub id: PartitionId,
+    /// Who reads an earlier moment does not find all records in it; nothing while it is being built.
+    pub since: Option<Lsn>,
+}
+
+/// The index of a set that an index is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexInSet {
+    /// Its number, which no other index of the set ever has.
+    pub number: u16,
     /// Who reads an earlier moment does not find all records in it; nothing while it is being built.
     pub since: Option<Lsn>,
 }
@@ -107,14 +119,32 @@ impl Schema {
             return Err(FieldError::SecondaryEmpty(name));
         }
         let fields = spec.fields.iter().map(|field| self.record.field(field)).collect::<Result<_, _>>()?;
-        Ok(SecondaryIndex { name, fields, is_unique: spec.is_unique, tree: None })
+        Ok(SecondaryIndex { name, fields, is_unique: spec.is_unique, tree: None, in_set: None })
     }
 
-    pub(super) fn definitions(&self) -> impl Iterator<Item = set::Secondary> {
-        self.secondaries.iter().map(|secondary| set::Secondary::Fields {
-            record_type: self.record.clone(),
-            fields: secondary.fields.clone(),
-        })
+    /// The indexes of a set by their numbers.
+    pub(super) fn definitions(&self) -> Vec<Option<set::Secondary>> {
+        let numbers = self.secondaries.iter().filter_map(SecondaryIndex::number);
+        let mut definitions = vec![None; numbers.max().map_or(0, |last| last + 1)];
+        for index in &self.secondaries {
+            if let Some(number) = index.number() {
+                definitions[number] = Some(self.definition(index));
+            }
+        }
+        definitions
+    }
+
+    /// What an index of a set orders by.
+    pub(crate) fn definition(&self, index: &SecondaryIndex) -> set::Secondary {
+        set::Secondary::Fields { record_type: self.record.clone(), fields: index.fields.clone() }
+    }
+
+    /// The same for a set that has these indexes from its creation on: their positions are their numbers.
+    pub(crate) fn of_new_set(mut self) -> Schema {
+        for (number, index) in (0..).zip(&mut self.secondaries) {
+            index.in_set = Some(IndexInSet { number, since: Some(Lsn::ZERO) });
+        }
+        self
     }
 
     /// The number of the secondary index of this name, which tells it from others for as long as it is there.
@@ -122,10 +152,8 @@ impl Schema {
     /// # Errors
     /// [`FieldError::NoSecondary`], also while it is being built.
     pub fn secondary(&self, name: &str) -> Result<usize, FieldError> {
-        let mut numbered = (0..).zip(&self.secondaries);
-        let found = numbered.find(|(_, index)| index.name == name && index.is_ready());
-        let (position, index) = found.ok_or_else(|| FieldError::NoSecondary(name.to_owned()))?;
-        Ok(index.tree.map_or(position, |tree| usize::from(tree.id.0)))
+        let found = self.secondaries.iter().find(|index| index.name == name && index.is_ready());
+        found.and_then(SecondaryIndex::number).ok_or_else(|| FieldError::NoSecondary(name.to_owned()))
     }
 
     /// The secondary index of this number.
@@ -133,11 +161,7 @@ impl Schema {
     /// # Errors
     /// [`FieldError::NoSecondary`].
     pub fn index(&self, number: usize) -> Result<&SecondaryIndex, FieldError> {
-        let is_it = |(position, index): &(usize, &SecondaryIndex)| match index.tree {
-            Some(tree) => usize::from(tree.id.0) == number && index.is_ready(),
-            None => *position == number,
-        };
-        let found = self.secondaries.iter().enumerate().find(is_it).map(|(_, index)| index);
+        let found = self.secondaries.iter().find(|index| index.number() == Some(number) && index.is_ready());
         found.ok_or_else(|| FieldError::NoSecondary(format!("number {number}")))
     }
 
@@ -158,7 +182,24 @@ impl Schema {
 impl SecondaryIndex {
     /// Whether it has all records.
     pub fn is_ready(&self) -> bool {
-        self.tree.is_none_or(|tree| tree.since.is_some())
+        self.since().is_some()
+    }
+
+    /// From which moment on it can be read; nothing while it is being built.
+    pub fn since(&self) -> Option<Lsn> {
+        self.tree.map_or(self.in_set.and_then(|in_set| in_set.since), |tree| tree.since)
+    }
+
+    /// What tells it from other indexes of its partition: the number of its b-tree, or its own in its set.
+    pub fn number(&self) -> Option<usize> {
+        let of_tree = self.tree.map(|tree| tree.id.0);
+        of_tree.or(self.in_set.map(|in_set| in_set.number)).map(usize::from)
+    }
+
+    /// It can be read from this moment on, or not any more.
+    pub(crate) fn set_since(&mut self, since: Option<Lsn>) {
+        self.tree.iter_mut().for_each(|tree| tree.since = since);
+        self.in_set.iter_mut().for_each(|in_set| in_set.since = since);
     }
 }
 
@@ -171,6 +212,11 @@ impl Partition {
     /// The same partition with these secondary indexes, and with records of this type.
     pub(crate) fn with_indexes(&self, record: &RecordType, secondaries: Vec<SecondaryIndex>) -> Partition {
         Partition { schema: Some(Schema { record: record.clone(), secondaries }), ..self.clone() }
+    }
+
+    /// Whether an index of it is being built or dropped.
+    pub(crate) fn has_unready_index(&self) -> bool {
+        self.schema.iter().flat_map(|schema| &schema.secondaries).any(|index| !index.is_ready())
     }
 
     /// The b-trees that have its secondary indexes, those included that are being built.

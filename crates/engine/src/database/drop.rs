@@ -114,7 +114,7 @@ impl Database {
         if found.index_of.is_some() {
             return Err(found.wrong_organization(of_index));
         }
-        if found.index_trees().any(|tree| tree.since.is_none()) {
+        if found.has_unready_index() {
             return Err(Error::PartitionInUse(found.name.clone()));
         }
         Ok(found)

@@ -3,14 +3,14 @@
 use super::drop::PATIENCE_NS;
 use super::index::LOOK_NS;
 use super::{Database, PartitionSpec};
-use crate::catalog::{IndexSpec, Organization, Partition};
+use crate::catalog::{IndexSpec, Partition};
 use crate::engine::{Core, Engine};
 use crate::{Error, Result};
 use base::PartitionId;
 
 impl Database {
     /// The partition of this description: creates it if its name is free. If it is there it is left as it is, but for secondary
-    /// indexes that it lacks, which a b-tree gets beside its users; it may have others. A program calls this at every start, from
+    /// indexes that it lacks, which it gets beside its users; it may have others. A program calls this at every start, from
     /// as many tasks as it likes.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ impl Database {
         let mut until = executor.now().plus_ns(PATIENCE_NS);
         while let Some(index) = self.lacking(id, spec)? {
             let found = self.describe(id)?;
-            if found.index_trees().all(|tree| tree.since.is_some()) {
+            if !found.has_unready_index() {
                 self.create_index(id, index.clone()).await?;
                 until = executor.now().plus_ns(PATIENCE_NS);
                 continue;
@@ -80,8 +80,7 @@ impl Database {
         }
         for index in &spec.secondaries {
             match index_difference(&found, index) {
-                None if found.organization == Organization::BTree => return Ok(Some(index)),
-                None => return Err(differs(format!("it has no index '{}', and a set gets none later", index.name))),
+                None => return Ok(Some(index)),
                 Some(Some(difference)) => return Err(differs(difference)),
                 Some(None) if self.secondary(id, &index.name).is_err() => return Ok(Some(index)),
                 Some(None) => {}

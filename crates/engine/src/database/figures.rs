@@ -41,6 +41,8 @@ pub struct Figures {
     pub checkpoints: u64,
     /// Sweeps over memory-resident sets completed.
     pub sweeps: u64,
+    /// Records whose entries were added to secondary indexes that were being built.
+    pub indexed_records: u64,
     /// Writes of the log completed.
     pub log_writes: u64,
     /// Bytes written to the log.
@@ -104,6 +106,7 @@ impl Database {
             commit_wait_ns: statistics.commit_wait_ns.get(),
             checkpoints: statistics.checkpoints.get(),
             sweeps: statistics.sweeps.get(),
+            indexed_records: statistics.indexed_records.get(),
             log_writes: log.writes,
             log_bytes_written: log.bytes_written,
             log_syncs: log.syncs,
@@ -181,7 +184,7 @@ impl Figures {
         text
     }
 
-    fn metrics(&self) -> [(&'static str, MetricType, &'static str, u64); 21] {
+    fn metrics(&self) -> [(&'static str, MetricType, &'static str, u64); 22] {
         use MetricType::{Counter, Gauge, Seconds};
         [
             ("commits", Counter, "Transactions committed", self.commits),
@@ -194,6 +197,7 @@ impl Figures {
             ("commit_wait", Seconds, "Time in which transactions waited for the log", self.commit_wait_ns),
             ("checkpoints", Counter, "Checkpoints completed", self.checkpoints),
             ("sweeps", Counter, "Sweeps over sets completed", self.sweeps),
+            ("indexed_records", Counter, "Entries added to indexes being built", self.indexed_records),
             ("log_writes", Counter, "Writes of the log completed", self.log_writes),
             ("log_written_bytes", Counter, "Bytes written to the log", self.log_bytes_written),
             ("log_syncs", Counter, "Syncs of the log completed", self.log_syncs),

@@ -1,11 +1,11 @@
-//! Creating and dropping secondary indexes of b-trees while their records are used.
+//! Creating and dropping secondary indexes of b-trees and of sets while their records are used.
 //!
 //! An index is created so:
 //!
-//! 1. Its b-tree is made. The catalog does not have it yet: a restart leaves nothing of it.
+//! 1. Its b-tree is made, or that of a set in memory (`set_index`). The catalog does not have it yet: a restart leaves nothing of it.
 //! 2. From now on each change of a record changes its entry, too. Transactions that had begun before may be about to make one that does
 //!    not; their ends are waited for.
-//! 3. Entries are added to the records that have none, a few at a time, under the locks of these.
+//! 3. Entries are added to the records that have none, a few at a time: in a b-tree under the locks of these.
 //! 4. The superblock file enters it. That is the moment: a cut before it leaves nothing of the index, one after it all of it. No call of
 //!    a procedure that was logged before is repeated from here on (`catalog_change`).
 //! 5. It is readable, for who does not read an earlier moment.
@@ -17,13 +17,15 @@
 //!    entries keep phantoms from them.
 //! 3. From now on changes of records leave it alone. Transactions that had begun before may still take back what they had done to it; their ends
 //!    are waited for, too, however long that takes: others go on.
-//! 4. Its pages leave memory, its file is removed, its name is free.
+//! 4. Its pages leave memory, its file is removed, its name is free. That of a set leaves memory a few entries at a time.
 
 use super::Database;
+use super::building_index::BuildingGuard;
 use super::catalog_change::CatalogChangeGuard;
-use crate::catalog::{IndexSpec, IndexTree, Locking, Organization, Partition, Schema, SecondaryIndex};
+use crate::catalog::{IndexInSet, IndexSpec, IndexTree, Locking, Organization, Partition, Schema, SecondaryIndex};
 use crate::checkpoint::state_catalog;
-use crate::superblock::{self, CatalogChange, stored_indexes};
+use crate::engine::IndexBuild;
+use crate::superblock::{self, CatalogChange, stored_index};
 use crate::transaction::Transaction;
 use crate::{Error, Result};
 use base::time::{MILLISECOND_NS, SECOND_NS};
@@ -37,30 +39,41 @@ use structures::set::FieldError;
 pub(super) const LOOK_NS: u64 = 20 * MILLISECOND_NS;
 
 /// An index that is being built.
-struct Building {
-    base: PartitionId,
-    partition: Rc<Partition>,
-    index: SecondaryIndex,
+pub(super) struct Building {
+    pub(super) base: PartitionId,
+    /// Its b-tree, if its records are in one.
+    tree: Option<Rc<Partition>>,
+    pub(super) index: SecondaryIndex,
     /// Whether its records have had a type before.
     was_typed: bool,
-    /// Whether the superblock file may say that they have one now.
-    states_type: Cell<bool>,
+    /// Whether the superblock file may have it, and perhaps say that its records have a type.
+    is_stated: Cell<bool>,
     /// Calls of procedures may meet a type that a restart knows nothing of.
     change: CatalogChangeGuard,
+    /// What others see of it.
+    pub(super) build: BuildingGuard,
+}
+
+impl Building {
+    pub(super) fn number(&self) -> usize {
+        self.index.number().expect("it is one of its partition's")
+    }
 }
 
 impl Database {
-    /// Creates an ordered secondary index of a b-tree with record locks and fills it while others go on to change records. Returns
+    /// Creates an ordered secondary index of a b-tree with record locks, or of a set, and fills it while others go on to change records. Returns
     /// its number ([`Database::secondary`]). It is durable when this returns; the creation goes on to its end even if its future is dropped. One that
-    /// fails or is cut off leaves nothing behind. If it is unique, others may be told so of their records before it is whole.
+    /// fails, is dropped meanwhile ([`Database::drop_index`]) or is cut off leaves nothing behind. If it is unique, others may be told so of
+    /// their records before it is whole. How far it is [`Database::index_builds`] says.
     ///
-    /// Transactions and snapshots that had begun before it are waited for, up to ten seconds. Where procedures are logged as calls, all sets
-    /// are swept, and meanwhile the log has what calls change. Memory is taken for a few records only; entries come in the
-    /// order of the records, so the index should fit into the buffer.
+    /// Transactions and snapshots that had begun before it are waited for, up to ten seconds; for a set once more, those that had begun
+    /// before it had all records. Where procedures are logged as calls, all sets
+    /// are swept, and meanwhile the log has what calls change. For a b-tree memory is taken for a few records only; entries come in the
+    /// order of the records, so the index should fit into the buffer. That of a set is in memory, and is built anew at each opening.
     ///
     /// # Errors
-    /// [`Error::WrongOrganization`] if the partition is no b-tree with record locks, or its records have no type and
-    /// [`IndexSpec::record`] says none; [`Error::Field`] if the index has the name of another one or a field that the records do not have, or if it is
+    /// [`Error::WrongOrganization`] if the partition is neither a b-tree with record locks nor a set, or its records have no type and
+    /// [`IndexSpec::record`] says none; also for a unique index of a set; [`Error::Setting`] while nodes use the database; [`Error::Field`] if the index has the name of another one or a field that the records do not have, or if it is
     /// unique and two records have the same contents; [`Error::Unsuitable`] if a record is not of the type; [`Error::TooLarge`] if the contents of
     /// a record's fields are too long for a key; [`Error::PartitionInUse`] if another index is being built or others do not end; and those of
     /// [`Database::create_partition`].
@@ -106,13 +119,12 @@ impl Database {
             .await
     }
 
-    /// Drops an index of a b-tree. When this returns, it is gone for good. Changes of records are kept in it until the transactions have
+    /// Drops an index. When this returns, it is gone for good. Changes of records are kept in it until the transactions have
     /// ended that had begun before; until then the partition gets no other index and cannot be dropped. Sets are swept as for
-    /// [`Database::create_index`].
+    /// [`Database::create_index`]. One that is being built is built no further: its creation fails.
     ///
     /// # Errors
-    /// [`Error::NoPartition`], [`Error::Field`] if there is no such index, [`Error::WrongOrganization`] for one of a set, which has it for as long as it is
-    /// there; [`Error::PartitionInUse`] if others keep the sweep from going on for ten seconds; the log's or the driver's: the index stays then.
+    /// [`Error::NoPartition`], [`Error::Field`] if there is no such index, [`Error::PartitionInUse`] if others keep the sweep from going on for ten seconds; the log's or the driver's: the index stays then.
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
@@ -145,45 +157,67 @@ impl Database {
         }
     }
 
-    /// Makes the b-tree of an index, and has all changes of records from now on kept in it.
+    /// Makes the b-tree of an index, or that of a set in memory, and has all changes of records from now on kept in it.
     async fn begin_index(&self, base: PartitionId, spec: IndexSpec) -> Result<Building> {
         let engine = &self.0.engine;
         let _turn = engine.catalog.creation.take(&engine.core.executor).await;
         engine.core.check_open()?;
         let found = engine.catalog.describe(base)?;
+        self.check_unserved(&found, &spec.name)?;
         let (mut schema, mut index) = planned(&found, &spec)?;
-        let partition = self.plan_index(&found, &spec.name)?;
-        if let Err(error) = self.build_index(&partition).await {
-            self.detach(&partition).await;
-            self.remove_files(&partition).await;
-            return Err(error);
+        let mut tree = None;
+        if found.set_settings().is_none() {
+            let partition = self.plan_index(&found, &spec.name)?;
+            if let Err(error) = self.build_index(&partition).await {
+                self.detach(&partition).await;
+                self.remove_files(&partition).await;
+                return Err(error);
+            }
+            engine.core.statistics.reserve(usize::from(partition.id) + 1);
+            tree = Some(partition);
         }
-        engine.core.statistics.reserve(usize::from(partition.id) + 1);
         let change = self.begin_catalog_change();
-        index.tree = Some(IndexTree { id: partition.id(), since: None });
+        match &tree {
+            Some(partition) => {
+                index.tree = Some(IndexTree { id: partition.id(), since: None });
+                engine.catalog.partitions.borrow_mut().insert_hidden(Rc::clone(partition));
+            }
+            None => {
+                let number = self.begin_in_set(&found, schema.definition(&index))?;
+                index.in_set = Some(IndexInSet { number, since: None });
+            }
+        }
         schema.secondaries.push(index.clone());
-        let mut partitions = engine.catalog.partitions.borrow_mut();
-        partitions.insert_hidden(Rc::clone(&partition));
-        partitions.replace(Rc::new(found.with_indexes(&schema.record, schema.secondaries)));
-        let was_typed = found.schema.is_some();
-        Ok(Building { base, partition, index, was_typed, states_type: Cell::new(false), change })
+        let building = Rc::new(found.with_indexes(&schema.record, schema.secondaries));
+        engine.catalog.partitions.borrow_mut().replace(building);
+        let (was_typed, is_stated) = (found.schema.is_some(), Cell::new(false));
+        let build = BuildingGuard::new(engine, IndexBuild::new(base, &spec.name));
+        Ok(Building { base, tree, index, was_typed, is_stated, change, build })
     }
 
     async fn fill_and_enter(&self, building: &Building) -> Result<usize> {
         let engine = &self.0.engine;
         let found = engine.catalog.describe(building.base)?;
         self.await_earlier(&found).await?;
-        let (index, tree) = (&building.index, building.partition.id());
-        let mut from = Bound::Unbounded;
-        loop {
-            engine.core.check_open()?;
-            let add = async |tx: &mut Transaction| tx.index_records(&found, index, tree, &from).await;
-            let Some(last) = self.transaction(add).await? else { break };
-            from = Bound::Excluded(last);
+        match &building.tree {
+            Some(tree) => self.fill_tree(building, &found, tree.id()).await?,
+            None => self.fill_in_set(building).await?,
         }
         let _turn = engine.catalog.creation.take(&engine.core.executor).await;
         engine.core.check_open()?;
         self.enter_index(building).await
+    }
+
+    async fn fill_tree(&self, building: &Building, found: &Partition, tree: PartitionId) -> Result<()> {
+        let mut from = Bound::Unbounded;
+        loop {
+            building.build.check(&self.0.engine)?;
+            let add = async |tx: &mut Transaction| tx.index_records(found, &building.index, tree, &from).await;
+            let (count, last) = self.transaction(add).await?;
+            building.build.add(count);
+            let Some(last) = last else { return Ok(()) };
+            from = Bound::Excluded(last);
+        }
     }
 
     /// Makes an index one of the database's: durable first, then readable.
@@ -191,38 +225,52 @@ impl Database {
         let engine = &self.0.engine;
         let base = engine.catalog.describe(building.base)?;
         self.sweep_calls(&base).await?;
-        let (id, since) = (building.partition.id, engine.versions.present());
+        let since = engine.versions.present();
         engine.core.log.flush(engine.core.log.end()).await?;
+        building.build.check(engine)?;
         let found = engine.catalog.describe(building.base)?;
-        let entered = readable(&found, building, since)?;
-        let mut changes = vec![CatalogChange::Enter(id), CatalogChange::Since(id, building.change.since().0)];
+        let number = building.number();
+        let entered = with_since(&found, number, Some(since))?;
+        let mut changes = Vec::new();
+        if let Some(tree) = &building.tree {
+            changes.extend([CatalogChange::Enter(tree.id), CatalogChange::Since(tree.id, building.change.since().0)]);
+        }
         if !building.was_typed {
-            building.states_type.set(true);
             changes.push(CatalogChange::Type(building.base.0, found.typed()?.record.clone()));
         }
-        changes.extend(stored_indexes(&entered));
+        changes.extend(stored_index(building.base, entered.typed()?.index(number).expect("it can be read")));
+        building.is_stated.set(true);
         state_catalog(engine, changes).await?;
         engine.catalog.note_swept_change();
         // Another index may have gone meanwhile.
-        let entered = readable(&*engine.catalog.describe(building.base)?, building, since)?;
+        let entered = with_since(&*engine.catalog.describe(building.base)?, number, Some(since))?;
         let mut partitions = engine.catalog.partitions.borrow_mut();
-        partitions.show(&building.partition);
+        match &building.tree {
+            Some(tree) => partitions.show(tree),
+            None => engine.sets.sets.borrow_mut().end_secondary(building.base, number),
+        }
         partitions.replace(Rc::new(entered));
-        Ok(usize::from(id))
+        building.build.note_entered();
+        Ok(number)
     }
 
     /// Leaves nothing of an index that was not built. If the superblock file cannot be told so, it is told again beside others.
     async fn take_index_back(&self, building: Building) {
-        let mut changes = vec![CatalogChange::Drop(building.partition.id)];
-        if building.states_type.get()
+        let mut changes = Vec::new();
+        match &building.tree {
+            Some(tree) => changes.push(CatalogChange::Drop(tree.id)),
+            None if building.is_stated.get() => changes.push(gone_from_set(building.base, building.number())),
+            None => {}
+        }
+        if building.is_stated.get()
+            && !building.was_typed
             && let Ok(base) = self.0.engine.catalog.describe(building.base)
         {
             let untyped = Partition { schema: None, ..(*base).clone() };
             changes.extend(superblock::begin(&untyped).into_iter().chain([CatalogChange::Enter(base.id)]));
         }
         if self.state_taken_back(&building, changes).await.is_ok() {
-            drop(building.change);
-            return self.end_index(building.partition).await;
+            return self.end_building(building).await;
         }
         let database = self.clone();
         let ending = async move {
@@ -235,10 +283,18 @@ impl Database {
                 database.0.engine.core.executor.sleep_ns(wait_ns).await;
                 wait_ns = (2 * wait_ns).min(SECOND_NS);
             }
-            drop(building.change);
-            database.end_index(building.partition).await;
+            database.end_building(building).await;
         };
         drop(self.0.engine.core.executor.spawn(ending));
+    }
+
+    /// Takes away what changes of records leave alone.
+    async fn end_building(&self, building: Building) {
+        drop(building.change);
+        match building.tree {
+            Some(tree) => self.end_index(tree).await,
+            None => self.end_in_set(building.base, building.index.number().expect("it was begun")),
+        }
     }
 
     /// The same up to where changes of records leave it alone. It may have been entered after all: then they have to be kept in it until
@@ -247,70 +303,75 @@ impl Database {
         let engine = &self.0.engine;
         let _turn = engine.catalog.creation.take(&engine.core.executor).await;
         engine.core.check_open()?;
-        state_catalog(engine, changes).await?;
-        self.leave_alone(building.base, building.partition.id(), building.was_typed);
+        if building.tree.is_some() || building.is_stated.get() {
+            state_catalog(engine, changes).await?;
+        }
+        self.leave_alone(building.base, building.number(), building.was_typed);
         Ok(())
     }
 
     async fn drop_index_undisturbed(&self, base: PartitionId, name: &str) -> Result<()> {
         let engine = &self.0.engine;
+        if self.give_up_build(base, name).await? {
+            return Ok(());
+        }
         let turn = engine.catalog.creation.take(&engine.core.executor).await;
         engine.core.check_open()?;
         let found = engine.catalog.describe(base)?;
         let number = engine.catalog.secondary(base, name)?;
-        if found.organization != Organization::BTree {
-            return Err(found.wrong_organization("a set keeps its secondary indexes for as long as it is there"));
-        }
-        let id = PartitionId(u16::try_from(number).expect("the number of a partition"));
+        let index = found.typed()?.index(number).expect("it is there").clone();
+        let (drops, keeps) = match index.tree {
+            Some(tree) => (CatalogChange::Drop(tree.id.0), Some(CatalogChange::Enter(tree.id.0))),
+            None => (gone_from_set(base, number), stored_index(base, &index)),
+        };
         let change = self.begin_catalog_change();
         self.sweep_calls(&found).await?;
-        if let Err(error) = state_catalog(engine, vec![CatalogChange::Drop(id.0)]).await {
+        if let Err(error) = state_catalog(engine, vec![drops]).await {
             // The next opening may find it or not; until it is certain that it does not, changes of records are kept in it.
-            if state_catalog(engine, vec![CatalogChange::Enter(id.0)]).await.is_err() {
+            if state_catalog(engine, keeps.into_iter().collect()).await.is_err() {
                 change.leave_undecided();
             }
             return Err(error);
         }
         engine.catalog.note_swept_change();
-        let partition = engine.catalog.partitions.borrow_mut().hide(id)?;
-        self.close_to_readers(base, id);
+        let tree = index.tree.map(|tree| engine.catalog.partitions.borrow_mut().hide(tree.id)).transpose()?;
+        self.close_to_readers(base, number);
         drop(turn);
-        if self.await_earlier(&partition).await.is_ok() {
-            self.leave_alone(base, id, true);
-            drop(change);
-            self.end_index(partition).await;
-            return Ok(());
-        }
+        let is_over = self.await_earlier(&found).await.is_ok();
         let database = self.clone();
         let ending = async move {
-            if database.outlast_earlier().await {
-                database.leave_alone(base, id, true);
+            if is_over || database.outlast_earlier().await {
+                database.leave_alone(base, number, true);
                 drop(change);
-                database.end_index(partition).await;
+                match tree {
+                    Some(tree) => database.end_index(tree).await,
+                    None => database.end_in_set(base, number),
+                }
             }
         };
-        drop(engine.core.executor.spawn(ending));
+        if is_over {
+            ending.await;
+        } else {
+            drop(engine.core.executor.spawn(ending));
+        }
         Ok(())
     }
 
     /// From now on an index cannot be read, while changes of records are kept in it.
-    fn close_to_readers(&self, base: PartitionId, tree: PartitionId) {
+    fn close_to_readers(&self, base: PartitionId, number: usize) {
         let mut partitions = self.0.engine.catalog.partitions.borrow_mut();
         let Some(found) = partitions.get(base).cloned() else { return };
-        let Some(schema) = &found.schema else { return };
-        let mut secondaries = schema.secondaries.clone();
-        for index in secondaries.iter_mut().filter(|index| index.tree.is_some_and(|other| other.id == tree)) {
-            index.tree = Some(IndexTree { id: tree, since: None });
+        if let Ok(closed) = with_since(&found, number, None) {
+            partitions.replace(Rc::new(closed));
         }
-        partitions.replace(Rc::new(found.with_indexes(&schema.record, secondaries)));
     }
 
     /// From now on changes of records are not kept in an index any more.
-    fn leave_alone(&self, base: PartitionId, tree: PartitionId, is_typed: bool) {
+    fn leave_alone(&self, base: PartitionId, number: usize, is_typed: bool) {
         let mut partitions = self.0.engine.catalog.partitions.borrow_mut();
         let Some(found) = partitions.get(base).cloned() else { return };
         let Some(schema) = &found.schema else { return };
-        let others = |index: &&SecondaryIndex| index.tree.is_none_or(|other| other.id != tree);
+        let others = |index: &&SecondaryIndex| index.number() != Some(number);
         let secondaries: Vec<SecondaryIndex> = schema.secondaries.iter().filter(others).cloned().collect();
         let mut left = found.with_indexes(&schema.record, secondaries);
         if !is_typed {
@@ -357,22 +418,34 @@ impl Database {
     }
 }
 
-/// What a partition is whose new index can be read from this position of the log on.
-fn readable(found: &Partition, building: &Building, since: Lsn) -> Result<Partition> {
+/// What a partition is whose index can be read from this position of the log on, or not at all.
+fn with_since(found: &Partition, number: usize, since: Option<Lsn>) -> Result<Partition> {
     let schema = found.typed()?;
     let mut secondaries = schema.secondaries.clone();
-    for index in secondaries.iter_mut().filter(|index| index.name == building.index.name) {
-        index.tree = Some(IndexTree { id: building.partition.id(), since: Some(since) });
-    }
+    let meant = secondaries.iter_mut().filter(|index| index.number() == Some(number));
+    meant.for_each(|index| index.set_since(since));
     Ok(found.with_indexes(&schema.record, secondaries))
+}
+
+/// That a set has no such index any more.
+fn gone_from_set(base: PartitionId, number: usize) -> CatalogChange {
+    CatalogChange::SetIndexGone(base.0, u16::try_from(number).expect("the number of an index of a set"))
 }
 
 /// What the records of a partition will be, and an index of them.
 fn planned(found: &Partition, spec: &IndexSpec) -> Result<(Schema, SecondaryIndex)> {
-    if found.organization != Organization::BTree || found.locking != Locking::Record || found.index_of.is_some() {
-        return Err(found.wrong_organization("an index is created on a b-tree with record locks"));
+    let is_possible = match found.organization {
+        Organization::BTree => found.locking == Locking::Record,
+        Organization::Set { .. } => true,
+        _ => false,
+    };
+    if !is_possible || found.index_of.is_some() {
+        return Err(found.wrong_organization("an index is created on a b-tree with record locks, or on a set"));
     }
-    if found.index_trees().any(|tree| tree.since.is_none()) {
+    if found.set_settings().is_some() && spec.is_unique {
+        return Err(found.wrong_organization("a secondary index of a set is not unique; a b-tree's may be"));
+    }
+    if found.has_unready_index() {
         return Err(Error::PartitionInUse(found.name.clone()));
     }
     let schema = match (&found.schema, &spec.record) {

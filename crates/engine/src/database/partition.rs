@@ -162,7 +162,9 @@ impl PartitionSpec {
             let without = "a secondary index is over fields; give the partition a record type";
             return if self.secondaries.is_empty() { Ok(None) } else { Err(fail(without.to_owned())) };
         };
-        Schema::new(record.clone(), &self.secondaries).map(Some).map_err(|error| fail(error.to_string()))
+        let schema = Schema::new(record.clone(), &self.secondaries).map_err(|error| fail(error.to_string()))?;
+        let is_set = matches!(self.organization, Organization::Set { .. });
+        Ok(Some(if is_set { schema.of_new_set() } else { schema }))
     }
 }
 

@@ -72,7 +72,7 @@ impl Database {
     ) -> Result<R> {
         loop {
             let found = self.set_of(partition)?;
-            if found.schema.as_ref().is_none_or(|schema| secondary >= schema.secondaries.len()) {
+            if found.schema.as_ref().is_none_or(|schema| schema.index(secondary).is_err()) {
                 return Err(found.wrong_organization("it has no such index"));
             }
             match self.try_portion_of_index((partition, secondary), range, behind) {

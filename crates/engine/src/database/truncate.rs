@@ -13,7 +13,7 @@ use super::Database;
 use super::log_room::{complete_logged, length_of, wait_for_log_beside};
 use super::partition::{FIRST_PAGES_SIZE, number};
 use crate::Result;
-use crate::catalog::{IndexTree, Partition};
+use crate::catalog::{IndexTree, Partition, Schema};
 use crate::checkpoint::{replace_partitions, state_catalog};
 use crate::superblock::{CatalogChange, stored_indexes};
 use base::{Lsn, PartitionId};
@@ -114,7 +114,7 @@ impl Database {
     /// Makes an empty partition of the same description, then its indexes.
     async fn build_successors(&self, found: &Partition, made: &mut Vec<Rc<Partition>>) -> Result<()> {
         let partition = self.build_successor(found, made).await?;
-        let Some(schema) = &found.schema else { return Ok(()) };
+        let Some(schema) = &partition.schema else { return Ok(()) };
         let mut secondaries = schema.secondaries.clone();
         for index in &mut secondaries {
             let Some(tree) = index.tree else { continue };
@@ -133,6 +133,9 @@ impl Database {
         // Before anything is made.
         wait_for_log_beside(engine, FIRST_PAGES_SIZE).await?;
         let mut successor = found.clone();
+        if successor.set_settings().is_some() {
+            successor.schema = successor.schema.map(Schema::of_new_set);
+        }
         number(&mut engine.catalog.partitions.borrow_mut(), &mut successor)?;
         let successor = Rc::new(successor);
         made.push(Rc::clone(&successor));

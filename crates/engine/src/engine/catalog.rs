@@ -1,6 +1,6 @@
 //! The catalog: which partitions there are, and what the superblock says.
 
-use super::Core;
+use super::{Core, IndexBuild};
 use crate::catalog::{Locking, Organization, Partition, Partitions};
 use crate::superblock::{CatalogChange, Superblock, SuperblockFile};
 use crate::{Error, Result};
@@ -102,6 +102,10 @@ pub struct Catalog {
     /// How many backups are under way, and of which partition room is being given back: never both.
     pub(crate) backups: Cell<u32>,
     pub(crate) shrinking: Cell<Option<PartitionId>>,
+    /// The indexes that are being built.
+    pub(crate) index_builds: RefCell<Vec<Rc<IndexBuild>>>,
+    /// How many servers of nodes use the database.
+    pub(crate) served: Cell<u32>,
     /// The turn to give a partition indexes that it is ensured to have.
     pub(crate) ensuring: Turn,
     /// How many bulk loads have ended, by partition: what they wrote is not in the log.
@@ -152,6 +156,8 @@ impl Catalog {
             compaction: Turn::new(),
             backups: Cell::new(0),
             shrinking: Cell::new(None),
+            index_builds: RefCell::default(),
+            served: Cell::new(0),
             ensuring: Turn::new(),
             loads: RefCell::default(),
             loading: RefCell::default(),

@@ -1,7 +1,8 @@
 //! The catalog as the file keeps it: a journal of what became of each number, and now and then all of it anew.
 
+use super::change::{CatalogChange, StoredIndex};
 use super::mirror::{BLOCK, COPIES, Mirror, MirrorCopy, REGION};
-use crate::catalog::{IndexTree, Partition, Schema, SecondaryIndex};
+use crate::catalog::{IndexInSet, IndexTree, Partition, Schema, SecondaryIndex};
 use crate::{Error, Result};
 use base::{Lsn, PartitionId};
 use driver::FaultKind;
@@ -11,7 +12,6 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use structures::canary::{self, Canary};
 use structures::checksum::checksum;
-use structures::set::RecordType;
 
 const HEADER: usize = 16;
 /// About how many bytes of changes one entry has where the catalog is written anew.
@@ -23,59 +23,6 @@ const RESERVE: u64 = 4 * BLOCK;
 /// How many numbers are skipped after an append that failed in this run, should it not be readable: more than the catalog has
 /// entries.
 const NUMBERS_BETWEEN: u64 = 1 << 32;
-
-/// What becomes of a partition, or of what the catalog says of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum CatalogChange {
-    /// It was given to this partition, whose files may exist from here on.
-    Begin(Box<Partition>, Option<Schema>),
-    /// Its partition is one of the database's.
-    Enter(u16),
-    /// It is so no longer; its files may still exist.
-    Drop(u16),
-    /// Its files exist no longer.
-    Gone(u16),
-    /// How many segments the sets' backup has of each partition.
-    Segments(Vec<(u16, u32)>),
-    /// Smaller numbers were given out.
-    Next(u32),
-    /// The checksum over those of each partition's images in the sets' backup; nothing where none is known any more. Formats
-    /// before 8 had no such change.
-    Images(Vec<(u16, Option<u32>)>),
-    /// Calls of procedures that the log has from a position on find the partition. Formats before 8 had no such change.
-    Since(u16, u64),
-    /// The records of a partition that was entered without a type have this one. Formats before 10 had no such change.
-    Type(u16, RecordType),
-    /// A b-tree is a secondary index of another one. Formats before 10 had no such change.
-    Index(u16, StoredIndex),
-    /// A partition's files are named after this. Formats before 12 had no such change.
-    Files(u16, String),
-    /// A partition has this name from now on; its files keep theirs. Formats before 12 had no such change.
-    Rename(u16, String),
-}
-
-/// What the catalog says of a partition's indexes that are b-trees and have all records.
-pub(crate) fn stored_indexes(partition: &Partition) -> Vec<CatalogChange> {
-    let stored = |index: &SecondaryIndex| {
-        let tree = index.tree?;
-        let (name, fields, is_unique) = (index.name.clone(), index.fields.clone(), index.is_unique);
-        let stored = StoredIndex { base: partition.id, name, fields, is_unique, since: tree.since?.0 };
-        Some(CatalogChange::Index(tree.id.0, stored))
-    };
-    partition.schema.iter().flat_map(|schema| &schema.secondaries).filter_map(stored).collect()
-}
-
-/// What the catalog says of a b-tree that is a secondary index of another one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct StoredIndex {
-    /// The other one.
-    pub(crate) base: u16,
-    pub(crate) name: String,
-    pub(crate) fields: Vec<usize>,
-    pub(crate) is_unique: bool,
-    /// From which position of the log on it has all records.
-    pub(crate) since: u64,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PartitionState {
@@ -117,6 +64,8 @@ pub(super) struct Journal {
     since: BTreeMap<u16, u64>,
     /// Which b-trees are secondary indexes.
     indexes: BTreeMap<u16, StoredIndex>,
+    /// By set and number: its secondary indexes that its schema does not say, and those that it says and that are gone.
+    of_sets: BTreeMap<(u16, u16), Option<StoredIndex>>,
     /// About how many bytes all of it takes.
     bytes: u64,
     /// What was appended.
@@ -158,6 +107,9 @@ impl Journal {
         if let Some(index) = self.indexes.get(&partition.id) {
             return Rc::new(Partition { index_of: Some(PartitionId(index.base)), ..(**partition).clone() });
         }
+        if partition.set_settings().is_some() {
+            return self.with_indexes_of_set(partition);
+        }
         let is_live = |id: &u16| self.numbers.get(id).is_some_and(|(_, state)| *state == PartitionState::Live);
         let of_it = self
             .indexes
@@ -167,13 +119,28 @@ impl Journal {
             .map(|(id, index)| {
                 let tree = IndexTree { id: PartitionId(*id), since: Some(Lsn(index.since)) };
                 let StoredIndex { name, fields, is_unique, .. } = index.clone();
-                SecondaryIndex { name, fields, is_unique, tree: Some(tree) }
+                SecondaryIndex { name, fields, is_unique, tree: Some(tree), in_set: None }
             })
             .collect();
         match &partition.schema {
             Some(schema) if !secondaries.is_empty() => Rc::new(partition.with_indexes(&schema.record, secondaries)),
             _ => Rc::clone(partition),
         }
+    }
+
+    /// The same of a set: the indexes of its schema have their positions there as numbers.
+    fn with_indexes_of_set(&self, partition: &Rc<Partition>) -> Rc<Partition> {
+        let Some(schema) = partition.schema.clone().map(Schema::of_new_set) else { return Rc::clone(partition) };
+        let first = schema.secondaries.into_iter().filter_map(|index| Some((index.number()? as u16, index)));
+        let mut numbered: BTreeMap<u16, SecondaryIndex> = first.collect();
+        for ((_, number), stored) in self.of_sets.range((partition.id, 0)..=(partition.id, u16::MAX)) {
+            numbered.remove(number);
+            if let Some(StoredIndex { name, fields, is_unique, since, .. }) = stored.clone() {
+                let in_set = Some(IndexInSet { number: *number, since: Some(Lsn(since)) });
+                numbered.insert(*number, SecondaryIndex { name, fields, is_unique, tree: None, in_set });
+            }
+        }
+        Rc::new(partition.with_indexes(&schema.record, numbered.into_values().collect()))
     }
 
     /// Those that have left files behind, perhaps: their creation was cut off, or they were dropped.
@@ -210,6 +177,11 @@ impl Journal {
         for (id, index) in self.indexes.iter_mut().filter(|(_, index)| index.since > end) {
             index.since = end;
             self.queue.push(CatalogChange::Index(*id, index.clone()));
+        }
+        let of_sets = self.of_sets.iter_mut().filter_map(|((_, number), index)| Some((number, index.as_mut()?)));
+        for (number, index) in of_sets.filter(|(_, index)| index.since > end) {
+            index.since = end;
+            self.queue.push(CatalogChange::SetIndex(*number, index.clone()));
         }
     }
 
@@ -262,6 +234,7 @@ impl Journal {
             CatalogChange::Gone(id) => {
                 self.since.remove(&id);
                 self.indexes.remove(&id);
+                self.of_sets.retain(|(base, _), _| *base != id);
                 if let Some((partition, _)) = self.numbers.remove(&id) {
                     self.bytes -= stated_bytes(&partition);
                 }
@@ -270,6 +243,15 @@ impl Journal {
             CatalogChange::Next(next) => self.next = self.next.max(next),
             CatalogChange::Since(id, since) => drop(self.since.insert(id, since)),
             CatalogChange::Index(id, index) => drop(self.indexes.insert(id, index)),
+            CatalogChange::SetIndex(number, index) => drop(self.of_sets.insert((index.base, number), Some(index))),
+            CatalogChange::SetIndexGone(id, number) => {
+                let schema = self.numbers.get(&id).and_then(|(partition, _)| partition.schema.as_ref());
+                if schema.is_some_and(|schema| usize::from(number) < schema.secondaries.len()) {
+                    self.of_sets.insert((id, number), None);
+                } else {
+                    self.of_sets.remove(&(id, number));
+                }
+            }
             CatalogChange::Type(id, record) => self.restate(id, |found| found.with_indexes(&record, Vec::new())),
             CatalogChange::Files(id, stem) => self.restate(id, |found| found.clone().with_files(stem)),
             CatalogChange::Rename(id, name) => self.restate(id, |found| found.renamed(name)),
@@ -311,6 +293,10 @@ impl Journal {
             }
         }
         image.extend(self.indexes.iter().map(|(id, index)| CatalogChange::Index(*id, index.clone())));
+        image.extend(self.of_sets.iter().map(|((id, number), index)| match index {
+            Some(index) => CatalogChange::SetIndex(*number, index.clone()),
+            None => CatalogChange::SetIndexGone(*id, *number),
+        }));
         image.extend(self.since.iter().map(|(id, since)| CatalogChange::Since(*id, *since)));
         image.push(CatalogChange::Images(self.images.iter().map(|(id, sum)| (*id, Some(*sum))).collect()));
         image
@@ -340,8 +326,8 @@ impl Journal {
         let of_other = elsewhere.next().is_some();
         let known = 2
             * (self.bytes
-                + 8 * (self.segments.len() + self.images.len() + 2 * self.since.len() + 16 * self.indexes.len())
-                    as u64)
+                + 8 * (self.segments.len() + self.images.len() + 2 * self.since.len()) as u64
+                + 128 * (self.indexes.len() + self.of_sets.len()) as u64)
             + SLACK;
         if is_hindered || (self.span.length + length > known && !of_other) {
             return self.rewrite(executor, mirror).await;
@@ -365,6 +351,7 @@ impl Journal {
         anew.images.clone_from(&self.images);
         anew.since.clone_from(&self.since);
         anew.indexes.clone_from(&self.indexes);
+        anew.of_sets.clone_from(&self.of_sets);
         anew.bytes = self.bytes;
         self.queue.iter().cloned().for_each(|change| anew.apply(change));
         let first = self.unused_number(executor, mirror).await;

@@ -15,7 +15,7 @@ const BATCH: usize = 64;
 const TURN: usize = 8;
 
 impl Transaction {
-    /// Adds the entries of the next records of a b-tree to an index. Returns the last one's key, or nothing at the end.
+    /// Adds the entries of the next records of a b-tree to an index. Returns how many they are, and the last one's key, or nothing at the end.
     ///
     /// # Errors
     /// [`Error::Field`] if a record is not of the type, or another one has its place in a unique index; those of the entries.
@@ -25,7 +25,7 @@ impl Transaction {
         index: &SecondaryIndex,
         tree: PartitionId,
         from: &Bound<Vec<u8>>,
-    ) -> Result<Option<Vec<u8>>> {
+    ) -> Result<(u64, Option<Vec<u8>>)> {
         let schema = found.typed()?;
         let mut records =
             self.cursor(found.id(), from.as_ref().map(Vec::as_slice), Bound::Unbounded, Direction::Forward);
@@ -47,13 +47,13 @@ impl Transaction {
                 return Err(found.field_error(FieldError::NotUnique(index.name.clone())));
             }
         }
-        Ok(last)
+        Ok((entries.len() as u64, last))
     }
 }
 
 /// Why a record cannot be in an index.
 #[cold]
-fn not_indexed(found: &Partition, key: &[u8], error: FieldError) -> Error {
+pub(crate) fn not_indexed(found: &Partition, key: &[u8], error: FieldError) -> Error {
     let shown: String = key.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
     Error::Unsuitable(format!("partition '{}', record with key {shown}: {error}", found.name))
 }

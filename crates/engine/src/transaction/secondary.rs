@@ -7,12 +7,12 @@
 
 use super::records::LockStep;
 use super::{Direction, Transaction};
-use crate::Result;
-use crate::catalog::{EntryRange, Locking, Partition};
+use crate::catalog::{EntryRange, Locking, Partition, SecondaryIndex};
 use crate::engine::resolve_refusal;
 use crate::locks::Locks;
 use crate::mvcc::{ReadView, rest};
-use crate::version::{IndexEntry, Rest};
+use crate::version::{IndexEntry, Rest, View};
+use crate::{Error, Result};
 use base::PartitionId;
 use std::ops::{Bound, ControlFlow};
 use std::rc::Rc;
@@ -91,6 +91,7 @@ impl Transaction {
     ) -> Result<()> {
         let partition = found.id();
         if let Some(read_view) = self.read_view_of(partition)? {
+            check_since(found, secondary, read_view.view)?;
             return self.range_past(read_view, partition, (secondary, span), look).await;
         }
         if found.locking != Locking::Record {
@@ -213,6 +214,8 @@ impl Transaction {
             found.typed()?.record.verify(value).map_err(|error| found.field_error(error))?;
         }
         loop {
+            // Its indexes may have changed while something was waited for.
+            let found = &self.engine.catalog.describe(found.id())?;
             match self.try_write_typed(found, key, value, replace) {
                 TypedStep::Refused(refusal) => self.resolve_refusal(found.id(), refusal).await?,
                 TypedStep::Met(LockStep::Wait(resource, mode)) => self.lock(resource, mode).await?,
@@ -278,6 +281,7 @@ impl Transaction {
         let schema = found.typed()?;
         schema.record.verify(value).map_err(|error| found.field_error(error))?;
         loop {
+            let found = &self.engine.catalog.describe(found.id())?;
             match self.try_append_typed(found, number, value) {
                 TypedStep::Refused(refusal) => self.resolve_refusal(found.id(), refusal).await?,
                 TypedStep::Met(LockStep::Wait(resource, mode)) => self.lock(resource, mode).await?,
@@ -326,7 +330,8 @@ impl Transaction {
             return Locked::Continue(());
         }
         let partition = found.id();
-        for secondary in 0..found.schema.as_ref().map_or(0, |schema| schema.secondaries.len()) {
+        let indexes = found.schema.iter().flat_map(|schema| &schema.secondaries);
+        for secondary in indexes.filter_map(SecondaryIndex::number) {
             let of = |value: Option<&[u8]>| value.and_then(|value| sets.secondary_key(partition, secondary, value));
             let (old, new) = (of(old), of(new));
             if old == new {
@@ -380,6 +385,15 @@ impl Transaction {
             Some(None) => Locked::Continue(()),
             Some(Some(mode)) => request(locks, owner, gap_below(partition, secondary, entry), mode),
         }
+    }
+}
+
+/// Refuses an index of a set where it did not have all records.
+pub(super) fn check_since(found: &Partition, secondary: usize, view: View) -> Result<()> {
+    let index = found.typed()?.index(secondary).map_err(|error| found.field_error(error))?;
+    match index.since() {
+        Some(since) if view.at < since => Err(Error::SnapshotTooOld { oldest: since }),
+        _ => Ok(()),
     }
 }
 

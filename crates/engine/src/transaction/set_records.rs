@@ -2,6 +2,7 @@
 //! synchronous step, or says what it lacks.
 
 use super::Transaction;
+use super::secondary::check_since;
 use crate::catalog::{EntryRange, Organization};
 use crate::engine::set_returned;
 use crate::mvcc::{SetPortion, index_portion_at, portion_at, scan_set_at};
@@ -159,11 +160,12 @@ impl Transaction {
         behind: Option<(&[u8], &[u8])>,
     ) -> Result<(SetPortion, bool)> {
         let found = self.engine.catalog.describe(partition)?;
-        let is_indexed = found.schema.as_ref().is_some_and(|schema| secondary < schema.secondaries.len());
+        let is_indexed = found.schema.as_ref().is_some_and(|schema| schema.index(secondary).is_ok());
         let read_view = self.read_view_of(partition)?.filter(|_| found.set_settings().is_some() && is_indexed);
         let Some(read_view) = read_view else {
             return Err(found.wrong_organization("it is no set with such an index, or no moment is read of it"));
         };
+        check_since(&found, secondary, read_view.view)?;
         let first = (range.from.as_slice(), &[][..]);
         let last = behind.filter(|behind| *behind >= first).map(|(of, key)| (of.to_vec(), key.to_vec()));
         let left = Rest { last, from: range.from.clone(), to: range.to.clone() };

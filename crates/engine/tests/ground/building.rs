@@ -37,11 +37,10 @@ pub async fn writer(database: Database, things: PartitionId, number: u64, stop: 
 }
 
 /// Creates and drops indexes while others change records; what the check finds.
-pub fn built_beside_writers(seed: u64) -> Vec<String> {
+pub fn built_beside_writers(spec: PartitionSpec, seed: u64) -> Vec<String> {
     run(&Media::new(), async |executor| {
         let database = Database::create(executor, settings()).await.expect("creates");
-        let things =
-            database.create_partition(PartitionSpec::b_tree("things").record(record())).await.expect("creates");
+        let things = database.create_partition(spec.record(record())).await.expect("creates");
         put_all(&database, things, &some(300)).await;
         let stop = Rc::new(Cell::new(false));
         let writers: Vec<_> = (0..6)

@@ -2,7 +2,7 @@
 
 use super::{Described, SIZE_MAX, list};
 use base::{Lsn, PartitionId};
-use engine::catalog::{IndexTree, Organization, Schema, SecondaryIndex};
+use engine::catalog::{IndexInSet, IndexTree, Organization, Schema, SecondaryIndex};
 use engine::set::{self, Field, RecordType};
 use engine::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ pub struct DescribedIndex {
     pub fields: Vec<u32>,
     /// Whether no two records have the same contents in these fields.
     pub is_unique: bool,
-    /// The partition of its entries; nothing if it is in memory, as those of sets are.
+    /// What tells it from others of its partition: the partition of its entries, or, as those of sets are in memory, its number in its set.
     pub tree: Option<u16>,
     /// Whether it has all records.
     pub is_ready: bool,
@@ -64,18 +64,18 @@ impl DescribedSchema {
             name: found.name.clone(),
             fields: found.fields.iter().map(|field| *field as u32).collect(),
             is_unique: found.is_unique,
-            tree: found.tree.map(|tree| tree.id.0),
+            tree: found.number().and_then(|number| u16::try_from(number).ok()),
             is_ready: found.is_ready(),
         };
         let indexes = schema.secondaries.iter().map(index).collect();
         DescribedSchema { fields: schema.record.fields().to_vec(), indexes }
     }
 
-    /// As the engine has it.
+    /// As the engine has it of a b-tree, or of a set.
     ///
     /// # Errors
     /// Words that say why it cannot be used: a server may be ill, too.
-    pub(crate) fn schema(&self) -> std::result::Result<Schema, String> {
+    pub(crate) fn schema(&self, is_of_set: bool) -> std::result::Result<Schema, String> {
         if self.fields.is_empty() {
             return Err(format!(
                 "the server has not told what its records consist of: they are not for this node, have more than {FIELDS_MAX} fields, or all \
@@ -89,13 +89,16 @@ impl DescribedSchema {
             ));
         }
         let record = RecordType::try_from(self.fields.clone()).map_err(|error| error.to_string())?;
+        let since = |found: &DescribedIndex| found.is_ready.then_some(Lsn::ZERO);
         let index = |found: &DescribedIndex| SecondaryIndex {
             name: found.name.clone(),
             fields: found.fields.iter().map(|field| *field as usize).collect(),
             is_unique: found.is_unique,
             tree: found
                 .tree
-                .map(|tree| IndexTree { id: PartitionId(tree), since: found.is_ready.then_some(Lsn::ZERO) }),
+                .filter(|_| !is_of_set)
+                .map(|tree| IndexTree { id: PartitionId(tree), since: since(found) }),
+            in_set: found.tree.filter(|_| is_of_set).map(|number| IndexInSet { number, since: since(found) }),
         };
         Ok(Schema { record, secondaries: self.indexes.iter().map(index).collect() })
     }
@@ -207,11 +210,11 @@ mod tests {
 
     #[test]
     fn an_ill_servers_schema_is_refused() {
-        assert!(described(FIELDS_MAX).schema().is_ok());
-        assert!(described(FIELDS_MAX + 1).schema().is_err(), "it would take for ever to look at");
+        assert!(described(FIELDS_MAX).schema(false).is_ok());
+        assert!(described(FIELDS_MAX + 1).schema(false).is_err(), "it would take for ever to look at");
         let mut twice = described(2);
         twice.fields[1].name = "field 0".to_owned();
-        assert!(twice.schema().is_err());
+        assert!(twice.schema(false).is_err());
     }
 
     /// What is told of types is a message, however many of them a database has.
@@ -226,7 +229,7 @@ mod tests {
         assert_eq!(DescribedSchema::within(&mut room, &two), DescribedSchema::of(&two));
         assert!(room < 50);
         let untold = DescribedSchema::within(&mut room, &two);
-        assert!(untold.schema().is_err_and(|why| why.contains("not told")), "{untold:?}");
+        assert!(untold.schema(false).is_err_and(|why| why.contains("not told")), "{untold:?}");
         let many = DescribedSchema::within(&mut SCHEMAS_MAX.clone(), &schema(FIELDS_MAX + 1));
         assert!(many.fields.is_empty());
     }
@@ -244,8 +247,11 @@ mod tests {
             indexes: vec![by_size.clone(), DescribedIndex { is_ready: false, tree: Some(8), ..by_size }],
             ..described(3)
         };
-        let schema = told.schema().expect("it is right");
+        let schema = told.schema(false).expect("it is right");
         assert_eq!(DescribedSchema::of(&schema), told);
         assert!(schema.secondaries[0].is_ready() && !schema.secondaries[1].is_ready());
+        let of_set = told.schema(true).expect("it is right");
+        assert_eq!(DescribedSchema::of(&of_set), told);
+        assert!(of_set.index(7).is_ok() && of_set.index(8).is_err() && of_set.secondaries[0].tree.is_none());
     }
 }

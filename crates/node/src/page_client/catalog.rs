@@ -135,7 +135,8 @@ impl ClientNode {
         catalog.is_another |=
             new.iter().any(|(id, found)| catalog.partitions.get(id).is_some_and(|was| !was.is_same(found)));
         catalog.came = self.protocol.borrow().session();
-        let schema = |found: &Described| found.schema.as_ref().map(|schema| schema.schema().map(Rc::new));
+        let schema =
+            |found: &Described| found.schema.as_ref().map(|schema| schema.schema(!found.has_pages()).map(Rc::new));
         catalog.schemas = new.iter().filter_map(|(id, found)| Some((*id, schema(found)?))).collect();
         catalog.partitions = new;
         for (id, found) in &catalog.partitions {

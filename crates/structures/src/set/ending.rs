@@ -69,7 +69,7 @@ impl Set {
 
     fn restore_value(&mut self, shadow: &Shadow, saved: &[u8]) {
         let (segment, at) = self.locate(shadow.place);
-        let new = (!self.secondaries.is_empty()).then(|| self.copy(shadow.place));
+        let new = self.is_ordered().then(|| self.copy(shadow.place));
         undo_in(self.segments[segment].bytes_mut(), at, &shadow.before, saved);
         if let Before::Value { size, .. } = shadow.before {
             self.segments[segment].trim(at, size as usize);

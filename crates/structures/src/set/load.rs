@@ -284,7 +284,7 @@ impl Set {
             suspects.into_iter().for_each(|(hash, place)| self.take_up(place, hash));
         }
         let mut secondaries = std::mem::take(&mut self.secondaries);
-        for secondary in &mut secondaries {
+        for secondary in secondaries.iter_mut().flatten() {
             secondary.rebuild(self.records().map(|(_, key, value)| (key, value)));
         }
         self.secondaries = secondaries;
@@ -313,7 +313,8 @@ impl Set {
                 return Err(format!("{count} records, {} in the index", self.finder.count()));
             }
             let records = || self.records().map(|(_, key, value)| (key, value));
-            if self.loading.is_none() && !self.secondaries.iter().all(|secondary| secondary.agrees(records())) {
+            let mut whole = self.secondaries.iter().flatten().filter(|secondary| secondary.is_whole);
+            if self.loading.is_none() && !whole.all(|secondary| secondary.agrees(records())) {
                 return Err("a secondary index disagrees with the records".to_owned());
             }
         }

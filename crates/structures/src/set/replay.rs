@@ -220,7 +220,7 @@ impl Set {
             return Err(Refusal::Missing);
         }
         let found = self.find(key, hash).expect("nothing is lent during recovery");
-        if let Some(place) = found.filter(|_| self.secondaries.is_empty()) {
+        if let Some(place) = found.filter(|_| !self.is_ordered()) {
             // A restart replays committed changes only, so there is nothing to undo.
             let (segment, at) = self.locate(place);
             if self.segments[segment].replay_in_place(at, &redo.action) {

@@ -245,6 +245,9 @@ pub enum FieldError {
     /// Another record has the same contents in the fields of a unique index.
     #[error("another record has the same contents in the fields of the unique index '{0}'")]
     NotUnique(String),
+    /// A secondary index was dropped before it was built.
+    #[error("the secondary index '{0}' was dropped while it was being built")]
+    SecondaryDropped(String),
     /// A secondary index orders by nothing.
     #[error("the secondary index '{0}' names no field")]
     SecondaryEmpty(String),

@@ -4,9 +4,14 @@
 //! below a key. Every gap that a change of a record leaves or enters is locked before the change, in the step that
 //! makes it. A change that no index covers (`add_to_field` of a balance) takes none of these locks. Values of a typed
 //! set are always records of its type, whichever call wrote them.
+//!
+//! An index that a set gets later is filled in steps, between which others change the set. It follows each change from before the first
+//! step on. So an entry that a step adds is that of the record as it is then, also where that is not committed, and one that a change
+//! removes may not have been added yet. Steps go in the order of visits, which does not depend on where records are, so that none is
+//! passed by because it has moved.
 
-use super::Sets;
 use super::schema::RecordType;
+use super::{Refusal, Sets};
 use base::PartitionId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -66,11 +71,24 @@ type Entry = (Box<[u8]>, Box<[u8]>);
 pub(super) struct Ordered {
     definition: Secondary,
     entries: BTreeSet<Entry>,
+    /// Whether it has all records; else it is being filled.
+    pub(super) is_whole: bool,
+}
+
+/// The entries of an index that was dropped, which are given up a few at a time.
+#[derive(Default)]
+pub struct DroppedIndex(BTreeSet<Entry>);
+
+impl DroppedIndex {
+    /// Gives up this number of entries, or those that are left. False if none are.
+    pub fn give_up(&mut self, count: usize) -> bool {
+        (0..count).all(|_| self.0.pop_first().is_some())
+    }
 }
 
 impl Ordered {
     pub(super) fn new(definition: Secondary) -> Ordered {
-        Ordered { definition, entries: BTreeSet::new() }
+        Ordered { definition, entries: BTreeSet::new(), is_whole: true }
     }
 
     fn entry(&self, key: &[u8], value: &[u8]) -> Option<Entry> {
@@ -87,7 +105,7 @@ impl Ordered {
     pub(super) fn remove(&mut self, key: &[u8], value: &[u8]) {
         if let Some(entry) = self.entry(key, value) {
             let was_there = self.entries.remove(&entry);
-            debug_assert!(was_there, "every record is in the index");
+            debug_assert!(was_there || !self.is_whole, "every record is in the index");
         }
     }
 
@@ -181,28 +199,95 @@ impl Sets {
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
     ) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
-        self.set(partition).secondaries[secondary].range(from, to)
+        let found = self.set(partition).secondaries[secondary].as_ref();
+        found.expect("the set has such an index").range(from, to)
     }
 
-    /// The secondary key that a value has in a secondary index; `None` if its record is not in it.
+    /// The number that the next secondary index gets which is added: no other one that the set has had since it was attached has it.
+    ///
+    /// # Panics
+    /// If the partition is no set.
+    pub fn next_secondary(&self, partition: PartitionId) -> usize {
+        self.set(partition).secondaries.len()
+    }
+
+    /// Adds a secondary index that has no record yet and follows every change from now on. Returns its number
+    /// ([`Sets::next_secondary`]).
+    ///
+    /// # Panics
+    /// If the partition is no set.
+    pub fn begin_secondary(&mut self, partition: PartitionId, definition: Secondary) -> usize {
+        let set = self.set_mut(partition);
+        set.secondaries.push(Some(Ordered { is_whole: false, ..Ordered::new(definition) }));
+        set.secondaries.len() - 1
+    }
+
+    /// Adds the records from position `from` of the order of visits on to an index that was begun, as many as a step takes, after `look` has seen
+    /// them. Returns where the next step begins, if there is one.
+    ///
+    /// # Errors
+    /// [`Refusal::Lent`]; nothing was added then.
     ///
     /// # Panics
     /// If the set has no such index.
+    pub fn fill_secondary(
+        &mut self,
+        (partition, secondary): (PartitionId, usize),
+        from: u64,
+        mut look: impl FnMut(&[u8], &[u8]),
+    ) -> Result<Option<u64>, Refusal> {
+        let taken = self.set_mut(partition).secondaries[secondary].take();
+        let mut ordered = taken.expect("the index was begun");
+        let add = |key: &[u8], value: &[u8]| {
+            look(key, value);
+            ordered.add(key, value);
+        };
+        let visited = self.visit(partition, from, add);
+        self.set_mut(partition).secondaries[secondary] = Some(ordered);
+        visited.map(|(_, next)| next)
+    }
+
+    /// The index has all records.
+    ///
+    /// # Panics
+    /// If the set has no such index.
+    pub fn end_secondary(&mut self, partition: PartitionId, secondary: usize) {
+        let ordered = self.set_mut(partition).secondaries[secondary].as_mut();
+        ordered.expect("the index was begun").is_whole = true;
+    }
+
+    /// Drops an index, if there is such a one. Its number stays its own.
+    ///
+    /// # Panics
+    /// If the partition is no set.
+    pub fn drop_secondary(&mut self, partition: PartitionId, secondary: usize) -> DroppedIndex {
+        let dropped = self.set_mut(partition).secondaries.get_mut(secondary).and_then(Option::take);
+        dropped.map_or_else(DroppedIndex::default, |ordered| DroppedIndex(ordered.entries))
+    }
+
+    fn ordered(&self, partition: PartitionId, secondary: usize) -> Option<&Ordered> {
+        self.set(partition).secondaries.get(secondary)?.as_ref()
+    }
+
+    /// The secondary key that a value has in a secondary index; `None` if its record is not in it, or there is no such index.
+    ///
+    /// # Panics
+    /// If the partition is no set.
     pub fn secondary_key(&self, partition: PartitionId, secondary: usize, value: &[u8]) -> Option<Vec<u8>> {
-        self.set(partition).secondaries[secondary].key(value)
+        self.ordered(partition, secondary)?.key(value)
     }
 
-    /// The first entry of a secondary index beyond `from`: a secondary key and the key of its record.
+    /// The first entry of a secondary index beyond `from`: a secondary key and the key of its record. An index that was dropped has none.
     ///
     /// # Panics
-    /// If the set has no such index.
+    /// If the partition is no set.
     pub fn next_entry(
         &self,
         partition: PartitionId,
         secondary: usize,
         from: Bound<(&[u8], &[u8])>,
     ) -> Option<(&[u8], &[u8])> {
-        self.set(partition).secondaries[secondary].beyond(from).next()
+        self.ordered(partition, secondary)?.beyond(from).next()
     }
 
     /// All of them.
@@ -212,7 +297,7 @@ impl Sets {
         secondary: usize,
         from: Bound<(&[u8], &[u8])>,
     ) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.set(partition).secondaries[secondary].beyond(from)
+        self.ordered(partition, secondary).into_iter().flat_map(move |ordered| ordered.beyond(from))
     }
 
     /// Whether a secondary index may change when this part of a value does.
@@ -220,7 +305,7 @@ impl Sets {
     /// # Panics
     /// If the partition is no set.
     pub fn is_indexed(&self, partition: PartitionId, part: &Range<usize>) -> bool {
-        self.set(partition).secondaries.iter().any(|secondary| secondary.depends_on(part))
+        self.set(partition).secondaries.iter().flatten().any(|secondary| secondary.depends_on(part))
     }
 
     /// The number that the next record of a set of arrivals gets.

@@ -57,7 +57,7 @@ impl DetachedSet {
     /// Whether several computations are worthwhile for this number of changes: detaching segments has its price, too.
     pub fn may_shard(&self, changes: usize) -> bool {
         let segments = self.set.segments.len();
-        let is_plain = matches!(self.set.finder, Finder::Keyed(_)) && self.set.secondaries.is_empty();
+        let is_plain = matches!(self.set.finder, Finder::Keyed(_)) && !self.set.is_ordered();
         is_plain && segments >= SHARES && changes >= segments / 4
     }
 

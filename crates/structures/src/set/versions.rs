@@ -82,6 +82,7 @@ impl Sets {
     /// Shows the secondary keys that a record's value has, by index, and the indexes do not have for it any more.
     pub fn lost_entries(&self, partition: PartitionId, key: &[u8], value: &[u8], mut look: impl FnMut(usize, &[u8])) {
         for (number, secondary) in self.set(partition).secondaries.iter().enumerate() {
+            let Some(secondary) = secondary else { continue };
             if let Some(of) = secondary.key(value).filter(|of| !secondary.has(of, key)) {
                 look(number, &of);
             }

@@ -210,8 +210,9 @@ fn entries(document: &Document, journal: &[u8], (first, block): (u64, usize)) ->
         at += end.next_multiple_of(block);
         entries += 1;
     }
-    let expected = ["begin", "enter", "drop", "gone", "segments", "images", "type", "index", "files", "rename"];
-    same("changes in the journal", expected.iter().find(|name| !met.contains(**name)), None::<&&str>)?;
+    let of_partitions = ["begin", "enter", "drop", "gone", "segments", "images", "type", "files", "rename"];
+    let mut expected = of_partitions.iter().chain(&["index", "set_index", "set_index_gone"]);
+    same("changes in the journal", expected.find(|name| !met.contains(**name)), None::<&&str>)?;
     Ok((numbers, entries))
 }
 
@@ -255,14 +256,14 @@ fn catalog_change(
             reader.varint()?;
             reader.fields()?;
         }
-        "index" => {
+        "index" | "set_index" => {
             reader.varint()?;
             let mut found = Found::new();
             reader.structure("index", "", &mut found)?;
             same("the index", [&found["name"], &found["fields.0"], &found["unique"]], ["by_number", "2", "false"])?;
         }
         "files" | "rename" => _ = (reader.varint()?, reader.string()?),
-        "since" => _ = (reader.varint()?, reader.varint()?),
+        "since" | "set_index_gone" => _ = (reader.varint()?, reader.varint()?),
         other => return Err(format!("no change is called {other}")),
     }
     Ok(())

@@ -237,6 +237,10 @@ async fn fill(database: &Database, media: &Media, files: &mut Files) -> Result<(
     let index = IndexSpec::new("by_number", &["u32"]).record(record_type());
     database.create_index(passing, index).await?;
     database.rename_partition(passing, "passed").await?;
+    let ordered = database.create_partition(PartitionSpec::set("ordered").record(record_type())).await?;
+    database.create_index(ordered, IndexSpec::new("by_number", &["u32"])).await?;
+    database.drop_index(ordered, "by_number").await?;
+    database.drop_partition(ordered).await?;
     let again = database.create_partition(PartitionSpec::b_tree("passing")).await?;
     database.drop_partition(again).await?;
     database.drop_partition(passing).await?;
