@@ -8,6 +8,7 @@ mod create;
 mod drop;
 mod ensure;
 mod figures;
+mod in_order;
 mod index;
 #[cfg(test)]
 mod last_page;
@@ -63,6 +64,7 @@ use crate::{Error, Result};
 use base::PartitionId;
 use cache::CacheChanges;
 use executor::Executor;
+use in_order::PagesInOrder;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -114,6 +116,8 @@ pub(crate) struct OpenDatabase {
     changes: CacheChanges,
     /// What archives the log, if it is archived.
     archiver: Option<Rc<Archiver>>,
+    /// Pages that other nodes have changed.
+    in_order: RefCell<PagesInOrder>,
 }
 
 impl Database {

@@ -133,7 +133,7 @@ struct ClientNode {
     /// where it is to begin one.
     append_pages: RefCell<BTreeMap<PartitionId, Option<PageId>>>,
     is_telling_waits: Cell<bool>,
-    /// Wakes transactions that run, those that wait for the server's answer to their commits, and those that wait to begin.
+    /// Wakes transactions that run, those whose commit waits for room beside others until the server answers, and those that wait to begin.
     bell: WaitQueue,
     answered: WaitQueue,
     gate: WaitQueue,

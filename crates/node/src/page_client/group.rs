@@ -8,6 +8,7 @@ use super::{ClientNode, PageTransaction};
 use crate::message::{Image, LIST_MAX, Request, SIZE_MAX, Session, SetWrite, Transaction};
 use base::PageId;
 use engine::page::{Change, header};
+use executor::{Executor, WaitQueue};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -52,22 +53,38 @@ struct Group {
 
 /// What the members of a group, and those that have seen what it has changed, look at.
 #[derive(Clone)]
-pub(super) struct OutcomeOfGroup(Rc<RefCell<GroupOutcome>>);
+pub(super) struct OutcomeOfGroup(Rc<SharedOutcome>);
+
+struct SharedOutcome {
+    outcome: RefCell<GroupOutcome>,
+    /// Wakes those who wait for it.
+    bell: WaitQueue,
+}
 
 impl Default for OutcomeOfGroup {
     fn default() -> OutcomeOfGroup {
-        OutcomeOfGroup(Rc::new(RefCell::new(GroupOutcome::Open)))
+        OutcomeOfGroup(Rc::new(SharedOutcome { outcome: RefCell::new(GroupOutcome::Open), bell: WaitQueue::new() }))
     }
 }
 
 impl OutcomeOfGroup {
     pub fn get(&self) -> GroupOutcome {
-        self.0.borrow().clone()
+        self.0.outcome.borrow().clone()
     }
 
     /// Whether what it has changed is lost, or may be.
     pub fn has_failed(&self) -> bool {
-        !matches!(*self.0.borrow(), GroupOutcome::Open | GroupOutcome::Committed)
+        !matches!(*self.0.outcome.borrow(), GroupOutcome::Open | GroupOutcome::Committed)
+    }
+
+    /// Waits until it may be known.
+    pub async fn changed(&self, executor: &Executor) {
+        self.0.bell.wait(executor).await;
+    }
+
+    fn set(&self, outcome: GroupOutcome, executor: &Executor) {
+        self.0.outcome.replace(outcome);
+        self.0.bell.wake_all(executor);
     }
 
     pub fn is(&self, other: &OutcomeOfGroup) -> bool {
@@ -199,6 +216,8 @@ impl ClientNode {
         let (name, message) =
             self.protocol.borrow_mut().send_commit(records, (images, redone), std::mem::take(&mut group.sets));
         self.say(&message);
+        // Others of the node run now, and the server works meanwhile.
+        self.to_server.borrow().flush();
         if let Request::Commit { pages, .. } = message.body {
             for image in pages {
                 group.pages.get_mut(&image.page).expect("it is the group's").bytes = image.bytes;
@@ -225,7 +244,7 @@ impl ClientNode {
         self.release_frames(&group);
         self.protocol.borrow_mut().committed();
         self.advance();
-        group.fate.0.replace(GroupOutcome::Committed);
+        group.fate.set(GroupOutcome::Committed, &self.executor);
         self.answered.wake_all(&self.executor);
         // Write locks are over that others of the node wait for.
         self.bell.wake_all(&self.executor);
@@ -260,8 +279,8 @@ impl ClientNode {
         }
         self.protocol.borrow_mut().refused();
         self.advance();
-        sent.inspect(|sent| drop(sent.fate.0.replace(of_sent.clone())));
-        open.fate.0.replace(of_open);
+        sent.inspect(|sent| sent.fate.set(of_sent.clone(), &self.executor));
+        open.fate.set(of_open, &self.executor);
         self.answered.wake_all(&self.executor);
         self.bell.wake_all(&self.executor);
     }
