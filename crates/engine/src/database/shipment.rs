@@ -6,6 +6,7 @@
 
 use super::Database;
 use super::tried_page::{TriedPage, takes_back};
+use crate::buffer::Pool;
 use crate::catalog::Organization;
 use crate::log::record::{Body, Record, renumbered, split};
 use crate::{Error, Result};
@@ -162,7 +163,8 @@ impl Database {
         {
             return Err(Error::Shipment("its pages do not follow from those that are here".to_owned()));
         }
-        let mut tried = self.pages_to_try(shipment)?;
+        let pool = self.buffer().pool().borrow();
+        let mut tried = self.pages_to_try(&pool, shipment)?;
         let mut moved = 0;
         for record in ShippedRecords(shipment.records) {
             let undo = match record.body {
@@ -170,7 +172,7 @@ impl Database {
                 _ => None,
             };
             for (sequence, edit) in record.edits() {
-                let floor = self.buffer().pool().borrow().floor(edit.page.partition);
+                let floor = pool.floor(edit.page.partition);
                 let Some(page) = tried.get_mut(&edit.page) else { continue };
                 let refused = |why| Error::Shipment(format!("{} {why}", edit.page));
                 moved += page.try_change(sequence, &edit, undo.as_ref(), floor).map_err(refused)?;
@@ -188,17 +190,17 @@ impl Database {
         Ok(tried.iter().filter_map(|(page, tried)| Some((*page, tried.sequence_in_order()?))).collect())
     }
 
-    /// Copies of the shipment's pages that are here.
-    fn pages_to_try(&self, shipment: &Shipment<'_>) -> Result<BTreeMap<PageId, TriedPage>> {
-        let (pool, known) = (self.buffer().pool().borrow(), self.0.in_order.borrow());
-        let copy = |(page, may_begin): (PageId, bool)| {
-            let bytes = pool.bytes(pool.frame_of(page)?).to_vec();
-            let is_in_order = known.has(page, header::sequence(&bytes));
+    /// The shipment's pages that are here.
+    fn pages_to_try<'a>(&self, pool: &'a Pool, shipment: &Shipment<'_>) -> Result<BTreeMap<PageId, TriedPage<'a>>> {
+        let known = self.0.in_order.borrow();
+        let tried = |(page, may_begin): (PageId, bool)| {
+            let bytes = pool.bytes(pool.frame_of(page)?);
+            let is_in_order = known.has(page, header::sequence(bytes));
             let organization = self.organization_of(page.partition);
             Some(organization.map(|found| (page, TriedPage::new(bytes, found, (may_begin, is_in_order)))))
         };
         let whole = shipment.images.iter().map(|(page, _)| (*page, true));
-        whole.chain(shipment.redone.iter().map(|page| (*page, false))).filter_map(copy).collect()
+        whole.chain(shipment.redone.iter().map(|page| (*page, false))).filter_map(tried).collect()
     }
 
     fn organization_of(&self, partition: PartitionId) -> Result<Organization> {

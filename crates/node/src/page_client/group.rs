@@ -1,8 +1,8 @@
 //! Transactions that are committed together: their log records one behind the other, and each page as the last of them has left it, or
 //! only its name: then the server redoes the records.
 //!
-//! One group is on its way at a time; those that commit meanwhile are the next one. What a group has changed stays in the buffer, and its
-//! bytes here, until the server has answered: others may change the pages already.
+//! One group is on its way at a time; those that commit meanwhile are the next one. What a group has changed stays in the buffer until the
+//! server has answered, and its bytes are kept here from when others change the pages: most pages are changed by none so soon.
 
 use super::{ClientNode, PageTransaction};
 use crate::message::{Image, LIST_MAX, Request, SIZE_MAX, Session, SetWrite, Transaction};
@@ -95,7 +95,8 @@ impl OutcomeOfGroup {
 /// A page as the last member has left it that has changed it, and the frame in which it is pinned.
 struct GroupPage {
     frame: u32,
-    bytes: Vec<u8>,
+    /// None as long as it is so in its frame.
+    bytes: Option<Vec<u8>>,
     redo: RedoCost,
 }
 
@@ -148,6 +149,18 @@ impl Groups {
         sent.as_ref().filter(|sent| sent.pages.contains_key(&page)).map(|sent| sent.fate.clone())
     }
 
+    /// A running transaction is about to change a page, which is so now: as what is not answered has left it, if that has changed it.
+    pub fn keep(&self, page: PageId, bytes: &[u8]) {
+        let (mut open, mut sent) = (self.open.borrow_mut(), self.sent.borrow_mut());
+        let member = match open.pages.get_mut(&page) {
+            Some(member) => Some(member),
+            None => sent.as_mut().and_then(|sent| sent.pages.get_mut(&page)),
+        };
+        if let Some(member) = member.filter(|member| member.bytes.is_none()) {
+            member.bytes = Some(bytes.to_vec());
+        }
+    }
+
     /// Whether these bytes of records, and these numbers of pages and of changes of sets, may be added to the group that is joined now.
     pub fn has_room(&self, (records, pages, of_sets): (usize, usize, usize), page_size: usize) -> bool {
         let open = self.open.borrow();
@@ -172,16 +185,14 @@ impl ClientNode {
         for (page, redo) in &work.changed {
             self.changing.borrow_mut().remove(page);
             let frame = work.pinned[page];
-            let bytes = pool.bytes(frame);
             match open.pages.get_mut(page) {
                 Some(member) => {
-                    member.bytes.copy_from_slice(bytes);
+                    member.bytes = None;
                     member.redo.add_all(*redo);
                 }
                 None => {
-                    let member = GroupPage { frame, bytes: bytes.to_vec(), redo: *redo };
                     pool.pin(frame);
-                    open.pages.insert(*page, member);
+                    open.pages.insert(*page, GroupPage { frame, bytes: None, redo: *redo });
                 }
             }
         }
@@ -204,14 +215,17 @@ impl ClientNode {
         }
         let mut group = self.groups.open.take();
         let (mut images, mut redone) = (Vec::new(), Vec::from_iter(std::mem::take(&mut group.updated)));
+        let pool = self.buffer.pool().borrow();
         for (page, member) in &mut group.pages {
-            if self.settings.commits_pages || member.redo.exceeds_page(member.bytes.len()) {
-                header::seal(&mut member.bytes);
-                images.push(Image { page: *page, bytes: std::mem::take(&mut member.bytes) });
+            if self.settings.commits_pages || member.redo.exceeds_page(self.settings.buffer.page_size) {
+                let mut bytes = member.bytes.take().unwrap_or_else(|| pool.bytes(member.frame).to_vec());
+                header::seal(&mut bytes);
+                images.push(Image { page: *page, bytes });
             } else {
                 redone.push(*page);
             }
         }
+        drop(pool);
         let records = std::mem::take(&mut group.records);
         let (name, message) =
             self.protocol.borrow_mut().send_commit(records, (images, redone), std::mem::take(&mut group.sets));
@@ -220,7 +234,7 @@ impl ClientNode {
         self.to_server.borrow().flush();
         if let Request::Commit { pages, .. } = message.body {
             for image in pages {
-                group.pages.get_mut(&image.page).expect("it is the group's").bytes = image.bytes;
+                group.pages.get_mut(&image.page).expect("it is the group's").bytes = Some(image.bytes);
             }
         }
         group.name = Some(name);
@@ -300,7 +314,7 @@ impl ClientNode {
         for page in pages {
             let member = open.pages.get(page).or_else(|| sent.as_ref()?.pages.get(page));
             let member = member.expect("a group that is not answered has changed it");
-            pool.overwrite(member.frame, &member.bytes);
+            pool.overwrite(member.frame, member.bytes.as_ref().expect("it was kept when it was changed"));
         }
     }
 }
