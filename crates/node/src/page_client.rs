@@ -352,7 +352,10 @@ impl ClientNode {
     }
 
     fn say(&self, message: &ToServer) {
-        self.to_server.borrow().push(message);
+        let outbox = self.to_server.borrow();
+        outbox.push(message);
+        // Others of the node run now, and the server works meanwhile.
+        outbox.flush();
     }
 
     fn has_lease(&self) -> bool {
