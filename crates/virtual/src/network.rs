@@ -88,6 +88,8 @@ pub(crate) struct Net {
     wires: Wires,
     hosts: Vec<Host>,
     links: BTreeMap<u64, Link>,
+    /// Those that were changed since the last look for what is left of them.
+    changed: Vec<u64>,
     next_link: u64,
     chance: Chance,
     processors: Option<Processors>,
@@ -105,6 +107,7 @@ impl Network {
             wires: Wires::new(&name, &description, seed, jitter),
             hosts: Vec::new(),
             links: BTreeMap::new(),
+            changed: Vec::new(),
             next_link: 0,
             chance: Chance::new(faults, seed),
             processors: processors.map(Processors::new),
@@ -297,9 +300,14 @@ impl Drop for Port {
 }
 
 impl Net {
-    /// Forgets connections of which nothing is left.
+    /// Forgets connections of which nothing is left. Looks at those alone that were changed, for machines that send each other pages have
+    /// hundreds of others.
     fn tidy(&mut self) {
-        self.links.retain(|_, link| !link.is_over());
+        for id in self.changed.drain(..) {
+            if self.links.get(&id).is_some_and(Link::is_over) {
+                self.links.remove(&id);
+            }
+        }
     }
 
     fn come_to(&mut self, now: Instant) {

@@ -24,7 +24,9 @@ fn cancelled() -> Fault {
 }
 
 impl Net {
+    /// A connection that is about to change.
     pub(crate) fn link(&mut self, id: u64) -> &mut Link {
+        self.changed.push(id);
         self.links.get_mut(&id).expect("a connection lasts as long as something refers to it")
     }
 
@@ -327,6 +329,7 @@ impl Net {
         let host = &mut self.hosts[machine as usize];
         host.state = State::Dark;
         host.forget_program();
+        self.changed.extend(self.links.keys());
         for link in self.links.values_mut() {
             for side in [CLIENT, SERVER] {
                 let is_there = !matches!(link.ends[side].state, EndState::Absent);
