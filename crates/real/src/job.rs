@@ -242,6 +242,8 @@ fn remove(place: &Place, name: &str) -> Result<(), Fault> {
 
 fn list(place: &Place) -> Result<Vec<String>, Fault> {
     let fail = |error: io::Error| fault_of(&format!("listing '{}'", place.path.display()), &error);
+    // Held, so that no other directory gets its number meanwhile.
+    let entered = place.enter(&fail)?;
     let mut names = Vec::new();
     for entry in std::fs::read_dir(&place.path).map_err(fail)? {
         let entry = entry.map_err(fail)?;
@@ -250,8 +252,9 @@ fn list(place: &Place) -> Result<Vec<String>, Fault> {
             names.extend(entry.file_name().into_string());
         }
     }
-    // What is said of another one would be taken for its own.
+    // What is said of another one, which has taken its place since, would be taken for its own.
     place.enter(&fail)?;
+    drop(entered);
     names.sort_unstable();
     Ok(names)
 }

@@ -118,7 +118,10 @@ pub fn copy_to(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("creates");
     for entry in fs::read_dir(from).expect("a directory") {
         let path = entry.expect("an entry").path();
-        fs::copy(&path, to.join(path.file_name().expect("a name"))).expect("copies");
+        // A process that was killed leaves a socket.
+        if path.is_file() {
+            fs::copy(&path, to.join(path.file_name().expect("a name"))).expect("copies");
+        }
     }
 }
 
