@@ -240,6 +240,31 @@ fn a_machine_without_power_says_nothing() {
     assert_eq!(received(world.end(wait)), Err(FaultKind::Reset));
 }
 
+/// What is left of a connection is forgotten with its second end, whether that is closed or loses its power.
+#[test]
+fn connections_are_forgotten_with_both_ends() {
+    let mut world = World::calm(4);
+    let listener = world.listen(0);
+    let ends = [1, 2, 3].map(|machine| (machine, world.connect(machine, listener)));
+    let (third, (client, server)) = ends[2];
+    world.run(third, Op::Close { socket: client });
+    world.run_ns(SECOND_NS);
+    assert_eq!(world.network.connections(), 3, "one is closed at one end");
+    world.run(0, Op::Close { socket: server });
+    world.run_ns(SECOND_NS);
+    assert_eq!(world.network.connections(), 2);
+    world.network.cut_power(0);
+    world.drivers[0] = None;
+    assert_eq!(world.network.connections(), 2, "the others believe in them");
+    world.network.cut_power(1);
+    world.drivers[1] = None;
+    assert_eq!(world.network.connections(), 1);
+    let (second, (client, _)) = ends[1];
+    world.run(second, Op::Close { socket: client });
+    world.run_ns(SECOND_NS);
+    assert_eq!(world.network.connections(), 0);
+}
+
 /// A connect waits as a kernel does, and then says that it was not answered.
 #[test]
 fn a_connect_into_a_partition_times_out() {
