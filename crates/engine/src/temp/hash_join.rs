@@ -186,18 +186,13 @@ impl<'a> Pass<'a> {
 
     /// Divides the right rows. Gives their number and their bytes.
     async fn divide(&mut self, mut right: impl Rows) -> Result<(u64, u64)> {
-        let executor = self.space.executor().clone();
+        let executor = self.space.executor();
         let (mut rows, mut bytes, mut turn, mut charged) = (0, 0_u64, TURN as u64, 0);
-        // The prices of the papers' machines are for what was charged when their figures were made.
-        let pays_all = executor.runs_until_wait() || !executor.is_priced();
         while let Some(row) = right.next().await? {
             self.budget.check(row)?;
             let number = Self::partition(hash(row.key, self.level), self.partitions.len());
             (rows, bytes) = (rows + 1, bytes + (row.key.len() + row.value.len()) as u64);
-            let moved = self.put(number, row).await?;
-            if pays_all {
-                executor.charge_times(Work::RowCopy, moved);
-            }
+            self.put(number, row).await?;
             if bytes >= turn {
                 turn = bytes + TURN as u64;
                 executor.charge_times(Work::RowCopy, rows - charged);
@@ -206,23 +201,14 @@ impl<'a> Pass<'a> {
                 executor.yield_now().await;
             }
         }
-        if pays_all {
-            executor.charge_times(Work::RowCopy, rows - charged);
-            executor.pay_debt().await;
-        }
         Ok((rows, bytes))
     }
 
-    /// Puts a row where it belongs. Gives the number of others that had to leave memory for it.
-    async fn put(&mut self, number: usize, row: Row<'_>) -> Result<u64> {
-        let mut moved = 0;
+    async fn put(&mut self, number: usize, row: Row<'_>) -> Result<()> {
         let size = HEAD_MAX + row.key.len() + row.value.len();
         loop {
             match &mut self.partitions[number] {
-                JoinPartition::Spilled(spool) => {
-                    spool.add(row).await?;
-                    return Ok(moved);
-                }
+                JoinPartition::Spilled(spool) => return spool.add(row).await,
                 JoinPartition::Resident(chunks, count) => {
                     let cluster = self.space.cluster_size();
                     let new = if chunks.room() >= size { 0 } else { size.max(cluster) };
@@ -235,16 +221,16 @@ impl<'a> Pass<'a> {
                         chunks.add(row);
                         *count += 1;
                         self.used += new + ROW_SIZE;
-                        return Ok(moved);
+                        return Ok(());
                     }
                 }
             }
-            moved += self.spill().await?;
+            self.spill().await?;
         }
     }
 
-    /// Writes the last partition that is still in memory. Gives the number of its rows.
-    async fn spill(&mut self) -> Result<u64> {
+    /// Writes the last partition that is still in memory.
+    async fn spill(&mut self) -> Result<()> {
         let resident = |partition: &JoinPartition| matches!(partition, JoinPartition::Resident(..));
         let last = self.partitions.iter().rposition(resident).expect("rows without a partition in memory need none");
         let spilled = JoinPartition::Spilled(Spool::new(self.space, &self.outputs));
@@ -263,7 +249,7 @@ impl<'a> Pass<'a> {
                 self.spare.push(frame);
             }
         }
-        Ok(count as u64)
+        Ok(())
     }
 
     /// Looks for the left rows, or puts them aside. Gives their number.
