@@ -259,10 +259,11 @@ fn connections_are_forgotten_with_both_ends() {
     world.network.cut_power(1);
     world.drivers[1] = None;
     assert_eq!(world.network.connections(), 1);
+    world.drivers[0] = Some(driver(&world.network, 0, 1));
     let (second, (client, _)) = ends[1];
     world.run(second, Op::Close { socket: client });
     world.run_ns(SECOND_NS);
-    assert_eq!(world.network.connections(), 0);
+    assert_eq!(world.network.connections(), 0, "it learns that the other is closed");
 }
 
 /// A connect waits as a kernel does, and then says that it was not answered.
