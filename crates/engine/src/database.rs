@@ -9,7 +9,6 @@ mod create;
 mod drop;
 mod ensure;
 mod figures;
-mod in_order;
 mod index;
 #[cfg(test)]
 mod last_page;
@@ -67,7 +66,6 @@ use crate::{Error, Result};
 use base::PartitionId;
 use cache::CacheChanges;
 use executor::Executor;
-use in_order::PagesInOrder;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -119,8 +117,6 @@ pub(crate) struct OpenDatabase {
     changes: CacheChanges,
     /// What archives the log, if it is archived.
     archiver: Option<Rc<Archiver>>,
-    /// Pages that other nodes have changed.
-    in_order: RefCell<PagesInOrder>,
 }
 
 impl Database {

@@ -138,7 +138,7 @@ struct ClientNode {
     append_pages: RefCell<BTreeMap<PartitionId, Option<PageId>>>,
     is_telling_waits: Cell<bool>,
     wait_limits: WaitLimits,
-    /// Wakes transactions that run, those whose commit waits for room beside others until the server answers, and those that wait to begin.
+    /// Wakes transactions that run, those that wait for the server's answer to their commits, and those that wait to begin.
     bell: WaitQueue,
     answered: WaitQueue,
     gate: WaitQueue,
@@ -358,10 +358,7 @@ impl ClientNode {
     }
 
     fn say(&self, message: &ToServer) {
-        let outbox = self.to_server.borrow();
-        outbox.push(message);
-        // Others of the node run now, and the server works meanwhile.
-        outbox.flush();
+        self.to_server.borrow().push(message);
     }
 
     fn has_lease(&self) -> bool {

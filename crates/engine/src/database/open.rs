@@ -248,8 +248,7 @@ impl Database {
     ) -> Database {
         let cache = RefCell::new(settings.hierarchy.cache.clone());
         let changes = CacheChanges::default();
-        let in_order = RefCell::default();
-        Database(Rc::new(OpenDatabase { engine, settings, recovery, cache, changes, archiver, in_order }))
+        Database(Rc::new(OpenDatabase { engine, settings, recovery, cache, changes, archiver }))
     }
 
     /// Takes a full checkpoint, so that the next opening has nothing to redo, and ends the background tasks. A transaction that has not

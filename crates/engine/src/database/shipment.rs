@@ -6,7 +6,6 @@
 
 use super::Database;
 use super::tried_page::{TriedPage, takes_back};
-use crate::buffer::Pool;
 use crate::catalog::Organization;
 use crate::log::record::{Body, Record, renumbered, split};
 use crate::{Error, Result};
@@ -154,17 +153,15 @@ impl Database {
         if ShippedRecords(shipment.records).all(is_undone) { Ok(()) } else { Err(not_undone()) }
     }
 
-    /// The same of the changes themselves, as far as the pages are here. Those that are to be redone are. Returns which pages they leave in
-    /// order, and how many changes those have seen then.
-    pub(super) fn check_against_present(&self, shipment: &Shipment<'_>) -> Result<Vec<(PageId, u64)>> {
+    /// The same of the changes themselves, as far as the pages are here. Those that are to be redone are.
+    pub(super) fn check_against_present(&self, shipment: &Shipment<'_>) -> Result<()> {
         if canary::is_planted(Canary::BaselessRefusal)
             && shipment.pages().next().is_some()
             && self.log().end().0.is_multiple_of(64)
         {
             return Err(Error::Shipment("its pages do not follow from those that are here".to_owned()));
         }
-        let pool = self.buffer().pool().borrow();
-        let mut tried = self.pages_to_try(&pool, shipment)?;
+        let mut tried = self.pages_to_try(shipment)?;
         let mut moved = 0;
         for record in ShippedRecords(shipment.records) {
             let undo = match record.body {
@@ -172,7 +169,7 @@ impl Database {
                 _ => None,
             };
             for (sequence, edit) in record.edits() {
-                let floor = pool.floor(edit.page.partition);
+                let floor = self.buffer().pool().borrow().floor(edit.page.partition);
                 let Some(page) = tried.get_mut(&edit.page) else { continue };
                 let refused = |why| Error::Shipment(format!("{} {why}", edit.page));
                 moved += page.try_change(sequence, &edit, undo.as_ref(), floor).map_err(refused)?;
@@ -183,24 +180,23 @@ impl Database {
             }
         }
         for (page, bytes) in shipment.images {
-            if tried.get_mut(page).is_some_and(|tried| !tried.has_become(bytes)) {
+            if tried.remove(page).is_some_and(|mut tried| !tried.has_become(bytes)) {
                 return Err(Error::Shipment(format!("{page} is not as its log records leave it")));
             }
         }
-        Ok(tried.iter().filter_map(|(page, tried)| Some((*page, tried.sequence_in_order()?))).collect())
+        Ok(())
     }
 
-    /// The shipment's pages that are here.
-    fn pages_to_try<'a>(&self, pool: &'a Pool, shipment: &Shipment<'_>) -> Result<BTreeMap<PageId, TriedPage<'a>>> {
-        let known = self.0.in_order.borrow();
-        let tried = |(page, may_begin): (PageId, bool)| {
-            let bytes = pool.bytes(pool.frame_of(page)?);
-            let is_in_order = known.has(page, header::sequence(bytes));
+    /// Copies of the shipment's pages that are here.
+    fn pages_to_try(&self, shipment: &Shipment<'_>) -> Result<BTreeMap<PageId, TriedPage>> {
+        let pool = self.buffer().pool().borrow();
+        let copy = |(page, may_begin): (PageId, bool)| {
+            let bytes = pool.bytes(pool.frame_of(page)?).to_vec();
             let organization = self.organization_of(page.partition);
-            Some(organization.map(|found| (page, TriedPage::new(bytes, found, (may_begin, is_in_order)))))
+            Some(organization.map(|organization| (page, TriedPage::new(bytes, organization, may_begin))))
         };
         let whole = shipment.images.iter().map(|(page, _)| (*page, true));
-        whole.chain(shipment.redone.iter().map(|page| (*page, false))).filter_map(tried).collect()
+        whole.chain(shipment.redone.iter().map(|page| (*page, false))).filter_map(copy).collect()
     }
 
     fn organization_of(&self, partition: PartitionId) -> Result<Organization> {

@@ -1,11 +1,10 @@
-//! Pages on which the changes of another node are tried one by one: each has to fit what the one before has left, to leave the
+//! Copies of pages on which the changes of another node are tried one by one: each has to fit what the one before has left, to leave the
 //! page in order, and to come with what takes it back, from which an opening learns what was there at moments before.
 
 use crate::buffer::LOADED;
 use crate::catalog::Organization;
 use crate::recovery::begins_page;
 use base::PageId;
-use std::borrow::Cow;
 use structures::canary::{self, Canary};
 use structures::organization::append::LIVE;
 use structures::organization::b_tree::stored::{self, Stored, VALUE_LEN_MAX, VERSION_SIZE};
@@ -13,11 +12,9 @@ use structures::organization::b_tree::{self, Expected, overflow};
 use structures::page::{Change, Edit, HEADER_SIZE, PageKind, header, slotted};
 use structures::undo::Undo;
 
-/// A page on which shipped changes are tried: as it is here, and copied when there is more to see than whether the first of them fits.
-pub(super) struct TriedPage<'a> {
-    bytes: Cow<'a, [u8]>,
-    /// The latest change, which fits the page and is not made yet.
-    last: Option<Change<'a>>,
+/// A copy of a page on which shipped changes are tried.
+pub(super) struct TriedPage {
+    bytes: Vec<u8>,
     /// That of its partition.
     organization: Organization,
     /// Whether slots and heap are known to be in order.
@@ -26,21 +23,9 @@ pub(super) struct TriedPage<'a> {
     may_begin: bool,
 }
 
-impl<'a> TriedPage<'a> {
-    pub fn new(bytes: &'a [u8], organization: Organization, (may_begin, is_in_order): (bool, bool)) -> TriedPage<'a> {
-        TriedPage { bytes: Cow::Borrowed(bytes), last: None, organization, is_in_order, may_begin }
-    }
-
-    /// How many changes it has seen, if its slots and heap are known to be in order behind them.
-    pub fn sequence_in_order(&self) -> Option<u64> {
-        self.is_in_order.then(|| header::sequence(&self.bytes) + u64::from(self.last.is_some()))
-    }
-
-    /// Makes the latest change on a copy.
-    fn make_last(&mut self) {
-        if let Some(change) = self.last.take() {
-            change.apply(self.bytes.to_mut(), base::Lsn::ZERO);
-        }
+impl TriedPage {
+    pub fn new(bytes: Vec<u8>, organization: Organization, may_begin: bool) -> TriedPage {
+        TriedPage { bytes, organization, is_in_order: false, may_begin }
     }
 
     /// Makes the change, which `undo` takes back, or which is never undone. Returns how many bytes that may have moved beside its own.
@@ -48,11 +33,10 @@ impl<'a> TriedPage<'a> {
     pub fn try_change(
         &mut self,
         sequence: u64,
-        edit: &Edit<'a>,
+        edit: &Edit<'_>,
         undo: Option<&Undo<'_>>,
         floor: u64,
     ) -> Result<usize, String> {
-        self.make_last();
         self.follow(sequence, edit, floor)?;
         let change = &edit.change;
         self.is_in_order = self.is_in_order || (change.is_of_slot() && is_in_order(&self.bytes));
@@ -69,9 +53,8 @@ impl<'a> TriedPage<'a> {
             _ => {}
         }
         let moved = change.moves(&self.bytes);
-        self.last = Some(*change);
+        change.apply(&mut self.bytes, base::Lsn::ZERO);
         if change.is_format() {
-            self.make_last();
             self.is_in_order = is_in_order(&self.bytes);
             if is_slotted(&self.bytes) && !self.is_in_order {
                 return Err("would have its slots out of order, or in them what no node writes".to_owned());
@@ -94,7 +77,7 @@ impl<'a> TriedPage<'a> {
             if !may_begin || !begins_page(sequence, edit) {
                 return Err(format!("has seen {present} changes, and its log records go on with change {sequence}"));
             }
-            header::set_sequence(self.bytes.to_mut(), sequence - 1);
+            header::set_sequence(&mut self.bytes, sequence - 1);
         }
         Ok(())
     }
@@ -145,11 +128,9 @@ impl<'a> TriedPage<'a> {
 
     /// Whether these bytes are what has come of it, wherever the log has its changes.
     pub fn has_become(&mut self, bytes: &[u8]) -> bool {
-        self.make_last();
-        let copy = self.bytes.to_mut();
-        header::set_lsn(copy, header::lsn(bytes));
-        header::seal(copy);
-        copy[..] == *bytes
+        header::set_lsn(&mut self.bytes, header::lsn(bytes));
+        header::seal(&mut self.bytes);
+        self.bytes == bytes
     }
 }
 

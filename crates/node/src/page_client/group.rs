@@ -1,14 +1,13 @@
 //! Transactions that are committed together: their log records one behind the other, and each page as the last of them has left it, or
 //! only its name: then the server redoes the records.
 //!
-//! One group is on its way at a time; those that commit meanwhile are the next one. What a group has changed stays in the buffer until the
-//! server has answered, and its bytes are kept here from when others change the pages: most pages are changed by none so soon.
+//! One group is on its way at a time; those that commit meanwhile are the next one. What a group has changed stays in the buffer, and its
+//! bytes here, until the server has answered: others may change the pages already.
 
 use super::{ClientNode, PageTransaction};
 use crate::message::{Image, LIST_MAX, Request, SIZE_MAX, Session, SetWrite, Transaction};
 use base::PageId;
 use engine::page::{Change, header};
-use executor::{Executor, WaitQueue};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -53,38 +52,22 @@ struct Group {
 
 /// What the members of a group, and those that have seen what it has changed, look at.
 #[derive(Clone)]
-pub(super) struct OutcomeOfGroup(Rc<SharedOutcome>);
-
-struct SharedOutcome {
-    outcome: RefCell<GroupOutcome>,
-    /// Wakes those who wait for it.
-    bell: WaitQueue,
-}
+pub(super) struct OutcomeOfGroup(Rc<RefCell<GroupOutcome>>);
 
 impl Default for OutcomeOfGroup {
     fn default() -> OutcomeOfGroup {
-        OutcomeOfGroup(Rc::new(SharedOutcome { outcome: RefCell::new(GroupOutcome::Open), bell: WaitQueue::new() }))
+        OutcomeOfGroup(Rc::new(RefCell::new(GroupOutcome::Open)))
     }
 }
 
 impl OutcomeOfGroup {
     pub fn get(&self) -> GroupOutcome {
-        self.0.outcome.borrow().clone()
+        self.0.borrow().clone()
     }
 
     /// Whether what it has changed is lost, or may be.
     pub fn has_failed(&self) -> bool {
-        !matches!(*self.0.outcome.borrow(), GroupOutcome::Open | GroupOutcome::Committed)
-    }
-
-    /// Waits until it may be known.
-    pub async fn changed(&self, executor: &Executor) {
-        self.0.bell.wait(executor).await;
-    }
-
-    fn set(&self, outcome: GroupOutcome, executor: &Executor) {
-        self.0.outcome.replace(outcome);
-        self.0.bell.wake_all(executor);
+        !matches!(*self.0.borrow(), GroupOutcome::Open | GroupOutcome::Committed)
     }
 
     pub fn is(&self, other: &OutcomeOfGroup) -> bool {
@@ -95,8 +78,7 @@ impl OutcomeOfGroup {
 /// A page as the last member has left it that has changed it, and the frame in which it is pinned.
 struct GroupPage {
     frame: u32,
-    /// None as long as it is so in its frame.
-    bytes: Option<Vec<u8>>,
+    bytes: Vec<u8>,
     redo: RedoCost,
 }
 
@@ -149,18 +131,6 @@ impl Groups {
         sent.as_ref().filter(|sent| sent.pages.contains_key(&page)).map(|sent| sent.fate.clone())
     }
 
-    /// A running transaction is about to change a page, which is so now: as what is not answered has left it, if that has changed it.
-    pub fn keep(&self, page: PageId, bytes: &[u8]) {
-        let (mut open, mut sent) = (self.open.borrow_mut(), self.sent.borrow_mut());
-        let member = match open.pages.get_mut(&page) {
-            Some(member) => Some(member),
-            None => sent.as_mut().and_then(|sent| sent.pages.get_mut(&page)),
-        };
-        if let Some(member) = member.filter(|member| member.bytes.is_none()) {
-            member.bytes = Some(bytes.to_vec());
-        }
-    }
-
     /// Whether these bytes of records, and these numbers of pages and of changes of sets, may be added to the group that is joined now.
     pub fn has_room(&self, (records, pages, of_sets): (usize, usize, usize), page_size: usize) -> bool {
         let open = self.open.borrow();
@@ -185,14 +155,16 @@ impl ClientNode {
         for (page, redo) in &work.changed {
             self.changing.borrow_mut().remove(page);
             let frame = work.pinned[page];
+            let bytes = pool.bytes(frame);
             match open.pages.get_mut(page) {
                 Some(member) => {
-                    member.bytes = None;
+                    member.bytes.copy_from_slice(bytes);
                     member.redo.add_all(*redo);
                 }
                 None => {
+                    let member = GroupPage { frame, bytes: bytes.to_vec(), redo: *redo };
                     pool.pin(frame);
-                    open.pages.insert(*page, GroupPage { frame, bytes: None, redo: *redo });
+                    open.pages.insert(*page, member);
                 }
             }
         }
@@ -215,24 +187,21 @@ impl ClientNode {
         }
         let mut group = self.groups.open.take();
         let (mut images, mut redone) = (Vec::new(), Vec::from_iter(std::mem::take(&mut group.updated)));
-        let pool = self.buffer.pool().borrow();
         for (page, member) in &mut group.pages {
-            if self.settings.commits_pages || member.redo.exceeds_page(self.settings.buffer.page_size) {
-                let mut bytes = member.bytes.take().unwrap_or_else(|| pool.bytes(member.frame).to_vec());
-                header::seal(&mut bytes);
-                images.push(Image { page: *page, bytes });
+            if self.settings.commits_pages || member.redo.exceeds_page(member.bytes.len()) {
+                header::seal(&mut member.bytes);
+                images.push(Image { page: *page, bytes: std::mem::take(&mut member.bytes) });
             } else {
                 redone.push(*page);
             }
         }
-        drop(pool);
         let records = std::mem::take(&mut group.records);
         let (name, message) =
             self.protocol.borrow_mut().send_commit(records, (images, redone), std::mem::take(&mut group.sets));
         self.say(&message);
         if let Request::Commit { pages, .. } = message.body {
             for image in pages {
-                group.pages.get_mut(&image.page).expect("it is the group's").bytes = Some(image.bytes);
+                group.pages.get_mut(&image.page).expect("it is the group's").bytes = image.bytes;
             }
         }
         group.name = Some(name);
@@ -256,7 +225,7 @@ impl ClientNode {
         self.release_frames(&group);
         self.protocol.borrow_mut().committed();
         self.advance();
-        group.fate.set(GroupOutcome::Committed, &self.executor);
+        group.fate.0.replace(GroupOutcome::Committed);
         self.answered.wake_all(&self.executor);
         // Write locks are over that others of the node wait for.
         self.bell.wake_all(&self.executor);
@@ -291,8 +260,8 @@ impl ClientNode {
         }
         self.protocol.borrow_mut().refused();
         self.advance();
-        sent.inspect(|sent| sent.fate.set(of_sent.clone(), &self.executor));
-        open.fate.set(of_open, &self.executor);
+        sent.inspect(|sent| drop(sent.fate.0.replace(of_sent.clone())));
+        open.fate.0.replace(of_open);
         self.answered.wake_all(&self.executor);
         self.bell.wake_all(&self.executor);
     }
@@ -312,7 +281,7 @@ impl ClientNode {
         for page in pages {
             let member = open.pages.get(page).or_else(|| sent.as_ref()?.pages.get(page));
             let member = member.expect("a group that is not answered has changed it");
-            pool.overwrite(member.frame, member.bytes.as_ref().expect("it was kept when it was changed"));
+            pool.overwrite(member.frame, &member.bytes);
         }
     }
 }

@@ -412,7 +412,7 @@ impl ClientNode {
         loop {
             match fate.get() {
                 GroupOutcome::Open if canary::is_planted(Canary::UnansweredCommits) => return Ok(()),
-                GroupOutcome::Open => fate.changed(&self.executor).await,
+                GroupOutcome::Open => self.answered.wait(&self.executor).await,
                 GroupOutcome::Committed => return Ok(()),
                 GroupOutcome::Refused(cause) => return Err(Error::CommitRefused(cause)),
                 GroupOutcome::Unsent(cause) => return Err(session::not_committed(&cause)),

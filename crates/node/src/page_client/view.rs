@@ -216,11 +216,8 @@ impl PageTransaction {
         for edit in edits {
             let (frame, redo) = (work.pinned[&edit.page], work.changed.get(&edit.page).copied());
             work.savepoints.note(edit.page, redo, || pool.bytes(frame).to_vec());
-            if redo.is_none() {
-                self.client.groups.keep(edit.page, pool.bytes(frame));
-            }
             pool.edit(frame, &edit.change, Lsn::ZERO, Lsn::ZERO);
-            if redo.is_none() {
+            if !work.changed.contains_key(&edit.page) {
                 self.client.changing.borrow_mut().insert(edit.page);
             }
             work.changed.entry(edit.page).or_default().add(&edit.change, length);
