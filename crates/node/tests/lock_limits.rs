@@ -1,4 +1,4 @@
-//! No call of a node waits for a lock for longer than it may, whoever has it, and one that was given up leaves nothing behind.
+//! No call of a node waits for a lock for longer than it may, whichever transaction has it, and one that was given up leaves nothing behind.
 
 use crate::counting::{Joined, joined};
 use crate::things::ServedThings;

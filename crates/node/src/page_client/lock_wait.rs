@@ -1,6 +1,6 @@
 //! For how long transactions of a node wait for locks, those of the node and those that the server gives.
 //!
-//! Who waits looks again whenever the node's bell rings. So all that a limit needs is that it rings when the limit is over. Most waits are far
+//! A task that waits looks again whenever the node's bell rings. So all that a limit needs is that it rings when the limit is over. Most waits are far
 //! shorter than their limit: one task rings for all of them.
 
 use super::{ClientNode, PageClient, PageTransaction};
