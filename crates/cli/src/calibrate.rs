@@ -5,7 +5,6 @@ mod cpu;
 mod description;
 mod device;
 pub mod fit;
-mod fresh;
 mod least_squares;
 pub mod loopback;
 mod loopback_fit;
@@ -344,7 +343,7 @@ mod tests {
             steps: Default::default(),
             thread: [0.0; 4],
             cpu_ns: 1.0,
-            footprint: Some(1),
+            footprint: 1,
             durable: false,
         };
         let mut first = Keeping::begin(&arguments("a"), &progress);

@@ -216,15 +216,14 @@ impl Examiner<'_> {
         PageId::new(self.partition.id(), number)
     }
 
-    /// Whether the buffer, or a tier below it, holds a newer version of the page than the file, or redo of it is left.
+    /// Whether the buffer, or a tier below it, holds a newer version of the page than the file.
     fn is_dirty(&self, number: u32) -> bool {
         let buffer = &self.engine.core.buffer;
-        let id = self.id(number);
-        if buffer.is_left(id) || buffer.tiers().is_some_and(|tiers| tiers.is_pending(id)) {
+        if buffer.tiers().is_some_and(|tiers| tiers.is_pending(self.id(number))) {
             return true;
         }
         let pool = buffer.pool().borrow();
-        match pool.presence(id) {
+        match pool.presence(self.id(number)) {
             Presence::Resident(frame) => pool.is_dirty(frame) || pool.is_writing(frame),
             _ => false,
         }

@@ -66,7 +66,6 @@ mod prefetch;
 mod procedure_catalog;
 mod procedure_errors;
 mod procedure_levels;
-mod quick_restarts;
 mod random_cache_changes;
 mod read_ahead;
 mod regressions;

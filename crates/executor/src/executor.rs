@@ -232,6 +232,10 @@ impl Executor {
         let mut main = pin!(future);
         let waker = self.0.tasks.borrow().main_waker();
         let mut done = Vec::new();
+        // The latest poll may have panicked.
+        if self.0.watched.take() {
+            self.0.discard_watched_poll();
+        }
         self.0.round.set(None);
         self.wake(TaskId::MAIN);
         loop {

@@ -156,6 +156,27 @@ fn a_task_that_waits_for_something_else_too_leads_nowhere() {
     });
 }
 
+#[test]
+fn what_a_poll_awaited_that_panicked_is_forgotten() {
+    let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let worker = executor.current();
+    executor.name_workers(move |_| Some(worker));
+    let mut awaited = Answer::new(&executor, 0);
+    let panics = poll_fn(|context| -> Poll<()> {
+        assert!(Pin::new(&mut awaited).poll(context).is_pending());
+        panic!("as planned");
+    });
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| executor.run(panics))).is_err());
+    let own = executor.clone();
+    let run = executor.run(async {
+        executor.spawn(async move { assert_eq!((own.workers_for(worker), own.are_answers_awaited()), (None, false)) });
+        // For a time only.
+        executor.sleep_ns(MILLISECOND_NS).await;
+    });
+    run.expect("runs to the end");
+}
+
 /// Another one's waker, which passes it on.
 struct Other(Waker);
 

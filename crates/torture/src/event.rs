@@ -46,10 +46,6 @@ pub enum ClientEvent {
     IndexCreated,
     /// A secondary index of a b-tree was dropped.
     IndexDropped,
-    /// A set got a secondary index while others changed records.
-    SetIndexCreated,
-    /// A secondary index of a set was dropped.
-    SetIndexDropped,
     /// The creation or the drop of a secondary index failed, or was refused.
     IndexFailed,
     /// More than a thousand partitions were there at once.
@@ -140,7 +136,7 @@ pub enum ClientEvent {
 
 impl ClientEvent {
     /// Every event.
-    pub const ALL: [ClientEvent; 66] = [
+    pub const ALL: [ClientEvent; 64] = [
         ClientEvent::Replayed,
         ClientEvent::NothingCreated,
         ClientEvent::NotClosed,
@@ -162,8 +158,6 @@ impl ClientEvent {
         ClientEvent::CompactionFailed,
         ClientEvent::IndexCreated,
         ClientEvent::IndexDropped,
-        ClientEvent::SetIndexCreated,
-        ClientEvent::SetIndexDropped,
         ClientEvent::IndexFailed,
         ClientEvent::Crowded,
         ClientEvent::CatalogFull,
@@ -233,8 +227,6 @@ impl ClientEvent {
             ClientEvent::CompactionFailed => "compaction failed",
             ClientEvent::IndexCreated => "index created",
             ClientEvent::IndexDropped => "index dropped",
-            ClientEvent::SetIndexCreated => "set index created",
-            ClientEvent::SetIndexDropped => "set index dropped",
             ClientEvent::IndexFailed => "index failed",
             ClientEvent::Crowded => "1,000 partitions",
             ClientEvent::CatalogFull => "catalog full",

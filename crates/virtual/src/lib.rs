@@ -29,7 +29,6 @@ mod network;
 mod simulation;
 mod sparse;
 mod unsynced;
-mod unwritten;
 
 pub use faults::{BitFlip, ErrorAt, FaultPlan, Injected, Injury, Slow};
 pub use media::{Media, MediaDamage, PowerCut, Survival};

@@ -4,7 +4,7 @@ use super::loopback::NAME as LOOPBACK;
 use super::loopback_fit::FittedLoopback;
 use super::prices::StepPrices;
 use base::units::format_size;
-use devices::{Bandwidth, ColdCaches, Device, Law, Servers, Stage, Times, Together, WriteCache};
+use devices::{ColdCaches, Device, Law, Times, Together, WriteCache};
 use driver::Work;
 use std::fmt::Write;
 
@@ -53,9 +53,6 @@ pub fn text(
     if let Some(ColdCaches { instructions, slowdown }) = prices.cpu().cold_caches {
         let _ = writeln!(text, "cold_caches = {{ instructions = {instructions}, slowdown = {slowdown:.2} }}");
     }
-    if let Some(FittedLoopback { wake_latency, .. }) = loopback {
-        let _ = writeln!(text, "network_wake_latency = \"{}\"", law(wake_latency));
-    }
     text += "\n[cpu.instructions]\n";
     for (work, word) in NAMES {
         let _ = writeln!(text, "{word} = {}", prices.steps_ns[work as usize].round() as u64);
@@ -76,7 +73,7 @@ fn of_loopback(FittedLoopback { network, .. }: &FittedLoopback) -> String {
     let mut text = format!("\n# Between two threads of this machine.\n[network.{LOOPBACK}]\n");
     let _ = writeln!(text, "latency = \"{}\"\npacket = \"{} B\"", law(&network.latency), network.packet);
     if let Some(bandwidth) = network.bandwidth {
-        let _ = writeln!(text, "bandwidth = \"{}\"", rate(bandwidth));
+        let _ = writeln!(text, "bandwidth = \"{} MB/s\"", (bandwidth.0 / 1e6).max(1.0).round() as u64);
     }
     text
 }
@@ -91,18 +88,12 @@ fn of_device(name: &str, device: &Device) -> String {
     let _ = writeln!(text, "alignment = \"{}\"", format_size(u64::from(device.alignment)));
     let _ = writeln!(text, "atomic_write = \"{}\"", format_size(u64::from(device.atomic_write)));
     let _ = writeln!(text, "synchronous = {}\nvolatile = {}", device.synchronous, device.volatile);
-    if let Some(growth) = device.growth {
-        let _ = writeln!(text, "growth = \"{}\"", rate(growth));
-    }
-    if let Some(fresh) = &device.fresh {
-        text += &of_fresh(name, fresh);
-    }
     if let Some(bandwidth) = device.transmission.as_ref().and_then(|stage| stage.bandwidth) {
-        let [read, write] = [bandwidth.read, bandwidth.write].map(rate);
+        let [read, write] = [bandwidth.read.0, bandwidth.write.0].map(|rate| (rate / 1e6).max(1.0).round() as u64);
         let _ = write!(
             text,
             "\n[device.{name}.transmission]\nservers = 1\ndiscipline = \"processor-sharing\"\n\
-             bandwidth = {{ read = \"{read}\", write = \"{write}\" }}\n"
+             bandwidth = {{ read = \"{read} MB/s\", write = \"{write} MB/s\" }}\n"
         );
     }
     let Some(medium) = &device.medium else { return text };
@@ -139,23 +130,6 @@ fn of_device(name: &str, device: &Device) -> String {
     text
 }
 
-/// The stage of writes to places that nothing was written to before.
-fn of_fresh(name: &str, fresh: &Stage) -> String {
-    let mut text = format!("\n# What the first write to a place takes more.\n[device.{name}.fresh]\n");
-    if let Servers::Count(count) = fresh.servers {
-        let _ = writeln!(text, "servers = {count}");
-    }
-    let _ = writeln!(text, "service = {{ read = \"0 us\", write = \"{}\" }}", law(&fresh.service.write));
-    if let Some(bandwidth) = fresh.bandwidth {
-        let _ = writeln!(text, "bandwidth = \"{}\"", rate(bandwidth.write));
-    }
-    text
-}
-
-fn rate(Bandwidth(bytes): Bandwidth) -> String {
-    format!("{} MB/s", (bytes / 1e6).max(1.0).round() as u64)
-}
-
 fn rows(Times(rows): &Times) -> String {
     let row = |row: &Vec<f64>| {
         let cells: Vec<String> = row.iter().map(|ns| format!("\"{:.1} us\"", ns / 1e3)).collect();
@@ -181,7 +155,7 @@ mod tests {
     use super::super::fit::SystemCosts;
     use super::*;
     use crate::calibrate::loopback_fit::MessagePrices;
-    use devices::{Hardware, Network};
+    use devices::{Bandwidth, Hardware, Network};
 
     #[test]
     fn what_is_written_is_read_again() {
@@ -191,12 +165,10 @@ mod tests {
                       sync = [[\"40 us\", \"40 us\"], [\"60 us\", \"60 us\"]]\n\
                       durable_write = [[\"40 us\", \"40 us\"], [\"60 us\", \"60 us\"]]\n\
                       durable_together = { count = [1, 4], times = [1.0, 2.5] }\nflush_holds = true\n";
-        let laws = "[device.d]\ngrowth = \"3000 MB/s\"\nsync = \"quantiles 0% 4.5 us, 99.5% 100 us, 100% 1000 us\"\ndurable_write = \"46 us\"\n\
+        let laws = "[device.d]\nsync = \"quantiles 0% 4.5 us, 99.5% 100 us, 100% 1000 us\"\ndurable_write = \"46 us\"\n\
                     write_cache = \"volatile\"\natomic_write = \"4 KiB\"\n[device.d.medium.service]\n\
                     read = \"quantiles 0% 1 us, 100% 3 us\"\nwrite = \"100 us\"\n[device.d.transmission]\nservers = 1\n\
-                    discipline = \"processor-sharing\"\nbandwidth = { read = \"1300 MB/s\", write = \"2200 MB/s\" }\n\
-                    [device.d.fresh]\nservers = 3\nbandwidth = \"1400 MB/s\"\n\
-                    service = { read = \"0 us\", write = \"68 us\" }\n";
+                    discipline = \"processor-sharing\"\nbandwidth = { read = \"1300 MB/s\", write = \"2200 MB/s\" }\n";
         let hardware = Hardware::parse(&format!("{laws}{medium}"), "test").unwrap_or_else(|error| panic!("{error}"));
         let system = SystemCosts {
             submission_ns: 800.4,
@@ -214,22 +186,15 @@ mod tests {
             explained_ns: Vec::new(),
         };
         let latency = Law::quantiles(vec![(0.0, 4_500), (0.5, 7_250), (1.0, 30_000)]).expect("a law");
-        let network = Network { bandwidth: Some(Bandwidth(5_432e6)), packet: 65_536, ..Network::no_delay() };
+        let network = Network { latency, bandwidth: Some(Bandwidth(5_432e6)), packet: 65_536, ..Network::no_delay() };
         let of_messages = MessagePrices { message_ns: 1_234.4, piece_ns: 17.0, batch_ns: 900.4 };
-        let loopback = FittedLoopback {
-            network: network.clone(),
-            wake_latency: latency.clone(),
-            prices: of_messages,
-            shown: Vec::new(),
-            nodes: None,
-        };
+        let loopback = FittedLoopback { network: network.clone(), prices: of_messages, shown: Vec::new(), nodes: None };
         let text = text(("d", &hardware.devices["d"]), &prices, Some(&loopback), "a test");
         let read = Hardware::parse(&text, "test").unwrap_or_else(|error| panic!("{error}\n{text}"));
         assert_eq!(read.devices, hardware.devices, "{text}");
         assert_eq!(read.networks[LOOPBACK], network, "{text}");
         assert!(text.contains("atomic_write = \"4 KiB\""), "what a power cut leaves whole is said: {text}");
         let cpu = read.cpu.expect("written");
-        assert_eq!(cpu.network_wake_latency, Some(latency));
         assert_eq!((cpu.instructions.submission, cpu.instructions.wake_up), (800, 4_321));
         assert_eq!((cpu.instructions.notification, cpu.instructions.interrupt), (2_345, 678));
         assert_eq!((cpu.instructions.network_message, cpu.instructions.network_bytes), (1_234, 17));

@@ -4,7 +4,6 @@
 
 use super::closed_loop::{ClosedLoop, Mix, ProbeKind, ProbePoint, SHARES, Until};
 use super::device::{DeviceMeasured, PAGE, TOGETHER};
-use super::fresh;
 use super::least_squares::nonnegative;
 use super::prices::SEEN;
 use crate::Failure;
@@ -62,8 +61,6 @@ pub struct Fitted {
     pub costs: SystemCosts,
     /// What the description shows of every measured mix, in the same order.
     pub shown: Vec<ProbePoint>,
-    /// The same of what was measured on fresh places.
-    pub shown_fresh: Vec<ProbePoint>,
 }
 
 /// How often the tables are corrected.
@@ -77,9 +74,7 @@ pub fn fit(measured: &DeviceMeasured, mut progress: impl FnMut(usize, usize)) ->
     let free = fit_form(measured, costs, false, |step| progress(step, steps))?;
     let held = fit_form(measured, costs, true, |step| progress(ROUNDS + 1 + step, steps))?;
     let [free_error, held_error] = [&free, &held].map(|fitted| error_beside_flushes(measured, &fitted.shown));
-    let mut fitted = if held_error < free_error { held } else { free };
-    fitted.shown_fresh = fresh::fit(measured, &mut fitted.device, costs)?;
-    Ok(fitted)
+    Ok(if held_error < free_error { held } else { free })
 }
 
 /// How far reads and writes beside a flush are from what was measured: the sum of the squares of the logarithms of their ratios.
@@ -140,7 +135,7 @@ fn fit_form(
     progress(ROUNDS);
     let mixes: Vec<Mix> = measured.points.iter().map(|point| point.mix).collect();
     let shown = show(&device, costs, &mixes, 99)?;
-    Ok(Fitted { device, costs, shown, shown_fresh: Vec::new() })
+    Ok(Fitted { device, costs, shown })
 }
 
 /// The costs that explain the CPU time of all mixes best, from one operation at a time to many.
@@ -349,7 +344,6 @@ pub fn cpu(costs: SystemCosts) -> Cpu {
         discipline: Discipline::RunUntilWait,
         footprint: Vec::new(),
         wake_latency: Law::NONE,
-        network_wake_latency: None,
         cold_caches: None,
         gathering: costs.gathering,
         instructions,
@@ -358,16 +352,6 @@ pub fn cpu(costs: SystemCosts) -> Cpu {
 
 /// What closed loops show on a described device.
 pub fn show(device: &Device, costs: SystemCosts, mixes: &[Mix], seed: u64) -> Result<Vec<ProbePoint>, Failure> {
-    let mut bench = bench(device, costs, mixes, seed)?;
-    let run = |mix: &Mix| {
-        let depth: u32 = mix.depths.iter().sum();
-        Ok(bench.run(*mix, Until::Operations(OPERATIONS.max(50 * u64::from(depth))))?)
-    };
-    mixes.iter().map(run).collect()
-}
-
-/// A closed loop on a described device, for these mixes.
-pub fn bench(device: &Device, costs: SystemCosts, mixes: &[Mix], seed: u64) -> Result<ClosedLoop, Failure> {
     let cpu = cpu(costs);
     let devices = BTreeMap::from([("d".to_owned(), device.clone())]);
     let hardware = Hardware { name: "fitted".to_owned(), cpu: Some(cpu), devices, networks: BTreeMap::new() };
@@ -377,7 +361,11 @@ pub fn bench(device: &Device, costs: SystemCosts, mixes: &[Mix], seed: u64) -> R
     let depth = mixes.iter().map(|mix| mix.depths.iter().sum()).max().unwrap_or(1);
     let mut bench = ClosedLoop::new(Box::new(driver), ("d", "f"), 64 << 20, (size, depth))?;
     bench.charge(costs.operation_ns as u64);
-    Ok(bench)
+    let run = |mix: &Mix| {
+        let depth: u32 = mix.depths.iter().sum();
+        Ok(bench.run(*mix, Until::Operations(OPERATIONS.max(50 * u64::from(depth))))?)
+    };
+    mixes.iter().map(run).collect()
 }
 
 #[cfg(test)]
@@ -401,8 +389,7 @@ pub mod tests {
             traits: (4096, 512, false, true),
             points,
             references: Vec::new(),
-            fresh: Vec::new(),
-            growth_ns: Vec::new(),
+            fresh: None,
             shows_described: false,
         }
     }

@@ -115,11 +115,11 @@ impl Calibration {
             );
         }
         let alone = Mix { depths: [0, 0, 1, 0], size: PAGE, in_sequence: true };
-        if let (Some(fresh), Some(written)) = (self.measured.fresh.first(), self.measured.point(&alone)) {
+        if let (Some(fresh), Some(written)) = (&self.measured.fresh, self.measured.point(&alone)) {
             let [fresh, written] = [fresh, written].map(|point| point.times[ProbeKind::Durable as usize].mean_ns / 1e3);
             sentences.push(format!(
-                "A durable write to a place that was never written takes {} us, {} us over written data. The description has of the \
-                 former only what plain writes take there, too; the engine writes in advance what it forces.",
+                "A durable write to a place that was never written takes {} us, {} us over written data. The description has the \
+                 latter; the engine writes its files in advance.",
                 grouped_decimal(fresh, 0),
                 grouped_decimal(written, 0)
             ));
@@ -127,8 +127,8 @@ impl Calibration {
         match &self.loopback {
             Err(why) => sentences.push(format!("The loopback is not described: {why}")),
             Ok(_) => sentences.push(
-                "A message is described to be with its receiver at once: what it takes on its way cannot be told from what its receiver \
-                 takes to wake up."
+                "The time of a message on its way includes what the other thread takes to wake up where it sleeps; where several are \
+                 under way it often does not, and the description is too slow."
                     .to_owned(),
             ),
         }
@@ -347,14 +347,7 @@ mod tests {
             let mut steps = [0.0; Work::ALL.len()];
             (steps[Work::BeginTransaction as usize], steps[Work::ObjectReference as usize]) = (1.0, references);
             let cpu_ns = 1_000.0 + 300.0 * references;
-            EngineRun {
-                name: name.to_owned(),
-                steps,
-                thread: [0.0; 4],
-                cpu_ns,
-                footprint: Some(1 << 20),
-                durable: false,
-            }
+            EngineRun { name: name.to_owned(), steps, thread: [0.0; 4], cpu_ns, footprint: 1 << 20, durable: false }
         };
         let mut runs = vec![run("set, 1 reads", 1.0), run("set, 4 reads", 4.0), run("set, 16 reads", 16.0)];
         runs.extend([1, 64].map(|clients| EngineRun {
