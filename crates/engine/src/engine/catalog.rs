@@ -183,6 +183,16 @@ impl Catalog {
         self.partitions.borrow().find(id).cloned()
     }
 
+    /// The partition as it is now, which something may have changed since it was found: seldom.
+    ///
+    /// # Errors
+    /// [`Error::NoPartition`](crate::Error::NoPartition).
+    #[inline]
+    pub fn refresh(&self, found: &Rc<Partition>) -> Result<Rc<Partition>> {
+        let is_same = self.partitions.borrow().get(found.id()).is_some_and(|now| Rc::ptr_eq(now, found));
+        if is_same { Ok(Rc::clone(found)) } else { self.describe(found.id()) }
+    }
+
     /// What an operation has to know of a partition with keys.
     ///
     /// # Errors

@@ -215,7 +215,7 @@ impl Transaction {
         }
         loop {
             // Its indexes may have changed while something was waited for.
-            let found = &self.engine.catalog.describe(found.id())?;
+            let found = &self.engine.catalog.refresh(found)?;
             match self.try_write_typed(found, key, value, replace) {
                 TypedStep::Refused(refusal) => self.resolve_refusal(found.id(), refusal).await?,
                 TypedStep::Met(LockStep::Wait(resource, mode)) => self.lock(resource, mode).await?,
@@ -281,7 +281,7 @@ impl Transaction {
         let schema = found.typed()?;
         schema.record.verify(value).map_err(|error| found.field_error(error))?;
         loop {
-            let found = &self.engine.catalog.describe(found.id())?;
+            let found = &self.engine.catalog.refresh(found)?;
             match self.try_append_typed(found, number, value) {
                 TypedStep::Refused(refusal) => self.resolve_refusal(found.id(), refusal).await?,
                 TypedStep::Met(LockStep::Wait(resource, mode)) => self.lock(resource, mode).await?,
