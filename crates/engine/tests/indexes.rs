@@ -1,15 +1,13 @@
 //! Secondary indexes of b-trees: ranges, changes, rollbacks, restarts, moments, creation and dropping beside writers.
 
-use crate::ground::building::{built_beside_writers, writer};
+use crate::ground::building::{built_beside_writers, cut_while_building};
 use crate::ground::machine::run;
 use crate::ground::things::*;
 use base::{PartitionId, Random};
 use entresol_engine::catalog::IndexSpec;
 use entresol_engine::set::{FieldError, FieldType, FieldValue, RecordType};
 use entresol_engine::{Database, Direction, Error, Isolation, PartitionSpec, Result, Settings, Transaction, version};
-use std::cell::Cell;
 use std::ops::Bound;
-use std::rc::Rc;
 use virtual_driver::Media;
 
 #[test]
@@ -503,44 +501,7 @@ fn a_change_given_up_halfway_takes_its_transaction_along() {
 
 #[test]
 fn a_power_cut_at_any_moment_of_a_creation_leaves_all_of_the_index_or_nothing() {
-    let (mut whole, mut none) = (0, 0);
-    for round in 0..24 {
-        let media = Media::new();
-        run(&media, async |executor| {
-            let database = Database::create(executor, settings()).await.expect("creates");
-            let things =
-                database.create_partition(PartitionSpec::b_tree("things").record(record())).await.expect("creates");
-            put_all(&database, things, &some(250)).await;
-            let stop = Rc::new(Cell::new(false));
-            for number in 0..3 {
-                drop(executor.spawn(writer(database.clone(), things, 100 * round + number, Rc::clone(&stop))));
-            }
-            executor.sleep_ns(500_000).await;
-            let creating = executor.spawn({
-                let database = database.clone();
-                async move { database.create_index(things, IndexSpec::new("by_group", &["group", "weight"])).await }
-            });
-            executor.sleep_ns(round * 400_000).await;
-            if round % 3 == 0 {
-                // Not in time for every cut.
-                let _taken = executor.within(100_000, database.checkpoint()).await;
-            }
-            drop(creating);
-        });
-        run(&media, async |executor| {
-            let database = Database::open(executor, settings(), "test").await.expect("opens");
-            let things = database.partition("things").expect("it exists");
-            match database.secondary(things, "by_group") {
-                Ok(_) => whole += 1,
-                Err(_) => {
-                    none += 1;
-                    database.create_index(things, IndexSpec::new("by_group", &["group"])).await.expect("is created");
-                }
-            }
-            check(&database).await;
-        });
-    }
-    assert!(whole > 0 && none > 5, "{whole} whole, {none} without");
+    cut_while_building(&PartitionSpec::b_tree("things").record(record()), 400_000);
 }
 
 #[cfg(feature = "canary")]

@@ -67,3 +67,44 @@ pub fn built_beside_writers(spec: PartitionSpec, seed: u64) -> Vec<String> {
         found
     })
 }
+
+/// Cuts the power while an index is built beside writers, each time so many nanoseconds later: there is all of it afterwards or nothing.
+pub fn cut_while_building(spec: &PartitionSpec, step_ns: u64) {
+    let (mut whole, mut none) = (0, 0);
+    for round in 0..24 {
+        let media = Media::new();
+        run(&media, async |executor| {
+            let database = Database::create(executor, settings()).await.expect("creates");
+            let things = database.create_partition(spec.clone()).await.expect("creates");
+            put_all(&database, things, &some(250)).await;
+            let stop = Rc::new(Cell::new(false));
+            for number in 0..3 {
+                drop(executor.spawn(writer(database.clone(), things, 100 * round + number, Rc::clone(&stop))));
+            }
+            executor.sleep_ns(500_000).await;
+            let creating = executor.spawn({
+                let database = database.clone();
+                async move { database.create_index(things, IndexSpec::new("by_group", &["group", "weight"])).await }
+            });
+            executor.sleep_ns(round * step_ns).await;
+            if round % 3 == 0 {
+                // Not in time for every cut.
+                let _taken = executor.within(100_000, database.checkpoint()).await;
+            }
+            drop(creating);
+        });
+        run(&media, async |executor| {
+            let database = Database::open(executor, settings(), "test").await.expect("opens");
+            let things = database.partition("things").expect("it exists");
+            match database.secondary(things, "by_group") {
+                Ok(_) => whole += 1,
+                Err(_) => {
+                    none += 1;
+                    database.create_index(things, IndexSpec::new("by_group", &["group"])).await.expect("is created");
+                }
+            }
+            check(&database).await;
+        });
+    }
+    assert!(whole > 0 && none > 5, "{whole} whole, {none} without");
+}
