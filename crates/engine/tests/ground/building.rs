@@ -68,7 +68,7 @@ pub fn built_beside_writers(spec: PartitionSpec, seed: u64) -> Vec<String> {
     })
 }
 
-/// Cuts the power while an index is built beside writers, each time so many nanoseconds later: there is all of it afterwards or nothing.
+/// Cuts the power while an index is built beside writers, each time a step later: there is all of it afterwards or nothing.
 pub fn cut_while_building(spec: &PartitionSpec, step_ns: u64) {
     let (mut whole, mut none) = (0, 0);
     for round in 0..24 {
