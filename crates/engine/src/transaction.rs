@@ -36,6 +36,7 @@ mod set_records;
 mod shipped_sets;
 mod snapshot;
 mod stall;
+mod unique;
 #[cfg(test)]
 mod tests;
 mod update;

@@ -4,7 +4,7 @@ use crate::things::{ServedThings, fields, open, stored};
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PageId, PartitionId, Random};
 use engine::canary::{self, Canary};
-use engine::set::{FieldError, FieldValue};
+use engine::set::{FieldError, FieldValue, NotUnique};
 use engine::{Direction, Error, Result};
 use entresol_node::page_client::{PageClient, PageTransaction};
 use executor::Executor;
@@ -33,8 +33,10 @@ async fn keys(
     Ok(found)
 }
 
-fn not_unique() -> Error {
-    Error::Field { partition: "things".into(), error: FieldError::NotUnique("by_name".into()) }
+fn not_unique(contents: &str, present: &[u8], refused: &[u8]) -> Error {
+    let (contents, present, refused) = (contents.to_owned(), present.to_vec(), refused.to_vec());
+    let what = NotUnique { index: "by_name".into(), contents, present, refused };
+    Error::Field { partition: "things".into(), error: FieldError::NotUnique(Box::new(what)) }
 }
 
 #[test]
@@ -49,10 +51,11 @@ fn fields_are_read_and_changed_and_indexes_follow() {
         tx.insert_record(things, b"a", &contents).await?;
         let twice = tx.insert_record(things, b"a", &contents).await;
         assert_eq!(twice, Err(Error::Duplicate("things".into())));
-        assert_eq!(tx.insert_record(things, b"b", &contents).await, Err(not_unique()));
+        assert_eq!(tx.insert_record(things, b"b", &contents).await, Err(not_unique("name \"pen\"", b"a", b"b")));
         tx.put(things, b"b", &stored(1, 9, "ink")).await?;
         assert_eq!(tx.add_to_field(things, b"a", weight, 12).await?, FieldValue::I64(7));
-        assert_eq!(tx.set_field(things, b"b", name, FieldValue::Text("pen")).await, Err(not_unique()));
+        let taken = tx.set_field(things, b"b", name, FieldValue::Text("pen")).await;
+        assert_eq!(taken, Err(not_unique("name \"pen\"", b"a", b"b")));
         tx.set_field(things, b"b", name, FieldValue::Text("ink, blue")).await?;
         tx.modify(things, b"b", |value| value[..4].copy_from_slice(&3_u32.to_le_bytes())).await?;
         let mut buffer = Vec::new();
@@ -294,7 +297,7 @@ impl Changer {
                 assert_eq!(with_name, std::slice::from_ref(&key), "its entry is missing from an index");
                 model.insert(key, value);
             }
-            Err(error) if error == not_unique() => {
+            Err(Error::Field { error: FieldError::NotUnique(_), .. }) => {
                 // Whose it is can be seen, and nothing was changed.
                 let others = keys(tx, (self.things, self.by_name), exactly, Direction::Backward).await?;
                 assert!(others.len() == 1 && others[0] != key, "{others:?}");

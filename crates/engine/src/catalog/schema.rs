@@ -136,7 +136,11 @@ impl Schema {
 
     /// What an index of a set orders by.
     pub(crate) fn definition(&self, index: &SecondaryIndex) -> set::Secondary {
-        set::Secondary::Fields { record_type: self.record.clone(), fields: index.fields.clone() }
+        set::Secondary::Fields {
+            record_type: self.record.clone(),
+            fields: index.fields.clone(),
+            is_unique: index.is_unique,
+        }
     }
 
     /// The same for a set that has these indexes from its creation on: their positions are their numbers.
