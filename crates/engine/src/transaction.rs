@@ -36,9 +36,9 @@ mod set_records;
 mod shipped_sets;
 mod snapshot;
 mod stall;
-mod unique;
 #[cfg(test)]
 mod tests;
+mod unique;
 mod update;
 
 pub use appended::arrival_position;

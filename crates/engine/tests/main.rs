@@ -97,6 +97,7 @@ mod truncations_beside_writers;
 mod two_logs;
 mod typed_sets;
 mod undone_loads;
+mod unique_indexes;
 mod unreadable;
 mod warm_cache;
 mod write_back_pace;

@@ -62,7 +62,7 @@ impl Transaction {
         let (Some(to), Some(new)) = (to, new) else { return Ok(LockStep::Done(())) };
         let present = sets.other_with(partition, number, to, key);
         if index.is_ready() {
-            self.check_place_in_set((found, number), to, present)?;
+            self.check_place_in_set((found, index), to, present)?;
         }
         let Some(present) = present else { return Ok(LockStep::Done(())) };
         if !index.is_ready() {
@@ -74,7 +74,7 @@ impl Transaction {
 
     fn check_place_in_set(
         &self,
-        (found, secondary): (&Partition, usize),
+        (found, index): (&Partition, &SecondaryIndex),
         of: &[u8],
         present: Option<&[u8]>,
     ) -> Result<()> {
@@ -82,11 +82,13 @@ impl Transaction {
             return Ok(());
         }
         let view = View { at: self.state.at, owner: self.state.owner };
-        let versions = self.engine.versions.versions().borrow();
-        if !versions.is_place_changed_since(view, (found.id(), secondary), of, present)? {
+        let (versions, Some(number)) = (self.engine.versions.versions().borrow(), index.number()) else {
+            return Ok(());
+        };
+        if !versions.is_place_changed_since(view, (found.id(), number), of, present)? {
             return Ok(());
         }
-        Err(self.abort(Error::WriteConflict(found.name.clone())))
+        Err(self.abort(Error::WriteConflict(found.index_name(&index.name))))
     }
 
     /// Before a record of a set is loaded, beside which no other transaction changes it: whether another one has its place in a unique index.

@@ -45,10 +45,12 @@ impl Secondary {
     pub(super) fn depends_on(&self, part: &Range<usize>) -> bool {
         let overlaps = |other: Range<usize>| part.start < other.end && other.start < part.end;
         match self {
-            Secondary::Fields { record_type, fields, .. } => fields.iter().any(|field| match record_type.part(*field) {
-                Ok(part) => overlaps(part),
-                Err(_) => part.end > record_type.fixed_size(),
-            }),
+            Secondary::Fields { record_type, fields, .. } => {
+                fields.iter().any(|field| match record_type.part(*field) {
+                    Ok(part) => overlaps(part),
+                    Err(_) => part.end > record_type.fixed_size(),
+                })
+            }
             &Secondary::Bytes { offset, length } => overlaps(offset..offset.saturating_add(length)),
         }
     }
