@@ -98,6 +98,7 @@ mod two_logs;
 mod typed_sets;
 mod undone_loads;
 mod unique_indexes;
+mod unique_sets;
 mod unreadable;
 mod warm_cache;
 mod write_back_pace;

@@ -300,7 +300,7 @@ fn a_drop_ends_a_creation_and_the_name_is_free_then() {
 
 #[test]
 fn a_power_cut_at_any_moment_leaves_all_of_an_index_of_a_set_or_nothing() {
-    cut_while_building(&set(), 200_000);
+    cut_while_building(&set(), &by_group(), 200_000);
 }
 
 /// What takes the place of a set has its indexes, under numbers of its own.

@@ -84,7 +84,9 @@ impl IndexSpec {
         IndexSpec { name: name.to_owned(), fields, is_unique: false, record: None }
     }
 
-    /// No two records may have the same contents in its fields.
+    /// No two records may have the same contents in its fields, in a b-tree or in a set that is locked by record. A change that would make it
+    /// so is refused ([`FieldError::NotUnique`]); if another transaction has changed a record that has, or had, these contents, its end is waited
+    /// for first, at every level of isolation.
     pub fn unique(self) -> IndexSpec {
         IndexSpec { is_unique: true, ..self }
     }
