@@ -40,6 +40,61 @@ fn not_unique(contents: &str, present: &[u8], refused: &[u8]) -> Error {
 }
 
 #[test]
+fn a_unique_index_of_a_set_refuses_a_second_record_at_nodes() {
+    let mut served = ServedThings::new(2, 2, None);
+    let (first, second) = (served.clients[0].clone(), served.clients[1].clone());
+    let taken = |present: &[u8], refused: &[u8]| {
+        let Error::Field { error, .. } = not_unique("name \"pen\"", present, refused) else { unreachable!() };
+        Err(Error::Field { partition: "seats".into(), error })
+    };
+    let beside = served.nodes[1].spawn({
+        let executor = served.nodes[1].clone();
+        async move {
+            let seats = second.partition("seats").await?.id();
+            executor.sleep_ns(20 * MILLISECOND_NS).await;
+            let mut tx = second.begin().await;
+            // It waits for the one that has deleted it, and is not the first.
+            let refused = tx.put(seats, b"z", &stored(1, 1, "pen")).await;
+            tx.put(seats, b"y", &stored(1, 1, "ink")).await?;
+            tx.commit().await.map(|()| refused)
+        }
+    });
+    let done = served.run(async move |client| {
+        let seats = client.partition("seats").await?.id();
+        let mut tx = client.begin().await;
+        tx.put(seats, b"a", &stored(1, 1, "pen")).await?;
+        assert_eq!(tx.put(seats, b"b", &stored(1, 1, "pen")).await, taken(b"a", b"b"));
+        tx.put(seats, b"b", &stored(1, 1, "cup")).await?;
+        tx.commit().await?;
+        let mut tx = client.begin().await;
+        assert_eq!(tx.insert(seats, b"c", &stored(9, 9, "pen")).await, taken(b"a", b"c"));
+        // They come to each other's places.
+        tx.put(seats, b"a", &stored(1, 1, "between")).await?;
+        tx.put(seats, b"b", &stored(1, 1, "pen")).await?;
+        tx.put(seats, b"a", &stored(1, 1, "cup")).await?;
+        client.executor().sleep_ns(100 * MILLISECOND_NS).await;
+        tx.commit().await?;
+        Ok::<_, Error>(first.partition("seats").await?.id())
+    });
+    done.expect("commits");
+    let refused = served.cluster.run(beside).expect("they go on").expect("commits");
+    assert_eq!(refused, taken(b"b", b"z"));
+    let names = served.open(async |database| {
+        let seats = database.partition("seats")?;
+        let mut names = Vec::new();
+        for key in [b"a", b"b", b"y", b"z"] {
+            let value = database.transaction(async |tx| tx.get(seats, key).await).await?;
+            names.push(value.map(|value| crate::things::fields(&value).2));
+        }
+        Ok(names)
+    });
+    assert_eq!(
+        names,
+        ["cup", "pen", "ink"].map(|name| Some(name.to_owned())).into_iter().chain([None]).collect::<Vec<_>>()
+    );
+}
+
+#[test]
 fn fields_are_read_and_changed_and_indexes_follow() {
     let mut served = ServedThings::new(1, 1, None);
     let done = served.run(async |client| {
