@@ -292,7 +292,7 @@ impl Sets {
     }
 
     /// The secondary keys that two records have had at the same time since this was asked last, while a unique index is being filled. None
-    /// is missing of those that two have when it has all records, and when whoever has changed one before that is done with it.
+    /// is missing of those that two have when it has all records, and when those have ended that had changed one before.
     ///
     /// # Panics
     /// If the partition is no set.
