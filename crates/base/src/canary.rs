@@ -47,6 +47,8 @@ canaries! {
     UncheckedVersion,
     /// A slot is believed whose statement in the cache's table is read after its page was changed.
     LateStatement,
+    /// A checkpoint lets redo begin later although changes are left to be made of pages that were not read yet.
+    ForgottenRedo,
     /// An opening that misses a cache forgets it before it knows whether the cache has what redo needs.
     ForgottenCache,
     /// A page is written from the cache to its own place while an older version of it is being written there.

@@ -25,6 +25,7 @@ use crate::statistics::{Event, add};
 use crate::superblock::{self, ArchivedLog, CatalogChange, CurrentBackup, LogShape, SuperblockFile};
 use crate::tier_file::TierRecord;
 use crate::tier_file::table::TablePosition;
+use base::time::MILLISECOND_NS;
 use base::{Instant, Lsn, TransactionId};
 use executor::{Executor, Group, Holding, Members};
 use std::rc::Rc;
@@ -37,6 +38,9 @@ pub const GROUP: &str = "checkpoint";
 fn group(executor: &Executor) -> Group {
     executor.group(GROUP, Members::Free)
 }
+
+/// How long an opening waits for its checkpoint while a cache could serve, in nanoseconds.
+const RESTART_NS_MAX: u64 = 100 * MILLISECOND_NS;
 
 const PAGES: usize = 0;
 const SETS: usize = 1;
@@ -66,12 +70,23 @@ pub(crate) async fn checkpoint(engine: &Rc<Engine>) -> Result<()> {
 
 /// Writes back what a restart has redone and undone in pages. The backup and the log that the sets came from serve them
 /// on: the first sweep after this is for all that the log holds of them.
+///
+/// An opening behind a cache that it takes over waits for it no longer than [`RESTART_NS_MAX`]: the pages' own devices may be slow, and the
+/// cache serves meanwhile. The checkpoint goes on then; if it fails, that is told as of any other one, and the next one tries again.
+///
+/// # Errors
+/// Those of a checkpoint that has failed by then.
 pub(crate) async fn checkpoint_restart(engine: &Rc<Engine>) -> Result<()> {
+    let executor = &engine.core.executor;
     let taken = {
         let engine = Rc::clone(engine);
         async move { checkpoint_pages(&engine, CheckpointExtent::Restart).await }
     };
-    engine.core.executor.spawn_in(group(&engine.core.executor), 0, taken).join().await
+    let taken = executor.spawn_in(group(executor), 0, taken).join();
+    match engine.core.buffer.tiers().is_some_and(|tiers| tiers.is_taken_over()) {
+        true => executor.within(RESTART_NS_MAX, taken).await.unwrap_or(Ok(())),
+        false => taken.await,
+    }
 }
 
 /// Notes how a checkpoint of pages or a sweep has ended. Tasks waiting for the room that it was to make learn of a failure.
@@ -114,6 +129,9 @@ async fn checkpoint_pages(engine: &Engine, extent: CheckpointExtent) -> Result<(
     let began = engine.core.executor.now();
     let result = write_pages_back(engine, extent).await;
     note_end(engine, PAGES, began, &result);
+    if extent == CheckpointExtent::Restart || (extent == CheckpointExtent::All && result.is_ok()) {
+        engine.checkpointer.has_restart_failed.set(result.is_err());
+    }
     result
 }
 
@@ -136,6 +154,10 @@ async fn write_pages_back(engine: &Engine, extent: CheckpointExtent) -> Result<(
 
 /// Writes pages back that were changed before `begin`, and has redo begin later.
 async fn advance_redo(engine: &Engine, begin: Lsn, extent: CheckpointExtent) -> Result<()> {
+    if !canary::is_planted(Canary::ForgottenRedo) {
+        // Until then redo begins where it began.
+        engine.core.buffer.redo_rest().await?;
+    }
     // The second checkpoint after a change finds its page old: hot pages are written once in two checkpoints. A log
     // that is nearly full cannot wait for that.
     let everything = extent != CheckpointExtent::Old || engine.core.log.is_crowded();

@@ -66,6 +66,7 @@ mod prefetch;
 mod procedure_catalog;
 mod procedure_errors;
 mod procedure_levels;
+mod quick_restarts;
 mod random_cache_changes;
 mod read_ahead;
 mod regressions;

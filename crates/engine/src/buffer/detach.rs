@@ -37,7 +37,7 @@ impl Buffer {
         let partition = space.partition();
         let here = self.pool.borrow().end_of_changes(partition);
         let below = self.tiers().map_or(0, |tiers| tiers.end_of_changes(partition));
-        here.max(below).max(space.written_lately()).max(space.end_of_lost())
+        here.max(below).max(self.end_of_left(partition)).max(space.written_lately()).max(space.end_of_lost())
     }
 
     /// Makes room for at least this number of pages.
@@ -72,6 +72,7 @@ impl Buffer {
 
     /// Empties the frames and slots of a partition's pages from `first` on that nothing keeps; whether all are empty.
     fn discard(self: &Rc<Self>, partition: PartitionId, first: u32) -> bool {
+        self.forget_left(partition, |number| number >= first);
         let mut is_done = self.pool.borrow_mut().discard(partition, first);
         if let Some(tiers) = self.tiers() {
             is_done &= tiers.discard(partition, first);

@@ -43,6 +43,7 @@ impl Buffer {
         if self.space(partition).overwriting.pages.get().is_some() || self.is_any_wanted(partition, numbers.clone()) {
             return false;
         }
+        self.forget_left(partition, |number| numbers.contains(&number));
         let is_done = numbers.into_iter().all(|number| {
             let id = PageId::new(partition, number);
             let tiers = self.tiers();

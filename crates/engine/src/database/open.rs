@@ -189,13 +189,11 @@ impl Database {
         let parts = (Rc::clone(&buffer), (sets, Backup::default()), partitions.clone().until(sets_begin, since));
         let replaying = assemble(executor, &settings, scan.idle_log(), parts, None, superblock.clone());
         let unfinished =
-            recovery::redo(&replaying, &settings.procedures, (sets_begin, &opened.torn), &mut scan).await?;
+            recovery::redo(&replaying, &settings.procedures, (sets_begin, Rc::clone(&opened.torn)), &mut scan).await?;
         if settings.log.durable {
             opened.check_time(scan.end())?;
         }
-        if let Some(tiers) = buffer.tiers() {
-            tiers.end_replay();
-        }
+        let pages_left = buffer.end_reading_log();
         let memory = (RefCell::new(replaying.sets.sets.take()), backup);
         superblock_file.limit_since(scan.end());
         if !canary::is_planted(Canary::LostBackupBegin) {
@@ -232,7 +230,7 @@ impl Database {
         checkpoint::start(&engine);
         keep_moments(&engine);
         let is_cache_missing = without_cache.is_some();
-        let report = rebuilt.report(RecoveryReport { backup_bytes, load_ns, ..report });
+        let report = rebuilt.report(RecoveryReport { backup_bytes, load_ns, pages_left, ..report });
         tell(Event::Recovered(report));
         let database = Database::of(engine, settings, (report, archiver));
         if is_cache_missing {

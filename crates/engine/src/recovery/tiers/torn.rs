@@ -6,7 +6,8 @@
 
 use super::EarlierTier;
 use super::scan::{Scanned, SlotCopy, restore, scan};
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, PageCopies};
+use crate::page_store::Future;
 use crate::tier_file::TierRecord;
 use crate::{Error, Result};
 use base::{Lsn, PageId};
@@ -33,6 +34,12 @@ enum CopySource {
     },
     /// In a cache that is not there, for this reason.
     Missing(TierRecord, String),
+}
+
+impl PageCopies for TornPages {
+    fn restore<'a>(&'a self, buffer: &'a Buffer, wanted: (PageId, u64), error: Error) -> Future<'a, Result<()>> {
+        Box::pin(TornPages::restore(self, buffer, wanted, error))
+    }
 }
 
 impl TornPages {
