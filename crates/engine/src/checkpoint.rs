@@ -127,20 +127,24 @@ enum CheckpointExtent {
 
 async fn checkpoint_pages(engine: &Engine, extent: CheckpointExtent) -> Result<()> {
     let began = engine.core.executor.now();
-    let result = write_pages_back(engine, extent).await;
-    note_end(engine, PAGES, began, &result);
-    if extent == CheckpointExtent::Restart || (extent == CheckpointExtent::All && result.is_ok()) {
-        engine.checkpointer.has_restart_failed.set(result.is_err());
+    let written = write_pages_back(engine, extent).await;
+    if extent == CheckpointExtent::Restart || (extent == CheckpointExtent::All && written.is_ok()) {
+        engine.checkpointer.has_restart_failed.set(written.is_err());
     }
+    let result = written.and_then(|redone| redone);
+    note_end(engine, PAGES, began, &result);
     result
 }
 
-async fn write_pages_back(engine: &Engine, extent: CheckpointExtent) -> Result<()> {
+/// Returns whether all was redone that the restart has left, too.
+async fn write_pages_back(engine: &Engine, extent: CheckpointExtent) -> Result<Result<()>> {
     let checkpointer = &engine.checkpointer;
     let _turn = checkpointer.paging.take(&engine.core.executor).await;
     engine.core.statistics.tell(&Event::CheckpointBegun { of_sets: false });
-    let begin = engine.core.log.end();
     let is_put_off = extent == CheckpointExtent::Restart && may_be_put_off(engine);
+    // A page that cannot be read keeps the log from its first change on, as one does that only a cache has; others are written.
+    let redone = if is_put_off { Ok(()) } else { engine.core.buffer.redo_rest().await };
+    let begin = engine.core.log.end();
     if is_put_off {
         put_off(engine).await?;
     } else {
@@ -149,15 +153,12 @@ async fn write_pages_back(engine: &Engine, extent: CheckpointExtent) -> Result<(
     }
     checkpointer.last_begin.set(begin);
     checkpointer.is_put_off.set(is_put_off);
-    give_up_log(engine).await
+    give_up_log(engine).await?;
+    Ok(redone)
 }
 
 /// Writes pages back that were changed before `begin`, and has redo begin later.
 async fn advance_redo(engine: &Engine, begin: Lsn, extent: CheckpointExtent) -> Result<()> {
-    if !canary::is_planted(Canary::ForgottenRedo) {
-        // Until then redo begins where it began.
-        engine.core.buffer.redo_rest().await?;
-    }
     // The second checkpoint after a change finds its page old: hot pages are written once in two checkpoints. A log
     // that is nearly full cannot wait for that.
     let everything = extent != CheckpointExtent::Old || engine.core.log.is_crowded();

@@ -50,6 +50,7 @@ mod large_changes;
 mod late_archives;
 mod lazy_designs;
 mod leaving_pages;
+mod left_redo;
 mod load_remains;
 mod log_admission;
 mod log_moves;

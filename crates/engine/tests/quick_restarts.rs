@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use virtual_driver::{ErrorAt, FaultPlan, Media, Options, PowerCut, VirtualDriver};
 
-const DESIGNS: [&str; 3] = ["face", "lazy-cleaning", "dual-write"];
+pub const DESIGNS: [&str; 3] = ["face", "lazy-cleaning", "dual-write"];
 /// Three thousand reads and writes a second of the volume, as network volumes give; log and cache are fast.
 const SLOW: &str = "[device.disk]\nmedium.service = \"20 us\"\nmedium.servers = 64\n\
                     [device.volume]\nmedium = { servers = 8, service = \"2.6 ms\" }\n\
@@ -23,13 +23,13 @@ const SLOW: &str = "[device.disk]\nmedium.service = \"20 us\"\nmedium.servers = 
 
 /// How the database stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+pub enum End {
     Close,
     Kill,
     PowerCut,
 }
 
-fn run_with<T>(errors: Vec<ErrorAt>, media: &Media, work: impl AsyncFnOnce(&Executor) -> T) -> T {
+pub fn run_with<T>(errors: Vec<ErrorAt>, media: &Media, work: impl AsyncFnOnce(&Executor) -> T) -> T {
     let hardware = Hardware::parse(SLOW, "test").expect("a description");
     let faults = Some(FaultPlan { errors, ..FaultPlan::default() });
     let driver = VirtualDriver::new(hardware, Options { faults, ..Options::default() }, media.clone());
@@ -39,11 +39,11 @@ fn run_with<T>(errors: Vec<ErrorAt>, media: &Media, work: impl AsyncFnOnce(&Exec
     result.expect("the machine goes on")
 }
 
-fn run<T>(media: &Media, work: impl AsyncFnOnce(&Executor) -> T) -> T {
+pub fn run<T>(media: &Media, work: impl AsyncFnOnce(&Executor) -> T) -> T {
     run_with(Vec::new(), media, work)
 }
 
-fn settings(design: &str, slots: u32, checkpoint: checkpoint::Policy) -> Settings {
+pub fn settings(design: &str, slots: u32, checkpoint: checkpoint::Policy) -> Settings {
     let design = Design::named(design).expect("it has this name");
     let cache = CacheSettings { design, ..CacheSettings::new("flash", slots) };
     Settings {
@@ -57,12 +57,12 @@ fn settings(design: &str, slots: u32, checkpoint: checkpoint::Policy) -> Setting
     }
 }
 
-async fn read(database: &Database, number: u64) -> Result<u8> {
+pub async fn read(database: &Database, number: u64) -> Result<u8> {
     let partition = database.partition("objects").expect("it exists");
     database.transaction(async |tx| tx.read_object(partition, number, |bytes| bytes[0]).await).await
 }
 
-async fn change(database: &Database, number: u64, value: u8) -> Result<()> {
+pub async fn change(database: &Database, number: u64, value: u8) -> Result<()> {
     let partition = database.partition("objects").expect("it exists");
     let write = async |tx: &mut Transaction| tx.modify_object(partition, number, |bytes| bytes[0] = value).await;
     database.transaction(write).await
@@ -73,12 +73,12 @@ fn hits(database: &Database) -> u64 {
 }
 
 /// How many objects, each on a page of its own, a database with a cache of this many slots has.
-fn objects(slots: u32) -> u64 {
+pub fn objects(slots: u32) -> u64 {
     u64::from(slots) * 13 / 10
 }
 
 /// Fills the cache, and changes much since the last checkpoint. What the objects are then.
-fn filled(media: &Media, (design, slots): (&str, u32), end: End) -> Vec<u8> {
+pub fn filled(media: &Media, (design, slots): (&str, u32), end: End) -> Vec<u8> {
     filled_in(media, (design, slots), end, |settings| settings)
 }
 
@@ -120,7 +120,7 @@ fn filled_in(
 }
 
 /// A checkpoint is due by what is to be redone.
-const OFTEN: checkpoint::Policy = checkpoint::Policy { log_bytes: Some(32 << 10), interval_ns: None };
+pub const OFTEN: checkpoint::Policy = checkpoint::Policy { log_bytes: Some(32 << 10), interval_ns: None };
 
 /// How long it takes from the beginning of the opening to the end of the first transaction that reads from the cache, in nanoseconds.
 async fn first_hit_ns(executor: &Executor, settings: &Settings, values: &[u8]) -> (Database, u64) {
@@ -136,7 +136,7 @@ async fn first_hit_ns(executor: &Executor, settings: &Settings, values: &[u8]) -
     (database, executor.now().since_ns(began))
 }
 
-async fn check_all(database: &Database, values: &[u8], what: &str) {
+pub async fn check_all(database: &Database, values: &[u8], what: &str) {
     for (number, value) in values.iter().enumerate() {
         let found = read(database, number as u64).await.unwrap_or_else(|error| panic!("{what}: {number}: {error}"));
         assert_eq!(found, *value, "{what}: {number}");
@@ -227,7 +227,7 @@ impl Listener for Heard {
 
 /// Nothing is left when a database is closed, be it at once after it was opened.
 #[test]
-fn a_database_that_is_closed_at_once_has_redone_everything() {
+pub fn a_database_that_is_closed_at_once_has_redone_everything() {
     for design in DESIGNS {
         let media = Media::new();
         let values = filled(&media, (design, 500), End::Kill);
@@ -299,30 +299,4 @@ fn a_small_log_has_room_behind_an_opening() {
             check_all(&database, &values, design).await;
         });
     }
-}
-
-/// What objects are after two kills between which a checkpoint was taken.
-#[cfg(feature = "canary")]
-#[test]
-fn a_checkpoint_that_forgets_what_is_left_is_found() {
-    use entresol_engine::canary::{Canary, plant};
-    let media = Media::new();
-    let values = filled(&media, ("face", 500), End::Kill);
-    let settings = settings("face", 500, checkpoint::Policy::OFF);
-    plant(Some(Canary::ForgottenRedo));
-    run(&media, async |executor| {
-        let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
-        database.checkpoint().await.expect("succeeds");
-    });
-    plant(None);
-    let is_lost = run(&media, async |executor| {
-        let Ok(database) = Database::open(executor, settings.clone(), "here").await else { return true };
-        for (number, value) in values.iter().enumerate() {
-            if read(&database, number as u64).await.ok() != Some(*value) {
-                return true;
-            }
-        }
-        false
-    });
-    assert!(is_lost);
 }

@@ -11,6 +11,8 @@ impl Buffer {
     /// ends of transfers under way, which keep frames and slots whether they succeed or fail: for ever only where a device does
     /// not answer. Nothing else keeps any, because the tasks that had pages pinned have ended.
     pub async fn detach(self: &Rc<Self>, partition: PartitionId) {
+        // Those that are on their way come without redo, and nothing uses them.
+        self.forget_left(partition);
         let mut wait_ns = WAIT_NS[0];
         while self.is_attached(partition) && !self.discard(partition, 0) {
             // Another task writes or reads a page: that ends.
@@ -56,6 +58,11 @@ impl Buffer {
     /// # Errors
     /// The driver's: the file may be longer than it need be then.
     pub(crate) async fn shorten(self: &Rc<Self>, space: &PageSpace) -> Result<()> {
+        // A checkpoint has made it, or the end of what is left was that of what is used.
+        debug_assert!(
+            self.end_of_left(space.partition()) <= space.capacity(),
+            "redo is left of none of the pages cut off"
+        );
         let mut wait_ns = WAIT_NS[0];
         while !self.discard(space.partition(), space.capacity()) {
             self.executor.sleep_ns(wait_ns).await;
@@ -72,7 +79,6 @@ impl Buffer {
 
     /// Empties the frames and slots of a partition's pages from `first` on that nothing keeps; whether all are empty.
     fn discard(self: &Rc<Self>, partition: PartitionId, first: u32) -> bool {
-        self.forget_left(partition, |number| number >= first);
         let mut is_done = self.pool.borrow_mut().discard(partition, first);
         if let Some(tiers) = self.tiers() {
             is_done &= tiers.discard(partition, first);

@@ -41,10 +41,13 @@ impl Buffer {
     /// # Errors
     /// The driver's, or a buffer without a frame to spare.
     pub async fn make_anew(self: &Rc<Self>, id: PageId) -> Result<()> {
-        let space = self.space(id.partition);
-        let frame = if space.placement().resident { self.lasting_frame()? } else { self.acquire().await? };
-        self.failures.forget(|page| page == id);
-        self.format_new(frame, id, &space);
+        let space = self.find_space(id.partition)?;
+        let frame = self.frame_for(&space).await?;
+        // Its partition may have been dropped meanwhile.
+        if self.is_in_redo(id) {
+            self.failures.forget(|page| page == id);
+            self.format_new(frame.take(), id, &space);
+        }
         Ok(())
     }
 

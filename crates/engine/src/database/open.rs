@@ -194,7 +194,7 @@ impl Database {
         if settings.log.durable {
             opened.check_time(scan.end())?;
         }
-        let pages_left = buffer.end_reading_log();
+        let pages_left = buffer.end_reading_log(scan.kept());
         let memory = (RefCell::new(replaying.sets.sets.take()), backup);
         superblock_file.limit_since(scan.end());
         if !canary::is_planted(Canary::LostBackupBegin) {

@@ -105,7 +105,7 @@ impl TornPages {
         }
         // Each copy serves once: what cannot be read afterwards is damaged.
         let copy = copies.borrow_mut().as_mut().and_then(|copies| copies.remove(&page));
-        let space = buffer.space(page.partition);
+        let space = buffer.find_space(page.partition)?;
         let is_followed = |copy: &SlotCopy| sequence.checked_sub(1) == Some(copy.version.sequence);
         let is_whole = |copy: &SlotCopy| copy.version.lsn > redo_start || is_followed(copy);
         let Some(copy) = copy.filter(|copy| copy.is_distinct(&space) && is_whole(copy)) else { return Err(error) };
