@@ -72,7 +72,8 @@ pub(crate) async fn checkpoint(engine: &Rc<Engine>) -> Result<()> {
 /// on: the first sweep after this is for all that the log holds of them.
 ///
 /// An opening behind a cache that it takes over waits for it no longer than [`RESTART_NS_MAX`]: the pages' own devices may be slow, and the
-/// cache serves meanwhile. The checkpoint goes on then; if it fails, that is told as of any other one, and the next one tries again.
+/// cache serves meanwhile. The checkpoint goes on then; if it fails, that is told as of any other one, and the next one tries again. So it
+/// is if a page cannot be read whose redo was left, however soon that shows.
 ///
 /// # Errors
 /// Those of a checkpoint that has failed by then.
@@ -80,7 +81,7 @@ pub(crate) async fn checkpoint_restart(engine: &Rc<Engine>) -> Result<()> {
     let executor = &engine.core.executor;
     let taken = {
         let engine = Rc::clone(engine);
-        async move { checkpoint_pages(&engine, CheckpointExtent::Restart).await }
+        async move { checkpoint_and_redo(&engine, CheckpointExtent::Restart).await.map(drop) }
     };
     let taken = executor.spawn_in(group(executor), 0, taken).join();
     match engine.core.buffer.tiers().is_some_and(|tiers| tiers.is_taken_over()) {
@@ -126,14 +127,18 @@ enum CheckpointExtent {
 }
 
 async fn checkpoint_pages(engine: &Engine, extent: CheckpointExtent) -> Result<()> {
+    checkpoint_and_redo(engine, extent).await.flatten()
+}
+
+/// The same. Whether all was redone that the restart has left is told apart from the rest.
+async fn checkpoint_and_redo(engine: &Engine, extent: CheckpointExtent) -> Result<Result<()>> {
     let began = engine.core.executor.now();
     let written = write_pages_back(engine, extent).await;
     if extent == CheckpointExtent::Restart || (extent == CheckpointExtent::All && written.is_ok()) {
         engine.checkpointer.has_restart_failed.set(written.is_err());
     }
-    let result = written.and_then(|redone| redone);
-    note_end(engine, PAGES, began, &result);
-    result
+    note_end(engine, PAGES, began, &written.clone().flatten());
+    written
 }
 
 /// Returns whether all was redone that the restart has left, too.

@@ -1,10 +1,12 @@
 //! Redo that an opening behind a cache has left until its pages are read, and what else becomes of these pages meanwhile.
 
-use crate::quick_restarts::{DESIGNS, End, check_all, filled, objects, read, run, settings};
-use base::PageId;
-use base::time::MILLISECOND_NS;
-use entresol_engine::{Database, Error, Settings, checkpoint};
-use virtual_driver::Media;
+use crate::quick_restarts::{DESIGNS, End, check_all, filled, objects, read, run, run_with, settings};
+use base::time::{MILLISECOND_NS, SECOND_NS};
+use base::{PageId, Random};
+use driver::OpKind;
+use entresol_engine::second_level::{self, CacheSettings, Design};
+use entresol_engine::{Database, Error, Settings, Transaction, buffer, checkpoint};
+use virtual_driver::{ErrorAt, Media};
 
 const SLOTS: u32 = 500;
 const PAGE_SIZE: u64 = 4096;
@@ -160,6 +162,166 @@ fn a_left_page_that_is_damaged_costs_no_other_one_and_keeps_its_log() {
             assert!(after < before || design == "face", "{design}: {after} bytes are redone after {before}");
             database.close().await.expect("closes");
         });
+    }
+}
+
+/// Far more is to be redone than the buffer has memory for: it is made from the log, page by page, and is as good.
+fn much_filled(media: &Media, settings: &Settings, seed: u64) -> Vec<u8> {
+    let mut values = filled(media, ("lazy-cleaning", SLOTS), End::Kill);
+    run(media, async |executor| {
+        let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+        let (objects, mut random) = (database.partition("objects").expect("it exists"), Random::stream(seed, "much"));
+        for _ in 0..40 {
+            let numbers: Vec<usize> = (0..50).map(|_| random.below(values.len() as u64) as usize).collect();
+            let value = random.below(256) as u8;
+            let fill = async |tx: &mut Transaction| {
+                for number in &numbers {
+                    tx.modify_object(objects, *number as u64, |bytes| bytes.fill(value)).await?;
+                }
+                Ok::<(), Error>(())
+            };
+            database.transaction(fill).await.expect("changes");
+            numbers.iter().for_each(|number| values[*number] = value);
+        }
+    });
+    values
+}
+
+fn with_few_frames() -> Settings {
+    let settings = settings("lazy-cleaning", SLOTS, checkpoint::Policy::OFF);
+    Settings { buffer: buffer::Settings { frames: 48, ..settings.buffer }, ..settings }
+}
+
+#[test]
+fn what_memory_has_no_room_for_is_made_from_the_log() {
+    let settings = with_few_frames();
+    for seed in 0..3 {
+        let media = Media::new();
+        let values = much_filled(&media, &settings, seed);
+        let what = format!("seed {seed}");
+        run(&media.copy(), async |executor| {
+            let began = executor.now();
+            let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+            let took_ns = executor.now().since_ns(began);
+            assert!(took_ns < SECOND_NS / 4, "{what}: {took_ns} ns");
+            let left = database.recovery().pages_left;
+            assert!(left * 10 > objects(SLOTS) * 9, "{what}: redo is left of {left} pages");
+            // Before the task that reads them in turn comes by.
+            for number in (0..values.len()).rev() {
+                assert_eq!(read(&database, number as u64).await.expect("reads"), values[number], "{what}: {number}");
+            }
+            database.checkpoint().await.expect("succeeds");
+        });
+        for wait_ns in [0, 20 * MILLISECOND_NS, SECOND_NS] {
+            run(&media, async |executor| {
+                let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+                executor.sleep_ns(wait_ns).await;
+                check_all(&database, &values, &what).await;
+            });
+        }
+        run(&media, async |executor| {
+            let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+            database.close().await.expect("closes");
+            let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+            check_all(&database, &values, &what).await;
+        });
+    }
+}
+
+/// Where the log cannot be read any more of which redo is left, the pages that lack it are refused, and nothing is given up of it.
+#[test]
+fn a_page_whose_redo_cannot_be_read_any_more_is_refused() {
+    let (media, settings) = (Media::new(), with_few_frames());
+    let values = much_filled(&media, &settings, 7);
+    let before = media.copy();
+    run(&media, async |executor| {
+        let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+        for offset in (0..16 << 20).step_by(4096) {
+            let _unwritten = media.flip_bit("disk", "log", offset + 1000, 2);
+        }
+        let mut refused = 0;
+        for number in (0..values.len()).rev() {
+            match read(&database, number as u64).await {
+                Ok(value) => assert_eq!(value, values[number], "{number}"),
+                Err(Error::DamagedLog { .. }) => refused += 1,
+                Err(error) => panic!("{number}: {error}"),
+            }
+        }
+        assert!(refused > 100, "{refused} pages are refused");
+        let failed = database.checkpoint().await;
+        assert!(matches!(failed, Err(Error::DamagedLog { .. })), "{failed:?}");
+    });
+    // The log as it was: pages that were written meanwhile have their changes already.
+    let mut log = vec![0; before.length("disk", "log").expect("it is there") as usize];
+    before.read("disk", "log", 0, &mut log).expect("it can be read");
+    for offset in (0..log.len() as u64).step_by(4096) {
+        let mut now = [0; 1];
+        media.read("disk", "log", offset + 1000, &mut now).expect("it can be read");
+        if now[0] != log[offset as usize + 1000] {
+            media.flip_bit("disk", "log", offset + 1000, 2).expect("it is there");
+        }
+    }
+    run(&media, async |executor| {
+        let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+        check_all(&database, &values, "mended").await;
+    });
+}
+
+#[test]
+fn a_cache_that_is_changed_or_fails_behind_an_opening_costs_nothing() {
+    for design in DESIGNS {
+        let media = Media::new();
+        let values = filled(&media, (design, SLOTS), End::PowerCut);
+        let settings = settings(design, SLOTS, checkpoint::Policy::OFF);
+        let cache = settings.hierarchy.cache.clone().expect("there is one");
+        let others = [
+            None,
+            Some(CacheSettings { pages: SLOTS / 2, ..cache.clone() }),
+            Some(CacheSettings { design: Design::named("tac").expect("it has this name"), ..cache.clone() }),
+        ];
+        for other in others {
+            let (media, what) = (media.copy(), format!("{design}, {other:?}"));
+            run(&media, async |executor| {
+                let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+                assert!(!left(&database).is_empty(), "{what}");
+                let changing = {
+                    let (database, other) = (database.clone(), other.clone());
+                    executor.spawn(async move { database.set_cache(other).await })
+                };
+                for number in 0..50 {
+                    assert_eq!(read(&database, number).await.expect("reads"), values[number as usize], "{what}");
+                }
+                changing.join().await.expect("is changed");
+                assert!(left(&database).is_empty(), "{what}");
+                check_all(&database, &values, &what).await;
+            });
+            let hierarchy = second_level::Settings { cache: other, ..settings.hierarchy.clone() };
+            run(&media, async |executor| {
+                let settings = Settings { hierarchy, ..settings.clone() };
+                let database = Database::open(executor, settings, "here").await.expect("opens");
+                check_all(&database, &values, &what).await;
+            });
+        }
+        // Its device fails, or hangs, from some moment behind the opening on.
+        for nth in [1, 5, 40, 200] {
+            let (media, what) = (media.copy(), format!("{design}, read {nth}"));
+            let errors =
+                (nth..nth + 3_000).map(|nth| ErrorAt { kind: OpKind::Read, device: Some("flash".into()), nth });
+            run_with(errors.collect(), &media, async |executor| {
+                let Ok(database) = Database::open(executor, settings.clone(), "here").await else { return };
+                for number in 0..objects(SLOTS) {
+                    // What only the cache has, and was read by no redo, may be refused, but is never another value.
+                    if let Ok(value) = read(&database, number).await {
+                        assert_eq!(value, values[number as usize], "{what}: {number}");
+                    }
+                }
+                let _may_fail = database.checkpoint().await;
+            });
+            run(&media, async |executor| {
+                let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+                check_all(&database, &values, &what).await;
+            });
+        }
     }
 }
 
