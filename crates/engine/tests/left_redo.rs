@@ -1,11 +1,11 @@
 //! Redo that an opening behind a cache has left until its pages are read, and what else becomes of these pages meanwhile.
 
-use crate::quick_restarts::{DESIGNS, End, check_all, filled, objects, read, run, run_with, settings};
+use crate::quick_restarts::{DESIGNS, End, change, check_all, filled, objects, read, run, run_with, settings};
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PageId, Random};
-use driver::OpKind;
+use driver::{Op, OpKind};
 use entresol_engine::second_level::{self, CacheSettings, Design};
-use entresol_engine::{Database, Error, Settings, Transaction, buffer, checkpoint};
+use entresol_engine::{BackupSettings, Database, Error, RestoreSource, Settings, Transaction, buffer, checkpoint};
 use virtual_driver::{ErrorAt, Media};
 
 const SLOTS: u32 = 500;
@@ -322,6 +322,69 @@ fn a_cache_that_is_changed_or_fails_behind_an_opening_costs_nothing() {
                 check_all(&database, &values, &what).await;
             });
         }
+    }
+}
+
+/// Checks, backups and their increments, and what makes a partition smaller, beside redo that is left.
+#[test]
+fn maintenance_beside_left_redo_takes_it_into_account() {
+    for design in DESIGNS {
+        let media = Media::new();
+        let mut values = filled(&media, (design, SLOTS), End::PowerCut);
+        let settings = settings(design, SLOTS, checkpoint::Policy::OFF);
+        let backup = |target: &str, base: Option<&str>| BackupSettings {
+            target: target.into(),
+            base: base.map(Into::into),
+            bytes_per_second: None,
+        };
+        run(&media.copy(), async |executor| {
+            let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+            assert!(!left(&database).is_empty(), "{design}");
+            let checked = database.check(|_| {}).await.expect("reads");
+            assert!(checked.is_clean(), "{design}: {:?}", checked.findings);
+            check_all(&database, &values, design).await;
+        });
+        run(&media, async |executor| {
+            let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+            assert!(!left(&database).is_empty(), "{design}");
+            database.backup(&backup("backup", None), |_| {}).await.expect("succeeds");
+            for number in (0..values.len()).step_by(3) {
+                values[number] = 77;
+                change(&database, number as u64, 77).await.expect("changes");
+            }
+        });
+        run(&media, async |executor| {
+            let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+            assert!(!left(&database).is_empty(), "{design}");
+            database.backup(&backup("next", Some("backup")), |_| {}).await.expect("succeeds");
+        });
+        for shrinks in [false, true] {
+            run(&media.copy(), async |executor| {
+                let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+                let objects = database.partition("objects").expect("it exists");
+                if shrinks {
+                    database.compact_partition(objects).await.expect("succeeds");
+                    check_all(&database, &values, design).await;
+                } else {
+                    let emptied = database.truncate_partition(objects).await.expect("succeeds");
+                    let first = async |tx: &mut Transaction| tx.read_object(emptied, 3, |bytes| bytes[0]).await;
+                    assert_eq!(database.transaction(first).await.expect("reads"), 0, "{design}");
+                }
+                database.close().await.expect("closes");
+            });
+        }
+        run(&media, async |executor| {
+            for device in ["disk", "volume", "flash"] {
+                let found = executor.device(device).expect("the machine has it");
+                for name in executor.names(found).await.expect("lists") {
+                    executor.perform(Op::Remove { device: found, name }).await.result.expect("removes");
+                }
+            }
+            let source = RestoreSource { backup: "next".into(), archive: None };
+            Database::restore(executor, &settings, &source, |_| {}).await.expect("restores");
+            let database = Database::open(executor, settings.clone(), "restored").await.expect("opens");
+            check_all(&database, &values, design).await;
+        });
     }
 }
 

@@ -19,7 +19,8 @@ pub const DESIGNS: [&str; 3] = ["face", "lazy-cleaning", "dual-write"];
 const SLOW: &str = "[device.disk]\nmedium.service = \"20 us\"\nmedium.servers = 64\n\
                     [device.volume]\nmedium = { servers = 8, service = \"2.6 ms\" }\n\
                     [device.flash]\nmedium = { servers = 16, service = \"42 us\" }\n\
-                    transmission = { servers = 1, bandwidth = { read = \"1.3 GB/s\", write = \"1 GB/s\" } }\n";
+                    transmission = { servers = 1, bandwidth = { read = \"1.3 GB/s\", write = \"1 GB/s\" } }\n\
+                    [device.backup]\nmedium.service = \"20 us\"\n[device.next]\nmedium.service = \"20 us\"\n";
 
 /// How the database stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +121,7 @@ fn filled_in(
 }
 
 /// A checkpoint is due by what is to be redone.
-pub const OFTEN: checkpoint::Policy = checkpoint::Policy { log_bytes: Some(32 << 10), interval_ns: None };
+const OFTEN: checkpoint::Policy = checkpoint::Policy { log_bytes: Some(32 << 10), interval_ns: None };
 
 /// How long it takes from the beginning of the opening to the end of the first transaction that reads from the cache, in nanoseconds.
 async fn first_hit_ns(executor: &Executor, settings: &Settings, values: &[u8]) -> (Database, u64) {

@@ -110,8 +110,8 @@ pub(super) fn assemble(
 
 impl Database {
     /// Opens a database and recovers it. `path` names it in errors. Behind a cache that is taken over, redo of a page is left until it is
-    /// read: that one cannot be read shows then, and in each checkpoint until it can be. An opening that is given up is followed by no other one on the same
-    /// executor: what it has begun to write may come after what that has written. [`Executor::stop`] waits for it.
+    /// read: that one cannot be read shows then, and in each checkpoint until it can be. An opening that is given up is followed by no other
+    /// one on the same executor: what it has begun to write may come after what that has written. [`Executor::stop`] waits for it.
     ///
     /// # Errors
     /// [`Setting`](crate::Error::Setting), [`NotADatabase`](crate::Error::NotADatabase),
