@@ -7,8 +7,8 @@ use crate::ground::restoring;
 use crate::ground::things::*;
 use base::PartitionId;
 use entresol_engine::catalog::{IndexSpec, Locking, Organization};
-use entresol_engine::set::FieldError;
-use entresol_engine::{Database, Error, PartitionSpec, RestoreTarget, Result};
+use entresol_engine::set::{FieldError, Logging};
+use entresol_engine::{Database, Error, PartitionSpec, Procedures, RestoreTarget, Result, Settings, Transaction};
 use virtual_driver::Media;
 
 fn set() -> PartitionSpec {
@@ -237,4 +237,94 @@ mod planted {
         plant(None);
         assert!(is_told, "a record that is not committed has refused another one");
     }
+}
+
+#[test]
+fn an_index_waits_no_longer_than_others_for_who_keeps_contents_that_two_records_have() {
+    for is_dropped in [false, true] {
+        run(&Media::new(), async |executor| {
+            let database = Database::create(executor, settings()).await.expect("creates");
+            let things = database.create_partition(set()).await.expect("creates");
+            put_all(&database, things, &some(2_000)).await;
+            let other = database.clone();
+            let creating = executor.spawn(async move { other.create_index(things, by_name()).await });
+            while database.index_builds().first().is_none_or(|build| build.records == 0) {
+                executor.yield_now().await;
+            }
+            let mut tx = database.begin().await.expect("begins");
+            let twin = tx.put(things, b"twin", &stored(&thing(1, 2, "name 1999"))).await;
+            twin.expect("the other one has no entry yet");
+            let mut error = Error::PartitionInUse("things".into());
+            if is_dropped {
+                database.drop_index(things, "by_name").await.expect("is given up");
+                error =
+                    Error::Field { partition: "things".into(), error: FieldError::SecondaryDropped("by_name".into()) };
+            }
+            assert_eq!(creating.join().await, Err(error));
+            tx.commit().await.expect("nothing is in its way");
+            check(&database).await;
+        });
+    }
+}
+
+fn arrivals() -> PartitionSpec {
+    PartitionSpec::new("things", Organization::set(true), Locking::Record).record(record()).index(by_name())
+}
+
+/// Adds a thing of a name that is taken, except once, and another one instead.
+async fn add(tx: &mut Transaction, name: &[u8]) -> Result<Vec<u8>> {
+    let things = tx.partition("things")?;
+    let name = str::from_utf8(name).expect("it is a name");
+    match tx.append(things, &stored(&thing(1, 2, "taken"))).await {
+        Err(Error::Field { .. }) => tx.append(things, &stored(&thing(1, 2, name))).await.map(|_| Vec::new()),
+        other => other.map(|_| Vec::new()),
+    }
+}
+
+#[test]
+fn a_call_whose_record_was_refused_is_not_repeated_without_its_number() {
+    let calling = || {
+        let mut procedures = Procedures::new();
+        procedures.register("add", add);
+        Settings { logging: Logging::Procedures, procedures, ..settings() }
+    };
+    let media = Media::new();
+    run(&media, async |executor| {
+        let database = Database::create(executor, calling()).await.expect("creates");
+        database.create_partition(arrivals()).await.expect("creates");
+        for name in [&b"none"[..], b"one", b"two"] {
+            database.call("add", name).await.expect("adds");
+        }
+    });
+    run(&media, async |executor| {
+        let database = Database::open(executor, calling(), "test").await.expect("opens");
+        let things = database.partition("things").expect("it exists");
+        let mut found = Vec::new();
+        let read = async |tx: &mut Transaction| {
+            let look = |_position, value: &[u8]| {
+                found.push(value.to_vec());
+                true
+            };
+            tx.scan_appended(things, look).await
+        };
+        database.transaction(read).await.expect("reads");
+        assert_eq!(found, ["taken", "one", "two"].map(|name| stored(&thing(1, 2, name))));
+        check(&database).await;
+    });
+}
+
+#[test]
+fn a_refused_record_keeps_no_number_from_others() {
+    run(&Media::new(), async |executor| {
+        let database = Database::create(executor, settings()).await.expect("creates");
+        let things = database.create_partition(arrivals()).await.expect("creates");
+        let append = async |tx: &mut Transaction, name: &str| tx.append(things, &stored(&thing(1, 2, name))).await;
+        database.transaction(async |tx| append(tx, "one").await).await.expect("adds");
+        let mut tx = database.begin().await.expect("begins");
+        assert!(is_taken(&append(&mut tx, "one").await));
+        database.transaction(async |tx| append(tx, "two").await).await.expect("waits for no one");
+        append(&mut tx, "three").await.expect("adds");
+        tx.commit().await.expect("commits");
+        check(&database).await;
+    });
 }

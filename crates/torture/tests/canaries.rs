@@ -217,12 +217,6 @@ fn changes_that_pass_by_an_index_that_is_being_filled_are_found() {
 }
 
 #[test]
-fn a_scan_that_leaves_out_what_a_sweep_writes_is_found() {
-    let failure = first_failure_of_long_runs(Canary::UnseenSegment, 26113..26114);
-    assert!(failure.wrong.iter().any(|what| what.contains("is lost")), "{failure}");
-}
-
-#[test]
 fn an_index_that_a_restart_forgets_is_found() {
     let failure = first_failure_of_long_runs(Canary::ForgottenIndex, 51..52);
     assert!(failure.wrong[0].contains("its index is gone"), "{failure}");

@@ -141,6 +141,8 @@ impl Database {
         let _visit = Visit::new(&self.0.engine);
         let found = self.0.engine.catalog.describe(partition)?;
         let mut load = self.begin_set_load(&found).await?;
+        // It may have got an index while the load waited to begin.
+        let found = self.0.engine.catalog.describe(partition)?;
         for (loaded, (key, value)) in (1_u64..).zip(records) {
             if let Some(schema) = &found.schema {
                 schema.record.verify(value.as_ref()).map_err(|error| found.field_error(error))?;

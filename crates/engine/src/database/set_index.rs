@@ -8,7 +8,8 @@
 //! 4. The superblock file enters it. From there on each opening builds it while it loads the set.
 
 use super::Database;
-use super::index::Building;
+use super::drop::PATIENCE_NS;
+use super::index::{Building, LOOK_NS};
 use crate::catalog::Partition;
 use crate::engine::resolve_refusal;
 use crate::transaction::not_indexed;
@@ -80,10 +81,25 @@ impl Database {
                 return Ok(());
             }
             for of in twice {
-                building.build.check(engine)?;
-                let found = engine.catalog.describe(building.base)?;
-                self.transaction(async |tx| tx.check_unique(&found, &building.index, &of).await).await?;
+                self.check_contents(building, &of).await?;
             }
+        }
+    }
+
+    /// Of these contents, once no transaction is about to change who has them, for ten seconds at most.
+    async fn check_contents(&self, building: &Building, of: &[u8]) -> Result<()> {
+        let engine = &self.0.engine;
+        let until = engine.core.executor.now().plus_ns(PATIENCE_NS);
+        loop {
+            building.build.check(engine)?;
+            let found = engine.catalog.describe(building.base)?;
+            if self.transaction(async |tx| tx.check_unique(&found, &building.index, of).await).await? {
+                return Ok(());
+            }
+            if engine.core.executor.now() >= until {
+                return Err(Error::PartitionInUse(found.name.clone()));
+            }
+            engine.core.executor.sleep_ns(LOOK_NS).await;
         }
     }
 

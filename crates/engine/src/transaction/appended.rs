@@ -56,7 +56,14 @@ impl Transaction {
         let found = self.engine.catalog.describe(partition)?;
         if let Organization::Set { arrivals: true, .. } = found.organization {
             let counted = self.begin_arrival(partition)?;
-            let number = self.append_arrival(&found, None, record).await?;
+            let number = match self.append_arrival(&found, None, record).await {
+                Ok(number) => number,
+                // A repeated call is given numbers for the records that were added, and for no others.
+                Err(refused) => {
+                    self.mark_not_replayable()?;
+                    return Err(refused);
+                }
+            };
             self.end_arrival(partition, number, counted);
             return Ok(arrival_position(partition, number));
         }

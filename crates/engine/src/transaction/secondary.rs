@@ -317,14 +317,15 @@ impl Transaction {
         let (engine, partition, owner) = (self.engine.clone(), found.id(), self.state.owner);
         let mut sets = engine.sets.sets.borrow_mut();
         let key = number.unwrap_or_else(|| sets.next_arrival(partition)).to_be_bytes();
+        // Before the number, for which all others that add something wait while it is locked.
+        if let ControlFlow::Break(obstacle) = self.lock_entries(&sets, found, &key, (None, Some(value))) {
+            return obstacle.into();
+        }
         if found.locking == Locking::Record {
             let record = Resource::record(partition, key_hash(&key));
             if engine.core.locks.try_acquire(owner, record, Mode::Exclusive).is_none() {
                 return TypedStep::Met(LockStep::Wait(record, Mode::Exclusive));
             }
-        }
-        if let ControlFlow::Break(obstacle) = self.lock_entries(&sets, found, &key, (None, Some(value))) {
-            return obstacle.into();
         }
         let appended = match number {
             None => sets.append(owner, partition, value),

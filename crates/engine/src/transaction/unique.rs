@@ -53,13 +53,14 @@ impl Transaction {
     ) -> Result<LockStep<()>> {
         let (partition, Some(number)) = (found.id(), index.number()) else { return Ok(LockStep::Done(())) };
         for of in [from, to].into_iter().flatten() {
-            let (place, locks) = (place_in_set(partition, number, of), &self.engine.core.locks);
-            let is_planted = canary::is_planted(Canary::UnlockedPlace);
-            if !is_planted && locks.try_acquire(self.state.owner, place, Mode::Exclusive).is_none() {
+            let place = place_in_set(partition, number, of);
+            if !canary::is_planted(Canary::UnlockedPlace) && !self.try_lock(place, Mode::Exclusive) {
                 return Ok(LockStep::Wait(place, Mode::Exclusive));
             }
         }
         let (Some(to), Some(new)) = (to, new) else { return Ok(LockStep::Done(())) };
+        // What another record has, of a segment of any colour, decides.
+        sets.note_missing(self.state.owner);
         let present = sets.other_with(partition, number, to, key);
         if index.is_ready() {
             self.check_place_in_set((found, index), to, present)?;
@@ -109,19 +110,22 @@ impl Transaction {
         Ok(())
     }
 
-    /// Whether two records of a set have these contents in a unique index that is being built, once no transaction is about to change that.
+    /// Looks whether two records of a set have these contents in a unique index that is being built. False if a transaction may be about to
+    /// change that.
     ///
     /// # Errors
-    /// [`Error::Field`] if they do; those of waiting for a lock.
-    pub(crate) async fn check_unique(&mut self, found: &Partition, index: &SecondaryIndex, of: &[u8]) -> Result<()> {
-        let (partition, Some(number)) = (found.id(), index.number()) else { return Ok(()) };
-        self.lock(place_in_set(partition, number, of), Mode::Shared).await?;
+    /// [`Error::Field`] if they do.
+    pub(crate) async fn check_unique(&mut self, found: &Partition, index: &SecondaryIndex, of: &[u8]) -> Result<bool> {
+        let (partition, Some(number)) = (found.id(), index.number()) else { return Ok(true) };
+        if !self.try_lock(place_in_set(partition, number, of), Mode::Shared) {
+            return Ok(false);
+        }
         let keys: Vec<Vec<u8>> = {
             let sets = self.engine.sets.sets.borrow();
             let entries = sets.entries_beyond(partition, number, Bound::Included((of, &[])));
             entries.take_while(|entry| entry.0 == of).take(2).map(|(_, key)| key.to_vec()).collect()
         };
-        let [one, other] = &keys[..] else { return Ok(()) };
+        let [one, other] = &keys[..] else { return Ok(true) };
         let show = |value: Option<&[u8]>| found.not_unique(index, value.unwrap_or_default(), (one, other));
         Err(self.get_in_set_with(partition, (other, key_hash(other)), show).await?)
     }
