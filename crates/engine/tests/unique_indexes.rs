@@ -1,4 +1,4 @@
-//! Unique secondary indexes of b-trees and of sets: one rule decides who gets a place, who waits for whom, and who is refused.
+//! Unique secondary indexes of b-trees and of sets: one rule decides which record gets a place, which transaction waits for another, and which is refused.
 
 use crate::ground::machine::run;
 use crate::ground::things::*;

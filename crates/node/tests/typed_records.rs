@@ -51,7 +51,7 @@ fn a_unique_index_of_a_set_refuses_a_second_record_at_nodes() {
         let executor = served.nodes[1].clone();
         async move {
             let seats = second.partition("seats").await?.id();
-            executor.sleep_ns(20 * MILLISECOND_NS).await;
+            executor.sleep_ns(300 * MILLISECOND_NS).await;
             let mut tx = second.begin().await;
             // It waits for the one that has deleted it, and is not the first.
             let refused = tx.put(seats, b"z", &stored(1, 1, "pen")).await;
@@ -72,7 +72,7 @@ fn a_unique_index_of_a_set_refuses_a_second_record_at_nodes() {
         tx.put(seats, b"a", &stored(1, 1, "between")).await?;
         tx.put(seats, b"b", &stored(1, 1, "pen")).await?;
         tx.put(seats, b"a", &stored(1, 1, "cup")).await?;
-        client.executor().sleep_ns(100 * MILLISECOND_NS).await;
+        client.executor().sleep_ns(600 * MILLISECOND_NS).await;
         tx.commit().await?;
         Ok::<_, Error>(first.partition("seats").await?.id())
     });

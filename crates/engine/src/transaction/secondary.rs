@@ -35,9 +35,9 @@ fn gap_above(partition: PartitionId, secondary: usize, above: Option<(&[u8], &[u
 }
 
 /// Whether locks were granted at once; if not, the first one that was not, or why the change cannot be made.
-type Locked = ControlFlow<Obstacle>;
+type Locked = ControlFlow<Interruption>;
 
-enum Obstacle {
+enum Interruption {
     Lock(Resource, Mode),
     Failure(Box<Error>),
 }
@@ -49,11 +49,11 @@ enum TypedStep<T> {
     Failed(Box<Error>),
 }
 
-impl<T> From<Obstacle> for TypedStep<T> {
-    fn from(obstacle: Obstacle) -> TypedStep<T> {
-        match obstacle {
-            Obstacle::Lock(resource, mode) => TypedStep::Met(LockStep::Wait(resource, mode)),
-            Obstacle::Failure(error) => TypedStep::Failed(error),
+impl<T> From<Interruption> for TypedStep<T> {
+    fn from(interruption: Interruption) -> TypedStep<T> {
+        match interruption {
+            Interruption::Lock(resource, mode) => TypedStep::Met(LockStep::Wait(resource, mode)),
+            Interruption::Failure(error) => TypedStep::Failed(error),
         }
     }
 }
@@ -261,8 +261,8 @@ impl Transaction {
         if old.is_some() && !replace || old.is_none() && value.is_none() {
             return TypedStep::Met(LockStep::Done(false));
         }
-        if let ControlFlow::Break(obstacle) = self.lock_entries(&sets, found, key, (old.as_deref(), value)) {
-            return obstacle.into();
+        if let ControlFlow::Break(interruption) = self.lock_entries(&sets, found, key, (old.as_deref(), value)) {
+            return interruption.into();
         }
         let done = match (old, value) {
             (Some(_), Some(value)) => sets.replace(owner, partition, key, hash, value),
@@ -318,8 +318,8 @@ impl Transaction {
         let mut sets = engine.sets.sets.borrow_mut();
         let key = number.unwrap_or_else(|| sets.next_arrival(partition)).to_be_bytes();
         // Before the number, for which all others that add something wait while it is locked.
-        if let ControlFlow::Break(obstacle) = self.lock_entries(&sets, found, &key, (None, Some(value))) {
-            return obstacle.into();
+        if let ControlFlow::Break(interruption) = self.lock_entries(&sets, found, &key, (None, Some(value))) {
+            return interruption.into();
         }
         if found.locking == Locking::Record {
             let record = Resource::record(partition, key_hash(&key));
@@ -380,8 +380,8 @@ impl Transaction {
     ) -> Locked {
         match self.take_place(sets, index, record, places) {
             Ok(LockStep::Done(())) => Locked::Continue(()),
-            Ok(LockStep::Wait(resource, mode)) => Locked::Break(Obstacle::Lock(resource, mode)),
-            Err(error) => Locked::Break(Obstacle::Failure(Box::new(error))),
+            Ok(LockStep::Wait(resource, mode)) => Locked::Break(Interruption::Lock(resource, mode)),
+            Err(error) => Locked::Break(Interruption::Failure(Box::new(error))),
         }
     }
 
@@ -419,7 +419,7 @@ impl Transaction {
         let (locks, owner) = (&self.engine.core.locks, self.state.owner);
         let gap = gap_above(partition, secondary, sets.next_entry(partition, secondary, Bound::Excluded(entry)));
         match locks.pass(owner, gap, Mode::InsertIntention) {
-            None => Locked::Break(Obstacle::Lock(gap, Mode::InsertIntention)),
+            None => Locked::Break(Interruption::Lock(gap, Mode::InsertIntention)),
             Some(None) => Locked::Continue(()),
             Some(Some(mode)) => request(locks, owner, gap_below(partition, secondary, entry), mode),
         }
@@ -439,6 +439,6 @@ pub(super) fn check_since(found: &Partition, secondary: usize, view: View) -> Re
 fn request(locks: &Locks, owner: Owner, resource: Resource, mode: Mode) -> Locked {
     match locks.try_acquire(owner, resource, mode) {
         Some(_) => Locked::Continue(()),
-        None => Locked::Break(Obstacle::Lock(resource, mode)),
+        None => Locked::Break(Interruption::Lock(resource, mode)),
     }
 }
