@@ -246,13 +246,16 @@ fn a_snapshot_does_not_take_a_place_that_was_changed_since_its_moment() {
     });
 }
 
+/// A savepoint, and what the model has changed by then.
+type SavedState = (Savepoint, BTreeMap<Vec<u8>, Option<String>>);
+
 /// The naive model: what is committed, and for each transaction under way what it has changed and which names it has met.
 #[derive(Default)]
 struct Open {
     tx: Option<Transaction>,
     own: BTreeMap<Vec<u8>, Option<String>>,
     names: BTreeSet<String>,
-    saved: Option<(Savepoint, BTreeMap<Vec<u8>, Option<String>>)>,
+    saved: Option<SavedState>,
 }
 
 type Names = BTreeMap<Vec<u8>, String>;
