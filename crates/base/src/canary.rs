@@ -147,6 +147,10 @@ canaries! {
     UnseenIndex,
     /// Changes of records of a set pass by a secondary index that is being filled.
     MissedInSet,
+    /// Who changes a record of a set looks at its place in a unique index without a lock.
+    UnlockedPlace,
+    /// A unique index of a set is built although two records have the same contents.
+    UncheckedTwice,
     /// A backup leaves out pages that are changed while it copies them.
     BackupPastChanges,
     /// A backup ends its log with the checkpoint that it has begun with, not with what was committed meanwhile.

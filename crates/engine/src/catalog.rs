@@ -250,8 +250,10 @@ impl Partition {
         let fail = |why: &str| Err(Error::Setting(format!("partition '{}': {why}", self.name)));
         let Some(schema) = &self.schema else { return Ok(()) };
         match self.organization {
-            Organization::Set { .. } if schema.secondaries.iter().any(|index| index.is_unique) => {
-                fail("a secondary index of a set is not unique; a b-tree's may be")
+            Organization::Set { .. }
+                if self.locking != Locking::Record && schema.secondaries.iter().any(|index| index.is_unique) =>
+            {
+                fail("a set with a unique secondary index is locked by record")
             }
             Organization::Set { .. } => Ok(()),
             Organization::BTree if self.locking == Locking::Record || schema.secondaries.is_empty() => Ok(()),

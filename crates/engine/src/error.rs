@@ -307,7 +307,7 @@ pub enum Error {
     /// The record to be changed does not exist.
     #[error("partition '{0}' holds no record with this key")]
     NoRecord(String),
-    /// A record or a field does not suit the type of the partition's records.
+    /// A record or a field does not suit the type of the partition's records, or a record has the contents of another one in a unique index.
     #[error("partition '{partition}': {error}")]
     Field {
         /// The partition's name.

@@ -38,6 +38,7 @@ mod snapshot;
 mod stall;
 #[cfg(test)]
 mod tests;
+mod unique;
 mod update;
 
 pub use appended::arrival_position;

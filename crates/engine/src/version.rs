@@ -65,6 +65,7 @@ pub use settings::{FILE, UndoSettings};
 pub(crate) use store::{Records, UndoLists, VersionStore};
 
 use crate::Error;
+use crate::catalog::EntryRange;
 use base::{Instant, Lsn, PartitionId};
 use chain::{Link, Target, Version};
 use emptied::Emptied;
@@ -77,7 +78,9 @@ use loads::Loads;
 use moments::Moments;
 use own::{Owners, Private};
 use snapshots::Snapshots;
+use std::ops::Bound;
 use structures::canary::{self, Canary};
+use structures::key_hash;
 use structures::lock::{Owner, Resource};
 use structures::organization::b_tree::stored::{self, Stored};
 
@@ -390,6 +393,29 @@ impl Versions {
             self.check(view)?;
         }
         Ok(!Versions::has(view, self.heads.get(name)) || self.loads.first_after(partition, view.at) > view.at)
+    }
+
+    /// Whether a record that has these contents in an index of a set (the one that is `present`), or had them, was changed after the view's
+    /// moment, by another.
+    ///
+    /// # Errors
+    /// As [`Versions::is_changed_since`].
+    pub(crate) fn is_place_changed_since(
+        &self,
+        view: View,
+        (partition, secondary): (PartitionId, usize),
+        of: &[u8],
+        present: Option<&[u8]>,
+    ) -> Result<bool, Error> {
+        let EntryRange { from, to } = EntryRange::exactly(of);
+        let names = (Bound::Included(&from[..]), to.as_deref().map_or(Bound::Unbounded, Bound::Excluded));
+        let gone = self.ghosts.range((partition, 1 + secondary), names).map(|ghost| ghost.split().1);
+        for key in gone.chain(present) {
+            if self.is_changed_since(view, partition, Resource::record(partition, key_hash(key)))? {
+                return Ok(true);
+            }
+        }
+        self.check(view).map(|()| false)
     }
 
     /// Checks that every chain leads backward in time and comes to an end.

@@ -97,6 +97,8 @@ mod truncations_beside_writers;
 mod two_logs;
 mod typed_sets;
 mod undone_loads;
+mod unique_indexes;
+mod unique_sets;
 mod unreadable;
 mod warm_cache;
 mod write_back_pace;

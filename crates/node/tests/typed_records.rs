@@ -4,7 +4,7 @@ use crate::things::{ServedThings, fields, open, stored};
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PageId, PartitionId, Random};
 use engine::canary::{self, Canary};
-use engine::set::{FieldError, FieldValue};
+use engine::set::{FieldError, FieldValue, NotUnique};
 use engine::{Direction, Error, Result};
 use entresol_node::page_client::{PageClient, PageTransaction};
 use executor::Executor;
@@ -33,8 +33,65 @@ async fn keys(
     Ok(found)
 }
 
-fn not_unique() -> Error {
-    Error::Field { partition: "things".into(), error: FieldError::NotUnique("by_name".into()) }
+fn not_unique(contents: &str, present: &[u8], refused: &[u8]) -> Error {
+    let (contents, present, refused) = (contents.to_owned(), present.to_vec(), refused.to_vec());
+    let what = NotUnique { index: "by_name".into(), contents, present, refused };
+    Error::Field { partition: "things".into(), error: FieldError::NotUnique(Box::new(what)) }
+}
+
+#[test]
+fn a_unique_index_of_a_set_refuses_a_second_record_at_nodes() {
+    let mut served = ServedThings::new(2, 2, None);
+    let (first, second) = (served.clients[0].clone(), served.clients[1].clone());
+    let taken = |present: &[u8], refused: &[u8]| {
+        let Error::Field { error, .. } = not_unique("name \"pen\"", present, refused) else { unreachable!() };
+        Err(Error::Field { partition: "seats".into(), error })
+    };
+    let beside = served.nodes[1].spawn({
+        let executor = served.nodes[1].clone();
+        async move {
+            let seats = second.partition("seats").await?.id();
+            executor.sleep_ns(20 * MILLISECOND_NS).await;
+            let mut tx = second.begin().await;
+            // It waits for the one that has deleted it, and is not the first.
+            let refused = tx.put(seats, b"z", &stored(1, 1, "pen")).await;
+            tx.put(seats, b"y", &stored(1, 1, "ink")).await?;
+            tx.commit().await.map(|()| refused)
+        }
+    });
+    let done = served.run(async move |client| {
+        let seats = client.partition("seats").await?.id();
+        let mut tx = client.begin().await;
+        tx.put(seats, b"a", &stored(1, 1, "pen")).await?;
+        assert_eq!(tx.put(seats, b"b", &stored(1, 1, "pen")).await, taken(b"a", b"b"));
+        tx.put(seats, b"b", &stored(1, 1, "cup")).await?;
+        tx.commit().await?;
+        let mut tx = client.begin().await;
+        assert_eq!(tx.insert(seats, b"c", &stored(9, 9, "pen")).await, taken(b"a", b"c"));
+        // They come to each other's places.
+        tx.put(seats, b"a", &stored(1, 1, "between")).await?;
+        tx.put(seats, b"b", &stored(1, 1, "pen")).await?;
+        tx.put(seats, b"a", &stored(1, 1, "cup")).await?;
+        client.executor().sleep_ns(100 * MILLISECOND_NS).await;
+        tx.commit().await?;
+        Ok::<_, Error>(first.partition("seats").await?.id())
+    });
+    done.expect("commits");
+    let refused = served.cluster.run(beside).expect("they go on").expect("commits");
+    assert_eq!(refused, taken(b"b", b"z"));
+    let names = served.open(async |database| {
+        let seats = database.partition("seats")?;
+        let mut names = Vec::new();
+        for key in [b"a", b"b", b"y", b"z"] {
+            let value = database.transaction(async |tx| tx.get(seats, key).await).await?;
+            names.push(value.map(|value| crate::things::fields(&value).2));
+        }
+        Ok(names)
+    });
+    assert_eq!(
+        names,
+        ["cup", "pen", "ink"].map(|name| Some(name.to_owned())).into_iter().chain([None]).collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -49,10 +106,11 @@ fn fields_are_read_and_changed_and_indexes_follow() {
         tx.insert_record(things, b"a", &contents).await?;
         let twice = tx.insert_record(things, b"a", &contents).await;
         assert_eq!(twice, Err(Error::Duplicate("things".into())));
-        assert_eq!(tx.insert_record(things, b"b", &contents).await, Err(not_unique()));
+        assert_eq!(tx.insert_record(things, b"b", &contents).await, Err(not_unique("name \"pen\"", b"a", b"b")));
         tx.put(things, b"b", &stored(1, 9, "ink")).await?;
         assert_eq!(tx.add_to_field(things, b"a", weight, 12).await?, FieldValue::I64(7));
-        assert_eq!(tx.set_field(things, b"b", name, FieldValue::Text("pen")).await, Err(not_unique()));
+        let taken = tx.set_field(things, b"b", name, FieldValue::Text("pen")).await;
+        assert_eq!(taken, Err(not_unique("name \"pen\"", b"a", b"b")));
         tx.set_field(things, b"b", name, FieldValue::Text("ink, blue")).await?;
         tx.modify(things, b"b", |value| value[..4].copy_from_slice(&3_u32.to_le_bytes())).await?;
         let mut buffer = Vec::new();
@@ -294,7 +352,7 @@ impl Changer {
                 assert_eq!(with_name, std::slice::from_ref(&key), "its entry is missing from an index");
                 model.insert(key, value);
             }
-            Err(error) if error == not_unique() => {
+            Err(Error::Field { error: FieldError::NotUnique(_), .. }) => {
                 // Whose it is can be seen, and nothing was changed.
                 let others = keys(tx, (self.things, self.by_name), exactly, Direction::Backward).await?;
                 assert!(others.len() == 1 && others[0] != key, "{others:?}");

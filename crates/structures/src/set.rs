@@ -73,7 +73,7 @@ pub use actions::add_to;
 pub use changes::ChangePosition;
 pub use load::{Share, Verified, Verifier};
 pub use replay::{DetachedSet, Malformed, ReplayItem, ReplayStop, SortedChanges};
-pub use schema::{Field, FieldError, FieldType, FieldValue, RecordType};
+pub use schema::{Field, FieldError, FieldType, FieldValue, NotUnique, RecordType, short_hex};
 pub use secondary::{DroppedIndex, Secondary};
 pub use sharding::{Located, Lookup, SHARES, Shard};
 pub use vacate::Vacated;

@@ -1,12 +1,12 @@
 //! A record's entries in the secondary indexes of a b-tree: what becomes of them when it changes, and ranges of them. Transactions of the
 //! engine and those of nodes ask here alike.
 
-use super::{Schema, SecondaryIndex};
+use super::{Partition, Schema, SecondaryIndex};
 use crate::Error;
 use base::PartitionId;
 use std::ops::Bound;
 use structures::canary::{self, Canary};
-use structures::set::{FieldError, FieldValue};
+use structures::set::{FieldError, FieldValue, NotUnique};
 
 /// What becomes of a record's entry in an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,10 +75,29 @@ impl Schema {
         self.order_in(self.index(number)?, value)
     }
 
+    /// Says that a record, of which this is the value, cannot have its place in a unique index: the keys of the one that has it, and its own.
+    #[cold]
+    pub fn not_unique(&self, index: &SecondaryIndex, value: &[u8], (present, refused): (&[u8], &[u8])) -> FieldError {
+        let contents = self.record.shown(value, &index.fields);
+        let (present, refused) = (present.to_vec(), refused.to_vec());
+        FieldError::NotUnique(Box::new(NotUnique { index: index.name.clone(), contents, present, refused }))
+    }
+
     fn order_in(&self, index: &SecondaryIndex, value: &[u8]) -> Result<Vec<u8>, FieldError> {
         let mut of = Vec::new();
         index.fields.iter().try_for_each(|field| self.record.encode_ordered(value, *field, &mut of))?;
         Ok(of)
+    }
+}
+
+impl Partition {
+    /// The error of a record, of which this is the value, whose place in a unique index another one has.
+    #[cold]
+    pub(crate) fn not_unique(&self, index: &SecondaryIndex, value: &[u8], keys: (&[u8], &[u8])) -> Error {
+        match self.typed() {
+            Ok(schema) => self.field_error(schema.not_unique(index, value, keys)),
+            Err(error) => error,
+        }
     }
 }
 
@@ -146,6 +165,11 @@ impl EntryRange {
             Bound::Excluded(values) => Some(bytes(values)?),
         };
         Ok(EntryRange { from, to })
+    }
+
+    /// That of the records of which an index has exactly this.
+    pub fn exactly(of: &[u8]) -> EntryRange {
+        EntryRange { from: of.to_vec(), to: beyond(of.to_vec()) }
     }
 
     /// Whether nothing is in it.

@@ -84,7 +84,9 @@ impl IndexSpec {
         IndexSpec { name: name.to_owned(), fields, is_unique: false, record: None }
     }
 
-    /// No two records may have the same contents in its fields.
+    /// No two records may have the same contents in its fields, in a b-tree or in a set that is locked by record. A change that would make it
+    /// so is refused ([`FieldError::NotUnique`]); if another transaction has changed a record that has, or had, these contents, its end is waited
+    /// for first, at every level of isolation.
     pub fn unique(self) -> IndexSpec {
         IndexSpec { is_unique: true, ..self }
     }
@@ -136,7 +138,11 @@ impl Schema {
 
     /// What an index of a set orders by.
     pub(crate) fn definition(&self, index: &SecondaryIndex) -> set::Secondary {
-        set::Secondary::Fields { record_type: self.record.clone(), fields: index.fields.clone() }
+        set::Secondary::Fields {
+            record_type: self.record.clone(),
+            fields: index.fields.clone(),
+            is_unique: index.is_unique,
+        }
     }
 
     /// The same for a set that has these indexes from its creation on: their positions are their numbers.

@@ -64,7 +64,7 @@ impl Database {
     /// Creates an ordered secondary index of a b-tree with record locks, or of a set, and fills it while others go on to change records. Returns
     /// its number ([`Database::secondary`]). It is durable when this returns; the creation goes on to its end even if its future is dropped. One that
     /// fails, is dropped meanwhile ([`Database::drop_index`]) or is cut off leaves nothing behind. If it is unique, others may be told so of
-    /// their records before it is whole. How far it is [`Database::index_builds`] says.
+    /// their records before it is whole; it waits for transactions that change two records which have had the same contents. How far it is [`Database::index_builds`] says.
     ///
     /// Transactions and snapshots that had begun before it are waited for, up to ten seconds; for a set once more, those that had begun
     /// before it had all records. Where procedures are logged as calls, all sets
@@ -73,8 +73,9 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::WrongOrganization`] if the partition is neither a b-tree with record locks nor a set, or its records have no type and
-    /// [`IndexSpec::record`] says none; also for a unique index of a set; [`Error::Setting`] while nodes use the database; [`Error::Field`] if the index has the name of another one or a field that the records do not have, or if it is
-    /// unique and two records have the same contents; [`Error::Unsuitable`] if a record is not of the type; [`Error::TooLarge`] if the contents of
+    /// [`IndexSpec::record`] says none; also for a unique index of a set that is not locked by record; [`Error::Setting`] while nodes use the
+    /// database; [`Error::Field`] if the index has the name of another one or a field that the records do not have, or if it is
+    /// unique and two records have the same contents ([`FieldError::NotUnique`] names both); [`Error::Unsuitable`] if a record is not of the type; [`Error::TooLarge`] if the contents of
     /// a record's fields are too long for a key; [`Error::PartitionInUse`] if another index is being built or others do not end; and those of
     /// [`Database::create_partition`].
     ///
@@ -96,7 +97,8 @@ impl Database {
     /// add(b"2", "Grace", 1906).await?;
     /// let by_name = database.create_index(users, IndexSpec::new("by_name", &["name"]).unique()).await?;
     /// let again = add(b"3", "Ada", 1990).await.expect_err("there is one");
-    /// assert_eq!(again.to_string(), "partition 'users': another record has the same contents in the fields of the unique index 'by_name'");
+    /// let detail = "the record with key 33 cannot have name \"Ada\", as the one with key 31 has: the index 'by_name' is unique";
+    /// assert_eq!(again.to_string(), format!("partition 'users': {detail}"));
     /// let mut found = Vec::new();
     /// let all = (Bound::Unbounded, Bound::Unbounded);
     /// let keep = |key: &[u8], _record: &[u8]| {
@@ -442,8 +444,8 @@ fn planned(found: &Partition, spec: &IndexSpec) -> Result<(Schema, SecondaryInde
     if !is_possible || found.index_of.is_some() {
         return Err(found.wrong_organization("an index is created on a b-tree with record locks, or on a set"));
     }
-    if found.set_settings().is_some() && spec.is_unique {
-        return Err(found.wrong_organization("a secondary index of a set is not unique; a b-tree's may be"));
+    if found.set_settings().is_some() && spec.is_unique && found.locking != Locking::Record {
+        return Err(found.wrong_organization("a set with a unique secondary index is locked by record"));
     }
     if found.has_unready_index() {
         return Err(Error::PartitionInUse(found.name.clone()));

@@ -129,8 +129,9 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::NotEmpty`] if the set is not empty, [`Error::WrongOrganization`] for what is no set with keys of the caller's,
-    /// those of an insert, and those of [`Database::checkpoint`]; before anything is loaded, [`Error::LogCrowded`] if for ten
-    /// seconds transactions, one of the caller's own among them perhaps, keep the room in the log that its end needs.
+    /// those of an insert, and those of [`Database::checkpoint`]; [`Error::Field`] also if two records have the same contents in a unique
+    /// index; before anything is loaded, [`Error::LogCrowded`] if for ten seconds transactions, one of the caller's own among them
+    /// perhaps, keep the room in the log that its end needs.
     pub async fn load_set<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         partition: PartitionId,
@@ -145,6 +146,7 @@ impl Database {
                 schema.record.verify(value.as_ref()).map_err(|error| found.field_error(error))?;
             }
             let key = key.as_ref();
+            load.transaction.check_loaded(&found, key, value.as_ref())?;
             if !load.transaction.write_in_set(partition, (key, key_hash(key)), value.as_ref(), false).await? {
                 return Err(Error::Duplicate(found.name.clone()));
             }

@@ -15,6 +15,7 @@ use crate::transaction::not_indexed;
 use crate::{Error, Result};
 use base::PartitionId;
 use driver::Work;
+use structures::canary::{self, Canary};
 use structures::set::Secondary;
 
 /// How many entries of an index that was dropped are given up before others get their turn.
@@ -59,12 +60,31 @@ impl Database {
                 }
             }
             building.build.add(count);
+            self.check_twice(building).await?;
             engine.core.executor.charge_times(Work::TreeSearch, count);
             engine.core.executor.pay_debt().await;
             engine.core.executor.yield_now().await;
         }
         let found = engine.catalog.describe(building.base)?;
-        self.await_earlier(&found).await
+        self.await_earlier(&found).await?;
+        self.check_twice(building).await
+    }
+
+    /// Of a unique index: whether two records have the same contents, where that was so for a while. A record that a transaction has deleted or
+    /// changed meanwhile, and that comes back, shows as another one does that is added.
+    async fn check_twice(&self, building: &Building) -> Result<()> {
+        let engine = &self.0.engine;
+        loop {
+            let twice = engine.sets.sets.borrow_mut().take_twice(building.base, building.number());
+            if twice.is_empty() || canary::is_planted(Canary::UncheckedTwice) {
+                return Ok(());
+            }
+            for of in twice {
+                building.build.check(engine)?;
+                let found = engine.catalog.describe(building.base)?;
+                self.transaction(async |tx| tx.check_unique(&found, &building.index, &of).await).await?;
+            }
+        }
     }
 
     /// Takes an index out of memory that changes of records leave alone, beside others.

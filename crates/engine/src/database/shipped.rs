@@ -21,6 +21,7 @@ use base::{Lsn, PageId};
 use driver::Work;
 use std::collections::BTreeSet;
 use structures::canary::{self, Canary};
+use structures::set::FieldError;
 use thiserror::Error;
 
 /// Why a transaction of another node is not committed.
@@ -143,8 +144,32 @@ impl Database {
 
     async fn try_sets(&self, changes: &[SetChange<'_>]) -> Result<ShippedSets> {
         let mut sets = ShippedSets::new(self.begin().await?);
-        for SetChange { partition, key, value } in changes {
-            sets.change(*partition, key, *value).await?;
+        let mut left: Vec<&SetChange<'_>> = changes.iter().collect();
+        let mut have_left = false;
+        while !left.is_empty() {
+            let (mut put_off, mut refused) = (Vec::new(), None);
+            for change in &left {
+                match sets.change(change.partition, change.key, change.value).await {
+                    // Another one may leave its place in a unique index: only what all of them come to is the transaction's.
+                    Err(error) if is_of_unique_index(&error) => {
+                        put_off.push(*change);
+                        refused = refused.or(Some(error));
+                    }
+                    made => made?,
+                }
+            }
+            match refused {
+                Some(error) if put_off.len() == left.len() && have_left => return Err(error),
+                // They come to each other's places.
+                Some(_) if put_off.len() == left.len() => {
+                    for change in &put_off {
+                        sets.leave(change.partition, change.key).await?;
+                    }
+                    have_left = true;
+                }
+                _ => {}
+            }
+            left = put_off;
         }
         Ok(sets)
     }
@@ -230,6 +255,11 @@ impl Database {
 /// As planted: each by itself.
 fn append_parts(log: &Log, record: &[u8]) -> Lsn {
     record::parts(record).map(|part| log.append_encoded(part)).last().expect("its commit at least")
+}
+
+/// Whether another record has the same contents in the fields of a unique index.
+fn is_of_unique_index(error: &Error) -> bool {
+    matches!(error, Error::Field { error: FieldError::NotUnique(_), .. })
 }
 
 /// A record of the log has no more bytes than this.

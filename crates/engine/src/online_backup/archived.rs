@@ -171,6 +171,6 @@ fn follow(manifest: &mut Manifest, survey: LogSurvey, reader: &ArchiveReader) ->
 
 /// Whether a call of a procedure that was logged before such a change may find something else after it.
 fn is_found_by_calls(change: &CatalogChange) -> bool {
-    use CatalogChange::{Drop, Index, Rename, Type};
-    matches!(change, Drop(_) | Index(..) | Rename(..) | Type(..))
+    use CatalogChange::{Drop, Index, Rename, SetIndex, SetIndexGone, Type};
+    matches!(change, Drop(_) | Index(..) | Rename(..) | SetIndex(..) | SetIndexGone(..) | Type(..))
 }

@@ -39,10 +39,13 @@ pub(crate) enum CatalogChange {
     SetIndexGone(u16, u16),
 }
 
-/// What the catalog says of the indexes of a new b-tree. Those of a new set its schema says.
+/// What the catalog says of the indexes of a new b-tree. Those of a new set its schema says, but not whether one is unique.
 pub(crate) fn stored_indexes(partition: &Partition) -> Vec<CatalogChange> {
     let indexes = partition.schema.iter().flat_map(|schema| &schema.secondaries);
-    indexes.filter(|index| index.tree.is_some()).filter_map(|index| stored_index(partition.id(), index)).collect()
+    indexes
+        .filter(|index| index.tree.is_some() || index.is_unique)
+        .filter_map(|index| stored_index(partition.id(), index))
+        .collect()
 }
 
 /// What the catalog says of an index that has all records.

@@ -8,7 +8,7 @@ use crate::catalog::{Partition, SecondaryIndex};
 use crate::{Error, Result};
 use base::PartitionId;
 use std::ops::Bound;
-use structures::set::FieldError;
+use structures::set::{FieldError, short_hex};
 
 /// How many records are locked at once, and how many are indexed before others get their turn.
 const BATCH: usize = 64;
@@ -43,8 +43,9 @@ impl Transaction {
             if number % TURN == TURN - 1 {
                 self.executor().clone().yield_now().await;
             }
-            if self.add_entry(tree, entry, key).await?.is_some_and(|present| present != *key) {
-                return Err(found.field_error(FieldError::NotUnique(index.name.clone())));
+            if let Some(present) = self.add_entry(tree, entry, key).await?.filter(|present| present != key) {
+                let value = self.read_in_tree(found.id(), key).await?;
+                return Err(found.not_unique(index, &value.unwrap_or_default(), (&present, key)));
             }
         }
         Ok((entries.len() as u64, last))
@@ -54,6 +55,5 @@ impl Transaction {
 /// Why a record cannot be in an index.
 #[cold]
 pub(crate) fn not_indexed(found: &Partition, key: &[u8], error: FieldError) -> Error {
-    let shown: String = key.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    Error::Unsuitable(format!("partition '{}', record with key {shown}: {error}", found.name))
+    Error::Unsuitable(format!("partition '{}', record with key {}: {error}", found.name, short_hex(key)))
 }

@@ -14,7 +14,6 @@ use std::rc::Rc;
 use structures::canary::{self, Canary};
 use structures::key_hash;
 use structures::lock::{Mode, Resource};
-use structures::set::FieldError;
 
 impl Transaction {
     /// Gives the record of `key`, which is locked exclusively, a value of its type, or deletes it, with its entries. Returns false
@@ -42,7 +41,7 @@ impl Transaction {
             return Ok(true);
         }
         let (before, change) = (self.savepoint(), HalfChange::begin(self));
-        let mut done = self.move_entries(found, key, &moves).await;
+        let mut done = self.move_entries(found, (key, value), &moves).await;
         if done.is_ok() {
             done = self.change_record(found, key, (old.as_deref(), value)).await;
         }
@@ -71,7 +70,12 @@ impl Transaction {
     }
 
     /// Removes the old entries of a record first: a new one may have the place of one in a unique index.
-    async fn move_entries(&mut self, found: &Partition, key: &[u8], moves: &[EntryMove]) -> Result<()> {
+    async fn move_entries(
+        &mut self,
+        found: &Partition,
+        (key, value): (&[u8], Option<&[u8]>),
+        moves: &[EntryMove],
+    ) -> Result<()> {
         for EntryMove { index, tree, from, .. } in moves {
             let Some(from) = from.as_ref().filter(|_| !canary::is_planted(Canary::KeptEntry)) else { continue };
             self.lock_entry(*tree, from).await?;
@@ -90,14 +94,11 @@ impl Transaction {
         for EntryMove { index, tree, to, .. } in moves {
             let Some(to) = to else { continue };
             self.lock_entry(*tree, to).await?;
-            if index.is_unique && index.is_ready() {
-                // The record that had this place may still be seen.
-                self.check_conflict(*tree, Resource::record(*tree, key_hash(to)), Mode::Exclusive)?;
-            }
+            self.check_place(index, *tree, to)?;
             match self.put_entry(*tree, to, key).await? {
                 None => {}
-                Some(_) if index.is_unique => {
-                    return Err(found.field_error(FieldError::NotUnique(index.name.clone())));
+                Some(present) if index.is_unique => {
+                    return Err(found.not_unique(index, value.unwrap_or_default(), (&present, key)));
                 }
                 Some(_) => return Err(index.lacks_entry(&found.name)),
             }

@@ -34,13 +34,28 @@ fn gap_above(partition: PartitionId, secondary: usize, above: Option<(&[u8], &[u
     above.map_or(Resource::secondary_end_gap(partition, secondary), |entry| gap_below(partition, secondary, entry))
 }
 
-/// Whether locks were granted at once; if not, the first one that was not.
-type Locked = ControlFlow<(Resource, Mode)>;
+/// Whether locks were granted at once; if not, the first one that was not, or why the change cannot be made.
+type Locked = ControlFlow<Obstacle>;
 
-/// What a step came to that may meet a lock or a refusal of the set's.
+enum Obstacle {
+    Lock(Resource, Mode),
+    Failure(Box<Error>),
+}
+
+/// What a step came to that may meet a lock, a refusal of the set's, or a record that has the same contents.
 enum TypedStep<T> {
     Met(LockStep<T>),
     Refused(Refusal),
+    Failed(Box<Error>),
+}
+
+impl<T> From<Obstacle> for TypedStep<T> {
+    fn from(obstacle: Obstacle) -> TypedStep<T> {
+        match obstacle {
+            Obstacle::Lock(resource, mode) => TypedStep::Met(LockStep::Wait(resource, mode)),
+            Obstacle::Failure(error) => TypedStep::Failed(error),
+        }
+    }
 }
 
 impl Transaction {
@@ -105,6 +120,7 @@ impl Transaction {
             }
             match self.read_entry(found, secondary, &span, last.as_ref(), &mut value) {
                 TypedStep::Refused(refusal) => self.resolve_refusal(partition, refusal).await?,
+                TypedStep::Failed(error) => return Err(*error),
                 TypedStep::Met(LockStep::Wait(resource, mode)) => self.lock(resource, mode).await?,
                 TypedStep::Met(LockStep::Done(None)) => return Ok(()),
                 TypedStep::Met(LockStep::Done(Some(entry))) => {
@@ -218,6 +234,7 @@ impl Transaction {
             let found = &self.engine.catalog.refresh(found)?;
             match self.try_write_typed(found, key, value, replace) {
                 TypedStep::Refused(refusal) => self.resolve_refusal(found.id(), refusal).await?,
+                TypedStep::Failed(error) => return Err(*error),
                 TypedStep::Met(LockStep::Wait(resource, mode)) => self.lock(resource, mode).await?,
                 TypedStep::Met(LockStep::Done(written)) => {
                     self.keep_set_changes();
@@ -244,8 +261,8 @@ impl Transaction {
         if old.is_some() && !replace || old.is_none() && value.is_none() {
             return TypedStep::Met(LockStep::Done(false));
         }
-        if let ControlFlow::Break((resource, mode)) = self.lock_entries(&sets, found, key, (old.as_deref(), value)) {
-            return TypedStep::Met(LockStep::Wait(resource, mode));
+        if let ControlFlow::Break(obstacle) = self.lock_entries(&sets, found, key, (old.as_deref(), value)) {
+            return obstacle.into();
         }
         let done = match (old, value) {
             (Some(_), Some(value)) => sets.replace(owner, partition, key, hash, value),
@@ -284,6 +301,7 @@ impl Transaction {
             let found = &self.engine.catalog.refresh(found)?;
             match self.try_append_typed(found, number, value) {
                 TypedStep::Refused(refusal) => self.resolve_refusal(found.id(), refusal).await?,
+                TypedStep::Failed(error) => return Err(*error),
                 TypedStep::Met(LockStep::Wait(resource, mode)) => self.lock(resource, mode).await?,
                 TypedStep::Met(LockStep::Done(number)) => {
                     self.keep_set_changes();
@@ -305,8 +323,8 @@ impl Transaction {
                 return TypedStep::Met(LockStep::Wait(record, Mode::Exclusive));
             }
         }
-        if let ControlFlow::Break((resource, mode)) = self.lock_entries(&sets, found, &key, (None, Some(value))) {
-            return TypedStep::Met(LockStep::Wait(resource, mode));
+        if let ControlFlow::Break(obstacle) = self.lock_entries(&sets, found, &key, (None, Some(value))) {
+            return obstacle.into();
         }
         let appended = match number {
             None => sets.append(owner, partition, value),
@@ -318,7 +336,8 @@ impl Transaction {
         }
     }
 
-    /// Takes the locks of the gaps that a record's entries leave and enter when it changes from one value to another.
+    /// Takes the locks of the gaps that a record's entries leave and enter when it changes from one value to another, and its places in unique
+    /// indexes.
     fn lock_entries(
         &mut self,
         sets: &Sets,
@@ -330,21 +349,39 @@ impl Transaction {
             return Locked::Continue(());
         }
         let partition = found.id();
-        let indexes = found.schema.iter().flat_map(|schema| &schema.secondaries);
-        for secondary in indexes.filter_map(SecondaryIndex::number) {
+        for index in found.schema.iter().flat_map(|schema| &schema.secondaries) {
+            let Some(secondary) = index.number() else { continue };
             let of = |value: Option<&[u8]>| value.and_then(|value| sets.secondary_key(partition, secondary, value));
-            let (old, new) = (of(old), of(new));
-            if old == new {
+            let (from, to) = (of(old), of(new));
+            if from == to {
                 continue;
             }
-            if let Some(old) = &old {
-                self.lock_joined_entries(sets, (partition, secondary), (old, key))?;
+            if index.is_unique {
+                self.pass_places(sets, (found, index), (key, new), (from.as_deref(), to.as_deref()))?;
             }
-            if let Some(new) = &new {
-                self.pass_entry_gap(sets, (partition, secondary), (new, key))?;
+            if let Some(from) = &from {
+                self.lock_joined_entries(sets, (partition, secondary), (from, key))?;
+            }
+            if let Some(to) = &to {
+                self.pass_entry_gap(sets, (partition, secondary), (to, key))?;
             }
         }
         Locked::Continue(())
+    }
+
+    /// As [`Transaction::take_place`].
+    fn pass_places(
+        &self,
+        sets: &Sets,
+        index: (&Partition, &SecondaryIndex),
+        record: (&[u8], Option<&[u8]>),
+        places: (Option<&[u8]>, Option<&[u8]>),
+    ) -> Locked {
+        match self.take_place(sets, index, record, places) {
+            Ok(LockStep::Done(())) => Locked::Continue(()),
+            Ok(LockStep::Wait(resource, mode)) => Locked::Break(Obstacle::Lock(resource, mode)),
+            Err(error) => Locked::Break(Obstacle::Failure(Box::new(error))),
+        }
     }
 
     /// Locks both gaps that the removal of an entry joins, and the record of the entry above, which could otherwise be taken back
@@ -381,7 +418,7 @@ impl Transaction {
         let (locks, owner) = (&self.engine.core.locks, self.state.owner);
         let gap = gap_above(partition, secondary, sets.next_entry(partition, secondary, Bound::Excluded(entry)));
         match locks.pass(owner, gap, Mode::InsertIntention) {
-            None => Locked::Break((gap, Mode::InsertIntention)),
+            None => Locked::Break(Obstacle::Lock(gap, Mode::InsertIntention)),
             Some(None) => Locked::Continue(()),
             Some(Some(mode)) => request(locks, owner, gap_below(partition, secondary, entry), mode),
         }
@@ -401,6 +438,6 @@ pub(super) fn check_since(found: &Partition, secondary: usize, view: View) -> Re
 fn request(locks: &Locks, owner: Owner, resource: Resource, mode: Mode) -> Locked {
     match locks.try_acquire(owner, resource, mode) {
         Some(_) => Locked::Continue(()),
-        None => Locked::Break((resource, mode)),
+        None => Locked::Break(Obstacle::Lock(resource, mode)),
     }
 }

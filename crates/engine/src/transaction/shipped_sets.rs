@@ -52,6 +52,18 @@ impl ShippedSets {
         }
     }
 
+    /// Deletes a record that gets a value again, so that others may have its places in unique indexes before. One that its set numbers is new.
+    ///
+    /// # Errors
+    /// As [`Transaction::delete`].
+    pub(crate) async fn leave(&mut self, partition: PartitionId, key: &[u8]) -> Result<()> {
+        let found = self.transaction().engine.catalog.describe(partition)?;
+        if !matches!(found.organization, Organization::Set { arrivals: true, .. }) {
+            self.transaction().delete(partition, key).await?;
+        }
+        Ok(())
+    }
+
     /// At most how many bytes the records have that end them.
     pub(crate) fn bytes_of_log(&self) -> u64 {
         self.0.as_ref().map_or(0, |transaction| transaction.bytes_of_commit() + transaction.bytes_of_past())

@@ -17,7 +17,9 @@ pub async fn writer(database: Database, things: PartitionId, number: u64, stop: 
         let work = async |tx: &mut Transaction| {
             for _ in 0..random.between(1, 5) {
                 let key = (random.below(400) as u32).to_be_bytes();
-                let new = stored(&thing(random.below(9) as u32, random.below(9) as i64, "written"));
+                // No name is another record's: an index of them may be unique.
+                let name = format!("{key:?} {}", random.below(3));
+                let new = stored(&thing(random.below(9) as u32, random.below(9) as i64, &name));
                 if random.chance(0.3) {
                     tx.delete(things, &key).await?;
                 } else {
@@ -69,7 +71,7 @@ pub fn built_beside_writers(spec: PartitionSpec, seed: u64) -> Vec<String> {
 }
 
 /// Cuts the power while an index is built beside writers, each time a step later: there is all of it afterwards or nothing.
-pub fn cut_while_building(spec: &PartitionSpec, step_ns: u64) {
+pub fn cut_while_building(spec: &PartitionSpec, index: &IndexSpec, step_ns: u64) {
     let (mut whole, mut none) = (0, 0);
     for round in 0..24 {
         let media = Media::new();
@@ -83,8 +85,8 @@ pub fn cut_while_building(spec: &PartitionSpec, step_ns: u64) {
             }
             executor.sleep_ns(500_000).await;
             let creating = executor.spawn({
-                let database = database.clone();
-                async move { database.create_index(things, IndexSpec::new("by_group", &["group", "weight"])).await }
+                let (database, index) = (database.clone(), index.clone());
+                async move { database.create_index(things, index).await }
             });
             executor.sleep_ns(round * step_ns).await;
             if round % 3 == 0 {
@@ -96,11 +98,11 @@ pub fn cut_while_building(spec: &PartitionSpec, step_ns: u64) {
         run(&media, async |executor| {
             let database = Database::open(executor, settings(), "test").await.expect("opens");
             let things = database.partition("things").expect("it exists");
-            match database.secondary(things, "by_group") {
+            match database.secondary(things, &index.name) {
                 Ok(_) => whole += 1,
                 Err(_) => {
                     none += 1;
-                    database.create_index(things, IndexSpec::new("by_group", &["group"])).await.expect("is created");
+                    database.create_index(things, index.clone()).await.expect("is created");
                 }
             }
             check(&database).await;

@@ -3,8 +3,8 @@
 use crate::ground::machine::run;
 use base::PartitionId;
 use entresol_engine::catalog::IndexSpec;
-use entresol_engine::set::{FieldType, FieldValue, RecordType};
-use entresol_engine::{Database, Direction, PartitionSpec, Result, Settings, Transaction, checkpoint, log};
+use entresol_engine::set::{FieldError, FieldType, FieldValue, NotUnique, RecordType};
+use entresol_engine::{Database, Direction, Error, PartitionSpec, Result, Settings, Transaction, checkpoint, log};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use virtual_driver::Media;
@@ -28,6 +28,13 @@ pub fn spec(name: &str) -> PartitionSpec {
 
 pub fn by_name() -> IndexSpec {
     IndexSpec::new("by_name", &["name"]).unique()
+}
+
+/// The error of a record that cannot have a name in a unique index, as another one has.
+pub fn not_unique(name: &str, present: &[u8], refused: &[u8]) -> Error {
+    let (present, refused) = (present.to_vec(), refused.to_vec());
+    let what = NotUnique { index: "by_name".into(), contents: format!("name {name:?}"), present, refused };
+    Error::Field { partition: "things".into(), error: FieldError::NotUnique(Box::new(what)) }
 }
 
 pub type Thing = (u32, i64, String);

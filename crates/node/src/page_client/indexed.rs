@@ -140,7 +140,7 @@ impl PageTransaction {
             self.change_record(&typed.found, key, change).await?;
             return Ok(true);
         }
-        self.check_moves(typed, key, &moves).await?;
+        self.check_moves(typed, (key, value), &moves).await?;
         self.wholly(async |tx| {
             tx.move_entries(typed, key, &moves).await?;
             tx.change_record(&typed.found, key, change).await
@@ -150,7 +150,12 @@ impl PageTransaction {
     }
 
     /// Before anything is changed: whether entries may have their new places, whose leaves are this transaction's from here on.
-    async fn check_moves(&mut self, typed: &Typed, key: &[u8], moves: &[EntryMove]) -> Result<()> {
+    async fn check_moves(
+        &mut self,
+        typed: &Typed,
+        (key, value): (&[u8], Option<&[u8]>),
+        moves: &[EntryMove],
+    ) -> Result<()> {
         for EntryMove { index, tree, to, .. } in moves {
             let tree = self.tree_of_index(typed, *tree).await?;
             if !index.is_ready() {
@@ -161,7 +166,9 @@ impl PageTransaction {
             self.check_length(&tree, to, key.len())?;
             let is_taken = |pages: &LockedPages<'_>| b_tree::seek(pages, tree.id(), to).map(|place| place.exact);
             if index.is_unique && self.resolve(Intent::Change, is_taken).await? {
-                return Err(typed.field_error(FieldError::NotUnique(index.name.clone())));
+                let present = self.read_in_tree(tree.id(), to, Intent::Change).await?.unwrap_or_default();
+                let keys = (&present[..], key);
+                return Err(typed.field_error(typed.schema.not_unique(index, value.unwrap_or_default(), keys)));
             }
         }
         Ok(())

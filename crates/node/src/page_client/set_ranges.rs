@@ -108,6 +108,7 @@ impl PageTransaction {
         self.lock_in_set(partition, &key, true).await?;
         if let Some(typed) = &typed {
             self.lock_entries_in_set(typed, (None, Some(record))).await?;
+            self.check_places_in_set(typed, &key, (None, Some(record))).await?;
         }
         self.client.executor.charge(Work::LogRecord);
         self.work.borrow_mut().sets.change((partition, key.to_vec()), Some(record.to_vec()));
@@ -225,6 +226,35 @@ impl PageTransaction {
             return Ok(());
         }
         self.ask_set(&typed.found, SetAsk::Entries(entries)).await.map(drop)
+    }
+
+    /// Behind that: whether another record has the place in a unique index that this one comes to. Who changes one locks its places for himself,
+    /// so none is about to come there or to come back.
+    pub(super) async fn check_places_in_set(
+        &mut self,
+        typed: &Typed,
+        key: &[u8],
+        (old, new): (Option<&[u8]>, Option<&[u8]>),
+    ) -> Result<()> {
+        let (schema, Some(value)) = (Rc::clone(&typed.schema), new) else { return Ok(()) };
+        for index in schema.secondaries.iter().filter(|index| index.is_unique) {
+            let Some(number) = index.number() else { continue };
+            let of = |value: &[u8]| schema.order_of(number, value).map_err(|error| typed.field_error(error));
+            let to = of(value)?;
+            if old.map(of).transpose()?.as_ref() == Some(&to) {
+                continue;
+            }
+            let mut present = None;
+            let look = |found: &[u8], _: &[u8]| {
+                present = (found != key).then(|| found.to_vec());
+                present.is_none()
+            };
+            self.forward_in_set(typed, number, EntryRange::exactly(&to), look).await?;
+            if let Some(present) = present {
+                return Err(typed.field_error(schema.not_unique(index, value, (&present, key))));
+            }
+        }
+        Ok(())
     }
 
     /// Records of a set, and from where on there are others: the same where that is said by the last of them.

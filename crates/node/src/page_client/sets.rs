@@ -147,7 +147,9 @@ impl PageTransaction {
             return Ok(false);
         }
         if let Some(typed) = &typed {
-            self.lock_entries_in_set(typed, (present.as_deref(), value)).await?;
+            let change = (present.as_deref(), value);
+            self.lock_entries_in_set(typed, change).await?;
+            self.check_places_in_set(typed, key, change).await?;
         }
         self.client.executor.charge(Work::LogRecord);
         let mut work = self.work.borrow_mut();

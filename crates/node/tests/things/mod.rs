@@ -65,6 +65,8 @@ pub async fn create(executor: &Executor) -> Database {
     database.create_partition(PartitionSpec::append("history")).await.expect("there is room");
     let cells = Organization::Direct { objects: 24, blocking_factor: 12, record_size: 8 };
     database.create_partition(PartitionSpec::new("cells", cells, Locking::None)).await.expect("there is room");
+    let seats = PartitionSpec::set("seats").record(record()).index(IndexSpec::new("by_name", &["name"]).unique());
+    database.create_partition(seats).await.expect("there is memory");
     database
 }
 

@@ -13,8 +13,10 @@ const PARTITION: u64 = 4;
 const SECONDARY_GAP: u64 = 5;
 const SECONDARY_END_GAP: u64 = 6;
 const RANGES: u64 = 7;
+const SECONDARY_PLACE: u64 = 8;
 
-/// Something that can be locked: a page, a record, ranges of keys, a gap between entries, or a whole partition.
+/// Something that can be locked: a page, a record, ranges of keys, a gap between entries, a place in a unique index, or a whole
+/// partition.
 ///
 /// Records and gaps are named by 64 bits, an object number or a hash of the key. Two keys with one hash share a lock, which
 /// costs concurrency but never isolation.
@@ -74,6 +76,12 @@ impl Resource {
         Resource { number: 0, space }
     }
 
+    /// The place of the contents with this hash in a unique secondary index of `partition`, which one record has at most.
+    pub const fn secondary_place(partition: PartitionId, secondary: usize, contents: u64) -> Resource {
+        let space = (secondary as u64) << 32 | SECONDARY_PLACE << 16 | partition.0 as u64;
+        Resource { number: contents, space }
+    }
+
     /// The partition that it is of.
     pub fn of_partition(self) -> PartitionId {
         PartitionId(self.space as u16)
@@ -90,6 +98,7 @@ impl Resource {
             END_GAP => format!("the end of '{partition}'"),
             SECONDARY_GAP => format!("a gap of an index of '{partition}'"),
             SECONDARY_END_GAP => format!("the gap at the end of an index of '{partition}'"),
+            SECONDARY_PLACE => format!("a place in a unique index of '{partition}'"),
             _ => format!("partition '{partition}'"),
         }
     }
@@ -121,6 +130,7 @@ impl fmt::Display for Resource {
             END_GAP => write!(f, "end of partition {partition}"),
             SECONDARY_GAP => write!(f, "gap below entry {number:#x} of index {secondary} of partition {partition}"),
             SECONDARY_END_GAP => write!(f, "gap at the end of index {secondary} of partition {partition}"),
+            SECONDARY_PLACE => write!(f, "place {number:#x} in index {secondary} of partition {partition}"),
             _ => write!(f, "partition {partition}"),
         }
     }
@@ -150,6 +160,8 @@ mod tests {
             Resource::secondary_gap(two, 0, 1),
             Resource::secondary_end_gap(one, 0),
             Resource::secondary_end_gap(one, 1),
+            Resource::secondary_place(one, 0, 0),
+            Resource::secondary_place(one, 1, 0),
         ];
         for (index, resource) in resources.iter().enumerate() {
             for other in &resources[index + 1..] {

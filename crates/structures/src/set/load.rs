@@ -317,6 +317,10 @@ impl Set {
             if self.loading.is_none() && !whole.all(|secondary| secondary.agrees(records())) {
                 return Err("a secondary index disagrees with the records".to_owned());
             }
+            let mut whole = self.secondaries.iter().flatten().filter(|secondary| secondary.is_whole);
+            if self.loading.is_none() && whole.any(|secondary| secondary.is_any_twice()) {
+                return Err("two records have the same contents in the fields of a unique index".to_owned());
+            }
         }
         self.check_free_lists()
     }

@@ -9,6 +9,9 @@
 //! So a fixed field of every record is at the same offset, and can be changed where it is.
 
 mod ordered;
+mod unique;
+
+pub use unique::{NotUnique, short_hex};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -243,8 +246,8 @@ pub enum FieldError {
     #[error("there are two secondary indexes '{0}'; names are given once")]
     SecondaryTwice(String),
     /// Another record has the same contents in the fields of a unique index.
-    #[error("another record has the same contents in the fields of the unique index '{0}'")]
-    NotUnique(String),
+    #[error("{0}")]
+    NotUnique(Box<NotUnique>),
     /// A secondary index was dropped before it was built.
     #[error("the secondary index '{0}' was dropped while it was being built")]
     SecondaryDropped(String),

@@ -35,6 +35,8 @@ pub enum Secondary {
         record_type: RecordType,
         /// The fields' positions.
         fields: Vec<usize>,
+        /// Whether no two records have the same contents in them. The caller sees to that ([`Sets::other_with`]), by locks.
+        is_unique: bool,
     },
 }
 
@@ -43,18 +45,24 @@ impl Secondary {
     pub(super) fn depends_on(&self, part: &Range<usize>) -> bool {
         let overlaps = |other: Range<usize>| part.start < other.end && other.start < part.end;
         match self {
-            Secondary::Fields { record_type, fields } => fields.iter().any(|field| match record_type.part(*field) {
-                Ok(part) => overlaps(part),
-                Err(_) => part.end > record_type.fixed_size(),
-            }),
+            Secondary::Fields { record_type, fields, .. } => {
+                fields.iter().any(|field| match record_type.part(*field) {
+                    Ok(part) => overlaps(part),
+                    Err(_) => part.end > record_type.fixed_size(),
+                })
+            }
             &Secondary::Bytes { offset, length } => overlaps(offset..offset.saturating_add(length)),
         }
+    }
+
+    fn is_unique(&self) -> bool {
+        matches!(self, Secondary::Fields { is_unique: true, .. })
     }
 
     /// Appends the secondary key of a value; false if the record is not in the index.
     fn key(&self, value: &[u8], out: &mut Vec<u8>) -> bool {
         match self {
-            Secondary::Fields { record_type, fields } => {
+            Secondary::Fields { record_type, fields, .. } => {
                 fields.iter().all(|field| record_type.encode_ordered(value, *field, out).is_ok())
             }
             &Secondary::Bytes { offset, length } => {
@@ -74,6 +82,8 @@ pub(super) struct Ordered {
     entries: BTreeSet<Entry>,
     /// Whether it has all records; else it is being filled.
     pub(super) is_whole: bool,
+    /// Of a unique index that is being filled: secondary keys that two records had at the same time.
+    twice: BTreeSet<Box<[u8]>>,
 }
 
 /// The entries of an index that was dropped, which are given up a few at a time.
@@ -89,7 +99,7 @@ impl DroppedIndex {
 
 impl Ordered {
     pub(super) fn new(definition: Secondary) -> Ordered {
-        Ordered { definition, entries: BTreeSet::new(), is_whole: true }
+        Ordered { definition, entries: BTreeSet::new(), is_whole: true, twice: BTreeSet::new() }
     }
 
     fn entry(&self, key: &[u8], value: &[u8]) -> Option<Entry> {
@@ -99,8 +109,27 @@ impl Ordered {
 
     pub(super) fn add(&mut self, key: &[u8], value: &[u8]) {
         if let Some(entry) = self.entry(key, value) {
-            self.entries.insert(entry);
+            self.insert(entry);
         }
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        if !self.is_whole && self.definition.is_unique() && self.other_with(&entry.0, &entry.1).is_some() {
+            self.twice.insert(entry.0.clone());
+        }
+        self.entries.insert(entry);
+    }
+
+    /// The key of another record than that of `key` that has this secondary key.
+    fn other_with(&self, secondary: &[u8], key: &[u8]) -> Option<&[u8]> {
+        let from = self.beyond(Bound::Included((secondary, &[])));
+        from.take_while(|(of, _)| *of == secondary).map(|(_, other)| other).find(|other| *other != key)
+    }
+
+    /// Whether two records have the same secondary key, and must not.
+    pub(super) fn is_any_twice(&self) -> bool {
+        let mut last = None;
+        self.definition.is_unique() && self.entries.iter().any(|(of, _)| last.replace(of) == Some(of))
     }
 
     pub(super) fn remove(&mut self, key: &[u8], value: &[u8]) {
@@ -120,7 +149,9 @@ impl Ordered {
         if let Some(old) = old {
             self.entries.remove(&old);
         }
-        self.entries.extend(new);
+        if let Some(new) = new {
+            self.insert(new);
+        }
     }
 
     /// Whether the index may change when this part of a value does.
@@ -255,7 +286,27 @@ impl Sets {
     /// If the set has no such index.
     pub fn end_secondary(&mut self, partition: PartitionId, secondary: usize) {
         let ordered = self.set_mut(partition).secondaries[secondary].as_mut();
-        ordered.expect("the index was begun").is_whole = true;
+        let ordered = ordered.expect("the index was begun");
+        ordered.is_whole = true;
+        ordered.twice.clear();
+    }
+
+    /// The secondary keys that two records have had at the same time since this was asked last, while a unique index is being filled. None
+    /// is missing of those that two have when it has all records, and when those have ended that had changed one before.
+    ///
+    /// # Panics
+    /// If the partition is no set.
+    pub fn take_twice(&mut self, partition: PartitionId, secondary: usize) -> Vec<Vec<u8>> {
+        let Some(Some(ordered)) = self.set_mut(partition).secondaries.get_mut(secondary) else { return Vec::new() };
+        std::mem::take(&mut ordered.twice).into_iter().map(|of| of.into_vec()).collect()
+    }
+
+    /// The key of another record than that of `key` that has this secondary key in an index.
+    ///
+    /// # Panics
+    /// If the partition is no set.
+    pub fn other_with(&self, partition: PartitionId, secondary: usize, of: &[u8], key: &[u8]) -> Option<&[u8]> {
+        self.ordered(partition, secondary)?.other_with(of, key)
     }
 
     /// Drops an index, if there is such a one. Its number stays its own.

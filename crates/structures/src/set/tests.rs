@@ -40,7 +40,7 @@ const ARRIVAL: PartitionId = PartitionId(40);
 
 fn settings(partition: PartitionId, keys: Keys) -> SetSettings {
     let record_type = RecordType::new([("a", FieldType::U8), ("b", FieldType::U16)]).expect("two names");
-    let by_b = Secondary::Fields { record_type, fields: vec![1, 0] };
+    let by_b = Secondary::Fields { record_type, fields: vec![1, 0], is_unique: false };
     let by_bytes = Secondary::Bytes { offset: 1, length: 2 };
     let secondaries = if keys == Keys::Keyed { vec![Some(by_bytes), Some(by_b)] } else { Vec::new() };
     SetSettings { partition, segment_size: 16 << 10, reserve: RESERVE, keys, secondaries }

@@ -4,7 +4,7 @@ use super::{KEYED, bytes, hash, two_sets, with_room};
 use crate::lock::Owner;
 use crate::set::{FieldType, RecordType, Refusal, Secondary, Sets, Vacated};
 use base::Random;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -73,6 +73,19 @@ fn end(sets: &mut Sets, (model, changed): (&mut Model, &mut Changed), owner: usi
     }
 }
 
+/// A unique index by the first byte.
+fn unique() -> Secondary {
+    let record_type = RecordType::new([("a", FieldType::U8)]).expect("one name");
+    Secondary::Fields { record_type, fields: vec![0], is_unique: true }
+}
+
+/// The first bytes that two records have.
+fn twice(model: &Model) -> BTreeSet<Vec<u8>> {
+    let mut count: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+    model.values().filter_map(|value| value.get(..1)).for_each(|of| *count.entry(of.to_vec()).or_default() += 1);
+    count.into_iter().filter(|(_, count)| *count > 1).map(|(of, _)| of).collect()
+}
+
 /// Builds an index beside transactions, and compares it with the model when all have ended.
 fn built(seed: u64) -> bool {
     let random = &mut Random::stream(seed, "building");
@@ -88,10 +101,15 @@ fn built(seed: u64) -> bool {
         }
         let begun = sets.begin_secondary(KEYED, Secondary::Bytes { offset: 0, length: 2 });
         assert!(number.is_none_or(|before| begun > before), "numbers are given once");
+        let (beside, mut met) = (sets.begin_secondary(KEYED, unique()), BTreeSet::new());
         number = Some(begun);
         let mut next = Some(0);
         while let Some(from) = next {
             next = sets.fill_secondary((KEYED, begun), from, |_, _| {}).expect("nothing is lent");
+            assert_eq!(sets.fill_secondary((KEYED, beside), from, |_, _| {}), Ok(next));
+            if random.chance(0.5) {
+                met.extend(sets.take_twice(KEYED, beside));
+            }
             for _ in 0..random.below(6) {
                 let owner = random.below(OWNERS) as usize;
                 change(&mut sets, (&model, &mut open), owner, random);
@@ -108,6 +126,15 @@ fn built(seed: u64) -> bool {
         for (owner, changed) in open.iter_mut().enumerate() {
             let commits = random.chance(0.5);
             end(&mut sets, (&mut model, changed), owner, commits);
+        }
+        met.extend(sets.take_twice(KEYED, beside));
+        if !twice(&model).is_subset(&met) {
+            return false;
+        }
+        if twice(&model).is_empty() {
+            sets.end_secondary(KEYED, beside);
+        } else {
+            sets.drop_secondary(KEYED, beside).give_up(usize::MAX);
         }
         sets.end_secondary(KEYED, begun);
         if sets.check().is_err() || shown(&sets, begun) != ordered(&model) {
@@ -130,7 +157,7 @@ fn a_step_that_meets_a_lent_segment_adds_nothing_and_is_made_again() {
     with_room(&mut sets, KEYED, |sets| sets.insert(me, KEYED, b"k", hash(b"k"), &[1, 2, 3])).expect("room");
     sets.commit(me);
     let record_type = RecordType::new([("a", FieldType::U8)]).expect("one name");
-    let begun = sets.begin_secondary(KEYED, Secondary::Fields { record_type, fields: vec![0] });
+    let begun = sets.begin_secondary(KEYED, Secondary::Fields { record_type, fields: vec![0], is_unique: false });
     let _lent = sets.lend(KEYED, 0).expect("nothing of it is open");
     let mut next = Some(0);
     while let Some(from) = next {
