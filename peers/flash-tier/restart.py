@@ -9,6 +9,8 @@ With --sparse the cache has that size, on a file system in a sparse file, so tha
 slots. Each design is opened after a clean stop and after a kill, and its first second is shown: how many pages the cache served in it,
 and how much memory the program had at most and read from devices until its end.
 
+With --openings so is each design with the usual cache: after a clean stop, after a kill, and after another one.
+
     ./restart.py                                       # as measure.py: 8 GiB of data, 512 MiB of memory, 3 GiB of cache
     ./restart.py --records 1,400,000 --memory 102MiB --cache 614MiB --workloads b
     ./restart.py --records 1,400,000 --memory 102MiB --workloads b --sparse 1TiB --configurations face,lazy-cleaning
@@ -103,18 +105,35 @@ def first_second(entresol, design, workload):
     return {"opening_seconds": report["course"]["opening_seconds"], "per_second": report["throughput_per_s"], "cache_reads": reads, "memory_bytes": used.ru_maxrss << 10, "read_bytes": used.ru_inblock << 9}
 
 
+def openings(entresol, slow, design, workload, stops):
+    """What the first second is like behind each of these stops."""
+    results = []
+    with slow.throttled():
+        for stop in stops:
+            if stop != "close":
+                kill_after(entresol.command(design, workload, 10 * entresol.arguments.seconds), entresol.arguments.seconds)
+            results.append({"design": design, "workload": workload, "stop": stop} | first_second(entresol, design, workload))
+    return results
+
+
 def restart_sparse(entresol, slow, design, workload):
-    seconds = entresol.arguments.seconds
     began = time.monotonic()
     entresol.take_cache_away(workload)
     entresol.bench(design, workload, 1)
     created = time.monotonic() - began
     entresol.bench(design, workload, entresol.arguments.warm_up)
-    results = []
-    with slow.throttled():
-        results.append({"design": design, "workload": workload, "stop": "close", "creation_seconds": created} | first_second(entresol, design, workload))
-        kill_after(entresol.command(design, workload, 10 * seconds), seconds)
-        results.append({"design": design, "workload": workload, "stop": "kill"} | first_second(entresol, design, workload))
+    results = openings(entresol, slow, design, workload, ["close", "kill"])
+    results[0]["creation_seconds"] = created
+    return results
+
+
+def measure_openings(arguments, slow, names):
+    results, entresol = [], Entresol(arguments, slow.mount)
+    entresol.load()
+    for workload in arguments.workloads.split(","):
+        for name in names:
+            entresol.warm(name, workload)
+            results += openings(entresol, slow, name, workload, ["close", "kill", "again"])
     return results
 
 
@@ -150,13 +169,17 @@ def table(results):
 
 
 def main():
-    option = {"type": size, "help": "a cache of this size on a sparse volume"}
-    arguments = parse(__doc__, lambda parser: parser.add_argument("--sparse", **option))
+    def add(parser):
+        parser.add_argument("--sparse", type=size, help="a cache of this size on a sparse volume")
+        parser.add_argument("--openings", action="store_true", help="show the first second after each kind of stop")
+
+    arguments = parse(__doc__, add)
     names = arguments.configurations.split(",") if "--configurations" in sys.argv else DESIGNS
     started, results = time.strftime("%Y-%m-%d %H:%M"), []
     with slow_volume(arguments) as slow:
-        if arguments.sparse:
-            results = measure_sparse(arguments, slow, [name for name in names if name != "cold"])
+        if arguments.sparse or arguments.openings:
+            measure = measure_sparse if arguments.sparse else measure_openings
+            results = measure(arguments, slow, [name for name in names if name != "cold"])
             print(json.dumps({"started": started, "results": results}) if arguments.json else f"{started}\n\n{sparse_table(results)}")
             return
         entresol = Entresol(arguments, slow.mount)

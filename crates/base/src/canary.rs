@@ -17,7 +17,8 @@ macro_rules! canaries {
 }
 
 impl Canary {
-    /// Whether torture cannot find it: it is in what devices without room refuse, in loads that come to nothing, or in compactions.
+    /// Whether torture cannot find it: it is in what devices without room refuse, in loads that come to nothing, in compactions,
+    /// or in pages that cannot be read.
     pub fn is_beyond_torture(self) -> bool {
         self as usize >= Canary::UnpreparedLog as usize && !self.is_between_nodes()
     }
@@ -47,6 +48,8 @@ canaries! {
     UncheckedVersion,
     /// A slot is believed whose statement in the cache's table is read after its page was changed.
     LateStatement,
+    /// A page comes into main memory without the changes that redo has left to be made then.
+    ForgottenRedo,
     /// An opening that misses a cache forgets it before it knows whether the cache has what redo needs.
     ForgottenCache,
     /// A page is written from the cache to its own place while an older version of it is being written there.
@@ -209,6 +212,8 @@ canaries! {
     CutChanges,
     /// A bulk load comes to nothing, and the log goes on saying that it has ended.
     UnsaidUndoing,
+    /// A checkpoint lets redo begin behind changes that are left to be made of a page which cannot be read.
+    LeftBehind,
     /// A page server grants write locks and does not call back the copies of others.
     UncalledCopies,
     /// A page server takes a late message about an earlier copy for one about the present copy.

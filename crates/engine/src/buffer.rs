@@ -11,6 +11,7 @@ mod double_write;
 mod ending;
 mod failures;
 mod fresh;
+mod left_redo;
 mod loading;
 mod overwriting;
 mod pins;
@@ -26,6 +27,8 @@ mod write_back;
 pub use arriving::ArrivingPages;
 pub use double_write::DoubleWrite;
 pub use fresh::LOADED;
+pub use left_redo::PageCopies;
+pub(crate) use left_redo::begins_page;
 pub use pins::Pins;
 pub use pool::{Departure, Pool, Presence};
 pub use space::PageSpace;
@@ -40,6 +43,7 @@ use cleaner::Cleaner;
 use driver::{Access, Completion, FaultKind, Frame};
 use executor::{Executor, WaitQueue};
 use failures::Failures;
+use left_redo::LeftRedo;
 use silence::Silence;
 use spare::Spare;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -107,6 +111,8 @@ pub struct Buffer {
     copies: RefCell<Vec<Frame>>,
     run_copies: RefCell<Vec<Frame>>,
     failures: Failures,
+    /// Redo that waits until its pages are read.
+    left: LeftRedo,
     /// The error of a failed sync: what the medium holds is unknown since.
     broken: RefCell<Option<Error>>,
     /// Whether the database was closed.
@@ -151,6 +157,7 @@ impl Buffer {
             copies: RefCell::default(),
             run_copies: RefCell::default(),
             failures: Failures::default(),
+            left: LeftRedo::default(),
             broken: RefCell::new(None),
             is_ended: Cell::new(false),
             in_flight: Cell::new(0),
@@ -306,6 +313,16 @@ impl Buffer {
 
     /// Reads a page if it is not here, and pins it. Returns its frame, and whether this call started the read.
     async fn fetch(self: &Rc<Self>, id: PageId, pattern: Pattern) -> Result<(u32, bool)> {
+        loop {
+            match self.fetch_as_it_is(id, pattern).await {
+                Err(error) if error.is_unreadable() && self.is_left(id) => self.restore_left(id, error).await?,
+                fetched => return fetched,
+            }
+        }
+    }
+
+    /// The same of a page that no redo makes readable.
+    async fn fetch_as_it_is(self: &Rc<Self>, id: PageId, pattern: Pattern) -> Result<(u32, bool)> {
         let (mut waited, mut missed) = (false, false);
         loop {
             let presence = self.pool.borrow().presence(id);
@@ -389,6 +406,7 @@ impl Buffer {
     /// tiers: then the caller begins again. Whenever this waits, the partition may be dropped.
     async fn start_load(self: &Rc<Self>, id: PageId, turn: Fetching) -> Result<bool> {
         self.check_syncs()?;
+        self.bring_left(id).await?;
         let space = self.find_space(id.partition)?;
         if let Some(error) = space.failure() {
             return Err(error);
@@ -408,6 +426,7 @@ impl Buffer {
         let spare = self.frame_for(&space).await?;
         self.find_space(id.partition)?;
         if self.source_of(&turn).is_none() && id.number >= space.written() {
+            self.check_left(id, 0)?;
             // A page that stays in memory and never was elsewhere is not missed.
             return Ok(self.format_new(spare.take(), id, &space) && !resident);
         }
@@ -479,8 +498,12 @@ impl Buffer {
     fn end_load(&self, frame: u32, id: PageId, bytes: Frame, outcome: Result<()>) {
         self.in_flight.set(self.in_flight.get() - 1);
         let mut woken = Vec::new();
-        match outcome {
-            Ok(()) => self.pool.borrow_mut().loaded(frame, bytes, &mut woken),
+        match outcome.and_then(|()| self.check_left(id, header::sequence(&bytes))) {
+            Ok(()) => {
+                let mut pool = self.pool.borrow_mut();
+                pool.loaded(frame, bytes, &mut woken);
+                self.redo_left(&mut pool, (frame, id));
+            }
             Err(error) => {
                 self.pool.borrow_mut().load_failed(frame, bytes, &mut woken);
                 self.note_free();

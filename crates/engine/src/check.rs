@@ -216,14 +216,15 @@ impl Examiner<'_> {
         PageId::new(self.partition.id(), number)
     }
 
-    /// Whether the buffer, or a tier below it, holds a newer version of the page than the file.
+    /// Whether the buffer, or a tier below it, holds a newer version of the page than the file, or redo of it is left.
     fn is_dirty(&self, number: u32) -> bool {
         let buffer = &self.engine.core.buffer;
-        if buffer.tiers().is_some_and(|tiers| tiers.is_pending(self.id(number))) {
+        let id = self.id(number);
+        if buffer.is_left(id) || buffer.tiers().is_some_and(|tiers| tiers.is_pending(id)) {
             return true;
         }
         let pool = buffer.pool().borrow();
-        match pool.presence(self.id(number)) {
+        match pool.presence(id) {
             Presence::Resident(frame) => pool.is_dirty(frame) || pool.is_writing(frame),
             _ => false,
         }

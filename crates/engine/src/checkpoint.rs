@@ -25,6 +25,7 @@ use crate::statistics::{Event, add};
 use crate::superblock::{self, ArchivedLog, CatalogChange, CurrentBackup, LogShape, SuperblockFile};
 use crate::tier_file::TierRecord;
 use crate::tier_file::table::TablePosition;
+use base::time::MILLISECOND_NS;
 use base::{Instant, Lsn, TransactionId};
 use executor::{Executor, Group, Holding, Members};
 use std::rc::Rc;
@@ -37,6 +38,9 @@ pub const GROUP: &str = "checkpoint";
 fn group(executor: &Executor) -> Group {
     executor.group(GROUP, Members::Free)
 }
+
+/// How long an opening waits for its checkpoint while a cache could serve, in nanoseconds.
+const RESTART_NS_MAX: u64 = 100 * MILLISECOND_NS;
 
 const PAGES: usize = 0;
 const SETS: usize = 1;
@@ -66,12 +70,24 @@ pub(crate) async fn checkpoint(engine: &Rc<Engine>) -> Result<()> {
 
 /// Writes back what a restart has redone and undone in pages. The backup and the log that the sets came from serve them
 /// on: the first sweep after this is for all that the log holds of them.
+///
+/// An opening behind a cache that it takes over waits for it no longer than [`RESTART_NS_MAX`]: the pages' own devices may be slow, and the
+/// cache serves meanwhile. The checkpoint goes on then; if it fails, that is told as of any other one, and the next one tries again. So it
+/// is if a page cannot be read whose redo was left, however soon that shows.
+///
+/// # Errors
+/// Those of a checkpoint that has failed by then.
 pub(crate) async fn checkpoint_restart(engine: &Rc<Engine>) -> Result<()> {
+    let executor = &engine.core.executor;
     let taken = {
         let engine = Rc::clone(engine);
-        async move { checkpoint_pages(&engine, CheckpointExtent::Restart).await }
+        async move { checkpoint_and_redo(&engine, CheckpointExtent::Restart).await.map(drop) }
     };
-    engine.core.executor.spawn_in(group(&engine.core.executor), 0, taken).join().await
+    let taken = executor.spawn_in(group(executor), 0, taken).join();
+    match engine.core.buffer.tiers().is_some_and(|tiers| tiers.is_taken_over()) {
+        true => executor.within(RESTART_NS_MAX, taken).await.unwrap_or(Ok(())),
+        false => taken.await,
+    }
 }
 
 /// Notes how a checkpoint of pages or a sweep has ended. Tasks waiting for the room that it was to make learn of a failure.
@@ -111,18 +127,29 @@ enum CheckpointExtent {
 }
 
 async fn checkpoint_pages(engine: &Engine, extent: CheckpointExtent) -> Result<()> {
-    let began = engine.core.executor.now();
-    let result = write_pages_back(engine, extent).await;
-    note_end(engine, PAGES, began, &result);
-    result
+    checkpoint_and_redo(engine, extent).await.flatten()
 }
 
-async fn write_pages_back(engine: &Engine, extent: CheckpointExtent) -> Result<()> {
+/// The same. Whether all was redone that the restart has left is told apart from the rest.
+async fn checkpoint_and_redo(engine: &Engine, extent: CheckpointExtent) -> Result<Result<()>> {
+    let began = engine.core.executor.now();
+    let written = write_pages_back(engine, extent).await;
+    if extent == CheckpointExtent::Restart || (extent == CheckpointExtent::All && written.is_ok()) {
+        engine.checkpointer.has_restart_failed.set(written.is_err());
+    }
+    note_end(engine, PAGES, began, &written.clone().flatten());
+    written
+}
+
+/// Returns whether all was redone that the restart has left, too.
+async fn write_pages_back(engine: &Engine, extent: CheckpointExtent) -> Result<Result<()>> {
     let checkpointer = &engine.checkpointer;
     let _turn = checkpointer.paging.take(&engine.core.executor).await;
     engine.core.statistics.tell(&Event::CheckpointBegun { of_sets: false });
-    let begin = engine.core.log.end();
     let is_put_off = extent == CheckpointExtent::Restart && may_be_put_off(engine);
+    // A page that cannot be read keeps the log from its first change on, as one does that only a cache has; others are written.
+    let redone = if is_put_off { Ok(()) } else { engine.core.buffer.redo_rest().await };
+    let begin = engine.core.log.end();
     if is_put_off {
         put_off(engine).await?;
     } else {
@@ -131,7 +158,8 @@ async fn write_pages_back(engine: &Engine, extent: CheckpointExtent) -> Result<(
     }
     checkpointer.last_begin.set(begin);
     checkpointer.is_put_off.set(is_put_off);
-    give_up_log(engine).await
+    give_up_log(engine).await?;
+    Ok(redone)
 }
 
 /// Writes pages back that were changed before `begin`, and has redo begin later.

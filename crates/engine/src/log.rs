@@ -44,7 +44,7 @@ pub(crate) use copying::{cut_page, first_damaged};
 pub use group_commit::GroupCommit;
 pub(crate) use holds::LogHold;
 pub use measured::Measured;
-pub(crate) use past::PastLog;
+pub(crate) use past::{KeptLog, PastLog};
 pub(crate) use scan::Copies;
 pub use scan::{LogEntry, LogScan};
 pub use settings::{Acknowledged, Second, Settings, SyncMethod};

@@ -14,7 +14,7 @@ mod tiers;
 pub(crate) use moments::{find_past, rebuild_moments};
 pub(crate) use tiers::{NewCache, StatedTiers, TornPages, are_same_slots, create_cache, reconcile};
 
-use crate::buffer::{Buffer, Pins, Presence};
+use crate::buffer::{Buffer, PageCopies, Pins, Presence, begins_page};
 use crate::checkpoint::checkpoint_restart;
 use crate::engine::{Catalog, Engine, RedoneEnds, TransactionState};
 use crate::log::LogScan;
@@ -44,6 +44,8 @@ struct Unfinished {
     /// For a committed one: the pages with which the chains go on that are still to be freed, and where the record begins that
     /// stated them last.
     chains: Option<(Lsn, Vec<PageId>)>,
+    /// Which pages it has changed.
+    pages: BTreeSet<PageId>,
 }
 
 /// What the scan left to do.
@@ -68,11 +70,13 @@ pub struct Remainder {
 pub async fn redo(
     engine: &Rc<Engine>,
     procedures: &Procedures,
-    (sets_begin, torn): (Lsn, &TornPages),
+    (sets_begin, torn): (Lsn, Rc<TornPages>),
     scan: &mut LogScan,
 ) -> Result<Remainder> {
     let (executor, buffer) = (&engine.core.executor, &engine.core.buffer);
     let (began, from) = (executor.now(), scan.end());
+    let copies: Rc<dyn PageCopies> = Rc::<TornPages>::clone(&torn);
+    buffer.begin_redo(copies);
     let (mut remainder, mut ends) = (Remainder::default(), RedoneEnds::default());
     let mut lanes = Lanes::new(engine, procedures);
     let mut ahead = VecDeque::new();
@@ -85,7 +89,7 @@ pub async fn redo(
         }
         let Some(next) = ahead.pop_front() else { break };
         let decoded = next.join().await??;
-        redo_pages(engine, &decoded, torn, &mut ends).await?;
+        redo_pages(engine, &decoded, &torn, &mut ends).await?;
         remainder.note_all(&decoded)?;
         lanes.replay(decoded).await?;
     }
@@ -105,15 +109,22 @@ async fn redo_pages(engine: &Engine, decoded: &DecodedBatch, torn: &TornPages, e
         if let Some(tiers) = buffer.tiers() {
             piece.pages.iter().for_each(|page| tiers.pass_over(*page));
         }
-        buffer.prefetch(piece.pages.iter().copied().filter(|page| exists(*page)), Pattern::Random).await?;
+        let is_read = |page: &PageId| exists(*page) && !buffer.leaves_redo(*page);
+        buffer.prefetch(piece.pages.iter().copied().filter(is_read), Pattern::Random).await?;
         for &number in &piece.records {
             let (start, end, record) = decoded.batch.record(number)?;
-            for (sequence, edit) in record.edits() {
+            let mut edits = record.edits();
+            while let Some((sequence, edit, encoded)) = edits.next_encoded() {
                 if !exists(edit.page) {
                     check_given(&engine.catalog, edit.page.partition, start)?;
                     continue;
                 }
                 ends.note(engine, &edit).await?;
+                engine.core.executor.charge(Work::Redo);
+                if buffer.leaves_redo(edit.page) {
+                    buffer.leave_redo(edit.page, (start, end), encoded);
+                    continue;
+                }
                 while let Err(need) = redo_edit(buffer, sequence, &edit, start, end) {
                     let mut pins = Pins::new(buffer);
                     match buffer.resolve(need, Pattern::Random, &mut pins).await {
@@ -127,7 +138,6 @@ async fn redo_pages(engine: &Engine, decoded: &DecodedBatch, torn: &TornPages, e
                         fetched => drop(fetched?),
                     }
                 }
-                engine.core.executor.charge(Work::Redo);
             }
         }
         engine.core.executor.pay_debt().await;
@@ -154,12 +164,6 @@ pub(crate) fn redo_edit(buffer: &Rc<Buffer>, sequence: u64, edit: &Edit<'_>, sta
     }
     pool.edit(frame, &edit.change, start, end);
     Ok(())
-}
-
-/// Whether nothing of what was on the page before the edit is needed: it was never logged, or is replaced by all that it is from now
-/// on, as on a page that is used anew after it was cut off the end.
-pub(crate) fn begins_page(sequence: u64, edit: &Edit<'_>) -> bool {
-    sequence == 1 || edit.change.is_format()
 }
 
 /// Tells a change of a partition that is no more from damage.
@@ -199,7 +203,11 @@ impl Remainder {
             Body::Loaded { partition } => self.loads.push((partition, end)),
             Body::LoadUndone { partition, loaded } => self.loads.retain(|load| *load != (partition, loaded)),
             Body::LoadEnded { partition } => self.loads.retain(|(of, _)| *of != partition),
-            Body::Update(undo) => self.transactions.entry(id).or_default().undo.push_stored(undo),
+            Body::Update(undo) => {
+                let unfinished = self.transactions.entry(id).or_default();
+                unfinished.undo.push_stored(undo);
+                unfinished.pages.extend(record.edits().map(|(_, edit)| edit.page));
+            }
             Body::Compensation { remaining } => {
                 self.transactions.entry(id).or_default().undo.truncate(remaining as usize);
             }
@@ -260,6 +268,7 @@ pub async fn finish(engine: &Rc<Engine>, remainder: Remainder, loaded: &[Partiti
     let unfinished = remainder.transactions.len() as u64;
     engine.transactions.registry.borrow_mut().skip(remainder.last);
     say_ended_loads(engine, remainder.loads, loaded, remainder.end);
+    read_changed(engine, &remainder.transactions).await;
     let mut freeing = Vec::new();
     for (id, unfinished) in remainder.transactions {
         match unfinished.chains {
@@ -279,6 +288,29 @@ pub async fn finish(engine: &Rc<Engine>, remainder: Remainder, loaded: &[Partiti
         free_after_restart(engine, (id, stated), Chains::of(chains)).await?;
     }
     let undo_ns = engine.core.executor.now().since_ns(began);
+    begin_rest_of_redo(engine);
     checkpoint_restart(engine).await?;
     Ok(RecoveryReport { unfinished, undo_ns, ..remainder.report })
+}
+
+/// Reads the pages together that unfinished transactions have changed, as far as they were not read by redo, before these are undone one
+/// after the other.
+async fn read_changed(engine: &Engine, transactions: &BTreeMap<TransactionId, Unfinished>) {
+    let buffer = &engine.core.buffer;
+    let changed = transactions.values().flat_map(|unfinished| &unfinished.pages).copied();
+    let left: BTreeSet<PageId> = changed.filter(|page| buffer.is_left(*page)).collect();
+    let at_once = (buffer.settings().frames / 4).max(1);
+    // What fails shows when it is undone.
+    let _tried = buffer.prefetch(left.into_iter().take(at_once), Pattern::Random).await;
+}
+
+/// Starts to make what redo has left, beside everything else. What fails is tried again by the next checkpoint, which tells.
+fn begin_rest_of_redo(engine: &Rc<Engine>) {
+    let (weak, mut after) = (Rc::downgrade(engine), None);
+    engine.core.executor.spawn(async move {
+        while let Some(engine) = weak.upgrade().filter(|engine| !engine.core.closing.get()) {
+            let Some((last, _tried)) = engine.core.buffer.redo_more(after).await else { return };
+            after = Some(last);
+        }
+    });
 }

@@ -27,8 +27,8 @@
 //! holds it, and a later one exists that no redo would come by. Therefore every change of the slots up to then is stated
 //! before redo begins later. A version with changes behind the beginning of redo counts as missing on its page's own device.
 //!
-//! * While redo goes on, nothing is written into the slots: what a power cut has torn on its way from there is looked for in all
-//!   of them.
+//! * While redo goes on, and until what it has left of pages that it did not read is made, nothing is written into the slots: what a
+//!   power cut has torn on its way from there is looked for in all of them.
 //! * Redo does not look at the own place of a page that it finds in a slot, and a power cut may have torn it there. So that slot is
 //!   not given up before the page's own device has the copy, or another slot a newer one.
 //! * Where the table is missing, damaged or not kept, an opening passes once over the slots and looks at each page's own place.

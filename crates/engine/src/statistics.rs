@@ -77,6 +77,8 @@ pub struct RecoveryReport {
     pub load_ns: u64,
     /// The time of reading the log and repeating history, in nanoseconds.
     pub redo_ns: u64,
+    /// Pages whose changes were left to be made once they are read.
+    pub pages_left: u64,
     /// The time of taking back what was not committed, in nanoseconds; the checkpoint that ends a restart excluded.
     pub undo_ns: u64,
     /// Bytes of log read once more to make moments before the opening readable, where `[undo] retention` asks for that.

@@ -90,7 +90,16 @@ impl Events {
     fn tell_recovered(&self, recovery: &RecoveryReport) {
         let span = self.recovery.take().unwrap_or_else(Span::none);
         let RecoveryReport {
-            records, log_bytes, unfinished, backup_bytes, load_ns, redo_ns, undo_ns, moments_ns, ..
+            records,
+            log_bytes,
+            pages_left,
+            unfinished,
+            backup_bytes,
+            load_ns,
+            redo_ns,
+            undo_ns,
+            moments_ns,
+            ..
         } = *recovery;
         if records == 0 && backup_bytes == 0 {
             return;
@@ -100,6 +109,7 @@ impl Events {
             parent: &span,
             records,
             log_bytes,
+            pages_left,
             unfinished,
             backup_bytes,
             load_us = load_ns / 1_000,

@@ -67,6 +67,11 @@ fn a_copy_of_another_version_than_its_slot_should_hold_is_found() {
 }
 
 #[test]
+fn a_page_that_is_read_without_what_redo_has_left_is_found() {
+    assert_found_in_long_runs(Canary::ForgottenRedo, SeedKind::Isolation, 12..13);
+}
+
+#[test]
 fn a_cache_given_up_before_it_is_drained_is_found() {
     assert_found(Canary::UndrainedCache, "lazy-cleaning", 200);
 }

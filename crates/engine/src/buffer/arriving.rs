@@ -60,6 +60,12 @@ impl ArrivingPages<'_> {
                         return Ok(());
                     }
                 }
+                // What is left of redo is not to come over the page later.
+                Presence::Absent if buffer.is_left(id) => {
+                    let (frame, _) = buffer.fetch(id, Pattern::Random).await?;
+                    self.pins.add(frame);
+                    return Ok(());
+                }
                 Presence::Absent => match buffer.want(id, Pattern::Random) {
                     Some(turn) => {
                         let space = buffer.find_space(id.partition)?;

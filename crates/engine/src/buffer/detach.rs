@@ -11,6 +11,8 @@ impl Buffer {
     /// ends of transfers under way, which keep frames and slots whether they succeed or fail: for ever only where a device does
     /// not answer. Nothing else keeps any, because the tasks that had pages pinned have ended.
     pub async fn detach(self: &Rc<Self>, partition: PartitionId) {
+        // Those that are on their way come without redo, and nothing uses them.
+        self.forget_left(partition);
         let mut wait_ns = WAIT_NS[0];
         while self.is_attached(partition) && !self.discard(partition, 0) {
             // Another task writes or reads a page: that ends.
@@ -37,7 +39,7 @@ impl Buffer {
         let partition = space.partition();
         let here = self.pool.borrow().end_of_changes(partition);
         let below = self.tiers().map_or(0, |tiers| tiers.end_of_changes(partition));
-        here.max(below).max(space.written_lately()).max(space.end_of_lost())
+        here.max(below).max(self.end_of_left(partition)).max(space.written_lately()).max(space.end_of_lost())
     }
 
     /// Makes room for at least this number of pages.
@@ -56,6 +58,11 @@ impl Buffer {
     /// # Errors
     /// The driver's: the file may be longer than it need be then.
     pub(crate) async fn shorten(self: &Rc<Self>, space: &PageSpace) -> Result<()> {
+        // A checkpoint has made it, or the end of what is left was that of what is used.
+        debug_assert!(
+            self.end_of_left(space.partition()) <= space.capacity(),
+            "redo is left of none of the pages cut off"
+        );
         let mut wait_ns = WAIT_NS[0];
         while !self.discard(space.partition(), space.capacity()) {
             self.executor.sleep_ns(wait_ns).await;

@@ -16,7 +16,7 @@
 //! Neighbouring pages are written by one operation only if they are staged here: a device that writes one page
 //! atomically promises nothing about a longer write.
 
-use super::{Buffer, Settings};
+use super::{Buffer, PageSpace, Settings};
 use crate::io::salvage;
 use crate::second_level::SILENCE_NS;
 use crate::{Error, Result};
@@ -71,6 +71,8 @@ pub struct DoubleWrite {
 
 /// What a device may write as a whole, in bytes, and so damage as a whole if its power goes.
 const BLOCK_BYTES: usize = 4096;
+/// How many pages an opening compares with their copies at once: their devices may be slow.
+const REPAIRED_AT_ONCE: usize = 32;
 
 impl DoubleWrite {
     /// The area's file name.
@@ -301,23 +303,24 @@ impl DoubleWrite {
     /// # Errors
     /// The driver's.
     pub async fn repair(&self, executor: &Executor, buffer: &Buffer, redo_start: Lsn) -> Result<u64> {
-        let mut repaired = 0;
-        for (id, copy) in self.copies(executor).await? {
-            if header::lsn(&copy) <= redo_start || !buffer.is_attached(id.partition) {
-                continue;
+        let mut copies = self.copies(executor).await?;
+        let is_there =
+            |id: &PageId| buffer.is_attached(id.partition) && id.number < buffer.space(id.partition).capacity();
+        copies.retain(|(id, copy)| header::lsn(copy) > redo_start && is_there(id));
+        let (mut repaired, mut copies) = (0, copies.into_iter());
+        while copies.len() > 0 {
+            let begin = |(id, copy): (PageId, Vec<u8>)| {
+                let (executor, space) = (executor.clone(), buffer.space(id.partition));
+                executor.clone().spawn(async move { repair_page(&executor, &space, (id, &copy)).await })
+            };
+            let tasks: Vec<_> = copies.by_ref().take(REPAIRED_AT_ONCE).map(begin).collect();
+            let mut failed = Ok(());
+            for task in tasks {
+                // Each has ended before another opening may begin.
+                let outcome = task.join().await;
+                failed = failed.and(outcome.map(|is_repaired| repaired += u64::from(is_repaired)));
             }
-            let space = buffer.space(id.partition);
-            if id.number >= space.capacity() {
-                continue;
-            }
-            let (frame, fault) = space.salvage(executor, id).await?;
-            if fault.is_none() && header::verify(&frame, id).is_ok() {
-                continue;
-            }
-            let mut frame = frame;
-            frame.copy_from_slice(&copy);
-            space.restore(executor, id, frame).await?;
-            repaired += 1;
+            failed?;
         }
         Ok(repaired)
     }
@@ -346,4 +349,15 @@ impl DoubleWrite {
         }
         Ok(found.into_iter().collect())
     }
+}
+
+/// Writes the copy of a page to its own place if it is not whole there, and says whether.
+async fn repair_page(executor: &Executor, space: &PageSpace, (id, copy): (PageId, &[u8])) -> Result<bool> {
+    let (mut frame, fault) = space.salvage(executor, id).await?;
+    if fault.is_none() && header::verify(&frame, id).is_ok() {
+        return Ok(false);
+    }
+    frame.copy_from_slice(copy);
+    space.restore(executor, id, frame).await?;
+    Ok(true)
 }

@@ -26,12 +26,13 @@ impl Buffer {
         }
         let mut bytes = pool.begin_load(frame, id, Pattern::Random);
         space.format(&mut bytes, id);
-        if self.log.get().is_some() {
+        if !self.is_in_redo(id) {
             header::set_sequence(&mut bytes, pool.floor(id.partition));
         }
         let mut woken = Vec::new();
         pool.loaded(frame, bytes, &mut woken);
         debug_assert!(woken.is_empty(), "no task waits for what takes no time");
+        self.redo_left(&mut pool, (frame, id));
         true
     }
 
@@ -40,10 +41,13 @@ impl Buffer {
     /// # Errors
     /// The driver's, or a buffer without a frame to spare.
     pub async fn make_anew(self: &Rc<Self>, id: PageId) -> Result<()> {
-        let space = self.space(id.partition);
-        let frame = if space.placement().resident { self.lasting_frame()? } else { self.acquire().await? };
-        self.failures.forget(|page| page == id);
-        self.format_new(frame, id, &space);
+        let space = self.find_space(id.partition)?;
+        let frame = self.frame_for(&space).await?;
+        // Its partition may have been dropped meanwhile.
+        if self.is_in_redo(id) {
+            self.failures.forget(|page| page == id);
+            self.format_new(frame.take(), id, &space);
+        }
         Ok(())
     }
 
@@ -52,7 +56,7 @@ impl Buffer {
     /// far as its file goes, and which of them were written is not known, and so are those behind the end that page 0 states; those of
     /// any other partition are written before they are needed again, but for those that page 0 does not count yet.
     fn is_known_new(&self, id: PageId, space: &PageSpace) -> Option<bool> {
-        if self.log.get().is_none() || space.is_new() || canary::is_planted(Canary::MissingPageNew) {
+        if self.is_in_redo(id) || space.is_new() || canary::is_planted(Canary::MissingPageNew) {
             return Some(true);
         }
         if !space.is_direct() {
@@ -70,7 +74,7 @@ impl Buffer {
     /// Whether page 0 does not count a page, so that nothing there matters; `None` if page 0 would have to be read for that.
     fn is_known_unused(&self, id: PageId, space: &PageSpace) -> Option<bool> {
         let first = PageId { number: 0, ..id };
-        if self.log.get().is_none() || space.is_direct() || id == first {
+        if self.is_in_redo(id) || space.is_direct() || id == first {
             return Some(false);
         }
         let pool = self.pool.borrow();
@@ -110,8 +114,7 @@ impl Buffer {
         bytes: Frame,
         error: Option<Error>,
     ) {
-        if let Some(tiers) =
-            self.tiers().filter(|tiers| error.is_some() && self.log.get().is_some() && tiers.is_loading())
+        if let Some(tiers) = self.tiers().filter(|tiers| error.is_some() && !self.is_in_redo(id) && tiers.is_loading())
         {
             // A slot of which nothing is known yet may have it. Redo has a way of its own to ask.
             let (this, space) = (Rc::clone(self), Rc::clone(space));
@@ -130,7 +133,7 @@ impl Buffer {
             let outcome = match known {
                 Ok(true) => {
                     space.format(&mut bytes, id);
-                    if this.log.get().is_some() && !space.is_direct() {
+                    if !this.is_in_redo(id) && !space.is_direct() {
                         // Should what a load has left be read by a restart, what is logged from now on comes after it.
                         header::set_sequence(&mut bytes, this.pool.borrow().floor(id.partition).max(LOADED));
                     }

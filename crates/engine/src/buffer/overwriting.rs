@@ -46,7 +46,11 @@ impl Buffer {
         let is_done = numbers.into_iter().all(|number| {
             let id = PageId::new(partition, number);
             let tiers = self.tiers();
-            self.pool.borrow_mut().discard_page(id) && tiers.is_none_or(|tiers| tiers.discard_page(id))
+            let is_gone = self.pool.borrow_mut().discard_page(id) && tiers.is_none_or(|tiers| tiers.discard_page(id));
+            if is_gone {
+                self.forget_left_page(id);
+            }
+            is_gone
         });
         self.wake_all_for_frames();
         is_done

@@ -18,6 +18,7 @@ use driver::{Access, Completion, Frame};
 use executor::JoinHandle;
 use std::ops::Range;
 use std::rc::{Rc, Weak};
+use structures::page::header;
 
 /// A copy on its way to the tiers.
 struct EnteringPages {
@@ -60,6 +61,10 @@ impl Host for Buffer {
 
     fn silent(&self) -> Vec<PartitionId> {
         self.silence.silent(self.executor.now())
+    }
+
+    fn is_left(&self, page: PageId) -> bool {
+        Buffer::is_left(self, page)
     }
 
     fn destage_ended(&self) {
@@ -198,7 +203,7 @@ impl Buffer {
     /// From where redo has to begin so that no page on its own device lacks a change; `None` if none does.
     pub fn recovery_lsn(&self) -> Option<Lsn> {
         let pending = self.tiers.borrow().as_ref().and_then(|tiers| tiers.recovery_lsn());
-        [self.pool.borrow().recovery_lsn(), pending].into_iter().flatten().min()
+        [self.pool.borrow().recovery_lsn(), pending, self.left_since()].into_iter().flatten().min()
     }
 
     /// A clean page leaves main memory: to the cache, if that takes it. The frame is free afterwards unless another task began
@@ -334,7 +339,10 @@ impl Buffer {
         let spare = self.frame_for(space).await;
         // The partition may have been dropped meanwhile.
         let spare = spare.and_then(|spare| self.find_space(space.partition()).map(|_| spare));
-        let placed = spare.map(|spare| self.place(spare.take(), &turn, &bytes));
+        let placed = spare.and_then(|spare| {
+            self.check_left(turn.page(), header::sequence(&bytes))?;
+            Ok(self.place(spare.take(), &turn, &bytes))
+        });
         self.copies.borrow_mut().push(bytes);
         let frame = placed?;
         drop(turn);
@@ -351,6 +359,7 @@ impl Buffer {
         let mut woken = Vec::new();
         pool.loaded(frame, frame_bytes, &mut woken);
         debug_assert!(woken.is_empty(), "no task waits for what takes no time");
+        self.redo_left(&mut pool, (frame, turn.page()));
         pool.pin(frame);
         frame
     }

@@ -56,8 +56,10 @@ fn start_paging(engine: &Rc<Engine>) {
             let began = engine.checkpointer.last_begin.get();
             let is_needed = || engine.core.log.is_crowded() && !is_log_held(&engine.core.log, &engine.transactions);
             let is_due = is_due(&engine.core, engine.checkpointer.policy, began, last);
-            if is_due || is_put_off_due(&engine, last) || is_needed() {
-                let done = checkpoint_pages(&engine, CheckpointExtent::Old).await;
+            let has_failed = engine.checkpointer.has_restart_failed.get();
+            if is_due || has_failed || is_put_off_due(&engine, last) || is_needed() {
+                let extent = if has_failed { CheckpointExtent::Restart } else { CheckpointExtent::Old };
+                let done = checkpoint_pages(&engine, extent).await;
                 rest_ns = if done.is_ok() { POLL_NS } else { (2 * rest_ns).min(REST_NS_MAX) };
                 last = executor.now();
             }

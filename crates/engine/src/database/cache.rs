@@ -95,6 +95,8 @@ impl Database {
         let engine = &self.0.engine;
         let _change = self.0.changes.turn.take(self.executor()).await;
         engine.core.check_open()?;
+        // The slots stay as they are until then.
+        engine.core.buffer.redo_rest().await?;
         let before = engine.core.buffer.tiers();
         // A first time beside checkpoints, so that the log has room while much is written.
         close(before.as_ref()).await?;

@@ -109,8 +109,9 @@ pub(super) fn assemble(
 }
 
 impl Database {
-    /// Opens a database and recovers it. `path` names it in errors. An opening that is given up is followed by no other one on the same
-    /// executor: what it has begun to write may come after what that has written. [`Executor::stop`] waits for it.
+    /// Opens a database and recovers it. `path` names it in errors. Behind a cache that is taken over, redo of a page is left until it is
+    /// read: that one cannot be read shows then, and in each checkpoint until it can be. An opening that is given up is followed by no other
+    /// one on the same executor: what it has begun to write may come after what that has written. [`Executor::stop`] waits for it.
     ///
     /// # Errors
     /// [`Setting`](crate::Error::Setting), [`NotADatabase`](crate::Error::NotADatabase),
@@ -189,13 +190,11 @@ impl Database {
         let parts = (Rc::clone(&buffer), (sets, Backup::default()), partitions.clone().until(sets_begin, since));
         let replaying = assemble(executor, &settings, scan.idle_log(), parts, None, superblock.clone());
         let unfinished =
-            recovery::redo(&replaying, &settings.procedures, (sets_begin, &opened.torn), &mut scan).await?;
+            recovery::redo(&replaying, &settings.procedures, (sets_begin, Rc::clone(&opened.torn)), &mut scan).await?;
         if settings.log.durable {
             opened.check_time(scan.end())?;
         }
-        if let Some(tiers) = buffer.tiers() {
-            tiers.end_replay();
-        }
+        let pages_left = buffer.end_reading_log(scan.kept());
         let memory = (RefCell::new(replaying.sets.sets.take()), backup);
         superblock_file.limit_since(scan.end());
         if !canary::is_planted(Canary::LostBackupBegin) {
@@ -232,7 +231,7 @@ impl Database {
         checkpoint::start(&engine);
         keep_moments(&engine);
         let is_cache_missing = without_cache.is_some();
-        let report = rebuilt.report(RecoveryReport { backup_bytes, load_ns, ..report });
+        let report = rebuilt.report(RecoveryReport { backup_bytes, load_ns, pages_left, ..report });
         tell(Event::Recovered(report));
         let database = Database::of(engine, settings, (report, archiver));
         if is_cache_missing {

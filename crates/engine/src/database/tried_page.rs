@@ -1,9 +1,8 @@
 //! Copies of pages on which the changes of another node are tried one by one: each has to fit what the one before has left, to leave the
 //! page in order, and to come with what takes it back, from which an opening learns what was there at moments before.
 
-use crate::buffer::LOADED;
+use crate::buffer::{LOADED, begins_page};
 use crate::catalog::Organization;
-use crate::recovery::begins_page;
 use base::PageId;
 use structures::canary::{self, Canary};
 use structures::organization::append::LIVE;

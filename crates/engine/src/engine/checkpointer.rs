@@ -30,6 +30,8 @@ pub(crate) struct Checkpointer {
     pub last_begin: Cell<Lsn>,
     /// Whether the last checkpoint was that of an opening which has left what it has redone to the next one.
     pub is_put_off: Cell<bool>,
+    /// Whether that of the opening has failed, and none has done since what it was for.
+    pub has_restart_failed: Cell<bool>,
     /// The end of the log when the last sweep over sets began.
     pub swept: Cell<Lsn>,
     /// The turn to checkpoint pages.
@@ -62,6 +64,7 @@ impl Checkpointer {
             sweep,
             last_begin: Cell::new(Lsn::ZERO),
             is_put_off: Cell::new(false),
+            has_restart_failed: Cell::new(false),
             swept: Cell::new(Lsn::ZERO),
             paging: Turn::new(),
             sweeping: Turn::new(),

@@ -395,11 +395,25 @@ impl<'a> Iterator for Edits<'a> {
 
     fn next(&mut self) -> Option<(u64, Edit<'a>)> {
         self.left = self.left.checked_sub(1)?;
-        let page = PageId::unpacked(take_u64(&mut self.rest)?);
-        let sequence = take_u64(&mut self.rest)?;
-        let change = Change::decode(&mut self.rest)?;
-        Some((sequence, Edit { page, change }))
+        decode_edit(&mut self.rest)
     }
+}
+
+impl<'a> Edits<'a> {
+    /// The next one, and its bytes, which [`decode_edit`] decodes.
+    pub fn next_encoded(&mut self) -> Option<(u64, Edit<'a>, &'a [u8])> {
+        let before = self.rest;
+        let (sequence, edit) = self.next()?;
+        Some((sequence, edit, &before[..before.len() - self.rest.len()]))
+    }
+}
+
+/// Decodes an edit with its page's sequence number after it, and takes its bytes from the input.
+pub fn decode_edit<'a>(input: &mut &'a [u8]) -> Option<(u64, Edit<'a>)> {
+    let page = PageId::unpacked(take_u64(input)?);
+    let sequence = take_u64(input)?;
+    let change = Change::decode(input)?;
+    Some((sequence, Edit { page, change }))
 }
 
 #[cfg(test)]

@@ -138,7 +138,7 @@ pub struct OpenedTiers {
     /// And of the cache's table.
     pub table: Option<TablePosition>,
     /// Where redo finds what a power cut has torn.
-    pub torn: TornPages,
+    pub torn: Rc<TornPages>,
     latest: Option<(Lsn, TierRecord)>,
 }
 
@@ -375,7 +375,13 @@ impl Reconciled {
         }
         records.extend(self.needed.clone());
         if files.iter().all(Option::is_none) {
-            return Ok(OpenedTiers { tiers: None, records, table: None, torn: self.torn, latest: self.latest });
+            return Ok(OpenedTiers {
+                tiers: None,
+                records,
+                table: None,
+                torn: Rc::new(self.torn),
+                latest: self.latest,
+            });
         }
         let host: Weak<Buffer> = Rc::downgrade(buffer);
         let tiers = Rc::new(Tiers::new(executor, (settings, force), files, host));
@@ -384,7 +390,7 @@ impl Reconciled {
             adopt(buffer, &tiers, cache, current);
         }
         let table = begin_table(executor, &tiers, settings, (table, redo_start, stamp)).await?;
-        Ok(OpenedTiers { tiers: Some(tiers), records, table, torn, latest })
+        Ok(OpenedTiers { tiers: Some(tiers), records, table, torn: Rc::new(torn), latest })
     }
 }
 

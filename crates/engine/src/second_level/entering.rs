@@ -189,7 +189,7 @@ impl Tiers {
         self.entering.borrow_mut().entry(page).and_modify(|is_changed| *is_changed = true);
         self.pass_over(page);
         self.tier_of(page)?;
-        if let Some(redo_start) = self.replaying_from.get()
+        if let Some(redo_start) = self.replaying_from.get().filter(|_| self.is_redoing.get())
             && self.slots.borrow_mut().keep_for_redo(page, redo_start)
         {
             return None;
@@ -332,7 +332,7 @@ impl Tiers {
             && header::verify(&bytes, page) == Ok(true)
             && Tiers::is_version(&self.slots.borrow(), slot, &bytes);
         // Redo may need the copy in its slot.
-        let is_inclusive = self.policy.borrow().is_inclusive() || self.replaying_from.get().is_some();
+        let is_inclusive = self.policy.borrow().is_inclusive() || self.is_in_redo(page);
         let is_exclusive = !is_inclusive && !canary::is_planted(Canary::HeldTwice);
         let leaves = !is_sound || self.is_lost() || is_exclusive;
         if is_sound {

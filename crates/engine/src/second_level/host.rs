@@ -30,6 +30,9 @@ pub trait Host {
     /// The partitions whose devices do not answer writes at present.
     fn silent(&self) -> Vec<PartitionId>;
 
+    /// Whether redo of a page is left until it is read.
+    fn is_left(&self, page: PageId) -> bool;
+
     /// The write of a page to its own place has ended: tasks that wait for writes or frames look again.
     fn destage_ended(&self);
 

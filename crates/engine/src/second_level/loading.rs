@@ -3,7 +3,7 @@
 //! The table is read from its end back, so each slot's first statement is the latest, and is believed at once: the page is served from
 //! there, after the usual look at what the slot holds. Until every slot is known
 //! * nothing enters the cache, nor is the table written, and no checkpoint lets redo begin later, but for that of an opening, which
-//!   leaves redo where it began if the log has room;
+//!   leaves redo where it began if the log has room, or goes on behind the opening;
 //! * a slot's statement is passed over if redo has come by its page, or the page has been changed, before it was read: its own
 //!   device, or main memory, has what is newer. That is stated when all is known.
 //!
@@ -95,7 +95,7 @@ impl Tiers {
             let is_usable = host.may_be_cached(page)
                 && !unstated.passed.contains(&page)
                 && match is_newer_than_redo {
-                    true => unstated.is_in_use && self.replaying_from.get().is_some(),
+                    true => unstated.is_in_use && self.is_redoing.get(),
                     false => policy.on_restart(page),
                 };
             let older = slots.lookup(page);

@@ -78,12 +78,27 @@ pub struct Tiers {
     pub(super) is_taken_over: Cell<bool>,
     /// What is not known of its slots yet.
     pub(super) loading: TableLoading,
-    /// Where redo began, while it goes on over a cache whose table was believed: nothing is written into the slots meanwhile.
+    /// Where redo began, until it is over of every page, over a cache whose table was believed: nothing is written into the slots
+    /// meanwhile.
     pub(super) replaying_from: Cell<Option<Lsn>>,
+    /// Whether what happens to pages is redo's doing: while the log is read, and in the steps that make what was left then.
+    pub(super) is_redoing: Cell<bool>,
 }
 
 /// A checkpoint that is under way.
 pub struct Checkpointing(Rc<Tiers>);
+
+/// A page whose changes are made that redo has left.
+pub struct PageRedo {
+    tiers: Rc<Tiers>,
+    was_redoing: bool,
+}
+
+impl Drop for PageRedo {
+    fn drop(&mut self) {
+        self.tiers.is_redoing.set(self.was_redoing);
+    }
+}
 
 impl Drop for Checkpointing {
     fn drop(&mut self) {
@@ -137,6 +152,7 @@ impl Tiers {
             is_taken_over: Cell::default(),
             loading: TableLoading::default(),
             replaying_from: Cell::new(None),
+            is_redoing: Cell::new(false),
         };
         tiers.go_by(&**tiers.policy.borrow(), capacity);
         if let Some(cache) = &settings.cache {
@@ -171,9 +187,26 @@ impl Tiers {
         }
     }
 
-    /// Redo is over: pages may enter a cache whose table was believed.
+    /// The log is read to its end: what the cache's table says of later changes than the beginning of redo is of no use any more.
+    pub fn end_reading_log(&self) {
+        self.is_redoing.set(false);
+    }
+
+    /// The changes of one page are made that redo has left, until what this returns is dropped.
+    pub fn begin_page_redo(self: &Rc<Self>) -> PageRedo {
+        PageRedo { was_redoing: self.is_redoing.replace(true), tiers: Rc::clone(self) }
+    }
+
+    /// Redo is over of every page: pages may enter a cache whose table was believed.
     pub fn end_replay(&self) {
         self.replaying_from.set(None);
+        self.is_redoing.set(false);
+    }
+
+    /// Whether redo of a page goes on, or is left, over a cache whose table was believed.
+    pub(super) fn is_in_redo(&self, page: PageId) -> bool {
+        let is_left = || self.host_if_there().is_some_and(|host| host.is_left(page));
+        self.replaying_from.get().is_some() && (self.is_redoing.get() || is_left())
     }
 
     /// Whether the cache goes on as an earlier opening has left it, by its table.
@@ -255,7 +288,7 @@ impl Tiers {
     /// own device has the same version. During redo it may have a newer one, of which the cache's table did not hear; so redo
     /// looks at every copy that it finds stated there.
     pub fn source_of(&self, page: PageId) -> Option<Tier> {
-        let is_busy = || self.is_throttled() && self.replaying_from.get().is_none();
+        let is_busy = || self.is_throttled() && !self.is_in_redo(page);
         let is_off = |tier: Tier| self.is_closed.get() || (tier == Tier::Cache && self.is_given_up.get());
         let is_avoided = |tier: Tier| is_off(tier) || (tier == Tier::Cache && is_busy());
         let is_passed = |tier: &Tier| is_avoided(*tier) && !self.is_pending(page);

@@ -3,7 +3,7 @@
 
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{self, CacheSettings, Design};
-use entresol_engine::{Database, PartitionSpec, Settings, buffer, checkpoint, log};
+use entresol_engine::{Database, Error, PartitionSpec, Settings, buffer, checkpoint, log};
 use executor::Executor;
 
 /// A cache of `pages` pages that outlives a power cut.
@@ -32,12 +32,18 @@ pub async fn create(executor: &Executor, settings: Settings, objects: u64) -> Da
 
 /// Gives these objects this value, each in a transaction of its own.
 pub async fn change(database: &Database, numbers: impl IntoIterator<Item = u64>, value: u8) {
+    try_change(database, numbers, value).await.expect("changes");
+}
+
+/// The same up to the first error.
+pub async fn try_change(database: &Database, numbers: impl IntoIterator<Item = u64>, value: u8) -> Result<(), Error> {
     let partition = database.partition("objects").expect("it exists");
     for number in numbers {
-        let mut tx = database.begin().await.expect("begins");
-        tx.modify_object(partition, number, |bytes| bytes[0] = value).await.expect("modifies");
-        tx.commit().await.expect("commits");
+        let mut tx = database.begin().await?;
+        tx.modify_object(partition, number, |bytes| bytes[0] = value).await?;
+        tx.commit().await?;
     }
+    Ok(())
 }
 
 /// The values of these objects, each read in a transaction of its own. The cache's table of slots is consistent after that.

@@ -70,6 +70,10 @@ pub async fn scan(
             if header::verify(copy, id) != Ok(true) {
                 continue;
             }
+            if !buffer.is_attached(id.partition) && buffer.tiers().is_some() {
+                // Slots are in use by now, and their table says of which pages.
+                continue;
+            }
             if !buffer.is_attached(id.partition) {
                 // Of a partition that was dropped, or whose creation was cut off.
                 let offset = HEADER_BYTES + u64::from(slot) * page_size as u64;

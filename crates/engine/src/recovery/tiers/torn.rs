@@ -6,7 +6,8 @@
 
 use super::EarlierTier;
 use super::scan::{Scanned, SlotCopy, restore, scan};
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, PageCopies};
+use crate::page_store::Future;
 use crate::tier_file::TierRecord;
 use crate::{Error, Result};
 use base::{Lsn, PageId};
@@ -33,6 +34,12 @@ enum CopySource {
     },
     /// In a cache that is not there, for this reason.
     Missing(TierRecord, String),
+}
+
+impl PageCopies for TornPages {
+    fn restore<'a>(&'a self, buffer: &'a Buffer, wanted: (PageId, u64), error: Error) -> Future<'a, Result<()>> {
+        Box::pin(TornPages::restore(self, buffer, wanted, error))
+    }
 }
 
 impl TornPages {
@@ -98,7 +105,7 @@ impl TornPages {
         }
         // Each copy serves once: what cannot be read afterwards is damaged.
         let copy = copies.borrow_mut().as_mut().and_then(|copies| copies.remove(&page));
-        let space = buffer.space(page.partition);
+        let space = buffer.find_space(page.partition)?;
         let is_followed = |copy: &SlotCopy| sequence.checked_sub(1) == Some(copy.version.sequence);
         let is_whole = |copy: &SlotCopy| copy.version.lsn > redo_start || is_followed(copy);
         let Some(copy) = copy.filter(|copy| copy.is_distinct(&space) && is_whole(copy)) else { return Err(error) };
