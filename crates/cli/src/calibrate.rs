@@ -343,7 +343,7 @@ mod tests {
             steps: Default::default(),
             thread: [0.0; 4],
             cpu_ns: 1.0,
-            footprint: 1,
+            footprint: Some(1),
             durable: false,
         };
         let mut first = Keeping::begin(&arguments("a"), &progress);

@@ -29,8 +29,8 @@ pub struct EngineRun {
     pub thread: [f64; 4],
     /// CPU time per transaction, in nanoseconds.
     pub cpu_ns: f64,
-    /// Memory that its steps touched, in bytes.
-    pub footprint: u64,
+    /// Memory that its steps touched, in bytes; none of a sort or a join, whose prices are those of the memory that it works on.
+    pub footprint: Option<u64>,
     /// Whether its commits waited until they were durable.
     pub durable: bool,
 }
@@ -241,7 +241,8 @@ fn measured<W: Workload>(
     let mut found = [once(span_ns / 2)?, once(span_ns / 2)?, once(span_ns / 2)?];
     found.sort_by(|one, other| one.2.total_cmp(&other.2));
     let [_, (steps, thread, cpu_ns), _] = found;
-    Ok(EngineRun { name: name.to_owned(), steps, thread, cpu_ns, footprint: footprint(store), durable: false })
+    let footprint = Some(footprint(store));
+    Ok(EngineRun { name: name.to_owned(), steps, thread, cpu_ns, footprint, durable: false })
 }
 
 fn debit_credit(store: &Store, branches: u32, load: (u32, u64)) -> Result<EngineRun, Failure> {
@@ -279,7 +280,7 @@ fn spilled(store: &Store, operator: &str, memory: u64) -> Result<EngineRun, Fail
     let mut found = [once()?, once()?, once()?];
     found.sort_by(|one, other| one.2.total_cmp(&other.2));
     let [_, (steps, thread, cpu_ns), _] = found;
-    Ok(EngineRun { name: spill_name(operator, memory), steps, thread, cpu_ns, footprint: memory, durable: false })
+    Ok(EngineRun { name: spill_name(operator, memory), steps, thread, cpu_ns, footprint: None, durable: false })
 }
 
 /// What a request from another thread costs the engine's thread beyond the same transaction of a task of its own, in nanoseconds.

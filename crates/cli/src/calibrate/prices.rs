@@ -87,7 +87,7 @@ pub fn ranges(runs: &[EngineRun], costs: SystemCosts) -> (StepRange, usize) {
 
 /// Finds the prices that explain the runs. `costs` are those of the same turns in the device's mixes, where nothing else runs.
 pub fn prices(runs: &[EngineRun], costs: SystemCosts) -> StepPrices {
-    let small = runs.iter().map(|run| run.footprint).min().unwrap_or(0).max(1);
+    let small = runs.iter().filter_map(|run| run.footprint).min().unwrap_or(0).max(1);
     let mut cpu = Cpu { footprint: vec![(small, 1.0)], ..super::fit::cpu(costs) };
     let mut found = Vec::new();
     for _ in 0..ROUNDS {
@@ -96,10 +96,10 @@ pub fn prices(runs: &[EngineRun], costs: SystemCosts) -> StepPrices {
         let speeds = runs
             .iter()
             .filter(|run| !is_solved(run))
-            .map(|run| (run.footprint.max(small + 1), (at_full_speed(run) / run.cpu_ns).clamp(0.1, 1.5)));
+            .filter_map(|run| Some((run.footprint?.max(small + 1), (at_full_speed(run) / run.cpu_ns).clamp(0.1, 1.5))));
         cpu.footprint = BTreeMap::from_iter([(small, 1.0)].into_iter().chain(speeds)).into_iter().collect();
     }
-    let explained = |run: &EngineRun| at_full_speed(run, costs, &found) / cpu.speed(run.footprint);
+    let explained = |run: &EngineRun| at_full_speed(run, costs, &found) / speed(run, &cpu);
     let explained_ns = runs.iter().map(explained).collect();
     let mut steps_ns = [0.0; Work::ALL.len()];
     for (work, ns) in SOLVED.into_iter().zip(&found) {
@@ -135,6 +135,11 @@ fn at_full_speed(run: &EngineRun, costs: SystemCosts, found: &[f64]) -> f64 {
     unknowns(run, costs, found).iter().zip(found).map(|(count, ns)| count * ns).sum()
 }
 
+/// How fast a run's memory lets it be.
+fn speed(run: &EngineRun, cpu: &Cpu) -> f64 {
+    run.footprint.map_or(1.0, |bytes| cpu.speed(bytes))
+}
+
 /// The prices that bring the runs nearest to their CPU times, where memory takes what `cpu` says and steps run with cold caches for as long
 /// as by those `found` before.
 fn solve(runs: &[EngineRun], costs: SystemCosts, cpu: &Cpu, found: &[f64]) -> Vec<f64> {
@@ -144,7 +149,7 @@ fn solve(runs: &[EngineRun], costs: SystemCosts, cpu: &Cpu, found: &[f64]) -> Ve
         !(TURNS..COLD).contains(&at) || solved().any(|run| unknowns(run, costs, found)[at] >= SEEN)
     });
     let row = |run: &EngineRun| -> Vec<f64> {
-        let per_ns = 1.0 / (cpu.speed(run.footprint) * run.cpu_ns);
+        let per_ns = 1.0 / (speed(run, cpu) * run.cpu_ns);
         let counted = unknowns(run, costs, found).into_iter().zip(is_seen);
         counted.map(|(count, is_seen)| if is_seen { count * per_ns } else { 0.0 }).collect()
     };
@@ -168,7 +173,35 @@ mod tests {
     fn run(name: &str, steps: &[(Work, f64)], cpu_ns: f64) -> EngineRun {
         let mut counts = [0.0; Work::ALL.len()];
         steps.iter().for_each(|(work, count)| counts[*work as usize] = *count);
-        EngineRun { name: name.to_owned(), steps: counts, thread: [0.0; 4], cpu_ns, footprint: 1 << 20, durable: false }
+        EngineRun {
+            name: name.to_owned(),
+            steps: counts,
+            thread: [0.0; 4],
+            cpu_ns,
+            footprint: Some(1 << 20),
+            durable: false,
+        }
+    }
+
+    #[test]
+    fn what_a_sort_pays_for_its_rows_is_what_they_cost_on_its_own_memory() {
+        let (begin, reference, row) = (Work::BeginTransaction, Work::ObjectReference, Work::RowCopy);
+        let mut runs: Vec<EngineRun> = [1.0, 16.0]
+            .map(|count| {
+                run(&format!("{count} references"), &[(begin, 1.0), (reference, count)], 900.0 + 250.0 * count)
+            })
+            .into();
+        let sort = |rows: f64| EngineRun { footprint: None, ..run("sort", &[(row, rows)], 80.0 * rows) };
+        runs.extend([sort(1.0), sort(4.0)]);
+        // Far beyond the caches everything takes twice as long.
+        let larger = run("Debit-Credit, larger", &[(begin, 1.0), (reference, 4.0)], 2.0 * (900.0 + 4.0 * 250.0));
+        runs.push(EngineRun { footprint: Some(1 << 30), ..larger });
+        let found = prices(&runs, SystemCosts::default());
+        assert!((found.steps_ns[row as usize] / 80.0 - 1.0).abs() < 0.01, "{:?}", found.steps_ns);
+        assert!((found.footprint.last().expect("a speed").1 / 0.5 - 1.0).abs() < 0.02, "{:?}", found.footprint);
+        for (run, explained) in runs.iter().zip(&found.explained_ns) {
+            assert!((explained / run.cpu_ns - 1.0).abs() < 0.02, "{}: {explained} of {}", run.name, run.cpu_ns);
+        }
     }
 
     #[test]

@@ -347,7 +347,14 @@ mod tests {
             let mut steps = [0.0; Work::ALL.len()];
             (steps[Work::BeginTransaction as usize], steps[Work::ObjectReference as usize]) = (1.0, references);
             let cpu_ns = 1_000.0 + 300.0 * references;
-            EngineRun { name: name.to_owned(), steps, thread: [0.0; 4], cpu_ns, footprint: 1 << 20, durable: false }
+            EngineRun {
+                name: name.to_owned(),
+                steps,
+                thread: [0.0; 4],
+                cpu_ns,
+                footprint: Some(1 << 20),
+                durable: false,
+            }
         };
         let mut runs = vec![run("set, 1 reads", 1.0), run("set, 4 reads", 4.0), run("set, 16 reads", 16.0)];
         runs.extend([1, 64].map(|clients| EngineRun {
