@@ -5,6 +5,7 @@ mod cpu;
 mod description;
 mod device;
 pub mod fit;
+mod fresh;
 mod least_squares;
 pub mod loopback;
 mod loopback_fit;

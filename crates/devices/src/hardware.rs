@@ -224,6 +224,11 @@ pub struct Device {
     pub transmission: Option<Stage>,
     /// Where the bytes are: disk arms, flash channels, the server of an extended memory.
     pub medium: Option<Stage>,
+    /// What a write passes behind these where nothing was written before: a file system notes what is written now, a host finds room for
+    /// it. Nothing by default.
+    pub fresh: Option<Stage>,
+    /// How fast a file gets room that nothing is written to; at once by default.
+    pub growth: Option<Bandwidth>,
     /// The controller's cache, which spares requests the medium; none by default.
     pub cache: Option<Cache>,
     /// What a request to make everything durable costs at the medium; nothing by default.
@@ -437,7 +442,7 @@ impl Hardware {
     fn contradiction(&self) -> Option<String> {
         let mut shared: BTreeMap<&str, &Limit> = BTreeMap::new();
         for (name, device) in &self.devices {
-            for (word, stage) in device.stages() {
+            for (word, stage) in device.stages().chain(device.fresh.iter().map(|stage| ("fresh", stage))) {
                 if let Some(why) = stage.contradiction() {
                     return Some(format!("device '{name}', {word}: {why}"));
                 }
@@ -478,6 +483,8 @@ impl Device {
             controller: None,
             transmission: None,
             medium: None,
+            fresh: None,
+            growth: None,
             cache: None,
             sync: Law::NONE,
             sync_waits: false,
@@ -508,7 +515,7 @@ impl Device {
         }
     }
 
-    /// Its stages with the words for them, in the order in which a request passes them.
+    /// The stages that every request passes with the words for them, in order.
     pub fn stages(&self) -> impl Iterator<Item = (&'static str, &Stage)> {
         let stages = [("controller", &self.controller), ("transmission", &self.transmission), ("medium", &self.medium)];
         stages.into_iter().filter_map(|(word, stage)| Some((word, stage.as_ref()?)))

@@ -15,8 +15,10 @@ pub struct JobId(pub u32);
 
 /// Calendar payloads from here on are CPU timers; below are jobs whose present stage ends.
 const TIMERS: u32 = Calendar::PAYLOAD_LIMIT / 2;
-/// From here on they are stages of devices that want to be looked at: a device's number times four, and the stage.
+/// From here on they are stages of devices that want to be looked at: a device's number times eight, and the stage.
 const STAGES: u32 = TIMERS + TIMERS / 2;
+/// In place of a stage: what it asks of its device comes later.
+const LATER: u8 = u8::MAX;
 const SHARING: u32 = Calendar::PAYLOAD_LIMIT - 1;
 
 impl Timers for Calendar {
@@ -40,6 +42,8 @@ struct Job {
     held: Option<u32>,
     /// Whether it is a cache's own write to the medium, without a request.
     background: bool,
+    /// Whether it writes where nothing was written.
+    is_fresh: bool,
     entered: Instant,
 }
 
@@ -197,6 +201,25 @@ impl Machine {
         job
     }
 
+    /// The same for a write to a place where nothing was written before.
+    ///
+    /// # Panics
+    /// If there is no such device.
+    pub fn transfer_to_fresh(&mut self, device: u16, transfer: Transfer) -> JobId {
+        let job = self.admit(Some((device, transfer)));
+        self.jobs[job.0 as usize].is_fresh = true;
+        self.advance(job, 0);
+        job
+    }
+
+    /// Asks a device for a transfer `ns` nanoseconds from now.
+    pub fn transfer_later(&mut self, ns: u64, device: u16, transfer: Transfer) -> JobId {
+        let job = self.admit(Some((device, transfer)));
+        self.jobs[job.0 as usize].stage = LATER;
+        self.calendar.schedule(self.now.plus_ns(ns), job.0);
+        job
+    }
+
     /// Asks for CPU time and then a transfer, during which the CPU stays taken (Rahm 1991, section 3.2).
     ///
     /// # Panics
@@ -221,6 +244,9 @@ impl Machine {
         if payload < TIMERS {
             let job = JobId(payload);
             let Job { io, stage, entered, background, .. } = self.jobs[payload as usize];
+            if stage == LATER {
+                return self.advance_or_complete(job, 0);
+            }
             let stage = usize::from(stage);
             let Some((device, transfer)) = io.filter(|_| stage != DONE) else {
                 self.counts.delays += 1;
@@ -229,7 +255,7 @@ impl Machine {
             return self.depart((job, stage, entered), (device, transfer), background);
         }
         if (STAGES..SHARING).contains(&payload) {
-            return self.look_at((payload - STAGES) / 4, (payload - STAGES) as usize % 4);
+            return self.look_at((payload - STAGES) / 8, (payload - STAGES) as usize % 8);
         }
         self.counts.cpu += 1;
         let timer = if payload == SHARING { Timer::Sharing } else { Timer::Server(payload - TIMERS) };
@@ -265,7 +291,7 @@ impl Machine {
     fn look_at(&mut self, device: u32, stage: usize) -> Option<JobId> {
         let (job, next) = self.units[device as usize].expire(self.now, stage);
         if let Some(next) = next {
-            self.calendar.schedule(next, STAGES + device * 4 + stage as u32);
+            self.calendar.schedule(next, STAGES + device * 8 + stage as u32);
         }
         let job = JobId(job?);
         let Job { io: Some((device, transfer)), entered, background, .. } = self.jobs[job.0 as usize] else {
@@ -282,7 +308,7 @@ impl Machine {
         match stay {
             Stay::Until(departure) => self.calendar.schedule(departure, job.0),
             Stay::Inside(Some(next)) => {
-                self.calendar.schedule(next, STAGES + u32::from(device) * 4 + stage as u32);
+                self.calendar.schedule(next, STAGES + u32::from(device) * 8 + stage as u32);
             }
             Stay::Inside(None) => {}
         }
@@ -327,7 +353,8 @@ impl Machine {
 
     #[inline]
     fn admit(&mut self, io: Option<(u16, Transfer)>) -> JobId {
-        let job = Job { io, stage: DONE as u8, held: None, background: false, entered: self.now };
+        let (stage, entered) = (DONE as u8, self.now);
+        let job = Job { io, stage, held: None, background: false, is_fresh: false, entered };
         match self.free.pop() {
             Some(id) => {
                 self.jobs[id.0 as usize] = job;
@@ -358,10 +385,11 @@ impl Machine {
     /// Sends a request to the next stage from `from` on; false if there is none.
     #[inline]
     fn forward(&mut self, job: JobId, from: usize) -> bool {
-        let Some((device, transfer)) = self.jobs[job.0 as usize].io else {
+        let Job { io: Some((device, transfer)), is_fresh, .. } = self.jobs[job.0 as usize] else {
             unreachable!("only device requests pass stages")
         };
-        match self.units[usize::from(device)].forward((self.now, job.0), from, &transfer, &mut self.buckets) {
+        let what = (&transfer, is_fresh);
+        match self.units[usize::from(device)].forward((self.now, job.0), from, what, &mut self.buckets) {
             NextStage::Stage(stage, stay) => {
                 self.stay(job, device, stage, stay);
                 return true;

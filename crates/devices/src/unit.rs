@@ -36,10 +36,11 @@ pub struct Transfer {
 }
 
 /// The stages of a device, in the order in which a request passes them.
-const STAGES: [&str; 4] = ["limit", "controller", "transmission", "medium"];
+const STAGES: [&str; 5] = ["limit", "controller", "transmission", "medium", "fresh"];
 const LIMIT: usize = 0;
 const TRANSMISSION: usize = 2;
 pub(crate) const MEDIUM: usize = 3;
+const FRESH: usize = 4;
 /// The stage of a request that has passed all.
 pub(crate) const DONE: usize = STAGES.len();
 
@@ -71,7 +72,7 @@ pub(crate) struct Unit {
 
 impl Unit {
     pub(crate) fn new(name: &str, device: &Device, limits: Vec<usize>, seed: u64, jitter: bool) -> Unit {
-        let described = [&None, &device.controller, &device.transmission, &device.medium];
+        let described = [&None, &device.controller, &device.transmission, &device.medium, &device.fresh];
         let mut stages = described.into_iter().zip(STAGES);
         let stages = std::array::from_fn(|_| {
             let (stage, word) = stages.next()?;
@@ -95,13 +96,13 @@ impl Unit {
         self.terms.slowdown = factor;
     }
 
-    /// A request that has passed the stages below `from` goes on.
+    /// A request that has passed the stages below `from` goes on; `is_fresh` tells whether it writes where nothing was written.
     #[inline]
     pub(crate) fn forward(
         &mut self,
         (now, job): (Instant, u32),
         from: usize,
-        transfer: &Transfer,
+        (transfer, is_fresh): (&Transfer, bool),
         buckets: &mut [Bucket],
     ) -> NextStage {
         if from == LIMIT && !self.limits.is_empty() {
@@ -113,7 +114,8 @@ impl Unit {
                 return NextStage::Stage(LIMIT, Stay::Until(self.limited.arrive(now, 0, at.since_ns(now))));
             }
         }
-        let Some(stage) = (from..DONE).find(|stage| self.concerns(*stage, transfer)) else { return NextStage::End };
+        let end = if is_fresh { DONE } else { FRESH };
+        let Some(stage) = (from..end).find(|stage| self.concerns(*stage, transfer)) else { return NextStage::End };
         let answer = match &mut self.cache {
             Some(cache) if stage == MEDIUM => cache.arrive(transfer),
             _ => Answer::Medium,

@@ -61,6 +61,19 @@ impl Disks {
         self.open.get(file.0 as usize).copied()
     }
 
+    /// Whether a write that begins passes its device's stage for places that nothing was written to.
+    pub(crate) fn meets_fresh(&self, Opened { device, file }: Opened, offset: u64, length: u32) -> bool {
+        let is_described = self.devices[usize::from(device.0)].1.fresh.is_some();
+        is_described && self.media.0.borrow_mut().files[file].is_first_write(offset, u64::from(length))
+    }
+
+    /// How long the device takes to give a file the room to become as long as this, in nanoseconds.
+    pub(crate) fn growth_ns(&self, file: FileId, length: u64) -> u64 {
+        let Some(Opened { device, file }) = self.opened(file) else { return 0 };
+        let grown = length.saturating_sub(self.media.0.borrow().files[file].length());
+        self.devices[usize::from(device.0)].1.growth.map_or(0, |rate| (grown as f64 * 1e9 / rate.0).round() as u64)
+    }
+
     /// Which writes a sync submitted now concerns.
     pub(crate) fn write_limit(&self, file: FileId) -> u64 {
         self.opened(file).map_or(0, |opened| self.media.0.borrow().files[opened.file].write_limit())
@@ -85,7 +98,7 @@ impl Disks {
             }
             Op::Sync { file } => (self.sync(file, limit, cancelled, faults), None),
             Op::Open { device, name, create } => (self.open(device, name, create, faults), None),
-            Op::Resize { file, length, .. } => (self.resize(file, length, faults), None),
+            Op::Resize { file, length, prewrite } => (self.resize(file, length, prewrite, faults), None),
             Op::Remove { device, name } => {
                 let removed = self.undamaged(device, &name, OpKind::Remove, faults).map(|known| {
                     self.media.0.borrow_mut().remove(known, &name);
@@ -327,7 +340,7 @@ impl Disks {
         Ok(Output::Opened { file: FileId(self.open.len() as u32 - 1), length: contents.files[file].length() })
     }
 
-    fn resize(&self, file: FileId, length: u64, mut faults: Option<&mut Faults>) -> Outcome {
+    fn resize(&self, file: FileId, length: u64, prewrite: bool, mut faults: Option<&mut Faults>) -> Outcome {
         let contents = &mut *self.media.0.borrow_mut();
         let opened = self.usable(contents, file, 0, 0)?;
         if let Some(injury) = self.injury(opened, OpKind::Resize, false, &mut faults) {
@@ -335,7 +348,10 @@ impl Disks {
         }
         let (device, description) = &self.devices[usize::from(opened.device.0)];
         contents.reserve(device, opened.file, length, description.capacity)?;
-        contents.files[opened.file].resize(length);
+        match prewrite {
+            true => contents.files[opened.file].resize(length),
+            false => contents.files[opened.file].resize_unwritten(length),
+        }
         Ok(Output::Done)
     }
 }

@@ -1,5 +1,6 @@
 use crate::medium::{Image, Medium, sectors};
 use crate::unsynced::Unsynced;
+use crate::unwritten::Unwritten;
 use crate::{MediaDamage, PowerCut, Survival};
 use base::Random;
 use driver::{Fault, FaultKind};
@@ -14,6 +15,7 @@ pub(crate) struct File {
     durable_length: u64,
     medium: Medium,
     unsynced: Unsynced,
+    unwritten: Unwritten,
     /// What reads of these extents are still given.
     stale: Vec<Stale>,
     /// Whatever was done to it that it should not show.
@@ -51,6 +53,7 @@ impl File {
             durable_length: 0,
             medium: Medium::default(),
             unsynced: Unsynced::default(),
+            unwritten: Unwritten::default(),
             stale: Vec::new(),
             damages: Vec::new(),
             unit: alignment.clamp(64, 512) as usize,
@@ -212,8 +215,22 @@ impl File {
         self.length = self.length.max(end);
     }
 
+    /// A write to these places begins; whether it is the first one to any of them.
+    pub(crate) fn is_first_write(&mut self, offset: u64, length: u64) -> bool {
+        let end = offset.saturating_add(length);
+        end > self.length || self.unwritten.take(offset..end)
+    }
+
+    /// The same as [`File::resize`]; what is behind the present end was not written then.
+    pub(crate) fn resize_unwritten(&mut self, length: u64) {
+        let before = self.length;
+        self.resize(length);
+        self.unwritten.grow(before..length.max(before));
+    }
+
     pub(crate) fn resize(&mut self, length: u64) {
         if length < self.length {
+            self.unwritten.truncate(length);
             self.medium.truncate(self.unit, length);
             self.unsynced.truncate(self.unit, length);
             self.stale.clear();
@@ -223,6 +240,7 @@ impl File {
 
     pub(crate) fn remove(&mut self) {
         (self.medium, self.unsynced) = (Medium::default(), Unsynced::default());
+        self.unwritten = Unwritten::default();
         self.stale.clear();
         (self.length, self.durable_length, self.removed) = (0, 0, true);
     }
@@ -279,5 +297,6 @@ impl File {
         self.length = self.durable_length.max(end);
         self.durable_length = self.length;
         self.medium.truncate(self.unit, self.length);
+        self.unwritten.truncate(self.length);
     }
 }

@@ -29,6 +29,7 @@ mod network;
 mod simulation;
 mod sparse;
 mod unsynced;
+mod unwritten;
 
 pub use faults::{BitFlip, ErrorAt, FaultPlan, Injected, Injury, Slow};
 pub use media::{Media, MediaDamage, PowerCut, Survival};

@@ -29,6 +29,29 @@ pub struct Options {
     pub discard: Vec<String>,
 }
 
+/// How an operation comes to its device.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Approach {
+    Now,
+    /// To write where nothing was written before.
+    ToFresh,
+    /// This number of nanoseconds from now.
+    Later(u64),
+    /// With the CPU, which it holds.
+    Held {
+        instructions: u64,
+    },
+}
+
+impl From<Access> for Approach {
+    fn from(access: Access) -> Approach {
+        match access {
+            Access::Asynchronous => Approach::Now,
+            Access::Synchronous { instructions } => Approach::Held { instructions },
+        }
+    }
+}
+
 /// An operation under way.
 struct Flight {
     token: Token,
@@ -236,17 +259,22 @@ impl VirtualDriver {
             Op::Cpu { instructions, class: of } => (self.machine.compute(instructions, class(of)), false),
             Op::Compute { instructions, .. } => (self.machine.compute(instructions, Class::User), false),
             Op::Read { file, offset, length, access, .. } => {
-                self.transfer(OpKind::Read, file, access, (Direction::Read, offset, length))
+                self.transfer(OpKind::Read, file, access.into(), (Direction::Read, offset, length))
             }
             Op::Write { file, offset, length, durable, access, .. } => {
-                self.transfer(OpKind::Write, file, access, (Direction::Write { durable }, offset, length))
+                self.transfer(OpKind::Write, file, access.into(), (Direction::Write { durable }, offset, length))
             }
-            Op::Sync { file } | Op::Resize { file, .. } => {
-                self.transfer(op.kind(), file, Access::Asynchronous, (Direction::Sync, 0, 0))
+            Op::Sync { file } => self.transfer(op.kind(), file, Approach::Now, (Direction::Sync, 0, 0)),
+            Op::Resize { file, length, .. } => {
+                let approach = match self.disks.growth_ns(file, length) {
+                    0 => Approach::Now,
+                    ns => Approach::Later(ns),
+                };
+                self.transfer(op.kind(), file, approach, (Direction::Sync, 0, 0))
             }
             Op::Open { device, .. } | Op::Remove { device, .. } | Op::List { device } => {
                 let transfer = Transfer { direction: Direction::Sync, file: u32::MAX, offset: 0, length: 0 };
-                self.request(op.kind(), device, Access::Asynchronous, transfer)
+                self.request(op.kind(), device, Approach::Now, transfer)
             }
             _ => unreachable!("{op:?} goes to the network"),
         }
@@ -256,15 +284,20 @@ impl VirtualDriver {
         &mut self,
         kind: OpKind,
         file: FileId,
-        access: Access,
+        mut approach: Approach,
         (direction, offset, length): (Direction, u64, u32),
     ) -> (JobId, bool) {
-        let Some(Opened { device, file }) = self.disks.opened(file) else { return (self.machine.delay(0), false) };
-        self.request(kind, device, access, Transfer { direction, file: file as u32, offset, length })
+        let Some(opened) = self.disks.opened(file) else { return (self.machine.delay(0), false) };
+        let is_write = matches!(direction, Direction::Write { .. });
+        if is_write && approach == Approach::Now && self.disks.meets_fresh(opened, offset, length) {
+            approach = Approach::ToFresh;
+        }
+        let Opened { device, file } = opened;
+        self.request(kind, device, approach, Transfer { direction, file: file as u32, offset, length })
     }
 
     #[inline]
-    fn request(&mut self, kind: OpKind, device: DeviceId, access: Access, transfer: Transfer) -> (JobId, bool) {
+    fn request(&mut self, kind: OpKind, device: DeviceId, approach: Approach, transfer: Transfer) -> (JobId, bool) {
         let Some(name) = self.disks.name(device) else { return (self.machine.delay(0), false) };
         let mut slow = false;
         if let Some(faults) = &mut self.faults {
@@ -272,11 +305,11 @@ impl VirtualDriver {
             slow = factor != 1.0;
             self.machine.slow_down(device.0, factor);
         }
-        let job = match access {
-            Access::Asynchronous => self.machine.transfer(device.0, transfer),
-            Access::Synchronous { instructions } => {
-                self.machine.transfer_synchronously(instructions, device.0, transfer)
-            }
+        let job = match approach {
+            Approach::Now => self.machine.transfer(device.0, transfer),
+            Approach::ToFresh => self.machine.transfer_to_fresh(device.0, transfer),
+            Approach::Later(ns) => self.machine.transfer_later(ns, device.0, transfer),
+            Approach::Held { instructions } => self.machine.transfer_synchronously(instructions, device.0, transfer),
         };
         (job, slow)
     }

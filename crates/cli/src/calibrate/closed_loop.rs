@@ -126,6 +126,8 @@ pub struct ClosedLoop {
     instructions: u64,
     random: Random,
     position: u64,
+    /// Whether only what was never written is to be written.
+    is_fresh: bool,
     done: Vec<Completion>,
 }
 
@@ -154,6 +156,7 @@ impl ClosedLoop {
             instructions: 0,
             random,
             position: 0,
+            is_fresh: false,
             done: Vec::new(),
         };
         bench.remove()?;
@@ -185,11 +188,14 @@ impl ClosedLoop {
         Ok(())
     }
 
-    /// The same file with room that was never written.
-    pub fn make_fresh(&mut self) -> Result<(), Fault> {
+    /// The same file with room that was never written; how long it took to get that, in nanoseconds. From now on mixes end where they
+    /// come to its end.
+    pub fn make_fresh(&mut self) -> Result<u64, Fault> {
         self.once(Op::Resize { file: self.file, length: 0, prewrite: false })?;
-        self.position = 0;
-        self.fill(false)
+        (self.position, self.is_fresh) = (0, true);
+        let start = self.driver.now();
+        self.fill(false)?;
+        Ok(self.driver.now().since_ns(start))
     }
 
     /// Removes the file.
@@ -222,6 +228,7 @@ impl ClosedLoop {
                 Until::Time(ns) => now.since_ns(start) >= ns,
                 Until::Operations(count) => ended >= count,
             };
+            let over = over || self.is_fresh && self.position >= self.file_bytes / u64::from(mix.size);
             for index in 0..self.done.len() {
                 let Completion { token, result, buffer } = take(&mut self.done[index]);
                 let slot = &mut self.slots[token.0 as usize];

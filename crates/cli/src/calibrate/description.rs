@@ -4,7 +4,7 @@ use super::loopback::NAME as LOOPBACK;
 use super::loopback_fit::FittedLoopback;
 use super::prices::StepPrices;
 use base::units::format_size;
-use devices::{ColdCaches, Device, Law, Times, Together, WriteCache};
+use devices::{Bandwidth, ColdCaches, Device, Law, Servers, Stage, Times, Together, WriteCache};
 use driver::Work;
 use std::fmt::Write;
 
@@ -73,7 +73,7 @@ fn of_loopback(FittedLoopback { network, .. }: &FittedLoopback) -> String {
     let mut text = format!("\n# Between two threads of this machine.\n[network.{LOOPBACK}]\n");
     let _ = writeln!(text, "latency = \"{}\"\npacket = \"{} B\"", law(&network.latency), network.packet);
     if let Some(bandwidth) = network.bandwidth {
-        let _ = writeln!(text, "bandwidth = \"{} MB/s\"", (bandwidth.0 / 1e6).max(1.0).round() as u64);
+        let _ = writeln!(text, "bandwidth = \"{}\"", rate(bandwidth));
     }
     text
 }
@@ -88,12 +88,18 @@ fn of_device(name: &str, device: &Device) -> String {
     let _ = writeln!(text, "alignment = \"{}\"", format_size(u64::from(device.alignment)));
     let _ = writeln!(text, "atomic_write = \"{}\"", format_size(u64::from(device.atomic_write)));
     let _ = writeln!(text, "synchronous = {}\nvolatile = {}", device.synchronous, device.volatile);
+    if let Some(growth) = device.growth {
+        let _ = writeln!(text, "growth = \"{}\"", rate(growth));
+    }
+    if let Some(fresh) = &device.fresh {
+        text += &of_fresh(name, fresh);
+    }
     if let Some(bandwidth) = device.transmission.as_ref().and_then(|stage| stage.bandwidth) {
-        let [read, write] = [bandwidth.read.0, bandwidth.write.0].map(|rate| (rate / 1e6).max(1.0).round() as u64);
+        let [read, write] = [bandwidth.read, bandwidth.write].map(rate);
         let _ = write!(
             text,
             "\n[device.{name}.transmission]\nservers = 1\ndiscipline = \"processor-sharing\"\n\
-             bandwidth = {{ read = \"{read} MB/s\", write = \"{write} MB/s\" }}\n"
+             bandwidth = {{ read = \"{read}\", write = \"{write}\" }}\n"
         );
     }
     let Some(medium) = &device.medium else { return text };
@@ -130,6 +136,23 @@ fn of_device(name: &str, device: &Device) -> String {
     text
 }
 
+/// The stage of writes to places that nothing was written to before.
+fn of_fresh(name: &str, fresh: &Stage) -> String {
+    let mut text = format!("\n# What the first write to a place takes more.\n[device.{name}.fresh]\n");
+    if let Servers::Count(count) = fresh.servers {
+        let _ = writeln!(text, "servers = {count}");
+    }
+    let _ = writeln!(text, "service = {{ read = \"0 us\", write = \"{}\" }}", law(&fresh.service.write));
+    if let Some(bandwidth) = fresh.bandwidth {
+        let _ = writeln!(text, "bandwidth = \"{}\"", rate(bandwidth.write));
+    }
+    text
+}
+
+fn rate(Bandwidth(bytes): Bandwidth) -> String {
+    format!("{} MB/s", (bytes / 1e6).max(1.0).round() as u64)
+}
+
 fn rows(Times(rows): &Times) -> String {
     let row = |row: &Vec<f64>| {
         let cells: Vec<String> = row.iter().map(|ns| format!("\"{:.1} us\"", ns / 1e3)).collect();
@@ -155,7 +178,7 @@ mod tests {
     use super::super::fit::SystemCosts;
     use super::*;
     use crate::calibrate::loopback_fit::MessagePrices;
-    use devices::{Bandwidth, Hardware, Network};
+    use devices::{Hardware, Network};
 
     #[test]
     fn what_is_written_is_read_again() {
@@ -165,10 +188,12 @@ mod tests {
                       sync = [[\"40 us\", \"40 us\"], [\"60 us\", \"60 us\"]]\n\
                       durable_write = [[\"40 us\", \"40 us\"], [\"60 us\", \"60 us\"]]\n\
                       durable_together = { count = [1, 4], times = [1.0, 2.5] }\nflush_holds = true\n";
-        let laws = "[device.d]\nsync = \"quantiles 0% 4.5 us, 99.5% 100 us, 100% 1000 us\"\ndurable_write = \"46 us\"\n\
+        let laws = "[device.d]\ngrowth = \"3000 MB/s\"\nsync = \"quantiles 0% 4.5 us, 99.5% 100 us, 100% 1000 us\"\ndurable_write = \"46 us\"\n\
                     write_cache = \"volatile\"\natomic_write = \"4 KiB\"\n[device.d.medium.service]\n\
                     read = \"quantiles 0% 1 us, 100% 3 us\"\nwrite = \"100 us\"\n[device.d.transmission]\nservers = 1\n\
-                    discipline = \"processor-sharing\"\nbandwidth = { read = \"1300 MB/s\", write = \"2200 MB/s\" }\n";
+                    discipline = \"processor-sharing\"\nbandwidth = { read = \"1300 MB/s\", write = \"2200 MB/s\" }\n\
+                    [device.d.fresh]\nservers = 3\nbandwidth = \"1400 MB/s\"\n\
+                    service = { read = \"0 us\", write = \"68 us\" }\n";
         let hardware = Hardware::parse(&format!("{laws}{medium}"), "test").unwrap_or_else(|error| panic!("{error}"));
         let system = SystemCosts {
             submission_ns: 800.4,

@@ -1,6 +1,6 @@
 //! What is measured of a device.
 
-use super::closed_loop::{ClosedLoop, Mix, ProbeKind, ProbePoint, Until};
+use super::closed_loop::{ClosedLoop, Mix, ProbePoint, Until};
 use driver::{DeviceTraits, Driver, Fault};
 use real_driver::{Behaviour, Options, RealDriver};
 use serde::{Deserialize, Serialize};
@@ -10,6 +10,8 @@ use std::path::Path;
 /// The length of the transfers that the tables are made of: the default page's.
 pub const PAGE: u32 = 8 << 10;
 const LARGE: u32 = 1 << 20;
+/// That of a sort's or a join's clusters, as a default.
+pub const CLUSTER: u32 = 256 << 10;
 /// How many durable writes are under way at once.
 pub const TOGETHER: [u32; 4] = [1, 2, 4, 8];
 const FILE_NAME: &str = "entresol-calibrate.tmp";
@@ -75,7 +77,14 @@ impl DeviceExtent {
         [[8, 0, 0, 0], [0, 8, 0, 0]].map(|depths| Mix { depths, size: LARGE, in_sequence: true })
     }
 
-    /// All of these, in the order in which they are measured.
+    /// What is written where nothing was before, in sequence: durably, then plain pages and clusters, one and several at once.
+    pub fn fresh(&self) -> [Mix; 5] {
+        let mix = |(depths, size)| Mix { depths, size, in_sequence: true };
+        let durable = ([0, 0, 1, 0], PAGE);
+        [durable, ([0, 1, 0, 0], PAGE), ([0, 8, 0, 0], PAGE), ([0, 1, 0, 0], CLUSTER), ([0, 8, 0, 0], CLUSTER)].map(mix)
+    }
+
+    /// All but the last of these, in the order in which they are measured.
     pub fn mixes(&self) -> Vec<Mix> {
         let tables = self.tables().into_iter().flatten();
         tables.chain(self.together()).chain(self.checks()).chain(self.sequences()).collect()
@@ -105,8 +114,10 @@ pub struct DeviceMeasured {
     pub points: Vec<ProbePoint>,
     /// The reference, from the beginning to the end.
     pub references: Vec<ProbePoint>,
-    /// Durable writes, one after the other, to places that were never written.
-    pub fresh: Option<ProbePoint>,
+    /// In the order of [`DeviceExtent::fresh`].
+    pub fresh: Vec<ProbePoint>,
+    /// How long the file took to get its room before each of these, in nanoseconds.
+    pub growth_ns: Vec<u64>,
     /// Whether it shows the delays of a description.
     pub shows_described: bool,
 }
@@ -151,7 +162,8 @@ pub fn measure(
         traits: (atomic_write, alignment, synchronous, durable),
         points: Vec::new(),
         references: Vec::new(),
-        fresh: None,
+        fresh: Vec::new(),
+        growth_ns: Vec::new(),
         shows_described: described.is_some(),
     };
     let mut measured = known.filter(|known| known.extent == *extent).unwrap_or(begun);
@@ -171,7 +183,8 @@ fn measure_points(
     let extent = measured.extent.clone();
     let mixes = extent.mixes();
     let span = Until::Time(extent.span_ns);
-    let all = mixes.len() + REFERENCES + 2;
+    let fresh = extent.fresh();
+    let all = mixes.len() + REFERENCES + 1 + fresh.len();
     // The first operations on a new file are not like the others.
     bench.run(extent.reference(), span)?;
     for number in measured.points.len()..mixes.len() {
@@ -186,11 +199,12 @@ fn measure_points(
     let reference = bench.run(extent.reference(), span)?;
     measured.references.push(reference);
     keep(measured, all)?;
-    bench.make_fresh()?;
-    let one = Mix { depths: [0, 0, 1, 0], size: PAGE, in_sequence: true };
-    debug_assert_eq!(ProbeKind::ALL[2], ProbeKind::Durable);
-    measured.fresh = Some(bench.run(one, span)?);
-    keep(measured, all)
+    for mix in &fresh[measured.fresh.len()..] {
+        measured.growth_ns.push(bench.make_fresh()?);
+        measured.fresh.push(bench.run(*mix, span)?);
+        keep(measured, all)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -212,7 +226,9 @@ mod tests {
         assert!(tears || !whole.traits.3, "it says what a power cut leaves of a write: {}", whole.driver);
         let mixes = extent.tables().concat().len() + extent.together().len() + extent.checks().len() + 2;
         assert_eq!(whole.points.len(), mixes);
-        assert!(whole.points.iter().all(|point| point.operations() > 0) && whole.fresh.is_some());
+        assert!(whole.points.iter().chain(&whole.fresh).all(|point| point.operations() > 0));
+        assert_eq!(whole.fresh.iter().map(|point| point.mix).collect::<Vec<_>>(), extent.fresh());
+        assert_eq!(whole.growth_ns.len(), whole.fresh.len());
         assert!(whole.references.len() >= REFERENCES - 1);
         let half = kept[mixes / 2].clone();
         let known = half.points.len();
@@ -223,7 +239,7 @@ mod tests {
         };
         let rest = measure((directory.path(), None), &extent, Some(half.clone()), keep).expect("it is writable");
         assert_eq!(rest.points[..known], half.points, "what is known is not measured again");
-        assert_eq!((rest.points.len(), more), (mixes, mixes - known + 2));
+        assert_eq!((rest.points.len(), more), (mixes, mixes - known + 1 + extent.fresh().len()));
         assert_eq!(std::fs::read_dir(directory.path()).expect("it is there").count(), 0);
     }
 }

@@ -4,6 +4,7 @@
 
 use super::closed_loop::{ClosedLoop, Mix, ProbeKind, ProbePoint, SHARES, Until};
 use super::device::{DeviceMeasured, PAGE, TOGETHER};
+use super::fresh;
 use super::least_squares::nonnegative;
 use super::prices::SEEN;
 use crate::Failure;
@@ -61,6 +62,8 @@ pub struct Fitted {
     pub costs: SystemCosts,
     /// What the description shows of every measured mix, in the same order.
     pub shown: Vec<ProbePoint>,
+    /// The same of what was measured on fresh places.
+    pub shown_fresh: Vec<ProbePoint>,
 }
 
 /// How often the tables are corrected.
@@ -74,7 +77,9 @@ pub fn fit(measured: &DeviceMeasured, mut progress: impl FnMut(usize, usize)) ->
     let free = fit_form(measured, costs, false, |step| progress(step, steps))?;
     let held = fit_form(measured, costs, true, |step| progress(ROUNDS + 1 + step, steps))?;
     let [free_error, held_error] = [&free, &held].map(|fitted| error_beside_flushes(measured, &fitted.shown));
-    Ok(if held_error < free_error { held } else { free })
+    let mut fitted = if held_error < free_error { held } else { free };
+    fitted.shown_fresh = fresh::fit(measured, &mut fitted.device, costs)?;
+    Ok(fitted)
 }
 
 /// How far reads and writes beside a flush are from what was measured: the sum of the squares of the logarithms of their ratios.
@@ -135,7 +140,7 @@ fn fit_form(
     progress(ROUNDS);
     let mixes: Vec<Mix> = measured.points.iter().map(|point| point.mix).collect();
     let shown = show(&device, costs, &mixes, 99)?;
-    Ok(Fitted { device, costs, shown })
+    Ok(Fitted { device, costs, shown, shown_fresh: Vec::new() })
 }
 
 /// The costs that explain the CPU time of all mixes best, from one operation at a time to many.
@@ -352,6 +357,16 @@ pub fn cpu(costs: SystemCosts) -> Cpu {
 
 /// What closed loops show on a described device.
 pub fn show(device: &Device, costs: SystemCosts, mixes: &[Mix], seed: u64) -> Result<Vec<ProbePoint>, Failure> {
+    let mut bench = bench(device, costs, mixes, seed)?;
+    let run = |mix: &Mix| {
+        let depth: u32 = mix.depths.iter().sum();
+        Ok(bench.run(*mix, Until::Operations(OPERATIONS.max(50 * u64::from(depth))))?)
+    };
+    mixes.iter().map(run).collect()
+}
+
+/// A closed loop on a described device, for these mixes.
+pub fn bench(device: &Device, costs: SystemCosts, mixes: &[Mix], seed: u64) -> Result<ClosedLoop, Failure> {
     let cpu = cpu(costs);
     let devices = BTreeMap::from([("d".to_owned(), device.clone())]);
     let hardware = Hardware { name: "fitted".to_owned(), cpu: Some(cpu), devices, networks: BTreeMap::new() };
@@ -361,11 +376,7 @@ pub fn show(device: &Device, costs: SystemCosts, mixes: &[Mix], seed: u64) -> Re
     let depth = mixes.iter().map(|mix| mix.depths.iter().sum()).max().unwrap_or(1);
     let mut bench = ClosedLoop::new(Box::new(driver), ("d", "f"), 64 << 20, (size, depth))?;
     bench.charge(costs.operation_ns as u64);
-    let run = |mix: &Mix| {
-        let depth: u32 = mix.depths.iter().sum();
-        Ok(bench.run(*mix, Until::Operations(OPERATIONS.max(50 * u64::from(depth))))?)
-    };
-    mixes.iter().map(run).collect()
+    Ok(bench)
 }
 
 #[cfg(test)]
@@ -389,7 +400,8 @@ pub mod tests {
             traits: (4096, 512, false, true),
             points,
             references: Vec::new(),
-            fresh: None,
+            fresh: Vec::new(),
+            growth_ns: Vec::new(),
             shows_described: false,
         }
     }

@@ -115,11 +115,11 @@ impl Calibration {
             );
         }
         let alone = Mix { depths: [0, 0, 1, 0], size: PAGE, in_sequence: true };
-        if let (Some(fresh), Some(written)) = (&self.measured.fresh, self.measured.point(&alone)) {
+        if let (Some(fresh), Some(written)) = (self.measured.fresh.first(), self.measured.point(&alone)) {
             let [fresh, written] = [fresh, written].map(|point| point.times[ProbeKind::Durable as usize].mean_ns / 1e3);
             sentences.push(format!(
-                "A durable write to a place that was never written takes {} us, {} us over written data. The description has the \
-                 latter; the engine writes its files in advance.",
+                "A durable write to a place that was never written takes {} us, {} us over written data. The description has of the \
+                 former only what plain writes take there, too; the engine writes in advance what it forces.",
                 grouped_decimal(fresh, 0),
                 grouped_decimal(written, 0)
             ));

@@ -90,7 +90,12 @@ pub fn of_device(measured: &DeviceMeasured, fitted: &Fitted) -> Vec<LawFit> {
     let kinds = ProbeKind::ALL.into_iter().zip(ProbeKind::WORDS);
     let laws = kinds.filter_map(|(kind, word)| LawFit::of(format!("{word}s of 8 KiB"), &pairs(&is_fitted, kind)));
     let all = |takes: &dyn Fn(&ProbePoint) -> bool| ProbeKind::ALL.map(|kind| pairs(takes, kind)).concat();
-    let others = [("1 MiB in sequence: bandwidth", all(&is_sequence)), ("not fitted: other mixes", all(&is_else))];
+    let fresh = measured.fresh.iter().zip(&fitted.shown_fresh).filter_map(|both| pair(both, ProbeKind::Write));
+    let others = [
+        ("1 MiB in sequence: bandwidth", all(&is_sequence)),
+        ("first writes to their places", fresh.collect()),
+        ("not fitted: other mixes", all(&is_else)),
+    ];
     laws.chain(others.into_iter().filter_map(|(name, pairs)| LawFit::of(name, &pairs))).collect()
 }
 

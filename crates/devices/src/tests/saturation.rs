@@ -4,6 +4,7 @@ use super::{embedded, next_completion, page};
 use crate::{Assignment, Class, Direction, Hardware, Machine, Servers, StationReport, Transfer};
 use base::Random;
 
+mod fresh;
 mod models;
 mod networks;
 

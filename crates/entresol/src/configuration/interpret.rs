@@ -119,8 +119,12 @@ fn read(document: &Document<'_>, table: &DeTable<'_>, hardware: Option<Hardware>
         .into_iter()
         .collect();
     if let Some(hardware) = &mut hardware {
-        let described = devices.iter().filter_map(|(name, device)| Some((name.clone(), device.described.clone()?)));
-        hardware.devices.extend(described);
+        for (name, device) in &devices {
+            let Some(mut described) = device.described.clone() else { continue };
+            // Delays are shown of transfers only; room takes what it takes where the file is.
+            described.growth = described.growth.or_else(|| hardware.devices.get(name)?.growth);
+            hardware.devices.insert(name.clone(), described);
+        }
     } else {
         devices.entry(DEFAULT_DEVICE.to_owned()).or_default();
     }

@@ -6,6 +6,7 @@ use driver::{Access, Completion, Driver, FaultKind, FileId, Frame, Halt, Op, Out
 mod caches;
 mod damage;
 mod faults;
+mod fresh;
 mod injuries;
 mod network;
 mod power;
