@@ -141,6 +141,12 @@ impl Merger {
     }
 }
 
+impl MergeStep {
+    fn comparisons(&self) -> u64 {
+        self.rows * u64::from(usize::BITS - self.merger.sources.len().leading_zeros())
+    }
+}
+
 /// A merge of runs into clusters that are asked for one by one.
 pub(super) struct Merge {
     space: Space,
@@ -150,6 +156,8 @@ pub(super) struct Merge {
     made: VecDeque<Frame>,
     merger: Option<Box<Merger>>,
     step: Option<Background<MergeStep>>,
+    /// A step that has ended and is being paid for, on a described CPU that it would have shared with the thread.
+    paid: Option<Background<MergeStep>>,
     /// The source without which there is no going on.
     lacks: Option<usize>,
     has_ended: bool,
@@ -174,8 +182,8 @@ impl Merge {
         let merger = Some(Box::new(Merger { sources, tree: None, packer, done: 0, is_packed: false }));
         let (space, outputs) = (space.clone(), outputs.clone());
         let reads = Reads::new(&space, runs, read_frames)?;
-        let (made, step, lacks) = (VecDeque::new(), None, None);
-        Ok(Merge { space, reads, outputs, made, merger, step, lacks, has_ended: false })
+        let (made, step, paid, lacks) = (VecDeque::new(), None, None, None);
+        Ok(Merge { space, reads, outputs, made, merger, step, paid, lacks, has_ended: false })
     }
 
     /// The next cluster. It goes back to the output frames when its rows were used.
@@ -192,7 +200,7 @@ impl Merge {
                 return Ok(None);
             }
             // A step, a read, a frame that comes back: all are announced at the reads or at the outputs.
-            match self.step {
+            match self.step.as_ref().or(self.paid.as_ref()) {
                 None if self.lacks.is_none() && self.outputs.free_count() == 0 => self.outputs.changed().await,
                 _ => self.reads.changed().await,
             }
@@ -204,8 +212,21 @@ impl Merge {
         let ended = self.step.as_ref().map(Background::take).transpose()?.flatten();
         if let Some(step) = ended {
             self.step = None;
+            let (executor, comparisons, rows) = (self.space.executor(), step.comparisons(), step.rows);
+            if executor.runs_until_wait() {
+                let price = executor.price(Work::KeyComparison, comparisons) + executor.price(Work::RowCopy, rows);
+                self.paid = Some(Background::start(executor, price, self.reads.frames(), move || step));
+            } else {
+                executor.charge_times(Work::KeyComparison, comparisons);
+                executor.charge_times(Work::RowCopy, rows);
+                self.absorb(step)?;
+                self.space.executor().pay_debt().await;
+            }
+        }
+        let paid = self.paid.as_ref().map(Background::take).transpose()?.flatten();
+        if let Some(step) = paid {
+            self.paid = None;
             self.absorb(step)?;
-            self.space.executor().pay_debt().await;
         }
         self.reads.check()?;
         self.outputs.check()?;
@@ -232,7 +253,7 @@ impl Merge {
             self.merger = Some(merger);
             return Ok(());
         }
-        // About what it will do: how many rows there are shows only afterwards, and is paid for then.
+        // How many rows there are shows only afterwards, and is paid for then.
         let executor = self.space.executor();
         let step = Background::start(executor, 0, self.reads.frames(), move || merger.step(spare));
         self.step = Some(step);
@@ -240,10 +261,6 @@ impl Merge {
     }
 
     fn absorb(&mut self, step: MergeStep) -> Result<()> {
-        let executor = self.space.executor();
-        let levels = u64::from(usize::BITS - step.merger.sources.len().leading_zeros());
-        executor.charge_times(Work::KeyComparison, step.rows * levels);
-        executor.charge_times(Work::RowCopy, step.rows);
         for frame in step.spare {
             self.outputs.put(frame);
         }

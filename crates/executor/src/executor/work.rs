@@ -61,6 +61,11 @@ impl Executor {
         self.0.priced
     }
 
+    /// Whether a described CPU is kept by a task until it waits, as a real one is, with computations beside it.
+    pub fn runs_until_wait(&self) -> bool {
+        self.0.driver.borrow().runs_until_wait()
+    }
+
     /// Takes the current task's debt without paying it: a synchronous access pays it together with the device's service.
     pub fn take_debt(&self) -> u64 {
         self.0.debt.take()

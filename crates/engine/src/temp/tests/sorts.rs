@@ -198,3 +198,37 @@ fn a_virtual_cpu_pays_for_sorting() {
     let cpu_ns = times[1] - times[0];
     assert!((300_000..1_200_000).contains(&cpu_ns), "{cpu_ns} ns");
 }
+
+/// How long the last merge takes whose every row a consumer works on for as long as the merge itself, in nanoseconds.
+fn merge_and_consumer_ns(rows: &List, cpus: u32) -> u64 {
+    let text = format!(
+        "[cpu]\ncount = {cpus}\nmips = 1_000\ndiscipline = \"run-until-wait\"\n[cpu.instructions]\nbegin_transaction = 0\n\
+         object_reference = 0\nend_transaction = 0\ninput_output = 0\nnvem_access = 0\nkey_comparison = 100\nrow_copy = 100\n\
+         [device.disk]\n"
+    );
+    let hardware = virtual_driver::Hardware::parse(&text, "test").unwrap_or_else(|error| panic!("{error}"));
+    let driver = virtual_driver::VirtualDriver::new(hardware, Default::default(), virtual_driver::Media::new());
+    let executor = executor::Executor::new(Box::new(driver), executor::Order::FirstInFirstOut);
+    let space = Space::new(&executor, FILE, ("disk", &settings(4096)));
+    let ended = executor.run(async {
+        let source = Iterated::new(rows.iter().map(|(key, value)| (key, value)));
+        let mut sorted = sort(&space, source, 80_000).await.expect("sorts");
+        let began = executor.now();
+        while sorted.next().await.expect("sorts").is_some() {
+            executor.charge_instructions(500);
+            executor.pay_debt().await;
+        }
+        assert_eq!(sorted.report().passes, 1, "{:?}", sorted.report());
+        executor.now().since_ns(began)
+    });
+    executor.stop();
+    ended.expect("the machine goes on")
+}
+
+#[test]
+fn a_merge_runs_beside_the_thread_that_takes_its_rows() {
+    let rows = rows(&mut Random::stream(6, "rows"), 5_000, 1_000, 50);
+    let [one, two] = [1, 2].map(|cpus| merge_and_consumer_ns(&rows, cpus));
+    assert!(one >= 2 * 5_000 * 400, "both work on every row: {one} ns");
+    assert!(two < one * 3 / 4, "{two} ns on two CPUs, {one} on one");
+}
