@@ -186,13 +186,18 @@ impl<'a> Pass<'a> {
 
     /// Divides the right rows. Gives their number and their bytes.
     async fn divide(&mut self, mut right: impl Rows) -> Result<(u64, u64)> {
-        let executor = self.space.executor();
+        let executor = self.space.executor().clone();
         let (mut rows, mut bytes, mut turn, mut charged) = (0, 0_u64, TURN as u64, 0);
+        // The prices of the papers' machines are for what was charged when their figures were made.
+        let pays_all = executor.runs_until_wait() || !executor.is_priced();
         while let Some(row) = right.next().await? {
             self.budget.check(row)?;
             let number = Self::partition(hash(row.key, self.level), self.partitions.len());
             (rows, bytes) = (rows + 1, bytes + (row.key.len() + row.value.len()) as u64);
-            self.put(number, row).await?;
+            let moved = self.put(number, row).await?;
+            if pays_all {
+                executor.charge_times(Work::RowCopy, moved);
+            }
             if bytes >= turn {
                 turn = bytes + TURN as u64;
                 executor.charge_times(Work::RowCopy, rows - charged);
@@ -201,14 +206,23 @@ impl<'a> Pass<'a> {
                 executor.yield_now().await;
             }
         }
+        if pays_all {
+            executor.charge_times(Work::RowCopy, rows - charged);
+            executor.pay_debt().await;
+        }
         Ok((rows, bytes))
     }
 
-    async fn put(&mut self, number: usize, row: Row<'_>) -> Result<()> {
+    /// Puts a row where it belongs. Gives the number of others that had to leave memory for it.
+    async fn put(&mut self, number: usize, row: Row<'_>) -> Result<u64> {
+        let mut moved = 0;
         let size = HEAD_MAX + row.key.len() + row.value.len();
         loop {
             match &mut self.partitions[number] {
-                JoinPartition::Spilled(spool) => return spool.add(row).await,
+                JoinPartition::Spilled(spool) => {
+                    spool.add(row).await?;
+                    return Ok(moved);
+                }
                 JoinPartition::Resident(chunks, count) => {
                     let cluster = self.space.cluster_size();
                     let new = if chunks.room() >= size { 0 } else { size.max(cluster) };
@@ -221,16 +235,16 @@ impl<'a> Pass<'a> {
                         chunks.add(row);
                         *count += 1;
                         self.used += new + ROW_SIZE;
-                        return Ok(());
+                        return Ok(moved);
                     }
                 }
             }
-            self.spill().await?;
+            moved += self.spill().await?;
         }
     }
 
-    /// Writes the last partition that is still in memory.
-    async fn spill(&mut self) -> Result<()> {
+    /// Writes the last partition that is still in memory. Gives the number of its rows.
+    async fn spill(&mut self) -> Result<u64> {
         let resident = |partition: &JoinPartition| matches!(partition, JoinPartition::Resident(..));
         let last = self.partitions.iter().rposition(resident).expect("rows without a partition in memory need none");
         let spilled = JoinPartition::Spilled(Spool::new(self.space, &self.outputs));
@@ -249,7 +263,7 @@ impl<'a> Pass<'a> {
                 self.spare.push(frame);
             }
         }
-        Ok(())
+        Ok(count as u64)
     }
 
     /// Looks for the left rows, or puts them aside. Gives their number.
