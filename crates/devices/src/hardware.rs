@@ -110,6 +110,10 @@ pub struct Cpu {
     /// by default.
     #[serde(default = "no_time")]
     pub wake_latency: Law,
+    /// The same where it has only messages of other machines to take, whose devices know nothing of its sleep; as long as `wake_latency` by
+    /// default. What comes meanwhile it finds, too.
+    #[serde(default)]
+    pub network_wake_latency: Option<Law>,
     /// Whether a thread that has much under way on devices sleeps until several operations have ended, as the real driver does with
     /// io_uring: with `run-until-wait`. Not by default.
     #[serde(default)]

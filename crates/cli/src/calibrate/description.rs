@@ -53,6 +53,9 @@ pub fn text(
     if let Some(ColdCaches { instructions, slowdown }) = prices.cpu().cold_caches {
         let _ = writeln!(text, "cold_caches = {{ instructions = {instructions}, slowdown = {slowdown:.2} }}");
     }
+    if let Some(FittedLoopback { wake_latency, .. }) = loopback {
+        let _ = writeln!(text, "network_wake_latency = \"{}\"", law(wake_latency));
+    }
     text += "\n[cpu.instructions]\n";
     for (work, word) in NAMES {
         let _ = writeln!(text, "{word} = {}", prices.steps_ns[work as usize].round() as u64);
@@ -211,15 +214,22 @@ mod tests {
             explained_ns: Vec::new(),
         };
         let latency = Law::quantiles(vec![(0.0, 4_500), (0.5, 7_250), (1.0, 30_000)]).expect("a law");
-        let network = Network { latency, bandwidth: Some(Bandwidth(5_432e6)), packet: 65_536, ..Network::no_delay() };
+        let network = Network { bandwidth: Some(Bandwidth(5_432e6)), packet: 65_536, ..Network::no_delay() };
         let of_messages = MessagePrices { message_ns: 1_234.4, piece_ns: 17.0, batch_ns: 900.4 };
-        let loopback = FittedLoopback { network: network.clone(), prices: of_messages, shown: Vec::new(), nodes: None };
+        let loopback = FittedLoopback {
+            network: network.clone(),
+            wake_latency: latency.clone(),
+            prices: of_messages,
+            shown: Vec::new(),
+            nodes: None,
+        };
         let text = text(("d", &hardware.devices["d"]), &prices, Some(&loopback), "a test");
         let read = Hardware::parse(&text, "test").unwrap_or_else(|error| panic!("{error}\n{text}"));
         assert_eq!(read.devices, hardware.devices, "{text}");
         assert_eq!(read.networks[LOOPBACK], network, "{text}");
         assert!(text.contains("atomic_write = \"4 KiB\""), "what a power cut leaves whole is said: {text}");
         let cpu = read.cpu.expect("written");
+        assert_eq!(cpu.network_wake_latency, Some(latency));
         assert_eq!((cpu.instructions.submission, cpu.instructions.wake_up), (800, 4_321));
         assert_eq!((cpu.instructions.notification, cpu.instructions.interrupt), (2_345, 678));
         assert_eq!((cpu.instructions.network_message, cpu.instructions.network_bytes), (1_234, 17));

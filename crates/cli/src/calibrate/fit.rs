@@ -349,6 +349,7 @@ pub fn cpu(costs: SystemCosts) -> Cpu {
         discipline: Discipline::RunUntilWait,
         footprint: Vec::new(),
         wake_latency: Law::NONE,
+        network_wake_latency: None,
         cold_caches: None,
         gathering: costs.gathering,
         instructions,

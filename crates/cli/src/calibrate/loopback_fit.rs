@@ -1,5 +1,6 @@
 //! A described network on which messages take as long, and cost as much CPU time, as on the measured loopback. It is corrected until
-//! the same exchange shows the same, as the description of a device is.
+//! the same exchange shows the same, as the description of a device is. A message is with its receiver at once; what else it takes one that
+//! travels alone is what its receiver takes to wake up, and then that finds whatever has come meanwhile.
 
 use super::closed_loop::SHARES;
 use super::loopback::{ANSWER_MAX, ExchangeMix, Exchanged, LoopbackMeasured, QUESTION, show};
@@ -12,6 +13,8 @@ use devices::{Bandwidth, Cpu, Law, Network};
 pub struct FittedLoopback {
     /// Its description.
     pub network: Network,
+    /// What a thread that sleeps takes until it runs, once a message has come.
+    pub wake_latency: Law,
     /// What the messages cost.
     pub prices: MessagePrices,
     /// What the description shows of everything that was measured, in the same order.
@@ -40,31 +43,36 @@ const TAIL: f64 = (1.0 - SHARES[SHARES.len() - 2]) / 2.0;
 /// What is fitted.
 struct Guess {
     prices: MessagePrices,
-    /// Of a message on its way, at [`SHARES`].
+    /// Of a thread that sleeps until it runs, once a message has come, at [`SHARES`].
     latency_ns: [f64; SHARES.len()],
     /// Of the longest answer, of its transmission.
     transmission_ns: f64,
 }
 
 impl Guess {
-    fn cpu(&self, of_steps: &Cpu) -> Cpu {
+    fn cpu(&self, of_steps: &Cpu) -> Result<Cpu, Failure> {
         let mut cpu = of_steps.clone();
+        cpu.network_wake_latency = Some(self.wake_latency()?);
         cpu.instructions.network_submission = Some(self.prices.batch_ns.round() as u64);
         cpu.instructions.network_message = self.prices.message_ns.round() as u64;
         cpu.instructions.network_bytes = self.prices.piece_ns.round() as u64;
-        cpu
+        Ok(cpu)
     }
 
-    fn network(&self) -> Result<Network, Failure> {
+    fn wake_latency(&self) -> Result<Law, Failure> {
         let mut last = 0;
         let points = SHARES.iter().zip(self.latency_ns).map(|(share, ns)| {
             last = last.max(ns.round() as u64);
             (*share, last)
         });
+        Ok(Law::quantiles(points.collect())?)
+    }
+
+    fn network(&self) -> Network {
         // A message passes the links of both machines.
         let rate = 2.0 * f64::from(ANSWER_MAX) / (self.transmission_ns / 1e9);
         let bandwidth = (self.transmission_ns >= 1.0).then_some(Bandwidth(rate));
-        Ok(Network { latency: Law::quantiles(points.collect())?, bandwidth, packet: ANSWER_MAX, ..Network::no_delay() })
+        Network { bandwidth, packet: ANSWER_MAX, ..Network::no_delay() }
     }
 
     fn correct(&mut self, pairs: &Pairs<'_>) {
@@ -122,13 +130,14 @@ impl<'a> Pairs<'a> {
 pub fn fit(measured: &LoopbackMeasured, of_steps: &Cpu) -> Result<FittedLoopback, Failure> {
     let mixes = measured.extent.mixes();
     let mut guess = Guess { prices: MessagePrices::default(), latency_ns: [0.0; SHARES.len()], transmission_ns: 0.0 };
-    let show = |guess: &Guess, seed| show((&guess.cpu(of_steps), &guess.network()?), &mixes, ANSWERS, seed);
+    let show = |guess: &Guess, seed| show((&guess.cpu(of_steps)?, &guess.network()), &mixes, ANSWERS, seed);
     for round in 0..ROUNDS {
         let shown = show(&guess, 1 + round as u64)?;
         guess.correct(&Pairs::of(measured, &shown)?);
     }
     let shown = show(&guess, 99)?;
-    Ok(FittedLoopback { network: guess.network()?, prices: guess.prices, shown, nodes: None })
+    let (network, wake_latency) = (guess.network(), guess.wake_latency()?);
+    Ok(FittedLoopback { network, wake_latency, prices: guess.prices, shown, nodes: None })
 }
 
 #[cfg(test)]
@@ -146,7 +155,8 @@ mod tests {
         cpu.instructions.network_submission = Some(700);
         (cpu.instructions.network_message, cpu.instructions.network_bytes) = (1_800, 25);
         let latency = Law::quantiles(vec![(0.0, 4_000), (0.5, 7_000), (0.95, 9_000), (1.0, 30_000)]).expect("a law");
-        let network = Network { latency, bandwidth: Some(Bandwidth(8e9)), packet: ANSWER_MAX, ..Network::no_delay() };
+        cpu.network_wake_latency = Some(latency.clone());
+        let network = Network { bandwidth: Some(Bandwidth(8e9)), packet: ANSWER_MAX, ..Network::no_delay() };
         let extent = LoopbackExtent::quick();
         let exchanged = show((&cpu, &network), &extent.mixes(), 4_000, 5).expect("it is described");
         let measured = LoopbackMeasured { extent, exchanged, nodes: None };
@@ -155,7 +165,7 @@ mod tests {
         assert!(near(fitted.prices.message_ns, 1_800.0, 0.05), "{:?}", fitted.prices);
         assert!(near(fitted.prices.piece_ns, 25.0, 0.1), "{:?}", fitted.prices);
         assert!(near(fitted.prices.batch_ns, 700.0, 0.1), "{:?}", fitted.prices);
-        assert!(near(fitted.network.latency.mean_ns(), network.latency.mean_ns(), 0.05), "{:?}", fitted.network);
+        assert!(near(fitted.wake_latency.mean_ns(), latency.mean_ns(), 0.05), "{:?}", fitted.wake_latency);
         assert!(near(fitted.network.bandwidth.expect("it is found").0, 8e9, 0.1), "{:?}", fitted.network);
         for (measured, shown) in measured.exchanged.iter().zip(&fitted.shown) {
             assert!(near(shown.times.mean_ns, measured.times.mean_ns, 0.05), "{measured:?} {shown:?}");

@@ -127,8 +127,8 @@ impl Calibration {
         match &self.loopback {
             Err(why) => sentences.push(format!("The loopback is not described: {why}")),
             Ok(_) => sentences.push(
-                "The time of a message on its way includes what the other thread takes to wake up where it sleeps; where several are \
-                 under way it often does not, and the description is too slow."
+                "A message is described to be with its receiver at once: what it takes on its way cannot be told from what its receiver \
+                 takes to wake up."
                     .to_owned(),
             ),
         }

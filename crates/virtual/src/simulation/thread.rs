@@ -31,6 +31,7 @@ pub(super) struct Thread {
     wake_up: u64,
     interrupt: u64,
     wake_latency: Law,
+    network_wake_latency: Law,
     gathering: bool,
     cold_caches: Option<ColdCaches>,
     /// Instructions of steps that the caches are cold for yet.
@@ -55,6 +56,7 @@ impl Thread {
             wake_up: cpu.instructions.wake_up,
             interrupt: cpu.instructions.interrupt,
             wake_latency: cpu.wake_latency.clone(),
+            network_wake_latency: cpu.network_wake_latency.as_ref().unwrap_or(&cpu.wake_latency).clone(),
             gathering: cpu.gathering,
             cold_caches: cpu.cold_caches,
             cold_instructions: 0,
@@ -138,7 +140,7 @@ impl VirtualDriver {
         if done.is_empty() {
             self.sleep(until, done)?;
         }
-        self.wake_up(0, done)
+        self.wake_up((0, false), done)
     }
 
     /// While much is under way the thread sleeps until several operations have ended, though not for long.
@@ -192,6 +194,7 @@ impl VirtualDriver {
             self.port.iter().for_each(Port::leave_processor);
             return Ok(false);
         }
+        let is_for_messages = completed && !is_due && !is_called && !thread.has_work();
         let (since, was_asleep) = match thread.activity {
             Activity::Waiting { since, was_asleep } => (since, was_asleep),
             activity => (moment, activity == Activity::Asleep),
@@ -205,7 +208,7 @@ impl VirtualDriver {
         self.take_landed(done)?;
         self.collect_from_network(done);
         if was_asleep {
-            self.wake_up(moment.since_ns(since), done)?;
+            self.wake_up((moment.since_ns(since), is_for_messages), done)?;
         } else {
             self.pay_interrupt();
             self.hand_over(true);
@@ -289,13 +292,14 @@ impl VirtualDriver {
         self.wait(until, done)
     }
 
-    /// The thread slept, and has something to do again. What it had to wait for a processor counts for the latency, which is that of an
-    /// idle one.
-    fn wake_up(&mut self, waited_ns: u64, done: &mut Vec<Completion>) -> Result<(), Halt> {
+    /// The thread slept, and has something to do again, which may be messages only. What it had to wait for a processor counts for the
+    /// latency, which is that of an idle one.
+    fn wake_up(&mut self, (waited_ns, is_for_messages): (u64, bool), done: &mut Vec<Completion>) -> Result<(), Halt> {
         let Some(thread) = &mut self.thread else { unreachable!("there is a thread") };
         thread.used.sleeps += 1;
         thread.cool_caches();
-        let (latency_ns, instructions) = (thread.wake_latency.draw(&mut thread.random), thread.wake_up);
+        let latency = if is_for_messages { &thread.network_wake_latency } else { &thread.wake_latency };
+        let (latency_ns, instructions) = (latency.draw(&mut thread.random), thread.wake_up);
         let latency_ns = latency_ns.saturating_sub(waited_ns);
         if latency_ns > 0 {
             let awake = self.machine.delay(latency_ns);

@@ -275,6 +275,34 @@ fn machines_on_a_network_pay_for_batches_and_sleep() {
 }
 
 #[test]
+fn what_comes_while_a_machine_wakes_up_for_a_message_costs_no_other_sleep() {
+    const BEGIN_NS: u64 = 1_000_000;
+    let described = hardware("count = 1\nnetwork_wake_latency = \"20 us\"", "wake_up = 3_000");
+    let (machines, mut cluster, address) = machines_on(&described, NetworkOptions::default(), 3);
+    machines[0].spawn(answer(machines[0].clone(), address, 2, 0));
+    let asked = [(1, 0), (2, 5_000)].map(|(number, later_ns): (usize, u64)| {
+        let (own, server) = (machines[number].clone(), machines[0].clone());
+        machines[number].spawn(async move {
+            own.sleep_ns(1_000).await;
+            let connection = own.connect(address).await.expect("it listens");
+            own.sleep_ns(BEGIN_NS + later_ns - own.now().ns()).await;
+            if later_ns == 0 {
+                server.restart_statistics();
+            }
+            let began = own.now();
+            connection.send(&[0; 8]).await.expect("it listens");
+            assert!(take(&own, &connection).await, "it is answered");
+            (own.now().since_ns(began), connection)
+        })
+    });
+    let times = asked.map(|asked| cluster.run(asked).expect("no machine stops"));
+    // Both are answered when the server is awake, 23 us behind the first; their senders sleep, too.
+    let later_ns = times[0].0 - times[1].0;
+    assert_eq!((times[0].0 / 1_000, later_ns / 1_000), (46, 5), "the wake-up of a timer takes no latency");
+    assert_eq!(machines[0].thread_use().sleeps, 1);
+}
+
+#[test]
 fn a_batch_without_devices_has_a_price_of_its_own() {
     let prices = "submission = 2_000\nnotification = 9_000\nnetwork_submission = 500";
     let (machines, mut cluster, address) = machines_with(2, prices);
