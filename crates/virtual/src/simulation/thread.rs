@@ -102,6 +102,10 @@ impl VirtualDriver {
         if self.halted || instructions == 0 {
             return;
         }
+        if self.faults.is_none() && self.machine.compute_alone(instructions, None) {
+            self.fold(self.machine.now().ns());
+            return self.fold(OpKind::Cpu as u64);
+        }
         let burst = self.machine.compute(instructions, Class::User);
         while !self.halted {
             if self.faults.as_ref().is_some_and(|faults| faults.power_goes(VirtualDriver::events(self))) {
