@@ -130,6 +130,10 @@ fn of_page_server(report: &PageServerReport) -> Vec<Reading> {
     readings.extend([
         time("CPU of a transaction, of all", "cpu_us_per_transaction", report.cpu_us_per_transaction),
         time("of it the server's", "server_cpu_us_per_transaction", report.server_cpu_us_per_transaction),
+        number("batches, per transaction", "batches_per_transaction", report.batches_per_transaction),
+        number("of them the server's", "server_batches_per_transaction", report.server_batches_per_transaction),
+        number("sleeps, per transaction", "sleeps_per_transaction", report.sleeps_per_transaction),
+        number("of these the server's", "server_sleeps_per_transaction", report.server_sleeps_per_transaction),
         number("messages, per transaction", "messages_per_transaction", report.messages_per_transaction),
         bytes("their bytes, per transaction", "bytes_per_transaction", report.bytes_per_transaction),
         number("pages asked for, per transaction", "pages_per_transaction", report.pages_per_transaction),

@@ -9,6 +9,7 @@ use crate::report::{Clock, Station, Transfers};
 use base::statistics::Histogram;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{Instant, Random};
+use driver::ThreadUse;
 use entresol::{Database, Error};
 use executor::Executor;
 use node::algorithm;
@@ -94,6 +95,8 @@ pub struct NodesRun {
 pub struct ServerFigures {
     pub counts: Counts,
     pub cpu_ns: u64,
+    /// What its thread asked of the operating system.
+    pub turns: ThreadUse,
     pub messages: u64,
     pub bytes: u64,
     pub log_bytes: u64,
@@ -114,33 +117,46 @@ pub struct NodeFigures {
     /// Of each client, in nanoseconds.
     pub means: Vec<f64>,
     pub cpu_ns: u64,
+    /// What its thread asked of the operating system.
+    pub turns: ThreadUse,
     pub messages: u64,
     pub bytes: u64,
 }
 
-/// CPU time from a moment on: of this thread, or of a described machine.
+/// What a machine's thread does from a moment on.
+struct ThreadTime {
+    begin: CpuTime,
+    turns: ThreadUse,
+}
+
+/// CPU time: of this thread, or of a described machine.
 enum CpuTime {
     Thread(u64),
     Described(Instant),
 }
 
-impl CpuTime {
+impl ThreadTime {
     /// Forgets what the machine has done by now.
-    fn begin(executor: &Executor, clock: Clock) -> CpuTime {
-        match clock {
+    fn begin(executor: &Executor, clock: Clock) -> ThreadTime {
+        let begin = match clock {
             Clock::Real => CpuTime::Thread(real_driver::thread_cpu_ns()),
             Clock::Virtual => {
                 executor.restart_statistics();
                 CpuTime::Described(executor.now())
             }
-        }
+        };
+        ThreadTime { begin, turns: executor.thread_use() }
     }
 
-    fn ns(&self, executor: &Executor) -> u64 {
-        match self {
+    fn cpu_ns(&self, executor: &Executor) -> u64 {
+        match &self.begin {
             CpuTime::Thread(begin) => real_driver::thread_cpu_ns() - begin,
             CpuTime::Described(begin) => busy_ns(executor, *begin),
         }
+    }
+
+    fn turns(&self, executor: &Executor) -> ThreadUse {
+        executor.thread_use().since(self.turns)
     }
 }
 
@@ -169,12 +185,13 @@ impl NodesRun {
         progress.phase("measuring", 0);
         restart_statistics(database);
         server.restart_counts();
-        let cpu = CpuTime::begin(executor, self.clock);
+        let thread = ThreadTime::begin(executor, self.clock);
         self.stages.all(executor, &self.stages.ended).await?;
         let is_here = |station: &Station| !station.name.starts_with("network.");
         let figures = ServerFigures {
             counts: server.counts(),
-            cpu_ns: cpu.ns(executor),
+            cpu_ns: thread.cpu_ns(executor),
+            turns: thread.turns(executor),
             messages: server.traffic().messages.get(),
             bytes: server.traffic().bytes.get(),
             log_bytes: database.log().statistics().bytes_written,
@@ -201,7 +218,7 @@ impl NodesRun {
         self.phase((executor, &client), &tables, (number, self.plan.warm_up, "warm-up")).await?;
         self.stages.warm.fetch_add(1, Ordering::AcqRel);
         self.stages.all(executor, &self.stages.warm).await?;
-        let cpu = CpuTime::begin(executor, self.clock);
+        let thread = ThreadTime::begin(executor, self.clock);
         let all = self.phase((executor, &client), &tables, (number, self.plan.measure, "measured")).await?;
         let mut figures = NodeFigures {
             transactions: 0,
@@ -210,7 +227,8 @@ impl NodesRun {
             elapsed_ns: 0,
             response: Histogram::new(),
             means: Vec::new(),
-            cpu_ns: cpu.ns(executor),
+            cpu_ns: thread.cpu_ns(executor),
+            turns: thread.turns(executor),
             messages: client.traffic().messages.get(),
             bytes: client.traffic().bytes.get(),
         };

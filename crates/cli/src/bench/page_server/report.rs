@@ -41,6 +41,11 @@ pub struct PageServerReport {
     /// Of the server and all nodes.
     pub cpu_us_per_transaction: f64,
     pub server_cpu_us_per_transaction: f64,
+    /// How often threads handed operations to the operating system, and how often they slept: of all, and of the server.
+    pub batches_per_transaction: f64,
+    pub server_batches_per_transaction: f64,
+    pub sleeps_per_transaction: f64,
+    pub server_sleeps_per_transaction: f64,
     /// To the server, from it, and between nodes.
     pub messages_per_transaction: f64,
     pub bytes_per_transaction: f64,
@@ -102,6 +107,10 @@ impl PageServerReport {
             distribution_us: SHARES.map(|share| response.quantile_ns(share) as f64 / 1e3).to_vec(),
             cpu_us_per_transaction: per_transaction(served.cpu_ns + sum(|node| node.cpu_ns)) / 1e3,
             server_cpu_us_per_transaction: per_transaction(served.cpu_ns) / 1e3,
+            batches_per_transaction: per_transaction(served.turns.batches + sum(|node| node.turns.batches)),
+            server_batches_per_transaction: per_transaction(served.turns.batches),
+            sleeps_per_transaction: per_transaction(served.turns.sleeps + sum(|node| node.turns.sleeps)),
+            server_sleeps_per_transaction: per_transaction(served.turns.sleeps),
             messages_per_transaction: per_transaction(served.messages + sum(|node| node.messages)),
             bytes_per_transaction: per_transaction(served.bytes + sum(|node| node.bytes)),
             pages_per_transaction: per_transaction(counts.reads),
@@ -131,6 +140,16 @@ impl PageServerReport {
                 "CPU",
                 us(self.cpu_us_per_transaction),
                 format!("per transaction, {} of it the server's", us(self.server_cpu_us_per_transaction)),
+            ),
+            fact(
+                "batches",
+                format!("{:.2}", self.batches_per_transaction),
+                format!("per transaction, {:.2} of them the server's", self.server_batches_per_transaction),
+            ),
+            fact(
+                "sleeps",
+                format!("{:.2}", self.sleeps_per_transaction),
+                format!("per transaction, {:.2} of them the server's", self.server_sleeps_per_transaction),
             ),
             fact("messages", format!("{:.2}", self.messages_per_transaction), "per transaction, of all"),
             fact("bytes", grouped_decimal(self.bytes_per_transaction, 0), "per transaction, of these"),
