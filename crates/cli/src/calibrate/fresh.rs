@@ -18,15 +18,15 @@ const SEEN: f64 = 0.03;
 
 /// The stage that is looked for, in nanoseconds of a write and of each of its bytes.
 #[derive(Clone, Copy, Debug, Default)]
-struct Guess {
+struct FreshGuess {
     write_ns: f64,
     byte_ns: f64,
     servers: u32,
 }
 
-impl Guess {
+impl FreshGuess {
     fn stage(self) -> Option<Stage> {
-        let Guess { write_ns, byte_ns, servers } = self;
+        let FreshGuess { write_ns, byte_ns, servers } = self;
         let bandwidth = (byte_ns > 0.0).then(|| ReadWrite::both(Bandwidth(1e9 / byte_ns)));
         (write_ns + byte_ns > 0.0).then(|| Stage {
             servers: Servers::count(servers),
@@ -59,8 +59,8 @@ pub fn fit(measured: &DeviceMeasured, device: &mut Device, costs: SystemCosts) -
 /// The stage that makes the device show what was measured, if it takes one.
 fn stage(measured: &DeviceMeasured, device: &Device, costs: SystemCosts) -> Result<Option<Stage>, Failure> {
     let [_, page, pages, cluster, clusters] = &measured.fresh[..] else { return Ok(None) };
-    let shown = |guess: Guess, mixes: [Mix; 2]| show(&Device { fresh: guess.stage(), ..device.clone() }, costs, &mixes);
-    let mut guess = Guess { servers: 1, ..Guess::default() };
+    let shown = |guess: FreshGuess, mixes: [Mix; 2]| show(&Device { fresh: guess.stage(), ..device.clone() }, costs, &mixes);
+    let mut guess = FreshGuess { servers: 1, ..FreshGuess::default() };
     for _ in 0..ROUNDS {
         let shown = shown(guess, [page.mix, cluster.mix])?;
         guess.correct([mean_ns(page) - mean_ns(&shown[0]), mean_ns(cluster) - mean_ns(&shown[1])]);
@@ -70,7 +70,7 @@ fn stage(measured: &DeviceMeasured, device: &Device, costs: SystemCosts) -> Resu
     }
     let (mut least, mut best) = (f64::INFINITY, guess);
     for servers in SERVERS {
-        let tried = Guess { servers, ..guess };
+        let tried = FreshGuess { servers, ..guess };
         let shown = shown(tried, [pages.mix, clusters.mix])?;
         let off = |seen: &ProbePoint, shown: &ProbePoint| {
             (shown.per_second(ProbeKind::Write) / seen.per_second(ProbeKind::Write)).ln().powi(2)
