@@ -416,9 +416,10 @@ impl Driver for VirtualDriver {
             return;
         }
         match &mut self.thread {
-            Some(thread) => thread.submit(token, op),
+            // Another thread begins it at once; what goes to the operating system waits until this one has nothing to run.
+            Some(thread) if op.kind() != OpKind::Compute => thread.submit(token, op),
             None if op.kind().is_network() => self.submit_to_network(token, op),
-            None => self.submit_to_devices(token, op),
+            _ => self.submit_to_devices(token, op),
         }
     }
 

@@ -140,6 +140,15 @@ fn computations_on_other_threads_share_the_cpus() {
 }
 
 #[test]
+fn a_computation_begins_while_the_thread_runs_on() {
+    let (mut bench, _) = bench("count = 2", "submission = 2_000", None);
+    let start = bench.driver.now();
+    bench.submit(Op::Compute { run: Box::new(|| ()), instructions: 200_000 });
+    assert!(bench.driver.compute_alone(80_000, None));
+    assert_eq!(park(&mut bench, start).1, 200_000, "the operating system is asked for nothing");
+}
+
+#[test]
 fn the_power_fails_in_a_burst_too() {
     let (mut bench, file) = bench("count = 1", "", Some(FaultPlan::default()));
     bench.submit(read(file, 0, 512));
