@@ -59,7 +59,8 @@ pub fn fit(measured: &DeviceMeasured, device: &mut Device, costs: SystemCosts) -
 /// The stage that makes the device show what was measured, if it takes one.
 fn stage(measured: &DeviceMeasured, device: &Device, costs: SystemCosts) -> Result<Option<Stage>, Failure> {
     let [_, page, pages, cluster, clusters] = &measured.fresh[..] else { return Ok(None) };
-    let shown = |guess: FreshGuess, mixes: [Mix; 2]| show(&Device { fresh: guess.stage(), ..device.clone() }, costs, &mixes);
+    let shown =
+        |guess: FreshGuess, mixes: [Mix; 2]| show(&Device { fresh: guess.stage(), ..device.clone() }, costs, &mixes);
     let mut guess = FreshGuess { servers: 1, ..FreshGuess::default() };
     for _ in 0..ROUNDS {
         let shown = shown(guess, [page.mix, cluster.mix])?;

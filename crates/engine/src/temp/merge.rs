@@ -156,8 +156,6 @@ pub(super) struct Merge {
     made: VecDeque<Frame>,
     merger: Option<Box<Merger>>,
     step: Option<Background<MergeStep>>,
-    /// A step that has ended and is being paid for, on a described CPU that it would have shared with the thread.
-    paid: Option<Background<MergeStep>>,
     /// The source without which there is no going on.
     lacks: Option<usize>,
     has_ended: bool,
@@ -182,8 +180,8 @@ impl Merge {
         let merger = Some(Box::new(Merger { sources, tree: None, packer, done: 0, is_packed: false }));
         let (space, outputs) = (space.clone(), outputs.clone());
         let reads = Reads::new(&space, runs, read_frames)?;
-        let (made, step, paid, lacks) = (VecDeque::new(), None, None, None);
-        Ok(Merge { space, reads, outputs, made, merger, step, paid, lacks, has_ended: false })
+        let (made, step, lacks) = (VecDeque::new(), None, None);
+        Ok(Merge { space, reads, outputs, made, merger, step, lacks, has_ended: false })
     }
 
     /// The next cluster. It goes back to the output frames when its rows were used.
@@ -200,7 +198,7 @@ impl Merge {
                 return Ok(None);
             }
             // A step, a read, a frame that comes back: all are announced at the reads or at the outputs.
-            match self.step.as_ref().or(self.paid.as_ref()) {
+            match self.step {
                 None if self.lacks.is_none() && self.outputs.free_count() == 0 => self.outputs.changed().await,
                 _ => self.reads.changed().await,
             }
@@ -212,21 +210,13 @@ impl Merge {
         let ended = self.step.as_ref().map(Background::take).transpose()?.flatten();
         if let Some(step) = ended {
             self.step = None;
-            let (executor, comparisons, rows) = (self.space.executor(), step.comparisons(), step.rows);
-            if executor.runs_until_wait() {
-                let price = executor.price(Work::KeyComparison, comparisons) + executor.price(Work::RowCopy, rows);
-                self.paid = Some(Background::start(executor, price, self.reads.frames(), move || step));
-            } else {
-                executor.charge_times(Work::KeyComparison, comparisons);
-                executor.charge_times(Work::RowCopy, rows);
-                self.absorb(step)?;
-                self.space.executor().pay_debt().await;
+            let executor = self.space.executor();
+            if !executor.runs_until_wait() {
+                executor.charge_times(Work::KeyComparison, step.comparisons());
+                executor.charge_times(Work::RowCopy, step.rows);
             }
-        }
-        let paid = self.paid.as_ref().map(Background::take).transpose()?.flatten();
-        if let Some(step) = paid {
-            self.paid = None;
             self.absorb(step)?;
+            self.space.executor().pay_debt().await;
         }
         self.reads.check()?;
         self.outputs.check()?;
@@ -253,11 +243,21 @@ impl Merge {
             self.merger = Some(merger);
             return Ok(());
         }
-        // How many rows there are shows only afterwards, and is paid for then.
-        let executor = self.space.executor();
-        let step = Background::start(executor, 0, self.reads.frames(), move || merger.step(spare));
-        self.step = Some(step);
+        self.step = Some(self.start(merger, spare));
         Ok(())
+    }
+
+    /// How many rows a step merges shows only behind it. Where tasks keep a described CPU until they wait, with computations beside
+    /// it, the step is made here at no time, and what it takes passes on another CPU; elsewhere the thread pays for it then.
+    fn start(&self, merger: Box<Merger>, spare: Vec<Frame>) -> Background<MergeStep> {
+        let (executor, frames) = (self.space.executor(), self.reads.frames());
+        if !executor.runs_until_wait() {
+            return Background::start(executor, 0, frames, move || merger.step(spare));
+        }
+        let step = merger.step(spare);
+        let comparing = executor.price(Work::KeyComparison, step.comparisons());
+        let price = comparing + executor.price(Work::RowCopy, step.rows);
+        Background::start(executor, price, frames, move || step)
     }
 
     fn absorb(&mut self, step: MergeStep) -> Result<()> {
