@@ -7,6 +7,7 @@ use crate::ground::restoring;
 use crate::ground::things::*;
 use base::PartitionId;
 use entresol_engine::catalog::{IndexSpec, Locking, Organization};
+use entresol_engine::checkpoint::{Strategy, SweepSettings};
 use entresol_engine::set::{FieldError, Logging};
 use entresol_engine::{Database, Error, PartitionSpec, Procedures, RestoreTarget, Result, Settings, Transaction};
 use virtual_driver::Media;
@@ -286,7 +287,8 @@ fn a_call_whose_record_was_refused_is_not_repeated_without_its_number() {
     let calling = || {
         let mut procedures = Procedures::new();
         procedures.register("add", add);
-        Settings { logging: Logging::Procedures, procedures, ..settings() }
+        let sweep = SweepSettings { strategy: Strategy::StableVersions, ..SweepSettings::default() };
+        Settings { logging: Logging::Procedures, procedures, sweep, ..settings() }
     };
     let media = Media::new();
     run(&media, async |executor| {
