@@ -47,9 +47,9 @@ fn what_is_planted_between_nodes_is_found() {
         (Canary::DecidedFailure, 10, "G1a"),
         (Canary::ShipmentFromEnd, 0, "is damaged"),
         (Canary::UnredoneShipment, 0, "commits nothing of the transaction"),
-        (Canary::UntoldWaits, 1, "does not commit within 60 s"),
+        (Canary::UntoldWaits, 1, "never ends"),
         (Canary::UnansweredCommits, 4, "G-single"),
-        (Canary::PresentForMoment, 14, "is not part of a long value"),
+        (Canary::PresentForMoment, 14, "is damaged"),
         (Canary::ForgottenEntry, 4, "index"),
         (Canary::UntoldRecord, 18, "write skew"),
         (Canary::UnnotedKey, 40, "G-single"),
@@ -57,7 +57,7 @@ fn what_is_planted_between_nodes_is_found() {
         (Canary::UnloggedSets, 2, "stock"),
         (Canary::UnlockedSetRead, 24, "stock"),
         (Canary::UnlockedSetRange, 52, "offer"),
-        (Canary::PresentSetForMoment, 19, "offer"),
+        (Canary::PresentSetForMoment, 19, "G1c"),
         (Canary::UnlockedRecord, 11, "given up an honest client"),
     ];
     for (canary, seed, words) in planted {
