@@ -315,7 +315,7 @@ impl Buffer {
     async fn fetch(self: &Rc<Self>, id: PageId, pattern: Pattern) -> Result<(u32, bool)> {
         loop {
             match self.fetch_as_it_is(id, pattern).await {
-                Err(error) if error.is_unreadable() && self.is_left(id) => self.restore_left(id, error).await?,
+                Err(error) if self.is_left_unreadable(id, &error) => self.restore_left(id, error).await?,
                 fetched => return fetched,
             }
         }

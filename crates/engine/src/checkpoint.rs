@@ -90,6 +90,12 @@ pub(crate) async fn checkpoint_restart(engine: &Rc<Engine>) -> Result<()> {
     }
 }
 
+/// Waits for the checkpoint of an opening that has failed behind it: another opening may follow, and what this one writes is not to come
+/// after that.
+pub(crate) async fn end_restart(engine: &Engine) {
+    drop(engine.checkpointer.paging.take(&engine.core.executor).await);
+}
+
 /// Notes how a checkpoint of pages or a sweep has ended. Tasks waiting for the room that it was to make learn of a failure.
 fn note_end(engine: &Engine, part: usize, began: Instant, result: &Result<()>) {
     let took_ns = engine.core.executor.now().since_ns(began);

@@ -79,6 +79,8 @@ pub struct RecoveryReport {
     pub redo_ns: u64,
     /// Pages whose changes were left to be made once they are read.
     pub pages_left: u64,
+    /// About how many bytes of memory these changes took when the log was read to its end.
+    pub left_bytes: u64,
     /// The time of taking back what was not committed, in nanoseconds; the checkpoint that ends a restart excluded.
     pub undo_ns: u64,
     /// Bytes of log read once more to make moments before the opening readable, where `[undo] retention` asks for that.

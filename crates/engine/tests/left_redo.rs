@@ -8,7 +8,7 @@ use entresol_engine::second_level::{self, CacheSettings, Design};
 use entresol_engine::{BackupSettings, Database, Error, RestoreSource, Settings, Transaction, buffer, checkpoint};
 use virtual_driver::{ErrorAt, Media};
 
-const SLOTS: u32 = 500;
+pub const SLOTS: u32 = 500;
 const PAGE_SIZE: u64 = 4096;
 
 fn page(database: &Database, number: u64) -> PageId {
@@ -16,7 +16,7 @@ fn page(database: &Database, number: u64) -> PageId {
 }
 
 /// Which objects' pages redo is left of.
-fn left(database: &Database) -> Vec<u64> {
+pub fn left(database: &Database) -> Vec<u64> {
     (0..objects(SLOTS)).filter(|number| database.buffer().is_left(page(database, *number))).collect()
 }
 
@@ -166,7 +166,7 @@ fn a_left_page_that_is_damaged_costs_no_other_one_and_keeps_its_log() {
 }
 
 /// Far more is to be redone than the buffer has memory for: it is made from the log, page by page, and is as good.
-fn much_filled(media: &Media, settings: &Settings, seed: u64) -> Vec<u8> {
+pub fn much_filled(media: &Media, settings: &Settings, seed: u64) -> Vec<u8> {
     let mut values = filled(media, ("lazy-cleaning", SLOTS), End::Kill);
     run(media, async |executor| {
         let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
@@ -187,7 +187,7 @@ fn much_filled(media: &Media, settings: &Settings, seed: u64) -> Vec<u8> {
     values
 }
 
-fn with_few_frames() -> Settings {
+pub fn with_few_frames() -> Settings {
     let settings = settings("lazy-cleaning", SLOTS, checkpoint::Policy::OFF);
     Settings { buffer: buffer::Settings { frames: 48, ..settings.buffer }, ..settings }
 }

@@ -51,6 +51,7 @@ mod late_archives;
 mod lazy_designs;
 mod leaving_pages;
 mod left_redo;
+mod left_redo_faults;
 mod load_remains;
 mod log_admission;
 mod log_moves;

@@ -20,7 +20,8 @@ const SLOW: &str = "[device.disk]\nmedium.service = \"20 us\"\nmedium.servers = 
                     [device.volume]\nmedium = { servers = 8, service = \"2.6 ms\" }\n\
                     [device.flash]\nmedium = { servers = 16, service = \"42 us\" }\n\
                     transmission = { servers = 1, bandwidth = { read = \"1.3 GB/s\", write = \"1 GB/s\" } }\n\
-                    [device.backup]\nmedium.service = \"20 us\"\n[device.next]\nmedium.service = \"20 us\"\n";
+                    [device.backup]\nmedium.service = \"20 us\"\n[device.next]\nmedium.service = \"20 us\"\n\
+                    [device.mirror]\nmedium.service = \"20 us\"\n[device.archive]\nmedium.service = \"20 us\"\n";
 
 /// How the database stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,9 +32,12 @@ pub enum End {
 }
 
 pub fn run_with<T>(errors: Vec<ErrorAt>, media: &Media, work: impl AsyncFnOnce(&Executor) -> T) -> T {
+    run_under(FaultPlan { errors, ..FaultPlan::default() }, media, work)
+}
+
+pub fn run_under<T>(faults: FaultPlan, media: &Media, work: impl AsyncFnOnce(&Executor) -> T) -> T {
     let hardware = Hardware::parse(SLOW, "test").expect("a description");
-    let faults = Some(FaultPlan { errors, ..FaultPlan::default() });
-    let driver = VirtualDriver::new(hardware, Options { faults, ..Options::default() }, media.clone());
+    let driver = VirtualDriver::new(hardware, Options { faults: Some(faults), ..Options::default() }, media.clone());
     let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
     let result = executor.run(work(&executor));
     executor.stop();
@@ -84,7 +88,7 @@ pub fn filled(media: &Media, (design, slots): (&str, u32), end: End) -> Vec<u8> 
 }
 
 /// The same with settings that are made of the usual ones.
-fn filled_in(
+pub fn filled_in(
     media: &Media,
     (design, slots): (&str, u32),
     end: End,

@@ -8,7 +8,8 @@
 //!
 //! Half of the buffer's size has room for changes. Of those behind them it is kept where their records are in the log, which is kept
 //! for them anyway: 16 bytes for each record and page. They are read from there before their page is ([`KeptRecords`]). Where that takes
-//! the other half of the buffer's size, redo of further pages is not left.
+//! the other half of the buffer's size, redo of further pages is not left, and of those that are it is kept between which records
+//! of the log the others are. A page that is read takes, while it is, what the log has for it.
 
 mod kept_records;
 
@@ -35,8 +36,6 @@ const AT_ONCE: usize = 32;
 const PAGE_BYTES: usize = 128;
 /// What it takes to know where a record is, in bytes.
 const PLACE_BYTES: usize = size_of::<(Lsn, Lsn)>();
-/// About what a change takes that is read from the log, in bytes.
-const CHANGE_BYTES: usize = 256;
 
 /// Where whole copies of torn pages may be.
 pub trait PageCopies {
@@ -53,8 +52,8 @@ pub(super) struct LeftRedo {
     /// How much memory they take, about.
     bytes: Cell<usize>,
     copies: RefCell<Option<Rc<dyn PageCopies>>>,
-    /// The log that has what memory has no room for, once it is read to its end.
-    log: OnceCell<Rc<KeptLog>>,
+    /// How the log is read that has what memory has no room for, once it was read to its end.
+    log: OnceCell<KeptLog>,
     /// One task reads what no other wants.
     turn: Turn,
     /// Copies of torn pages are looked for one after the other.
@@ -67,7 +66,7 @@ struct LeftChanges {
     since: Lsn,
     /// Of each: where its record begins and ends, and it as the log has it.
     stored: Vec<u8>,
-    /// Where the records of those behind them begin and end.
+    /// Where the records of those behind them begin and end, or stretches of the log that have them.
     places: Vec<(Lsn, Lsn)>,
 }
 
@@ -112,8 +111,12 @@ impl Buffer {
     }
 
     /// Whether redo of a page is left until it is read: it is not here, a cache of an earlier opening serves, and there is memory for
-    /// more. What is left of a page once is not read before the end of the log.
+    /// more. What is left of a page once is not read before the end of the log, but for a first page.
     pub(crate) fn leaves_redo(&self, page: PageId) -> bool {
+        // The changes of a first page are all in memory, and it is read once others have that room.
+        if page.number == 0 && !self.has_room_for_changes() {
+            return false;
+        }
         if self.is_left(page) {
             return true;
         }
@@ -130,21 +133,26 @@ impl Buffer {
         let changes =
             pages.entry(page).or_insert_with(|| LeftChanges { since: place.0, stored: Vec::new(), places: Vec::new() });
         // A first page may be read before the end of the log, to learn how long its partition's file is to be.
-        let is_stored = page.number == 0 || (changes.places.is_empty() && self.left.bytes.get() < self.size() / 2);
-        if is_stored {
-            changes.store(place, encoded);
-        } else if changes.places.last() != Some(&place) {
-            changes.places.push(place);
+        let is_stored = page.number == 0 || (changes.places.is_empty() && self.has_room_for_changes());
+        match changes.places.last_mut() {
+            _ if is_stored => changes.store(place, encoded),
+            Some(last) if self.left.bytes.get() >= self.size() => last.1 = place.1,
+            Some(last) if *last == place => {}
+            _ => changes.places.push(place),
         }
         self.left.bytes.set(self.left.bytes.get() + changes.bytes() - before);
     }
 
-    /// The log is read to its end, and is this. How many pages are left.
-    pub(crate) fn end_reading_log(&self, log: KeptLog) -> u64 {
-        assert!(self.left.log.set(Rc::new(log)).is_ok(), "the log is read once");
+    fn has_room_for_changes(&self) -> bool {
+        self.left.bytes.get() < self.size() / 2
+    }
+
+    /// The log is read to its end, and is this. How many pages are left, and how many bytes of memory that takes.
+    pub(crate) fn end_reading_log(&self, log: KeptLog) -> (u64, u64) {
+        assert!(self.left.log.set(log).is_ok(), "the log is read once");
         self.tiers().iter().for_each(|tiers| tiers.end_reading_log());
         self.end_redo_if_done();
-        self.left.pages.borrow().len() as u64
+        (self.left.pages.borrow().len() as u64, self.left.bytes.get() as u64)
     }
 
     fn end_redo_if_done(&self) {
@@ -227,18 +235,26 @@ impl Buffer {
         self.end_redo_if_done();
     }
 
+    /// Whether this error says that a page cannot be read from its own place of which redo is left, while its device goes on.
+    pub(super) fn is_left_unreadable(&self, id: PageId, error: &Error) -> bool {
+        let has_failed = || self.find_space(id.partition).is_ok_and(|space| space.failure().is_some());
+        error.is_unreadable() && self.is_left(id) && self.check_syncs().is_ok() && !has_failed()
+    }
+
     /// A page of which redo is left cannot be read, for this reason: it is begun anew, or its whole copy brought to its own place. One
-    /// task does so, while no other one fetches the page.
+    /// task does so, while no other one fetches the page; a task of its own, as who wants the page may be given up midway.
     pub(super) async fn restore_left(self: &Rc<Self>, id: PageId, error: Error) -> Result<()> {
         let Some(turn) = self.want(id, Pattern::Random) else {
             self.await_turn(id).await;
             return Ok(());
         };
-        self.restore_in_turn(&turn, error).await
+        let this = Rc::clone(self);
+        self.executor.spawn(async move { this.restore_in_turn(&turn, error).await }).join().await
     }
 
     async fn restore_in_turn(self: &Rc<Self>, turn: &Fetching, error: Error) -> Result<()> {
         let id = turn.page();
+        self.bring_left(id).await?;
         let first = || {
             let pages = self.left.pages.borrow();
             let (_, _, sequence, edit) = pages.get(&id)?.iter().next()?;
@@ -279,8 +295,9 @@ impl Buffer {
             let places = |id: &PageId| pages.get(id).map(|changes| (*id, changes.places.clone()));
             ids.iter().filter_map(places).for_each(|(id, places)| wanted.add(id, places));
         }
-        let log = Rc::clone(self.left.log.get().expect("what is left is read behind the end of the log"));
-        let found = wanted.read(&self.executor, &log).await?;
+        let kept = self.left.log.get().zip(self.log.get());
+        let (kept, log) = kept.expect("what is left is read behind the end of the log");
+        let found = wanted.read(&self.executor, (kept, log)).await?;
         let mut pages = self.left.pages.borrow_mut();
         for (id, read) in found {
             // Another task may have brought or made them meanwhile.
@@ -317,10 +334,10 @@ impl Buffer {
             let pages: Vec<PageId> = next().map(|(page, _)| *page).take(count).collect();
             let is_read = next().take(count).all(|(_, changes)| changes.places.is_empty());
             // The log is read for as many pages together as have room.
-            let mut room = if is_read { 0 } else { self.size() / 4 / CHANGE_BYTES };
+            let mut room = if is_read { 0 } else { self.size() as u64 / 4 };
             let has_room = |(_, changes): &(&PageId, &LeftChanges)| {
                 let has_room = room > 0;
-                room = room.saturating_sub(changes.places.len());
+                room = room.saturating_sub(changes.places.iter().map(|(start, end)| end.0 - start.0).sum());
                 has_room
             };
             (pages, next().take_while(has_room).map(|(page, _)| *page).collect::<Vec<_>>())

@@ -48,6 +48,13 @@ pub(super) fn new_stamp(engine: &Engine) -> u64 {
 /// The memory-resident sets and their backup.
 type Memory = (RefCell<Sets>, Backup);
 
+/// What an opening does behind its redo, and that can fail.
+async fn make_ready(engine: &Rc<Engine>) -> Result<()> {
+    wait_for_log_at_opening(engine, checkpoint::whole_catalog_length(engine)).await?;
+    checkpoint::log_whole_catalog(engine);
+    engine.core.buffer.bring_residents().await
+}
+
 /// Loads the sets as the complete copy of their backup has them.
 async fn load_sets(executor: &Executor, partitions: &Partitions, superblock: &Superblock) -> Result<Memory> {
     let (sets, backup) = Memory::default();
@@ -194,7 +201,7 @@ impl Database {
         if settings.log.durable {
             opened.check_time(scan.end())?;
         }
-        let pages_left = buffer.end_reading_log(scan.kept());
+        let (pages_left, left_bytes) = buffer.end_reading_log(scan.kept());
         let memory = (RefCell::new(replaying.sets.sets.take()), backup);
         superblock_file.limit_since(scan.end());
         if !canary::is_planted(Canary::LostBackupBegin) {
@@ -225,13 +232,14 @@ impl Database {
         let report = recovery::finish(&engine, unfinished, rebuilt.loaded()).await?;
         // What is in the log yet may have to be archived before all that the catalog says has room in it.
         archiver.iter().for_each(|archiver| start_archiving(&engine, archiver));
-        wait_for_log_at_opening(&engine, checkpoint::whole_catalog_length(&engine)).await?;
-        checkpoint::log_whole_catalog(&engine);
-        engine.core.buffer.bring_residents().await?;
+        if let Err(error) = make_ready(&engine).await {
+            checkpoint::end_restart(&engine).await;
+            return Err(error);
+        }
         checkpoint::start(&engine);
         keep_moments(&engine);
         let is_cache_missing = without_cache.is_some();
-        let report = rebuilt.report(RecoveryReport { backup_bytes, load_ns, pages_left, ..report });
+        let report = rebuilt.report(RecoveryReport { backup_bytes, load_ns, pages_left, left_bytes, ..report });
         tell(Event::Recovered(report));
         let database = Database::of(engine, settings, (report, archiver));
         if is_cache_missing {

@@ -77,28 +77,6 @@ impl LogScan {
     }
 }
 
-/// The log as an opening has found it, from where it is kept on.
-pub(crate) struct KeptLog {
-    template: LogScan,
-    files: Sources,
-}
-
-impl KeptLog {
-    /// Reads the pages that have what is between two positions.
-    pub fn scan(&self, (from, to): (Lsn, Lsn)) -> LogScan {
-        let page_size = self.template.page_size();
-        self.template.again(&self.files, (Lsn(from.0 - from.0 % page_size), Lsn(to.0.next_multiple_of(page_size))))
-    }
-}
-
-impl LogScan {
-    /// What of the log is kept, to be read once more while it goes on. To be called at the log's end.
-    pub(crate) fn kept(&self) -> KeptLog {
-        let (files, oldest) = (self.lasting(), Lsn(self.oldest()));
-        KeptLog { template: self.again(&files, (oldest, oldest)), files }
-    }
-}
-
 /// What was found, or nothing where a page cannot be read: it may be further back than what is needed.
 fn unless_damaged<T>(found: Result<T>) -> Result<Option<T>> {
     match found {

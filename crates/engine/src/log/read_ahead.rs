@@ -47,6 +47,11 @@ impl Chunk {
         Chunk { position, length, frame, pages, page_size, held: Vec::new(), conflict: None }
     }
 
+    /// The same of whole pages that were read by other ways.
+    pub fn read(frame: Frame, position: u64, length: usize, page_size: usize) -> Chunk {
+        Chunk::verified(Salvaged { frame, unreadable: Vec::new(), fault: None }, position, length, page_size)
+    }
+
     /// Of two copies of a chunk, of which one may be unreadable, every page that either has: the one that was written later.
     /// `tolerant`: what one copy cannot read and the other lacks was never acknowledged.
     fn merged(

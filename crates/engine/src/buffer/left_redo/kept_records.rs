@@ -1,7 +1,7 @@
 //! Records of the log that are read once more, by where they are.
 
-use crate::log::KeptLog;
 use crate::log::record::{Record, parts};
+use crate::log::{KeptLog, Log, LogEntry, LogScan};
 use crate::{Error, Result};
 use base::{Lsn, PageId};
 use executor::Executor;
@@ -16,39 +16,48 @@ const AT_ONCE: usize = 16;
 /// Changes of each page: where their record begins and ends, and they as the log has them.
 pub(super) type ReadChanges = BTreeMap<PageId, Vec<((Lsn, Lsn), Vec<u8>)>>;
 
-/// Which records are to be read, and for which pages.
+/// Which records, or stretches of records, are to be read, and for which pages.
 #[derive(Default)]
 pub(super) struct KeptRecords {
     pages: BTreeSet<PageId>,
     places: BTreeSet<(Lsn, Lsn)>,
 }
 
-/// Records that are read together.
+/// What is read together: places in the order of their beginnings, and where the last of them ends.
 struct Piece {
     places: Vec<(Lsn, Lsn)>,
+    to: Lsn,
 }
 
 impl KeptRecords {
-    /// These records change this page.
+    /// Records at these places change this page.
     pub(super) fn add(&mut self, page: PageId, places: Vec<(Lsn, Lsn)>) {
         self.pages.insert(page);
         self.places.extend(places);
     }
 
-    /// Reads what they have for the pages, for each in the order of the log.
+    /// Reads what they have for the pages, for each in the order of the log. A change may come more than once.
     ///
     /// # Errors
     /// The driver's, or [`Error::DamagedLog`] if one of them is not there.
-    pub(super) async fn read(self, executor: &Executor, log: &Rc<KeptLog>) -> Result<ReadChanges> {
-        let (pages, mut changes) = (Rc::new(self.pages), ReadChanges::new());
-        let places: Vec<_> = self.places.into_iter().collect();
-        let pieces: Vec<_> = places.chunk_by(|one, next| next.0.0.saturating_sub(one.1.0) < GAP).collect();
-        for pieces in pieces.chunks(AT_ONCE) {
-            let begin = |piece: &&[(Lsn, Lsn)]| {
-                let (piece, log, pages) = (Piece { places: piece.to_vec() }, Rc::clone(log), Rc::clone(&pages));
-                executor.spawn(async move { piece.read(&log, &pages).await })
+    pub(super) async fn read(self, executor: &Executor, (kept, log): (&KeptLog, &Rc<Log>)) -> Result<ReadChanges> {
+        let mut pieces: Vec<Piece> = Vec::new();
+        for place in self.places {
+            match pieces.last_mut().filter(|piece| place.0.0.saturating_sub(piece.to.0) < GAP) {
+                Some(piece) => {
+                    piece.to = piece.to.max(place.1);
+                    piece.places.push(place);
+                }
+                None => pieces.push(Piece { places: vec![place], to: place.1 }),
+            }
+        }
+        let (pages, mut changes, mut pieces) = (Rc::new(self.pages), ReadChanges::new(), pieces.into_iter());
+        while pieces.len() > 0 {
+            let begin = |piece: Piece| {
+                let (scan, pages) = (kept.scan(log, (piece.places[0].0, piece.to)), Rc::clone(&pages));
+                executor.spawn(async move { piece.read(scan, &pages).await })
             };
-            for reading in pieces.iter().map(begin).collect::<Vec<_>>() {
+            for reading in pieces.by_ref().take(AT_ONCE).map(begin).collect::<Vec<_>>() {
                 for (page, mut read) in reading.join().await? {
                     changes.entry(page).or_default().append(&mut read);
                 }
@@ -59,23 +68,26 @@ impl KeptRecords {
 }
 
 impl Piece {
-    async fn read(self, log: &KeptLog, pages: &BTreeSet<PageId>) -> Result<ReadChanges> {
+    async fn read(self, mut scan: LogScan, pages: &BTreeSet<PageId>) -> Result<ReadChanges> {
         let mut changes = ReadChanges::new();
-        let (Some((from, _)), Some((_, to))) = (self.places.first(), self.places.last()) else { return Ok(changes) };
-        let mut scan = log.scan((*from, *to));
-        let mut wanted = self.places.iter().peekable();
-        while let Some((start, _)) = wanted.peek() {
-            let missing = || {
+        let (mut places, mut read_to, mut wanted_to) = (self.places.into_iter().peekable(), Lsn::ZERO, Lsn::ZERO);
+        while read_to < self.to {
+            let missing = |at: Lsn| {
                 let detail = "a record that redo has left is not there any more".to_owned();
-                Error::DamagedLog { lsn: *start, file: "log".into(), detail }
+                Error::DamagedLog { lsn: at, file: "log".into(), detail }
             };
-            let entry = scan.next().await?.filter(|entry| entry.start <= *start).ok_or_else(missing)?;
-            if entry.start < *start {
+            let next = places.peek().map(|place| place.0);
+            let is_next = |entry: &LogEntry<'_>| next.is_none_or(|next| entry.start <= next);
+            let entry = scan.next().await?.filter(is_next).ok_or_else(|| missing(next.unwrap_or(read_to)))?;
+            read_to = entry.end;
+            while let Some((_, end)) = places.next_if(|place| place.0 == entry.start) {
+                wanted_to = wanted_to.max(end);
+            }
+            if entry.end > wanted_to {
                 continue;
             }
-            wanted.next();
             for part in parts(entry.bytes) {
-                let record = Record::decode(part).ok_or_else(missing)?;
+                let record = Record::decode(part).ok_or_else(|| missing(entry.start))?;
                 let mut edits = record.edits();
                 while let Some((_, edit, encoded)) = edits.next_encoded() {
                     if pages.contains(&edit.page) {
