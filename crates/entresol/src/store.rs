@@ -138,6 +138,13 @@ impl Opening {
         self
     }
 
+    /// Has other programs ask nothing of the database, whatever the configuration says (`[driver]`, `socket`): for an opening that another one of
+    /// the same program follows, with which what they have asked would end.
+    pub fn unasked(mut self) -> Opening {
+        self.configuration.driver.socket = false;
+        self
+    }
+
     /// Opens the database on this thread, creating it if the directory is empty or missing.
     ///
     /// # Errors

@@ -49,7 +49,7 @@ fn what_is_planted_between_nodes_is_found() {
         (Canary::UnredoneShipment, 0, "commits nothing of the transaction"),
         (Canary::UntoldWaits, 1, "never ends"),
         (Canary::UnansweredCommits, 4, "G-single"),
-        (Canary::PresentForMoment, 14, "is damaged"),
+        (Canary::PresentForMoment, 14, "is not part of a long value"),
         (Canary::ForgottenEntry, 4, "index"),
         (Canary::UntoldRecord, 18, "write skew"),
         (Canary::UnnotedKey, 40, "G-single"),
@@ -57,7 +57,7 @@ fn what_is_planted_between_nodes_is_found() {
         (Canary::UnloggedSets, 2, "stock"),
         (Canary::UnlockedSetRead, 24, "stock"),
         (Canary::UnlockedSetRange, 52, "offer"),
-        (Canary::PresentSetForMoment, 19, "G1c"),
+        (Canary::PresentSetForMoment, 19, "offer"),
         (Canary::UnlockedRecord, 11, "given up an honest client"),
     ];
     for (canary, seed, words) in planted {

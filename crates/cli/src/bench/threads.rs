@@ -35,7 +35,7 @@ pub fn run(opening: Opening, branches: Option<u32>, plan: &Plan, progress: &Prog
     if matches!(plan.load, Load::Closed { clients } if clients > THREADS_MAX) {
         return Err(format!("--threads makes at most {THREADS_MAX} clients").into());
     }
-    let store = opening::open(opening.clone(), progress)?;
+    let store = opening::open(opening.clone().unasked(), progress)?;
     let warnings = store.warnings();
     let scale = bank::prepare(&store, branches, progress)?;
     store.close()?;

@@ -102,14 +102,9 @@ fn described(found: &Partition, record: &[u8]) -> String {
 
 fn shown(value: &FieldValue<'_>) -> String {
     match value {
-        FieldValue::U8(value) => value.to_string(),
-        FieldValue::U16(value) => value.to_string(),
-        FieldValue::U32(value) => value.to_string(),
-        FieldValue::U64(value) => value.to_string(),
-        FieldValue::I64(value) => value.to_string(),
-        FieldValue::F64(value) => value.to_string(),
         FieldValue::Bytes(bytes) => written(bytes),
         FieldValue::Text(text) => format!("\"{text}\""),
+        number => number.digits().unwrap_or_default(),
     }
 }
 

@@ -3,8 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// How a command ends and what it says.
-pub fn entresol(directory: &Path, line: &str) -> Output {
+fn entresol(directory: &Path, line: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_entresol"));
     command.current_dir(directory).args(line.split(' ')).output().expect("the program starts")
 }

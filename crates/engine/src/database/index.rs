@@ -64,10 +64,10 @@ impl Database {
     /// Creates an ordered secondary index of a b-tree with record locks, or of a set, and fills it while others go on to change records. Returns
     /// its number ([`Database::secondary`]). It is durable when this returns; the creation goes on to its end even if its future is dropped. One that
     /// fails, is dropped meanwhile ([`Database::drop_index`]) or is cut off leaves nothing behind. If it is unique, others may be told so of
-    /// their records before it is whole; it waits as long for transactions that change two records which have had the same contents. How far it is [`Database::index_builds`] says.
+    /// their records before it is whole. How far it is [`Database::index_builds`] says.
     ///
     /// Transactions and snapshots that had begun before it are waited for, up to ten seconds; for a set once more, those that had begun
-    /// before it had all records. Where procedures are logged as calls, all sets
+    /// before it had all records, and for a unique index those that change a record whose contents two have had. Where procedures are logged as calls, all sets
     /// are swept, and meanwhile the log has what calls change. For a b-tree memory is taken for a few records only; entries come in the
     /// order of the records, so the index should fit into the buffer. That of a set is in memory, and is built anew at each opening.
     ///

@@ -228,8 +228,8 @@ impl PageTransaction {
         self.ask_set(&typed.found, SetAsk::Entries(entries)).await.map(drop)
     }
 
-    /// Behind that: whether another record has the place in a unique index that this one comes to. Who changes one locks its places for himself,
-    /// so none is about to come there or to come back.
+    /// Behind that: whether another record has the place in a unique index that this one comes to. A transaction that changes a record locks
+    /// the record's places exclusively, so none is about to come there or to come back.
     pub(super) async fn check_places_in_set(
         &mut self,
         typed: &Typed,

@@ -119,6 +119,19 @@ pub enum FieldValue<'a> {
 }
 
 impl FieldValue<'_> {
+    /// The digits of a number; `None` for text and bytes.
+    pub fn digits(&self) -> Option<String> {
+        Some(match self {
+            FieldValue::U8(value) => value.to_string(),
+            FieldValue::U16(value) => value.to_string(),
+            FieldValue::U32(value) => value.to_string(),
+            FieldValue::U64(value) => value.to_string(),
+            FieldValue::I64(value) => value.to_string(),
+            FieldValue::F64(value) => value.to_string(),
+            FieldValue::Bytes(_) | FieldValue::Text(_) => return None,
+        })
+    }
+
     /// What it is, in the words of [`FieldType`].
     fn kind(&self) -> &'static str {
         match self {

@@ -40,18 +40,13 @@ pub fn short_hex(bytes: &[u8]) -> String {
 
 fn short(value: &FieldValue<'_>) -> String {
     match value {
-        FieldValue::U8(value) => value.to_string(),
-        FieldValue::U16(value) => value.to_string(),
-        FieldValue::U32(value) => value.to_string(),
-        FieldValue::U64(value) => value.to_string(),
-        FieldValue::I64(value) => value.to_string(),
-        FieldValue::F64(value) => value.to_string(),
         FieldValue::Bytes([]) => "of no bytes".to_owned(),
         FieldValue::Bytes(value) => short_hex(value),
         FieldValue::Text(value) => {
             let rest = if value.chars().nth(CHARACTERS_SHOWN).is_some() { "..." } else { "" };
             format!("{:?}{rest}", value.chars().take(CHARACTERS_SHOWN).collect::<String>())
         }
+        number => number.digits().unwrap_or_default(),
     }
 }
 
