@@ -2,7 +2,7 @@
 
 use crate::things::{ServedThings, fields, open, stored};
 use base::time::{MILLISECOND_NS, SECOND_NS};
-use base::{PageId, PartitionId, Random};
+use base::{Instant, PageId, PartitionId, Random};
 use engine::canary::{self, Canary};
 use engine::set::{FieldError, FieldValue, NotUnique};
 use engine::{Direction, Error, Result};
@@ -47,6 +47,20 @@ fn a_unique_index_of_a_set_refuses_a_second_record_at_nodes() {
         let Error::Field { error, .. } = not_unique("name \"pen\"", present, refused) else { unreachable!() };
         Err(Error::Field { partition: "seats".into(), error })
     };
+    let beside = served.nodes[1].spawn({
+        let executor = served.nodes[1].clone();
+        async move {
+            let seats = second.partition("seats").await?.id();
+            // A new server grants the first locks after some three seconds.
+            executor.sleep_ns(5 * SECOND_NS).await;
+            let mut tx = second.begin().await;
+            // It waits for the one that has deleted it, and is not the first.
+            let refused = tx.put(seats, b"z", &stored(1, 1, "pen")).await;
+            assert!(executor.now().since_ns(Instant::START) > 7 * SECOND_NS, "it has not waited");
+            tx.put(seats, b"y", &stored(1, 1, "ink")).await?;
+            tx.commit().await.map(|()| refused)
+        }
+    });
     let done = served.run(async move |client| {
         let seats = client.partition("seats").await?.id();
         let mut tx = client.begin().await;
@@ -60,17 +74,11 @@ fn a_unique_index_of_a_set_refuses_a_second_record_at_nodes() {
         tx.put(seats, b"a", &stored(1, 1, "between")).await?;
         tx.put(seats, b"b", &stored(1, 1, "pen")).await?;
         tx.put(seats, b"a", &stored(1, 1, "cup")).await?;
+        client.executor().sleep_ns(5 * SECOND_NS).await;
         tx.commit().await?;
         Ok::<_, Error>(first.partition("seats").await?.id())
     });
     done.expect("commits");
-    let beside = served.nodes[1].spawn(async move {
-        let seats = second.partition("seats").await?.id();
-        let mut tx = second.begin().await;
-        let refused = tx.put(seats, b"z", &stored(1, 1, "pen")).await;
-        tx.put(seats, b"y", &stored(1, 1, "ink")).await?;
-        tx.commit().await.map(|()| refused)
-    });
     let refused = served.cluster.run(beside).expect("they go on").expect("commits");
     assert_eq!(refused, taken(b"b", b"z"));
     let names = served.open(async |database| {
