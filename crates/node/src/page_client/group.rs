@@ -199,6 +199,8 @@ impl ClientNode {
         let (name, message) =
             self.protocol.borrow_mut().send_commit(records, (images, redone), std::mem::take(&mut group.sets));
         self.say(&message);
+        // Others of the node run now, and the server works meanwhile.
+        self.to_server.borrow().flush();
         if let Request::Commit { pages, .. } = message.body {
             for image in pages {
                 group.pages.get_mut(&image.page).expect("it is the group's").bytes = image.bytes;
