@@ -44,7 +44,8 @@ mod tests {
     #[test]
     fn a_page_is_known_behind_the_changes_that_were_looked_at_and_no_others() {
         let mut known = PagesInOrder::default();
-        let pages = [(1, 7), (2, 7), (1, 7 + KNOWN_MAX as u32)].map(|(id, number)| PageId::new(PartitionId(id), number));
+        let pages =
+            [(1, 7), (2, 7), (1, 7 + KNOWN_MAX as u32)].map(|(id, number)| PageId::new(PartitionId(id), number));
         assert!(!known.has(pages[0], 0));
         known.note(&[(pages[0], 3), (pages[1], 5)]);
         assert!(known.has(pages[0], 3) && known.has(pages[1], 5));
