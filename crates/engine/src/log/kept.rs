@@ -23,7 +23,7 @@ impl KeptLog {
         let length = READ_SIZE.next_multiple_of(page_size).min(limit - from) as usize;
         let reads =
             LogReads { log: Rc::clone(log), page_size: page_size as usize, length, next: from, limit, spare: None };
-        self.0.again_by(Reads::Log(reads), Lsn(from))
+        self.0.again_by(ScanSource::Log(reads), Lsn(from))
     }
 }
 
@@ -36,7 +36,7 @@ impl LogScan {
 }
 
 /// From where a scan has its pages.
-pub(super) enum Reads {
+pub(super) enum ScanSource {
     /// The files.
     Files(ReadAhead),
     /// A log that goes on.
@@ -53,16 +53,16 @@ pub(super) struct LogReads {
     spare: Option<Frame>,
 }
 
-impl Reads {
+impl ScanSource {
     /// The next chunk; `None` at the limit.
     ///
     /// # Errors
     /// Those of [`ReadAhead::next`], or of [`Log::read_pages`].
     pub async fn next(&mut self, executor: &Executor) -> Result<Option<Chunk>> {
         let reads = match self {
-            Reads::Files(reads) => return reads.next().await,
-            Reads::Log(reads) if reads.next == reads.limit => return Ok(None),
-            Reads::Log(reads) => reads,
+            ScanSource::Files(reads) => return reads.next().await,
+            ScanSource::Log(reads) if reads.next == reads.limit => return Ok(None),
+            ScanSource::Log(reads) => reads,
         };
         let frame = reads.spare.take().map_or_else(|| executor.frame(reads.length), Ok)?;
         let position = reads.next;
@@ -74,8 +74,8 @@ impl Reads {
     /// Gives a chunk's memory back for the next reads.
     pub fn recycle(&mut self, chunk: Chunk) {
         match self {
-            Reads::Files(reads) => reads.recycle(chunk),
-            Reads::Log(reads) => reads.spare = Some(chunk.frame),
+            ScanSource::Files(reads) => reads.recycle(chunk),
+            ScanSource::Log(reads) => reads.spare = Some(chunk.frame),
         }
     }
 
@@ -85,16 +85,16 @@ impl Reads {
     /// If a log is read that goes on: only an opening gives files what they lack.
     pub fn sources(&self) -> &Sources {
         match self {
-            Reads::Files(reads) => reads.sources(),
-            Reads::Log(_) => unreachable!("only an opening gives the log's files what they lack"),
+            ScanSource::Files(reads) => reads.sources(),
+            ScanSource::Log(_) => unreachable!("only an opening gives the log's files what they lack"),
         }
     }
 
     /// How many pages were written where a copy lacked them.
     pub fn repaired(&self) -> u64 {
         match self {
-            Reads::Files(reads) => reads.repaired(),
-            Reads::Log(_) => 0,
+            ScanSource::Files(reads) => reads.repaired(),
+            ScanSource::Log(_) => 0,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Reading the log from some position to its end, and telling the end that a crash leaves from damage.
 
 use super::circle::Circle;
-use super::kept::Reads;
+use super::kept::ScanSource;
 use super::page::{self, Flaw, HEADER_SIZE, Header};
 use super::read_ahead::{Chunk, ReadAhead, Sources};
 use super::record::Record;
@@ -75,7 +75,7 @@ pub struct LogScan {
     known_durable: Lsn,
     /// The page that `from` lies in; the file holds nothing older that counts.
     oldest: u64,
-    reads: Reads,
+    reads: ScanSource,
     chunk: Option<Chunk>,
     /// The position of the page after the present one.
     next_page: u64,
@@ -150,7 +150,7 @@ impl LogScan {
         let name = settings.file_of(copies.kept.iter().map(|file| file.index).min().unwrap_or(0));
         let mut files: Vec<LogFile> = copies.kept.into_iter().chain(copies.fresh).collect();
         files.sort_by_key(|file| file.index);
-        let reads = Reads::Files(ReadAhead::new(executor, sources, settings.page_size, circle, (oldest, limit)));
+        let reads = ScanSource::Files(ReadAhead::new(executor, sources, settings.page_size, circle, (oldest, limit)));
         LogScan::with((executor, settings), (name, files), circle, (from, known_durable, oldest), reads)
     }
 
@@ -159,7 +159,7 @@ impl LogScan {
         (name, files): (String, Vec<LogFile>),
         circle: Circle,
         (from, known_durable, oldest): (Lsn, Lsn, u64),
-        reads: Reads,
+        reads: ScanSource,
     ) -> LogScan {
         LogScan {
             executor: executor.clone(),
@@ -287,11 +287,11 @@ impl LogScan {
 
     /// Another scan of these files, over pages between two positions; it ends with the first one that is not there.
     pub(super) fn again(&self, files: &Sources, (from, to): (Lsn, Lsn)) -> LogScan {
-        self.again_by(Reads::Files(self.read_again(files.clone(), (from.0, to.0))), from)
+        self.again_by(ScanSource::Files(self.read_again(files.clone(), (from.0, to.0))), from)
     }
 
     /// The same from where these reads begin.
-    pub(super) fn again_by(&self, reads: Reads, from: Lsn) -> LogScan {
+    pub(super) fn again_by(&self, reads: ScanSource, from: Lsn) -> LogScan {
         let place = (self.name.clone(), Vec::new());
         LogScan::with((&self.executor, &self.settings), place, self.circle, (from, Lsn::ZERO, from.0), reads)
     }
