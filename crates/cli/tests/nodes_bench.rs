@@ -167,3 +167,15 @@ fn several_engines_of_one_process_transfer_money() {
     assert!(text.contains("4 clients, each a thread"), "{text}");
     assert_eq!(totals(bank.path()).transactions, all(1) + 3 * all(100));
 }
+
+#[test]
+fn one_node_beside_its_server_transfers_money() {
+    let bank = bank(CONFIGURATION);
+    let text = printed(bank.path(), "bench debit-credit --data bank --nodes 1 --clients 4 --transactions 100");
+    assert!(text.contains("\n1 node, cbl; seed 1\n") && text.contains("messages"), "{text}");
+    assert_eq!(totals(bank.path()).transactions, all(1) + all(100));
+    let text = printed(bank.path(), "bench debit-credit --data bank --clients 4 --transactions 100");
+    assert!(!text.contains("node"), "one engine has no server: {text}");
+    let said = refused(bank.path(), "bench debit-credit --data bank --nodes 65 --transactions 10");
+    assert!(said.contains("1..=64"), "{said}");
+}

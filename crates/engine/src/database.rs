@@ -9,6 +9,7 @@ mod create;
 mod drop;
 mod ensure;
 mod figures;
+mod in_order;
 mod index;
 #[cfg(test)]
 mod last_page;
@@ -66,6 +67,7 @@ use crate::{Error, Result};
 use base::PartitionId;
 use cache::CacheChanges;
 use executor::Executor;
+use in_order::PagesInOrder;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -117,6 +119,8 @@ pub(crate) struct OpenDatabase {
     changes: CacheChanges,
     /// What archives the log, if it is archived.
     archiver: Option<Rc<Archiver>>,
+    /// Pages that other nodes have changed.
+    in_order: RefCell<PagesInOrder>,
 }
 
 impl Database {

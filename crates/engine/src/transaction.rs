@@ -13,6 +13,7 @@ mod half_change;
 mod index_build;
 mod index_range;
 mod indexed;
+mod insert_each;
 mod isolation;
 mod key_range;
 mod lock_wait;

@@ -168,6 +168,23 @@ fn a_leaf_whose_values_cannot_be_read_is_refused() -> Result<()> {
     Ok(())
 }
 
+/// Whether a root has a child that may be one is not seen by a restructuring itself, but by the next one of that node.
+#[test]
+fn no_inner_node_is_restructured_further_that_has_what_is_no_child() -> Result<()> {
+    whole(async |executor| {
+        let database = create(executor, settings()).await?;
+        let (root, bytes) = Branch::find(&database).await?.root;
+        let (itself, page) = (b_tree::ROOT.to_le_bytes(), 99_u32.to_le_bytes());
+        let insert = |slot, key, value| (root, None, Change::InsertSlot { slot, key, value });
+        let count = slotted::count(&bytes);
+        ship(&database, &[insert(count, &[200], &page)], false).await.expect("it has room for a child more");
+        ship(&database, &[insert(count + 1, &[201], &itself)], false).await.expect("it is not asked what that is");
+        let refused = ship(&database, &[insert(count + 2, &[202], &page)], false).await;
+        assert!(matches!(refused, Err(CommitFailure::NothingLogged(Error::Shipment(_)))), "{refused:?}");
+        Ok::<_, Error>(())
+    })
+}
+
 /// The power goes at each event of the commit.
 fn commit_and_cut(lie: Lie) {
     let (mut committed, mut lost) = (0, 0);

@@ -171,21 +171,34 @@ fn made_up<'a>(places: &Places, parts: &'a [Vec<u8>; 4]) -> Vec<(&'static str, V
     ]
 }
 
+/// Another node changes a value of the leaf and changes it back: the leaf is known from that, and has the records that it had.
+async fn change_to_and_fro(database: &Database, leaf: PageId, sends_pages: bool) -> Result<()> {
+    let patch = |old, new| {
+        let undo = Undo::PatchValue { partition: leaf.partition, key: b"b", offset: 9, bytes: old };
+        (leaf, Some(undo), Change::PatchValue { slot: 0, offset: 9, bytes: new })
+    };
+    ship(database, &[patch(b"w", b"W"), patch(b"W", b"w")], sends_pages).await.map_err(cause)
+}
+
 #[test]
 fn no_update_is_committed_that_could_not_be_taken_back() -> Result<()> {
-    for sends_pages in [false, true] {
+    for (sends_pages, is_known) in [(false, false), (false, true), (true, false), (true, true)] {
         whole(async |executor| {
             let (database, places) = create(executor).await?;
+            if is_known {
+                change_to_and_fro(&database, places.leaf, sends_pages).await?;
+            }
             let parts = [kept(b"two"), kept(b"four"), vec![b'e'; 200], kept(&[7; 200])];
             let end = database.log().end();
             for (what, steps) in made_up(&places, &parts) {
                 let refused = ship(&database, &steps, sends_pages).await;
                 assert!(
                     matches!(refused, Err(CommitFailure::NothingLogged(Error::Shipment(_)))),
-                    "{what}, with pages: {sends_pages}: {refused:?}"
+                    "{what}, with pages: {sends_pages}, known: {is_known}: {refused:?}"
                 );
             }
             assert_eq!(database.log().end(), end, "nothing was logged");
+            change_to_and_fro(&database, places.leaf, sends_pages).await?;
             assert!(database.check(|_| {}).await?.is_clean());
             Ok::<_, Error>(())
         })?;

@@ -21,6 +21,16 @@ pub trait Channel {
     /// Sends bytes behind all that was sent before. One task sends at a time.
     fn send<'a>(&'a self, bytes: &'a [u8]) -> Future<'a, Result<(), Fault>>;
 
+    /// Whether [`Channel::send_at_once`] sends.
+    fn sends_at_once(&self) -> bool {
+        false
+    }
+
+    /// As [`Channel::send`], where nothing has to be waited for. Only for channels that say so ([`Channel::sends_at_once`]).
+    fn send_at_once(&self, _bytes: Vec<u8>) -> Result<(), Fault> {
+        Err(Fault::new(FaultKind::Unsupported, "what this channel sends takes time"))
+    }
+
     /// Ends the sending: the peer, when it has received everything, is told that nothing more comes.
     fn shutdown(&self) -> Future<'_, Result<(), Fault>>;
 

@@ -34,7 +34,7 @@ pub use snapshot::{PastAsk, SnapshotAnswer, SnapshotRequest};
 use std::net::SocketAddr;
 
 /// The version of the messages. Nodes of different versions do not talk to each other.
-pub const VERSION: u8 = 16;
+pub const VERSION: u8 = 17;
 /// The bytes before a message: its length and its version.
 pub const HEAD_SIZE: usize = 5;
 /// The longest message, in bytes: a commit of some thousands of pages.
@@ -341,6 +341,9 @@ pub enum Answer {
         keeps: bool,
         /// Whether the bytes of copies that leave its memory may be wanted, so that it keeps them until that is decided.
         wants_leaving: bool,
+        /// How many pages commits that are sent together may have, so that the server has frames for all of them beside other work. One
+        /// that has more by itself is sent by itself.
+        pages_together: u32,
         /// What became of the transactions of the session that it had.
         former: Outcome,
     },

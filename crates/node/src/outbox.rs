@@ -135,6 +135,8 @@ pub struct Outbox {
     executor: Executor,
     traffic: Rc<Traffic>,
     size_min: usize,
+    /// Where what waits is sent to if that takes no time. None once nothing is sent any more.
+    at_once: RefCell<Option<Rc<dyn Channel>>>,
 }
 
 impl Outbox {
@@ -159,6 +161,7 @@ impl Outbox {
             executor: executor.clone(),
             traffic: Rc::clone(traffic),
             size_min,
+            at_once: RefCell::new(Some(&channel).filter(|channel| channel.sends_at_once()).map(Rc::clone)),
         });
         executor.spawn(empty(Rc::clone(&outbox), channel));
         outbox
@@ -179,6 +182,17 @@ impl Outbox {
             return self.discard();
         }
         self.bell.wake_all(&self.executor);
+    }
+
+    /// Sends what waits in this step, if the channel takes no time for that, rather than when the task has its turn that empties the
+    /// queue: many may come before it, and the peer would have nothing to do meanwhile.
+    pub fn flush(&self) {
+        let Some(channel) = self.at_once.borrow().clone() else { return };
+        while let Some(piece) = self.pop() {
+            if channel.send_at_once(piece).is_err() {
+                return self.discard();
+            }
+        }
     }
 
     /// Puts a message into the last piece, or into one of its own. Returns how many bytes it has.
@@ -238,6 +252,7 @@ impl Outbox {
 
     /// Nothing is sent any more, not even what was put here.
     fn discard(&self) {
+        self.at_once.take();
         self.pieces.take();
         self.traffic.take_waiting(self.waiting.take());
         self.close();

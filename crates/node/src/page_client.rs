@@ -117,8 +117,7 @@ struct ClientNode {
     reads: Reads,
     /// The bytes of copies that have left the buffer and may be wanted.
     kept: RefCell<HashMap<Copy, Vec<u8>, FixedState>>,
-    /// Whether they are kept.
-    wants_leaving: Cell<bool>,
+    of_server: Cell<session::ServerWants>,
     standing: RefCell<ServerState>,
     /// How many transactions run.
     running: Cell<usize>,
@@ -208,7 +207,7 @@ impl PageClient {
             traffic,
             reads: Reads::default(),
             kept: RefCell::default(),
-            wants_leaving: Cell::new(introduced.wants_leaving),
+            of_server: Cell::new(introduced.of_server),
             standing: RefCell::new(ServerState::Joined),
             running: Cell::new(0),
             doomed: RefCell::default(),
@@ -578,7 +577,7 @@ impl ClientNode {
     fn note_departure(&self, page: PageId, bytes: &[u8]) {
         let (kept, forgotten) = self.protocol.borrow_mut().left(page);
         self.forget(forgotten);
-        if let Some(copy) = kept.filter(|_| self.wants_leaving.get()) {
+        if let Some(copy) = kept.filter(|_| self.of_server.get().leaving) {
             let mut bytes = bytes.to_vec();
             header::seal(&mut bytes);
             self.kept.borrow_mut().insert(copy, bytes);

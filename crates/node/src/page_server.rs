@@ -413,7 +413,8 @@ impl ServerNode {
         let lease_ns = if self.settings.has_leases { LEASE_NS } else { 0 };
         let Joined { session, keeps, former, replaces } = joined;
         let wants_leaving = self.settings.algorithm.wants_leaving();
-        outbox.push(&Answer::Joined { session, secret, lease_ns, keeps, wants_leaving, former });
+        let pages_together = (self.database.buffer().pool().borrow().len() / 2) as u32;
+        outbox.push(&Answer::Joined { session, secret, lease_ns, keeps, wants_leaving, pages_together, former });
         actions.into_iter().for_each(|action| self.perform(action));
         if self.settings.has_leases {
             self.terms.borrow_mut().insert(client, Term::new(lease_ns, self.executor().now()));

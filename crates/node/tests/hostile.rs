@@ -108,7 +108,16 @@ pub async fn admit(acceptor: &dyn Acceptor, executor: &Executor, client: u32, ke
     let hello = line.hear().await;
     assert!(matches!(hello, Some(Request::Hello { .. })), "{hello:?}");
     let (session, former) = (session(client), Outcome::Unknown);
-    line.say(&Answer::Joined { session, secret: SECRET, lease_ns, keeps, wants_leaving: true, former }).await;
+    line.say(&Answer::Joined {
+        session,
+        secret: SECRET,
+        lease_ns,
+        keeps,
+        wants_leaving: true,
+        pages_together: 100,
+        former,
+    })
+    .await;
     line
 }
 

@@ -1,7 +1,7 @@
 //! Nodes whose commits carry log records alone: the server has what it would have if they carried pages, also where other nodes change these,
 //! and after it has lost its power.
 
-use crate::counting::{Joined, PAGE_SIZE, client_settings, count, counters, joined, settings, sum};
+use crate::counting::{Joined, PAGE_SIZE, PAGES, client_settings, count, counters, joined, settings, sum};
 use crate::machines::Machines;
 use base::time::{MICROSECOND_NS, SECOND_NS};
 use base::{PageId, PartitionId, Random};
@@ -190,6 +190,35 @@ fn transactions_that_commit_together_are_redone_together() {
         server.protocol().check().expect("the directory is right");
         drop((server, clients));
         executors.iter().for_each(Executor::stop);
+    }
+}
+
+/// Adds one to both counters and commits.
+async fn add_to_both(node: PageClient, counters: PartitionId, pair: u32) -> Result<()> {
+    let mut tx = node.begin().await;
+    for number in [2 * pair, 2 * pair + 1] {
+        tx.modify_object(counters, number.into(), |object| object[0] += 1).await?;
+    }
+    tx.commit().await
+}
+
+#[test]
+fn no_commit_is_refused_for_the_frames_that_those_need_which_it_is_sent_with() {
+    for commits_pages in [false, true] {
+        let mut ground = Ground::new(commits_pages);
+        let pairs = PAGES as u32 / 2;
+        assert!(PAGES as usize > 3 * settings().buffer.frames, "they would not all find frames together");
+        for round in 0..3 {
+            let commits = |pair| add_to_both(ground.node.clone(), ground.partitions[0], pair);
+            let tasks: Vec<_> = (0..pairs).map(|pair| ground.executors[1].spawn(commits(pair))).collect();
+            for task in tasks {
+                let committed = ground.cluster.run(task).expect("they go on");
+                assert_eq!(committed, Ok(()), "with pages: {commits_pages}, round {round}");
+            }
+        }
+        let counts = ground.server.counts();
+        assert!(counts.refused_commits == 0 && counts.commits < 3 * u64::from(pairs), "{counts:?}");
+        ground.executors.iter().for_each(Executor::stop);
     }
 }
 

@@ -46,6 +46,10 @@ pub enum ClientEvent {
     IndexCreated,
     /// A secondary index of a b-tree was dropped.
     IndexDropped,
+    /// A set got a secondary index while others changed records.
+    SetIndexCreated,
+    /// A secondary index of a set was dropped.
+    SetIndexDropped,
     /// The creation or the drop of a secondary index failed, or was refused.
     IndexFailed,
     /// More than a thousand partitions were there at once.
@@ -158,6 +162,8 @@ impl ClientEvent {
         ClientEvent::CompactionFailed,
         ClientEvent::IndexCreated,
         ClientEvent::IndexDropped,
+        ClientEvent::SetIndexCreated,
+        ClientEvent::SetIndexDropped,
         ClientEvent::IndexFailed,
         ClientEvent::Crowded,
         ClientEvent::CatalogFull,
@@ -227,6 +233,8 @@ impl ClientEvent {
             ClientEvent::CompactionFailed => "compaction failed",
             ClientEvent::IndexCreated => "index created",
             ClientEvent::IndexDropped => "index dropped",
+            ClientEvent::SetIndexCreated => "set index created",
+            ClientEvent::SetIndexDropped => "set index dropped",
             ClientEvent::IndexFailed => "index failed",
             ClientEvent::Crowded => "1,000 partitions",
             ClientEvent::CatalogFull => "catalog full",

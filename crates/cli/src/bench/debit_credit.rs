@@ -10,6 +10,7 @@ use crate::report::RunReport;
 use crate::trace::Recording;
 use clap::Args;
 use entresol::Opening;
+use entresol::configuration::Nodes;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use workload::debit_credit::{DebitCredit, Tables};
@@ -21,6 +22,7 @@ use workload::debit_credit::{DebitCredit, Tables};
     after_help = "Examples:\n  \
     entresol bench debit-credit --scale 50 --clients 64 --seconds 30\n  \
     entresol bench debit-credit --threads --clients 16\n  \
+    entresol bench debit-credit --nodes 2 --clients 64\n  \
     entresol bench debit-credit --server --full\n  \
     entresol bench debit-credit --hardware rahm-1991 --rate 500\n  \
     entresol bench debit-credit --config entresol.toml --json\n  \
@@ -38,9 +40,13 @@ pub struct Arguments {
     /// Clients are threads that call the engine (or nodes), not tasks within its thread
     #[arg(long, conflicts_with_all = ["hardware", "rate", "full", "course"])]
     pub threads: bool,
+    /// Nodes that share the database, each an engine on a thread beside the server's, also if it is
+    /// one [default: as the configuration says; one engine without a server if that is one]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(Nodes::COUNT_MAX)), conflicts_with = "hardware")]
+    pub nodes: Option<u32>,
     /// Joins a server ('node --serve') and runs on copies of its pages
     #[arg(long, value_name = "ADDRESS", value_parser = crate::node::protection::address, conflicts_with_all = [
-        "data", "scale", "clients", "rate", "server", "full", "threads", "hardware", "like", "course", "cold",
+        "data", "scale", "clients", "rate", "server", "full", "threads", "nodes", "hardware", "like", "course", "cold",
     ])]
     pub join: Option<SocketAddr>,
     #[command(flatten)]
@@ -50,11 +56,15 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// What is opened if the configuration says that there are several nodes, for a run that is theirs.
+    /// What is opened if nodes are asked for, or the configuration says that there are several, for a run that is theirs.
     pub fn on_nodes(&self) -> Result<Option<Opening>, Failure> {
         let configuration = self.terms.configuration(&self.data)?;
-        let are_meant = configuration.nodes.count > 1 && configuration.hardware.is_none();
-        Ok(are_meant.then(|| self.terms.opening(&self.data, configuration)))
+        if configuration.hardware.is_some() && self.nodes.is_some() {
+            return Err(usage("--nodes are threads of this machine, and the configuration names hardware".to_owned()));
+        }
+        let count = self.nodes.unwrap_or(configuration.nodes.count);
+        let are_meant = configuration.hardware.is_none() && (count > 1 || self.nodes.is_some());
+        Ok(are_meant.then(|| self.terms.opening(&self.data, configuration).nodes(count)))
     }
 }
 
@@ -63,6 +73,9 @@ pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Prog
     let terms = &arguments.terms;
     if arguments.join.is_some() {
         return Err("only 'entresol bench' joins a server".into());
+    }
+    if arguments.nodes.is_some() {
+        return Err("only 'entresol bench' runs on nodes".into());
     }
     if arguments.joining.protection.is_given() {
         return Err(usage("TLS is for a server that is joined: give --join ADDRESS".to_owned()));

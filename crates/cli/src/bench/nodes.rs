@@ -346,6 +346,8 @@ impl NodesReport {
             fact("bytes", grouped_decimal(self.bytes_per_transaction, 0), "per transaction, of these"),
             fact("callbacks", format!("{:.2}", self.callbacks_per_transaction), "per transaction"),
         ];
-        format!("{}\n{} nodes, {}; seed {}\n\n{}", self.workload, self.nodes, self.algorithm, self.seed, facts(rows))
+        let nodes = if self.nodes == 1 { "node" } else { "nodes" };
+        let head = format!("{}\n{} {nodes}, {}; seed {}", self.workload, self.nodes, self.algorithm, self.seed);
+        format!("{head}\n\n{}", facts(rows))
     }
 }

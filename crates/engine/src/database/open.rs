@@ -255,7 +255,8 @@ impl Database {
     ) -> Database {
         let cache = RefCell::new(settings.hierarchy.cache.clone());
         let changes = CacheChanges::default();
-        Database(Rc::new(OpenDatabase { engine, settings, recovery, cache, changes, archiver }))
+        let in_order = RefCell::default();
+        Database(Rc::new(OpenDatabase { engine, settings, recovery, cache, changes, archiver, in_order }))
     }
 
     /// Takes a full checkpoint, so that the next opening has nothing to redo, and ends the background tasks. A transaction that has not

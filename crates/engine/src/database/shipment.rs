@@ -153,8 +153,9 @@ impl Database {
         if ShippedRecords(shipment.records).all(is_undone) { Ok(()) } else { Err(not_undone()) }
     }
 
-    /// The same of the changes themselves, as far as the pages are here. Those that are to be redone are.
-    pub(super) fn check_against_present(&self, shipment: &Shipment<'_>) -> Result<()> {
+    /// The same of the changes themselves, as far as the pages are here. Those that are to be redone are. Returns which pages they leave in
+    /// order, and how many changes those have seen then.
+    pub(super) fn check_against_present(&self, shipment: &Shipment<'_>) -> Result<Vec<(PageId, u64)>> {
         if canary::is_planted(Canary::BaselessRefusal)
             && shipment.pages().next().is_some()
             && self.log().end().0.is_multiple_of(64)
@@ -180,20 +181,21 @@ impl Database {
             }
         }
         for (page, bytes) in shipment.images {
-            if tried.remove(page).is_some_and(|mut tried| !tried.has_become(bytes)) {
+            if tried.get_mut(page).is_some_and(|tried| !tried.has_become(bytes)) {
                 return Err(Error::Shipment(format!("{page} is not as its log records leave it")));
             }
         }
-        Ok(())
+        Ok(tried.iter().filter_map(|(page, tried)| Some((*page, tried.sequence_in_order()?))).collect())
     }
 
     /// Copies of the shipment's pages that are here.
     fn pages_to_try(&self, shipment: &Shipment<'_>) -> Result<BTreeMap<PageId, TriedPage>> {
-        let pool = self.buffer().pool().borrow();
+        let (pool, known) = (self.buffer().pool().borrow(), self.0.in_order.borrow());
         let copy = |(page, may_begin): (PageId, bool)| {
             let bytes = pool.bytes(pool.frame_of(page)?).to_vec();
+            let is_in_order = known.has(page, header::sequence(&bytes));
             let organization = self.organization_of(page.partition);
-            Some(organization.map(|organization| (page, TriedPage::new(bytes, organization, may_begin))))
+            Some(organization.map(|found| (page, TriedPage::new(bytes, found, (may_begin, is_in_order)))))
         };
         let whole = shipment.images.iter().map(|(page, _)| (*page, true));
         whole.chain(shipment.redone.iter().map(|page| (*page, false))).filter_map(copy).collect()

@@ -119,8 +119,10 @@ impl Database {
                 // In one step with what follows: others may have changed other objects of the pages while this has waited.
                 let numbered = self.number_shipped(shipment);
                 let shipment = &Shipment { records: numbered.as_deref().unwrap_or(shipment.records), ..*shipment };
-                self.check_against_present(shipment)?;
-                return Ok(Some(self.append_shipped(shipment, sets, &former, (&mut arriving, note))));
+                let in_order = self.check_against_present(shipment)?;
+                let end = self.append_shipped(shipment, sets, &former, (&mut arriving, note));
+                self.0.in_order.borrow_mut().note(&in_order);
+                return Ok(Some(end));
             }
         }
     }

@@ -23,8 +23,15 @@ pub(super) struct TriedPage {
 }
 
 impl TriedPage {
-    pub fn new(bytes: Vec<u8>, organization: Organization, may_begin: bool) -> TriedPage {
-        TriedPage { bytes, organization, is_in_order: false, may_begin }
+    pub fn new(bytes: Vec<u8>, organization: Organization, (may_begin, is_in_order): (bool, bool)) -> TriedPage {
+        TriedPage { bytes, organization, is_in_order, may_begin }
+    }
+
+    /// How many changes it has seen, if its slots and heap are known to be in order behind them, and so is all else of it: the children of an
+    /// inner node are looked at only before the changes.
+    pub fn sequence_in_order(&self) -> Option<u64> {
+        let is_inner = is_node(&self.bytes) && slotted::level(&self.bytes) > 0;
+        (self.is_in_order && !is_inner).then(|| header::sequence(&self.bytes))
     }
 
     /// Makes the change, which `undo` takes back, or which is never undone. Returns how many bytes that may have moved beside its own.

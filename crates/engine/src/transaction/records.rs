@@ -213,7 +213,13 @@ impl Transaction {
         if self.write(partition, key, value, false).await? {
             return Ok(());
         }
-        Err(Error::Duplicate(self.engine.catalog.describe(partition)?.name.clone()))
+        Err(self.duplicate(partition))
+    }
+
+    /// The error of a record that there is already.
+    #[cold]
+    pub(super) fn duplicate(&self, partition: PartitionId) -> Error {
+        self.engine.catalog.describe(partition).map_or_else(|error| error, |found| Error::Duplicate(found.name.clone()))
     }
 
     /// Inserts a record or gives the present one this value.
@@ -282,41 +288,42 @@ impl Transaction {
         let mut stored = Vec::new();
         self.store(partition, key, value, &mut stored).await?;
         loop {
-            let write = || self.try_write((partition, locks_records), key, &stored, replace);
+            let write = || self.try_write((partition, locks_records), (key, None), &stored, replace);
             match engine.core.resolve_access(partition, write).await? {
-                LockStep::Done(written) => {
-                    self.trace_key_access(partition, key, written);
-                    return Ok(written);
+                LockStep::Done(leaf) => {
+                    self.trace_key_access(partition, key, leaf.is_some());
+                    return Ok(leaf.is_some());
                 }
                 LockStep::Wait(resource, mode) => self.lock(resource, mode).await?,
             }
         }
     }
 
-    /// Writes a stored value that is within the limits; false if there is one already and it must not be replaced. One descent
-    /// finds the place, the value that is there, and whether the leaf has room.
-    fn try_write(
+    /// Writes a stored value that is within the limits, and returns the leaf that has it; none if there is one already and it must not
+    /// be replaced. One descent finds the place, the value that is there, and whether the leaf has room; or `near` is the leaf, if a
+    /// search has named that since the tree was last changed.
+    pub(super) fn try_write(
         &mut self,
         (partition, locks_records): (PartitionId, bool),
-        key: &[u8],
+        (key, near): (&[u8], Option<PageId>),
         stored: &[u8],
         replace: bool,
-    ) -> Result<LockStep<bool>, Need> {
+    ) -> Result<LockStep<Option<PageId>>, Need> {
         let engine = self.engine.clone();
-        let descend = || -> Result<_, Need> {
+        let descend = |near| -> Result<_, Need> {
             let pool = engine.core.pages_to_search();
-            let (place, leaf) = b_tree::find(&*pool, partition, key)?;
+            let (place, leaf) = b_tree::find_near(&*pool, partition, key, near)?;
             let old = place.exact.then(|| slotted::value(leaf, place.slot).to_vec());
             Ok((place, old, b_tree::has_room(leaf, &place, key.len(), stored.len())))
         };
-        let (mut place, mut old, mut has_room) = descend()?;
+        let (mut place, mut old, mut has_room) = descend(near)?;
         if old.is_some() && !replace {
-            return Ok(LockStep::Done(false));
+            return Ok(LockStep::Done(None));
         }
         admit_change(&engine, &self.state)?;
         if !has_room {
             make_room(&engine.core, partition, key, stored.len())?;
-            (place, old, has_room) = descend()?;
+            (place, old, has_room) = descend(None)?;
             debug_assert!(has_room, "room was made");
         }
         engine.core.buffer.pool().borrow().write_permission(place.page)?;
@@ -329,7 +336,7 @@ impl Transaction {
             update(&engine, &mut self.state, &undo, &[Edit { page: place.page, change }]);
             self.attach_loose();
             self.note_page(place.page);
-            return Ok(LockStep::Done(true));
+            return Ok(LockStep::Done(Some(place.page)));
         };
         self.give_up_chain(partition, &old);
         let change = Change::ReplaceValue { slot: place.slot, value: stored };
@@ -337,7 +344,7 @@ impl Transaction {
         update(&engine, &mut self.state, &undo, &[Edit { page: place.page, change }]);
         self.attach_loose();
         self.note_page(place.page);
-        Ok(LockStep::Done(true))
+        Ok(LockStep::Done(Some(place.page)))
     }
 
     /// Deletes a record; false if there is none with this key.

@@ -5,6 +5,7 @@ mod answers;
 mod combined;
 mod cursors;
 mod each;
+mod insert_each;
 mod looks;
 mod lost_updates;
 mod moments;

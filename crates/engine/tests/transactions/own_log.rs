@@ -88,7 +88,7 @@ fn one_that_begins_others_behind_its_own_until_the_log_is_full_is_told() {
 
 #[test]
 fn one_whose_own_changes_leave_no_room_for_those_of_another_is_told() {
-    for kept in [60, 100, 120, 140] {
+    for kept in [80, 100, 120, 140] {
         in_a_task(async move |database, notes| {
             let mut holder = database.begin().await?;
             fill(&mut holder, notes, "own", kept).await?;

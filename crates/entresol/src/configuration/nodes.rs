@@ -43,7 +43,7 @@ impl Default for Nodes {
             chances: CHANCES,
             transactions: 64,
             keeps_write_locks: true,
-            commits_pages: true,
+            commits_pages: false,
             split_keys: BTreeMap::new(),
         }
     }

@@ -88,7 +88,7 @@ fn every_section_is_read() {
         chances = 3
         transactions = 8
         keep_write_locks = false
-        commit_pages = false
+        commit_pages = true
         split_keys = { account = ["p", "g"] }
         [driver]
         backend = "thread-pool"
@@ -169,7 +169,7 @@ fn every_section_is_read() {
             chances: 3,
             transactions: 8,
             keeps_write_locks: false,
-            commits_pages: false,
+            commits_pages: true,
             split_keys: BTreeMap::from([("account".to_owned(), crate::KeyRanges::split_at(["g", "p"]))]),
         },
         driver: Driver { backend: Backend::ThreadPool, direct: false, socket: false },

@@ -191,14 +191,21 @@ impl ThreadChannel {
 
 impl Channel for ThreadChannel {
     fn send<'a>(&'a self, bytes: &'a [u8]) -> Future<'a, Result<(), Fault>> {
-        let sent = match &*self.outgoing.borrow() {
+        Box::pin(std::future::ready(self.send_at_once(bytes.to_vec())))
+    }
+
+    fn sends_at_once(&self) -> bool {
+        true
+    }
+
+    fn send_at_once(&self, bytes: Vec<u8>) -> Result<(), Fault> {
+        match &*self.outgoing.borrow() {
             Some(outgoing) if !outgoing.is_closed() => {
-                outgoing.send(Parcel::Bytes(bytes.to_vec()));
+                outgoing.send(Parcel::Bytes(bytes));
                 Ok(())
             }
             _ => Err(Fault::new(FaultKind::Reset, "the other thread has ended")),
-        };
-        Box::pin(std::future::ready(sent))
+        }
     }
 
     fn shutdown(&self) -> Future<'_, Result<(), Fault>> {

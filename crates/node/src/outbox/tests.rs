@@ -92,3 +92,79 @@ fn kinds_are_in_the_order_of_their_names_whatever_memory_their_names_are_in() {
     let found: Vec<_> = kinds.iter().map(|(kind, amount)| (kind, amount.messages, amount.bytes)).collect();
     assert_eq!(found, [("commit", 1, 1), ("page", 3, 13), ("read", 1, 2)]);
 }
+
+/// Takes no time, until it is gone.
+#[derive(Default)]
+struct Immediate {
+    taken: RefCell<Vec<u8>>,
+    is_gone: Cell<bool>,
+}
+
+impl Channel for Immediate {
+    fn send<'a>(&'a self, bytes: &'a [u8]) -> Future<'a, Result<(), Fault>> {
+        Box::pin(std::future::ready(self.send_at_once(bytes.to_vec())))
+    }
+
+    fn sends_at_once(&self) -> bool {
+        true
+    }
+
+    fn send_at_once(&self, bytes: Vec<u8>) -> Result<(), Fault> {
+        if self.is_gone.get() {
+            return Err(Fault::new(driver::FaultKind::Reset, "it is gone"));
+        }
+        self.taken.borrow_mut().extend(bytes);
+        Ok(())
+    }
+
+    fn shutdown(&self) -> Future<'_, Result<(), Fault>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn receive<'a>(&'a self, _: &'a mut Vec<u8>) -> Future<'a, Result<usize, Fault>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// Runs `work` with an outbox of this channel.
+fn with_outbox(channel: Rc<dyn Channel>, work: impl AsyncFnOnce(&Executor, &Outbox)) {
+    let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let outbox = Outbox::new(&executor, channel, &Rc::default(), (0, usize::MAX));
+    executor.run(work(&executor, &outbox)).expect("the machine goes on");
+    executor.stop();
+}
+
+#[test]
+fn what_is_flushed_leaves_in_that_step_where_it_takes_no_time() {
+    let channel = Rc::new(Immediate::default());
+    with_outbox(Rc::clone(&channel) as Rc<dyn Channel>, async |executor, outbox| {
+        let push = |sent| outbox.push(&Answer::Renewed { sent });
+        (0..3).for_each(push);
+        outbox.flush();
+        assert_eq!((messages_of(&channel.taken.borrow()), outbox.waiting.get()), (vec![0, 1, 2], 0));
+        push(3);
+        executor.sleep_ns(MILLISECOND_NS).await;
+        push(4);
+        outbox.flush();
+        assert_eq!(messages_of(&channel.taken.borrow()), [0, 1, 2, 3, 4], "in their order");
+        channel.is_gone.set(true);
+        push(5);
+        outbox.flush();
+        assert!(outbox.is_closed());
+        executor.sleep_ns(MILLISECOND_NS).await;
+        assert_eq!(Rc::strong_count(&channel), 1, "its end is dropped");
+    });
+}
+
+#[test]
+fn what_is_flushed_waits_for_its_turn_on_other_channels() {
+    let channel = Rc::new(Recorded::default());
+    with_outbox(Rc::clone(&channel) as Rc<dyn Channel>, async |executor, outbox| {
+        outbox.push(&Answer::Renewed { sent: 7 });
+        outbox.flush();
+        assert!(channel.0.borrow().is_empty() && outbox.waiting.get() > 0);
+        executor.sleep_ns(MILLISECOND_NS).await;
+        assert_eq!(messages_of(&channel.0.borrow().concat()), [7]);
+    });
+}

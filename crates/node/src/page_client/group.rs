@@ -8,6 +8,7 @@ use super::{ClientNode, PageTransaction};
 use crate::message::{Image, LIST_MAX, Request, SIZE_MAX, Session, SetWrite, Transaction};
 use base::PageId;
 use engine::page::{Change, header};
+use executor::Turn;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -118,6 +119,8 @@ impl RedoCost {
 pub(super) struct Groups {
     open: RefCell<Group>,
     sent: RefCell<Option<Group>>,
+    /// Whose transaction joins next: so none that is too large for the group that is joined now is passed by those that are not.
+    pub joining: Turn,
 }
 
 impl Groups {
@@ -131,12 +134,18 @@ impl Groups {
         sent.as_ref().filter(|sent| sent.pages.contains_key(&page)).map(|sent| sent.fate.clone())
     }
 
-    /// Whether these bytes of records, and these numbers of pages and of changes of sets, may be added to the group that is joined now.
-    pub fn has_room(&self, (records, pages, of_sets): (usize, usize, usize), page_size: usize) -> bool {
+    /// Whether these bytes of records, and these numbers of pages and of changes of sets, may be added to the group that is joined now, which
+    /// has `together` pages at most unless they are of one: the server needs frames for all of them at a time.
+    pub fn has_room(
+        &self,
+        (records, pages, of_sets): (usize, usize, usize),
+        (page_size, together): (usize, usize),
+    ) -> bool {
         let open = self.open.borrow();
         let records = open.records.len() + open.bytes_of_sets + records;
         let (pages, of_sets) = (open.pages.len() + open.updated.len() + pages, open.sets.len() + of_sets);
-        let is_bounded = pages.max(open.members).max(of_sets) <= LIST_MAX;
+        let most = if open.members == 0 { LIST_MAX } else { together.min(LIST_MAX) };
+        let is_bounded = pages <= most && open.members.max(of_sets) <= LIST_MAX;
         length_of_commit(records, pages, page_size) <= COMMIT_MAX && is_bounded
     }
 }
@@ -199,6 +208,8 @@ impl ClientNode {
         let (name, message) =
             self.protocol.borrow_mut().send_commit(records, (images, redone), std::mem::take(&mut group.sets));
         self.say(&message);
+        // Others of the node run now, and the server works meanwhile.
+        self.to_server.borrow().flush();
         if let Request::Commit { pages, .. } = message.body {
             for image in pages {
                 group.pages.get_mut(&image.page).expect("it is the group's").bytes = image.bytes;
@@ -293,12 +304,21 @@ mod tests {
     #[test]
     fn a_commit_that_is_not_too_large_has_room_once_nothing_waits() {
         let groups = Groups::default();
-        assert!(groups.has_room((1, LIST_MAX, 0), 128) && !groups.has_room((1, LIST_MAX + 1, 0), 128));
+        assert!(groups.has_room((1, 8, 0), (128, 7)), "what is alone is refused, if at all, by the server");
+        assert!(
+            groups.has_room((1, LIST_MAX, 0), (128, LIST_MAX))
+                && !groups.has_room((1, LIST_MAX + 1, 0), (128, LIST_MAX))
+        );
         let records = COMMIT_MAX - length_of_commit(0, 7, 4096);
-        assert!(groups.has_room((records, 7, LIST_MAX), 4096) && !groups.has_room((records + 1, 7, 0), 4096));
+        assert!(
+            groups.has_room((records, 7, LIST_MAX), (4096, LIST_MAX))
+                && !groups.has_room((records + 1, 7, 0), (4096, LIST_MAX))
+        );
+        groups.open.borrow_mut().members = 1;
+        assert!(groups.has_room((1, 7, 0), (128, 7)) && !groups.has_room((1, 8, 0), (128, 7)));
         groups.open.borrow_mut().members = LIST_MAX;
-        assert!(groups.has_room((1, 1, 1), 128), "all but the first are named as others");
+        assert!(groups.has_room((1, 1, 1), (128, LIST_MAX)), "all but the first are named as others");
         groups.open.borrow_mut().members = LIST_MAX + 1;
-        assert!(!groups.has_room((1, 1, 1), 128));
+        assert!(!groups.has_room((1, 1, 1), (128, LIST_MAX)));
     }
 }

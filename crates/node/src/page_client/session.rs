@@ -28,13 +28,22 @@ pub(super) struct Way<'a> {
     pub settings: &'a ClientSettings,
 }
 
+/// What a server has said of itself.
+#[derive(Clone, Copy)]
+pub(super) struct ServerWants {
+    /// Whether the bytes of copies that have left the buffer may be wanted, so that they are kept.
+    pub leaving: bool,
+    /// How many pages commits that are sent together may have.
+    pub pages_together: usize,
+}
+
 /// A session that has begun.
 pub(super) struct Introduced {
     pub session: Session,
     pub secret: Secret,
     pub lease: Lease,
     pub keeps: bool,
-    pub wants_leaving: bool,
+    pub of_server: ServerWants,
     pub former: Outcome,
     pub incoming: Incoming,
     pub outbox: NewOutbox,
@@ -87,11 +96,12 @@ async fn try_introduce(way: &Way<'_>, address: SocketAddr, former: Option<(Forme
     let hello = Request::Hello { page_size: settings.buffer.page_size as u32, address, former };
     outbox.push(&ToServer { drops: Vec::new(), body: hello });
     match incoming.next().await.map_err(|error| lost(server, &error))? {
-        Some(Answer::Joined { session, secret, lease_ns, keeps, wants_leaving, former }) => {
+        Some(Answer::Joined { session, secret, lease_ns, keeps, wants_leaving, pages_together, former }) => {
             let mut lease = Lease::given(lease_ns).ok_or_else(|| odd_lease(server, lease_ns))?;
             lease.renew(sent, executor.now());
             let keeps = keeps && names_copies;
-            Ok(Introduced { session, secret, lease, keeps, wants_leaving, former, incoming, outbox: new })
+            let of_server = ServerWants { leaving: wants_leaving, pages_together: pages_together as usize };
+            Ok(Introduced { session, secret, lease, keeps, of_server, former, incoming, outbox: new })
         }
         Some(Answer::Refusal { reason }) => {
             Err(Fault::new(FaultKind::Denied, format!("the server at {server} refuses: {reason}")).into())
@@ -271,7 +281,7 @@ impl ClientNode {
 
     /// A new session begins, with the copies of the one before or with none.
     fn begin_session(&self, introduced: Introduced) -> Incoming {
-        let Introduced { session, secret, lease, keeps, wants_leaving, former, incoming, outbox } = introduced;
+        let Introduced { session, secret, lease, keeps, of_server, former, incoming, outbox } = introduced;
         if !keeps {
             let forgotten = self.protocol.borrow_mut().forget_copies();
             if !forgotten.is_empty() && !self.has_lease() {
@@ -285,7 +295,7 @@ impl ClientNode {
         self.protocol.borrow_mut().join(session, secret);
         self.ended.set(before.map(|before| (before, former)));
         self.lease.set(lease);
-        self.wants_leaving.set(wants_leaving);
+        self.of_server.set(of_server);
         self.heard.set(self.executor.now());
         self.to_server.replace(outbox.take_over());
         self.doomed.borrow_mut().clear();

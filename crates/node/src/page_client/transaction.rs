@@ -320,13 +320,16 @@ impl PageTransaction {
             );
             return Err(Fault::new(FaultKind::NoSpace, words).into());
         }
+        let turn = client.groups.joining.take(&client.executor).await;
         loop {
-            if client.groups.has_room((records, pages, of_sets), page_size) {
+            self.check().await?;
+            let together = client.of_server.get().pages_together;
+            if client.groups.has_room((records, pages, of_sets), (page_size, together)) {
                 break;
             }
             client.answered.wait(&client.executor).await;
-            self.check().await?;
         }
+        drop(turn);
         let fate = client.join_group(&self);
         self.unpin();
         let changed = std::mem::take(&mut self.work.borrow_mut().changed);

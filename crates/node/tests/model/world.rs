@@ -444,6 +444,7 @@ impl World {
                 lease_ns: LEASE_NS,
                 keeps,
                 wants_leaving: true,
+                pages_together: 100,
                 former,
             });
             if self.has_leases() {

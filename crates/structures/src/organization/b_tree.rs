@@ -117,6 +117,27 @@ pub fn find_in<'a>(pages: &'a impl Pages, leaf: PageId, key: &[u8]) -> Result<(L
     Ok((Location { page: leaf, slot: found.unwrap_or_else(|slot| slot), exact: found.is_ok() }, page))
 }
 
+/// As [`find`], where the key is probably of the leaf `near`, which a search has named since the tree was last changed: its fences tell.
+///
+/// # Errors
+/// As [`seek`].
+#[inline]
+pub fn find_near<'a>(
+    pages: &'a impl Pages,
+    partition: PartitionId,
+    key: &[u8],
+    near: Option<PageId>,
+) -> Result<(Location, &'a [u8]), Need> {
+    if let Some(near) = near {
+        let leaf = open_leaf(pages, near)?;
+        let upper = slotted::upper(leaf);
+        if slotted::lower(leaf) <= key && (upper.is_empty() || key < upper) {
+            return find_in(pages, near, key);
+        }
+    }
+    find(pages, partition, key)
+}
+
 /// Goes from the root to the parent of a leaf and returns the leaf; `choose` names the slot to follow in each inner node.
 #[inline]
 fn descend(pages: &impl Pages, partition: PartitionId, mut choose: impl FnMut(&[u8]) -> u16) -> Result<PageId, Need> {

@@ -347,6 +347,18 @@ pub fn is_replacement_compacting(page: &[u8], slot: u16, value_len: usize) -> bo
     value_len > value(page, slot).len() && gap(page) < LENGTH_SIZE + rest_len(suffix_len) + value_len
 }
 
+/// How many of the records before `slot` came in one after the other, the one before `slot` last of all: a run of ascending keys, as
+/// far as the heap tells. It grows towards the front, so each lies where the one before it begins.
+pub fn run_before(page: &[u8], slot: u16) -> u16 {
+    let mut start = heap_start(page);
+    let follows = |slot: &u16| {
+        let is_next = locate(page, *slot).0 == start;
+        start = value_range(page, *slot).end;
+        is_next
+    };
+    (0..slot).rev().take_while(follows).count() as u16
+}
+
 /// Puts a record before the present slot `slot`. `key` is the whole key (not looked at on append pages).
 ///
 /// # Panics

@@ -2,7 +2,7 @@ use super::held::Held;
 use super::known::Known;
 use super::name;
 use super::read::{find, read, spec_of, with_known};
-use super::shape::{RecordsByNumber, Shape, ShapeKind, stored_key};
+use super::shape::{RecordsByNumber, Shape, ShapeKind, changes_its_index, stored_key};
 use crate::ClientEvent;
 use crate::abandon::at_most;
 use crate::context::{After, RunContext};
@@ -69,8 +69,13 @@ impl Client {
         if self.drops.chance(0.1) {
             return self.drop_partition(&name, &shape).await;
         }
-        if shape.kind == ShapeKind::TypedTree && self.drops.chance(0.4) {
-            return self.change_index(&name).await;
+        let changes_index = match shape.kind {
+            ShapeKind::TypedTree => self.drops.chance(0.4),
+            ShapeKind::Typed => changes_its_index(&name) && self.drops.chance(0.4),
+            _ => false,
+        };
+        if changes_index {
+            return self.change_index(&name, shape.kind).await;
         }
         // A backup is to meet all of that.
         match self.care.below(if self.context.observed.is_backing_up.get() { 8 } else { 20 }) {

@@ -1,9 +1,9 @@
-//! Creating and dropping the secondary index of a b-tree of typed records, beside transactions and snapshots on it. Each check
+//! Creating and dropping the secondary index of a b-tree or a set of typed records, beside transactions and snapshots on it. Each check
 //! compares the index with the records.
 
 use super::client::Client;
 use super::read::{find, with_known};
-use super::shape::index;
+use super::shape::{ShapeKind, index};
 use crate::ClientEvent;
 use crate::abandon::at_most;
 use crate::context::After;
@@ -15,10 +15,10 @@ const CHANGES_MAX: u64 = 4;
 
 impl Client {
     /// Changes the index once or several times.
-    pub(super) async fn change_index(&mut self, name: &str) -> After {
+    pub(super) async fn change_index(&mut self, name: &str, kind: ShapeKind) -> After {
         self.context.note_change();
         for _ in 0..self.drops.between(1, CHANGES_MAX) {
-            if self.context.over.get() || self.change_index_once(name).await == After::Reopen {
+            if self.context.over.get() || self.change_index_once(name, kind).await == After::Reopen {
                 return After::Reopen;
             }
             if self.avoided.contains(name) {
@@ -29,10 +29,14 @@ impl Client {
     }
 
     /// Drops the index if it is there, and creates it otherwise.
-    async fn change_index_once(&mut self, name: &str) -> After {
+    async fn change_index_once(&mut self, name: &str, kind: ShapeKind) -> After {
         let Some(id) = self.number_of(name) else { return After::Reopen };
         // What had begun before is waited for.
         self.held = None;
+        let (creates, drops) = match kind {
+            ShapeKind::Typed => (ClientEvent::SetIndexCreated, ClientEvent::SetIndexDropped),
+            _ => (ClientEvent::IndexCreated, ClientEvent::IndexDropped),
+        };
         let database = self.database.clone();
         if database.secondary(id, &index().name).is_ok() {
             with_known(&self.context, name, |known| known.note_index(None));
@@ -40,13 +44,18 @@ impl Client {
             if dropped.is_ok() && database.secondary(id, &index().name).is_ok() {
                 self.context.wrong(format!("the index of '{name}' is there though it was dropped"));
             }
-            return self.changed_index(name, dropped, ClientEvent::IndexDropped);
+            return self.changed_index(name, dropped.map(|()| false), drops);
         }
         let polls = if self.drops.chance(0.15) { self.drops.between(1, 8) } else { u64::MAX };
         with_known(&self.context, name, |known| known.note_index(None));
         let mut creating = pin!(database.create_index(id, index()));
         // Its transactions go on beside the creation.
         let mut created = at_most(1, creating.as_mut()).await;
+        if kind == ShapeKind::Typed && created.is_none() && self.drops.chance(0.2) {
+            let dropped = database.drop_index(id, &index().name).await;
+            let _given_up = creating.await;
+            return self.changed_index(name, dropped.map(|()| false), drops);
+        }
         if created.is_none() && self.drops.chance(0.7) {
             if self.change_beside(name).await == After::Reopen {
                 return After::Reopen;
@@ -56,7 +65,7 @@ impl Client {
             created = Some(creating.await);
         }
         match created {
-            Some(created) => self.changed_index(name, created.map(|_| ()), ClientEvent::IndexCreated),
+            Some(created) => self.changed_index(name, created.map(|_| true), creates),
             // The creation continues without this client.
             None => {
                 self.avoided.insert(name.to_owned());
@@ -77,11 +86,12 @@ impl Client {
         After::Retry
     }
 
-    fn changed_index(&mut self, name: &str, changed: Result<(), Error>, event: ClientEvent) -> After {
+    /// Notes whether the index is there now.
+    fn changed_index(&mut self, name: &str, changed: Result<bool, Error>, event: ClientEvent) -> After {
         match changed {
             // Of a failed change the next restart may still find that it was done.
-            Ok(()) => {
-                with_known(&self.context, name, |known| known.note_index(Some(event == ClientEvent::IndexCreated)));
+            Ok(is_there) => {
+                with_known(&self.context, name, |known| known.note_index(Some(is_there)));
                 self.context.event(event);
                 After::Retry
             }

@@ -26,10 +26,15 @@ pub enum ShapeKind {
     Set,
     /// A set of arrivals; each record begins with its number.
     Arrivals,
-    /// A set of typed records with a secondary index.
+    /// A set of typed records with a secondary index, which is created and dropped under some names.
     Typed,
     /// A b-tree of typed records, most of the time with a secondary index, which is created and dropped.
     TypedTree,
+}
+
+/// Whether the index of a set of this name comes and goes.
+pub fn changes_its_index(name: &str) -> bool {
+    name.ends_with(TYPED_NAME)
 }
 
 /// A partition that is there, or may be.
@@ -43,7 +48,7 @@ pub struct Shape {
 /// The name of the secondary index of typed records.
 pub const INDEX_NAME: &str = "by_group";
 
-/// How the names end whose b-trees have typed records.
+/// How the names end whose b-trees have typed records, and whose sets of such get and lose their index.
 const TYPED_NAME: &str = "3";
 
 /// The bytes of a typed record besides its filler, at most.
@@ -74,7 +79,7 @@ impl ShapeKind {
     /// A random partition of this name and of some kind.
     pub fn draw(name: &str, page_size: usize, random: &mut Random) -> Shape {
         let mut kind = *random.choose(&ShapeKind::ALL).expect("there are some");
-        if matches!(kind, ShapeKind::Tree | ShapeKind::Append) && name.ends_with(TYPED_NAME) {
+        if matches!(kind, ShapeKind::Tree | ShapeKind::Append) && changes_its_index(name) {
             kind = ShapeKind::TypedTree;
         }
         let set = |arrivals| Organization::Set { arrivals, segment_size: SEGMENT_SIZE, reserve_percent: 10 };
@@ -204,7 +209,7 @@ pub fn group(record: &[u8]) -> Option<u32> {
     }
 }
 
-/// The secondary index of typed records in a b-tree.
+/// The secondary index of typed records.
 pub fn index() -> IndexSpec {
     IndexSpec::new(INDEX_NAME, &["group"])
 }

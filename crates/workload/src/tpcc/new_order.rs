@@ -40,7 +40,7 @@ pub(super) async fn run(tables: &Tables, tx: &mut Transaction, input: &NewOrder)
 
     let lines = price(tables, tx, input).await?;
     let infos = take_from_stock(tables, tx, input, &lines).await?;
-    let mut sum = 0;
+    let (mut sum, mut rows) = (0, Vec::with_capacity(lines.len()));
     for ((line, price), info) in lines.iter().zip(infos) {
         let amount = i64::from(line.quantity) * price;
         sum += amount;
@@ -50,8 +50,9 @@ pub(super) async fn run(tables: &Tables, tx: &mut Transaction, input: &NewOrder)
         order_line::QUANTITY.set(&mut row, line.quantity);
         order_line::AMOUNT.set(&mut row, amount);
         order_line::DISTRICT_INFO.set(&mut row, &info);
-        tx.insert(tables.order_line, &district.line(number, line.number), &row).await?;
+        rows.push((district.line(number, line.number), row));
     }
+    tx.insert_each(tables.order_line, &rows).await?;
     if lines.len() < input.lines.len() {
         return tx.rollback_to(begin).await;
     }

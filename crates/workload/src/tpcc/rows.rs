@@ -136,14 +136,15 @@ pub mod item {
 pub mod stock {
     use super::{Amount, Count, Text};
 
+    // What an order changes stands together: it is logged as one piece, from the first byte that changes to the last.
     pub const QUANTITY: Count = Count(0);
+    pub const YTD: Amount = Amount(4);
+    pub const ORDERS: Count = Count(12);
+    pub const REMOTE_ORDERS: Count = Count(16);
     /// Of the district with this number, from 1 to 10.
     pub fn district_info(district: u8) -> Text {
-        Text(4 + 24 * (usize::from(district) - 1), 24)
+        Text(20 + 24 * (usize::from(district) - 1), 24)
     }
-    pub const YTD: Amount = Amount(244);
-    pub const ORDERS: Count = Count(252);
-    pub const REMOTE_ORDERS: Count = Count(256);
     pub const DATA: Text = Text(260, 50);
     pub const SIZE: usize = 310;
 }

@@ -73,31 +73,59 @@ pub(super) fn separator<'a>(left: &[u8], right: &'a [u8]) -> &'a [u8] {
 /// Where to divide a node, and the separator there. `new` is the key to come in if the node is a leaf.
 fn division(step: &Step<'_>, new: Option<&[u8]>) -> (u16, Vec<u8>) {
     let page = step.page;
+    let is_leaf = slotted::level(page) == 0;
+    let new = new.filter(|_| is_leaf);
+    let place = match new {
+        Some(key) => slotted::search(page, key).err(),
+        None => (!is_leaf).then_some(step.slot + 1),
+    };
+    let ascending = place.filter(|place| is_ascending(page, *place)).and_then(|place| behind(page, place, new));
+    ascending.unwrap_or_else(|| {
+        let at = middle(page);
+        (at, separator_at(page, at))
+    })
+}
+
+/// Whether entries come in at `place` of a node, one behind the other: such never come back to what they leave behind, so that is left
+/// full. At the end of a tree that is taken for granted; elsewhere the latest of the node's entries tell, a quarter of them.
+fn is_ascending(page: &[u8], place: u16) -> bool {
+    let at_end = place == slotted::count(page);
+    place > 0
+        && (at_end && slotted::upper(page).is_empty() || slotted::run_before(page, place) > slotted::count(page) / 4)
+}
+
+/// Where to divide a node that fills up with ascending keys, of which the next one comes in at `place`: behind them. What lies behind
+/// is of others, and parts from them first. `None` if the parts do not fit between their new fences.
+fn behind(page: &[u8], place: u16, new: Option<&[u8]>) -> Option<(u16, Vec<u8>)> {
     let count = slotted::count(page);
-    let leaf = slotted::level(page) == 0;
-    let mut last = Vec::new();
-    // Keys that arrive in ascending order never come back to what they leave behind, so that is left full.
-    if slotted::upper(page).is_empty() {
-        slotted::key_into(page, count - 1, &mut last);
-        match new {
-            Some(key) if leaf && key > last.as_slice() => {
-                let separator = separator(&last, key);
-                if size(page, 0..count, slotted::lower(page), separator) <= body_size(page.len()) {
-                    return (count, separator.to_vec());
-                }
-            }
-            _ if !leaf && step.slot == count - 1 && count > 2 => return (count - 1, last),
-            _ => {}
-        }
+    let at_place = match new {
+        Some(new) if place < count => Some(separator(new, &key_at(page, place)).to_vec()),
+        Some(new) => Some(separator(&key_at(page, count - 1), new).to_vec()),
+        None => (place < count).then(|| key_at(page, place)),
+    };
+    // At the end a longer fence may have to take the place of the last entry, and an inner node is never without one.
+    let before_last = (place == count && count > 2).then(|| (count - 1, separator_at(page, count - 1)));
+    let fits = |(at, separator): &(u16, Vec<u8>)| {
+        let left = size(page, 0..*at, slotted::lower(page), separator);
+        let right = size(page, *at..count, separator, slotted::upper(page));
+        left.max(right) <= body_size(page.len())
+    };
+    at_place.map(|separator| (place, separator)).into_iter().chain(before_last).find(fits)
+}
+
+/// The separator between the entries before slot `at` and those from there on.
+fn separator_at(page: &[u8], at: u16) -> Vec<u8> {
+    let mut right = key_at(page, at);
+    if slotted::level(page) == 0 {
+        right.truncate(separator(&key_at(page, at - 1), &right).len());
     }
-    let at = middle(page);
-    let mut right = Vec::new();
-    slotted::key_into(page, at, &mut right);
-    if leaf {
-        slotted::key_into(page, at - 1, &mut last);
-        right.truncate(separator(&last, &right).len());
-    }
-    (at, right)
+    right
+}
+
+fn key_at(page: &[u8], slot: u16) -> Vec<u8> {
+    let mut key = Vec::new();
+    slotted::key_into(page, slot, &mut key);
+    key
 }
 
 /// The slot before which half of the node's bytes lie.
@@ -128,17 +156,8 @@ pub(super) fn size(page: &[u8], slots: Range<u16>, lower: &[u8], upper: &[u8]) -
 /// The change that makes a page the node of these entries.
 pub(super) fn rebuilt(page: &[u8], slots: Range<u16>, lower: &[u8], upper: &[u8]) -> OwnedChange {
     let mut builder = Builder::new(page.len(), slotted::level(page), lower, upper);
-    copy(page, slots, &mut builder);
+    builder.copy(page, slots);
     builder.finish()
-}
-
-/// Adds the entries of a page to a node being built.
-pub(super) fn copy(page: &[u8], slots: Range<u16>, builder: &mut Builder) {
-    let mut key = Vec::new();
-    for slot in slots {
-        slotted::key_into(page, slot, &mut key);
-        builder.push(&key, slotted::value(page, slot));
-    }
 }
 
 /// The entries from `at` on go to a new page behind `separator`.

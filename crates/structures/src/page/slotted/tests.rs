@@ -139,3 +139,40 @@ fn a_search_is_right_however_keys_are_spread() {
         }
     }
 }
+
+#[test]
+fn entries_are_copied_to_what_inserting_them_gives() {
+    let mut random = Random::stream(9, "copy");
+    for round in 0..300 {
+        let level = (round % 2) as u8;
+        let mut keys: Vec<Vec<u8>> = (0..30).map(|_| key(&mut random)).filter(|key| key.len() > 7).collect();
+        keys.sort();
+        keys.dedup();
+        let mut source = Builder::new(8192, level, b"prefix", b"prefix0");
+        for (index, key) in keys.iter().enumerate() {
+            source.push(key, &vec![index as u8; 4 * (1 - usize::from(level)) * index % 40 + 4]);
+        }
+        let mut page = vec![0; 8192];
+        header::format(&mut page, PageId::new(PartitionId(1), 1));
+        source.finish().as_change().apply(&mut page, Lsn(1));
+        for slot in 0..count(&page).min(random.below(9) as u16 * u16::from(level == 0)) {
+            let length = value(&page, slot).len().min(7);
+            replace(&mut page, slot, &b"shorter"[..length]);
+        }
+        let from = random.below(keys.len() as u64) as usize;
+        let to = random.between(from as u64, keys.len() as u64 - 1) as usize;
+        // The fences that these keys allow, one that has nothing in common with them, and none.
+        let fences: [(&[u8], &[u8]); 3] = [(&keys[from], &keys[to]), (b"", b"prefix0"), (b"", b"")];
+        for (lower, upper) in fences {
+            let mut expected = Builder::new(8192, level, lower, upper);
+            let mut whole = Vec::new();
+            for slot in from..to {
+                key_into(&page, slot as u16, &mut whole);
+                expected.push(&whole, value(&page, slot as u16));
+            }
+            let mut copied = Builder::new(8192, level, lower, upper);
+            copied.copy(&page, from as u16..to as u16);
+            assert_eq!(copied.finish(), expected.finish());
+        }
+    }
+}

@@ -135,3 +135,63 @@ fn loading_fills_pages() {
     let per_leaf = body_size(4096) / slotted::entry_size(0, 8, 100);
     assert!(pages <= 20_000 / per_leaf + 8, "{pages} pages of {per_leaf} records");
 }
+
+/// How full the leaves and the inner nodes are on average.
+fn fill(store: &Store) -> [f64; 2] {
+    let mean = |is_of: fn(u8) -> bool| {
+        let nodes = store.pages.values().filter(|page| header::kind(page) == Some(PageKind::Node));
+        let nodes: Vec<_> = nodes.filter(|page| is_of(slotted::level(page))).collect();
+        let used = |page: &&Vec<u8>| 1.0 - slotted::room(page) as f64 / body_size(page.len()) as f64;
+        nodes.iter().map(|page| used(page)).sum::<f64>() / nodes.len().max(1) as f64
+    };
+    [mean(|level| level == 0), mean(|level| level > 0)]
+}
+
+/// A tree of the first records of 40 owners, loaded, to which further ones come, each owner's in ascending order, in turns of `batch`.
+fn owners(batch: u32) -> Store {
+    let key = |owner: u32, number: u32| [owner.to_be_bytes(), number.to_be_bytes()].concat();
+    let mut store = Store::new(4096);
+    let (mut loader, mut done) = (BulkLoader::new(PARTITION, 4096, 1.0), Vec::new());
+    for owner in 0..40 {
+        (0..100).for_each(|number| loader.push(&key(owner, number), &[1; 50], &mut done));
+    }
+    store.capacity = loader.finish(&mut done);
+    store.apply(&done);
+    let (mut random, mut next) = (Random::stream(batch.into(), "owners"), [100; 40]);
+    for _ in 0..40_000 / batch {
+        let owner = random.below(40) as usize;
+        for _ in 0..batch {
+            store.put(&key(owner as u32, next[owner]), &[1; 50]);
+            next[owner] += 1;
+        }
+    }
+    store.check();
+    store
+}
+
+#[test]
+fn keys_that_ascend_within_a_tree_leave_full_pages() {
+    for batch in [1, 10] {
+        let store = owners(batch);
+        let [leaves, inner] = fill(&store);
+        assert!(leaves > 0.9, "leaves are filled to {leaves:.2} with batches of {batch}");
+        assert!(inner > 0.6, "inner nodes are filled to {inner:.2} with batches of {batch}");
+    }
+}
+
+#[test]
+fn keys_at_random_places_fill_pages_as_ever() {
+    // Alone, and in ascending batches that end soon.
+    for (batch, least) in [(1, 0.67), (4, 0.65), (10, 0.63)] {
+        let (mut store, mut random) = (Store::new(4096), Random::stream(batch, "places"));
+        for _ in 0..20_000 / batch {
+            let place = random.below(1 << 40);
+            for index in 0..batch {
+                store.put(&number(place << 8 | index), &[1; 50]);
+            }
+        }
+        store.check();
+        let [leaves, _] = fill(&store);
+        assert!(leaves > least, "leaves are filled to {leaves:.2} with batches of {batch}");
+    }
+}
