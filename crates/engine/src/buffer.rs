@@ -257,8 +257,8 @@ impl Buffer {
     /// The need's own error, or the driver's, or a damaged page.
     pub async fn resolve(self: &Rc<Self>, need: Need, pattern: Pattern, pins: &mut Pins) -> Result<bool> {
         match need {
-            Need::Fail(error) => Err(error),
-            Need::Refused(error) => Err(self.refused(error)),
+            Need::Fail(error) => Err(*error),
+            Need::Refused(error) => Err(self.refused(*error)),
             Need::Write(id) => {
                 self.await_permission(id, pins).await;
                 Ok(false)
