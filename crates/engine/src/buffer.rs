@@ -406,7 +406,9 @@ impl Buffer {
     /// tiers: then the caller begins again. Whenever this waits, the partition may be dropped.
     async fn start_load(self: &Rc<Self>, id: PageId, turn: Fetching) -> Result<bool> {
         self.check_syncs()?;
-        self.bring_left(id).await?;
+        if self.is_left(id) {
+            Box::pin(self.bring_left(id)).await?;
+        }
         let space = self.find_space(id.partition)?;
         if let Some(error) = space.failure() {
             return Err(error);
