@@ -44,6 +44,7 @@ use driver::{Access, Completion, FaultKind, Frame};
 use executor::{Executor, WaitQueue};
 use failures::Failures;
 use left_redo::LeftRedo;
+use pins::SparePins;
 use silence::Silence;
 use spare::Spare;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -121,6 +122,7 @@ pub struct Buffer {
     in_flight: Cell<usize>,
     /// Which pages tasks look for frames for.
     wanted: WantedPages,
+    spare_pins: SparePins,
     /// Tasks waiting for any frame: no page could leave when they looked.
     freed: WaitQueue,
     /// Tasks waiting for the end of a write.
@@ -162,6 +164,7 @@ impl Buffer {
             is_ended: Cell::new(false),
             in_flight: Cell::new(0),
             wanted: WantedPages::default(),
+            spare_pins: SparePins::default(),
             freed: WaitQueue::new(),
             written: WaitQueue::new(),
             permitted: WaitQueue::new(),
