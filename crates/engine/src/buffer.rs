@@ -44,6 +44,7 @@ use driver::{Access, Completion, FaultKind, Frame};
 use executor::{Executor, WaitQueue};
 use failures::Failures;
 use left_redo::LeftRedo;
+use pins::SparePins;
 use silence::Silence;
 use spare::Spare;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -121,6 +122,7 @@ pub struct Buffer {
     in_flight: Cell<usize>,
     /// Which pages tasks look for frames for.
     wanted: WantedPages,
+    spare_pins: SparePins,
     /// Tasks waiting for any frame: no page could leave when they looked.
     freed: WaitQueue,
     /// Tasks waiting for the end of a write.
@@ -162,6 +164,7 @@ impl Buffer {
             is_ended: Cell::new(false),
             in_flight: Cell::new(0),
             wanted: WantedPages::default(),
+            spare_pins: SparePins::default(),
             freed: WaitQueue::new(),
             written: WaitQueue::new(),
             permitted: WaitQueue::new(),
@@ -257,8 +260,8 @@ impl Buffer {
     /// The need's own error, or the driver's, or a damaged page.
     pub async fn resolve(self: &Rc<Self>, need: Need, pattern: Pattern, pins: &mut Pins) -> Result<bool> {
         match need {
-            Need::Fail(error) => Err(error),
-            Need::Refused(error) => Err(self.refused(error)),
+            Need::Fail(error) => Err(*error),
+            Need::Refused(error) => Err(self.refused(*error)),
             Need::Write(id) => {
                 self.await_permission(id, pins).await;
                 Ok(false)
@@ -406,7 +409,9 @@ impl Buffer {
     /// tiers: then the caller begins again. Whenever this waits, the partition may be dropped.
     async fn start_load(self: &Rc<Self>, id: PageId, turn: Fetching) -> Result<bool> {
         self.check_syncs()?;
-        self.bring_left(id).await?;
+        if self.is_left(id) {
+            Box::pin(self.bring_left(id)).await?;
+        }
         let space = self.find_space(id.partition)?;
         if let Some(error) = space.failure() {
             return Err(error);

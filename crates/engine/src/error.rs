@@ -572,14 +572,14 @@ pub enum Need {
     /// Room for more pages in the partition's file.
     Space(PartitionId),
     /// Nothing that waiting could provide: pages contradict each other, or something fits none.
-    Refused(structures::Error),
+    Refused(Box<structures::Error>),
     /// Nothing that waiting could provide.
-    Fail(Error),
+    Fail(Box<Error>),
 }
 
 impl From<Error> for Need {
     fn from(error: Error) -> Need {
-        Need::Fail(error)
+        Need::Fail(Box::new(error))
     }
 }
 
@@ -589,7 +589,7 @@ impl From<structures::Need> for Need {
             structures::Need::Page(page) => Need::Page(page),
             structures::Need::Write(page) => Need::Write(page),
             structures::Need::Space(partition) => Need::Space(partition),
-            structures::Need::Fail(error) => Need::Refused(error),
+            structures::Need::Fail(error) => Need::Refused(Box::new(error)),
         }
     }
 }

@@ -15,11 +15,23 @@ pub fn device(executor: &Executor, name: &str) -> Result<DeviceId> {
 
 /// Charges one access to a device with these traits, pays what must be paid before it, and says how it is made.
 pub async fn access(executor: &Executor, traits: &DeviceTraits) -> Access {
-    if traits.synchronous {
-        executor.charge(Work::NvemAccess);
-        return Access::Synchronous { instructions: executor.take_debt() };
+    if let Some(access) = access_at_once(executor, traits) {
+        return access;
     }
     executor.charge(Work::InputOutput);
     executor.pay_debt().await;
     Access::Asynchronous
+}
+
+/// The same, if there is nothing to wait for; `None` if it was not charged.
+pub fn access_at_once(executor: &Executor, traits: &DeviceTraits) -> Option<Access> {
+    if traits.synchronous {
+        executor.charge(Work::NvemAccess);
+        return Some(Access::Synchronous { instructions: executor.take_debt() });
+    }
+    if executor.is_priced() {
+        return None;
+    }
+    executor.charge(Work::InputOutput);
+    Some(Access::Asynchronous)
 }

@@ -169,7 +169,10 @@ impl Locks {
                 None => table.release_all(owner, &mut granted),
             }
         }
-        self.wake(granted);
+        // Seldom does one wait.
+        if !granted.is_empty() {
+            self.wake(granted);
+        }
     }
 
     /// An owner that holds nothing has ended: its number may be given to another.

@@ -52,6 +52,11 @@ pub trait PageStore {
     /// CPU, any other through a queue.
     fn access<'a>(&'a self, executor: &'a Executor) -> Future<'a, Access>;
 
+    /// The same, if there is nothing to wait for; `None` if it was not paid for.
+    fn access_at_once(&self, _executor: &Executor) -> Option<Access> {
+        None
+    }
+
     /// Starts to read pages to the front of the transfer's buffer. What was never written reads as zeros.
     fn read(&self, executor: &Executor, transfer: Transfer, then: Then);
 

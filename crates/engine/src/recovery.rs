@@ -160,7 +160,7 @@ pub(crate) fn redo_edit(buffer: &Rc<Buffer>, sequence: u64, edit: &Edit<'_>, sta
         pool.renumber(frame, sequence - 1);
     } else if present + 1 != sequence {
         let detail = format!("it has seen {present} changes, the log goes on with change {sequence}");
-        return Err(Need::Fail(buffer.space(edit.page.partition).damaged(edit.page, detail)));
+        return Err(buffer.space(edit.page.partition).damaged(edit.page, detail).into());
     }
     pool.edit(frame, &edit.change, start, end);
     Ok(())

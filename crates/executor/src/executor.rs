@@ -510,7 +510,12 @@ impl Executor {
 
     /// Starts an operation and runs `handler` when it completes, even if the current task has ended by then.
     pub fn submit(&self, op: Op, handler: impl FnOnce(Completion) + 'static) {
-        self.start(op, State::Handled(Box::new(handler)));
+        self.submit_boxed(op, Box::new(handler));
+    }
+
+    /// As [`Executor::submit`], with a handler in memory of its own already.
+    pub fn submit_boxed(&self, op: Op, handler: Box<dyn FnOnce(Completion)>) {
+        self.start(op, State::Handled(handler));
     }
 
     pub(crate) fn start(&self, op: Op, state: State) -> Token {

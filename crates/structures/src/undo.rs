@@ -89,6 +89,9 @@ impl Undo<'_> {
 }
 
 /// Appends the stored form of an undo.
+///
+/// Part of its callers, which know mostly which one it is.
+#[inline(always)]
 pub fn encode_undo(undo: &Undo<'_>, out: &mut Vec<u8>) {
     match *undo {
         Undo::Remove { partition, key } => {
@@ -166,7 +169,7 @@ pub struct UndoList {
 
 impl UndoList {
     /// Adds the latest. Returns its stored form.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, undo: &Undo<'_>) -> &[u8] {
         let start = self.bytes.len();
         self.starts.push(start);

@@ -6,18 +6,21 @@
 
 use super::Buffer;
 use executor::{Relay, TaskId};
-use std::collections::BTreeMap;
 use std::future::poll_fn;
+use std::ops::Range;
 use std::task::Poll;
 
-/// The waits, by frame and ticket.
+/// The waits, in the order of their frames and tickets. Few reads are under way at once, so a search and a short move are less than
+/// what a tree takes.
 #[derive(Default)]
 pub struct Loading {
-    waits: BTreeMap<(u32, u64), Wait>,
+    waits: Vec<Wait>,
     ticket: u64,
 }
 
 struct Wait {
+    frame: u32,
+    ticket: u64,
     task: TaskId,
     pinned: bool,
 }
@@ -26,31 +29,43 @@ impl Loading {
     /// A task begins to wait for the read into a frame.
     pub fn begin(&mut self, frame: u32, task: TaskId) -> u64 {
         self.ticket += 1;
-        self.waits.insert((frame, self.ticket), Wait { task, pinned: false });
+        let place = self.place(frame, self.ticket);
+        self.waits.insert(place, Wait { frame, ticket: self.ticket, task, pinned: false });
         self.ticket
     }
 
     /// The page is there: returns how many pins it needs.
     pub fn loaded(&mut self, frame: u32, woken: &mut Vec<TaskId>) -> u32 {
-        let mut pins = 0;
-        for wait in self.waits.range_mut((frame, 0)..=(frame, u64::MAX)).map(|(_, wait)| wait) {
+        let waits = self.of(frame);
+        for wait in &mut self.waits[waits.clone()] {
             debug_assert!(!wait.pinned, "a frame is read into once while it is pinned");
             wait.pinned = true;
             woken.push(wait.task);
-            pins += 1;
         }
-        pins
+        waits.len() as u32
     }
 
     /// The page will not come.
     pub fn failed(&mut self, frame: u32, woken: &mut Vec<TaskId>) {
-        let waits = self.waits.extract_if((frame, 0)..=(frame, u64::MAX), |_, _| true);
-        woken.extend(waits.map(|(_, wait)| wait.task));
+        let waits = self.of(frame);
+        woken.extend(self.waits.drain(waits).map(|wait| wait.task));
     }
 
     /// A wait ends. Returns whether the page is pinned for it.
     pub fn end(&mut self, frame: u32, ticket: u64) -> bool {
-        self.waits.remove(&(frame, ticket)).is_some_and(|wait| wait.pinned)
+        let place = self.place(frame, ticket);
+        let is_there = self.waits.get(place).is_some_and(|wait| (wait.frame, wait.ticket) == (frame, ticket));
+        is_there && self.waits.remove(place).pinned
+    }
+
+    /// The waits for a frame.
+    fn of(&self, frame: u32) -> Range<usize> {
+        self.place(frame, 0)..self.place(frame, u64::MAX)
+    }
+
+    /// Where a wait is or would come in.
+    fn place(&self, frame: u32, ticket: u64) -> usize {
+        self.waits.partition_point(|wait| (wait.frame, wait.ticket) < (frame, ticket))
     }
 }
 

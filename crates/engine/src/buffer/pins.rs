@@ -5,7 +5,11 @@
 //! that one, or such operations would in time keep the whole buffer from each other.
 
 use super::Buffer;
+use std::cell::RefCell;
 use std::rc::Rc;
+
+/// How many vectors are kept for reuse at most.
+const SPARE_MAX: usize = 64;
 
 /// The frames that one operation keeps in the buffer while it waits for others. Released when dropped, so an abandoned
 /// operation leaves no pin behind.
@@ -18,6 +22,10 @@ pub struct Pins {
     made: u64,
 }
 
+/// Empty vectors of earlier operations, for reuse: so a miss allocates none.
+#[derive(Default)]
+pub(super) struct SparePins(RefCell<Vec<Vec<Pinned>>>);
+
 struct Pinned {
     frame: u32,
     /// How many references came before it in the attempt that lacked it.
@@ -27,7 +35,8 @@ struct Pinned {
 impl Pins {
     /// No frames yet.
     pub fn new(buffer: &Rc<Buffer>) -> Pins {
-        Pins { buffer: Rc::clone(buffer), pinned: Vec::new(), before: 0, made: u64::MAX }
+        let pinned = buffer.spare_pins.0.borrow_mut().pop().unwrap_or_default();
+        Pins { buffer: Rc::clone(buffer), pinned, before: 0, made: u64::MAX }
     }
 
     /// Takes over a pin of what the latest attempt lacked.
@@ -81,5 +90,9 @@ impl Pins {
 impl Drop for Pins {
     fn drop(&mut self) {
         self.release();
+        let mut spare = self.buffer.spare_pins.0.borrow_mut();
+        if spare.len() < SPARE_MAX {
+            spare.push(std::mem::take(&mut self.pinned));
+        }
     }
 }

@@ -139,8 +139,9 @@ impl Pool {
         }
     }
 
+    /// The bytes in a resident frame, to be changed: [`Pool::note_change`] has to follow.
     #[inline]
-    fn frame_bytes_mut(&mut self, frame: u32) -> &mut [u8] {
+    pub fn bytes_mut(&mut self, frame: u32) -> &mut [u8] {
         let bytes = if frame < self.replaceable {
             self.frames.get_mut(frame as usize)
         } else {
@@ -485,13 +486,13 @@ impl Pool {
     /// Makes one change of the page in a frame. `start` and `end` bound its log record.
     #[inline]
     pub fn edit(&mut self, frame: u32, change: &Change<'_>, start: Lsn, end: Lsn) {
-        change.apply(self.frame_bytes_mut(frame), end);
+        change.apply(self.bytes_mut(frame), end);
         self.note_change(frame, start);
     }
 
     /// The page in a frame is newer than on the medium, by changes that the log describes from `start` on.
     #[inline]
-    fn note_change(&mut self, frame: u32, start: Lsn) {
+    pub fn note_change(&mut self, frame: u32, start: Lsn) {
         let slot = &mut self.slots[frame as usize];
         if !slot.dirty {
             slot.dirty = true;
@@ -508,7 +509,7 @@ impl Pool {
 
     /// Gives a page that is made anew its sequence number.
     pub fn renumber(&mut self, frame: u32, sequence: u64) {
-        header::set_sequence(self.frame_bytes_mut(frame), sequence);
+        header::set_sequence(self.bytes_mut(frame), sequence);
     }
 
     /// The page's bytes without counting a reference.

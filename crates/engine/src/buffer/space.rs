@@ -239,8 +239,12 @@ impl PageSpace {
     }
 
     /// Pays for one access and says how it is made.
-    pub fn access<'a>(&'a self, executor: &'a Executor) -> Future<'a, Access> {
-        self.store.access(executor)
+    #[inline]
+    pub async fn access(&self, executor: &Executor) -> Access {
+        match self.store.access_at_once(executor) {
+            Some(access) => access,
+            None => self.store.access(executor).await,
+        }
     }
 
     /// Writes pages that lie side by side to their own places by one operation, from the first `length` bytes of a frame;

@@ -6,15 +6,27 @@ use crate::second_level::design::Pattern;
 use base::{PageId, PartitionId};
 use executor::{Relay, TaskId};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::ops::Range;
 use std::rc::Rc;
 use std::task::Poll;
 
-/// The pages, and the other tasks waiting for each.
+/// The pages in their order, and the other tasks waiting for each. They are few at once, so a search and a short move are less than
+/// what a tree takes.
 #[derive(Default)]
-pub(super) struct WantedPages(RefCell<BTreeMap<PageId, Vec<TaskId>>>);
+pub(super) struct WantedPages(RefCell<Vec<Wanted>>);
+
+struct Wanted {
+    page: PageId,
+    waiters: Vec<TaskId>,
+}
+
+impl WantedPages {
+    /// Where the page is, or where it would come in.
+    fn place(&self, page: PageId) -> Result<usize, usize> {
+        self.0.borrow().binary_search_by_key(&page, |wanted| wanted.page)
+    }
+}
 
 /// The turn to fetch a page. The others look again when it is over, even if its task is abandoned.
 pub(super) struct Fetching {
@@ -27,22 +39,21 @@ pub(super) struct Fetching {
 impl Buffer {
     /// The turn to fetch a page; `None` if another task has it.
     pub(super) fn want(self: &Rc<Self>, page: PageId, pattern: Pattern) -> Option<Fetching> {
-        if self.is_wanted(page) {
-            return None;
-        }
-        self.wanted.0.borrow_mut().insert(page, Vec::new());
+        let place = self.wanted.place(page).err()?;
+        self.wanted.0.borrow_mut().insert(place, Wanted { page, waiters: Vec::new() });
         Some(Fetching { buffer: Rc::clone(self), page, pattern, past_cache: false })
     }
 
     /// Whether some task has the turn to fetch this page.
     pub(super) fn is_wanted(&self, page: PageId) -> bool {
-        self.wanted.0.borrow().contains_key(&page)
+        self.wanted.place(page).is_ok()
     }
 
     /// Whether some task has the turn to fetch one of these pages.
     pub(super) fn is_any_wanted(&self, partition: PartitionId, numbers: Range<u32>) -> bool {
         let [from, to] = [numbers.start, numbers.end].map(|number| PageId::new(partition, number));
-        self.wanted.0.borrow().range(from..to).next().is_some()
+        let place = self.wanted.place(from).unwrap_or_else(|place| place);
+        self.wanted.0.borrow().get(place).is_some_and(|wanted| wanted.page < to)
     }
 
     /// Waits until another task's turn to fetch a page is over, or until the task is woken for another reason.
@@ -53,10 +64,8 @@ impl Buffer {
                 return Poll::Ready(());
             }
             let task = self.executor.waiter(context, &mut relay);
-            match self.wanted.0.borrow_mut().get_mut(&page) {
-                Some(waiters) => waiters.push(task),
-                None => return Poll::Ready(()),
-            }
+            let Ok(place) = self.wanted.place(page) else { return Poll::Ready(()) };
+            self.wanted.0.borrow_mut()[place].waiters.push(task);
             Poll::Pending
         })
         .await;
@@ -88,9 +97,9 @@ impl Fetching {
 
 impl Drop for Fetching {
     fn drop(&mut self) {
-        let waiters = self.buffer.wanted.0.borrow_mut().remove(&self.page);
-        for task in waiters.into_iter().flatten() {
-            self.buffer.executor.wake(task);
-        }
+        let wanted = &self.buffer.wanted;
+        let Ok(place) = wanted.place(self.page) else { return };
+        let waiters = wanted.0.borrow_mut().remove(place).waiters;
+        waiters.into_iter().for_each(|task| self.buffer.executor.wake(task));
     }
 }

@@ -163,8 +163,8 @@ impl Database {
         if is_new && slotted::count(pool.page(PageId::new(partition, ROOT))?) == 0 {
             return Ok(());
         }
-        let name = self.0.engine.catalog.describe(partition).map_err(Need::Fail)?.name.clone();
-        Err(Need::Fail(Error::NotEmpty(name)))
+        let name = self.0.engine.catalog.describe(partition)?.name.clone();
+        Err(Error::NotEmpty(name).into())
     }
 
     /// Makes a load's pages durable. If that fails, the file is not used any more.

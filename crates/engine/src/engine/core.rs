@@ -122,9 +122,10 @@ impl Core {
         debug_assert!(edits.iter().all(|edit| pool.may_write(edit.page)), "each planned page may be written");
         if let [edit] = edits {
             let frame = pool.frame_in_use(edit.page);
-            let sequence = header::sequence(pool.bytes(frame)) + 1;
-            let end = self.log.append(transaction, body, [(sequence, edit)]);
-            pool.edit(frame, &edit.change, start, end);
+            let page = pool.bytes_mut(frame);
+            let end = self.log.append(transaction, body, [(header::sequence(page) + 1, edit)]);
+            edit.change.apply(page, end);
+            pool.note_change(frame, start);
             self.is_changing.set(false);
             return (start, end);
         }

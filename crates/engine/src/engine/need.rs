@@ -89,7 +89,7 @@ impl Core {
         attempt: impl FnMut() -> Result<T, Need>,
     ) -> Result<T> {
         if let Need::Fail(error) = need {
-            return Err(error);
+            return Err(*error);
         }
         let (value, missed) = self.resolve(need, pattern, attempt).await?;
         self.statistics.count_reference(usize::from(partition.0), !missed);

@@ -70,6 +70,10 @@ impl PageStore for DataFile {
         (whole as usize) < self.page_size
     }
 
+    fn access_at_once(&self, executor: &Executor) -> Option<Access> {
+        crate::io::access_at_once(executor, &self.traits)
+    }
+
     fn access<'a>(&'a self, executor: &'a Executor) -> Future<'a, Access> {
         Box::pin(crate::io::access(executor, &self.traits))
     }
@@ -77,7 +81,7 @@ impl PageStore for DataFile {
     fn read(&self, executor: &Executor, transfer: Transfer, then: Then) {
         let Transfer { first, buffer, length, access } = transfer;
         let (offset, length) = (self.offset(first), length as u32);
-        executor.submit(Op::Read { file: self.file, offset, length, buffer, access }, then);
+        executor.submit_boxed(Op::Read { file: self.file, offset, length, buffer, access }, then);
     }
 
     fn write(&self, executor: &Executor, transfer: Transfer, durable: bool, then: Then) {

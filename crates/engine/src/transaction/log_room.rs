@@ -268,11 +268,11 @@ fn refuse_change(engine: &Engine, state: &TransactionState) -> Result<(), Need> 
         return Ok(());
     }
     if let Some(reason) = why_hopeless(engine) {
-        return Err(Need::Fail(reason));
+        return Err(reason.into());
     }
     note_own_before(engine, state);
     add(&engine.core.statistics.deadlocks, 1);
-    Err(Need::Fail(engine.abort(state, Error::Deadlock)))
+    Err(engine.abort(state, Error::Deadlock).into())
 }
 
 #[cfg(test)]

@@ -240,14 +240,14 @@ fn try_modify<R, F: FnOnce(&mut [u8]) -> R>(
             None => b_tree::find(&*pool, partition, key)?,
         };
         if !place.exact {
-            return Err(Need::Fail(Error::NoRecord(engine.catalog.describe(partition)?.name.clone())));
+            return Err(Error::NoRecord(engine.catalog.describe(partition)?.name.clone()).into());
         }
         let stored = slotted::value(leaf, place.slot);
         if let Stored::Elsewhere(found, _) = stored::read(stored) {
             let limit = b_tree::value_len_max(engine.core.page_size(), key.len()) - VERSION_SIZE;
             let what = "a value to be changed in place";
             let partition = engine.catalog.describe(partition)?.name.clone();
-            return Err(Need::Fail(Error::TooLarge { what, found, limit, partition }));
+            return Err(Error::TooLarge { what, found, limit, partition }.into());
         }
         pool.write_permission(place.page)?;
         new.clear();

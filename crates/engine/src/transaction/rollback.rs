@@ -251,5 +251,5 @@ fn place_of(core: &Core, partition: PartitionId, key: &[u8]) -> Result<b_tree::L
     }
     let file = core.buffer.space(partition).name().to_owned();
     let detail = "a record to be rolled back is missing".to_owned();
-    Err(Need::Fail(Error::DamagedPage { page: place.page, file, detail }))
+    Err(Error::DamagedPage { page: place.page, file, detail }.into())
 }

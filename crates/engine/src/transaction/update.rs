@@ -6,7 +6,9 @@ use structures::page::Edit;
 use structures::undo::Undo;
 
 /// Logs a transaction's update as one record and makes its edits.
-#[inline]
+///
+/// Part of its callers, with all that encodes and makes a change: there it is known which one it is.
+#[inline(always)]
 pub(super) fn update(engine: &Engine, state: &mut TransactionState, undo: &Undo<'_>, edits: &[Edit<'_>]) {
     if engine.versions.is_kept() {
         let is_serializable = state.isolation == Isolation::Serializable;

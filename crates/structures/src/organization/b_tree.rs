@@ -95,14 +95,17 @@ pub fn find<'a>(pages: &'a impl Pages, partition: PartitionId, key: &[u8]) -> Re
     find_in(pages, leaf_of(pages, partition, key)?, key)
 }
 
-/// The leaf of `key`, whose bytes are only asked for: they may come while the caller does something else.
+/// The leaf of `key`, whose bytes are only asked for: they may come while the caller does something else. A root that is a leaf
+/// has been looked at.
 ///
 /// # Errors
 /// As [`seek`], for the leaf's parents.
 #[inline]
 pub fn leaf_of(pages: &impl Pages, partition: PartitionId, key: &[u8]) -> Result<PageId, Need> {
     let leaf = descend(pages, partition, |page| slot_for(page, key))?;
-    pages.prefetch(leaf);
+    if leaf.number != ROOT {
+        pages.prefetch(leaf);
+    }
     Ok(leaf)
 }
 

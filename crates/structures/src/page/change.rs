@@ -228,7 +228,9 @@ impl OwnedEdit {
 impl Change<'_> {
     /// Makes the change and advances the page's sequence number and log position. The planner of the change has checked on the
     /// same page contents that it fits.
-    #[inline]
+    ///
+    /// Part of its callers, which know mostly which one it is.
+    #[inline(always)]
     pub fn apply(&self, page: &mut [u8], lsn: Lsn) {
         match *self {
             Change::Format { kind, level, count, image } => format(page, kind, level, count, image, &[]),
@@ -251,6 +253,9 @@ impl Change<'_> {
     }
 
     /// Appends the stored form: a tag byte, then the fields in little-endian order with 32-bit lengths before bytes.
+    ///
+    /// Part of its callers, as [`Change::apply`] is.
+    #[inline(always)]
     pub fn encode(&self, out: &mut Vec<u8>) {
         match *self {
             Change::Format { kind, level, count, image } => {

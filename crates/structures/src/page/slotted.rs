@@ -145,8 +145,9 @@ fn head(key: &[u8], prefix_len: usize) -> u64 {
 fn locate(page: &[u8], slot: u16) -> (usize, usize) {
     let size = slot_size(page);
     let at = SLOTS + usize::from(slot) * size;
-    let suffix_len = if size == NODE_SLOT { get(page, at + 2) } else { 0 };
-    (get(page, at), suffix_len)
+    let entry = &page[at..at + size];
+    let suffix_len = if size == NODE_SLOT { get(entry, 2) } else { 0 };
+    (get(entry, 0), suffix_len)
 }
 
 /// Where on the page the value of the record at `slot` is.
@@ -245,13 +246,18 @@ pub fn search(page: &[u8], key: &[u8]) -> Result<u16, u16> {
 #[inline]
 fn lower_bound(slots: &[NodeSlot], wanted: u64) -> usize {
     let mut first = 0;
-    let mut length = slots.len();
-    while length > 1 {
-        let half = length / 2;
-        first += if slot_head(&slots[first + half - 1]) < wanted { half } else { 0 };
-        length -= half;
+    let mut left = slots;
+    while left.len() > 1 {
+        let (front, back) = left.split_at(left.len() / 2);
+        let rest = left.len() - front.len();
+        if slot_head(&front[front.len() - 1]) < wanted {
+            first += front.len();
+            left = back;
+        } else {
+            left = &left[..rest];
+        }
     }
-    first + usize::from(slots.get(first).is_some_and(|slot| slot_head(slot) < wanted))
+    first + usize::from(left.first().is_some_and(|slot| slot_head(slot) < wanted))
 }
 
 /// Goes on where heads are equal: compares what follows them, from slot `first` on.

@@ -12,6 +12,6 @@ impl Pool {
 
     /// Takes changes of the page in a frame back: these are its bytes.
     pub fn overwrite(&mut self, frame: u32, bytes: &[u8]) {
-        self.frame_bytes_mut(frame).copy_from_slice(bytes);
+        self.bytes_mut(frame).copy_from_slice(bytes);
     }
 }

@@ -30,7 +30,7 @@ impl Pool {
 
     /// The page in a frame with its checksum, as it is sent to another node.
     pub fn sealed(&mut self, frame: u32) -> &[u8] {
-        let bytes = self.frame_bytes_mut(frame);
+        let bytes = self.bytes_mut(frame);
         header::seal(bytes);
         bytes
     }
@@ -38,7 +38,7 @@ impl Pool {
     /// A newer version of a page has come from another node into its frame, and counts as used just now. `start` and `end` are the log
     /// positions between which its changes are described.
     pub(in crate::buffer) fn install(&mut self, frame: u32, bytes: &[u8], (start, end): (Lsn, Lsn)) {
-        let page = self.frame_bytes_mut(frame);
+        let page = self.bytes_mut(frame);
         page.copy_from_slice(bytes);
         header::set_lsn(page, end);
         self.note_change(frame, start);

@@ -142,7 +142,7 @@ fn fill(store: &Store) -> [f64; 2] {
         let nodes = store.pages.values().filter(|page| header::kind(page) == Some(PageKind::Node));
         let nodes: Vec<_> = nodes.filter(|page| is_of(slotted::level(page))).collect();
         let used = |page: &&Vec<u8>| 1.0 - slotted::room(page) as f64 / body_size(page.len()) as f64;
-        nodes.iter().map(|page| used(page)).sum::<f64>() / nodes.len().max(1) as f64
+        nodes.iter().map(used).sum::<f64>() / nodes.len().max(1) as f64
     };
     [mean(|level| level == 0), mean(|level| level > 0)]
 }
