@@ -176,6 +176,7 @@ fn one_node_beside_its_server_transfers_money() {
     assert_eq!(totals(bank.path()).transactions, all(1) + all(100));
     let text = printed(bank.path(), "bench debit-credit --data bank --clients 4 --transactions 100");
     assert!(!text.contains("node"), "one engine has no server: {text}");
-    let said = refused(bank.path(), "bench debit-credit --data bank --nodes 65 --transactions 10");
-    assert!(said.contains("1..=64"), "{said}");
+    let ended = Process::start(bank.path(), "bench debit-credit --data bank --nodes 65 --transactions 10").end();
+    assert_eq!(ended.code, Some(2), "it is a mistake in the arguments");
+    assert!(ended.error.contains("1..=64"), "{}", ended.error);
 }

@@ -14,7 +14,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::Poll;
 
 /// The most bytes that wait for the server of a client, whose commits are messages of any length; for a client of a server; for another
@@ -135,8 +135,9 @@ pub struct Outbox {
     executor: Executor,
     traffic: Rc<Traffic>,
     size_min: usize,
-    /// Where what waits is sent to if that takes no time. None once nothing is sent any more.
-    at_once: RefCell<Option<Rc<dyn Channel>>>,
+    /// Where what waits is sent to if that takes no time. The task that empties the queue has it: with its executor it is gone, and the
+    /// peer hears that, whatever else keeps the queue.
+    at_once: Option<Weak<dyn Channel>>,
 }
 
 impl Outbox {
@@ -161,7 +162,7 @@ impl Outbox {
             executor: executor.clone(),
             traffic: Rc::clone(traffic),
             size_min,
-            at_once: RefCell::new(Some(&channel).filter(|channel| channel.sends_at_once()).map(Rc::clone)),
+            at_once: channel.sends_at_once().then(|| Rc::downgrade(&channel)),
         });
         executor.spawn(empty(Rc::clone(&outbox), channel));
         outbox
@@ -187,7 +188,7 @@ impl Outbox {
     /// Sends what waits in this step, if the channel takes no time for that, rather than when the task has its turn that empties the
     /// queue: many may come before it, and the peer would have nothing to do meanwhile.
     pub fn flush(&self) {
-        let Some(channel) = self.at_once.borrow().clone() else { return };
+        let Some(channel) = self.at_once.as_ref().and_then(Weak::upgrade) else { return };
         while let Some(piece) = self.pop() {
             if channel.send_at_once(piece).is_err() {
                 return self.discard();
@@ -252,7 +253,6 @@ impl Outbox {
 
     /// Nothing is sent any more, not even what was put here.
     fn discard(&self) {
-        self.at_once.take();
         self.pieces.take();
         self.traffic.take_waiting(self.waiting.take());
         self.close();

@@ -222,6 +222,27 @@ fn no_commit_is_refused_for_the_frames_that_those_need_which_it_is_sent_with() {
     }
 }
 
+#[test]
+fn no_commit_is_refused_for_the_frames_that_those_of_another_node_need() {
+    for commits_pages in [false, true] {
+        let suit = |settings| ClientSettings { commits_pages, transactions: 12, ..settings };
+        let Joined { mut cluster, executors, server, clients, counters } = joined((5, "cbl"), 160, suit);
+        for round in 0..3 {
+            let pairs = (0..PAGES as u32 / 2).map(|pair| (pair, pair as usize % 2));
+            let commit = |(pair, node): (u32, usize)| {
+                executors[1 + node].spawn(add_to_both(clients[node].clone(), counters, pair))
+            };
+            for task in Vec::from_iter(pairs.map(commit)) {
+                let committed = cluster.run(task).expect("they go on");
+                assert_eq!(committed, Ok(()), "with pages: {commits_pages}, round {round}");
+            }
+        }
+        let counts = server.counts();
+        assert!(counts.refused_commits == 0 && counts.commits < 3 * PAGES / 2, "{counts:?}");
+        executors.iter().for_each(Executor::stop);
+    }
+}
+
 /// What both of two pages have, as another node finds them.
 async fn pair(node: PageClient, pages: [PageId; 2]) -> Result<[u64; 2]> {
     let value = |bytes: &[u8]| u64::from_le_bytes(bytes[32..40].try_into().expect("eight bytes"));

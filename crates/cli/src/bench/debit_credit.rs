@@ -40,8 +40,7 @@ pub struct Arguments {
     /// Clients are threads that call the engine (or nodes), not tasks within its thread
     #[arg(long, conflicts_with_all = ["hardware", "rate", "full", "course"])]
     pub threads: bool,
-    /// Nodes that share the database, each an engine on a thread beside the server's, also if it is
-    /// one [default: as the configuration says; one engine without a server if that is one]
+    /// N nodes beside a server share the database, also if N is 1 [default: as configured]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(Nodes::COUNT_MAX)), conflicts_with = "hardware")]
     pub nodes: Option<u32>,
     /// Joins a server ('node --serve') and runs on copies of its pages

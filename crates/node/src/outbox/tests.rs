@@ -158,6 +158,21 @@ fn what_is_flushed_leaves_in_that_step_where_it_takes_no_time() {
 }
 
 #[test]
+fn a_thread_that_has_ended_has_no_end_of_the_channel_though_its_queue_is_kept() {
+    let channel = Rc::new(Immediate::default());
+    let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let outbox = Outbox::new(&executor, Rc::clone(&channel) as Rc<dyn Channel>, &Rc::default(), (0, usize::MAX));
+    outbox.push(&Answer::Renewed { sent: 0 });
+    outbox.flush();
+    executor.stop();
+    assert_eq!(Rc::strong_count(&channel), 1, "the peer hears that it has ended");
+    drop(channel);
+    outbox.push(&Answer::Renewed { sent: 1 });
+    outbox.flush();
+}
+
+#[test]
 fn what_is_flushed_waits_for_its_turn_on_other_channels() {
     let channel = Rc::new(Recorded::default());
     with_outbox(Rc::clone(&channel) as Rc<dyn Channel>, async |executor, outbox| {
