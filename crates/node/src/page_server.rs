@@ -117,7 +117,7 @@ impl PageServer {
         let mut protocol = Server::new(settings.algorithm, memory, begin_epoch(database, settings.has_leases).await?);
         protocol.set_chances(settings.chances);
         if settings.has_leases {
-            protocol.gather(database.log().settings().durable);
+            protocol.gather(database.log().settings().durable.then(|| database.identity()));
         }
         let kept = database.keep_versions().await;
         let secret = settings.has_leases.then(|| database.executor().entropy());
@@ -427,7 +427,10 @@ impl ServerNode {
 
     /// On described networks, on which nothing is lost, no session comes again.
     fn draw_secret(&self) -> Secret {
-        Secret(if self.settings.has_leases { self.executor().entropy() } else { 0 })
+        if !self.settings.has_leases {
+            return Secret::default();
+        }
+        Secret::of_session(self.executor().entropy(), self.database.identity())
     }
 
     /// Hears a client until its connection ends, or it is given up.

@@ -25,6 +25,7 @@ mod model;
 mod real;
 mod records;
 mod redone;
+mod replaced;
 mod revoked;
 mod savepoints;
 mod set_ranges;

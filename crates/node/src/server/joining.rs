@@ -2,7 +2,8 @@
 //!
 //! A client that comes again may keep the copies that it names. In the same epoch that is so while the server has not given it up: then
 //! all that it names is in the directory. A server that was started again takes its word while it grants no write lock: what is said by
-//! a client with a lease was true when the server before ended, and nothing was changed since then.
+//! a client with a lease was true when the server before ended, and nothing was changed since then. That server was of the same database:
+//! one of another, or of a restored backup, may have come to its address.
 
 use super::directory::RegisteredCopy;
 use super::passing::Idleness;
@@ -56,7 +57,7 @@ impl Server {
         };
         let session = Session { epoch: self.epoch, client };
         let mut told = Joined { session, keeps: false, former: Outcome::Unknown, replaces: None };
-        let Some(Former { session: before, copies, .. }) = former else {
+        let Some(Former { session: before, secret: shown, copies }) = former else {
             self.clients.insert(client, joined);
             return told;
         };
@@ -65,7 +66,7 @@ impl Server {
             joined.next_copy = joined.next_copy.max(known.next_copy);
             told.former = Outcome::Committed(known.last_committed);
             told.keeps = copies.iter().all(|copy| self.directory.holds(before.client, *copy));
-        } else if before.epoch < self.epoch && self.is_gathering && self.takes_copies {
+        } else if before.epoch < self.epoch && self.is_gathering && self.believes(*shown) {
             let pages: BTreeSet<_> = copies.iter().map(|copy| copy.page).collect();
             told.keeps = pages.len() == copies.len();
         }
@@ -93,6 +94,11 @@ impl Server {
             copies.iter().for_each(|copy| self.advance(copy.page, memory, actions));
         }
         told
+    }
+
+    /// Whether what a client of an earlier server says of its copies is believed: they are this database's.
+    fn believes(&self, secret: Secret) -> bool {
+        self.believed.is_some_and(|database| secret.is_of(database))
     }
 
     /// The client that had this session and has its secret and its name, if it was not given up.

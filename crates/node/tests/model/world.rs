@@ -28,6 +28,9 @@ pub struct Plan {
     pub faults: Faults,
 }
 
+/// Which database it is.
+const DATABASE: u64 = 77;
+
 fn serve(plan: &Plan, epoch: u64) -> Server {
     let mut server = Server::new(plan.algorithm, FRAMES, epoch);
     server.set_chances(plan.chances);
@@ -434,7 +437,7 @@ impl World {
         let now = Instant::from_ns(self.now);
         if let Request::Hello { address, former, .. } = message.body {
             self.sessions += 1;
-            let secret = Secret(self.sessions);
+            let secret = Secret::of_session(self.sessions << 64, DATABASE);
             let joined = self.server.join(address, (former.as_ref(), secret), &self.memory, &mut actions);
             let Joined { session, keeps, former, .. } = joined;
             connection.client = Some(session.client);

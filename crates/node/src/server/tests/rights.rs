@@ -48,7 +48,7 @@ fn a_node_without_a_grant_gets_no_copy_and_one_that_may_only_read_no_write_lock(
 fn copies_that_a_node_may_not_read_are_not_taken_over_from_an_earlier_session() {
     for right in [None, Some(Right::Read)] {
         let mut ground = Ground::new("cbl");
-        ground.server.gather(true);
+        ground.server.gather(Some(9));
         let session = Session { epoch: 0, client: ClientId(3) };
         let former = Former { session, secret: Secret(9), copies: vec![copy(0, 0)] };
         let joined = join(&mut ground, "node", right, Some(&former));

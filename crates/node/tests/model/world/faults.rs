@@ -1,6 +1,6 @@
 //! What goes wrong in the model: connections break, nodes and the server vanish and are started again.
 
-use super::{Connection, LEASE_NS, Pending, Place, ServerMemory, World, serve, start};
+use super::{Connection, DATABASE, LEASE_NS, Pending, Place, ServerMemory, World, serve, start};
 use base::Instant;
 use entresol_node::lease::Term;
 
@@ -53,7 +53,7 @@ impl World {
         self.memory = ServerMemory::default();
         self.epoch += 1;
         self.server = serve(&self.plan, self.epoch);
-        self.server.gather(true);
+        self.server.gather(Some(DATABASE));
         self.gathers_until = Term::new(LEASE_NS, Instant::from_ns(self.now)).end();
     }
 }
