@@ -7,12 +7,15 @@
 pub mod threads;
 
 use crate::message::{MessageError, SIZE_MAX, decode, frame_size};
+use crate::outbox::Outbox;
 use base::time::MILLISECOND_NS;
 use driver::{Fault, FaultKind};
 pub use engine::page_store::Future;
-use executor::{Connection, Executor, Listener};
+use executor::{Connection, Executor, Listener, WaitQueue};
 use serde::de::DeserializeOwned;
+use std::cell::Cell;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::Rc;
 use thiserror::Error;
 
@@ -109,6 +112,36 @@ impl Channel for Connection {
 
     fn peer_address(&self) -> Option<SocketAddr> {
         Some(self.peer())
+    }
+}
+
+/// The end of something: what is waited for until then is not waited for any more.
+#[derive(Default)]
+pub struct Ending {
+    has_come: Cell<bool>,
+    bell: WaitQueue,
+}
+
+impl Ending {
+    /// It comes.
+    pub fn come(&self, executor: &Executor) {
+        self.has_come.set(true);
+        self.bell.wake_all(executor);
+    }
+
+    /// Whether it has come.
+    pub fn has_come(&self) -> bool {
+        self.has_come.get()
+    }
+
+    /// What `work` gives; `None` if the end comes before.
+    pub async fn before<T>(&self, executor: &Executor, work: impl std::future::Future<Output = T>) -> Option<T> {
+        let coming = async {
+            while !self.has_come() {
+                self.bell.wait(executor).await;
+            }
+        };
+        Outbox::unless_ended(&mut pin!(coming), work).await
     }
 }
 

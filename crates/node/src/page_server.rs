@@ -15,7 +15,7 @@ mod snapshots;
 mod survey;
 
 use crate::algorithm::{Algorithm, Frames, Recency};
-use crate::channel::{Acceptor, Channel, ChannelError, Incoming, Transport, next_connection};
+use crate::channel::{Acceptor, Channel, ChannelError, Ending, Incoming, Transport, next_connection};
 use crate::grants::{Access, Grants};
 use crate::lease::{LEASE_NS, Term};
 use crate::message::{
@@ -35,7 +35,7 @@ use engine::set;
 use engine::{CommitFailure, Database, Error, HeldMoment, KeptVersions, Served, Shipment};
 use executor::{Executor, Turn, WaitQueue};
 use memory::InBuffer;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -93,7 +93,8 @@ struct ServerNode {
     since: Instant,
     observer: RefCell<Option<Observer>>,
     address: SocketAddr,
-    is_closed: Cell<bool>,
+    /// It serves no more, and does not listen.
+    ending: Rc<Ending>,
 }
 
 impl PageServer {
@@ -146,11 +147,11 @@ impl PageServer {
             since: database.executor().now(),
             observer: RefCell::default(),
             address: acceptor.address(),
-            is_closed: Cell::new(false),
+            ending: Rc::default(),
         });
         inner.set_default_snapshot_room();
         let executor = database.executor();
-        executor.spawn(accept(Rc::downgrade(&inner), acceptor, executor.clone()));
+        executor.spawn(accept(Rc::downgrade(&inner), acceptor, (Rc::clone(&inner.ending), executor.clone())));
         if inner.settings.has_leases {
             executor.spawn(watch_terms(Rc::downgrade(&inner), executor.clone()));
         }
@@ -179,9 +180,9 @@ impl PageServer {
         self.0.address
     }
 
-    /// Serves no more: every client is told that this is the end.
+    /// Serves no more: every client is told that this is the end. The address is free as soon as other tasks have run.
     pub fn close(&self) {
-        self.0.is_closed.set(true);
+        self.0.ending.come(self.0.executor());
         self.0.set_views.take();
         self.0.served.take();
         self.0.outboxes.borrow().values().for_each(|outbox| outbox.close());
@@ -265,7 +266,7 @@ async fn watch_terms(server: Weak<ServerNode>, executor: Executor) {
     let earlier = Term::new(LEASE_NS, executor.now());
     loop {
         executor.sleep_ns(LOOK_NS).await;
-        let Some(server) = server.upgrade().filter(|server| !server.is_closed.get()) else { return };
+        let Some(server) = server.upgrade().filter(|server| !server.ending.has_come()) else { return };
         let now = executor.now();
         if server.protocol.borrow().is_gathering() && now >= earlier.end() {
             server.step(|server, memory, actions| server.end_gathering(memory, actions));
@@ -279,10 +280,16 @@ async fn watch_terms(server: Weak<ServerNode>, executor: Executor) {
     }
 }
 
-async fn accept(server: Weak<ServerNode>, acceptor: Rc<dyn Acceptor>, executor: Executor) {
-    while let Some(channel) = next_connection(&*acceptor, &executor).await {
-        let Some(server) = server.upgrade().filter(|server| !server.is_closed.get()) else { return };
+async fn accept(server: Weak<ServerNode>, acceptor: Rc<dyn Acceptor>, (ending, executor): (Rc<Ending>, Executor)) {
+    while let Some(channel) = ending.before(&executor, next_connection(&*acceptor, &executor)).await.flatten() {
+        let Some(server) = server.upgrade() else { return };
         executor.spawn(async move { server.attend(channel).await });
+    }
+}
+
+impl Drop for ServerNode {
+    fn drop(&mut self) {
+        self.ending.come(self.database.executor());
     }
 }
 

@@ -3,6 +3,7 @@
 mod ahead;
 mod appending;
 mod beside;
+mod callers;
 mod cancelled;
 mod cluster;
 mod copies;
@@ -22,6 +23,7 @@ mod lock_limits;
 mod long_values;
 mod machines;
 mod model;
+mod named;
 mod real;
 mod records;
 mod redone;
