@@ -70,10 +70,38 @@ pub trait Transport {
     fn connect<'a>(&'a self, address: SocketAddr, name: Option<&'a str>) -> Future<'a, Result<Rc<dyn Channel>, Fault>>;
 }
 
-/// Bytes as they are: for simulated networks, and for the loopback of one machine.
+/// Bytes as they are, wherever they go: what seals them is above this.
+pub struct Bare(pub Executor);
+
+/// Bytes as they are, to where they can do without protection: for described networks, and for the loopback of one machine.
 pub struct Plain(pub Executor);
 
+impl Plain {
+    fn bare(&self, address: SocketAddr) -> Result<Bare, Fault> {
+        if is_loopback(address) || self.0.has_described_network() {
+            return Ok(Bare(self.0.clone()));
+        }
+        let words = format!("{address} is off loopback, and nothing goes there without TLS and mutual authentication");
+        Err(Fault::new(FaultKind::Denied, words))
+    }
+}
+
+/// Whether only processes of this machine are reached there.
+pub(crate) fn is_loopback(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
+}
+
 impl Transport for Plain {
+    fn listen(&self, address: SocketAddr) -> Future<'_, Result<Rc<dyn Acceptor>, Fault>> {
+        Box::pin(async move { self.bare(address)?.listen(address).await })
+    }
+
+    fn connect<'a>(&'a self, address: SocketAddr, name: Option<&'a str>) -> Future<'a, Result<Rc<dyn Channel>, Fault>> {
+        Box::pin(async move { self.bare(address)?.connect(address, name).await })
+    }
+}
+
+impl Transport for Bare {
     fn listen(&self, address: SocketAddr) -> Future<'_, Result<Rc<dyn Acceptor>, Fault>> {
         Box::pin(async move { Ok(Rc::new(self.0.listen(address).await?) as Rc<dyn Acceptor>) })
     }
