@@ -65,6 +65,8 @@ pub const COPIES_MAX: usize = 1 << 18;
 pub const USERS_MAX: usize = 1024;
 /// Clients that may have joined at a time.
 pub const CLIENTS_MAX: usize = 256;
+/// How many of them may have one name, and how many no grant: so neither can keep all others out.
+pub const ALIKE_MAX: usize = CLIENTS_MAX / 8;
 
 /// What the server's own memory has.
 pub trait Memory {

@@ -1,13 +1,15 @@
 //! Where nodes listen: what peers may cost there, and that it ends with them.
 
-use crate::counting::{Joined, client_settings, count, joined, serve, sum};
+use crate::counting::{Joined, client_settings, count, joined, serve, settings, sum};
 use crate::machines::Machines;
+use crate::named::Named;
 use base::time::{MILLISECOND_NS, SECOND_NS};
-use engine::Error;
+use engine::{Database, Error};
 use entresol_node::algorithm;
 use entresol_node::channel::Plain;
+use entresol_node::message::{self, Answer, HELLO_MAX, Request, ToServer};
 use entresol_node::page_client::{CALLERS_MAX, PageClient};
-use entresol_node::page_server::PageServer;
+use entresol_node::page_server::{PageServer, ServerSettings};
 use executor::{Cluster, Executor};
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -88,5 +90,50 @@ fn a_server_that_is_closed_or_gone_leaves_its_address() {
         });
         assert_eq!(listening, Ok(Ok(())), "closed: {is_closed}");
         server.stop();
+    }
+}
+
+/// Serves the counters to one node, which may do this with them.
+async fn serve_granting(executor: Executor, at: SocketAddr, node: SocketAddr, right: &str) -> PageServer {
+    let database = Database::create(&executor, settings()).await.expect("the medium is empty");
+    database.create_partition(crate::counting::counters()).await.expect("there is room");
+    let table = format!(r#"{{"node": {{"{}": {{"{right}": ["counters"]}}}}}}"#, node.ip());
+    let settings = ServerSettings {
+        algorithm: algorithm::named("cbl").expect("it is one of them"),
+        chances: algorithm::CHANCES,
+        message_size_min: 0,
+        has_leases: true,
+        grants: Some(serde_json::from_str(&table).expect("a table")),
+    };
+    PageServer::serve(&database, Rc::new(Named(Plain(executor))), at, settings).await.expect("the port is free")
+}
+
+/// Joins, begins a message longer than any first one, and says whether the rest of it is waited for.
+async fn say_much(executor: Executor, at: SocketAddr, own: SocketAddr) -> bool {
+    let connection = executor.connect(at).await.expect("it listens");
+    let hello = Request::Hello { page_size: crate::counting::PAGE_SIZE as u32, address: own, former: None };
+    let (mut frame, mut heard) = (Vec::new(), Vec::new());
+    message::encode(&ToServer { drops: Vec::new(), body: hello }, 0, &mut frame);
+    connection.send(&frame).await.expect("it is taken");
+    connection.receive(&mut heard).await.expect("it is answered");
+    assert!(matches!(message::decode(&heard), Ok(Answer::Joined { .. })));
+    let mut head = (HELLO_MAX as u32 + 1).to_le_bytes().to_vec();
+    head.push(message::VERSION);
+    connection.send(&head).await.expect("it is taken");
+    executor.within(SECOND_NS, connection.receive(&mut heard)).await.is_none()
+}
+
+#[test]
+fn only_who_may_write_is_heard_at_length() {
+    for (right, is_heard) in [("read", false), ("write", true)] {
+        let machines = Machines::new(6);
+        let (server, node) = (machines.server(), machines.client(1));
+        let mut cluster = Cluster::new([server.clone(), node.clone()]);
+        let (at, own) = (machines.address(0), machines.address(1));
+        let serving = server.spawn(serve_granting(server.clone(), at, own, right));
+        let _server = cluster.run(serving).expect("it starts");
+        let saying = node.spawn(say_much(node.clone(), at, own));
+        assert_eq!(cluster.run(saying).expect("they go on"), is_heard, "{right}");
+        [server, node].iter().for_each(Executor::stop);
     }
 }

@@ -7,7 +7,7 @@
 
 use super::directory::RegisteredCopy;
 use super::passing::Idleness;
-use super::{Action, CLIENTS_MAX, JoinedClient, Memory, Newcomer, Server};
+use super::{ALIKE_MAX, Action, CLIENTS_MAX, JoinedClient, Memory, Newcomer, Server};
 use crate::grants::Right;
 use crate::message::{ClientId, Copy, Former, Outcome, Secret, Session};
 use engine::canary::{self, Canary};
@@ -109,10 +109,31 @@ impl Server {
         self.clients.get(&session.client).filter(is_it)
     }
 
-    /// Whether a client may join, which takes the place of its former session if that is known.
-    pub fn has_room_for(&self, former: Option<&Former>, name: Option<&str>) -> bool {
-        let is_replaced = |known: &JoinedClient| !known.is_revoked;
-        former.and_then(|former| self.known(former, name)).is_some_and(is_replaced) || self.clients.len() < CLIENTS_MAX
+    /// Why there is no room for a client, if that is so. One that takes the place of its former session needs none.
+    pub fn lack_of_room(&self, former: Option<&Former>, newcomer: &Newcomer) -> Option<String> {
+        let Newcomer { name, access, .. } = newcomer;
+        let known = former.and_then(|former| self.known(former, name.as_deref()));
+        if known.is_some_and(|known| !known.is_revoked) {
+            return None;
+        }
+        let full = |of_all: String| Some(format!("{of_all} have joined, and there is room for no more"));
+        let are_many = |is_such: &dyn Fn(&JoinedClient) -> bool| {
+            self.clients.values().filter(|joined| is_such(joined)).count() >= ALIKE_MAX
+        };
+        let has_name = |joined: &JoinedClient| {
+            joined
+                .name
+                .as_deref()
+                .is_some_and(|other| name.as_deref().is_some_and(|name| name.eq_ignore_ascii_case(other)))
+        };
+        match name {
+            _ if self.clients.len() >= CLIENTS_MAX => full(format!("{CLIENTS_MAX} nodes")),
+            Some(name) if are_many(&has_name) => full(format!("{ALIKE_MAX} nodes of the name '{name}'")),
+            _ if access.is_none() && are_many(&|joined| joined.access.is_none()) => {
+                full(format!("{ALIKE_MAX} nodes without a grant"))
+            }
+            _ => None,
+        }
     }
 
     /// A copy is another session's from now on. That it was called back may not have been heard, so it is as if it had not been.
