@@ -14,6 +14,7 @@ mod faults;
 mod granted_indexes;
 mod history;
 mod hostile;
+mod hostile_answers;
 mod hostile_records;
 mod idle;
 mod ill_clients;
