@@ -17,7 +17,7 @@ pub const STRANGERS_MAX: usize = 64;
 const INTRODUCTION_NS: u64 = 10 * SECOND_NS;
 
 /// What is known of a peer before it says anything.
-struct Peer {
+struct Stranger {
     /// The name that it has proven.
     name: Option<String>,
     /// Whether it is a process of this machine.
@@ -27,7 +27,7 @@ struct Peer {
 impl ServerNode {
     /// Hears a client until its connection ends.
     pub(super) async fn attend(&self, channel: Rc<dyn Channel>) {
-        let peer = Peer {
+        let peer = Stranger {
             name: channel.peer_name().map(str::to_owned),
             is_local: channel.peer_address().is_some_and(is_loopback),
         };
@@ -65,7 +65,7 @@ impl ServerNode {
     /// The first message says who the client is. `None` if it may not join.
     async fn admit(
         &self,
-        peer: Peer,
+        peer: Stranger,
         incoming: &mut Incoming,
         outbox: &Rc<Outbox>,
     ) -> Result<Option<ClientId>, ChannelError> {
