@@ -5,11 +5,12 @@
 use base::{Lsn, PageId, PartitionId};
 use libfuzzer_sys::fuzz_target;
 use node::algorithm::{ALGORITHMS, Frames};
+use node::grants::{Access, Right};
 use node::message::{
     ClientId, Copy, HEAD_SIZE, Image, Leaving, PastAsk, RecordLock, Request, Secret, SetAsk, SetEntry, SetQuestion,
     SetRange, SetRecord, SnapshotRequest, ToServer, Transaction, Wait, WaitsFor, decode, place_in_set,
 };
-use node::server::{Action, Memory, Server, SetSight, span_of_index, span_of_records};
+use node::server::{Action, Memory, Newcomer, Server, SetSight, span_of_index, span_of_records};
 use std::ops::Bound;
 
 /// A memory that has every second page.
@@ -33,12 +34,21 @@ impl Memory for Half {
     }
 }
 
-/// The partition that is a set.
+/// The partition that has pages.
+const PAGES: PartitionId = PartitionId(1);
+/// The one that is a set.
 const SET: PartitionId = PartitionId(2);
 
-fn join(server: &mut Server, actions: &mut Vec<Action>) -> ClientId {
-    let address: std::net::SocketAddr = "10.0.0.1:7000".parse().expect("an address");
-    server.join(address, (None, Secret::default()), &Half, actions).session.client
+/// One may do everything, one may read pages and write the set, and one may write pages and has no grant for the set.
+fn join(server: &mut Server, place: usize, actions: &mut Vec<Action>) -> ClientId {
+    let address = "10.0.0.1:7000".parse().expect("an address");
+    let access = match place {
+        0 => Access::All,
+        1 => Access::Granted([(PAGES, Right::Read), (SET, Right::Write)].into()),
+        _ => Access::Granted([(PAGES, Right::Write)].into()),
+    };
+    let newcomer = Newcomer { address, name: Some(format!("node-{place}")), access };
+    server.join(newcomer, (None, Secret::default()), &Half, actions).session.client
 }
 
 fn lock(number: u8, transaction: Transaction) -> RecordLock {
@@ -50,10 +60,10 @@ fn likely(bytes: &[u8; 4]) -> Option<Request> {
     let [kind, page, number, transaction] = *bytes;
     // Now and then where records of the set are locked.
     let of_set = place_in_set(SET, &[page % 2]).0;
-    let wanted = if kind >> 4 == 15 { of_set } else { PageId::new(PartitionId(1), u32::from(page % 4)) };
+    let wanted = if kind >> 4 == 15 { of_set } else { PageId::new(PAGES, u32::from(page % 4)) };
     let copy = Copy { page: wanted, number: u64::from(number % 16) };
     let transaction = Transaction(u64::from(transaction % 4));
-    let earlier = Copy { page: PageId::new(PartitionId(1), u32::from(page >> 2) % 4), number: u64::from(number >> 4) };
+    let earlier = Copy { page: PageId::new(PAGES, u32::from(page >> 2) % 4), number: u64::from(number >> 4) };
     let unused_ns = transaction.0;
     let leaving = (page > 127).then_some(Leaving { copy: earlier, unused_ns, was_used: number % 2 == 0 });
     Some(match kind % 19 {
@@ -169,11 +179,12 @@ fuzz_target!(|bytes: &[u8]| {
     let mut server = Server::new(&ALGORITHMS[usize::from(*first) % ALGORITHMS.len()], Frames::lru(4), 1);
     server.set_snapshot_room(2_000);
     let mut actions = Vec::new();
-    let mut clients = [(); 3].map(|()| join(&mut server, &mut actions));
+    let mut clients = [0, 1, 2].map(|place| join(&mut server, place, &mut actions));
     let mut pending = Vec::new();
     while let Some(([step, said @ ..], behind)) = rest.split_first_chunk::<5>() {
         rest = behind;
-        let client = &mut clients[usize::from(step % 3)];
+        let place = usize::from(step % 3);
+        let client = &mut clients[place];
         match step / 3 % 8 {
             0 => end(&mut server, &mut pending, said[0], &mut actions),
             1 => server.lose(*client, &Half, &mut actions),
@@ -192,7 +203,7 @@ fuzz_target!(|bytes: &[u8]| {
             }
         }
         if !server.has_joined(*client) {
-            *client = join(&mut server, &mut actions);
+            *client = join(&mut server, place, &mut actions);
         }
         let is_said = |action: &Action| {
             matches!(action, Action::Send(..) | Action::PassOn(..) | Action::SendCatalog(_) | Action::Touch(_))

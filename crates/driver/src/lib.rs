@@ -155,6 +155,11 @@ pub trait Driver {
     /// What CPU steps cost; `None` on a real machine, where they cost what they cost.
     fn prices(&self) -> Option<Prices>;
 
+    /// Whether its network is a described one: nothing that is sent leaves the program.
+    fn has_described_network(&self) -> bool {
+        false
+    }
+
     /// 128 random bits that cannot be guessed: the operating system's on a real machine, those of a stream with the driver's seed on a
     /// simulated one. For secrets, and for what tells files from those of other databases; all else draws from streams named by concern.
     fn entropy(&mut self) -> u128;

@@ -207,6 +207,12 @@ impl Database {
         &self.0.engine.core.log
     }
 
+    /// Tells this database from all others, also from the one of which it is a restored backup; the same in each opening.
+    #[doc(hidden)]
+    pub fn identity(&self) -> u64 {
+        self.0.engine.catalog.superblock.borrow().identity.expect("creation and opening see to it")
+    }
+
     /// The buffer.
     #[doc(hidden)]
     pub fn buffer(&self) -> &Rc<Buffer> {

@@ -45,7 +45,7 @@ use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
 /// The format that this release writes and the newest that it reads.
-pub const FORMAT: u32 = 20;
+pub const FORMAT: u32 = 21;
 /// The superblock file's name: a directory that holds it is a database.
 pub const SUPERBLOCK_FILE: &str = "entresol.home";
 
@@ -83,6 +83,9 @@ pub struct Superblock {
     /// The moment since which the log has said all that it takes to read moments, if they can be read for a time. No transaction had begun and
     /// not ended then.
     pub moments_since: Option<u64>,
+    /// Tells this database from all others, also from the one of which it is a restored backup. While there is none, as in formats before 21,
+    /// the next opening draws one.
+    pub identity: Option<u64>,
 }
 
 /// What the superblock file says of the log's archive.

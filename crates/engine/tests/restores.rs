@@ -537,3 +537,25 @@ fn a_truncation_that_waits_while_a_backup_is_taken_is_restored() {
         assert_eq!(restored_to(executor, RestoreTarget::End).await, Ok(Model::from([("first".to_owned(), records)])));
     });
 }
+
+#[test]
+fn a_database_is_the_same_in_each_opening_and_another_one_once_it_is_restored() {
+    let media = Media::new();
+    let (created, restored) = on(&media, async |executor| {
+        let database = Database::create(executor, settings()).await?;
+        let created = database.identity();
+        database.backup(&backup(), |_| {}).await?;
+        database.close().await?;
+        let database = Database::open(executor, settings(), "again").await?;
+        assert_eq!(database.identity(), created);
+        database.close().await?;
+        let (database, _) = restored(executor, &plain(), &to(RestoreTarget::End)).await?;
+        let restored = database.identity();
+        database.checkpoint().await?;
+        Ok::<_, Error>((created, restored))
+    })
+    .expect("works");
+    assert_ne!(restored, created);
+    let found = on(&media, async |executor| Ok::<_, Error>(Database::open(executor, plain(), "on").await?.identity()));
+    assert_eq!(found, Ok(restored), "also when the power has gone");
+}

@@ -7,12 +7,15 @@
 pub mod threads;
 
 use crate::message::{MessageError, SIZE_MAX, decode, frame_size};
+use crate::outbox::Outbox;
 use base::time::MILLISECOND_NS;
 use driver::{Fault, FaultKind};
 pub use engine::page_store::Future;
-use executor::{Connection, Executor, Listener};
+use executor::{Connection, Executor, Listener, WaitQueue};
 use serde::de::DeserializeOwned;
+use std::cell::Cell;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::Rc;
 use thiserror::Error;
 
@@ -67,10 +70,38 @@ pub trait Transport {
     fn connect<'a>(&'a self, address: SocketAddr, name: Option<&'a str>) -> Future<'a, Result<Rc<dyn Channel>, Fault>>;
 }
 
-/// Bytes as they are: for simulated networks, and for the loopback of one machine.
+/// Bytes as they are, wherever they go: what seals them is above this.
+pub struct Bare(pub Executor);
+
+/// Bytes as they are, to where they can do without protection: for described networks, and for the loopback of one machine.
 pub struct Plain(pub Executor);
 
+impl Plain {
+    fn bare(&self, address: SocketAddr) -> Result<Bare, Fault> {
+        if is_loopback(address) || self.0.has_described_network() {
+            return Ok(Bare(self.0.clone()));
+        }
+        let words = format!("{address} is off loopback, and nothing goes there without TLS and mutual authentication");
+        Err(Fault::new(FaultKind::Denied, words))
+    }
+}
+
+/// Whether only processes of this machine are reached there.
+pub(crate) fn is_loopback(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
+}
+
 impl Transport for Plain {
+    fn listen(&self, address: SocketAddr) -> Future<'_, Result<Rc<dyn Acceptor>, Fault>> {
+        Box::pin(async move { self.bare(address)?.listen(address).await })
+    }
+
+    fn connect<'a>(&'a self, address: SocketAddr, name: Option<&'a str>) -> Future<'a, Result<Rc<dyn Channel>, Fault>> {
+        Box::pin(async move { self.bare(address)?.connect(address, name).await })
+    }
+}
+
+impl Transport for Bare {
     fn listen(&self, address: SocketAddr) -> Future<'_, Result<Rc<dyn Acceptor>, Fault>> {
         Box::pin(async move { Ok(Rc::new(self.0.listen(address).await?) as Rc<dyn Acceptor>) })
     }
@@ -109,6 +140,36 @@ impl Channel for Connection {
 
     fn peer_address(&self) -> Option<SocketAddr> {
         Some(self.peer())
+    }
+}
+
+/// The end of something: what is waited for until then is not waited for any more.
+#[derive(Default)]
+pub struct Ending {
+    has_come: Cell<bool>,
+    bell: WaitQueue,
+}
+
+impl Ending {
+    /// It comes.
+    pub fn come(&self, executor: &Executor) {
+        self.has_come.set(true);
+        self.bell.wake_all(executor);
+    }
+
+    /// Whether it has come.
+    pub fn has_come(&self) -> bool {
+        self.has_come.get()
+    }
+
+    /// What `work` gives; `None` if the end comes before.
+    pub async fn before<T>(&self, executor: &Executor, work: impl std::future::Future<Output = T>) -> Option<T> {
+        let coming = async {
+            while !self.has_come() {
+                self.bell.wait(executor).await;
+            }
+        };
+        Outbox::unless_ended(&mut pin!(coming), work).await
     }
 }
 

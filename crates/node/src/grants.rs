@@ -102,6 +102,19 @@ pub enum Access {
 }
 
 impl Access {
+    /// Whether it may do nothing at all.
+    pub fn is_none(&self) -> bool {
+        matches!(self, Access::Granted(rights) if rights.is_empty())
+    }
+
+    /// Whether there is a partition that it may write.
+    pub fn writes(&self) -> bool {
+        match self {
+            Access::All => true,
+            Access::Granted(rights) => rights.values().any(|right| *right == Right::Write),
+        }
+    }
+
     /// Whether it may do this.
     pub fn allows(&self, partition: PartitionId, right: Right) -> bool {
         match self {

@@ -9,7 +9,7 @@
 //!
 //! # Another transport
 //!
-//! What encrypts and authenticates implements [`channel::Transport`] over [`channel::Plain`]: `connect` and `accept` shake hands and
+//! What encrypts and authenticates implements [`channel::Transport`] over [`channel::Bare`]: `connect` and `accept` shake hands and
 //! give a [`channel::Channel`] whose bytes are sealed and opened on the way. A peer that is not who it should be is an error of
 //! `connect`, and never comes out of `accept`. Limits of what a stranger may cost before that belong there; those of messages are
 //! in [`message`].

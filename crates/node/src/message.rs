@@ -66,6 +66,19 @@ pub struct Session {
 #[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Secret(pub u128);
 
+impl Secret {
+    /// That of a session, from what was drawn: the lower half says with a server of which database, so that one of another database, which may
+    /// come to the same address, does not believe what the client says of its copies.
+    pub fn of_session(drawn: u128, database: u64) -> Secret {
+        Secret(drawn >> 64 << 64 | u128::from(database))
+    }
+
+    /// Whether it is that of a session with a server of this database.
+    pub fn is_of(self, database: u64) -> bool {
+        self.0 as u64 == database
+    }
+}
+
 impl std::fmt::Debug for Secret {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str("Secret")

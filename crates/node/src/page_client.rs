@@ -11,6 +11,7 @@
 //! answered, and fail together.
 
 mod ahead;
+mod callers;
 mod catalog;
 mod fields;
 mod group;
@@ -37,6 +38,7 @@ mod tree_records;
 mod view;
 
 pub use ahead::READ_AHEAD_MAX;
+pub use callers::CALLERS_MAX;
 pub use ranges::PageScan;
 pub use savepoint::PageSavepoint;
 pub use snapshot::PageSnapshot;
@@ -45,10 +47,11 @@ pub use transaction::PageTransaction;
 use crate::channel::Transport;
 use crate::client::{Arrival, CalledBack, Client};
 use crate::lease::{Lapses, Lease};
-use crate::message::{Answer, ClientId, Copy, LeavingFate, Outcome, Request, Secret, Session, ToServer, Transaction};
+use crate::message::{Answer, ClientId, Copy, LeavingFate, Outcome, Request, Session, ToServer, Transaction};
 use crate::outbox::{Outbox, Traffic};
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{Instant, PageId, PartitionId};
+use callers::Callers;
 use catalog::KnownCatalog;
 use driver::{Fault, FaultKind};
 use engine::buffer::{self, Buffer, PageSpace};
@@ -112,6 +115,7 @@ struct ClientNode {
     ended: Cell<Option<(Session, Outcome)>>,
     catalog: RefCell<KnownCatalog>,
     peers: Peers,
+    callers: Rc<Callers>,
     traffic: Rc<Traffic>,
     /// Reads of pages that were asked for.
     reads: Reads,
@@ -204,6 +208,7 @@ impl PageClient {
             ended: Cell::new(None),
             catalog: RefCell::default(),
             peers: Peers::new(executor, transport, &traffic, settings.message_size_min),
+            callers: Rc::default(),
             traffic,
             reads: Reads::default(),
             kept: RefCell::default(),
@@ -238,7 +243,7 @@ impl PageClient {
             executor.spawn(session::renew(Rc::downgrade(&inner), executor.clone()));
         }
         executor.spawn(ask_again(Rc::downgrade(&inner), executor.clone()));
-        executor.spawn(peers::accept(Rc::downgrade(&inner), acceptor, executor.clone()));
+        executor.spawn(callers::accept(Rc::downgrade(&inner), acceptor, (Rc::clone(&inner.callers), executor.clone())));
         Ok(PageClient(inner))
     }
 
@@ -288,6 +293,11 @@ impl PageClient {
     /// What it has sent.
     pub fn traffic(&self) -> &Traffic {
         &self.0.traffic
+    }
+
+    /// On how many connections other clients may send pages here: those that have not yet sent one that is wanted, and those that have.
+    pub fn callers(&self) -> (usize, usize) {
+        self.0.callers.count()
     }
 
     /// To how many other clients it has connections, or is making them.
@@ -341,11 +351,12 @@ fn refusal(is_denied: bool, reason: String) -> Fault {
 }
 
 impl Drop for ClientNode {
-    /// The node leaves its server and its peers.
+    /// The node leaves its server and its peers, and listens no more.
     fn drop(&mut self) {
         self.say(&ToServer { drops: Vec::new(), body: Request::Leave });
         self.to_server.borrow().close();
         self.peers.close();
+        self.callers.close(&self.executor);
     }
 }
 
@@ -489,30 +500,6 @@ impl ClientNode {
         }
         let arrival = self.protocol.borrow_mut().arrived(copy, fate);
         arrival.inspect(|arrival| self.take_in(copy, bytes, arrival));
-    }
-
-    /// A page has come from another client. False if it is none: then the server is asked for it.
-    fn arrive_from_peer(
-        self: &Rc<Self>,
-        to: (Session, Secret),
-        copy: Copy,
-        (bytes, fate): (&[u8], LeavingFate),
-    ) -> bool {
-        if self.to_server.borrow().is_closed() {
-            // The reads of this session have failed, or are about to.
-            return true;
-        }
-        if !self.protocol.borrow().is_sent_here(to, copy) {
-            // Of a stranger, or late.
-            return true;
-        }
-        if self.check_page(copy.page, bytes).is_err() {
-            self.ask_again(copy.page);
-            return false;
-        }
-        let arrival = self.protocol.borrow_mut().arrived_from_peer(to, copy, fate);
-        arrival.inspect(|arrival| self.take_in(copy, bytes, arrival));
-        true
     }
 
     fn check_page(&self, page: PageId, bytes: &[u8]) -> Result<(), String> {

@@ -4,6 +4,7 @@
 //! sends. What a message causes is decided in one synchronous step, and then done: pages that are here are sent at once, others
 //! by a task that fetches them.
 
+mod admitting;
 mod committing;
 mod describing;
 mod ended;
@@ -14,17 +15,15 @@ mod sets;
 mod snapshots;
 mod survey;
 
+pub use admitting::STRANGERS_MAX;
+
 use crate::algorithm::{Algorithm, Frames, Recency};
-use crate::channel::{Acceptor, Channel, ChannelError, Incoming, Transport, next_connection};
+use crate::channel::{Acceptor, Ending, Incoming, Transport, next_connection};
 use crate::grants::{Access, Grants};
 use crate::lease::{LEASE_NS, Term};
-use crate::message::{
-    Answer, ClientId, Copy, Former, HELLO_MAX, Image, LeavingFate, Message, MessageError, PageAnswer, Request,
-    SIZE_MAX, Secret, ToServer,
-};
-use crate::outbox::{Kinds, Outbox, TO_CLIENT_MAX, Traffic};
-use crate::server::{Action, CLIENTS_MAX, Counts, Found, Joined, Memory, Newcomer, Server};
-use base::time::SECOND_NS;
+use crate::message::{Answer, ClientId, Copy, Image, LeavingFate, Message, PageAnswer, Request, ToServer};
+use crate::outbox::{Kinds, Outbox, Traffic};
+use crate::server::{Action, Counts, Found, Memory, Server};
 use base::{Instant, PageId, PartitionId};
 use describing::describe;
 use driver::Work;
@@ -35,7 +34,7 @@ use engine::set;
 use engine::{CommitFailure, Database, Error, HeldMoment, KeptVersions, Served, Shipment};
 use executor::{Executor, Turn, WaitQueue};
 use memory::InBuffer;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -93,7 +92,8 @@ struct ServerNode {
     since: Instant,
     observer: RefCell<Option<Observer>>,
     address: SocketAddr,
-    is_closed: Cell<bool>,
+    /// It serves no more, and does not listen.
+    ending: Rc<Ending>,
 }
 
 impl PageServer {
@@ -117,7 +117,7 @@ impl PageServer {
         let mut protocol = Server::new(settings.algorithm, memory, begin_epoch(database, settings.has_leases).await?);
         protocol.set_chances(settings.chances);
         if settings.has_leases {
-            protocol.gather(database.log().settings().durable);
+            protocol.gather(database.log().settings().durable.then(|| database.identity()));
         }
         let kept = database.keep_versions().await;
         let secret = settings.has_leases.then(|| database.executor().entropy());
@@ -146,11 +146,11 @@ impl PageServer {
             since: database.executor().now(),
             observer: RefCell::default(),
             address: acceptor.address(),
-            is_closed: Cell::new(false),
+            ending: Rc::default(),
         });
         inner.set_default_snapshot_room();
         let executor = database.executor();
-        executor.spawn(accept(Rc::downgrade(&inner), acceptor, executor.clone()));
+        executor.spawn(accept(Rc::downgrade(&inner), acceptor, (Rc::clone(&inner.ending), executor.clone())));
         if inner.settings.has_leases {
             executor.spawn(watch_terms(Rc::downgrade(&inner), executor.clone()));
         }
@@ -179,9 +179,9 @@ impl PageServer {
         self.0.address
     }
 
-    /// Serves no more: every client is told that this is the end.
+    /// Serves no more: every client is told that this is the end. The address is free as soon as other tasks have run.
     pub fn close(&self) {
-        self.0.is_closed.set(true);
+        self.0.ending.come(self.0.executor());
         self.0.set_views.take();
         self.0.served.take();
         self.0.outboxes.borrow().values().for_each(|outbox| outbox.close());
@@ -254,18 +254,12 @@ async fn begin_epoch(database: &Database, has_leases: bool) -> engine::Result<u6
 
 /// How often it is looked for leases that are over, in nanoseconds.
 const LOOK_NS: u64 = LEASE_NS / 16;
-/// How many peers there may be that have not said who they are. One more, and the first of them is not heard any more: each may have
-/// sent as much as [`HELLO_MAX`].
-pub const STRANGERS_MAX: usize = 64;
-/// How long a peer may take to say who it is, in nanoseconds.
-const INTRODUCTION_NS: u64 = 10 * SECOND_NS;
-
 /// Gives up clients whose leases are over. The leases that an earlier server has given end first.
 async fn watch_terms(server: Weak<ServerNode>, executor: Executor) {
     let earlier = Term::new(LEASE_NS, executor.now());
     loop {
         executor.sleep_ns(LOOK_NS).await;
-        let Some(server) = server.upgrade().filter(|server| !server.is_closed.get()) else { return };
+        let Some(server) = server.upgrade().filter(|server| !server.ending.has_come()) else { return };
         let now = executor.now();
         if server.protocol.borrow().is_gathering() && now >= earlier.end() {
             server.step(|server, memory, actions| server.end_gathering(memory, actions));
@@ -279,10 +273,16 @@ async fn watch_terms(server: Weak<ServerNode>, executor: Executor) {
     }
 }
 
-async fn accept(server: Weak<ServerNode>, acceptor: Rc<dyn Acceptor>, executor: Executor) {
-    while let Some(channel) = next_connection(&*acceptor, &executor).await {
-        let Some(server) = server.upgrade().filter(|server| !server.is_closed.get()) else { return };
+async fn accept(server: Weak<ServerNode>, acceptor: Rc<dyn Acceptor>, (ending, executor): (Rc<Ending>, Executor)) {
+    while let Some(channel) = ending.before(&executor, next_connection(&*acceptor, &executor)).await.flatten() {
+        let Some(server) = server.upgrade() else { return };
         executor.spawn(async move { server.attend(channel).await });
+    }
+}
+
+impl Drop for ServerNode {
+    fn drop(&mut self) {
+        self.ending.come(self.database.executor());
     }
 }
 
@@ -305,40 +305,6 @@ impl ServerNode {
         grants.access(name.unwrap_or_default(), named)
     }
 
-    /// Hears a client until its connection ends.
-    async fn attend(&self, channel: Rc<dyn Channel>) {
-        let name = channel.peer_name().map(str::to_owned);
-        let mut incoming = Incoming::new(&channel, self.executor());
-        incoming.limit(HELLO_MAX);
-        let outbox =
-            Outbox::new(self.executor(), channel, &self.traffic, (self.settings.message_size_min, TO_CLIENT_MAX));
-        self.receive_stranger(&outbox);
-        let introduced = self.executor().within(INTRODUCTION_NS, self.admit(name, &mut incoming, &outbox));
-        let admitted = Outbox::unless_ended(&mut pin!(outbox.ended()), introduced).await.flatten();
-        self.strangers.borrow_mut().retain(|other| !Rc::ptr_eq(other, &outbox));
-        match admitted {
-            Some(Ok(Some(client))) => {
-                incoming.limit(SIZE_MAX);
-                self.hear(client, &mut incoming, &outbox).await;
-                if !self.settings.has_leases {
-                    self.give_up(client);
-                }
-            }
-            Some(Err(ChannelError::Message(error @ (MessageError::Version(_) | MessageError::Sealed)))) => {
-                outbox.push(&Answer::Refusal { reason: error.to_string() });
-            }
-            Some(Ok(None) | Err(_)) | None => {}
-        }
-        outbox.close();
-    }
-
-    fn receive_stranger(&self, outbox: &Rc<Outbox>) {
-        let mut strangers = self.strangers.borrow_mut();
-        strangers.push_back(Rc::clone(outbox));
-        let first = (strangers.len() > STRANGERS_MAX).then(|| strangers.pop_front()).flatten();
-        first.inspect(|first| first.close());
-    }
-
     /// A client's connection ends.
     fn hang_up(&self, client: ClientId) {
         let outbox = self.outboxes.borrow_mut().remove(&client);
@@ -359,75 +325,6 @@ impl ServerNode {
         }
         self.hang_up(client);
         self.step(|server, memory, actions| server.revoke(client, memory, actions));
-    }
-
-    /// The first message says who the client is. `None` if it may not join.
-    async fn admit(
-        &self,
-        name: Option<String>,
-        incoming: &mut Incoming,
-        outbox: &Rc<Outbox>,
-    ) -> Result<Option<ClientId>, ChannelError> {
-        let own = self.database.settings().buffer.page_size;
-        let (page_size, address, former) = match incoming.next().await? {
-            Some(ToServer { body: Request::Hello { page_size, address, former }, .. }) => (page_size, address, former),
-            Some(ToServer { body: Request::Survey { page }, .. }) => {
-                self.tell_survey(name.as_deref(), page, outbox).await;
-                return Ok(None);
-            }
-            _ => return Ok(None),
-        };
-        if page_size as usize != own {
-            let reason =
-                format!("its pages have {page_size} bytes, those of this database {own}: set its page_size so");
-            outbox.push(&Answer::Refusal { reason });
-            return Ok(None);
-        }
-        if !self.protocol.borrow().has_room_for(former.as_ref(), name.as_deref()) {
-            let reason = format!("{CLIENTS_MAX} nodes have joined, and there is room for no more");
-            outbox.push(&Answer::Refusal { reason });
-            return Ok(None);
-        }
-        if let Some(former) = &former {
-            self.await_commits(former).await;
-        }
-        let access = self.access(name.as_deref());
-        Ok(Some(self.join((Newcomer { address, name, access }, former), outbox)))
-    }
-
-    /// A commit of the former session that is under way comes to its end, or the log has failed.
-    async fn await_commits(&self, former: &Former) {
-        let is_under_way = || self.protocol.borrow().is_committing(former.session);
-        while is_under_way() && self.database.log().failure().is_none() {
-            self.bell.wait(self.executor()).await;
-        }
-    }
-
-    fn join(&self, (newcomer, former): (Newcomer, Option<Former>), outbox: &Rc<Outbox>) -> ClientId {
-        let mut actions = Vec::new();
-        let secret = self.draw_secret();
-        self.protocol.borrow_mut().note_time(self.executor().now());
-        let joined = self.protocol.borrow_mut().join(newcomer, (former.as_ref(), secret), &self.memory, &mut actions);
-        let client = joined.session.client;
-        self.outboxes.borrow_mut().insert(client, Rc::clone(outbox));
-        let lease_ns = if self.settings.has_leases { LEASE_NS } else { 0 };
-        let Joined { session, keeps, former, replaces } = joined;
-        let wants_leaving = self.settings.algorithm.wants_leaving();
-        let pages_together = (self.database.buffer().pool().borrow().len() / 2) as u32;
-        outbox.push(&Answer::Joined { session, secret, lease_ns, keeps, wants_leaving, pages_together, former });
-        actions.into_iter().for_each(|action| self.perform(action));
-        if self.settings.has_leases {
-            self.terms.borrow_mut().insert(client, Term::new(lease_ns, self.executor().now()));
-        }
-        if let Some(before) = replaces {
-            self.give_up(before);
-        }
-        client
-    }
-
-    /// On described networks, on which nothing is lost, no session comes again.
-    fn draw_secret(&self) -> Secret {
-        Secret(if self.settings.has_leases { self.executor().entropy() } else { 0 })
     }
 
     /// Hears a client until its connection ends, or it is given up.

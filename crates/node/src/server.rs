@@ -65,6 +65,8 @@ pub const COPIES_MAX: usize = 1 << 18;
 pub const USERS_MAX: usize = 1024;
 /// Clients that may have joined at a time.
 pub const CLIENTS_MAX: usize = 256;
+/// How many of them may have one name, and how many no grant: so neither can keep all others out.
+pub const ALIKE_MAX: usize = CLIENTS_MAX / 8;
 
 /// What the server's own memory has.
 pub trait Memory {
@@ -105,8 +107,8 @@ pub struct Server {
     last_misbehaviour: Option<Misbehaviour>,
     /// Whether clients of the server before this one may have copies that are not known here.
     is_gathering: bool,
-    /// Whether these are what this server has, too.
-    takes_copies: bool,
+    /// The database of that server, if its clients' copies are what this server has, too.
+    believed: Option<u64>,
     epoch: u64,
     /// The time, as far as its owner has told it: no right is decided by that.
     now: Instant,
@@ -161,16 +163,16 @@ impl Server {
             counts: Counts::default(),
             last_misbehaviour: None,
             is_gathering: false,
-            takes_copies: false,
+            believed: None,
             epoch,
             now: Instant::from_ns(0),
         }
     }
 
     /// Clients of an earlier server may have copies: no write lock is granted before [`Server::end_gathering`]. Their copies are taken
-    /// for what they say if all was durable that an earlier server has sent.
-    pub fn gather(&mut self, was_durable: bool) {
-        (self.is_gathering, self.takes_copies) = (true, was_durable);
+    /// for what they say if their session was with one of this database; of none if not all was durable that an earlier server has sent.
+    pub fn gather(&mut self, of_database: Option<u64>) {
+        (self.is_gathering, self.believed) = (true, of_database);
     }
 
     /// No client has a lease of an earlier server any more.

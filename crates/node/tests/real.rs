@@ -2,12 +2,15 @@
 
 #![expect(clippy::disallowed_methods, reason = "each node has a thread, as a program has")]
 
-use crate::counting::{client_settings, count, serve, settings, sum};
+use crate::counting::{PAGE_SIZE, client_settings, count, serve, settings, sum};
 use base::time::MILLISECOND_NS;
-use engine::Database;
+use driver::FaultKind;
+use engine::{Database, Error};
 use entresol_node::algorithm;
 use entresol_node::channel::Plain;
+use entresol_node::message::{self, Answer, Request, ToServer};
 use entresol_node::page_client::PageClient;
+use entresol_node::page_server::{PageServer, ServerSettings};
 use executor::{Executor, Order};
 use real_driver::{Options, RealDriver};
 use std::net::SocketAddr;
@@ -102,5 +105,59 @@ fn nodes_on_this_machine_count_as_simulated_ones_do() {
     let executor = machine(directory.path());
     let reopened = executor.run(Database::open(&executor, settings(), "counters")).expect("the machine goes on");
     reopened.expect("what was committed is there");
+    executor.stop();
+}
+
+fn unprotected<T>(answer: engine::Result<T>) {
+    match answer.map(drop).expect_err("it is off loopback") {
+        Error::Input(fault) if fault.kind == FaultKind::Denied => {
+            assert!(fault.message.contains("TLS and mutual authentication"), "{fault}");
+        }
+        error => panic!("{error}"),
+    }
+}
+
+#[test]
+fn off_loopback_nothing_is_served_or_sought_without_protection() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let executor = machine(directory.path());
+    let plain = || Rc::new(Plain(executor.clone()));
+    let done = executor.run(async {
+        let database = Database::create(&executor, settings()).await.expect("the directory is empty");
+        for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:7000"] {
+            let address: SocketAddr = address.parse().expect("an address");
+            let settings = ServerSettings {
+                algorithm: algorithm::named("fwd").expect("it is one of them"),
+                chances: algorithm::CHANCES,
+                message_size_min: 0,
+                has_leases: true,
+                grants: None,
+            };
+            unprotected(PageServer::serve(&database, plain(), address, settings).await);
+            unprotected(PageClient::join(&executor, plain(), address, client_settings(loopback(), 12)).await);
+        }
+    });
+    done.expect("the machine goes on");
+    executor.stop();
+}
+
+#[test]
+fn a_local_process_has_no_pages_sent_elsewhere() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let executor = machine(directory.path());
+    let refused = executor.run(async {
+        let algorithm = algorithm::named("fwd").expect("it is one of them");
+        let (server, _) = serve(executor.clone(), loopback(), algorithm).await;
+        let connection = executor.connect(server.address()).await.expect("it listens");
+        let address = "192.0.2.1:7000".parse().expect("an address");
+        let hello = Request::Hello { page_size: PAGE_SIZE as u32, address, former: None };
+        let (mut frame, mut heard) = (Vec::new(), Vec::new());
+        message::encode(&ToServer { drops: Vec::new(), body: hello }, 0, &mut frame);
+        connection.send(&frame).await.expect("it is taken");
+        connection.receive(&mut heard).await.expect("it is answered");
+        heard
+    });
+    let answer = message::decode(&refused.expect("the machine goes on"));
+    assert!(matches!(&answer, Ok(Answer::Refusal { reason }) if reason.contains("192.0.2.1:7000")), "{answer:?}");
     executor.stop();
 }

@@ -2,14 +2,14 @@
 
 use crate::counting::{client_settings, settings};
 use crate::machines::Machines;
+use crate::named::Named;
 use base::time::MILLISECOND_NS;
 use base::{Instant, PageId, PartitionId};
-use driver::Fault;
 use engine::canary::{self, Canary};
 use engine::catalog::{Locking, Organization};
 use engine::{Database, PartitionSpec};
 use entresol_node::algorithm::{self, CHANCES};
-use entresol_node::channel::{Acceptor, Channel, Future, Plain, Transport};
+use entresol_node::channel::Plain;
 use entresol_node::grants::Grants;
 use entresol_node::page_client::PageClient;
 use entresol_node::page_server::{PageServer, ServerSettings};
@@ -17,53 +17,6 @@ use executor::{Cluster, Executor};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use virtual_driver::{NetworkFaults, Partition};
-
-/// Peers have proven names: those of their addresses.
-struct Named<T>(T);
-
-struct NamedChannel(Rc<dyn Channel>, Option<String>);
-
-impl Transport for Named<Plain> {
-    fn listen(&self, address: SocketAddr) -> Future<'_, Result<Rc<dyn Acceptor>, Fault>> {
-        Box::pin(async move { Ok(Rc::new(Named(self.0.listen(address).await?)) as Rc<dyn Acceptor>) })
-    }
-
-    fn connect<'a>(&'a self, address: SocketAddr, name: Option<&'a str>) -> Future<'a, Result<Rc<dyn Channel>, Fault>> {
-        self.0.connect(address, name)
-    }
-}
-
-impl Acceptor for Named<Rc<dyn Acceptor>> {
-    fn address(&self) -> SocketAddr {
-        self.0.address()
-    }
-
-    fn accept(&self) -> Future<'_, Result<Rc<dyn Channel>, Fault>> {
-        Box::pin(async move {
-            let channel = self.0.accept().await?;
-            let name = channel.peer_address().map(|peer| peer.ip().to_string());
-            Ok(Rc::new(NamedChannel(channel, name)) as Rc<dyn Channel>)
-        })
-    }
-}
-
-impl Channel for NamedChannel {
-    fn send<'a>(&'a self, bytes: &'a [u8]) -> Future<'a, Result<(), Fault>> {
-        self.0.send(bytes)
-    }
-
-    fn shutdown(&self) -> Future<'_, Result<(), Fault>> {
-        self.0.shutdown()
-    }
-
-    fn receive<'a>(&'a self, into: &'a mut Vec<u8>) -> Future<'a, Result<usize, Fault>> {
-        self.0.receive(into)
-    }
-
-    fn peer_name(&self) -> Option<&str> {
-        self.1.as_deref()
-    }
-}
 
 const OLD: &[u8] = b"old";
 const NEW: &[u8] = b"new";

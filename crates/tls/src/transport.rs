@@ -6,7 +6,7 @@ use crate::sealed::{Sealed, shake_hands};
 use base::time::SECOND_NS;
 use driver::{Fault, FaultKind};
 use executor::{Executor, WaitQueue};
-use node::channel::{Acceptor, Channel, Future, Transport, next_connection};
+use node::channel::{Acceptor, Channel, Ending, Future, Transport, next_connection};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, Connection, ServerConnection};
 use std::cell::{Cell, RefCell};
@@ -166,8 +166,10 @@ impl Transport for Tls {
                 ready: RefCell::default(),
                 is_closed: Cell::new(false),
                 bell: WaitQueue::new(),
+                ending: Rc::default(),
             });
-            self.0.executor.spawn(accept(Rc::clone(&self.0), raw, Rc::downgrade(&acceptor)));
+            let ending = Rc::clone(&acceptor.ending);
+            self.0.executor.spawn(accept(Rc::clone(&self.0), raw, (Rc::downgrade(&acceptor), ending)));
             Ok(acceptor as Rc<dyn Acceptor>)
         })
     }
@@ -184,13 +186,23 @@ struct SealedAcceptor {
     ready: RefCell<VecDeque<Rc<dyn Channel>>>,
     is_closed: Cell<bool>,
     bell: WaitQueue,
+    ending: Rc<Ending>,
 }
 
-async fn accept(tls: Rc<Inner>, raw: Rc<dyn Acceptor>, acceptor: Weak<SealedAcceptor>) {
+impl Drop for SealedAcceptor {
+    fn drop(&mut self) {
+        self.ending.come(&self.executor);
+    }
+}
+
+async fn accept(tls: Rc<Inner>, raw: Rc<dyn Acceptor>, (acceptor, ending): (Weak<SealedAcceptor>, Rc<Ending>)) {
     let own = raw.address();
     loop {
-        tls.admission.may_begin().await;
-        let connection = next_connection(&*raw, &tls.executor).await;
+        let next = async {
+            tls.admission.may_begin().await;
+            next_connection(&*raw, &tls.executor).await
+        };
+        let Some(connection) = ending.before(&tls.executor, next).await else { return };
         let Some(waiting) = acceptor.upgrade() else { return };
         let Some(connection) = connection else {
             waiting.is_closed.set(true);

@@ -69,6 +69,36 @@ fn new_credentials_are_used_without_a_restart() {
 }
 
 #[test]
+fn a_node_uses_new_credentials_without_a_restart() {
+    let (ground, old, new) = (Ground::new(), Authority::named("old"), Authority::named("new"));
+    let at_node = ground.path("node");
+    let server = ground.tls(new.issue(&ground.path("server"), &["127.0.0.1"]));
+    let node = ground.tls(old.issue(&at_node, &["one"]));
+    ground.run(async || {
+        let (address, _) = attend(&ground, &server).await;
+        assert_eq!(let_in(&node, address).await.map(drop), Err(FaultKind::Denied));
+        new.issue(&at_node, &["one"]);
+        ground.executor.sleep_ns(4 * SECOND_NS).await;
+        let_in(&node, address).await.expect("it is of the same authority by now");
+    });
+}
+
+#[test]
+fn an_acceptor_that_is_gone_leaves_its_address() {
+    let (ground, authority) = (Ground::new(), Authority::named("ours"));
+    let server = ground.tls(authority.issue(&ground.path("server"), &["127.0.0.1"]));
+    let listening = ground.run(async || {
+        let acceptor = server.listen(loopback()).await?;
+        let address = acceptor.address();
+        ground.executor.sleep_ns(SECOND_NS / 20).await;
+        drop(acceptor);
+        ground.executor.sleep_ns(SECOND_NS / 20).await;
+        server.listen(address).await.map(drop)
+    });
+    assert_eq!(listening, Ok(()));
+}
+
+#[test]
 fn files_that_cannot_be_used_are_named() {
     let (ground, authority) = (Ground::new(), Authority::named("ours"));
     let good = authority.issue(&ground.path("good"), &["one"]);

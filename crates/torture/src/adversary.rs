@@ -478,6 +478,10 @@ impl Driver for Adversary {
         parked
     }
 
+    fn has_described_network(&self) -> bool {
+        self.driver.has_described_network()
+    }
+
     fn entropy(&mut self) -> u128 {
         self.driver.entropy()
     }

@@ -489,6 +489,10 @@ impl Driver for VirtualDriver {
         self.disks.traits(device)
     }
 
+    fn has_described_network(&self) -> bool {
+        true
+    }
+
     fn prices(&self) -> Option<Prices> {
         self.prices
     }

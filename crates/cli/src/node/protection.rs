@@ -2,7 +2,7 @@
 
 use crate::Failure;
 use crate::progress::Progress;
-use ::node::channel::{Plain, Transport};
+use ::node::channel::{Bare, Plain, Transport};
 use ::node::grants::Grants;
 use ::node::page_server::PageServer;
 use clap::Args;
@@ -65,18 +65,17 @@ impl Protection {
 
     /// The way to other nodes: sealed if credentials are given.
     pub fn way(&self, executor: &Executor, server_name: Option<&str>, progress: &Progress) -> Result<Way, Failure> {
-        let plain = Rc::new(Plain(executor.clone()));
         let (Some(certificate), Some(key), Some(authority)) =
             (self.tls_certificate.clone(), self.tls_key.clone(), self.tls_authority.clone())
         else {
-            return Ok(Way { transport: plain, tls: None });
+            return Ok(Way { transport: Rc::new(Plain(executor.clone())), tls: None });
         };
         let options = Options {
             files: Files { certificate, key, authority },
             server_name: server_name.map(str::to_owned),
             notice: Box::new(progress.warner()),
         };
-        let tls = Tls::new(executor, plain, options)?;
+        let tls = Tls::new(executor, Rc::new(Bare(executor.clone())), options)?;
         Ok(Way { transport: Rc::new(tls.clone()), tls: Some(tls) })
     }
 }

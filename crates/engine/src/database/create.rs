@@ -76,6 +76,7 @@ impl Database {
             log_shape: Some(LogShape::of(&log)),
             archive: log.archive().map(ArchivedLog::of),
             moments_since: (settings.undo.retention_ns > 0).then(|| log.durable().0),
+            identity: Some(stamp),
         };
         let superblock_file = SuperblockFile::create(executor, home_device, &superblock, []).await?;
         let memory = (RefCell::default(), Backup::default());

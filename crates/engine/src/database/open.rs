@@ -140,6 +140,7 @@ impl Database {
         settings.check_cache()?;
         settings.check_second_log()?;
         let stamp = stamp(executor, superblock.redo_start(), superblock.log_epoch, superblock_file.generation());
+        superblock.identity.get_or_insert(stamp);
         let write_buffer = settings.hierarchy.write_buffer.as_ref();
         let kept = match superblock.second_log {
             Some(_) => None,

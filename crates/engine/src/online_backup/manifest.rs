@@ -188,6 +188,8 @@ impl Manifest {
             archive: None,
             // The log of a restored database may lack what the catalog of the backup has, or the other way round.
             moments_since: None,
+            // It is another database, and its first opening names it.
+            identity: None,
         }
     }
 }

@@ -40,6 +40,7 @@ struct StoredSuperblock {
     log_shape: Option<LogShape>,
     archive: Option<ArchivedLog>,
     moments_since: Option<u64>,
+    identity: Option<u64>,
 }
 
 /// The same up to format 6, which had the partitions in it.
@@ -93,6 +94,7 @@ pub(super) fn encode(generation: u64, superblock: &Superblock, catalog: Span) ->
         log_shape: superblock.log_shape.clone(),
         archive: superblock.archive,
         moments_since: superblock.moments_since,
+        identity: superblock.identity,
     };
     let body = postcard::to_stdvec(&stored).expect("plain contents can always be stored");
     if body.len() > REGION as usize - CONTENTS {
@@ -163,6 +165,7 @@ fn present(format: u32, body: &[u8]) -> Option<Decoded> {
         archive: found.archive,
         // An earlier log has not what sets and long values were.
         moments_since: found.moments_since.filter(|_| format >= PAST_OF_SETS),
+        identity: found.identity,
     };
     is_sound(&superblock).then_some(Decoded::Present(superblock, found.catalog))
 }
@@ -194,6 +197,7 @@ fn earlier(format: u32, body: &[u8]) -> Option<Decoded> {
         log_shape: None,
         archive: None,
         moments_since: None,
+        identity: None,
     };
     (is_numbered && is_sound(&superblock)).then_some(Decoded::Earlier(superblock, partitions))
 }

@@ -24,6 +24,7 @@ fn superblock() -> Superblock {
         log_shape: None,
         archive: None,
         moments_since: None,
+        identity: None,
     }
 }
 
@@ -86,6 +87,11 @@ fn earlier_formats_are_read_and_later_ones_named() {
         Ok((9, Decoded::Present(superblock(), Default::default()))),
         "the log of 16 lacks what sets were"
     );
+    let named = Superblock { identity: Some(7), ..superblock() };
+    let said = encode(9, &named, Default::default()).expect("fits");
+    assert_eq!(decode(&said, "new"), Ok((9, Decoded::Present(named, Default::default()))));
+    let before = decode(&seal(20, 9, &bytes[CONTENTS..bytes.len() - 1]), "old");
+    assert_eq!(before, Ok((9, Decoded::Present(superblock(), Default::default()))), "20 did not say it");
     bytes[8] += 1;
     let newer = decode(&bytes, "newer").expect_err("not yet known");
     assert!(matches!(newer, Error::NewerFormat { found, supported: FORMAT, .. } if found == FORMAT + 1), "{newer}");

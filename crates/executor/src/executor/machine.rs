@@ -35,6 +35,11 @@ impl Executor {
         self.0.driver.borrow().doorbell()
     }
 
+    /// Whether the network is a described one; see [`Driver::has_described_network`](driver::Driver::has_described_network).
+    pub fn has_described_network(&self) -> bool {
+        self.0.driver.borrow().has_described_network()
+    }
+
     /// One line about the driver.
     pub fn description(&self) -> String {
         self.0.driver.borrow().description()

@@ -1,7 +1,7 @@
 //! Pages from client to client: each has a connection to those that it was told to send pages to, for as long as they are there.
 
 use super::ClientNode;
-use crate::channel::{Acceptor, Channel, Incoming, Transport, next_connection};
+use crate::channel::{Channel, Transport};
 use crate::message::{ClientId, Copy, LeavingFate, Secret, Session, ToPeer};
 use crate::outbox::{Outbox, TO_PEER_MAX, Traffic};
 use base::time::SECOND_NS;
@@ -37,8 +37,6 @@ enum Peer {
 
 /// The most pages that wait for one connection. The server is told at once that more cannot be sent.
 const PAGES_MAX: usize = 64;
-/// More than the bytes of a page's message beside the page.
-const HEAD_MAX: usize = 128;
 /// How long a client may take to accept a connection, in nanoseconds.
 const CONNECTING_NS: u64 = 2 * SECOND_NS;
 
@@ -122,24 +120,6 @@ async fn connect(client: Weak<ClientNode>, place: PeerPlace) {
             let Some(Peer::Connecting(waiting)) = before else { return };
             waiting.iter().for_each(|(to, page)| inner.peers.refuse(&inner, *to, page));
         }
-    }
-}
-
-/// Receives pages from other clients.
-pub(super) async fn accept(client: Weak<ClientNode>, acceptor: Rc<dyn Acceptor>, executor: Executor) {
-    let Some(settings) = client.upgrade().map(|client| client.settings) else { return };
-    let longest = (settings.buffer.page_size + HEAD_MAX).max(settings.message_size_min);
-    while let Some(channel) = next_connection(&*acceptor, &executor).await {
-        let (client, mut incoming) = (client.clone(), Incoming::new(&channel, &executor));
-        incoming.limit(longest);
-        executor.spawn(async move {
-            while let Ok(Some(ToPeer::Page { to, secret, copy, bytes, fate })) = incoming.next().await {
-                let Some(client) = client.upgrade() else { return };
-                if !client.arrive_from_peer((to, secret), copy, (&bytes, fate)) {
-                    return;
-                }
-            }
-        });
     }
 }
 

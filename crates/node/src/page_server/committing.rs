@@ -62,7 +62,7 @@ impl ServerNode {
             *pins = Pins::new(self.database.buffer());
             let until = self.executor().now().plus_ns(PATIENCE_NS);
             let _turn = self.frames_turn.take(self.executor()).await;
-            while is_exhausted(&done) && self.executor().now() < until && !self.is_closed.get() {
+            while is_exhausted(&done) && self.executor().now() < until && !self.ending.has_come() {
                 *pins = Pins::new(self.database.buffer());
                 self.executor().sleep_ns(DELAY_NS).await;
                 done = self.commit_checked(client, shipment, pins).await;

@@ -2,11 +2,12 @@
 //!
 //! A client that comes again may keep the copies that it names. In the same epoch that is so while the server has not given it up: then
 //! all that it names is in the directory. A server that was started again takes its word while it grants no write lock: what is said by
-//! a client with a lease was true when the server before ended, and nothing was changed since then.
+//! a client with a lease was true when the server before ended, and nothing was changed since then. That server was of the same database:
+//! one of another, or of a restored backup, may have come to its address.
 
 use super::directory::RegisteredCopy;
 use super::passing::Idleness;
-use super::{Action, CLIENTS_MAX, JoinedClient, Memory, Newcomer, Server};
+use super::{ALIKE_MAX, Action, CLIENTS_MAX, JoinedClient, Memory, Newcomer, Server};
 use crate::grants::Right;
 use crate::message::{ClientId, Copy, Former, Outcome, Secret, Session};
 use engine::canary::{self, Canary};
@@ -56,7 +57,7 @@ impl Server {
         };
         let session = Session { epoch: self.epoch, client };
         let mut told = Joined { session, keeps: false, former: Outcome::Unknown, replaces: None };
-        let Some(Former { session: before, copies, .. }) = former else {
+        let Some(Former { session: before, secret: shown, copies }) = former else {
             self.clients.insert(client, joined);
             return told;
         };
@@ -65,7 +66,7 @@ impl Server {
             joined.next_copy = joined.next_copy.max(known.next_copy);
             told.former = Outcome::Committed(known.last_committed);
             told.keeps = copies.iter().all(|copy| self.directory.holds(before.client, *copy));
-        } else if before.epoch < self.epoch && self.is_gathering && self.takes_copies {
+        } else if before.epoch < self.epoch && self.is_gathering && self.believes(*shown) {
             let pages: BTreeSet<_> = copies.iter().map(|copy| copy.page).collect();
             told.keeps = pages.len() == copies.len();
         }
@@ -95,6 +96,11 @@ impl Server {
         told
     }
 
+    /// Whether what a client of an earlier server says of its copies is believed: they are this database's.
+    fn believes(&self, secret: Secret) -> bool {
+        self.believed.is_some_and(|database| secret.is_of(database))
+    }
+
     /// The client that had this session and has its secret and its name, if it was not given up.
     fn known(&self, Former { session, secret, .. }: &Former, name: Option<&str>) -> Option<&JoinedClient> {
         let is_it = |known: &&JoinedClient| {
@@ -103,10 +109,31 @@ impl Server {
         self.clients.get(&session.client).filter(is_it)
     }
 
-    /// Whether a client may join, which takes the place of its former session if that is known.
-    pub fn has_room_for(&self, former: Option<&Former>, name: Option<&str>) -> bool {
-        let is_replaced = |known: &JoinedClient| !known.is_revoked;
-        former.and_then(|former| self.known(former, name)).is_some_and(is_replaced) || self.clients.len() < CLIENTS_MAX
+    /// Why there is no room for a client, if that is so. One that takes the place of its former session needs none.
+    pub fn lack_of_room(&self, former: Option<&Former>, newcomer: &Newcomer) -> Option<String> {
+        let Newcomer { name, access, .. } = newcomer;
+        let known = former.and_then(|former| self.known(former, name.as_deref()));
+        if known.is_some_and(|known| !known.is_revoked) {
+            return None;
+        }
+        let full = |of_all: String| Some(format!("{of_all} have joined, and there is room for no more"));
+        let are_many = |is_such: &dyn Fn(&JoinedClient) -> bool| {
+            self.clients.values().filter(|joined| is_such(joined)).count() >= ALIKE_MAX
+        };
+        let has_name = |joined: &JoinedClient| {
+            joined
+                .name
+                .as_deref()
+                .is_some_and(|other| name.as_deref().is_some_and(|name| name.eq_ignore_ascii_case(other)))
+        };
+        match name {
+            _ if self.clients.len() >= CLIENTS_MAX => full(format!("{CLIENTS_MAX} nodes")),
+            Some(name) if are_many(&has_name) => full(format!("{ALIKE_MAX} nodes of the name '{name}'")),
+            _ if access.is_none() && are_many(&|joined| joined.access.is_none()) => {
+                full(format!("{ALIKE_MAX} nodes without a grant"))
+            }
+            _ => None,
+        }
     }
 
     /// A copy is another session's from now on. That it was called back may not have been heard, so it is as if it had not been.

@@ -6,7 +6,7 @@
 
 use super::{Action, Server};
 use crate::grants::{Access, Right};
-use crate::message::{Answer, ClientId, Copy, Transaction};
+use crate::message::{Answer, ClientId, Copy, HELLO_MAX, SIZE_MAX, Transaction};
 use base::PageId;
 use engine::canary::{self, Canary};
 use std::net::SocketAddr;
@@ -73,6 +73,12 @@ impl Server {
     /// What a client may do.
     pub fn access(&self, client: ClientId) -> Option<&Access> {
         self.clients.get(&client).map(|joined| &joined.access)
+    }
+
+    /// The longest message of a client, in bytes: commits are long, and who may write nothing has none.
+    pub fn message_max(&self, client: ClientId) -> usize {
+        let writes = self.access(client).is_some_and(Access::writes);
+        if writes { SIZE_MAX } else { HELLO_MAX }
     }
 
     /// The first copy of a client that may not have it.

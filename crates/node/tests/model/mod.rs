@@ -217,7 +217,7 @@ fn stale_return() -> Option<String> {
 /// A node without grants says that it had a copy before the server was started again.
 fn ungranted_copy() -> Option<String> {
     let (mut server, mut actions) = (Server::new(&ALGORITHMS[0], FRAMES, 2), Vec::new());
-    server.gather(true);
+    server.gather(Some(0));
     let (session, copies) = (Session { epoch: 1, client: ClientId(0) }, vec![Copy { page: node::page(0), number: 0 }]);
     let former = Former { session, secret: Secret::default(), copies };
     let access = Access::Granted(BTreeMap::new());

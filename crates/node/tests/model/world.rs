@@ -28,6 +28,9 @@ pub struct Plan {
     pub faults: Faults,
 }
 
+/// Which database it is.
+const DATABASE: u64 = 77;
+
 fn serve(plan: &Plan, epoch: u64) -> Server {
     let mut server = Server::new(plan.algorithm, FRAMES, epoch);
     server.set_chances(plan.chances);
@@ -118,6 +121,8 @@ enum Event {
     ToServer(Place),
     /// What was received on a connection that is gone.
     Late(usize),
+    /// An introduction that has come on two connections is heard on the one that is gone.
+    Repeated(usize),
     ToClient(Place),
     ToPeer(Place, Place),
     Pending(usize),
@@ -159,6 +164,7 @@ pub struct World {
     nodes: BTreeMap<Place, Node>,
     connections: BTreeMap<Place, Connection>,
     late: Vec<(ClientId, VecDeque<ToServer>)>,
+    repeated: Vec<ToServer>,
     to_peer: BTreeMap<(Place, Place), VecDeque<ToPeer>>,
     pending: Vec<Pending>,
     /// The latest committed version of each page: as the server has it.
@@ -166,6 +172,7 @@ pub struct World {
     moments: Moments,
     random: Random,
     of_snapshots: Random,
+    of_repeats: Random,
     now: u64,
     steps: u64,
 }
@@ -213,12 +220,14 @@ impl World {
             connections: nodes.keys().map(|place| (*place, Connection::default())).collect(),
             nodes,
             late: Vec::new(),
+            repeated: Vec::new(),
             to_peer: BTreeMap::new(),
             pending: Vec::new(),
             moments: Moments::new(&committed),
             committed,
             random,
             of_snapshots: Random::stream(seed, "snapshots"),
+            of_repeats: Random::stream(seed, "repeats"),
             now: 0,
             steps: 0,
         };
@@ -289,7 +298,11 @@ impl World {
 
     /// Whether what a client has said can be heard now: an introduction waits for commits of the session before.
     fn is_heard(&self, connection: &Connection) -> bool {
-        match connection.to_server.front() {
+        self.may_hear(connection.to_server.front())
+    }
+
+    fn may_hear(&self, message: Option<&ToServer>) -> bool {
+        match message {
             Some(ToServer { body: Request::Hello { former: Some(former), .. }, .. }) => {
                 !self.server.is_committing(former.session)
             }
@@ -308,6 +321,8 @@ impl World {
         events.extend(peers.map(|((from, to), _)| Event::ToPeer(*from, *to)));
         events.extend((0..self.pending.len()).filter(|index| self.may_complete(*index)).map(Event::Pending));
         events.extend((0..self.late.len()).map(Event::Late));
+        let repeated = (0..self.repeated.len()).filter(|index| self.may_hear(self.repeated.get(*index)));
+        events.extend(repeated.map(Event::Repeated));
         events.extend(self.nodes.values().filter(|node| node.may_step()).map(|node| Event::Step(node.place)));
         let is_open = |node: &&Node| self.connections[&node.place].is_open;
         if self.has_leases() {
@@ -383,6 +398,7 @@ impl World {
         match event {
             Event::ToServer(place) => return self.hear(place),
             Event::Late(index) => self.hear_late(index),
+            Event::Repeated(index) => self.hear_repeated(index),
             Event::ToClient(place) => {
                 let connection = self.connections.get_mut(&place).expect("there is one");
                 let answer = connection.to_client.pop_front().expect("it was there");
@@ -390,8 +406,7 @@ impl World {
                 self.say(place, said);
             }
             Event::ToPeer(from, place) => {
-                let queue = self.to_peer.get_mut(&(from, place)).expect("it was there");
-                let ToPeer::Page { to, secret, copy, bytes, fate } = queue.pop_front().expect("it was there");
+                let ToPeer::Page { to, secret, copy, bytes, fate } = self.take_from_peer((from, place));
                 let node = self.nodes.get_mut(&place).expect("one is there");
                 let said = node.arrive_from_peer((to, secret), copy, (&bytes, fate));
                 self.say(place, said);
@@ -434,7 +449,7 @@ impl World {
         let now = Instant::from_ns(self.now);
         if let Request::Hello { address, former, .. } = message.body {
             self.sessions += 1;
-            let secret = Secret(self.sessions);
+            let secret = Secret::of_session(self.sessions << 64, DATABASE);
             let joined = self.server.join(address, (former.as_ref(), secret), &self.memory, &mut actions);
             let Joined { session, keeps, former, .. } = joined;
             connection.client = Some(session.client);
@@ -458,24 +473,6 @@ impl World {
         }
         self.perform(actions);
         Ok(())
-    }
-
-    /// What a client has said is heard after its connection broke. If it was given up, the rest of it is not.
-    fn hear_late(&mut self, index: usize) {
-        let mut actions = Vec::new();
-        let (client, messages) = &mut self.late[index];
-        let message = messages.pop_front().expect("there is one");
-        let is_heard = self.server.receive(*client, message, &self.memory, &mut actions).is_ok();
-        let heard = Instant::from_ns(self.now);
-        self.terms.entry(*client).and_modify(|term| {
-            if is_heard {
-                term.renew(heard)
-            }
-        });
-        if !is_heard || messages.is_empty() {
-            self.late.swap_remove(index);
-        }
-        self.perform(actions);
     }
 
     fn say(&mut self, from: Place, said: Vec<Said>) {

@@ -72,6 +72,16 @@ pub async fn create(executor: &Executor) -> Database {
 
 pub async fn serve(executor: Executor, address: SocketAddr, number: usize, grants: Option<Grants>) -> PageServer {
     let database = create(&executor).await;
+    serve_database(&database, address, number, grants).await
+}
+
+pub async fn serve_database(
+    database: &Database,
+    address: SocketAddr,
+    number: usize,
+    grants: Option<Grants>,
+) -> PageServer {
+    let transport = Rc::new(Plain(database.executor().clone()));
     let settings = ServerSettings {
         algorithm: &ALGORITHMS[number % ALGORITHMS.len()],
         chances: CHANCES,
@@ -79,7 +89,7 @@ pub async fn serve(executor: Executor, address: SocketAddr, number: usize, grant
         has_leases: true,
         grants,
     };
-    PageServer::serve(&database, Rc::new(Plain(executor)), address, settings).await.expect("the port is free")
+    PageServer::serve(database, transport, address, settings).await.expect("the port is free")
 }
 
 pub async fn join(executor: Executor, server: SocketAddr, address: SocketAddr, commits_pages: bool) -> PageClient {

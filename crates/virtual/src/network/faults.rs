@@ -2,7 +2,8 @@ use base::{Instant, Random};
 
 /// What goes wrong on a network, and when. By default nothing does.
 ///
-/// Probabilities are for each parcel that carries bytes between two machines, or the end of its stream.
+/// Probabilities are for each parcel that carries bytes between two machines, or the end of its stream. None comes twice: a stream, as
+/// TCP has it, shows each byte once, and what is said twice on two connections is their users' affair.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NetworkFaults {
     /// Machines that others cannot reach for a while.

@@ -1,7 +1,9 @@
 //! What one client may cost the server, whatever it says.
 
 use super::*;
+use crate::grants::{Access, Right};
 use crate::message::{RecordLock, SIZE_MAX, WaitsFor};
+use std::collections::BTreeMap;
 
 /// Has a client say this without a look at all of the state, which grows here.
 fn say(ground: &mut Ground, client: ClientId, body: Request) -> Result<Vec<Action>, Misbehaviour> {
@@ -161,19 +163,57 @@ fn a_client_tells_no_more_waits_of_its_own_than_the_limit() {
     ground.say(client, waits(WAITS_MAX + 1)).expect_err("they are too many");
 }
 
+/// A node of this name, if it has proven one, which may do this with the partition of [`page`], and nothing else.
+fn newcomer(name: Option<&str>, right: Option<Right>) -> Newcomer {
+    let rights: BTreeMap<_, _> = right.map(|right| (PartitionId(1), right)).into_iter().collect();
+    let access = name.map_or(Access::All, |_| Access::Granted(rights));
+    Newcomer { address: "10.0.0.1:7000".parse().expect("an address"), name: name.map(str::to_owned), access }
+}
+
 #[test]
 fn no_more_clients_join_than_the_limit() {
     let mut ground = Ground::new("cbl");
+    let any = newcomer(None, None);
     for _ in 0..CLIENTS_MAX {
-        assert!(ground.server.has_room_for(None, None));
+        assert_eq!(ground.server.lack_of_room(None, &any), None);
         ground.join();
     }
-    assert!(!ground.server.has_room_for(None, None));
+    let refused = |ground: &Ground, former: &Former| ground.server.lack_of_room(Some(former), &any);
     let session = Session { epoch: 1, client: ClientId(3) };
     let known = Former { session, secret: Secret(9), copies: Vec::new() };
-    assert!(ground.server.has_room_for(Some(&known), None), "it takes the place that it has");
+    assert_eq!(refused(&ground, &known), None, "it takes the place that it has");
     let unknown = Former { secret: Secret(1), ..known };
-    assert!(!ground.server.has_room_for(Some(&unknown), None));
+    assert!(refused(&ground, &unknown).is_some_and(|words| words.starts_with("256 nodes have joined")));
+}
+
+/// Joins under this name as often as that may, and returns why it may not any more.
+fn join_as_often_as_may(ground: &mut Ground, newcomer: &Newcomer) -> (usize, String) {
+    let mut joined = 0;
+    loop {
+        if let Some(refused) = ground.server.lack_of_room(None, newcomer) {
+            return (joined, refused);
+        }
+        ground.server.join(newcomer.clone(), (None, Secret(9)), &ground.memory, &mut Vec::new());
+        joined += 1;
+    }
+}
+
+#[test]
+fn no_name_and_none_without_a_grant_takes_the_places_of_others() {
+    let mut ground = Ground::new("cbl");
+    let (often, refused) = join_as_often_as_may(&mut ground, &newcomer(Some("clerk"), Some(Right::Write)));
+    assert_eq!((often, refused.contains("'clerk'")), (ALIKE_MAX, true), "{refused}");
+    assert!(ground.server.lack_of_room(None, &newcomer(Some("Clerk"), Some(Right::Write))).is_some(), "of any case");
+    // Those without a grant have places for one name, whatever their names are.
+    let (often, refused) = join_as_often_as_may(&mut ground, &newcomer(Some("guest"), None));
+    assert_eq!((often, refused.contains("'guest'")), (ALIKE_MAX, true), "{refused}");
+    let (often, refused) = join_as_often_as_may(&mut ground, &newcomer(Some("stranger"), None));
+    assert_eq!((often, refused.contains("without a grant")), (0, true), "{refused}");
+    assert_eq!(ground.server.lack_of_room(None, &newcomer(Some("auditor"), Some(Right::Read))), None);
+    let session = Session { epoch: 1, client: ClientId(3) };
+    let former = Former { session, secret: Secret(9), copies: Vec::new() };
+    let again = newcomer(Some("clerk"), Some(Right::Write));
+    assert_eq!(ground.server.lack_of_room(Some(&former), &again), None, "it takes the place that it has");
 }
 
 /// A commit of transactions of one client, which says that it has changed these pages. Those with odd numbers do not come with it.

@@ -2,6 +2,9 @@
 
 use super::*;
 use crate::grants::{Access, Grants, Right};
+use crate::message::{
+    PastAsk, RecordLock, SetAnswer, SetAsk, SetEntry, SetQuestion, SetRange, SetRecord, SnapshotAnswer, SnapshotRequest,
+};
 use std::collections::BTreeMap;
 
 /// A client joins that may do this with the partition of [`page`], and nothing else.
@@ -44,11 +47,78 @@ fn a_node_without_a_grant_gets_no_copy_and_one_that_may_only_read_no_write_lock(
     assert!(granted(&asked, teller), "{asked:?}");
 }
 
+/// Whether all that comes of what was asked is that there is no grant for it.
+fn is_all_denied(actions: &[Action], client: ClientId) -> bool {
+    let [Action::Send(to, answer)] = actions else { return false };
+    let is_denied = match answer {
+        Answer::Failed { is_denied, .. } | Answer::NoRecord { is_denied, .. } => *is_denied,
+        Answer::NoSetRecord { is_denied, .. } | Answer::Set { said: SetAnswer::Failed { is_denied, .. }, .. } => {
+            *is_denied
+        }
+        Answer::Snapshot { said: SnapshotAnswer::Failed { is_denied, .. }, .. } => *is_denied,
+        Answer::Snapshot { said: SnapshotAnswer::Set { said, .. }, .. } => {
+            matches!(said, SetAnswer::Failed { is_denied: true, .. })
+        }
+        answer => matches!(answer, Answer::Denied { .. }),
+    };
+    is_denied && *to == client
+}
+
+/// All ways to ask for what a page or a set has, and whether it takes a grant to write.
+fn ways_to_ask() -> Vec<(Request, bool)> {
+    let transaction = Transaction(0);
+    let record = |writes| Request::Record { page: page(0), lock: RecordLock { slot: 0, transaction, writes } };
+    let of_set = |writes| Request::SetRecord(SetRecord { partition: SET.0, key: vec![1], transaction, writes });
+    let about = |ask| Request::Set(SetQuestion { transaction, number: 1, partition: SET.0, ask });
+    let range = || SetRange { index: 0, from: Vec::new(), to: None, behind: None };
+    let of_past = |request| Request::Snapshot { number: 0, request };
+    let past = |ask| of_past(SnapshotRequest::Set { question: 1, partition: SET.0, ask });
+    vec![
+        (read(copy(0, 0), 0, None), false),
+        (record(false), false),
+        (record(true), true),
+        (of_set(false), false),
+        (of_set(true), true),
+        (about(SetAsk::Range(range())), false),
+        (about(SetAsk::Scan(0)), false),
+        (about(SetAsk::Entries(vec![SetEntry { index: 0, of: vec![1] }])), true),
+        (about(SetAsk::Arrival), true),
+        (of_past(SnapshotRequest::Read { page: page(0) }), false),
+        (past(PastAsk::Record(vec![1])), false),
+        (past(PastAsk::Range(range())), false),
+        (past(PastAsk::Scan(0)), false),
+    ]
+}
+
+#[test]
+fn whatever_is_asked_for_takes_a_grant() {
+    for (asked, takes_write) in ways_to_ask() {
+        // Of another partition, to read these, to write these.
+        for (right, partitions) in [
+            (Right::Write, vec![PartitionId(7)]),
+            (Right::Read, vec![PartitionId(1), SET]),
+            (Right::Write, vec![PartitionId(1), SET]),
+        ] {
+            let mut ground = Ground::new("ps-aa");
+            let is_granted = partitions.contains(&SET) && (right == Right::Write || !takes_write);
+            let rights = partitions.into_iter().map(|partition| (partition, right)).collect();
+            let address = "10.0.0.1:7000".parse().expect("an address");
+            let newcomer = Newcomer { address, name: Some("node".to_owned()), access: Access::Granted(rights) };
+            let joined = ground.server.join(newcomer, (None, Secret(11)), &ground.memory, &mut Vec::new());
+            let client = joined.session.client;
+            ground.say(client, Request::Snapshot { number: 0, request: SnapshotRequest::Begin }).expect("it may");
+            let answered = ground.say(client, asked.clone()).expect("to ask is no misdeed");
+            assert_eq!(is_all_denied(&answered, client), !is_granted, "{asked:?}, {right:?}: {answered:?}");
+            assert_eq!(ground.server.counts().denials, u64::from(!is_granted), "{asked:?}");
+        }
+    }
+}
+
 #[test]
 fn copies_that_a_node_may_not_read_are_not_taken_over_from_an_earlier_session() {
     for right in [None, Some(Right::Read)] {
         let mut ground = Ground::new("cbl");
-        ground.server.gather(true);
+        ground.server.gather(Some(9));
         let session = Session { epoch: 0, client: ClientId(3) };
         let former = Former { session, secret: Secret(9), copies: vec![copy(0, 0)] };
         let joined = join(&mut ground, "node", right, Some(&former));

@@ -1,8 +1,9 @@
 //! What goes wrong in the model: connections break, nodes and the server vanish and are started again.
 
-use super::{Connection, LEASE_NS, Pending, Place, ServerMemory, World, serve, start};
+use super::{Connection, DATABASE, LEASE_NS, Pending, Place, ServerMemory, World, serve, start};
 use base::Instant;
 use entresol_node::lease::Term;
+use entresol_node::message::{Request, Secret, ToPeer};
 
 impl World {
     /// A connection breaks. What the server has received of it, it may still hear.
@@ -21,6 +22,9 @@ impl World {
         let node = self.nodes.get_mut(&place).expect("it is there");
         node.look_at_clock(self.now);
         let hello = node.introduce();
+        if self.has_leases() && self.of_repeats.chance(0.2) {
+            self.repeated.push(hello.clone());
+        }
         let to_server = [hello].into();
         self.connections.insert(place, Connection { to_server, is_open: true, ..Connection::default() });
     }
@@ -49,11 +53,51 @@ impl World {
             connection.to_server.clear();
         });
         self.late.clear();
+        self.repeated.clear();
         self.terms.clear();
         self.memory = ServerMemory::default();
         self.epoch += 1;
         self.server = serve(&self.plan, self.epoch);
-        self.server.gather(true);
+        self.server.gather(Some(DATABASE));
         self.gathers_until = Term::new(LEASE_NS, Instant::from_ns(self.now)).end();
+    }
+    /// What a client has said is heard after its connection broke. If it was given up, the rest of it is not.
+    pub(super) fn hear_late(&mut self, index: usize) {
+        let mut actions = Vec::new();
+        let (client, messages) = &mut self.late[index];
+        let message = messages.pop_front().expect("there is one");
+        let is_heard = self.server.receive(*client, message, &self.memory, &mut actions).is_ok();
+        let heard = Instant::from_ns(self.now);
+        self.terms.entry(*client).and_modify(|term| {
+            if is_heard {
+                term.renew(heard)
+            }
+        });
+        if !is_heard || messages.is_empty() {
+            self.late.swap_remove(index);
+        }
+        self.perform(actions);
+    }
+
+    /// The server hears an introduction that came on two connections. The answer reaches no one.
+    pub(super) fn hear_repeated(&mut self, index: usize) {
+        let Request::Hello { address, former, .. } = self.repeated.swap_remove(index).body else {
+            unreachable!("only introductions are kept")
+        };
+        let mut actions = Vec::new();
+        self.sessions += 1;
+        let secret = Secret::of_session(self.sessions << 64, DATABASE);
+        let joined = self.server.join(address, (former.as_ref(), secret), &self.memory, &mut actions);
+        self.terms.insert(joined.session.client, Term::new(LEASE_NS, Instant::from_ns(self.now)));
+        self.perform(actions);
+    }
+
+    /// A page that is on its way between two clients comes. It may have been sent twice, and come once more behind others.
+    pub(super) fn take_from_peer(&mut self, way: (Place, Place)) -> ToPeer {
+        let comes_again = self.has_leases() && self.of_repeats.chance(0.1);
+        let queue = self.to_peer.get_mut(&way).expect("it was there");
+        let page = queue.pop_front().expect("it was there");
+        queue.extend(comes_again.then(|| page.clone()));
+        page
     }
 }

@@ -1,0 +1,144 @@
+//! Peers that say who they are, and join if they may.
+
+use super::ServerNode;
+use crate::channel::{Channel, ChannelError, Incoming, is_loopback};
+use crate::lease::{LEASE_NS, Term};
+use crate::message::{Answer, ClientId, Former, HELLO_MAX, MessageError, Request, Secret, ToServer};
+use crate::outbox::{Outbox, TO_CLIENT_MAX};
+use crate::server::{Joined, Newcomer};
+use base::time::SECOND_NS;
+use std::pin::pin;
+use std::rc::Rc;
+
+/// How many peers there may be that have not said who they are. One more, and the first of them is not heard any more: each may have
+/// sent as much as [`HELLO_MAX`].
+pub const STRANGERS_MAX: usize = 64;
+/// How long a peer may take to say who it is, in nanoseconds.
+const INTRODUCTION_NS: u64 = 10 * SECOND_NS;
+
+/// What is known of a peer before it says anything.
+struct Stranger {
+    /// The name that it has proven.
+    name: Option<String>,
+    /// Whether it is a process of this machine.
+    is_local: bool,
+}
+
+impl ServerNode {
+    /// Hears a client until its connection ends.
+    pub(super) async fn attend(&self, channel: Rc<dyn Channel>) {
+        let peer = Stranger {
+            name: channel.peer_name().map(str::to_owned),
+            is_local: channel.peer_address().is_some_and(is_loopback),
+        };
+        let mut incoming = Incoming::new(&channel, self.executor());
+        incoming.limit(HELLO_MAX);
+        let outbox =
+            Outbox::new(self.executor(), channel, &self.traffic, (self.settings.message_size_min, TO_CLIENT_MAX));
+        self.receive_stranger(&outbox);
+        let introduced = self.executor().within(INTRODUCTION_NS, self.admit(peer, &mut incoming, &outbox));
+        let admitted = Outbox::unless_ended(&mut pin!(outbox.ended()), introduced).await.flatten();
+        self.strangers.borrow_mut().retain(|other| !Rc::ptr_eq(other, &outbox));
+        match admitted {
+            Some(Ok(Some(client))) => {
+                incoming.limit(self.protocol.borrow().message_max(client));
+                self.hear(client, &mut incoming, &outbox).await;
+                if !self.settings.has_leases {
+                    self.give_up(client);
+                }
+            }
+            Some(Err(ChannelError::Message(error @ (MessageError::Version(_) | MessageError::Sealed)))) => {
+                outbox.push(&Answer::Refusal { reason: error.to_string() });
+            }
+            Some(Ok(None) | Err(_)) | None => {}
+        }
+        outbox.close();
+    }
+
+    fn receive_stranger(&self, outbox: &Rc<Outbox>) {
+        let mut strangers = self.strangers.borrow_mut();
+        strangers.push_back(Rc::clone(outbox));
+        let first = (strangers.len() > STRANGERS_MAX).then(|| strangers.pop_front()).flatten();
+        first.inspect(|first| first.close());
+    }
+
+    /// The first message says who the client is. `None` if it may not join.
+    async fn admit(
+        &self,
+        peer: Stranger,
+        incoming: &mut Incoming,
+        outbox: &Rc<Outbox>,
+    ) -> Result<Option<ClientId>, ChannelError> {
+        let (page_size, address, former) = match incoming.next().await? {
+            Some(ToServer { body: Request::Hello { page_size, address, former }, .. }) => (page_size, address, former),
+            Some(ToServer { body: Request::Survey { page }, .. }) => {
+                self.tell_survey(peer.name.as_deref(), page, outbox).await;
+                return Ok(None);
+            }
+            _ => return Ok(None),
+        };
+        let access = self.access(peer.name.as_deref());
+        let newcomer = Newcomer { address, name: peer.name, access };
+        let mistaken = self.mistake(page_size as usize, (&newcomer, peer.is_local));
+        let refused = mistaken.or_else(|| self.protocol.borrow().lack_of_room(former.as_ref(), &newcomer));
+        if let Some(reason) = refused {
+            outbox.push(&Answer::Refusal { reason });
+            return Ok(None);
+        }
+        if let Some(former) = &former {
+            self.await_commits(former).await;
+        }
+        Ok(Some(self.join((newcomer, former), outbox)))
+    }
+
+    /// What is wrong with what a node says of itself, if anything is.
+    fn mistake(&self, page_size: usize, (newcomer, is_local): (&Newcomer, bool)) -> Option<String> {
+        let own = self.database.settings().buffer.page_size;
+        if page_size != own {
+            return Some(format!(
+                "its pages have {page_size} bytes, those of this database {own}: set its page_size so"
+            ));
+        }
+        // Others would send pages there without protection.
+        let leads_away = is_local && newcomer.name.is_none() && !is_loopback(newcomer.address);
+        leads_away.then(|| format!("it has come by the loopback, and wants pages to be sent to {}", newcomer.address))
+    }
+
+    /// A commit of the former session that is under way comes to its end, or the log has failed.
+    async fn await_commits(&self, former: &Former) {
+        let is_under_way = || self.protocol.borrow().is_committing(former.session);
+        while is_under_way() && self.database.log().failure().is_none() {
+            self.bell.wait(self.executor()).await;
+        }
+    }
+
+    fn join(&self, (newcomer, former): (Newcomer, Option<Former>), outbox: &Rc<Outbox>) -> ClientId {
+        let mut actions = Vec::new();
+        let secret = self.draw_secret();
+        self.protocol.borrow_mut().note_time(self.executor().now());
+        let joined = self.protocol.borrow_mut().join(newcomer, (former.as_ref(), secret), &self.memory, &mut actions);
+        let client = joined.session.client;
+        self.outboxes.borrow_mut().insert(client, Rc::clone(outbox));
+        let lease_ns = if self.settings.has_leases { LEASE_NS } else { 0 };
+        let Joined { session, keeps, former, replaces } = joined;
+        let wants_leaving = self.settings.algorithm.wants_leaving();
+        let pages_together = (self.database.buffer().pool().borrow().len() / 2) as u32;
+        outbox.push(&Answer::Joined { session, secret, lease_ns, keeps, wants_leaving, pages_together, former });
+        actions.into_iter().for_each(|action| self.perform(action));
+        if self.settings.has_leases {
+            self.terms.borrow_mut().insert(client, Term::new(lease_ns, self.executor().now()));
+        }
+        if let Some(before) = replaces {
+            self.give_up(before);
+        }
+        client
+    }
+
+    /// On described networks, on which nothing is lost, no session comes again.
+    fn draw_secret(&self) -> Secret {
+        if !self.settings.has_leases {
+            return Secret::default();
+        }
+        Secret::of_session(self.executor().entropy(), self.database.identity())
+    }
+}
