@@ -337,10 +337,10 @@ impl Client {
         let (name, of) = (&changed.name, group(value));
         let index = with_known(&self.context, name, |known| known.index());
         let has_it = |(other, value): &(&u64, &Rc<[u8]>)| **other != number && group(value) == of;
-        let mut others = changed.contents.iter().filter(has_it).map(|(other, _)| stored_key(*other));
+        let mut others = changed.contents.iter().filter(has_it).map(|(other, _)| *other);
         match written {
             Err(Error::Field { error: FieldError::NotUnique(why), .. }) => {
-                let is_true = others.any(|other| other == why.present[..]) && why.refused == stored_key(number);
+                let is_true = others.any(|other| stored_key(other) == why.present[..]) && why.refused == stored_key(number);
                 if !is_true || why.index != INDEX_NAME || index == Some(false) {
                     self.context.differs(&[name], format!("a record of '{name}' is refused, which is not so: {why}"));
                 }
@@ -349,7 +349,7 @@ impl Client {
             }
             Ok(()) if index == Some(true) => {
                 if let Some(other) = others.next() {
-                    let what = format!("'{name}' takes {number} with what {other:?} has in a unique index");
+                    let what = format!("'{name}' takes record {number} with what record {other} has in a unique index");
                     self.context.differs(&[name], what);
                 }
                 false
