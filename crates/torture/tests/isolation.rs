@@ -105,7 +105,13 @@ fn a_victim_that_commits_all_the_same_is_found() {
 
 #[test]
 fn a_refusal_told_before_its_reason_is_durable_is_found() {
-    first_failure(Canary::EarlyRefusal, 200, |_| true);
+    let (seed, options) = (47, Options::FULL.of(SeedKind::Isolation));
+    plant(Some(Canary::EarlyRefusal));
+    let found = run_seed(seed, options).failure;
+    plant(None);
+    let failure = found.expect("it is found");
+    assert!(failure.wrong[0].contains("in real time"), "{failure}");
+    assert_eq!(run_seed(seed, options).failure, None, "without the planted bug the seed is sound");
 }
 
 #[test]
