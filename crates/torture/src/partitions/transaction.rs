@@ -340,7 +340,8 @@ impl Client {
         let mut others = changed.contents.iter().filter(has_it).map(|(other, _)| *other);
         match written {
             Err(Error::Field { error: FieldError::NotUnique(why), .. }) => {
-                let is_true = others.any(|other| stored_key(other) == why.present[..]) && why.refused == stored_key(number);
+                let is_true =
+                    others.any(|other| stored_key(other) == why.present[..]) && why.refused == stored_key(number);
                 if !is_true || why.index != INDEX_NAME || index == Some(false) {
                     self.context.differs(&[name], format!("a record of '{name}' is refused, which is not so: {why}"));
                 }
