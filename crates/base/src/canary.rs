@@ -18,7 +18,7 @@ macro_rules! canaries {
 
 impl Canary {
     /// Whether torture cannot find it: it is in what devices without room refuse, in loads that come to nothing, in compactions,
-    /// in indexes of sets, or in pages that cannot be read.
+    /// or in pages that cannot be read.
     pub fn is_beyond_torture(self) -> bool {
         self as usize >= Canary::UnpreparedLog as usize && !self.is_between_nodes()
     }
@@ -144,10 +144,16 @@ canaries! {
     LostBackupBegin,
     /// A record that changes leaves its old entry in a secondary index of its b-tree.
     KeptEntry,
-    /// A restart forgets the secondary indexes of b-trees.
+    /// A restart forgets the secondary indexes of b-trees, and those of sets that came later or are unique.
     ForgottenIndex,
     /// Changes of records pass by a secondary index that is being filled.
     UnseenIndex,
+    /// Changes of records of a set pass by a secondary index that is being filled.
+    MissedInSet,
+    /// Who changes a record of a set looks at its place in a unique index without a lock.
+    UnlockedPlace,
+    /// A unique index of a set is built although two records have the same contents.
+    UncheckedTwice,
     /// A backup leaves out pages that are changed while it copies them.
     BackupPastChanges,
     /// A backup ends its log with the checkpoint that it has begun with, not with what was committed meanwhile.
@@ -198,12 +204,6 @@ canaries! {
     BlindWake,
     /// The log is written behind the end of what is there of its file, whether there is room for that or not.
     UnpreparedLog,
-    /// Changes of records of a set pass by a secondary index that is being filled.
-    MissedInSet,
-    /// Who changes a record of a set looks at its place in a unique index without a lock.
-    UnlockedPlace,
-    /// A unique index of a set is built although two records have the same contents.
-    UncheckedTwice,
     /// A file becomes shorter while a restart would look for what was behind its end.
     EarlyShortening,
     /// Pages that were cut off the end of a file begin with their first sequence number when they are used anew.

@@ -52,6 +52,12 @@ pub enum ClientEvent {
     SetIndexDropped,
     /// The creation or the drop of a secondary index failed, or was refused.
     IndexFailed,
+    /// A partition got a unique index while others changed records.
+    UniqueIndexMade,
+    /// One was refused, because two records had the same contents.
+    IndexNotUnique,
+    /// A write was refused that would have given a record what another one has in a unique index.
+    ContentsTaken,
     /// More than a thousand partitions were there at once.
     Crowded,
     /// The catalog was to grow and found no room.
@@ -140,7 +146,7 @@ pub enum ClientEvent {
 
 impl ClientEvent {
     /// Every event.
-    pub const ALL: [ClientEvent; 66] = [
+    pub const ALL: [ClientEvent; 69] = [
         ClientEvent::Replayed,
         ClientEvent::NothingCreated,
         ClientEvent::NotClosed,
@@ -165,6 +171,9 @@ impl ClientEvent {
         ClientEvent::SetIndexCreated,
         ClientEvent::SetIndexDropped,
         ClientEvent::IndexFailed,
+        ClientEvent::UniqueIndexMade,
+        ClientEvent::IndexNotUnique,
+        ClientEvent::ContentsTaken,
         ClientEvent::Crowded,
         ClientEvent::CatalogFull,
         ClientEvent::LogFull,
@@ -236,6 +245,9 @@ impl ClientEvent {
             ClientEvent::SetIndexCreated => "set index created",
             ClientEvent::SetIndexDropped => "set index dropped",
             ClientEvent::IndexFailed => "index failed",
+            ClientEvent::UniqueIndexMade => "unique index made",
+            ClientEvent::IndexNotUnique => "index not unique",
+            ClientEvent::ContentsTaken => "contents taken",
             ClientEvent::Crowded => "1,000 partitions",
             ClientEvent::CatalogFull => "catalog full",
             ClientEvent::LogFull => "log full",
@@ -299,6 +311,7 @@ impl ClientEvent {
             | ClientEvent::SlotsOlder
             | ClientEvent::CacheForeign
             | ClientEvent::CacheAway
+            | ClientEvent::ContentsTaken
             | ClientEvent::Repaired => true,
             ClientEvent::UndoFull | ClientEvent::VersionsSwept | ClientEvent::MomentRead => kind == SeedKind::Isolation,
             _ => kind == SeedKind::Durability,

@@ -62,6 +62,6 @@ fn log_that_is_given_up_before_it_is_archived_is_found() {
 
 #[test]
 fn a_restore_past_a_load_that_the_log_does_not_have_is_found() {
-    let failure = failure(Canary::UnnoticedLoad, 775);
+    let failure = failure(Canary::UnnoticedLoad, 250);
     assert!(failure.plan.contains("a restore to"), "{failure}");
 }

@@ -144,7 +144,7 @@ fn first_failure_of_long_runs(canary: Canary, seeds: std::ops::Range<u64>) -> Fa
 
 #[test]
 fn a_load_that_fails_and_leaves_half_of_it_is_found() {
-    let failure = first_failure_of_long_runs(Canary::HalfLoad, 101..102);
+    let failure = first_failure_of_long_runs(Canary::HalfLoad, 51..52);
     assert!(failure.wrong[0].contains(" records; it may be"), "{failure}");
 }
 
@@ -162,13 +162,13 @@ fn changes_of_an_unreadable_page_that_a_restart_passes_over_are_found() {
 
 #[test]
 fn a_file_that_is_used_although_the_sync_of_a_load_failed_is_found() {
-    let failure = first_failure_of_long_runs(Canary::ForgivenLoad, 152..153);
-    assert!(failure.wrong[0].contains("its checksum is"), "{failure}");
+    let failure = first_failure_of_long_runs(Canary::ForgivenLoad, 694..695);
+    assert!(failure.wrong[0].contains("is damaged: it is not the page that allocates"), "{failure}");
 }
 
 #[test]
 fn a_drop_that_does_not_wait_is_found() {
-    let failure = first_failure_of_long_runs(Canary::HastyDrop, 14..15);
+    let failure = first_failure_of_long_runs(Canary::HastyDrop, 29..30);
     assert!(failure.wrong[0].contains("while a transaction has changed it"), "{failure}");
 }
 
@@ -217,6 +217,18 @@ fn changes_that_pass_by_an_index_that_is_being_filled_are_found() {
 }
 
 #[test]
+fn changes_that_pass_by_an_index_that_a_set_is_being_given_are_found() {
+    let failure = first_failure_of_long_runs(Canary::MissedInSet, 756..757);
+    assert!(failure.wrong[0].contains("a secondary index disagrees with the records"), "{failure}");
+}
+
+#[test]
+fn a_unique_index_over_records_that_are_the_same_in_it_is_found() {
+    let failure = first_failure_of_long_runs(Canary::UncheckedTwice, 157..158);
+    assert!(failure.wrong[0].contains("gets a unique index though two records are the same in it"), "{failure}");
+}
+
+#[test]
 fn an_index_that_a_restart_forgets_is_found() {
     let failure = first_failure_of_long_runs(Canary::ForgottenIndex, 51..52);
     assert!(failure.wrong[0].contains("its index is gone"), "{failure}");
@@ -224,7 +236,7 @@ fn an_index_that_a_restart_forgets_is_found() {
 
 #[test]
 fn an_entry_that_a_changed_record_leaves_in_an_index_is_found() {
-    let failure = first_failure_of_long_runs(Canary::KeptEntry, 175..176);
+    let failure = first_failure_of_long_runs(Canary::KeptEntry, 51..52);
     assert!(failure.wrong[0].contains("index 'by_group'"), "{failure}");
 }
 
@@ -265,7 +277,7 @@ fn a_page_that_stays_pinned_is_found() {
 
 #[test]
 fn freeing_that_never_ends_is_found() {
-    first_failure_of_long_runs(Canary::EndlessFreeing, 43..44);
+    first_failure_of_long_runs(Canary::EndlessFreeing, 29..30);
 }
 
 #[test]

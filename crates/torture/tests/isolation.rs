@@ -59,7 +59,7 @@ fn a_gap_that_a_range_read_leaves_unlocked_is_found() {
 #[test]
 fn a_range_that_is_locked_without_its_last_record_is_found() {
     let suits = |drawn: &Contention| drawn.levels == [Level::Serializable] && drawn.stores.contains(&Store::Tree);
-    let failure = first_failure(Canary::ShortRange, 60, suits);
+    let failure = first_failure(Canary::ShortRange, 300, suits);
     assert!(failure.wrong[0].starts_with('G') || failure.wrong[0].starts_with("lost update"), "{failure}");
 }
 
@@ -76,6 +76,13 @@ fn a_short_range_is_found_in_the_range_that_is_always_run() {
 fn a_read_without_a_lock_is_found() {
     let failure = first_failure(Canary::UnlockedRead, 100, |drawn| drawn.levels == [Level::Serializable]);
     assert!(failure.wrong[0].starts_with('G') || failure.wrong[0].starts_with("lost update"), "{failure}");
+}
+
+#[test]
+fn a_place_in_a_unique_index_that_is_looked_at_without_a_lock_is_found() {
+    let suits = |drawn: &Contention| drawn.stores.contains(&Store::Unique) && !drawn.unique_in_tree;
+    let failure = first_failure(Canary::UnlockedPlace, 100, suits);
+    assert!(failure.wrong[0].contains("is refused to"), "{failure}");
 }
 
 #[test]
@@ -98,7 +105,13 @@ fn a_victim_that_commits_all_the_same_is_found() {
 
 #[test]
 fn a_refusal_told_before_its_reason_is_durable_is_found() {
-    first_failure(Canary::EarlyRefusal, 200, |_| true);
+    let (seed, options) = (47, Options::FULL.of(SeedKind::Isolation));
+    plant(Some(Canary::EarlyRefusal));
+    let found = run_seed(seed, options).failure;
+    plant(None);
+    let failure = found.expect("it is found");
+    assert!(failure.wrong[0].contains("in real time"), "{failure}");
+    assert_eq!(run_seed(seed, options).failure, None, "without the planted bug the seed is sound");
 }
 
 #[test]

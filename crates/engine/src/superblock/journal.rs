@@ -133,7 +133,8 @@ impl Journal {
         let Some(schema) = partition.schema.clone().map(Schema::of_new_set) else { return Rc::clone(partition) };
         let first = schema.secondaries.into_iter().filter_map(|index| Some((index.number()? as u16, index)));
         let mut numbered: BTreeMap<u16, SecondaryIndex> = first.collect();
-        for ((_, number), stored) in self.of_sets.range((partition.id, 0)..=(partition.id, u16::MAX)) {
+        let later = self.of_sets.range((partition.id, 0)..=(partition.id, u16::MAX));
+        for ((_, number), stored) in later.filter(|_| !canary::is_planted(Canary::ForgottenIndex)) {
             numbered.remove(number);
             if let Some(StoredIndex { name, fields, is_unique, since, .. }) = stored.clone() {
                 let in_set = Some(IndexInSet { number: *number, since: Some(Lsn(since)) });

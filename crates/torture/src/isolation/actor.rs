@@ -1,20 +1,20 @@
 //! A transaction that records what it does and what it is shown.
 
-use super::store::{Store, number_of, stored_key};
+use super::store::{INDEX_NAME, Store, number_of, stored_key};
+use crate::ClientEvent;
+use crate::context::RunContext;
 use crate::history::{History, Key, Span, Version};
-use crate::oracle::Oracle;
 use base::PartitionId;
-use engine::set::FieldValue;
-use engine::{Direction, Error, Result, Savepoint, Transaction};
-use std::cell::{RefCell, RefMut};
+use engine::set::{FieldError, FieldValue};
+use engine::{Direction, Error, Isolation, Result, Savepoint, Transaction};
+use std::cell::RefMut;
 use std::ops::Bound;
-use std::rc::Rc;
 
 /// A transaction of the engine, and its number in the history.
-pub struct Actor {
+pub struct Actor<'a> {
     pub tx: Transaction,
     pub number: usize,
-    pub oracle: Rc<RefCell<Oracle>>,
+    context: &'a RunContext,
     savepoints: Vec<(Savepoint, usize)>,
 }
 
@@ -39,13 +39,13 @@ fn partition(tx: &Transaction, store: Store) -> Result<PartitionId> {
     tx.partition(store.name())
 }
 
-impl Actor {
-    pub fn new(tx: Transaction, number: usize, oracle: Rc<RefCell<Oracle>>) -> Actor {
-        Actor { tx, number, oracle, savepoints: Vec::new() }
+impl Actor<'_> {
+    pub fn new(tx: Transaction, number: usize, context: &RunContext) -> Actor<'_> {
+        Actor { tx, number, context, savepoints: Vec::new() }
     }
 
     fn history(&self) -> RefMut<'_, History> {
-        RefMut::map(self.oracle.borrow_mut(), |oracle| &mut oracle.history)
+        RefMut::map(self.context.oracle.borrow_mut(), |oracle| &mut oracle.history)
     }
 
     fn new_version(&self, store: Store, number: u64) -> Version {
@@ -74,7 +74,10 @@ impl Actor {
         if store == Store::Direct {
             self.tx.modify_object(partition, number, |object| object.copy_from_slice(&value)).await?;
         } else {
-            self.tx.put(partition, &stored_key(number), &value).await?;
+            let written = self.tx.put(partition, &stored_key(number), &value).await;
+            if !self.is_done((store, number), new.place, written).await? {
+                return Ok(());
+            }
         }
         self.history().wrote(self.number, version, Some(new.place));
         Ok(())
@@ -100,7 +103,11 @@ impl Actor {
                 return self.read(store, number, Look::Copy).await;
             }
             Err(Error::Duplicate(_)) => return Ok(()),
-            inserted => inserted?,
+            inserted => {
+                if !self.is_done((store, number), new.place, inserted).await? {
+                    return Ok(());
+                }
+            }
         }
         let mut history = self.history();
         history.read(self.number, store.key(number), None);
@@ -142,7 +149,8 @@ impl Actor {
             // Long values are not changed in place.
             Err(Error::TooLarge { .. }) => return Ok(()),
             Err(Error::NoRecord(_)) => None,
-            old => Some(old?),
+            Err(refused) => return self.is_done((store, number), place, Err(refused)).await.map(|_| ()),
+            Ok(old) => Some(old),
         };
         let mut history = self.history();
         history.read(self.number, store.key(number), old);
@@ -152,10 +160,30 @@ impl Actor {
         Ok(())
     }
 
+    /// Whether a write was done. One is refused if another record has the place in a unique index: that has it then for as long as the
+    /// transaction runs, and in what it reads.
+    async fn is_done(&mut self, (store, number): (Store, u64), place: u64, written: Result<()>) -> Result<bool> {
+        let why = match written {
+            Err(Error::Field { error: FieldError::NotUnique(why), .. }) if store == Store::Unique => why,
+            written => return written.map(|()| true),
+        };
+        self.context.event(ClientEvent::ContentsTaken);
+        let found = self.tx.get(partition(&self.tx, store)?, &why.present).await?;
+        let (found, other) = (found.as_deref(), number_of(&why.present));
+        let version = found.map(|value| store.version(value));
+        self.history().read(self.number, store.key(other), version);
+        let is_true = found.and_then(Store::place) == Some(place) && other != number;
+        if !is_true || why.index != INDEX_NAME || why.refused != stored_key(number) {
+            let what = format!("record {other} is {version:?}, and place {place} is refused to {number}: {why}");
+            self.context.differs(&[store.name()], what);
+        }
+        Ok(false)
+    }
+
     /// Reads all records whose places lie in a span.
     pub async fn scan(&mut self, store: Store, span: Span, direction: Direction) -> Result<()> {
         let found = match store {
-            Store::Index => self.scan_index(span).await?,
+            Store::Index | Store::Unique => self.scan_index(store, span).await?,
             Store::Appended => self.scan_appended().await?,
             _ => self.scan_tree(span, direction).await?,
         };
@@ -178,20 +206,27 @@ impl Actor {
         Ok(found)
     }
 
-    async fn scan_index(&mut self, span: Span) -> Result<Vec<(Key, Version)>> {
-        let partition = partition(&self.tx, Store::Index)?;
-        let secondary = self.tx.catalog().secondary(partition, "by_group")?;
+    async fn scan_index(&mut self, store: Store, span: Span) -> Result<Vec<(Key, Version)>> {
+        let partition = partition(&self.tx, store)?;
+        let secondary = self.tx.catalog().secondary(partition, INDEX_NAME)?;
         let (first, last) = ([FieldValue::U32(span.first as u32)], [FieldValue::U32(span.last as u32)]);
         let bounds = match span {
             Span::ALL => (Bound::Unbounded, Bound::Unbounded),
             _ => (Bound::Included(&first[..]), Bound::Included(&last[..])),
         };
-        let mut found = Vec::new();
+        let (mut found, mut places) = (Vec::new(), Vec::new());
         let keep = |key: &[u8], value: &[u8]| {
-            found.push((Store::Index.key(number_of(key)), Store::Index.version(value)));
+            found.push((store.key(number_of(key)), store.version(value)));
+            places.push(Store::place(value));
             true
         };
         self.tx.range(partition, secondary, bounds, Direction::Forward, keep).await?;
+        // Of one moment no two records have the same place.
+        let is_of_one_moment = self.tx.isolation() != Isolation::ReadCommitted;
+        if store == Store::Unique && is_of_one_moment && !places.is_sorted_by(|one, next| one < next) {
+            let what = format!("records of '{}' have the same place: {found:?} have {places:?}", store.name());
+            self.context.differs(&[store.name()], what);
+        }
         Ok(found)
     }
 

@@ -72,7 +72,7 @@ impl Client<'_> {
             Err(error) => return self.context.judge(&error, "begin"),
         };
         self.history().started(number);
-        let mut actor = Actor::new(tx, number, Rc::clone(&self.context.oracle));
+        let mut actor = Actor::new(tx, number, self.context);
         // A transaction that lives until its versions are discarded, and then only writes.
         let is_patient = self.contention.flood.is_some() && level == Level::Snapshot && self.afterwards.chance(0.4);
         // A transaction that reads a few records and rolls back.
@@ -188,7 +188,7 @@ impl Client<'_> {
         }
     }
 
-    async fn undo(&mut self, actor: Actor) -> After {
+    async fn undo(&mut self, actor: Actor<'_>) -> After {
         if self.afterwards.chance(0.5) {
             self.history().aborted(actor.number);
             return if roll_back(self.context, actor.tx, &mut self.random).await {
@@ -201,7 +201,7 @@ impl Client<'_> {
     }
 
     /// Rolls back and waits for the answer, with which what the transaction was shown leaves.
-    async fn turn_away(&mut self, actor: Actor) -> After {
+    async fn turn_away(&mut self, actor: Actor<'_>) -> After {
         let asked = self.history().moment();
         match actor.tx.rollback().await {
             Ok(()) => {
@@ -217,7 +217,7 @@ impl Client<'_> {
     }
 
     /// Goes on with a transaction that was in others' way: nothing of it may be committed.
-    async fn go_on(&mut self, mut actor: Actor, error: &Error) -> After {
+    async fn go_on(&mut self, mut actor: Actor<'_>, error: &Error) -> After {
         self.history().aborted(actor.number);
         if self.afterwards.chance(0.5) {
             let written = self.write(&mut actor).await;
@@ -233,7 +233,7 @@ impl Client<'_> {
     }
 
     /// Writes some record without a look at it.
-    async fn write(&mut self, actor: &mut Actor) -> Result<()> {
+    async fn write(&mut self, actor: &mut Actor<'_>) -> Result<()> {
         let store = *self.afterwards.choose(&self.contention.stores).expect("there are some");
         let number = self.afterwards.below(self.contention.keys);
         let new = New { place: if store == Store::Index { 0 } else { number }, length: 10 };
@@ -243,7 +243,7 @@ impl Client<'_> {
         }
     }
 
-    async fn commit(&mut self, actor: Actor) -> After {
+    async fn commit(&mut self, actor: Actor<'_>) -> After {
         let abandoned = if self.random.chance(0.05) { self.random.between(1, 4) } else { u64::MAX };
         self.history().asks(actor.number);
         match at_most(abandoned, actor.tx.commit()).await {
@@ -262,7 +262,7 @@ impl Client<'_> {
         }
     }
 
-    async fn act(&mut self, actor: &mut Actor) -> Result<()> {
+    async fn act(&mut self, actor: &mut Actor<'_>) -> Result<()> {
         let store = *self.random.choose(&self.contention.stores).expect("there are some");
         let number = self.random.below(self.contention.keys);
         let look = *self.random.choose(&[Look::Copy, Look::InPlace, Look::ForUpdate]).expect("there are some");
@@ -317,14 +317,14 @@ impl Client<'_> {
     }
 
     /// Scans the same once more, after a while in which others may have changed something that should be locked.
-    async fn scan_again(&mut self, actor: &mut Actor, store: Store, span: Span) -> Result<()> {
+    async fn scan_again(&mut self, actor: &mut Actor<'_>, store: Store, span: Span) -> Result<()> {
         self.context.executor.sleep_ns(self.afterwards.below(2 * self.contention.rest_ns_max)).await;
         let direction = if self.afterwards.chance(0.5) { Direction::Forward } else { Direction::Backward };
         actor.scan(store, span, direction).await
     }
 
     fn new_value(&mut self, store: Store, number: u64) -> New {
-        let place = if store == Store::Index { self.random.below(self.contention.groups) } else { number };
+        let place = if store.is_indexed() { self.random.below(self.contention.places(store)) } else { number };
         let is_long = store == Store::Tree && self.random.chance(0.03);
         let length_max =
             if is_long { self.context.configuration.value_max.min(4_000) } else { self.contention.value_max };
@@ -332,7 +332,7 @@ impl Client<'_> {
     }
 
     fn span(&mut self, store: Store) -> Span {
-        let places = if store == Store::Index { self.contention.groups } else { self.contention.keys };
+        let places = self.contention.places(store);
         if self.random.chance(0.2) {
             return Span::ALL;
         }

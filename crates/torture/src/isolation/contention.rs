@@ -43,8 +43,10 @@ pub struct Contention {
     pub stores: Vec<Store>,
     /// How many records of each store there may be.
     pub keys: u64,
-    /// How many places the index of typed records has.
+    /// How many places the index of typed records has, if records share them.
     pub groups: u64,
+    /// Whether the records that do not share them are in a b-tree; in a set otherwise.
+    pub unique_in_tree: bool,
     /// Clients.
     pub clients: usize,
     /// The most operations of a transaction.
@@ -112,6 +114,7 @@ impl Contention {
             stores,
             keys: random.between(2, 16),
             groups: random.between(1, 5),
+            unique_in_tree: false,
             clients: random.between(2, 6) as usize,
             operations_max: random.between(2, 10),
             rest_ns_max: *random.choose(&[1, 20, 200]).expect("there are some") * MICROSECOND_NS,
@@ -131,6 +134,11 @@ impl Contention {
         if random.chance(0.3) {
             drawn.stores.push(Store::Appended);
         }
+        let unique = &mut Random::stream(seed, "unique");
+        if unique.chance(0.3) {
+            drawn.stores.push(Store::Unique);
+            drawn.unique_in_tree = unique.chance(0.4);
+        }
         // Of such a seed the moments before a restart are asked for.
         if Random::stream(seed, "kept moments").chance(0.2) {
             (drawn.undo.retention_ns, drawn.past) = (RETENTION_NS, 0.5);
@@ -145,6 +153,16 @@ impl Contention {
             false => PartitionSpec::b_tree(Flood::NAME),
         });
         self.stores.iter().map(|store| store.spec(self)).chain(flood).collect()
+    }
+
+    /// How many places records of a store may have.
+    pub fn places(&self, store: Store) -> u64 {
+        match store {
+            Store::Index => self.groups,
+            // So that some are free.
+            Store::Unique => 2 * self.keys,
+            _ => self.keys,
+        }
     }
 
     /// Whether moments before a restart can be read, as far as the log has them.

@@ -17,13 +17,13 @@ const MOMENTS_MAX: usize = 8;
 async fn alone(
     context: &RunContext,
     database: &Database,
-    work: impl AsyncFnOnce(&mut Actor, &Contention) -> Result<()>,
+    work: impl AsyncFnOnce(&mut Actor<'_>, &Contention) -> Result<()>,
 ) -> Result<()> {
     let Some(contention) = &context.configuration.contention else { return Ok(()) };
     let number = context.oracle.borrow_mut().history.begin(Level::Serializable);
     let tx = database.begin().await?;
     context.oracle.borrow_mut().history.started(number);
-    let mut actor = Actor::new(tx, number, Rc::clone(&context.oracle));
+    let mut actor = Actor::new(tx, number, context);
     work(&mut actor, contention).await?;
     context.oracle.borrow_mut().history.asks(number);
     actor.tx.commit().await?;
@@ -33,7 +33,7 @@ async fn alone(
 
 /// Writes every second record of each store.
 pub async fn load(context: &RunContext, database: &Database) -> Result<()> {
-    let write = async |actor: &mut Actor, contention: &Contention| {
+    let write = async |actor: &mut Actor<'_>, contention: &Contention| {
         for store in &contention.stores {
             for number in (0..contention.keys).step_by(2) {
                 let place = if *store == Store::Index { number % contention.groups } else { number };
@@ -52,7 +52,7 @@ pub async fn load(context: &RunContext, database: &Database) -> Result<()> {
 /// Reads every record by its key and all of them in their order; false if the run is over. Must be called while no client
 /// works.
 pub async fn read(context: &RunContext, database: &Database) -> bool {
-    let read = async |actor: &mut Actor, contention: &Contention| {
+    let read = async |actor: &mut Actor<'_>, contention: &Contention| {
         for store in &contention.stores {
             for number in (0..contention.keys).filter(|_| *store != Store::Appended) {
                 actor.read(*store, number, Look::Copy).await?;

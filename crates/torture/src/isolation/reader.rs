@@ -1,6 +1,6 @@
 //! A reader of a moment that is past: it takes no locks and sees the same for as long as it likes.
 
-use super::store::{Store, number_of, stored_key};
+use super::store::{INDEX_NAME, Store, number_of, stored_key};
 use crate::history::Span;
 use crate::oracle::Oracle;
 use engine::set::FieldValue;
@@ -38,8 +38,8 @@ impl SnapshotReader {
             found.push((store.key(number_of(key)), store.version(value)));
             true
         };
-        if store == Store::Index {
-            let secondary = self.database.secondary(partition, "by_group")?;
+        if store.is_indexed() {
+            let secondary = self.database.secondary(partition, INDEX_NAME)?;
             let (first, last) = ([FieldValue::U32(span.first as u32)], [FieldValue::U32(span.last as u32)]);
             let bounds = match span {
                 Span::ALL => (Bound::Unbounded, Bound::Unbounded),

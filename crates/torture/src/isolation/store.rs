@@ -2,7 +2,7 @@ use super::Contention;
 use crate::configuration::SEGMENT_SIZE;
 use crate::history::{Key, Version};
 use engine::PartitionSpec;
-use engine::catalog::{Locking, Organization};
+use engine::catalog::{IndexSpec, Locking, Organization};
 use engine::set::{FieldType, FieldValue, RecordType};
 
 /// A partition whose records clients meet on.
@@ -16,10 +16,16 @@ pub enum Store {
     Set,
     /// A set of typed records with an index, in which a record's place is its group: writes move it.
     Index,
+    /// Typed records of a set or a b-tree with a unique index, in which a record's place is its group: a write to a place that another
+    /// record has is refused.
+    Unique,
     /// Records in the order of their arrival, which are found by scans alone: each is written once, and its number is that of
     /// its only version.
     Appended,
 }
+
+/// The name of a secondary index.
+pub const INDEX_NAME: &str = "by_group";
 
 /// The length of a record that is found by number.
 const RECORD_SIZE: u32 = 24;
@@ -38,13 +44,19 @@ impl Store {
             Store::Direct => "direct",
             Store::Set => "set",
             Store::Index => "index",
+            Store::Unique => "unique",
             Store::Appended => "appended",
         }
     }
 
     /// Whether there is an order that can be scanned.
     pub fn is_ordered(self) -> bool {
-        matches!(self, Store::Tree | Store::Index)
+        matches!(self, Store::Tree | Store::Index | Store::Unique)
+    }
+
+    /// Whether a record's place is its group, by which an index finds it.
+    pub fn is_indexed(self) -> bool {
+        matches!(self, Store::Index | Store::Unique)
     }
 
     /// How a record is called in the history.
@@ -64,7 +76,12 @@ impl Store {
             Store::Set => PartitionSpec::new(self.name(), set(), Locking::Record),
             Store::Index => {
                 let spec = PartitionSpec::new(self.name(), set(), Locking::Record).record(typed());
-                spec.secondary("by_group", &["group"])
+                spec.secondary(INDEX_NAME, &["group"])
+            }
+            Store::Unique => {
+                let organization = if contention.unique_in_tree { Organization::BTree } else { set() };
+                let spec = PartitionSpec::new(self.name(), organization, Locking::Record).record(typed());
+                spec.index(IndexSpec::new(INDEX_NAME, &["group"]).unique())
             }
             Store::Appended => {
                 let organization = Organization::Append { blocking_factor: contention.appended_per_page };
@@ -78,7 +95,7 @@ impl Store {
         let filler = vec![version.0 as u8; length];
         let mut value = Vec::new();
         match self {
-            Store::Index => {
+            Store::Index | Store::Unique => {
                 let fields = [FieldValue::U32(place as u32), FieldValue::U64(version.0), FieldValue::Bytes(&filler)];
                 typed().encode(&fields, &mut value).expect("it is of the type");
             }
@@ -98,7 +115,7 @@ impl Store {
     pub fn version(self, value: &[u8]) -> Version {
         let word = |bytes: Option<&[u8]>| Some(u64::from_le_bytes(*bytes?.first_chunk()?));
         let (version, filler) = match self {
-            Store::Index => {
+            Store::Index | Store::Unique => {
                 let record = typed();
                 (word(record.bytes(value, 1).ok()), record.bytes(value, 2).ok())
             }
@@ -110,6 +127,14 @@ impl Store {
         if is_whole && !is_initial { Version(version) } else { GARBAGE }
     }
 
+    /// The place of a record that an index finds.
+    pub fn place(value: &[u8]) -> Option<u64> {
+        match typed().decode(value, 0) {
+            Ok(FieldValue::U32(group)) => Some(group.into()),
+            _ => None,
+        }
+    }
+
     /// A record that was added at the end: its value is all there is to name it.
     pub fn arrived(self, value: &[u8]) -> (Key, Version) {
         let version = self.version(value);
@@ -119,7 +144,7 @@ impl Store {
     /// The length of the bytes that belong to the version.
     pub fn filler_length(self, value: &[u8]) -> usize {
         match self {
-            Store::Index => typed().bytes(value, 2).map_or(0, <[u8]>::len),
+            Store::Index | Store::Unique => typed().bytes(value, 2).map_or(0, <[u8]>::len),
             _ => value.len().saturating_sub(8),
         }
     }
@@ -151,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_value_tells_its_version_and_whether_it_is_whole() {
-        for store in [&Store::NAMED[..], &[Store::Appended]].concat() {
+        for store in [&Store::NAMED[..], &[Store::Unique, Store::Appended]].concat() {
             let mut value = store.value(Version(770), 3, 12);
             assert_eq!(store.version(&value), Version(770), "{store:?}");
             assert_eq!(store.version(&store.value(Version(770), 3, store.filler_length(&value))), Version(770));

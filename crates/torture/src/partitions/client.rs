@@ -75,7 +75,7 @@ impl Client {
             _ => false,
         };
         if changes_index {
-            return self.change_index(&name, shape.kind).await;
+            return self.change_index(&name, &shape).await;
         }
         // A backup is to meet all of that.
         match self.care.below(if self.context.observed.is_backing_up.get() { 8 } else { 20 }) {
@@ -208,7 +208,11 @@ impl Client {
             // The record that is refused comes after the load has yielded at least once.
             let first = if count > LOADED_AT_ONCE && self.random.chance(0.7) { LOADED_AT_ONCE } else { 0 };
             let at = self.random.between(first, count - 1) as usize;
-            records[at].1 = vec![0; 1 << 16].into();
+            let is_unique = shape.is_unique && with_known(&self.context, name, |known| known.index() == Some(true));
+            records[at].1 = match at.checked_sub(1) {
+                Some(before) if is_unique => shape.value(records[before].0, 10, &mut self.random),
+                _ => vec![0; 1 << 16].into(),
+            };
         } else {
             with_known(&self.context, name, |known| known.may_become(Some(Rc::clone(&full))));
         }

@@ -7,7 +7,7 @@ use engine::catalog::{IndexSpec, Locking, Organization};
 use engine::organization::append;
 use engine::page::HEADER_SIZE;
 use engine::set::{FieldType, FieldValue, RecordType};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// Records by number, as they are stored. Objects of a direct partition that are all zeros are left out.
@@ -26,9 +26,9 @@ pub enum ShapeKind {
     Set,
     /// A set of arrivals; each record begins with its number.
     Arrivals,
-    /// A set of typed records with a secondary index, which is created and dropped under some names.
+    /// A set of typed records with a secondary index, unique or not, which is created and dropped under some names.
     Typed,
-    /// A b-tree of typed records, most of the time with a secondary index, which is created and dropped.
+    /// A b-tree of typed records, most of the time with a secondary index, unique or not, which is created and dropped.
     TypedTree,
 }
 
@@ -41,6 +41,8 @@ pub fn changes_its_index(name: &str) -> bool {
 #[derive(Clone, Debug)]
 pub struct Shape {
     pub kind: ShapeKind,
+    /// Whether no two records may have the same group while there is the index.
+    pub is_unique: bool,
     pub spec: PartitionSpec,
     pub contents: RecordsByNumber,
 }
@@ -71,6 +73,11 @@ impl ShapeKind {
         matches!(self, ShapeKind::Tree | ShapeKind::TypedTree)
     }
 
+    /// Whether its records are typed.
+    pub fn is_typed(self) -> bool {
+        matches!(self, ShapeKind::Typed | ShapeKind::TypedTree)
+    }
+
     /// Whether its records stay as they were added, at the end.
     pub fn is_appended(self) -> bool {
         matches!(self, ShapeKind::Append | ShapeKind::Arrivals)
@@ -84,9 +91,10 @@ impl ShapeKind {
         }
         let set = |arrivals| Organization::Set { arrivals, segment_size: SEGMENT_SIZE, reserve_percent: 10 };
         let any = *random.choose(&[Locking::None, Locking::Page, Locking::Record]).expect("there are some");
+        let is_unique = kind.is_typed() && random.chance(0.5);
         let spec = match kind {
             ShapeKind::Tree => PartitionSpec::b_tree(name),
-            ShapeKind::TypedTree => PartitionSpec::b_tree(name).record(typed()).index(index()),
+            ShapeKind::TypedTree => PartitionSpec::b_tree(name).record(typed()).index(index(is_unique)),
             ShapeKind::Direct => {
                 let room = page_size - HEADER_SIZE;
                 let record_size = random.between(8, (room as u64).min(200)) as u32;
@@ -105,12 +113,12 @@ impl ShapeKind {
                 PartitionSpec::new(name, set(true), locking)
             }
             ShapeKind::Typed => {
-                let spec = PartitionSpec::new(name, set(false), Locking::Record).record(typed());
-                spec.secondary(INDEX_NAME, &["group"])
+                PartitionSpec::new(name, set(false), Locking::Record).record(typed()).index(index(is_unique))
             }
         };
         let device = if random.chance(0.3) { "flash" } else { "disk" };
-        Shape { kind, spec: PartitionSpec { device: device.into(), ..spec }, contents: RecordsByNumber::new() }
+        let spec = PartitionSpec { device: device.into(), ..spec };
+        Shape { kind, is_unique, spec, contents: RecordsByNumber::new() }
     }
 
     /// A partition that takes next to nothing; one in `appended` is appended to, and so has a first page in the log.
@@ -120,7 +128,7 @@ impl ShapeKind {
             0 => (ShapeKind::Append, PartitionSpec::append(name)),
             _ => (ShapeKind::Direct, PartitionSpec::new(name, organization, Locking::Page)),
         };
-        Shape { kind, spec, contents: RecordsByNumber::new() }
+        Shape { kind, is_unique: false, spec, contents: RecordsByNumber::new() }
     }
 }
 
@@ -133,6 +141,17 @@ impl Shape {
     /// The same under another name.
     pub fn renamed(&self, name: &str) -> Shape {
         Shape { spec: PartitionSpec { name: name.to_owned(), ..self.spec.clone() }, ..self.clone() }
+    }
+
+    /// Its secondary index.
+    pub fn index(&self) -> IndexSpec {
+        index(self.is_unique)
+    }
+
+    /// Whether two records have the same group, which may not be while a unique index is there.
+    pub fn has_twice(&self) -> bool {
+        let mut groups = BTreeSet::new();
+        self.is_unique && !self.contents.values().all(|record| groups.insert(group(record)))
     }
 
     /// How many objects it has, if they are found by number.
@@ -160,7 +179,7 @@ impl Shape {
         }
     }
 
-    /// A value of about `length` bytes for the record of this number.
+    /// A value of about `length` bytes for the record of this number, which is its group if the index is unique.
     pub fn value(&self, number: u64, length: usize, random: &mut Random) -> Rc<[u8]> {
         let fill = |random: &mut Random, length: usize| {
             let mut bytes = vec![0; length];
@@ -182,7 +201,8 @@ impl Shape {
             }
             ShapeKind::Typed | ShapeKind::TypedTree => {
                 let filler = fill(random, length.saturating_sub(TYPED_OVERHEAD));
-                let fields = [FieldValue::U32(random.below(5) as u32), FieldValue::Bytes(&filler)];
+                let group = if self.is_unique { number } else { random.below(5) };
+                let fields = [FieldValue::U32(group as u32), FieldValue::Bytes(&filler)];
                 let mut record = Vec::new();
                 typed().encode(&fields, &mut record).expect("it is of the type");
                 record.into()
@@ -210,8 +230,8 @@ pub fn group(record: &[u8]) -> Option<u32> {
 }
 
 /// The secondary index of typed records.
-pub fn index() -> IndexSpec {
-    IndexSpec::new(INDEX_NAME, &["group"])
+fn index(is_unique: bool) -> IndexSpec {
+    IndexSpec { is_unique, ..IndexSpec::new(INDEX_NAME, &["group"]) }
 }
 
 fn typed() -> RecordType {

@@ -4,12 +4,13 @@
 use super::client::Client;
 use super::known::difference;
 use super::read::with_known;
-use super::shape::{RecordsByNumber, Shape, ShapeKind, stored_key};
+use super::shape::{INDEX_NAME, RecordsByNumber, Shape, ShapeKind, group, stored_key};
 use crate::ClientEvent;
 use crate::abandon::at_most;
 use crate::context::After;
 use crate::debit_credit::roll_back;
 use base::PartitionId;
+use engine::set::FieldError;
 use engine::{Direction, Error, Isolation, Result, Transaction};
 use std::ops::Bound;
 use std::rc::Rc;
@@ -182,7 +183,7 @@ impl Client {
         if kind.is_appended() {
             let number = changed.contents.last_key_value().map_or(0, |(last, _)| last + 1);
             let value = self.value(changed, number, work.is_large);
-            if self.fits(tx.append(changed.id, &value).await.map(|_| ()), changed, &value)? {
+            if self.fits(tx.append(changed.id, &value).await.map(|_| ()), changed, (number, &value))? {
                 work.written += value.len() as u64;
                 changed.contents.insert(number, value);
             }
@@ -227,7 +228,7 @@ impl Client {
             2 => {
                 let inserted = match tx.insert(changed.id, &key, &value).await {
                     Err(Error::Duplicate(_)) if changed.contents.contains_key(&number) => return Ok(()),
-                    inserted => self.fits(inserted, changed, &value)?,
+                    inserted => self.fits(inserted, changed, (number, &value))?,
                 };
                 if inserted && changed.contents.insert(number, value).is_some() {
                     self.context
@@ -235,7 +236,7 @@ impl Client {
                 }
             }
             _ => {
-                if self.fits(tx.put(changed.id, &key, &value).await, changed, &value)? {
+                if self.fits(tx.put(changed.id, &key, &value).await, changed, (number, &value))? {
                     work.written += value.len() as u64;
                     changed.contents.insert(number, value);
                 }
@@ -279,8 +280,9 @@ impl Client {
                 if self.random.chance(0.5) {
                     tx.delete(changed.id, &stored_key(near)).await?;
                     changed.contents.remove(&near);
-                } else if near < 60 {
-                    tx.put(changed.id, &stored_key(near), &value).await?;
+                } else if near < 60
+                    && self.fits(tx.put(changed.id, &stored_key(near), &value).await, changed, (near, &value))?
+                {
                     changed.contents.insert(near, value);
                 }
             }
@@ -299,11 +301,17 @@ impl Client {
             3 => self.random.between(0, long),
             _ => self.random.between(0, limit.min(120)),
         };
-        changed.shape.value(number, length as usize, &mut self.random)
+        // Now and then what another record has in a unique index.
+        let of = if changed.shape.is_unique && self.random.chance(0.2) { self.random.below(30) } else { number };
+        changed.shape.value(of, length as usize, &mut self.random)
     }
 
-    /// Whether a value was taken; one over the limit is refused, and the transaction goes on.
-    fn fits(&self, result: Result<()>, changed: &Changed, value: &[u8]) -> Result<bool> {
+    /// Whether a value was taken; one over the limit is refused, or of which another record has the contents in a unique index, and the
+    /// transaction goes on.
+    fn fits(&self, result: Result<()>, changed: &Changed, (number, value): (u64, &[u8])) -> Result<bool> {
+        if changed.shape.is_unique && self.is_taken(&result, changed, (number, value)) {
+            return Ok(false);
+        }
         let limit = changed.shape.length_max(self.context.configuration.settings.buffer.page_size);
         let is_over = !changed.shape.kind.is_tree() && value.len() > limit;
         match result {
@@ -321,6 +329,33 @@ impl Client {
                 }
                 result.map(|()| true)
             }
+        }
+    }
+
+    /// Whether a write was refused because another record has its contents in the unique index. Where that is there, such a one must be.
+    fn is_taken(&self, written: &Result<()>, changed: &Changed, (number, value): (u64, &[u8])) -> bool {
+        let (name, of) = (&changed.name, group(value));
+        let index = with_known(&self.context, name, |known| known.index());
+        let has_it = |(other, value): &(&u64, &Rc<[u8]>)| **other != number && group(value) == of;
+        let mut others = changed.contents.iter().filter(has_it).map(|(other, _)| *other);
+        match written {
+            Err(Error::Field { error: FieldError::NotUnique(why), .. }) => {
+                let is_true =
+                    others.any(|other| stored_key(other) == why.present[..]) && why.refused == stored_key(number);
+                if !is_true || why.index != INDEX_NAME || index == Some(false) {
+                    self.context.differs(&[name], format!("a record of '{name}' is refused, which is not so: {why}"));
+                }
+                self.context.event(ClientEvent::ContentsTaken);
+                true
+            }
+            Ok(()) if index == Some(true) => {
+                if let Some(other) = others.next() {
+                    let what = format!("'{name}' takes record {number} with what record {other} has in a unique index");
+                    self.context.differs(&[name], what);
+                }
+                false
+            }
+            _ => false,
         }
     }
 
