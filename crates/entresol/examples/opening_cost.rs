@@ -2,7 +2,7 @@
 //! `cargo run --release -p entresol --example opening_cost -- make DIR 16GiB`, then `... -- open DIR 16GiB`, which can be repeated, each
 //! time behind a kill.
 //!
-//! The cache is of pages of 4 KiB and lies on DIR/large, best a file system in a sparse file. A database of 0.8 GB fills some of
+//! The cache is of pages of 4 KiB and lies on DIR/large, best a file system in a sparse file. A database of 0.2 GB fills some of
 //! its slots; the others are stated in the cache's table as if they held pages, and no more than that is read of them. So openings meet the whole
 //! table of a cache that is larger than the disk. What is stated of the real slots is spread over the table.
 #![allow(
@@ -31,7 +31,7 @@ static HEAP: real_driver::Heap = real_driver::Heap;
 
 const PAGE_BYTES: u64 = 4096;
 /// Objects that are there, each on a page of its own.
-const OBJECTS: u64 = 200_000;
+const OBJECTS: u64 = 50_000;
 /// Behind them, the first page that the cache only seems to hold.
 const SEEMING: u32 = 1 << 20;
 const READERS: u64 = 8;
@@ -122,10 +122,6 @@ fn make(directory: &Path, cache_bytes: u64, design: &str) -> Result<(), Box<dyn 
         }
         change(database, objects, [pages - 1].into_iter()).await?;
         database.checkpoint().await?;
-        let mut random = Random::stream(1, "filling");
-        for _ in 0..2 * OBJECTS {
-            read(database, objects, random.below(OBJECTS)).await?;
-        }
         database.clone().close().await?;
         Ok(objects)
     })?;
