@@ -19,7 +19,7 @@ pub(crate) use sweeping::{SweepGuard, back_up_load, back_up_moved, begin_sweepin
 
 use crate::Result;
 use crate::catalog::{Partition, Partitions};
-use crate::engine::{Catalog, Engine};
+use crate::engine::{Catalog, Engine, new_stamp};
 use crate::log::record::Body;
 use crate::statistics::{Event, add};
 use crate::superblock::{self, ArchivedLog, CatalogChange, CurrentBackup, LogShape, SuperblockFile};
@@ -332,9 +332,18 @@ async fn state_table_then_take_turn(engine: &Engine) -> (Holding<'_>, Option<Tab
             let stated = stated.filter(|_| tiers.is_some_and(|tiers| tiers.is_table_sound()));
             let named = catalog.superblock.borrow().cache_table;
             let is_later = |named: &TablePosition| stated.is_some_and(|stated| stated.is_before(named));
-            return (turn, named.filter(is_later).or(stated));
+            return (turn, named.filter(is_later).or(stated).or_else(|| empty_table(engine)));
         }
     }
+}
+
+/// What the superblock is to say of the table of a cache that was switched off: that it is another one, which states nothing. So the next
+/// opening looks at no slots. The log has what only they had, and what a power cut may have torn is looked for in them all the same.
+fn empty_table(engine: &Engine) -> Option<TablePosition> {
+    let table = engine.core.buffer.tiers().filter(|tiers| tiers.is_lost())?.table_stamp()?;
+    let named = engine.catalog.superblock.borrow().cache_table;
+    let is_empty = |named: &TablePosition| named.number == 0 && named.stamp != table;
+    Some(named.filter(is_empty).unwrap_or_else(|| TablePosition { stamp: new_stamp(engine), number: 0 }))
 }
 
 /// What has left the cache up to now does not come back with the next opening, although no redo would come by it: a load past the

@@ -183,12 +183,12 @@ impl Database {
         saved.reduce(|all, of_device| all + of_device)
     }
 
-    /// What the second-level cache holds now; `None` without one. It looks at every slot.
+    /// What the second-level cache holds now; `None` without one. It looks at every frame of main memory, and at the copies that are newer
+    /// than on their pages' own devices.
     pub fn cache_contents(&self) -> Option<CacheContents> {
         let buffer = &self.0.engine.core.buffer;
         let pool = buffer.pool().borrow();
-        let is_changed = |page| pool.frame_of(page).is_some_and(|frame| pool.is_dirty(frame));
-        buffer.tiers()?.cache_contents(is_changed)
+        buffer.tiers()?.cache_contents(pool.dirty_pages())
     }
 
     /// What was measured of the log's device when the database was created, if anything was.

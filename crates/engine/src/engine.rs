@@ -18,6 +18,7 @@ mod pairs;
 mod registry;
 pub(crate) mod relief;
 mod sets;
+mod stamp;
 mod sweep_settings;
 mod transactions;
 
@@ -34,6 +35,7 @@ pub(crate) use index_build::IndexBuild;
 pub use isolation::Isolation;
 pub(crate) use relief::Relief;
 pub(crate) use sets::{BlackWhiteSweep, CopyPin, SetStore, resolve_refusal, segments_returned, set_returned};
+pub(crate) use stamp::{new_stamp, stamp};
 pub use sweep_settings::{Strategy, SweepSettings};
 pub(crate) use transactions::{Active, Chain, EndingTask, Rules, TransactionState, Transactions, Visit};
 

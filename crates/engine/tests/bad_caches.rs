@@ -274,7 +274,8 @@ fn assert_begins_empty(media: &Media, cache: &CacheSettings, files: &[(&str, Vec
     run(media, async |executor| {
         let database = open(executor, settings(None)).await.expect("opens");
         database.set_cache(Some(cache.clone())).await.expect("goes on");
-        let used = database.buffer().tiers().and_then(|tiers| tiers.cache_contents(|_| false)).map(|it| it.used);
+        let used =
+            database.buffer().tiers().and_then(|tiers| tiers.cache_contents(std::iter::empty())).map(|it| it.used);
         assert_eq!(used, Some(0));
         assert_all(&database, value).await;
     });

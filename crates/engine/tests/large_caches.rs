@@ -282,6 +282,86 @@ fn an_opening_reads_little_of_the_table_of_a_cache_that_was_read_into() {
     assert!(blocks < 80, "{blocks} of 178 blocks, twice");
 }
 
+/// What an opening has read of the table it does not state anew: that would be as long again, and checkpoints would wait for it.
+#[test]
+fn an_opening_states_nothing_anew_that_it_has_read() {
+    for end in [End::Close, End::PowerCut] {
+        let media = Media::new();
+        let design = Design::named("clean-write").expect("it has this name");
+        let settings =
+            settings(CacheSettings { design, table_ahead: 4096, ..CacheSettings::new("flash", 4_000) }, 1024);
+        let values = filled(&media, &settings, end);
+        let hardware = SLOW.replace("80 kB/s", "1 GB/s");
+        for opening in 0..3 {
+            run(&hardware, &media, async |executor| {
+                let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+                database.buffer().tiers().expect("there is a cache").await_loading().await;
+                database.checkpoint().await.expect("succeeds");
+                executor.sleep_ns(SECOND_NS).await;
+                let written = database.tiers()[0].bytes_written;
+                assert!(written <= 4 * BLOCK_BYTES as u64, "{end:?}, opening {opening}: {written} bytes");
+            });
+        }
+        run(&hardware, &media, async |executor| {
+            let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+            for number in 0..OBJECTS {
+                assert_eq!(read(&database, number).await, values[number as usize], "{end:?}");
+            }
+            assert!(hits(&database) > OBJECTS / 4, "{end:?}: {} hits", hits(&database));
+        });
+    }
+}
+
+/// How long the first hit takes behind a restart, and how many of a thousand reads in a row are hits then.
+fn first_hit_and_hits(slots: u32, end: End) -> (u64, u64) {
+    let objects = u64::from(slots) * 5 / 4;
+    let media = Media::new();
+    let design = Design::named("lazy-cleaning").expect("it has this name");
+    let settings = settings(CacheSettings { design, table_ahead: 4096, ..CacheSettings::new("flash", slots) }, 1024);
+    run(SLOW.replace("80 kB/s", "1 GB/s").as_str(), &media, async |executor| {
+        let database = create(executor, settings.clone(), objects).await;
+        change(&database, 0..objects, 7).await;
+        database.checkpoint().await.expect("succeeds");
+        let mut random = Random::stream(3, "reads");
+        for _ in 0..2 * objects {
+            read(&database, random.below(objects)).await;
+        }
+        change(&database, (0..objects).step_by(objects as usize / 100), 9).await;
+        if end == End::Close {
+            database.close().await.expect("closes");
+        }
+    });
+    if end == End::PowerCut {
+        media.power_cut(&mut Random::stream(5, "power cut"), &PowerCut { lost: 0.4, torn: 0.2 });
+    }
+    // The table of the large one takes more than a second.
+    run(SLOW.replace("80 kB/s", "800 kB/s").as_str(), &media, async |executor| {
+        let began = executor.now();
+        let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+        let mut random = Random::stream(4, "reads");
+        while hits(&database) == 0 {
+            let number = random.below(objects);
+            let value = if number.is_multiple_of(objects / 100) { 9 } else { 7 };
+            assert_eq!(read(&database, number).await, value, "{slots} slots, {end:?}");
+        }
+        let first_ns = executor.now().since_ns(began);
+        for _ in 0..1_000 {
+            read(&database, random.below(objects)).await;
+        }
+        (first_ns, hits(&database))
+    })
+}
+
+#[test]
+fn the_first_hit_comes_as_soon_in_a_cache_of_sixteen_times_the_size() {
+    for end in [End::Close, End::Kill, End::PowerCut] {
+        let [(small_ns, _), (large_ns, hits)] = [1_000, 16_000].map(|slots| first_hit_and_hits(slots, end));
+        assert!(large_ns < SECOND_NS, "{end:?}: {small_ns} and {large_ns} ns");
+        assert!(large_ns < 2 * small_ns + 100 * MILLISECOND_NS, "{end:?}: {small_ns} and {large_ns} ns");
+        assert!(hits > 0, "{end:?}");
+    }
+}
+
 /// Kills a database whose cache alone has much, and opens it with this policy of checkpoints. How many pages are read from their own device until it is open, and how
 /// many are written.
 fn transfers_of_an_opening(name: &str, checkpoint: checkpoint::Policy) -> (u64, u64) {

@@ -90,6 +90,7 @@ mod shipped_records;
 mod shipped_sets;
 mod shipped_trees;
 mod shipped_undos;
+mod silent_caches;
 mod silent_devices;
 mod store;
 mod sweeps;

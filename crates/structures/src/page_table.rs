@@ -36,6 +36,16 @@ impl PageTable {
         chunks[chunk].get_or_insert_with(|| Box::new([ABSENT; CHUNK]))[id.number as usize % CHUNK] = frame;
     }
 
+    /// The partition's pages from this number on, by number, and the frames that hold them.
+    pub fn pages_of(&self, partition: PartitionId, first: u32) -> impl Iterator<Item = (PageId, u32)> {
+        let chunks = self.partitions.get(usize::from(partition.0)).map_or(&[][..], |chunks| &chunks[..]);
+        let present = chunks.iter().enumerate().skip(first as usize / CHUNK);
+        let present = present.filter_map(|(number, chunk)| Some((number * CHUNK, chunk.as_ref()?)));
+        let entries = present.flat_map(|(from, chunk)| (from as u32..).zip(chunk.iter().copied()));
+        let held = entries.filter(move |(number, frame)| *number >= first && *frame != ABSENT);
+        held.map(move |(number, frame)| (PageId::new(partition, number), frame))
+    }
+
     /// No page of the partition is in any frame.
     pub fn forget(&mut self, partition: PartitionId) {
         if let Some(chunks) = self.partitions.get_mut(usize::from(partition.0)) {
@@ -50,5 +60,29 @@ impl PageTable {
         if let Some(Some(chunk)) = chunks.and_then(|chunks| chunks.get_mut(number / CHUNK)) {
             chunk[number % CHUNK] = ABSENT;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pages_of_a_partition_are_those_that_are_there() {
+        let (mut table, [one, other]) = (PageTable::default(), [PartitionId(3), PartitionId(4)]);
+        for number in [0, 7, 1_023, 1_024, 5_000, 70_000] {
+            table.insert(PageId::new(one, number), number + 1);
+        }
+        table.insert(PageId::new(other, 8), 9);
+        table.remove(PageId::new(one, 1_023));
+        let numbers =
+            |partition, first| table.pages_of(partition, first).map(|(page, _)| page.number).collect::<Vec<_>>();
+        assert_eq!(numbers(one, 0), [0, 7, 1_024, 5_000, 70_000]);
+        assert_eq!(numbers(one, 1_024), [1_024, 5_000, 70_000]);
+        assert_eq!(numbers(one, 5_001), [70_000]);
+        assert_eq!(numbers(one, u32::MAX), []);
+        assert_eq!(numbers(PartitionId(2), 0), []);
+        assert_eq!(numbers(PartitionId(9), 0), []);
+        assert_eq!(table.pages_of(other, 0).collect::<Vec<_>>(), [(PageId::new(other, 8), 9)]);
     }
 }

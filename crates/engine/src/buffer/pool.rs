@@ -266,6 +266,11 @@ impl Pool {
         frames
     }
 
+    /// The pages that are newer than on the medium.
+    pub fn dirty_pages(&self) -> impl Iterator<Item = PageId> {
+        self.slots.iter().filter(|slot| slot.dirty).map(|slot| slot.page)
+    }
+
     /// The log position from which redo has to begin so that no page on the medium lacks a change; `None` if all are clean.
     pub fn recovery_lsn(&self) -> Option<Lsn> {
         let dirty = self.slots.iter().filter(|slot| slot.dirty).map(|slot| slot.recovery_lsn);

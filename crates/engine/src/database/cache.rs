@@ -1,8 +1,8 @@
 //! The second-level cache while the database runs: its design and size, off and on, and which partitions may enter.
 
 use super::Database;
-use super::open::new_stamp;
 use crate::checkpoint::state_tiers;
+use crate::engine::new_stamp;
 use crate::io::device;
 use crate::recovery::{NewCache, are_same_slots, create_cache};
 use crate::second_level::{self, CacheSettings, Spending, Tiers};

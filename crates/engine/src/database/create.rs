@@ -1,12 +1,13 @@
 //! Creating a database.
 
-use super::open::{assemble, stamp};
+use super::open::assemble;
 use super::{Database, Settings, log_files};
 use crate::Result;
 use crate::backup::Backup;
 use crate::buffer::{Buffer, DoubleWrite};
 use crate::catalog::Partitions;
 use crate::checkpoint;
+use crate::engine::stamp;
 use crate::io::device;
 use crate::log::{Log, WriteBuffer};
 use crate::mvcc::keep_moments;

@@ -7,7 +7,7 @@ use crate::backup::Backup;
 use crate::buffer::{Buffer, DoubleWrite};
 use crate::catalog::Partitions;
 use crate::checkpoint;
-use crate::engine::{Catalog, Checkpointer, Core, Engine, Rules, SetStore, Transactions, margin_min};
+use crate::engine::{Catalog, Checkpointer, Core, Engine, Rules, SetStore, Transactions, margin_min, stamp};
 use crate::io::device;
 use crate::locks::Locks;
 use crate::log::{Log, LogScan, WriteBuffer};
@@ -29,21 +29,6 @@ use structures::set::Sets;
 /// How long the ends of transactions are waited for when a database is closed, and how often they are looked at, in nanoseconds.
 const ENDINGS_NS_MAX: u64 = 10 * base::time::SECOND_NS;
 const LOOK_NS: u64 = base::time::MILLISECOND_NS / 2;
-
-/// Tells files made at this moment from all others: of other openings by where the database is, of other databases by chance. The
-/// clock shows the same at the same step of each program's start.
-pub(super) fn stamp(executor: &Executor, position: Lsn, epoch: u32, generation: u64) -> u64 {
-    let place = position.0.rotate_left(24) ^ u64::from(epoch).rotate_left(52);
-    let mixed = executor.entropy() as u64 ^ executor.now().ns() ^ place ^ generation.rotate_left(40);
-    mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
-}
-
-/// Tells files made now by an open database from all others.
-pub(super) fn new_stamp(engine: &Engine) -> u64 {
-    let superblock_file = engine.catalog.superblock_file.borrow();
-    let generation = superblock_file.as_ref().map_or(0, SuperblockFile::generation);
-    stamp(&engine.core.executor, engine.core.log.end(), engine.core.log.epoch(), generation)
-}
 
 /// The memory-resident sets and their backup.
 type Memory = (RefCell<Sets>, Backup);

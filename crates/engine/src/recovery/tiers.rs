@@ -41,6 +41,15 @@ struct EarlierTier {
     limit: AnswerLimit,
 }
 
+impl EarlierTier {
+    /// Whether this is a cache that does not go on, and pages' own devices have all that it has.
+    fn is_useless(&self, executor: &Executor, settings: &Settings) -> bool {
+        let [cache, _] = wanted(executor, settings);
+        let goes_on = cache.is_some_and(|cache| cache.suits(&self.record));
+        self.record.kind == Kind::Cache && !self.record.in_use && !goes_on
+    }
+}
+
 /// How long a tier's device may take for an answer, in nanoseconds; 0 for any time.
 #[derive(Clone, Copy)]
 struct AnswerLimit(u64);
@@ -190,6 +199,9 @@ pub async fn reconcile(
     for (tier, old) in found.iter().enumerate() {
         if is_tabled(old) {
             torn = TornPages::in_slots(executor, Rc::clone(&found), tier, stated.redo_start);
+            continue;
+        }
+        if old.is_useless(executor, settings) {
             continue;
         }
         match scan(executor, buffer, old, tier, &mut newest).await? {

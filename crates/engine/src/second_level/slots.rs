@@ -298,6 +298,7 @@ impl Slots {
     pub fn filled_clean(&mut self, slot: u32, page: PageId, listed: bool) {
         assert!(self.newest.get(page).is_none(), "a page that has a copy is not copied anew while it is unchanged");
         self.fill(slot, page, SlotState::Kept, listed);
+        self.note_change(slot);
         self.release_if_unneeded(slot);
     }
 
@@ -343,6 +344,7 @@ impl Slots {
             (true, Some(_)) => SlotState::Waiting,
         };
         self.fill(slot, page, state, listed);
+        self.note_change(slot);
         let filled = &mut self.slots[slot as usize];
         (filled.older, filled.recovery_lsn, filled.home_unsure) = (older, lsn, home_unsure);
         Filled { destage, superseded }
@@ -353,7 +355,6 @@ impl Slots {
         self.slots[slot as usize].page = page;
         self.set_state(slot, state);
         self.newest.insert(page, slot);
-        self.note_change(slot);
         if listed {
             self.list(slot);
         }
@@ -484,8 +485,12 @@ impl Slots {
     pub fn discard(&mut self, partition: PartitionId, first: u32) -> Discarded {
         let mut discarded = Discarded::default();
         let is_page = |page: PageId| page.partition == partition && page.number >= first && page != NO_PAGE;
-        let is_of = |slot: &Slot| slot.state != SlotState::Free && is_page(slot.page);
-        let found: Vec<u32> = self.used().filter(|(_, slot)| is_of(slot)).map(|(number, _)| number).collect();
+        // What the directory does not name gives way to a newer version.
+        let older = self.pending().filter(|(_, slot)| is_page(slot.page)).map(|(number, _)| number);
+        let newest = self.newest.pages_of(partition, first).map(|(_, slot)| slot);
+        let mut found: Vec<u32> = newest.chain(older).collect();
+        found.sort_unstable();
+        found.dedup();
         for slot in found {
             let entry = &self.slots[slot as usize];
             match entry.state {

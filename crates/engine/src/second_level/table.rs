@@ -147,6 +147,11 @@ impl Tiers {
         self.table.borrow().as_ref().is_some_and(|table| !table.is_failed.get()) && !self.is_lost()
     }
 
+    /// What tells the cache's table from others, if it has one.
+    pub fn table_stamp(&self) -> Option<u64> {
+        self.table.borrow().as_ref().map(|table| table.table.position().stamp)
+    }
+
     /// The superblock names this position of a table.
     pub fn note_named(&self, position: TablePosition) {
         if let Some(table) = &*self.table.borrow()

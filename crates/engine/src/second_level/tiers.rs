@@ -378,10 +378,10 @@ impl Tiers {
         cache.chain(self.write_buffer.iter().map(TierFile::report)).collect()
     }
 
-    /// What is in the cache now, if there is one; `is_changed` says of a page whether main memory has a newer version.
-    pub fn cache_contents(&self, is_changed: impl Fn(PageId) -> bool) -> Option<CacheContents> {
+    /// What is in the cache now, if there is one; `changed` are the pages of which main memory has newer versions.
+    pub fn cache_contents(&self, changed: impl Iterator<Item = PageId>) -> Option<CacheContents> {
         self.cache.as_ref().filter(|_| !self.is_given_up.get())?;
-        Some(self.slots.borrow().cache_contents(is_changed))
+        Some(self.slots.borrow().cache_contents(changed))
     }
 
     /// Forgets what was counted: the end of a warm-up.

@@ -166,29 +166,41 @@ impl Replacement for Lru2 {
 
 /// The last references of pages that have left, as many as there are frames.
 struct Retained {
-    references: HashMap<PageId, u64, FixedState>,
+    /// In parts that grow one by one: a table of all pages of a large cache would take seconds for that.
+    references: Vec<HashMap<PageId, u64, FixedState>>,
     /// The pages in the order in which they left; one that came back has gone from `references`, or has a later entry there.
     order: VecDeque<(PageId, u64)>,
     limit: usize,
 }
 
+/// About how many references one part has at most.
+const PART: usize = 1 << 16;
+
 impl Retained {
     fn new(limit: usize) -> Retained {
-        Retained { references: HashMap::with_hasher(FixedState::with_seed(0)), order: VecDeque::new(), limit }
+        let part = || HashMap::with_hasher(FixedState::with_seed(0));
+        let references = (0..limit.div_ceil(PART).max(1)).map(|_| part()).collect();
+        Retained { references, order: VecDeque::new(), limit }
+    }
+
+    fn part(&mut self, page: PageId) -> &mut HashMap<PageId, u64, FixedState> {
+        let parts = self.references.len();
+        &mut self.references[page.number as usize % parts]
     }
 
     fn keep(&mut self, page: PageId, reference: u64) {
-        self.references.insert(page, reference);
+        self.part(page).insert(page, reference);
         self.order.push_back((page, reference));
         while self.order.len() > self.limit {
             let (oldest, reference) = self.order.pop_front().expect("it is longer than the limit");
-            if self.references.get(&oldest) == Some(&reference) {
-                self.references.remove(&oldest);
+            let part = self.part(oldest);
+            if part.get(&oldest) == Some(&reference) {
+                part.remove(&oldest);
             }
         }
     }
 
     fn take(&mut self, page: PageId) -> Option<u64> {
-        self.references.remove(&page)
+        self.part(page).remove(&page)
     }
 }

@@ -30,6 +30,7 @@ impl Slots {
         assert_eq!(self.slots[slot as usize].state, SlotState::Free, "nothing is in a slot that is adopted");
         self.take_free(Tier::Cache, Some(slot));
         self.set_state(slot, SlotState::Filling);
+        // That is no change: the table says so, or states all slots anew.
         self.fill(slot, page, state, true);
         self.slots[slot as usize].version = version;
     }

@@ -39,17 +39,14 @@ pub struct CacheContents {
 }
 
 impl Slots {
-    /// What the cache holds now; `is_changed` says of a page whether main memory has a newer version.
-    pub fn cache_contents(&self, is_changed: impl Fn(PageId) -> bool) -> CacheContents {
-        let used = || {
-            let slots = self.used().take_while(|(number, _)| *number < self.cache).map(|(_, slot)| slot);
-            slots.filter(|slot| slot.state != SlotState::Free)
-        };
+    /// What the cache holds now; `changed` are the pages of which main memory has newer versions.
+    pub fn cache_contents(&self, changed: impl Iterator<Item = PageId>) -> CacheContents {
+        let is_outdated = |slot: &u32| *slot < self.cache && self.slots[*slot as usize].state == SlotState::Kept;
         CacheContents {
             slots: self.cache.into(),
-            used: used().count() as u64,
-            dirty: used().filter(|slot| slot.state.is_pending()).count() as u64,
-            outdated: used().filter(|slot| slot.state == SlotState::Kept && is_changed(slot.page)).count() as u64,
+            used: self.contents().used().into(),
+            dirty: self.pending().filter(|(number, _)| *number < self.cache).count() as u64,
+            outdated: changed.filter_map(|page| self.newest.get(page)).filter(is_outdated).count() as u64,
         }
     }
 }

@@ -78,6 +78,7 @@ impl Slots {
         }
         self.empty(from);
         self.fill(to, page, state, true);
+        self.note_change(to);
         let moved = &mut self.slots[to as usize];
         (moved.recovery_lsn, moved.version, moved.home_unsure) = (recovery_lsn, version, home_unsure);
         true
