@@ -1,10 +1,10 @@
 //! Rollback: the transaction's updates are taken back, latest first, each by a logged compensation that is never undone
 //! itself. A restart goes on where a rollback was cut off, because each compensation says how many updates are left.
 
+use super::Transaction;
 use super::commit::retire;
 use super::records::{make_room, merge};
 use super::stall::stall;
-use super::Transaction;
 use crate::engine::{Active, Core, EndingTask, Engine, TransactionState};
 use crate::log::record::Body;
 use crate::statistics::add;

@@ -122,7 +122,8 @@ impl Transaction {
         let engine = self.engine.clone();
         let _forgotten = ForgetUndone { engine: &engine, owner: self.state.owner, undo: Rc::clone(&self.state.undo) };
         undo(&engine.core, &mut self.state, updates).await
-    }}
+    }
+}
 
 #[cfg(test)]
 mod tests {
