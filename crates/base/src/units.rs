@@ -7,13 +7,13 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UnitError {
     /// The text is no size.
-    #[error("'{0}' is not a size; write a number with B, KiB, MiB, GiB or TiB, such as \"64 KiB\"")]
+    #[error("'{0}' is not a size; write a number with B, KiB, MiB, GiB or TiB (or kB, MB, GB, TB), such as \"64 KiB\"")]
     Size(String),
     /// The text counts pages where it is not known how long one is.
     #[error("'{0}' counts pages, whose size is not known here; write a number with B, KiB, MiB, GiB or TiB")]
     Pages(String),
     /// The text is no duration.
-    #[error("'{0}' is not a duration; write a number with ns, us, ms, s or min, such as \"1.4 ms\"")]
+    #[error("'{0}' is not a duration; write a number with ns, us, ms, s, min or h, such as \"1.4 ms\"")]
     Duration(String),
     /// The text is no share.
     #[error("'{0}' is not a share; write a percentage from 0 % to 100 %, such as \"50 %\"")]
@@ -135,6 +135,7 @@ pub fn parse_duration_ns(text: &str) -> Result<u64, UnitError> {
         "ms" => 1e6,
         "s" => 1e9,
         "min" => 60e9,
+        "h" => 3_600e9,
         _ => return Err(fail()),
     };
     let ns = (number * factor).round();

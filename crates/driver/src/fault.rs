@@ -35,7 +35,7 @@ pub enum FaultKind {
     Unreachable,
     /// Something listens at the address already.
     AddressInUse,
-    /// The peer has not answered for long.
+    /// The peer, or a device, has not answered for long.
     TimedOut,
     /// The socket was closed on this side, or never was open.
     Closed,

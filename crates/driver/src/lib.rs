@@ -207,4 +207,8 @@ pub enum Halt {
     PowerCut,
     /// Nothing is in flight, no timer is set and no doorbell exists: the run would wait for ever.
     Idle,
+    /// A device has left a request unanswered for longer than it may.
+    Unanswered,
+    /// The executor runs already, and what was to run waits within a task of its own.
+    Nested,
 }

@@ -22,7 +22,7 @@ pub use statistics::{Answered, CpuTimes, RESTARTS_MAX, ServerReport};
 use crate::procedure::Registered;
 use crate::{Database, Error, Result};
 use base::time::MILLISECOND_NS;
-use executor::{BoundedQueue, Group, JoinHandle, Members, WaitQueue};
+use executor::{BoundedQueue, Group, JoinHandle, Members, TaskId, WaitQueue};
 use executors::Idle;
 use requests::{Request, Restarts};
 use responses::Responses;
@@ -113,6 +113,10 @@ pub(crate) struct ServerState {
     statistics: ServerStatistics,
     /// No more requests are taken.
     closing: Cell<bool>,
+    /// What is under way ends where it waits.
+    is_given_up: Cell<bool>,
+    /// The tasks of the executors.
+    serving: RefCell<Vec<TaskId>>,
     /// Requests without an answer so far.
     unanswered: Cell<usize>,
     /// Told when there are none.
@@ -150,6 +154,8 @@ impl TransactionServer {
             idle: Idle::default(),
             statistics: ServerStatistics::new(executor.now()),
             closing: Cell::new(false),
+            is_given_up: Cell::new(false),
+            serving: RefCell::default(),
             unanswered: Cell::new(0),
             done: WaitQueue::new(),
             tasks: RefCell::default(),
@@ -197,10 +203,22 @@ impl TransactionServer {
 
     /// Takes no more requests, waits until those that were taken are answered, and ends the executors.
     pub async fn close(&self) {
+        self.close_within(u64::MAX).await;
+    }
+
+    /// The same, but waits for this long at most, in nanoseconds. Transactions that are not over by then are ended where they wait and rolled
+    /// back, and their requests are not answered.
+    pub async fn close_within(&self, grace_ns: u64) {
         let executor = self.database().executor();
         self.0.closing.set(true);
-        while self.0.unanswered.get() > 0 {
-            self.0.done.wait(executor).await;
+        let answered = async {
+            while self.0.unanswered.get() > 0 {
+                self.0.done.wait(executor).await;
+            }
+        };
+        if executor.within(grace_ns, answered).await.is_none() {
+            self.0.is_given_up.set(true);
+            self.0.serving.borrow().iter().for_each(|task| executor.wake(*task));
         }
         self.0.idle.call_all(executor);
         self.0.restarts.call(executor);
@@ -215,6 +233,6 @@ impl TransactionServer {
 impl ServerState {
     /// Whether there is nothing to do and never will be.
     fn is_over(&self) -> bool {
-        self.closing.get() && self.unanswered.get() == 0
+        self.closing.get() && (self.unanswered.get() == 0 || self.is_given_up.get())
     }
 }

@@ -30,6 +30,7 @@ mod prefetch;
 mod read_ranges;
 mod records;
 mod rollback;
+mod savepoint;
 mod scan;
 mod secondary;
 mod set_log;
@@ -51,6 +52,8 @@ pub(crate) use isolation::await_segments;
 pub use key_range::{KeyRange, prefix};
 pub(crate) use log_relief::relieve;
 pub(crate) use rollback::undo;
+pub(crate) use savepoint::PartialRollbacks;
+pub use savepoint::Savepoint;
 pub use scan::Scan;
 pub(crate) use shipped_sets::ShippedSets;
 pub use snapshot::Snapshot;
@@ -65,14 +68,7 @@ use log_relief::wait_for_log;
 use own_log::wait_for_own;
 use std::rc::Rc;
 use structures::lock::{Mode, Owner, Resource};
-use structures::set::{self, Logging};
-
-/// A moment within a transaction to which it can be rolled back; [`Transaction::savepoint`] shows its use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Savepoint {
-    undo: usize,
-    sets: set::ChangePosition,
-}
+use structures::set::Logging;
 
 /// A transaction. It is rolled back if it is dropped before its commit. What it has read may be told to others as soon as
 /// [`Transaction::commit`] or [`Transaction::rollback`] has returned: until then a power cut may take back what it has seen.
@@ -212,32 +208,6 @@ impl Transaction {
     /// rest on. `None` for what is no set.
     pub fn set_records(&self, partition: PartitionId) -> Option<u64> {
         self.engine.set_records(partition)
-    }
-
-    /// Marks this moment.
-    ///
-    /// ```
-    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
-    /// # use ground::*;
-    /// # with_database(async |database| {
-    /// # let orders = database.create_partition(PartitionSpec::b_tree("orders")).await?;
-    /// database
-    ///     .transaction(async |tx| {
-    ///         tx.put(orders, b"1", b"pen").await?;
-    ///         let before_second = tx.savepoint();
-    ///         tx.put(orders, b"2", b"ink").await?;
-    ///         tx.rollback_to(before_second).await?;
-    ///         tx.put(orders, b"3", b"paper").await
-    ///     })
-    ///     .await?;
-    /// let both = async |tx: &mut Transaction| Ok::<_, Error>((tx.get(orders, b"2").await?, tx.get(orders, b"3").await?));
-    /// let kept = database.transaction(both).await?;
-    /// assert_eq!(kept, (None, Some(b"paper".to_vec())));
-    /// # Ok(())
-    /// # });
-    /// ```
-    pub fn savepoint(&self) -> Savepoint {
-        Savepoint { undo: self.state.updates(), sets: self.engine.sets.sets.borrow().position(self.state.owner) }
     }
 
     /// One object reference: charged. True if [`Transaction::delayed_reference`] has to be awaited before it may be made.

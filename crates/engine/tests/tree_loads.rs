@@ -2,6 +2,7 @@
 
 use base::Random;
 use driver::Halt;
+use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::{Database, Error, PartitionSpec, Settings, buffer};
 use executor::{Executor, Order};
 use virtual_driver::{FaultPlan, Hardware, Media, Options, PowerCut, VirtualDriver};
@@ -110,6 +111,27 @@ fn a_tree_whose_pages_all_count_as_written_is_read_in_as_far_as_it_goes() {
         database.close().await
     });
     done.expect("the machine goes on").expect("succeeds");
+}
+
+#[test]
+fn only_a_tree_is_loaded_as_one() {
+    let done = run(&Media::new(), None, async |executor| {
+        let database = Database::create(executor, settings()).await?;
+        let objects = Organization::Direct { objects: 100, blocking_factor: 10, record_size: 60 };
+        for spec in [
+            PartitionSpec::append("appended"),
+            PartitionSpec::new("objects", objects, Locking::Page),
+            PartitionSpec::set("set"),
+        ] {
+            let partition = database.create_partition(spec).await?;
+            let refused = database.load_b_tree(partition, records(), |_| {}).await;
+            assert!(matches!(refused, Err(Error::WrongOrganization { .. })), "{refused:?}");
+            database.warm(partition, |_| {}).await?;
+        }
+        assert!(database.check(|_| {}).await?.is_clean());
+        Ok::<_, Error>(())
+    });
+    done.expect("nothing is cut off").expect("nothing else fails");
 }
 
 #[test]

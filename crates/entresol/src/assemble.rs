@@ -13,6 +13,7 @@ use engine::{Error, PartitionSpec, Procedures, Settings, buffer, checkpoint, log
 use real_driver::DirectoryLocks;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 use virtual_driver::{Media, Port, VirtualDriver};
 
 /// Opens the driver that the configuration names: this machine's over the directory `path`, or a described one's, over
@@ -50,8 +51,10 @@ pub fn driver(
     };
     let direct = configuration.driver.direct;
     let locks = locks.clone();
-    let options =
-        real_driver::Options { devices, behaviour, backend, direct, locks, ..real_driver::Options::default() };
+    let defaults = real_driver::Options::default();
+    let answer_max = configuration.driver.answer_ns_max.map(Duration::from_nanos);
+    let patience = defaults.patience.min(answer_max.unwrap_or(Duration::MAX));
+    let options = real_driver::Options { devices, behaviour, backend, direct, locks, patience, ..defaults };
     Ok(Box::new(real_driver::RealDriver::open(options)?))
 }
 

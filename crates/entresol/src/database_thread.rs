@@ -1,6 +1,7 @@
 //! A database on a thread of its own.
 
 use crate::calls::Call;
+use crate::error::run;
 use crate::handle::{Handle, Link};
 use crate::message_server::ThreadMessages;
 use crate::reply::{Promise, Wakes};
@@ -9,6 +10,7 @@ use crate::spin::Spin;
 use crate::store::Store;
 use crate::{OpenError, Opening, control};
 use base::time::SECOND_NS;
+use driver::Fault;
 use engine::server::TransactionServer;
 use engine::{Error, Result};
 use executor::{Executor, Mailbox, Sender, mailbox};
@@ -17,7 +19,7 @@ use node::page_server::{PageServer, ServerSettings};
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::task::{Context, Waker};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -223,7 +225,8 @@ pub(crate) trait Serving {
     fn hear(&mut self, _handle: Handle) {}
 
     /// Takes requests up until it is to be closed, and then closes it.
-    fn serve(self, requests: Mailbox<Request>, wakes: &Wakes) -> Result<(), OpenError>;
+    /// Whatever ends it before is told by `cause` first.
+    fn serve(self, requests: Mailbox<Request>, wakes: &Wakes, cause: &OnceLock<Fault>) -> Result<(), OpenError>;
 }
 
 type Spawned = (Handle, JoinHandle<Result<(), OpenError>>);
@@ -235,6 +238,8 @@ pub(crate) fn spawn<S: Serving>(
 ) -> Result<Spawned, OpenError> {
     let wakes = Wakes::new();
     let shared = wakes.clone();
+    let cause = Arc::<OnceLock<Fault>>::default();
+    let told = Arc::clone(&cause);
     let (report, opened) = mpsc::channel();
     let name = node.map_or_else(|| "entresol".to_owned(), |node| format!("entresol {node}"));
     let thread = std::thread::Builder::new().name(name).spawn(move || {
@@ -248,15 +253,15 @@ pub(crate) fn spawn<S: Serving>(
             }
         };
         let (sender, requests) = mailbox(opened.executor());
-        opened.hear(Handle { link: Arc::new(Link { sender: sender.clone(), wakes: shared.clone(), node }) });
+        let link = Link { sender: sender.clone(), wakes: shared.clone(), node, cause: Arc::clone(&told) };
+        opened.hear(Handle { link: Arc::new(link) });
         let _ = report.send(Ok(sender));
-        opened.serve(requests, &shared)
+        opened.serve(requests, &shared, &told)
     });
-    let thread = thread.map_err(|error| {
-        driver::Fault::new(driver::FaultKind::NoMemory, format!("starting the engine's thread: {error}"))
-    })?;
+    let thread = thread
+        .map_err(|error| Fault::new(driver::FaultKind::NoMemory, format!("starting the engine's thread: {error}")))?;
     let sender: Sender<Request> = opened.recv().unwrap_or_else(|_| Err(Error::Closed.into()))?;
-    Ok((Handle { link: Arc::new(Link { sender, wakes, node }) }, thread))
+    Ok((Handle { link: Arc::new(Link { sender, wakes, node, cause }) }, thread))
 }
 
 /// A database's engine.
@@ -274,19 +279,28 @@ impl Serving for Engine {
         self.store.hear(control::Way::Thread(handle));
     }
 
-    fn serve(self, requests: Mailbox<Request>, wakes: &Wakes) -> Result<(), OpenError> {
+    fn serve(self, requests: Mailbox<Request>, wakes: &Wakes, cause: &OnceLock<Fault>) -> Result<(), OpenError> {
         let Engine { store, page_server } = self;
         let executor = store.executor().clone();
         let transactions = store.transaction_server()?;
         let host = Host::Engine(store.database().clone(), RefCell::new(page_server));
         let host = Requests::new(host, &executor, wakes);
-        executor.run(receive(&host, requests, transactions.as_ref()))?;
+        let served = run(&executor, receive(&host, requests, transactions.as_ref()));
+        served.inspect_err(|error| note_cause(error, cause))?;
         host.answers.wake();
         if let Some(transactions) = transactions {
-            executor.run(transactions.close())?;
+            // Those that had any time left have had it.
+            run(&executor, transactions.close_within(0))?;
         }
         host.close_page_server();
         store.close()
+    }
+}
+
+/// A handle's requests that are not answered any more are told why.
+pub(crate) fn note_cause(error: &OpenError, cause: &OnceLock<Fault>) {
+    if let OpenError::Machine(fault) = error {
+        let _first = cause.set(fault.clone());
     }
 }
 
@@ -304,10 +318,13 @@ pub(crate) async fn receive(host: &Rc<Requests>, requests: Mailbox<Request>, tra
                     grace_ns = told;
                     break 'open;
                 }
-                (Request::Cancel { place }, _) => host.cancel(Some(place)),
+                (Request::Cancel { place }, messages) => {
+                    host.cancel(Some(place));
+                    messages.iter().for_each(|messages| messages.cancel(Some(place)));
+                }
                 (Request::Run(begin), _) => begin(host),
                 (Request::Call { call, promise }, Some(messages)) => {
-                    messages.submit(call.name(), call.parameters().to_vec(), promise).await;
+                    messages.submit(call, promise);
                 }
                 (Request::Call { call, promise }, None) => host.call(call, promise),
             }
@@ -323,6 +340,7 @@ pub(crate) async fn receive(host: &Rc<Requests>, requests: Mailbox<Request>, tra
     };
     if executor.within(grace_ns, end).await.is_none() {
         host.cancel(None);
+        messages.iter().for_each(|messages| messages.cancel(None));
         while host.count() > 0 {
             host.answers.wait(executor).await;
         }

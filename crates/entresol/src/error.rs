@@ -1,6 +1,7 @@
 use crate::configuration::ConfigurationError;
 use crate::control::ElsewhereError;
-use driver::{Fault, Halt};
+use driver::{Fault, FaultKind, Halt};
+use executor::Executor;
 use thiserror::Error;
 
 /// Why a database could not be opened or run.
@@ -52,9 +53,25 @@ impl From<Halt> for OpenError {
     }
 }
 
+/// Runs this to its end. A machine that has stopped since a device leaves a request unanswered tells which.
+pub(crate) fn run<F: Future>(executor: &Executor, future: F) -> Result<F::Output, OpenError> {
+    executor.run(future).map_err(|halt| match (halt, executor.overdue()) {
+        (Halt::Unanswered, Some(late)) => {
+            let detail =
+                "longer than [driver] answer_at_most: the database is given up; see to the device, then open it again";
+            Fault::new(FaultKind::TimedOut, format!("{late}, {detail}")).into()
+        }
+        _ => halt.into(),
+    })
+}
+
 fn halted(halt: &Halt) -> &'static str {
     match halt {
         Halt::PowerCut => "the power of the described machine was cut",
+        Halt::Unanswered => {
+            "a device has left a request unanswered for longer than [driver] answer_at_most: open the database again"
+        }
+        Halt::Nested => "the engine's tasks run already: await the future instead of running it",
         Halt::Idle => "the run waits for something that nothing can bring about; please report this as a defect",
     }
 }

@@ -6,6 +6,7 @@ use crate::pending::Pending;
 use crate::reply::{Promise, Slot, Wakes};
 use crate::requests::Requests;
 use base::{Instant, Lsn, PartitionId};
+use driver::Fault;
 use engine::catalog::IndexSpec;
 use engine::{
     Compaction, Database, Direction, Error, Figures, Isolation, KeyRange, PartitionSize, PartitionSpec, Result,
@@ -14,7 +15,7 @@ use engine::{
 use executor::Sender;
 use std::any::type_name;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Reaches the database of a [`DatabaseThread`](crate::DatabaseThread) from any thread and any runtime. What it is asked for is
 /// under way at once and comes as a [`Pending`], to be awaited or waited for. Requests that are sent while the engine is busy
@@ -53,12 +54,18 @@ pub(crate) struct Link {
     pub wakes: Wakes,
     /// Which node of a database it is.
     pub node: Option<u32>,
+    /// Why the engine's thread has ended, if not at its closing.
+    pub cause: Arc<OnceLock<Fault>>,
 }
 
 impl Link {
     /// The error of requests that are not answered any more.
     pub fn ended(&self) -> Error {
-        self.node.map_or(Error::Closed, |node| Error::NodeEnded { node })
+        match (self.cause.get(), self.node) {
+            (Some(fault), _) => fault.clone().into(),
+            (None, Some(node)) => Error::NodeEnded { node },
+            (None, None) => Error::Closed,
+        }
     }
 }
 

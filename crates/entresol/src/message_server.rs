@@ -1,10 +1,12 @@
 //! The message server of other threads: their calls go through the transaction server, its responses back to the threads.
 
+use crate::calls::Call;
 use crate::reply::{Answers, Promise};
 use engine::Result;
 use engine::server::{MessageServer, Response, TransactionServer};
-use executor::Executor;
+use executor::{Executor, WaitQueue};
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 /// A thread's expectation of an answer.
@@ -20,6 +22,9 @@ pub(crate) struct ThreadMessages {
     free: RefCell<Vec<u64>>,
     /// Calls under way.
     open: Cell<usize>,
+    /// Calls that are not submitted yet, and what the task that submits them waits for.
+    unsubmitted: RefCell<VecDeque<(Call, Expected)>>,
+    bell: WaitQueue,
     executor: Executor,
     answers: Rc<Answers>,
 }
@@ -33,28 +38,51 @@ impl ThreadMessages {
             expected: RefCell::default(),
             free: RefCell::default(),
             open: Cell::new(0),
+            unsubmitted: RefCell::default(),
+            bell: WaitQueue::new(),
             executor: executor.clone(),
             answers: Rc::clone(answers),
         });
         executor.spawn_in(server.message_group(), 0, Rc::clone(&this).receive());
+        executor.spawn_in(server.message_group(), 0, Rc::clone(&this).feed());
         this
     }
 
     /// How many calls have no answer yet.
     pub fn open(&self) -> usize {
-        self.open.get()
+        self.open.get() + self.unsubmitted.borrow().len()
     }
 
-    /// Passes a call on; waits while the request queue is full.
-    pub async fn submit(&self, name: &str, parameters: Vec<u8>, promise: Expected) {
-        let tag = self.expect(promise);
-        let submitted = match self.server.procedure(name) {
-            Ok(procedure) => self.messages.submit(procedure, tag, parameters).await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = submitted {
-            self.fulfil(tag, Err(error));
-            self.answers.tell(&self.executor);
+    /// Passes a call on, once the request queue has room. Nothing else waits for that.
+    pub fn submit(&self, call: Call, promise: Expected) {
+        self.unsubmitted.borrow_mut().push_back((call, promise));
+        self.bell.wake_one(&self.executor);
+    }
+
+    /// Ends the call whose answer goes to the slot of this name, or all, unless the transaction server has them.
+    pub fn cancel(&self, place: Option<usize>) {
+        self.unsubmitted.borrow_mut().retain(|(_, promise)| place.is_some_and(|place| place != promise.place()));
+        self.answers.tell(&self.executor);
+    }
+
+    /// Submits calls in the order in which they came.
+    async fn feed(self: Rc<Self>) {
+        loop {
+            // Not within the condition, which would keep the queue borrowed.
+            let next = self.unsubmitted.borrow_mut().pop_front();
+            let Some((call, promise)) = next else {
+                self.bell.wait(&self.executor).await;
+                continue;
+            };
+            let tag = self.expect(promise);
+            let submitted = match self.server.procedure(call.name()) {
+                Ok(procedure) => self.messages.submit(procedure, tag, call.parameters().to_vec()).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = submitted {
+                self.fulfil(tag, Err(error));
+                self.answers.tell(&self.executor);
+            }
         }
     }
 

@@ -8,7 +8,10 @@ pub use ranges::KeyRanges;
 use affinity::{Affinity, Places};
 
 use crate::configuration::{Configuration, Nodes};
-use crate::database_thread::{DatabaseThread, GRACE_NS, Request, Serving, is_engine_thread, receive, spawn};
+use crate::database_thread::{
+    DatabaseThread, GRACE_NS, Request, Serving, is_engine_thread, note_cause, receive, spawn,
+};
+use crate::error;
 use crate::handle::Handle;
 use crate::pending::Pending;
 use crate::reply::Wakes;
@@ -16,6 +19,7 @@ use crate::requests::{Host, Requests};
 
 use crate::{OpenError, Opening};
 use base::PartitionId;
+use driver::Fault;
 use engine::{Database, Error, Figures, Machine, PartitionSpec, Result, buffer};
 use executor::{Executor, Mailbox, Order};
 use node::channel::threads::{Exchange, Threads};
@@ -26,8 +30,8 @@ use real_driver::RealDriver;
 use std::any::type_name;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 /// A database whose transactions run in several threads at a time: as many nodes as the configuration says (`[nodes]`, `count`, or
@@ -217,10 +221,11 @@ impl Serving for NodeEngine {
         &self.machine.0
     }
 
-    fn serve(self, requests: Mailbox<Request>, wakes: &Wakes) -> Result<(), OpenError> {
+    fn serve(self, requests: Mailbox<Request>, wakes: &Wakes, cause: &OnceLock<Fault>) -> Result<(), OpenError> {
         let executor = self.executor().clone();
         let host = Requests::new(Host::Node(self.client.clone()), &executor, wakes);
-        executor.run(receive(&host, requests, None))?;
+        let served = error::run(&executor, receive(&host, requests, None));
+        served.inspect_err(|error| note_cause(error, cause))?;
         host.answers.wake();
         Ok(())
     }

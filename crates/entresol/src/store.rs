@@ -4,6 +4,7 @@ mod contents;
 
 use crate::configuration::{Configuration, FILE_NAME};
 use crate::control::Control;
+use crate::error::run;
 use crate::events::{Events, SLOW_NS, Silence, watch};
 use crate::{OpenError, assemble, log_words, page_words};
 use contents::{Contents, contents, stranger};
@@ -266,6 +267,9 @@ impl Opening {
         if let Some(tell) = self.silence.clone().filter(|_| real) {
             executor.spawn(watch(executor.clone(), move |late| tell(late)));
         }
+        if let Some(limit_ns) = self.configuration.driver.answer_ns_max.filter(|_| real) {
+            executor.limit_answers(limit_ns);
+        }
         if let Some(events) = events {
             events.hear_devices(executor, real);
         }
@@ -276,11 +280,11 @@ impl Opening {
         self.refuse_foreign(executor, &home, others(), create)?;
         let directories = self.lock_directories(&locks)?;
         // The directories are locked from here on, so the answer stays true.
-        let found = executor.run(contents(executor, &home))??;
+        let found = run(executor, contents(executor, &home))??;
         let opened = match found {
             Contents::Nothing | Contents::Foreign => None,
             Contents::Bare | Contents::Database => {
-                match executor.run(Database::open(executor, settings.clone(), &path))? {
+                match run(executor, Database::open(executor, settings.clone(), &path))? {
                     Err(Error::Unfinished { .. }) if create && found == Contents::Bare => {
                         self.refuse_occupied(executor, others())?;
                         None
@@ -294,7 +298,7 @@ impl Opening {
             Some(database) => database,
             None => {
                 let devices: Vec<String> = others().chain([&home]).cloned().collect();
-                let created = executor.run(Database::create_or_nothing(executor, settings, &devices))?;
+                let created = run(executor, Database::create_or_nothing(executor, settings, &devices))?;
                 if created.is_err() {
                     locks.remove_created();
                 }
@@ -326,7 +330,7 @@ impl Opening {
         create: bool,
     ) -> Result<(), OpenError> {
         let path = self.path.display().to_string();
-        let state = executor.run(contents(executor, home))??;
+        let state = run(executor, contents(executor, home))??;
         if state == Contents::Foreign || (state == Contents::Nothing && !create) {
             let detail =
                 format!("it holds no file '{}'; name an empty directory or a database", engine::SUPERBLOCK_FILE);
@@ -346,7 +350,7 @@ impl Opening {
     ) -> Result<(), OpenError> {
         let path = self.path.display().to_string();
         for device in others {
-            let strange = executor.run(stranger(executor, device))??;
+            let strange = run(executor, stranger(executor, device))??;
             if let Some(name) = strange {
                 let detail = format!("its device '{device}' holds the file '{name}'; give it an empty directory");
                 return Err(Error::NotADatabase { path, detail }.into());
@@ -436,7 +440,8 @@ impl Store {
     /// Runs `work` to its end. Tasks that it spawned go on in the next call.
     ///
     /// # Errors
-    /// Those of `work`; [`OpenError::Halted`] if it waits for what cannot come, which is not known where other programs are heard.
+    /// Those of `work`; [`OpenError::Halted`] if it waits for what cannot come, which is not known where other programs are heard, or if
+    /// it is called by what it runs; [`OpenError::Machine`] once a device has left a request unanswered for longer than it may.
     ///
     /// ```
     /// # let directory = tempfile::tempdir().unwrap();
@@ -462,7 +467,7 @@ impl Store {
     /// # Ok::<(), OpenError>(())
     /// ```
     pub fn run<T>(&self, work: impl AsyncFnOnce(&Database) -> engine::Result<T>) -> Result<T, OpenError> {
-        Ok(self.machine.0.run(work(self.database()))??)
+        Ok(run(&self.machine.0, work(self.database()))??)
     }
 
     /// The database.
@@ -566,7 +571,7 @@ impl Store {
             }
             database.close().await
         };
-        let closed = self.machine.0.run(ending).map_err(OpenError::from).and_then(|closed| Ok(closed?));
+        let closed = run(&self.machine.0, ending).and_then(|closed| Ok(closed?));
         if let (Some(events), Err(error)) = (&self.events, &closed) {
             events.tell_failure(error);
         }

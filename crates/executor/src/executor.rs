@@ -14,18 +14,19 @@ use crate::operations::{Operations, State};
 use crate::pricing::Pricing;
 use crate::tasks::{Taken, Tasks, Wake};
 use crate::timers::Timers;
-use crate::unanswered::{Names, Submission};
+use crate::unanswered::{Names, Submission, Unanswered};
 use crate::{JoinHandle, Mailbox, Perform, Relay, TaskId, WaitQueue};
 use base::{Clock, Instant, Random};
-use driver::{Completion, Driver, Fault, Frame, Halt, Op, OpKind, Token, Work};
+use driver::{Completion, Driver, Halt, Op, OpKind, Token, Work};
 use groups::{Groups, Membership};
-use std::cell::{Cell, RefCell, RefMut};
+use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::{Ordering, fence};
 use std::task::{Context, Poll, Waker};
+use stop::Running;
 
 /// How many tasks run before the driver is asked again: few enough that a device waits some ten microseconds at most, enough
 /// that a system call for each round costs each task little.
@@ -89,6 +90,8 @@ pub(crate) struct Inner {
     pub(crate) operations: RefCell<Operations>,
     /// The names of devices and files.
     pub(crate) names: RefCell<Names>,
+    /// What was left unanswered for longer than it might be.
+    pub(crate) overdue: OnceCell<Unanswered>,
     faults: faults::Ear,
     pricing: RefCell<Pricing>,
     priced: bool,
@@ -123,6 +126,7 @@ pub(crate) struct Inner {
     recording: Cell<bool>,
     /// Whether the driver is gone, so that no task runs any more.
     stopped: Cell<bool>,
+    is_running: Cell<bool>,
 }
 
 impl Executor {
@@ -145,6 +149,7 @@ impl Executor {
                 timers: RefCell::default(),
                 operations: RefCell::default(),
                 names: RefCell::default(),
+                overdue: OnceCell::new(),
                 faults: faults::Ear::default(),
                 pricing: RefCell::new(Pricing::new(prices)),
                 priced: prices.is_some(),
@@ -167,6 +172,7 @@ impl Executor {
                 steps: RefCell::new(None),
                 recording: Cell::new(false),
                 stopped: Cell::new(false),
+                is_running: Cell::new(false),
             }),
             Spawns::OfCaller,
         )
@@ -227,8 +233,9 @@ impl Executor {
     /// Runs `future` and all tasks until `future` is ready. Tasks that are not finished stay and go on in the next call.
     ///
     /// # Errors
-    /// [`Halt`] if the machine stops first.
+    /// [`Halt`] if the machine stops first; [`Halt::Nested`] within a task that it runs, which is to await the future instead.
     pub fn run<F: Future>(&self, future: F) -> Result<F::Output, Halt> {
+        let _running = Running::begin(&self.0.is_running)?;
         let mut main = pin!(future);
         let waker = self.0.tasks.borrow().main_waker();
         let mut done = Vec::new();
@@ -326,6 +333,9 @@ impl Executor {
 
     /// Lets the driver work and reacts to what it reports. Waits only if no task is ready.
     fn park(&self, done: &mut Vec<Completion>) -> Result<(), Halt> {
+        if self.0.overdue.get().is_some() {
+            return Err(Halt::Unanswered);
+        }
         self.0.round.set(None);
         if self.0.account.get() != Membership::NONE.group {
             self.switch_account(Membership::NONE.group);
@@ -562,35 +572,6 @@ impl Executor {
         if let Some(steps) = &mut *self.0.steps.borrow_mut() {
             steps.push(step);
         }
-    }
-
-    /// 128 random bits that cannot be guessed; see [`Driver::entropy`].
-    pub fn entropy(&self) -> u128 {
-        self.0.driver.borrow_mut().entropy()
-    }
-
-    /// Memory for I/O; see [`Driver::frames`].
-    ///
-    /// # Errors
-    /// The driver's [`Fault`].
-    pub fn frames(&self, count: usize, size: usize) -> Result<Vec<Frame>, Fault> {
-        self.0.driver.borrow_mut().frames(count, size)
-    }
-
-    /// The same memory before its first use; see [`Driver::untouched_frames`].
-    ///
-    /// # Errors
-    /// As [`Executor::frames`].
-    pub fn untouched_frames(&self, count: usize, size: usize) -> Result<Vec<Frame>, Fault> {
-        self.0.driver.borrow_mut().untouched_frames(count, size)
-    }
-
-    /// One frame of memory for I/O.
-    ///
-    /// # Errors
-    /// As [`Executor::frames`].
-    pub fn frame(&self, size: usize) -> Result<Frame, Fault> {
-        Ok(self.frames(1, size)?.pop().expect("one frame was asked for"))
     }
 }
 

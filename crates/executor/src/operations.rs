@@ -65,6 +65,12 @@ impl Operations {
         self.in_flight
     }
 
+    /// What the operations were submitted for that something waits for.
+    pub fn awaited(&self) -> impl Iterator<Item = Submission> {
+        let is_awaited = |slot: &&OperationSlot| matches!(slot.state, State::Awaited(_) | State::Handled(_));
+        self.slots.iter().filter(is_awaited).map(|slot| slot.submission)
+    }
+
     /// What the operations were submitted for that the driver owes completions for.
     pub fn submissions(&self) -> impl Iterator<Item = Submission> {
         let is_owed =

@@ -2,6 +2,7 @@
 
 use crate::Executor;
 use base::Instant;
+use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::units::format_duration_ns;
 use driver::{DeviceId, FileId, Op, OpKind};
 use std::collections::BTreeMap;
@@ -104,5 +105,40 @@ impl Executor {
         let mut late: Vec<Unanswered> = all.filter(|request| request.waited_ns >= waited_ns_min).collect();
         late.sort_by_key(|request| request.since);
         late
+    }
+
+    /// From now on a device may leave a request for which something waits unanswered for this long, in nanoseconds. Once one does, every
+    /// [`Executor::run`] ends with [`Halt::Unanswered`], and [`Executor::overdue`] tells which.
+    ///
+    /// [`Halt::Unanswered`]: driver::Halt::Unanswered
+    pub fn limit_answers(&self, limit_ns: u64) {
+        self.spawn(end_when_overdue(self.clone(), limit_ns));
+    }
+
+    /// The request that was left unanswered for longer than it might be ([`Executor::limit_answers`]).
+    pub fn overdue(&self) -> Option<Unanswered> {
+        self.0.overdue.get().cloned()
+    }
+
+    fn awaited_longest(&self) -> Option<Unanswered> {
+        let (now, names, operations) = (self.now(), self.0.names.borrow(), self.0.operations.borrow());
+        let all = operations.awaited().filter_map(|submission| names.describe(submission, now));
+        all.min_by_key(|request| request.since)
+    }
+}
+
+async fn end_when_overdue(executor: Executor, limit_ns: u64) {
+    let step_ns = (limit_ns / 8).clamp(MILLISECOND_NS, SECOND_NS);
+    loop {
+        let looks_at = executor.now().plus_ns(step_ns);
+        executor.sleep_until(looks_at).await;
+        // A process that was stopped does not know yet what was answered meanwhile.
+        if executor.now().since_ns(looks_at) > step_ns {
+            continue;
+        }
+        if let Some(late) = executor.awaited_longest().filter(|late| late.waited_ns > limit_ns) {
+            let _first = executor.0.overdue.set(late);
+            return executor.yield_now().await;
+        }
     }
 }

@@ -1,7 +1,5 @@
 //! Bulk loading an empty b-tree: pages are written in the order of the file, past the buffer and the log; only the root and
 //! the allocator page, last, are logged. A load that is cut off leaves an empty tree.
-//!
-//! Only the root and the allocator page are logged, last.
 
 use super::Database;
 use super::log_room::{LOADED_SIZE, complete_logged, length_of};
@@ -43,8 +41,7 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::NotEmpty`] if the tree is not empty, or has not stayed so meanwhile; [`Error::PartitionInUse`] if it is being loaded
-    /// already; [`Error::WrongOrganization`] if it has
-    /// secondary indexes; [`Error::Field`] if a value is not of the type of its records; [`Error::Argument`] if a key is not above
+    /// already; [`Error::WrongOrganization`] if it is no b-tree, or has secondary indexes; [`Error::Field`] if a value is not of the type of its records; [`Error::Argument`] if a key is not above
     /// the one before it;
     /// [`Error::TooLarge`] if a key or value exceeds the limits of a leaf; [`Error::LogCrowded`] if for ten seconds
     /// transactions, one of the caller's own among them perhaps, keep the room in the log that its end needs;
@@ -69,6 +66,9 @@ impl Database {
         mut progress: impl FnMut(u64),
     ) -> Result<()> {
         let found = self.0.engine.catalog.describe(partition)?;
+        if found.organization != Organization::BTree {
+            return Err(found.wrong_organization("only a b-tree is loaded page by page"));
+        }
         if found.index_of.is_some() || found.index_trees().next().is_some() {
             return Err(found.wrong_organization("load it before it has secondary indexes, then create these"));
         }
@@ -246,7 +246,7 @@ impl Database {
         Ok(())
     }
 
-    /// Reads a partition's pages into the buffer, as many as have room, in the order of the file. Where all pages count as written
+    /// Reads a partition's pages into the buffer, as many as have room, in the order of the file; a set is in memory as it is. Where all pages count as written
     /// ([`PartitionSpec::assumed`](crate::PartitionSpec)), those that it uses.
     ///
     /// # Errors
@@ -256,6 +256,9 @@ impl Database {
         let _visit = Visit::new(engine);
         let core = &engine.core;
         let described = engine.catalog.describe(partition)?;
+        if described.set_settings().is_some() {
+            return Ok(());
+        }
         let mut pages = core.buffer.space(partition).written();
         if described.assumed && matches!(described.organization, Organization::BTree | Organization::Append { .. }) {
             pages = pages.min(core.complete(|| core.page_count(partition)).await?);

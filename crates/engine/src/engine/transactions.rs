@@ -3,6 +3,7 @@
 use super::call::Call;
 use super::registry::Registry;
 use super::{Engine, Isolation};
+use crate::transaction::PartialRollbacks;
 use crate::version::ReaderPace;
 use crate::{Error, Result};
 use base::{Instant, Lsn, PageId, TransactionId};
@@ -134,8 +135,8 @@ pub(crate) struct TransactionState {
     pub logged: u64,
     /// Bytes of the log that it has been promised.
     pub reserved: u64,
-    /// How often it has gone back to a savepoint.
-    pub rollbacks: u64,
+    /// Its rollbacks to savepoints.
+    pub rollbacks: PartialRollbacks,
     /// What must be durable before its answer may leave, also one that says no: the commits whose updates it has read.
     pub dependency: Cell<Lsn>,
     /// Those that began before it and those after it, as [`Registry`] counts them.
@@ -202,7 +203,7 @@ impl TransactionState {
         self.wrote = false;
         self.logged = 0;
         self.reserved = 0;
-        self.rollbacks = 0;
+        self.rollbacks.clear();
         self.dependency.set(Lsn::ZERO);
         self.isolation = Isolation::Serializable;
         self.is_half_changed.set(false);

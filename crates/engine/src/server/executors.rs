@@ -15,6 +15,7 @@ use base::time::MICROSECOND_NS;
 use executor::{Executor, TaskId, catch_panic};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use structures::PrefetchDistance;
@@ -83,12 +84,16 @@ impl Idle {
 /// A transaction executor.
 pub(super) async fn serve(inner: Rc<ServerState>, number: u8) {
     let executor = inner.database.executor();
+    inner.serving.borrow_mut().push(executor.current());
     let mut streak = 0;
     loop {
         if number > 0 && executor.is_turn_wanted() {
             // Since the turn came here, one that goes before has been woken.
             executor.yield_now().await;
             continue;
+        }
+        if inner.is_given_up.get() {
+            return;
         }
         let Some(request) = inner.next(number) else {
             if inner.is_over() {
@@ -99,7 +104,7 @@ pub(super) async fn serve(inner: Rc<ServerState>, number: u8) {
             continue;
         };
         executor.set_rank(0);
-        inner.run(request).await;
+        inner.unless_given_up(inner.run(request)).await;
         executor.set_rank(number);
         streak += 1;
         if number > 0 || streak == STREAK_MAX || executor.is_turn_wanted() {
@@ -151,6 +156,12 @@ impl ServerState {
 
     fn has_work(&self) -> bool {
         !self.requests.is_empty() || self.restarts.is_due()
+    }
+
+    /// Does this to its end, unless what is under way ends where it waits.
+    async fn unless_given_up(&self, work: impl Future<Output = ()>) {
+        let mut work = pin!(work);
+        poll_fn(|context| if self.is_given_up.get() { Poll::Ready(()) } else { work.as_mut().poll(context) }).await;
     }
 
     /// Runs one transaction to its end, its restart or its failure.

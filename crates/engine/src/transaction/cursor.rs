@@ -319,7 +319,7 @@ impl Transaction {
 
     /// What tells a cursor whether its transaction has changed anything.
     fn changes(&self) -> (u64, usize) {
-        (self.state.rollbacks, self.state.updates())
+        (self.state.rollbacks.count(), self.state.updates())
     }
 
     /// Has a cursor read again what its transaction has changed since it was read.

@@ -1,10 +1,10 @@
 //! Rollback: the transaction's updates are taken back, latest first, each by a logged compensation that is never undone
 //! itself. A restart goes on where a rollback was cut off, because each compensation says how many updates are left.
 
+use super::Transaction;
 use super::commit::retire;
 use super::records::{make_room, merge};
 use super::stall::stall;
-use super::{Savepoint, Transaction};
 use crate::engine::{Active, Core, EndingTask, Engine, TransactionState};
 use crate::log::record::Body;
 use crate::statistics::add;
@@ -74,46 +74,13 @@ impl Transaction {
             roll_back(&engine, state).await
         })
     }
-
-    /// Takes back what was done since `savepoint`. Locks are kept. It does not help a transaction that has to give up: what
-    /// it has seen does not go together with what it was refused, whatever it takes back.
-    ///
-    /// # Errors
-    /// As [`Transaction::rollback`]; [`Error::Aborted`].
-    ///
-    /// ```
-    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
-    /// # use ground::*;
-    /// # with_database(async |database| {
-    /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
-    /// let mut tx = database.begin().await?;
-    /// let empty = tx.savepoint();
-    /// for attempt in 0..3_u8 {
-    ///     tx.put(notes, b"milk", &[attempt]).await?;
-    ///     tx.rollback_to(empty).await?;
-    /// }
-    /// tx.put(notes, b"milk", b"two litres").await?;
-    /// tx.commit().await?;
-    /// # let found = database.transaction(async |tx| tx.get(notes, b"milk").await).await?;
-    /// # assert_eq!(found.as_deref(), Some(&b"two litres"[..]));
-    /// # Ok(())
-    /// # });
-    /// ```
-    pub async fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
-        self.check_active()?;
-        self.engine.sets.sets.borrow_mut().roll_back_to(self.state.owner, savepoint.sets);
-        self.state.rollbacks += 1;
-        let engine = self.engine.clone();
-        let _forgotten = ForgetUndone { engine: &engine, owner: self.state.owner, undo: Rc::clone(&self.state.undo) };
-        undo(&engine.core, &mut self.state, savepoint.undo).await
-    }
 }
 
 /// Forgets the versions of what was taken back, also where the rest is not: a later change would pass for one that has its version.
-struct ForgetUndone<'a> {
-    engine: &'a Engine,
-    owner: Owner,
-    undo: Rc<RefCell<UndoList>>,
+pub(super) struct ForgetUndone<'a> {
+    pub engine: &'a Engine,
+    pub owner: Owner,
+    pub undo: Rc<RefCell<UndoList>>,
 }
 
 impl Drop for ForgetUndone<'_> {

@@ -13,5 +13,6 @@ mod own_errors;
 mod own_log;
 mod panics;
 mod ranges;
+mod savepoints;
 mod streams;
 mod waits;

@@ -359,10 +359,13 @@ fn read_server(section: &mut Section<'_>) -> server::Settings {
 }
 
 fn read_driver(section: &mut Section<'_>) -> Driver {
+    let range = 100 * base::time::MILLISECOND_NS..=86_400 * SECOND_NS;
+    let limit = |section: &mut Section<'_>| section.duration_ns("answer_at_most", range, ", or \"off\"");
     Driver {
         backend: section.choice("backend").unwrap_or_default(),
         direct: section.flag("direct").unwrap_or(Driver::default().direct),
         socket: section.flag("socket").unwrap_or(Driver::default().socket),
+        answer_ns_max: section.unless_off("answer_at_most", limit).flatten(),
     }
 }
 

@@ -172,7 +172,12 @@ fn every_section_is_read() {
             commits_pages: true,
             split_keys: BTreeMap::from([("account".to_owned(), crate::KeyRanges::split_at(["g", "p"]))]),
         },
-        driver: Driver { backend: Backend::ThreadPool, direct: false, socket: false },
+        driver: Driver {
+            backend: Backend::ThreadPool,
+            direct: false,
+            socket: false,
+            answer_ns_max: Some(30_000_000_000),
+        },
         partitions: BTreeMap::from([(
             "account".to_owned(),
             Partition {

@@ -74,7 +74,8 @@ impl Door {
                 let host = Requests::new(host, executor, &wakes);
                 served.push(executor.spawn(async move { receive(&host, requests, None).await }));
                 // One that has gone needs none, and its mailbox is closed with it.
-                let _given = asker.send(Handle { link: Arc::new(Link { sender, wakes, node: None }) });
+                let _given =
+                    asker.send(Handle { link: Arc::new(Link { sender, wakes, node: None, cause: Arc::default() }) });
             }
         }
         for task in served {

@@ -1,7 +1,9 @@
 //! What an executor says of the machine below its driver.
 
 use super::Executor;
-use driver::{CacheReport, DeviceId, DeviceTraits, Doorbell, EventCount, Fault, StationReport, ThreadUse};
+#[cfg(doc)]
+use driver::Driver;
+use driver::{CacheReport, DeviceId, DeviceTraits, Doorbell, EventCount, Fault, Frame, StationReport, ThreadUse};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -69,5 +71,34 @@ impl Executor {
     pub fn restart_statistics(&self) {
         self.0.groups.borrow_mut().restart(self.now());
         self.0.driver.borrow_mut().restart_statistics();
+    }
+
+    /// 128 random bits that cannot be guessed; see [`Driver::entropy`].
+    pub fn entropy(&self) -> u128 {
+        self.0.driver.borrow_mut().entropy()
+    }
+
+    /// Memory for I/O; see [`Driver::frames`].
+    ///
+    /// # Errors
+    /// The driver's [`Fault`].
+    pub fn frames(&self, count: usize, size: usize) -> Result<Vec<Frame>, Fault> {
+        self.0.driver.borrow_mut().frames(count, size)
+    }
+
+    /// The same memory before its first use; see [`Driver::untouched_frames`].
+    ///
+    /// # Errors
+    /// As [`Executor::frames`].
+    pub fn untouched_frames(&self, count: usize, size: usize) -> Result<Vec<Frame>, Fault> {
+        self.0.driver.borrow_mut().untouched_frames(count, size)
+    }
+
+    /// One frame of memory for I/O.
+    ///
+    /// # Errors
+    /// As [`Executor::frames`].
+    pub fn frame(&self, size: usize) -> Result<Frame, Fault> {
+        Ok(self.frames(1, size)?.pop().expect("one frame was asked for"))
     }
 }

@@ -1,5 +1,22 @@
 use super::Executor;
 use crate::stopped::Stopped;
+use driver::Halt;
+use std::cell::Cell;
+
+/// That tasks run, until it is dropped.
+pub(super) struct Running<'a>(&'a Cell<bool>);
+
+impl Running<'_> {
+    pub fn begin(is_running: &Cell<bool>) -> Result<Running<'_>, Halt> {
+        if is_running.replace(true) { Err(Halt::Nested) } else { Ok(Running(is_running)) }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
 
 impl Executor {
     /// Drops every task, timer and handler, and then the driver, which waits for the operations under way. Nothing runs after
