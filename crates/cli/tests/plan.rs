@@ -108,6 +108,35 @@ fn a_plan_is_searched_resumed_reported_and_opens_for_real() {
 }
 
 #[test]
+fn a_search_that_the_time_ends_answers_from_the_longest_runs_that_there_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    fs::write(here.join("plan.toml"), PLAN).unwrap();
+    printed(here, "plan plan.toml --resume plan.state");
+    let state = fs::read_to_string(here.join("plan.state")).unwrap();
+    // The first round has eight runs. One of the second was done, and broke a limit that it kept in its shorter run.
+    let mut lines: Vec<Value> = state.lines().map(json).collect();
+    assert!(lines.len() > 9, "{state}");
+    lines.truncate(9);
+    lines[8]["figures"]["p99_us"] = Value::from(1e6);
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    fs::write(here.join("plan.state"), text).unwrap();
+    let found = json(&printed(here, "plan plan.toml --resume plan.state --minutes 0.000001 --json"));
+    assert_eq!(
+        (&found["runs"], &found["rounds"]["finished"], &found["rounds"]["divisor"]),
+        (&0.into(), &1.into(), &2.into())
+    );
+    let front = found["front"].as_array().unwrap();
+    assert!(!front.is_empty() && front.iter().all(|point| point["figures"]["p99_us"].as_f64().unwrap() <= 40_000.0));
+    let said = printed(here, "plan plan.toml --resume plan.state --minutes 0.000001");
+    assert!(said.contains("The time was over in round 2 of 2"), "{said}");
+    // Nothing was run at all.
+    fs::write(here.join("plan.toml"), PLAN.replace("[search]", "[search]\ntime = \"1 us\"")).unwrap();
+    let said = refused(here, "plan plan.toml");
+    assert!(said.contains("the limit 'time' is to blame"), "{said}");
+}
+
+#[test]
 fn a_plan_without_an_answer_says_which_limit_is_to_blame() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();

@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct Found {
     /// Of each of the plan's candidates, what its longest run gave.
     pub tried: Vec<Tried>,
+    /// The candidates of the last round that was begun, by their positions.
+    pub present: Vec<usize>,
     /// The rounds that were finished, of how many.
     pub rounds: (usize, usize),
     /// How long it took, in nanoseconds of the wall clock.
@@ -43,11 +45,10 @@ pub fn search(plan: &Plan, state: &mut State, progress: &Progress) -> Result<Fou
     let search = plan.search;
     let rungs = rungs(fit.len(), search.rounds, search.factor, search.least);
     let end = search.time_ns.map(|time| begin + time);
-    let mut found = Found { tried, rounds: (0, rungs.len()), wall_ns: 0, runs: 0 };
-    let mut present = fit;
+    let mut found = Found { tried, present: fit, rounds: (0, rungs.len()), wall_ns: 0, runs: 0 };
     for (number, rung) in rungs.iter().enumerate() {
         if number > 0 {
-            present = select(plan, &found, &present, rung.candidates);
+            found.present = select(plan, &found, rung.candidates);
         }
         let restart = (rung.divisor == 1).then_some(plan.miniature);
         let round = Round { plan, divisor: rung.divisor, restart, end, traces: &traces };
@@ -56,8 +57,8 @@ pub fn search(plan: &Plan, state: &mut State, progress: &Progress) -> Result<Fou
             (_, 1) => "last round",
             _ => "next round",
         };
-        progress.phase(name, present.len() as u64);
-        let is_complete = round.run(&present, &mut found, state, progress)?;
+        progress.phase(name, found.present.len() as u64);
+        let is_complete = round.run(&found.present.clone(), &mut found, state, progress)?;
         if !is_complete {
             break;
         }
@@ -78,9 +79,12 @@ fn prune(plan: &Plan, tried: &mut [Tried], traces: &Traces, progress: &Progress)
 }
 
 /// The candidates of the next round.
-fn select(plan: &Plan, found: &Found, present: &[usize], count: usize) -> Vec<usize> {
-    let known: Vec<(usize, &Figures)> =
-        present.iter().filter_map(|at| found.tried[*at].figures.as_ref().map(|(_, figures)| (*at, figures))).collect();
+fn select(plan: &Plan, found: &Found, count: usize) -> Vec<usize> {
+    let known: Vec<(usize, &Figures)> = found
+        .present
+        .iter()
+        .filter_map(|at| found.tried[*at].figures.as_ref().map(|(_, figures)| (*at, figures)))
+        .collect();
     let score = |(_, figures): &(usize, &Figures)| Score {
         used: plan.limits.worst(figures).map_or(0.0, |worst| worst.used),
         cost: figures.cost_per_month,
