@@ -136,6 +136,33 @@ fn a_search_that_the_time_ends_answers_from_the_longest_runs_that_there_are() {
     assert!(said.contains("the limit 'time' is to blame"), "{said}");
 }
 
+/// The plan of one volume, one cache and these workloads.
+fn of_workloads(workloads: &str) -> String {
+    let vary = PLAN.find("[[vary]]").unwrap();
+    let plan =
+        PLAN[..vary].replace("rate = 300", "rate = 3_000").replace("write_probability = 0.4", "write_probability = 0");
+    format!("{plan}\n[[vary]]\nparameter = \"workload.model.partition.orders.objects\"\nvalues = [{workloads}]\n")
+        .replace("buffer.size = \"8 MiB\"", "buffer.size = \"1 MiB\"")
+}
+
+#[test]
+fn each_workload_is_pruned_by_its_own_misses() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    // A hundred pages fit the buffer; of thousands most are missed, more often than the volume reads.
+    for (name, workloads) in [("small.toml", "400, 12_000"), ("large.toml", "12_000, 400")] {
+        fs::write(here.join(name), of_workloads(workloads)).unwrap();
+        let found = json(&printed(here, &format!("plan {name} --json")));
+        let refused = found["not_run"].as_array().unwrap();
+        assert_eq!(refused.len(), 1, "{found:#}");
+        assert_eq!(
+            (&refused[0]["limit"], &refused[0]["choices"]["orders objects"]),
+            (&"throughput".into(), &"orders objects 12000".into()),
+            "{found:#}"
+        );
+    }
+}
+
 #[test]
 fn a_plan_without_an_answer_says_which_limit_is_to_blame() {
     let directory = tempfile::tempdir().unwrap();

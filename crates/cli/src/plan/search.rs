@@ -70,11 +70,19 @@ pub fn search(plan: &Plan, state: &mut State, progress: &Progress) -> Result<Fou
 
 /// Leaves out what would read more than its devices do.
 fn prune(plan: &Plan, tried: &mut [Tried], traces: &Traces, progress: &Progress) {
-    let Some(first) = plan.candidates.first() else { return };
     progress.phase("looking at the workload", 0);
-    let Some((curve, references)) = runs::curve(first, traces) else { return };
+    // What a workload references, and in which pages that is, is the same in every candidate that has it.
+    let mut curves = Vec::new();
     for (candidate, tried) in plan.candidates.iter().zip(tried) {
-        tried.unfit = candidate.find_unread(&curve, references, &plan.limits);
+        let workload = (&candidate.setting.work, candidate.whole.buffer.page_size);
+        let known = curves.iter().position(|(known, _)| *known == workload);
+        let at = known.unwrap_or_else(|| {
+            curves.push((workload, runs::curve(candidate, traces)));
+            curves.len() - 1
+        });
+        if let Some((curve, references)) = &curves[at].1 {
+            tried.unfit = candidate.find_unread(curve, *references, &plan.limits);
+        }
     }
 }
 
