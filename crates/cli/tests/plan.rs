@@ -164,6 +164,26 @@ fn each_workload_is_pruned_by_its_own_misses() {
 }
 
 #[test]
+fn a_trace_that_was_recorded_anew_is_run_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let (begin, end) = (PLAN.find("[workload.model").unwrap(), PLAN.find("[run]").unwrap());
+    let vary = PLAN.find("[[vary]]").unwrap();
+    let plan = format!("{}{}", &PLAN[..begin], &PLAN[end..vary]);
+    fs::write(here.join("plan.toml"), plan.replace("\"synthetic\"", "\"trace\"\ntrace = \"orders.trace\"")).unwrap();
+    let record = |stride: u64| {
+        let mut text = "entresol-trace 1\npartition p objects 1000 blocking-factor 5 locks page\ntype t\n".to_owned();
+        (0..400).for_each(|number| text += &format!("begin t\nr p {}\n", number * stride % 1_000));
+        fs::write(here.join("orders.trace"), text + "end transactions 400 references 400\n").unwrap();
+    };
+    let runs = || json(&printed(here, "plan plan.toml --resume plan.state --json"))["runs"].clone();
+    record(1);
+    assert_eq!([runs(), runs()], [1, 0], "the same trace is not run again");
+    record(7);
+    assert_eq!(runs(), 1);
+}
+
+#[test]
 fn a_plan_without_an_answer_says_which_limit_is_to_blame() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();

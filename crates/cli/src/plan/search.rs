@@ -1,7 +1,7 @@
 //! The search: rounds of runs on all cores, until the time is over.
 
 use super::runs;
-use super::state::{State, key};
+use super::state::{State, TraceHashes, key, trace_hashes};
 use crate::Failure;
 use crate::experiment::Traces;
 use crate::progress::Progress;
@@ -39,6 +39,7 @@ pub struct Tried {
 pub fn search(plan: &Plan, state: &mut State, progress: &Progress) -> Result<Found, Failure> {
     let begin = real_driver::wall_ns();
     let traces = runs::traces(plan.candidates.iter())?;
+    let hashes = trace_hashes(plan.candidates.iter())?;
     let mut tried = vec![Tried::default(); plan.candidates.len()];
     prune(plan, &mut tried, &traces, progress);
     let fit: Vec<usize> = (0..tried.len()).filter(|at| tried[*at].unfit.is_none()).collect();
@@ -51,7 +52,7 @@ pub fn search(plan: &Plan, state: &mut State, progress: &Progress) -> Result<Fou
             found.present = select(plan, &found, rung.candidates);
         }
         let restart = (rung.divisor == 1).then_some(plan.miniature);
-        let round = Round { plan, divisor: rung.divisor, restart, end, traces: &traces };
+        let round = Round { plan, divisor: rung.divisor, restart, end, traces: &traces, hashes: &hashes };
         let name = match (number, rung.divisor) {
             (0, _) => "first round",
             (_, 1) => "last round",
@@ -109,6 +110,7 @@ struct Round<'a> {
     restart: Option<u64>,
     end: Option<u64>,
     traces: &'a Traces,
+    hashes: &'a TraceHashes,
 }
 
 impl Round<'_> {
@@ -120,8 +122,9 @@ impl Round<'_> {
         state: &mut State,
         progress: &Progress,
     ) -> Result<bool, Failure> {
-        let keys: Vec<String> =
-            present.iter().map(|at| key(&self.plan.candidates[*at], self.divisor, self.restart.is_some())).collect();
+        let (divisor, restarts) = (self.divisor, self.restart.is_some());
+        let key = |at: &usize| key(&self.plan.candidates[*at], divisor, restarts, self.hashes);
+        let keys: Vec<String> = present.iter().map(key).collect();
         let mut left = Vec::new();
         for (at, key) in present.iter().zip(&keys) {
             match state.figures(key) {
