@@ -85,6 +85,11 @@ fn infeasible(plan: &Plan, found: &Found, compared: &[(&Candidate, &Figures)]) -
         );
         return PlanError::Infeasible { limit: worst.limit, nearest };
     }
+    let is_untried = |tried: &Tried| tried.unfit.is_none() && tried.figures.is_none() && tried.failure.is_none();
+    if found.tried.iter().any(is_untried) {
+        let nearest = "unknown: the time was over before a run had ended".to_owned();
+        return PlanError::Infeasible { limit: "time".to_owned(), nearest };
+    }
     let pruned = plan
         .candidates
         .iter()
@@ -100,7 +105,7 @@ fn infeasible(plan: &Plan, found: &Found, compared: &[(&Candidate, &Figures)]) -
         }
         None => {
             let failure = found.tried.iter().find_map(|tried| tried.failure.clone());
-            let nearest = failure.unwrap_or_else(|| "unknown: the time was over before a run had ended".to_owned());
+            let nearest = failure.unwrap_or_else(|| "unknown: there is no candidate".to_owned());
             PlanError::Infeasible { limit: "time".to_owned(), nearest }
         }
     }
