@@ -68,7 +68,14 @@ fn a_prediction_stands_beside_the_runs_that_it_is_of() {
         let error = figure(&found, key)["error"].as_f64().unwrap();
         assert!(error.abs() < most, "{key}: {:#}", found["figures"]);
     }
-    for key in ["response_us.mean", "response_us.p99", "composition_us.commit_wait", "under_way.disk", "cpus_busy"] {
+    for key in [
+        "response_us.mean",
+        "response_us.p99",
+        "composition_us.commit_wait",
+        "under_way.disk",
+        "utilization.disk.medium",
+        "cpus_busy",
+    ] {
         assert!(figure(&found, key)["predicted"].as_f64().unwrap() > 0.0, "{key}");
     }
     let looks = found["probes"][0]["looks"].as_array().unwrap();
@@ -79,6 +86,18 @@ fn a_prediction_stands_beside_the_runs_that_it_is_of() {
     let page = std::fs::read_to_string(directory.path().join("report/report.html")).unwrap();
     assert!(page.contains("<svg") && page.contains("predicted, and run 1") && page.contains("run 2"));
     assert!(!directory.path().join("debit-credit.data/entresol-predict.probe").exists(), "the probe is gone");
+}
+
+#[test]
+fn what_a_cache_brings_is_predicted() {
+    let directory = workshop();
+    let text = "[log]\nsize = \"4 MiB\"\n[buffer]\nsize = \"1 MiB\"\n[cache]\ndevice = \"disk\"\nsize = \"8 MiB\"\n";
+    std::fs::write(directory.path().join("cache.toml"), text).unwrap();
+    let line =
+        "debit-credit --config cache.toml --hardware here.toml --rounds 1 --scale 2 --clients 4 --transactions 1000";
+    let found = comparison(directory.path(), line);
+    assert!(figure(&found, "tier.cache.written_bytes")["predicted"].as_f64().unwrap() > 0.0);
+    assert!(figure(&found, "tier.cache.saved_us")["predicted"].is_number(), "{:#}", found["figures"]);
 }
 
 /// Of what server and nodes say to each other.
@@ -170,11 +189,15 @@ fn everything_that_runs_on_either_clock_is_predicted() {
         "[log]\nsize = \"4 MiB\"\n[buffer]\nsize = \"16 MiB\"\n[cache]\ndevice = \"disk\"\nsize = \"8 MiB\"\n",
     )
     .unwrap();
+    let mut trace = "entresol-trace 1\npartition p objects 1000 blocking-factor 5 locks page\ntype t\n".to_owned();
+    (0..400).for_each(|number| trace += &format!("begin t\nw p {}\n", number * 7 % 1_000));
+    std::fs::write(directory.path().join("small.trace"), trace + "end transactions 400 references 400\n").unwrap();
     for line in [
         "credit-card --scale 800 --clients 4 --transactions 500",
         "page-stream --pages 2000 --clients 4 --transactions 500",
         "synthetic --workload rahm-1991-contention --clients 4 --transactions 100",
         "tpcc --shrink 100 --clients 4 --transactions 300",
+        "trace --trace small.trace --clients 4 --transactions 300",
     ] {
         let line = format!("{line} --config sets.toml --hardware here.toml --rounds 1");
         let found = comparison(directory.path(), &line);
@@ -189,6 +212,28 @@ fn everything_that_runs_on_either_clock_is_predicted() {
         }
         assert!(figure(&found, "time_us")["predicted"].as_f64().unwrap() > 0.0, "{line}");
     }
+}
+
+#[test]
+fn placements_checkpoints_and_a_database_that_is_there_are_predicted() {
+    let directory = workshop();
+    let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+    let described = std::fs::read_to_string(directory.path().join("here.toml")).unwrap();
+    let second = "\n[device.fast]\nwrite_cache = \"volatile\"\nmedium = { servers = 8, service = \"20 us\" }\n";
+    write("two.toml", &(described + second));
+    write(
+        "placed.toml",
+        "[log]\nsize = \"4 MiB\"\ndevice = \"fast\"\n[undo]\ndevice = \"fast\"\n[temp]\ndevice = \"fast\"\n[buffer]\nsize = \"4 MiB\"\n\
+         [checkpoint]\ninterval = \"20 ms\"\n[device.fast]\npath = \"fast\"\n",
+    );
+    let line =
+        "debit-credit --config placed.toml --hardware two.toml --rounds 1 --scale 2 --clients 4 --transactions 2000";
+    let found = comparison(directory.path(), line);
+    for key in ["io.fast.writes", "utilization.fast.medium"] {
+        assert!(figure(&found, key)["predicted"].as_f64().unwrap() > 0.0, "{key}: {:#}", found["figures"]);
+    }
+    let found = comparison(directory.path(), &format!("{line} --like debit-credit.data"));
+    assert!(figure(&found, "throughput_per_s")["predicted"].as_f64().unwrap() > 0.0);
 }
 
 #[test]

@@ -61,6 +61,25 @@ fn records_of_b_trees_are_recorded_by_their_leaves() {
 }
 
 #[test]
+fn every_workload_that_can_be_recorded_is_replayed_as_often() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    fs::write(here.join("small.toml"), "[log]\nsize = \"16 MiB\"\n[buffer]\nsize = \"32 MiB\"\n").unwrap();
+    for (name, line) in [
+        ("stream", "page-stream --hardware rahm-1991 --pages 500"),
+        ("ycsb", "ycsb --config small.toml --records 1000"),
+        ("tpcc", "tpcc --config small.toml --shrink 100"),
+    ] {
+        printed(here, &format!("trace record {name}.trace {line} --clients 4 --transactions 200"));
+        let stat = json(here, &format!("trace stat {name}.trace"));
+        let count = |what: &str| stat[what].as_u64().unwrap_or_else(|| panic!("{what} in {stat:#}"));
+        assert!(count("transactions") >= 200 && count("references") >= count("transactions"), "{name}: {stat:#}");
+        let report = json(here, &format!("bench trace --trace {name}.trace --hardware ideal --transactions 200"));
+        assert_eq!(report["transactions"], 200, "{name}");
+    }
+}
+
+#[test]
 fn a_block_trace_is_imported_and_replayed_at_its_own_rates() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();

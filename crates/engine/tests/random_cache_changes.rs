@@ -263,7 +263,7 @@ fn seed_holds(seed: u64) {
         executor.stop();
         match result {
             Ok(()) | Err(Halt::PowerCut) => {}
-            Err(Halt::Idle) => panic!("{what}: all tasks wait for ever"),
+            Err(halt) => panic!("{what}: all tasks wait for ever: {halt:?}"),
         }
         if random.chance(0.7) {
             let policy = one_of(

@@ -402,6 +402,36 @@ fn closing_ends_what_does_not_end_by_itself() {
     assert_eq!(total(&server.handle()), ACCOUNTS as i64 * OPENING_BALANCE, "and they were rolled back");
 }
 
+/// The queue is full of what never ends: neither closing nor other requests wait for room in it.
+#[test]
+fn closing_ends_calls_that_a_full_queue_keeps() {
+    let directory = scratch();
+    std::fs::write(directory.path().join("entresol.toml"), "[log]\nsize = \"4 MiB\"\n[server]\nqueue = 1\nstandbys = 1")
+        .expect("writes");
+    let procedures = || {
+        let mut procedures = Procedures::new();
+        procedures.register("endless", async |tx, _| {
+            let notes = tx.partition("notes")?;
+            tx.put(notes, b"milk", b"two litres").await?;
+            std::future::pending::<entresol::Result<Vec<u8>>>().await
+        });
+        procedures
+    };
+    let opening = || Opening::in_directory(directory.path()).expect("sound").procedures(procedures);
+    let server = DatabaseThread::start(opening()).expect("opens");
+    let handle = server.handle();
+    let notes = handle.create_partition(PartitionSpec::b_tree("notes")).wait().expect("creates");
+    let endless: Vec<_> = (0..8).map(|_| handle.call("endless", b"")).collect();
+    assert_eq!(handle.get(notes, b"bread").wait(), Ok(None), "others have their turn");
+    let (mut endless, last) = (endless.into_iter(), handle.call("endless", b""));
+    last.cancel();
+    within_reason(move || server.close_within(Duration::from_millis(50))).expect("closes");
+    assert!(endless.all(|call| call.wait() == Err(Error::Closed)));
+    let server = DatabaseThread::start(opening()).expect("opens");
+    assert_eq!(server.handle().get(notes, b"milk").wait(), Ok(None), "and they were rolled back");
+    server.close().expect("closes");
+}
+
 #[test]
 fn a_server_that_cannot_open_says_so() {
     let directory = scratch();

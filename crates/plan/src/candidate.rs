@@ -44,7 +44,7 @@ pub enum Unfit {
     NoDrives(String),
     /// A volume of this kind cannot be so large, or do so much.
     Bounds(String),
-    /// The buffer takes more memory than there is.
+    /// The buffer, what records were and the slots of the cache take more memory than there is.
     Memory {
         /// What the database takes, in bytes.
         needed: u64,
@@ -140,6 +140,10 @@ impl fmt::Display for Unfit {
 /// the best replacement there is, and a sampled curve is off by a few per cent.
 const READS_MARGIN: f64 = 1.5;
 
+/// What the engine keeps in memory of each slot of a cache, in bytes: the slot itself, its place in the directory and in the
+/// order of replacement, estimated from the sizes of these.
+const SLOT_BYTES: u64 = 140;
+
 impl Candidate {
     /// What was chosen, in a line.
     pub fn name(&self) -> String {
@@ -165,8 +169,9 @@ impl Candidate {
 
     /// Why it cannot be, by sizes, prices and losses.
     pub(crate) fn find_unfit(&self, limits: &Limits) -> Option<Unfit> {
-        let (needed, allowed) =
-            (self.whole.buffer.size + self.whole.undo.memory, self.machine.memory.saturating_sub(self.machine.reserve));
+        let slots = self.whole.cache.as_ref().map_or(0, |cache| u64::from(cache.pages));
+        let needed = self.whole.buffer.size + self.whole.undo.memory + SLOT_BYTES * slots;
+        let allowed = self.machine.memory.saturating_sub(self.machine.reserve);
         if needed > allowed {
             return Some(Unfit::Memory { needed, allowed });
         }

@@ -60,6 +60,18 @@ fn what_cannot_fit_is_told_before_anything_runs() {
 }
 
 #[test]
+fn the_slots_of_a_cache_take_memory() {
+    let plan = read(&changed("size = \"40 GiB\"", "size = \"100 GiB\"")).unwrap();
+    let is_crowded = |refused: &&crate::Refused| {
+        let has = |label: &str| refused.choices.iter().any(|(_, chosen)| chosen == label);
+        has("m6id.large") && has("buffer size 75%") && !has("no cache") && has("log on the volume")
+    };
+    let crowded: Vec<_> = plan.refused.iter().filter(is_crowded).collect();
+    // 6 GiB of the buffer and 13,107,200 slots in 7 GiB; for three volumes and two designs.
+    assert!(crowded.len() == 6 && crowded.iter().all(|one| one.unfit.limit() == "memory"), "{crowded:#?}");
+}
+
+#[test]
 fn configurations_are_written_as_they_are_read() {
     let plan = read(EXAMPLE).unwrap();
     for candidate in &plan.candidates {

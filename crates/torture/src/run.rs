@@ -113,6 +113,7 @@ pub fn run(world: &World, run: u64, plan: Plan, purpose: Purpose) -> RunOutcome 
         Ok(Ok(()) | Err(Halt::PowerCut)) => {}
         Ok(Err(Halt::Idle)) if observed.is_deaf.get() || observed.is_dropped.get() => {}
         Ok(Err(Halt::Idle)) => wrong.borrow_mut().push("all tasks wait for ever".to_owned()),
+        Ok(Err(halt)) => wrong.borrow_mut().push(format!("the run ends with {halt:?}")),
         Err(panic) => {
             wrong.borrow_mut().push(format!("panic: {}", message(&*panic)));
             // The state after a panic cannot be destroyed safely.

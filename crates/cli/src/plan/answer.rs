@@ -14,7 +14,7 @@ pub struct Answer<'a> {
     pub all: Vec<(&'a Candidate, &'a Tried)>,
     /// How the search went.
     pub found: &'a Found,
-    /// The part of the full length that the front's figures are of.
+    /// The front's figures are of runs of at least this part of the full length.
     pub divisor: u64,
     /// Why there is no front, if there is none.
     pub infeasible: Option<PlanError>,
@@ -42,12 +42,14 @@ impl AnswerPoint<'_> {
 /// The answer that a search gives.
 pub fn answer<'a>(plan: &'a Plan, found: &'a Found) -> Answer<'a> {
     let all: Vec<(&Candidate, &Tried)> = plan.candidates.iter().zip(&found.tried).collect();
-    let of_part = |tried: &'a Tried| tried.figures.as_ref().map(|(divisor, figures)| (*divisor, figures));
-    let divisor = all.iter().filter_map(|(_, tried)| of_part(tried)).map(|(divisor, _)| divisor).min().unwrap_or(1);
-    let compared = |(candidate, tried): &(&'a Candidate, &'a Tried)| {
-        of_part(tried).filter(|(part, _)| *part == divisor).map(|(_, figures)| (*candidate, figures))
+    // Where the time was over within a round, some of its candidates have longer runs than others.
+    let longest = |(at, (candidate, tried)): (usize, &(&'a Candidate, &'a Tried))| {
+        let (divisor, figures) = tried.figures.as_ref()?;
+        (found.present.contains(&at) && tried.failure.is_none()).then_some((*divisor, (*candidate, figures)))
     };
-    let compared: Vec<(&Candidate, &Figures)> = all.iter().filter_map(compared).collect();
+    let (divisors, compared): (Vec<u64>, Vec<(&Candidate, &Figures)>) =
+        all.iter().enumerate().filter_map(longest).unzip();
+    let divisor = divisors.into_iter().max().unwrap_or(1);
     let kept: Vec<(&Candidate, &Figures)> =
         compared.iter().copied().filter(|(_, figures)| plan.limits.are_kept(figures)).collect();
     let places: Vec<(f64, f64)> = kept.iter().map(|(_, figures)| (figures.cost_per_month, figures.p99_us)).collect();
@@ -83,6 +85,11 @@ fn infeasible(plan: &Plan, found: &Found, compared: &[(&Candidate, &Figures)]) -
         );
         return PlanError::Infeasible { limit: worst.limit, nearest };
     }
+    let is_untried = |tried: &Tried| tried.unfit.is_none() && tried.figures.is_none() && tried.failure.is_none();
+    if found.tried.iter().any(is_untried) {
+        let nearest = "unknown: the time was over before a run had ended".to_owned();
+        return PlanError::Infeasible { limit: "time".to_owned(), nearest };
+    }
     let pruned = plan
         .candidates
         .iter()
@@ -98,7 +105,7 @@ fn infeasible(plan: &Plan, found: &Found, compared: &[(&Candidate, &Figures)]) -
         }
         None => {
             let failure = found.tried.iter().find_map(|tried| tried.failure.clone());
-            let nearest = failure.unwrap_or_else(|| "unknown: the time was over before a run had ended".to_owned());
+            let nearest = failure.unwrap_or_else(|| "unknown: there is no candidate".to_owned());
             PlanError::Infeasible { limit: "time".to_owned(), nearest }
         }
     }

@@ -1,7 +1,7 @@
 //! The search: rounds of runs on all cores, until the time is over.
 
 use super::runs;
-use super::state::{State, key};
+use super::state::{State, TraceHashes, key, trace_hashes};
 use crate::Failure;
 use crate::experiment::Traces;
 use crate::progress::Progress;
@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct Found {
     /// Of each of the plan's candidates, what its longest run gave.
     pub tried: Vec<Tried>,
+    /// The candidates of the last round that was begun, by their positions.
+    pub present: Vec<usize>,
     /// The rounds that were finished, of how many.
     pub rounds: (usize, usize),
     /// How long it took, in nanoseconds of the wall clock.
@@ -37,27 +39,27 @@ pub struct Tried {
 pub fn search(plan: &Plan, state: &mut State, progress: &Progress) -> Result<Found, Failure> {
     let begin = real_driver::wall_ns();
     let traces = runs::traces(plan.candidates.iter())?;
+    let hashes = trace_hashes(plan.candidates.iter())?;
     let mut tried = vec![Tried::default(); plan.candidates.len()];
     prune(plan, &mut tried, &traces, progress);
     let fit: Vec<usize> = (0..tried.len()).filter(|at| tried[*at].unfit.is_none()).collect();
     let search = plan.search;
     let rungs = rungs(fit.len(), search.rounds, search.factor, search.least);
     let end = search.time_ns.map(|time| begin + time);
-    let mut found = Found { tried, rounds: (0, rungs.len()), wall_ns: 0, runs: 0 };
-    let mut present = fit;
+    let mut found = Found { tried, present: fit, rounds: (0, rungs.len()), wall_ns: 0, runs: 0 };
     for (number, rung) in rungs.iter().enumerate() {
         if number > 0 {
-            present = select(plan, &found, &present, rung.candidates);
+            found.present = select(plan, &found, rung.candidates);
         }
         let restart = (rung.divisor == 1).then_some(plan.miniature);
-        let round = Round { plan, divisor: rung.divisor, restart, end, traces: &traces };
+        let round = Round { plan, divisor: rung.divisor, restart, end, traces: &traces, hashes: &hashes };
         let name = match (number, rung.divisor) {
             (0, _) => "first round",
             (_, 1) => "last round",
             _ => "next round",
         };
-        progress.phase(name, present.len() as u64);
-        let is_complete = round.run(&present, &mut found, state, progress)?;
+        progress.phase(name, found.present.len() as u64);
+        let is_complete = round.run(&found.present.clone(), &mut found, state, progress)?;
         if !is_complete {
             break;
         }
@@ -69,18 +71,29 @@ pub fn search(plan: &Plan, state: &mut State, progress: &Progress) -> Result<Fou
 
 /// Leaves out what would read more than its devices do.
 fn prune(plan: &Plan, tried: &mut [Tried], traces: &Traces, progress: &Progress) {
-    let Some(first) = plan.candidates.first() else { return };
     progress.phase("looking at the workload", 0);
-    let Some((curve, references)) = runs::curve(first, traces) else { return };
+    // What a workload references, and in which pages that is, is the same in every candidate that has it.
+    let mut curves = Vec::new();
     for (candidate, tried) in plan.candidates.iter().zip(tried) {
-        tried.unfit = candidate.find_unread(&curve, references, &plan.limits);
+        let workload = (&candidate.setting.work, candidate.whole.buffer.page_size);
+        let known = curves.iter().position(|(known, _)| *known == workload);
+        let at = known.unwrap_or_else(|| {
+            curves.push((workload, runs::curve(candidate, traces)));
+            curves.len() - 1
+        });
+        if let Some((curve, references)) = &curves[at].1 {
+            tried.unfit = candidate.find_unread(curve, *references, &plan.limits);
+        }
     }
 }
 
 /// The candidates of the next round.
-fn select(plan: &Plan, found: &Found, present: &[usize], count: usize) -> Vec<usize> {
-    let known: Vec<(usize, &Figures)> =
-        present.iter().filter_map(|at| found.tried[*at].figures.as_ref().map(|(_, figures)| (*at, figures))).collect();
+fn select(plan: &Plan, found: &Found, count: usize) -> Vec<usize> {
+    let known: Vec<(usize, &Figures)> = found
+        .present
+        .iter()
+        .filter_map(|at| found.tried[*at].figures.as_ref().map(|(_, figures)| (*at, figures)))
+        .collect();
     let score = |(_, figures): &(usize, &Figures)| Score {
         used: plan.limits.worst(figures).map_or(0.0, |worst| worst.used),
         cost: figures.cost_per_month,
@@ -97,6 +110,7 @@ struct Round<'a> {
     restart: Option<u64>,
     end: Option<u64>,
     traces: &'a Traces,
+    hashes: &'a TraceHashes,
 }
 
 impl Round<'_> {
@@ -108,8 +122,9 @@ impl Round<'_> {
         state: &mut State,
         progress: &Progress,
     ) -> Result<bool, Failure> {
-        let keys: Vec<String> =
-            present.iter().map(|at| key(&self.plan.candidates[*at], self.divisor, self.restart.is_some())).collect();
+        let (divisor, restarts) = (self.divisor, self.restart.is_some());
+        let key = |at: &usize| key(&self.plan.candidates[*at], divisor, restarts, self.hashes);
+        let keys: Vec<String> = present.iter().map(key).collect();
         let mut left = Vec::new();
         for (at, key) in present.iter().zip(&keys) {
             match state.figures(key) {

@@ -1,7 +1,7 @@
 //! What was run already: a file of one result a line, so that a search can go on where another ended.
 
-use crate::Failure;
-use crate::files;
+use super::runs::is_generated;
+use crate::{Failure, files};
 use plan::{Candidate, Figures};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -59,13 +59,32 @@ impl State {
     }
 }
 
-/// What tells a run from all others: a hash (FNV-1a) of all that it depends on.
-pub fn key(candidate: &Candidate, divisor: u64, restart: bool) -> String {
-    let cost = candidate.machine.cost_per_month();
-    let all = format!("{} {divisor} {restart} {cost} {:?}", env!("CARGO_PKG_VERSION"), candidate.setting);
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in all.bytes() {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+/// Hashes of the files of traces, by their names.
+pub type TraceHashes = BTreeMap<String, u64>;
+
+/// Hashes of the files that candidates replay.
+pub fn trace_hashes<'a>(candidates: impl Iterator<Item = &'a Candidate>) -> Result<TraceHashes, Failure> {
+    let mut hashes = TraceHashes::new();
+    for name in candidates.filter_map(Candidate::trace).filter(|name| !is_generated(name)) {
+        if !hashes.contains_key(name) {
+            hashes.insert(name.to_owned(), hash(&files::read(Path::new(name))?));
+        }
     }
-    format!("{hash:016x}")
+    Ok(hashes)
+}
+
+/// What tells a run from all others: a hash of all that it depends on.
+pub fn key(candidate: &Candidate, divisor: u64, restart: bool, traces: &TraceHashes) -> String {
+    let cost = candidate.machine.cost_per_month();
+    let mut all = format!("{} {divisor} {restart} {cost} {:?}", env!("CARGO_PKG_VERSION"), candidate.setting);
+    // A trace is named in the setting, and what its file holds may have changed.
+    if let Some(contents) = candidate.trace().and_then(|name| traces.get(name)) {
+        all += &format!(" {contents:x}");
+    }
+    format!("{:016x}", hash(all.as_bytes()))
+}
+
+/// FNV-1a.
+fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }

@@ -63,7 +63,7 @@ fn heading(plan: &Plan, answer: &Answer<'_>) -> String {
     );
     if done < rounds {
         text += &format!(
-            "\nThe time was over in round {} of {rounds}: figures are of runs of 1/{} of the length; '--resume' goes on",
+            "\nThe time was over in round {} of {rounds}: figures are of runs of 1/{} of the length or more; '--resume' goes on",
             done + 1,
             answer.divisor
         );

@@ -3,7 +3,7 @@
 use crate::bench::Outcome;
 use crate::bench::page_server::PageServerReport;
 use crate::bench::spill::SpillReport;
-use crate::report::{Composition, Response, RunReport, Station, Transfers};
+use crate::report::{Composition, Response, RunReport, Station, TierUse, Transfers};
 use base::units::{format_duration_ns, format_size, grouped_decimal};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -91,14 +91,25 @@ fn of_transactions(report: &RunReport) -> Vec<Reading> {
             readings.push(reading(format!("hits in the cache: {name}"), key("_second_level"), Unit::Share, *second));
         }
     }
-    for tier in &report.tiers {
-        for (word, count) in [("reads", tier.reads_per_transaction), ("writes", tier.writes_per_transaction)] {
-            let name = format!("{}: {word}, per transaction", tier.name);
-            readings.push(reading(name, format!("tier.{}.{word}", tier.name), Unit::Number, count));
-        }
-    }
+    readings.extend(report.tiers.iter().flat_map(|tier| of_tier(tier, report.transactions)));
     readings.extend(of_transfers(&report.io_per_transaction));
     readings.extend(of_devices(&report.utilization));
+    readings
+}
+
+/// What a tier did for a transaction, what that saved, and what it is written with.
+fn of_tier(tier: &TierUse, transactions: u64) -> Vec<Reading> {
+    let of = |word: &str, key: &str, unit: Unit, value: f64| {
+        let name = format!("{}: {word}, per transaction", tier.name);
+        reading(name, format!("tier.{}.{key}", tier.name), unit, value)
+    };
+    let mut readings = vec![
+        of("reads", "reads", Unit::Number, tier.reads_per_transaction),
+        of("writes", "writes", Unit::Number, tier.writes_per_transaction),
+        of("written", "written_bytes", Unit::Bytes, tier.bytes_written_per_transaction),
+    ];
+    let saved_us = tier.saved_ms.map(|ms| ms * 1e3 / transactions.max(1) as f64);
+    readings.extend(saved_us.map(|us| of("time saved", "saved_us", Unit::Microseconds, us)));
     readings
 }
 
@@ -143,7 +154,7 @@ fn of_page_server(report: &PageServerReport) -> Vec<Reading> {
     readings
 }
 
-/// How many requests are under way at each device. The stations of a device have its name, alone or in front of a dot.
+/// How many requests are under way at each device, and how busy its stations are. The stations of a device have its name, alone or in front of a dot.
 fn of_devices(stations: &[Station]) -> Vec<Reading> {
     let device = |station: &Station| station.name.split('.').next().unwrap_or_default().to_owned();
     let names: BTreeSet<String> = stations.iter().map(device).filter(|name| name != "cpu").collect();
@@ -156,7 +167,13 @@ fn of_devices(stations: &[Station]) -> Vec<Reading> {
     let under_way = |name: &String| {
         reading(format!("{name}: requests under way"), format!("under_way.{name}"), Unit::Number, present(name))
     };
-    names.iter().map(under_way).collect()
+    // A station with as many servers as requests is never busy; a real device does not say how many it has.
+    let is_bounded = |station: &&Station| station.servers > 0 && device(station) != "cpu";
+    let busy = |station: &Station| {
+        let name = &station.name;
+        reading(format!("{name}: busy"), format!("utilization.{name}"), Unit::Share, station.utilization)
+    };
+    names.iter().map(under_way).chain(stations.iter().filter(is_bounded).map(busy)).collect()
 }
 
 fn of_spill(report: &SpillReport) -> Vec<Reading> {

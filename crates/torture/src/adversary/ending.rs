@@ -37,7 +37,7 @@ impl Drop for Adversary {
             match parked {
                 Ok(()) => {}
                 Err(Halt::PowerCut) => return self.note_cut(),
-                Err(Halt::Idle) => return,
+                Err(Halt::Idle | Halt::Unanswered | Halt::Nested) => return,
             }
         }
     }

@@ -54,6 +54,15 @@ fn the_same_seed_gives_the_same_events() {
     assert!(inversions(&plain) < inversions(&shuffled));
 }
 
+/// What was predicted of the papers' machines is still predicted, to the bit: a model that changes says so here.
+#[test]
+fn the_machines_of_the_papers_do_what_they_did() {
+    let seen =
+        |name: &str| mixture(Hardware::named(name).expect("embedded"), Options { seed: 1, ..Options::default() }).0;
+    let seen = ["rahm-1991", "franklin-1992-server", "lee-2008", "do-2011"].map(seen);
+    assert_eq!(seen, [0xc8ca_3bf9_c8e5_75c3, 0x9cba_10fb_c24a_1b49, 0x35eb_b9d6_ced1_a0f4, 0xebfe_d58d_8e73_7e7e]);
+}
+
 /// The mean time of `count` operations, one after another.
 fn alone(bench: &mut Bench, count: u32, mut op: impl FnMut() -> Op) -> f64 {
     let start = bench.driver.now();
