@@ -3,6 +3,7 @@
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{Instant, PartitionId};
 use devices::Hardware;
+use driver::Halt;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{self, CacheSettings, DESIGNS, Design, Parameter, Parameters};
 use entresol_engine::transaction::Transaction;
@@ -59,6 +60,28 @@ fn a_request_that_a_device_leaves_unanswered_is_named() {
     });
     executor.stop();
     assert_eq!(result, Ok(Ok(())));
+}
+
+#[test]
+fn a_request_that_is_unanswered_for_longer_than_it_may_ends_the_run() {
+    let executor = machine();
+    executor.limit_answers(10 * SECOND_NS);
+    let result = executor.run(async {
+        let settings = Settings { checkpoint: checkpoint::Policy::OFF, ..Settings::default() };
+        let database = Database::create(&executor, settings).await?;
+        let notes = PartitionSpec { device: "data".into(), ..PartitionSpec::b_tree("notes") };
+        let notes = database.create_partition(notes).await?;
+        database.transaction(async |tx| tx.put(notes, b"key", b"value").await).await?;
+        executor.sleep_ns(SECOND_NS).await;
+        database.close().await
+    });
+    assert_eq!(result, Err(Halt::Unanswered));
+    let late = executor.overdue().expect("one was");
+    assert_eq!((late.device.as_str(), late.file.as_deref()), ("data", Some("notes.pages")));
+    assert!((10 * SECOND_NS..12 * SECOND_NS).contains(&late.waited_ns), "{late}");
+    assert_eq!(executor.run(async {}), Ok(()), "nothing waits for it");
+    assert_eq!(executor.run(executor.sleep_ns(1)), Err(Halt::Unanswered));
+    executor.stop();
 }
 
 #[test]

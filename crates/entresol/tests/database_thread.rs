@@ -406,8 +406,11 @@ fn closing_ends_what_does_not_end_by_itself() {
 #[test]
 fn closing_ends_calls_that_a_full_queue_keeps() {
     let directory = scratch();
-    std::fs::write(directory.path().join("entresol.toml"), "[log]\nsize = \"4 MiB\"\n[server]\nqueue = 1\nstandbys = 1")
-        .expect("writes");
+    std::fs::write(
+        directory.path().join("entresol.toml"),
+        "[log]\nsize = \"4 MiB\"\n[server]\nqueue = 1\nstandbys = 1",
+    )
+    .expect("writes");
     let procedures = || {
         let mut procedures = Procedures::new();
         procedures.register("endless", async |tx, _| {

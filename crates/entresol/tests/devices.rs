@@ -1,7 +1,7 @@
 //! Databases on this machine's devices of other kinds: mapped into memory, and behaving by a description.
 
 use entresol::configuration::Configuration;
-use entresol::{Opening, PartitionSpec, Store};
+use entresol::{DatabaseThread, Error, OpenError, Opening, PartitionSpec, Store};
 use std::path::Path;
 
 fn scratch() -> tempfile::TempDir {
@@ -77,4 +77,33 @@ fn a_mapped_device_shows_the_delays_of_its_description() {
 #[test]
 fn a_plain_device_shows_the_delays_of_its_description() {
     openings(scratch().path(), "described = \"rahm-1991:ssd\"\ncache = \"none\"");
+}
+
+/// A device that takes a quarter of an hour for each of its requests, and a limit of a second.
+#[test]
+fn a_device_that_leaves_a_request_unanswered_for_longer_than_it_may_ends_all_that_waits() {
+    let directory = scratch();
+    let slow = directory.path().join("slow.toml");
+    std::fs::write(&slow, "[device.slow]\nmedium.service = \"15 min\"\nsync = \"0 us\"\n").expect("writes");
+    let text = format!(
+        "[buffer]\nsize = \"1 MiB\"\n[log]\nsize = \"4 MiB\"\n[driver]\nanswer_at_most = \"1 s\"\n\
+         [device.slow]\ndescribed = \"{}\"\npath = \"{}\"\n",
+        slow.display(),
+        directory.path().join("slow").display()
+    );
+    let opening = || Opening::new(directory.path().join("data"), Configuration::parse(&text).expect("right"));
+    let server = DatabaseThread::start(opening()).expect("opens");
+    let handle = server.handle();
+    let quick = handle.create_partition(PartitionSpec::b_tree("quick")).wait().expect("creates");
+    handle.put(quick, b"milk", b"two litres").wait().expect("puts");
+    let spec = PartitionSpec { device: "slow".into(), ..PartitionSpec::b_tree("late") };
+    let late = handle.create_partition(spec);
+    let error = late.wait().expect_err("the device does not answer");
+    let Error::Input(fault) = &error else { panic!("{error}") };
+    assert!(fault.message.contains("device 'slow' has left"), "{error}");
+    assert_eq!(handle.get(quick, b"milk").wait(), Err(error));
+    assert!(matches!(server.close(), Err(OpenError::Machine(_))));
+    let server = DatabaseThread::start(opening()).expect("opens");
+    assert_eq!(server.handle().get(quick, b"milk").wait().expect("reads").as_deref(), Some(&b"two litres"[..]));
+    server.close().expect("closes");
 }

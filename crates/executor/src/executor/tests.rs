@@ -17,6 +17,20 @@ impl Bench {
     }
 }
 
+#[test]
+fn a_run_within_a_run_is_refused() {
+    let executor = Bench::executor(Order::FirstInFirstOut);
+    let within = executor.run(async { executor.run(async { 1 }) });
+    assert_eq!(within, Ok(Err(Halt::Nested)));
+    let spawned = executor.clone();
+    let within = executor.spawn(async move { spawned.run(async { 1 }) });
+    assert_eq!(executor.run(within.join()), Ok(Err(Halt::Nested)));
+    let panicked =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| executor.run(async { panic!("on purpose") })));
+    assert!(panicked.is_err());
+    assert_eq!(executor.run(async { 1 }), Ok(1));
+}
+
 struct Silent;
 impl Doorbell for Silent {
     fn ring(&self) {}
