@@ -37,6 +37,7 @@ mod given_up_backups;
 mod given_up_caches;
 mod ground;
 mod growing_log;
+mod hasty_checks;
 mod hermitage;
 mod hidden_partitions;
 mod hierarchy;

@@ -293,12 +293,6 @@ fn a_catalog_that_becomes_full_is_found() {
 }
 
 #[test]
-fn a_check_that_compares_two_moments_is_found() {
-    let failure = first_failure_of_long_runs(Canary::HastyCheck, 52_557..52_558);
-    assert!(failure.wrong.iter().any(|what| what.contains("its fences are not the separators")), "{failure}");
-}
-
-#[test]
 fn a_cloned_waker_that_wakes_no_task_is_found() {
     let failure = first_failure_of_long_runs(Canary::DeafWaker, 26..27);
     assert!(failure.wrong[0].contains("clients wait for ever"), "{failure}");

@@ -1,5 +1,5 @@
 use super::*;
-use driver::{Class, DeviceId, Output, Prices};
+use driver::{Class, DeviceId, Fault, Frame, Output, Prices};
 use driver::{DeviceTraits, Doorbell, StationReport};
 use std::collections::BTreeMap;
 use std::sync::Arc;
