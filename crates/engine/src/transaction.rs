@@ -52,7 +52,6 @@ pub(crate) use isolation::await_segments;
 pub use key_range::{KeyRange, prefix};
 pub(crate) use log_relief::relieve;
 pub(crate) use rollback::undo;
-pub(crate) use savepoint::PartialRollbacks;
 pub use savepoint::Savepoint;
 pub use scan::Scan;
 pub(crate) use shipped_sets::ShippedSets;

@@ -84,7 +84,11 @@ fn a_plain_device_shows_the_delays_of_its_description() {
 fn a_device_that_leaves_a_request_unanswered_for_longer_than_it_may_ends_all_that_waits() {
     let directory = scratch();
     let slow = directory.path().join("slow.toml");
-    std::fs::write(&slow, "[device.slow]\nmedium.service = \"15 min\"\nsync = \"0 us\"\n").expect("writes");
+    let describe = |service: &str| {
+        let text = format!("[device.slow]\nmedium.service = \"{service}\"\nsync = \"0 us\"\n");
+        std::fs::write(&slow, text).expect("writes");
+    };
+    describe("15 min");
     let text = format!(
         "[buffer]\nsize = \"1 MiB\"\n[log]\nsize = \"4 MiB\"\n[driver]\nanswer_at_most = \"1 s\"\n\
          [device.slow]\ndescribed = \"{}\"\npath = \"{}\"\n",
@@ -97,12 +101,15 @@ fn a_device_that_leaves_a_request_unanswered_for_longer_than_it_may_ends_all_tha
     let quick = handle.create_partition(PartitionSpec::b_tree("quick")).wait().expect("creates");
     handle.put(quick, b"milk", b"two litres").wait().expect("puts");
     let spec = PartitionSpec { device: "slow".into(), ..PartitionSpec::b_tree("late") };
-    let late = handle.create_partition(spec);
-    let error = late.wait().expect_err("the device does not answer");
+    let late = handle.create_partition(spec).wait().expect("creates");
+    handle.put(late, b"bread", b"one").wait().expect("the log has it");
+    let checkpoint = handle.with_database(async |database| database.checkpoint().await);
+    let error = checkpoint.wait().expect_err("the device does not answer");
     let Error::Input(fault) = &error else { panic!("{error}") };
     assert!(fault.message.contains("device 'slow' has left"), "{error}");
     assert_eq!(handle.get(quick, b"milk").wait(), Err(error));
     assert!(matches!(server.close(), Err(OpenError::Machine(_))));
+    describe("1 us");
     let server = DatabaseThread::start(opening()).expect("opens");
     assert_eq!(server.handle().get(quick, b"milk").wait().expect("reads").as_deref(), Some(&b"two litres"[..]));
     server.close().expect("closes");

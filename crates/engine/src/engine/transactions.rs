@@ -1,9 +1,9 @@
 //! The transactions of a database: what each has done so far, which are active, and what they share.
 
+use super::PartialRollbacks;
 use super::call::Call;
 use super::registry::Registry;
 use super::{Engine, Isolation};
-use crate::transaction::PartialRollbacks;
 use crate::version::ReaderPace;
 use crate::{Error, Result};
 use base::{Instant, Lsn, PageId, TransactionId};

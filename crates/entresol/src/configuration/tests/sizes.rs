@@ -66,3 +66,19 @@ fn sizes_are_said_in_bytes_of_either_sort_or_in_pages() {
         assert!(said.contains(&format!("house.toml:{place}: {what}")), "{text}: {said}");
     }
 }
+
+#[test]
+fn budgets_of_writes_are_read() {
+    let read = |keys: &str| {
+        let text = format!("[cache]\ndevice = \"disk\"\nsize = \"4 MiB\"\n{keys}");
+        Configuration::parse(&text).expect("it is sound").cache.expect("there is one")
+    };
+    assert_eq!((read("").write_budget, read("").rated_bytes), (None, None));
+    let day = read("write_budget = \"0.5 per day\"\nrated_writes = \"600 TB\"");
+    let budget = day.write_budget.expect("there is one");
+    assert_eq!((budget.bytes_per_day, budget.burst_bytes), (2 << 20, 64 * 8192));
+    assert_eq!(day.rated_bytes, Some(600_000_000_000_000));
+    let rate = read("write_budget = \"20 MiB/s\"\nwrite_burst = \"1 GiB\"").write_budget.expect("there is one");
+    assert_eq!((rate.bytes_per_day, rate.burst_bytes), (86_400 * (20 << 20), 1 << 30));
+    assert_eq!(read("write_budget = \"3/day\"").write_budget.map(|budget| budget.bytes_per_day), Some(12 << 20));
+}
