@@ -1,4 +1,5 @@
 //! Databases on this machine's devices of other kinds: mapped into memory, and behaving by a description.
+#![allow(clippy::disallowed_methods, reason = "the test writes descriptions")]
 
 use entresol::configuration::Configuration;
 use entresol::{DatabaseThread, Error, OpenError, Opening, PartitionSpec, Store};
