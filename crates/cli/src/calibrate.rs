@@ -29,6 +29,7 @@ use loopback::{LoopbackExtent, LoopbackMeasured};
 use loopback_fit::{FittedLoopback, MessagePrices};
 use papers::Extent;
 use quality::Calibration;
+use real_driver::DirectoryLock;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -158,6 +159,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     real_driver::note_end_requests();
     let progress = Progress::start("calibrate");
+    // The stores that run the engine there are of no use to other machines, but what is calibrated is to be used.
+    progress.warn(&Vec::from_iter(DirectoryLock::doubt(&arguments.directory)));
     let mut keeping = Keeping::begin(arguments, &progress);
     let calibration = calibrated(arguments, &mut keeping)?;
     let unfinished = keeping.file.take();

@@ -65,15 +65,20 @@ fn copy(path: &Path, mut put: impl FnMut(u64, &[u8]), progress: &Progress) -> Re
     Ok(())
 }
 
+/// The same opening, which says on standard error what devices leave unanswered.
+pub fn watched(opening: Opening, progress: &Progress) -> Opening {
+    let warn = progress.warner();
+    opening.on_silence(move |late| warn(&late.to_string()))
+}
+
 fn announced(
     opening: Opening,
     progress: &Progress,
     open: impl FnOnce(Opening) -> Result<Store, OpenError>,
 ) -> Result<Store, Failure> {
     progress.phase("opening", 0);
-    let warn = progress.warner();
     // A command is one engine, but where it has nodes of its own.
-    let store = open(opening.nodes(1).on_silence(move |late| warn(&late.to_string())))?;
+    let store = open(watched(opening.nodes(1), progress))?;
     progress.warn(&store.warnings());
     Ok(store)
 }

@@ -79,10 +79,11 @@ fn start(directory: &Path) -> Result<(Handle, DatabaseThread), Failure> {
     let progress = Progress::start("shell");
     let present = Opening::new(directory, configuration.clone()).procedures(procedures.clone());
     opening::open_existing(present, &progress)?.close()?;
-    progress.finish();
     let server = Some(configuration.server.unwrap_or_default());
     let opening = Opening::new(directory, Configuration { server, nodes: Nodes::default(), ..configuration });
-    let thread = DatabaseThread::start(opening.procedures(procedures))?;
+    let opening = opening::watched(opening.procedures(procedures), &progress);
+    progress.finish();
+    let thread = DatabaseThread::start(opening)?;
     Ok((thread.handle(), thread))
 }
 

@@ -80,6 +80,13 @@ pub struct BackupSettings {
     pub bytes_per_second: Option<u64>,
 }
 
+impl BackupSettings {
+    /// A full one to an empty directory, by its absolute path, or to a device, as fast as the devices give.
+    pub fn to(target: impl Into<String>) -> BackupSettings {
+        BackupSettings { target: target.into(), base: None, bytes_per_second: None }
+    }
+}
+
 /// How far a backup or a restore is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupProgress {

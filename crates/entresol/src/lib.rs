@@ -95,9 +95,9 @@ mod warnings;
 mod placements;
 
 /// What names a moment, a partition and a transaction.
-pub use base::{Instant, Lsn, PartitionId, TransactionId};
+pub use base::{Instant, Lsn, PageId, PartitionId, TransactionId};
 /// Why a device or the machine could not do what was asked.
-pub use driver::Fault;
+pub use driver::{Fault, FaultKind, Halt, OpKind};
 /// Streams of records, sorts and joins.
 pub use engine::temp::{JoinKind, JoinMethod, JoinReport, JoinSettings, Joined, RecordStream, Row, Rows, Sorted};
 /// Backups, and databases that are made from them.
@@ -110,7 +110,14 @@ pub use engine::{Catalog, PrefetchDistance, Prefetcher, Procedures, Registered};
 /// Databases, and what transactions do.
 pub use engine::{
     Compaction, Cursor, Database, Direction, Error, Figures, Isolation, KeyRange, LockWait, PartitionFigures,
-    PartitionSize, PartitionSpec, Result, Savepoint, Scan, Snapshot, Transaction, prefix,
+    PartitionSize, PartitionSpec, Result, Savepoint, Scan, Snapshot, Transaction, lock::Mode, prefix,
+};
+/// What was counted and found, what a restart did, and the cache.
+pub use engine::{
+    IndexProgress,
+    check::{CheckReport, Finding, Progress},
+    second_level::{CacheSettings, Parameters, WriteBudget},
+    statistics::{Observer, RecoveryReport, Statistics},
 };
 /// How partitions are organized, the fields of records, and indexes.
 pub use engine::{
@@ -118,13 +125,8 @@ pub use engine::{
     organization::append::Position,
     set::{FieldError, FieldType, FieldValue, RecordType},
 };
-/// What was counted, what a restart did, and the cache.
-pub use engine::{
-    second_level::CacheSettings,
-    statistics::{RecoveryReport, Statistics},
-};
 /// What a database runs on, and what its devices have left unanswered.
-pub use executor::{Executor, Unanswered};
+pub use executor::{Executor, JoinHandle, Unanswered};
 
 pub use control::ElsewhereError;
 pub use database_thread::DatabaseThread;

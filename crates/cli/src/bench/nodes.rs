@@ -72,7 +72,7 @@ pub fn run(
     store.close()?;
 
     progress.phase("starting", 0);
-    let threads = NodeThreads::start(opening.clone())?;
+    let threads = NodeThreads::start(opening::watched(opening.clone(), progress))?;
     let ranges = KeyRanges::of_numbers(0..scale.branches, u64::from(nodes.count));
     let handle = threads.handle().with_ranges(ranges);
     let run = NodeClients { tables, plan, handle, count: clients, has_threads };

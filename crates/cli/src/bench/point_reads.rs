@@ -65,7 +65,7 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RunReport, Fail
     store.close()?;
     configuration.buffer.size = arguments.buffer.unwrap_or(data / 8).max(64 * page_size);
     let buffer = format_size(configuration.buffer.size);
-    let store = Opening::new(&arguments.data, configuration).nodes(1).open()?;
+    let store = opening::watched(Opening::new(&arguments.data, configuration).nodes(1), progress).open()?;
     store.run(async |database| {
         bank::warm(database, &bank::WARMED, |page, pages| progress.step("reading", page, pages)).await
     })?;

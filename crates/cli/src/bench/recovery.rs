@@ -140,7 +140,7 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RecoveryReport,
         began = (wall_ns(), process_cpu_ns());
     }
     progress.phase("restarting", 0);
-    let store = opening.nodes(1).open()?;
+    let store = opening::watched(opening.nodes(1), progress).open()?;
     let scale = bank::prepare(&store, None, progress)?;
     let mut random = Random::stream(arguments.seed, "first");
     let first = Parameters::draw(&scale, &mut random);

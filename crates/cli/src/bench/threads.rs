@@ -40,6 +40,7 @@ pub fn run(opening: Opening, branches: Option<u32>, plan: &Plan, progress: &Prog
     let scale = bank::prepare(&store, branches, progress)?;
     store.close()?;
     let known = scale.clone();
+    let opening = opening::watched(opening, progress);
     let thread = DatabaseThread::start(opening.procedures(move || bank::procedures(&known)))?;
     progress.phase("reading", 0);
     let handle = thread.handle();

@@ -400,6 +400,10 @@ mod tests {
         assert_eq!(html.matches("<figure>").count(), 3 * 4 + 1 + 1 + 3, "{}", html.len());
         assert!(laws.iter().chain(&prices).all(|name| html.contains(name)), "the figures are there, too");
 
+        assert!(!calibration.to_text().contains("lies in memory"));
+        calibration.measured.traits.3 = false;
+        assert!(calibration.to_text().contains("lies in memory"), "what it writes does not survive");
+
         calibration.loopback = Err("no sockets".to_owned());
         assert!(calibration.to_text().contains("The loopback is not described: no sockets"));
         assert_eq!(calibration.to_json("described")["loopback"]["missing"], "no sockets");

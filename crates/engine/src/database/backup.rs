@@ -23,7 +23,7 @@ impl Database {
     /// let database = Database::create(executor, Settings::default()).await?;
     /// let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
     /// database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await?;
-    /// let backup = BackupSettings { target: "backup".into(), base: None, bytes_per_second: None };
+    /// let backup = BackupSettings::to("backup");
     /// database.backup(&backup, |_| {}).await?;
     /// drop(database);
     ///

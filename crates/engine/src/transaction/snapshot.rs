@@ -6,6 +6,7 @@ use crate::Result;
 use crate::catalog::EntryRange;
 use crate::engine::Engine;
 use crate::mvcc::SetPortion;
+use crate::temp::{JoinReport, JoinSettings, Joined, Sorted};
 use base::{Lsn, PartitionId};
 use std::ops::Bound;
 use std::rc::Rc;
@@ -115,6 +116,61 @@ impl Snapshot {
     /// As there, without [`crate::Error::Deadlock`].
     pub async fn next(&mut self, cursor: &mut Cursor) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         self.0.next(cursor).await
+    }
+
+    /// As [`Transaction::sort`].
+    ///
+    /// # Errors
+    /// As there, without [`crate::Error::Deadlock`].
+    pub async fn sort(
+        &mut self,
+        cursor: Cursor,
+        make: impl FnMut(&[u8], &[u8]) -> (Vec<u8>, Vec<u8>),
+        memory: u64,
+    ) -> Result<Sorted> {
+        self.0.sort(cursor, make, memory).await
+    }
+
+    /// As [`Transaction::join`], of two ranges as they were at one moment.
+    ///
+    /// # Errors
+    /// As there, without [`crate::Error::Deadlock`].
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # use entresol_engine::Direction;
+    /// # use entresol_engine::temp::{JoinKind, JoinMethod, JoinSettings};
+    /// # use std::ops::Bound;
+    /// # with_database(async |database| {
+    /// # let orders = database.create_partition(PartitionSpec::b_tree("orders")).await?;
+    /// # let customers = database.create_partition(PartitionSpec::b_tree("customers")).await?;
+    /// database.transaction(async |tx| tx.put(customers, b"ann", b"Ann").await).await?;
+    /// database.transaction(async |tx| tx.put(orders, b"1", b"ann").await).await?;
+    /// let mut now = database.snapshot().await?;
+    /// database.transaction(async |tx| tx.put(orders, b"2", b"ann").await).await?;
+    /// let all = |partition| now.cursor(partition, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+    /// let left = (all(orders), |number: &[u8], customer: &[u8]| (customer.to_vec(), number.to_vec()));
+    /// let right = (all(customers), |customer: &[u8], name: &[u8]| (customer.to_vec(), name.to_vec()));
+    /// let settings = JoinSettings { method: JoinMethod::Hash, kind: JoinKind::Inner, memory: 16 << 20 };
+    /// let mut found = Vec::new();
+    /// let take = async |answer: entresol_engine::temp::Joined<'_>| {
+    ///     found.push(answer.left.to_vec());
+    ///     Ok(())
+    /// };
+    /// now.join(left, right, settings, take).await?;
+    /// assert_eq!(found, [b"1"], "the other one came later");
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub async fn join(
+        &mut self,
+        left: (Cursor, impl FnMut(&[u8], &[u8]) -> (Vec<u8>, Vec<u8>)),
+        right: (Cursor, impl FnMut(&[u8], &[u8]) -> (Vec<u8>, Vec<u8>)),
+        settings: JoinSettings,
+        take: impl AsyncFnMut(Joined<'_>) -> Result<()>,
+    ) -> Result<JoinReport> {
+        self.0.join(left, right, settings, take).await
     }
 
     /// As [`Transaction::read_object`].
