@@ -1,6 +1,7 @@
 //! What others see of the indexes that are being built, and what they can do to them.
 
 use super::Database;
+use super::drop::PATIENCE_NS;
 use super::index::LOOK_NS;
 use crate::engine::{Engine, IndexBuild};
 use crate::statistics::add;
@@ -100,13 +101,20 @@ impl Database {
     }
 
     /// Has an index that is being built be built no further, and waits until nothing of it is left. False if there is none, or it is there.
+    ///
+    /// # Errors
+    /// [`Error::PartitionInUse`] if the superblock file cannot be told for ten seconds: what is left goes on beside others.
     pub(super) async fn give_up_build(&self, base: PartitionId, name: &str) -> Result<bool> {
         let engine = &self.0.engine;
         let is_it = |build: &&Rc<IndexBuild>| build.partition == base && build.name == name;
         let Some(build) = engine.catalog.index_builds.borrow().iter().find(is_it).cloned() else { return Ok(false) };
         build.is_given_up.set(true);
+        let until = engine.core.executor.now().plus_ns(PATIENCE_NS);
         while engine.catalog.index_builds.borrow().iter().any(|other| Rc::ptr_eq(other, &build)) {
             engine.core.check_open()?;
+            if engine.core.executor.now() >= until {
+                return Err(Error::PartitionInUse(self.describe(base)?.name.clone()));
+            }
             engine.core.executor.sleep_ns(LOOK_NS / 20).await;
         }
         Ok(!build.is_entered.get())

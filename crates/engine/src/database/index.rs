@@ -126,7 +126,8 @@ impl Database {
     /// [`Database::create_index`]. One that is being built is built no further: its creation fails.
     ///
     /// # Errors
-    /// [`Error::NoPartition`], [`Error::Field`] if there is no such index, [`Error::PartitionInUse`] if others keep the sweep from going on for ten seconds; the log's or the driver's: the index stays then.
+    /// [`Error::NoPartition`], [`Error::Field`] if there is no such index, [`Error::PartitionInUse`] if others keep the sweep from going on for ten seconds, or what is left
+    /// of one that was being built cannot be taken away for as long, as where its device is full; the log's or the driver's: the index stays then.
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
