@@ -203,23 +203,31 @@ impl TransactionServer {
 
     /// Takes no more requests, waits until those that were taken are answered, and ends the executors.
     pub async fn close(&self) {
-        self.close_within(u64::MAX).await;
+        self.0.closing.set(true);
+        self.answered().await;
+        self.end_tasks().await;
     }
 
     /// The same, but waits for this long at most, in nanoseconds. Transactions that are not over by then are ended where they wait and rolled
-    /// back, and their requests are not answered.
+    /// back, and their requests are not answered; what was committed is.
     pub async fn close_within(&self, grace_ns: u64) {
         let executor = self.database().executor();
         self.0.closing.set(true);
-        let answered = async {
-            while self.0.unanswered.get() > 0 {
-                self.0.done.wait(executor).await;
-            }
-        };
-        if executor.within(grace_ns, answered).await.is_none() {
+        if executor.within(grace_ns, self.answered()).await.is_none() {
             self.0.is_given_up.set(true);
             self.0.serving.borrow().iter().for_each(|task| executor.wake(*task));
         }
+        self.end_tasks().await;
+    }
+
+    async fn answered(&self) {
+        while self.0.unanswered.get() > 0 {
+            self.0.done.wait(self.database().executor()).await;
+        }
+    }
+
+    async fn end_tasks(&self) {
+        let executor = self.database().executor();
         self.0.idle.call_all(executor);
         self.0.restarts.call(executor);
         self.0.responses.call(executor);

@@ -9,6 +9,8 @@ use entresol_engine::second_level::{self, CacheSettings, DESIGNS, Design, Parame
 use entresol_engine::transaction::Transaction;
 use entresol_engine::{BackupSettings, Database, Error, PartitionSpec, Settings, buffer, checkpoint};
 use executor::{Executor, Order};
+use std::cell::Cell;
+use std::rc::Rc;
 use virtual_driver::{FaultPlan, Media, Options, Slow, VirtualDriver};
 
 /// A machine whose device `data` is silent after a second.
@@ -65,7 +67,12 @@ fn a_request_that_a_device_leaves_unanswered_is_named() {
 #[test]
 fn a_request_that_is_unanswered_for_longer_than_it_may_ends_the_run() {
     let executor = machine();
-    executor.limit_answers(10 * SECOND_NS);
+    let looked_at = Rc::new(Cell::new(0));
+    let looks = Rc::clone(&looked_at);
+    executor.limit_answers(5 * SECOND_NS, move |late| {
+        looks.set(looks.get() + 1);
+        late.waited_ns > 10 * SECOND_NS
+    });
     let result = executor.run(async {
         let settings = Settings { checkpoint: checkpoint::Policy::OFF, ..Settings::default() };
         let database = Database::create(&executor, settings).await?;
@@ -76,6 +83,7 @@ fn a_request_that_is_unanswered_for_longer_than_it_may_ends_the_run() {
         database.close().await
     });
     assert_eq!(result, Err(Halt::Unanswered));
+    assert!(looked_at.get() > 3);
     let late = executor.overdue().expect("one was");
     assert_eq!((late.device.as_str(), late.file.as_deref()), ("data", Some("notes.pages")));
     assert!((10 * SECOND_NS..12 * SECOND_NS).contains(&late.waited_ns), "{late}");

@@ -53,7 +53,7 @@ pub fn driver(
     let locks = locks.clone();
     let defaults = real_driver::Options::default();
     let answer_max = configuration.driver.answer_ns_max.map(Duration::from_nanos);
-    let patience = defaults.patience.min(answer_max.unwrap_or(Duration::MAX));
+    let patience = defaults.patience.min(answer_max.map_or(Duration::MAX, |limit| limit.max(Duration::from_secs(1))));
     let options = real_driver::Options { devices, behaviour, backend, direct, locks, patience, ..defaults };
     Ok(Box::new(real_driver::RealDriver::open(options)?))
 }

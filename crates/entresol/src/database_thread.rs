@@ -1,7 +1,7 @@
 //! A database on a thread of its own.
 
 use crate::calls::Call;
-use crate::error::run;
+use crate::error::{run, run_telling};
 use crate::handle::{Handle, Link};
 use crate::message_server::ThreadMessages;
 use crate::reply::{Promise, Wakes};
@@ -285,12 +285,18 @@ impl Serving for Engine {
         let transactions = store.transaction_server()?;
         let host = Host::Engine(store.database().clone(), RefCell::new(page_server));
         let host = Requests::new(host, &executor, wakes);
-        let served = run(&executor, receive(&host, requests, transactions.as_ref()));
-        served.inspect_err(|error| note_cause(error, cause))?;
+        let tell = |error: &OpenError| note_cause(error, cause);
+        run_telling(&executor, receive(&host, requests, transactions.as_ref()), tell)?;
         host.answers.wake();
         if let Some(transactions) = transactions {
             // Those that had any time left have had it.
-            run(&executor, transactions.close_within(0))?;
+            let ending = async {
+                transactions.close_within(0).await;
+                // What it has answered is handed out.
+                executor.yield_until_idle().await;
+            };
+            run(&executor, ending)?;
+            host.answers.wake();
         }
         host.close_page_server();
         store.close()

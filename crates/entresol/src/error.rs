@@ -2,6 +2,7 @@ use crate::configuration::ConfigurationError;
 use crate::control::ElsewhereError;
 use driver::{Fault, FaultKind, Halt};
 use executor::Executor;
+use std::pin::pin;
 use thiserror::Error;
 
 /// Why a database could not be opened or run.
@@ -55,14 +56,25 @@ impl From<Halt> for OpenError {
 
 /// Runs this to its end. A machine that has stopped since a device leaves a request unanswered tells which.
 pub(crate) fn run<F: Future>(executor: &Executor, future: F) -> Result<F::Output, OpenError> {
-    executor.run(future).map_err(|halt| match (halt, executor.overdue()) {
+    run_telling(executor, future, |_| {})
+}
+
+/// The same; `tell` hears of a failure before what has run is dropped, and with it the answers that it owes.
+pub(crate) fn run_telling<F: Future>(
+    executor: &Executor,
+    future: F,
+    tell: impl FnOnce(&OpenError),
+) -> Result<F::Output, OpenError> {
+    let mut future = pin!(future);
+    let ran = executor.run(future.as_mut()).map_err(|halt| match (halt, executor.overdue()) {
         (Halt::Unanswered, Some(late)) => {
             let detail =
                 "longer than [driver] answer_at_most: the database is given up; see to the device, then open it again";
             Fault::new(FaultKind::TimedOut, format!("{late}, {detail}")).into()
         }
         _ => halt.into(),
-    })
+    });
+    ran.inspect_err(tell)
 }
 
 fn halted(halt: &Halt) -> &'static str {

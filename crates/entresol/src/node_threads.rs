@@ -224,8 +224,7 @@ impl Serving for NodeEngine {
     fn serve(self, requests: Mailbox<Request>, wakes: &Wakes, cause: &OnceLock<Fault>) -> Result<(), OpenError> {
         let executor = self.executor().clone();
         let host = Requests::new(Host::Node(self.client.clone()), &executor, wakes);
-        let served = error::run(&executor, receive(&host, requests, None));
-        served.inspect_err(|error| note_cause(error, cause))?;
+        error::run_telling(&executor, receive(&host, requests, None), |error| note_cause(error, cause))?;
         host.answers.wake();
         Ok(())
     }

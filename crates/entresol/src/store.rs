@@ -5,7 +5,7 @@ mod contents;
 use crate::configuration::{Configuration, FILE_NAME};
 use crate::control::Control;
 use crate::error::run;
-use crate::events::{Events, SLOW_NS, Silence, watch};
+use crate::events::{Events, SLOW_NS, Silence, is_overdue, watch};
 use crate::{OpenError, assemble, log_words, page_words};
 use contents::{Contents, contents, stranger};
 use driver::{Fault, FaultKind};
@@ -268,7 +268,8 @@ impl Opening {
             executor.spawn(watch(executor.clone(), move |late| tell(late)));
         }
         if let Some(limit_ns) = self.configuration.driver.answer_ns_max.filter(|_| real) {
-            executor.limit_answers(limit_ns);
+            let log_files = self.log_files();
+            executor.limit_answers(limit_ns, move |late| is_overdue(late, limit_ns, &log_files));
         }
         if let Some(events) = events {
             events.hear_devices(executor, real);
@@ -319,6 +320,12 @@ impl Opening {
             1 => Ok(()),
             count => Err(OpenError::SeveralNodes { count }),
         }
+    }
+
+    fn log_files(&self) -> Vec<String> {
+        let settings = engine::log::Settings::default();
+        let second = self.configuration.log.second_device.as_ref().map(|_| settings.second_file());
+        [settings.file].into_iter().chain(second).collect()
     }
 
     /// Nothing is created beside what another program or another database left.

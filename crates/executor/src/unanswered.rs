@@ -107,12 +107,12 @@ impl Executor {
         late
     }
 
-    /// From now on a device may leave a request for which something waits unanswered for this long, in nanoseconds. Once one does, every
-    /// [`Executor::run`] ends with [`Halt::Unanswered`], and [`Executor::overdue`] tells which.
+    /// From now on it is looked at requests that are unanswered for this long, in nanoseconds, and for which something waits. Once
+    /// `is_overdue` says so of one, every [`Executor::run`] that comes to wait ends with [`Halt::Unanswered`], and [`Executor::overdue`] tells which.
     ///
     /// [`Halt::Unanswered`]: driver::Halt::Unanswered
-    pub fn limit_answers(&self, limit_ns: u64) {
-        self.spawn(end_when_overdue(self.clone(), limit_ns));
+    pub fn limit_answers(&self, limit_ns: u64, is_overdue: impl Fn(&Unanswered) -> bool + 'static) {
+        self.spawn(end_when_overdue(self.clone(), limit_ns, is_overdue));
     }
 
     /// The request that was left unanswered for longer than it might be ([`Executor::limit_answers`]).
@@ -120,14 +120,14 @@ impl Executor {
         self.0.overdue.get().cloned()
     }
 
-    fn awaited_longest(&self) -> Option<Unanswered> {
+    fn awaited(&self, waited_ns_min: u64) -> Vec<Unanswered> {
         let (now, names, operations) = (self.now(), self.0.names.borrow(), self.0.operations.borrow());
         let all = operations.awaited().filter_map(|submission| names.describe(submission, now));
-        all.min_by_key(|request| request.since)
+        all.filter(|request| request.waited_ns > waited_ns_min).collect()
     }
 }
 
-async fn end_when_overdue(executor: Executor, limit_ns: u64) {
+async fn end_when_overdue(executor: Executor, limit_ns: u64, is_overdue: impl Fn(&Unanswered) -> bool) {
     let step_ns = (limit_ns / 8).clamp(MILLISECOND_NS, SECOND_NS);
     loop {
         let looks_at = executor.now().plus_ns(step_ns);
@@ -136,7 +136,7 @@ async fn end_when_overdue(executor: Executor, limit_ns: u64) {
         if executor.now().since_ns(looks_at) > step_ns {
             continue;
         }
-        if let Some(late) = executor.awaited_longest().filter(|late| late.waited_ns > limit_ns) {
+        if let Some(late) = executor.awaited(limit_ns).into_iter().find(&is_overdue) {
             let _first = executor.0.overdue.set(late);
             return executor.yield_now().await;
         }

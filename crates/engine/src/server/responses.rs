@@ -87,8 +87,11 @@ impl ServerState {
 /// Releases responses as the log becomes durable.
 pub(super) async fn release(inner: Rc<ServerState>) {
     let (executor, log) = (inner.database.executor(), inner.database.log());
-    while !inner.is_over() {
+    loop {
         let Some(first) = inner.responses.first() else {
+            if inner.is_over() {
+                return;
+            }
             inner.responses.bell.wait(executor).await;
             continue;
         };
