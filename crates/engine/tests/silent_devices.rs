@@ -37,15 +37,21 @@ fn machine_silent_from(from_ns: u64, atomic_write: &str) -> Executor {
     Executor::new(Box::new(VirtualDriver::new(hardware, options, Media::new())), Order::FirstInFirstOut)
 }
 
+/// A database with a record in a partition on the device `data`, which is not written back yet.
+async fn with_partition(executor: &Executor, name: &str) -> Result<(Database, PartitionId), Error> {
+    let settings = Settings { checkpoint: checkpoint::Policy::OFF, ..Settings::default() };
+    let database = Database::create(executor, settings).await?;
+    let spec = PartitionSpec { device: "data".into(), ..PartitionSpec::b_tree(name) };
+    let partition = database.create_partition(spec).await?;
+    database.transaction(async |tx| tx.put(partition, b"key", b"value").await).await?;
+    Ok((database, partition))
+}
+
 #[test]
 fn a_request_that_a_device_leaves_unanswered_is_named() {
     let executor = machine();
     let result = executor.run(async {
-        let settings = Settings { checkpoint: checkpoint::Policy::OFF, ..Settings::default() };
-        let database = Database::create(&executor, settings).await?;
-        let notes = PartitionSpec { device: "data".into(), ..PartitionSpec::b_tree("notes") };
-        let notes = database.create_partition(notes).await?;
-        database.transaction(async |tx| tx.put(notes, b"key", b"value").await).await?;
+        let (database, _) = with_partition(&executor, "notes").await?;
         assert_eq!(database.unanswered(MILLISECOND_NS), []);
         executor.sleep_ns(SECOND_NS).await;
         let checkpointed = database.clone();
@@ -74,11 +80,7 @@ fn a_request_that_is_unanswered_for_longer_than_it_may_ends_the_run() {
         late.waited_ns > 10 * SECOND_NS
     });
     let result = executor.run(async {
-        let settings = Settings { checkpoint: checkpoint::Policy::OFF, ..Settings::default() };
-        let database = Database::create(&executor, settings).await?;
-        let notes = PartitionSpec { device: "data".into(), ..PartitionSpec::b_tree("notes") };
-        let notes = database.create_partition(notes).await?;
-        database.transaction(async |tx| tx.put(notes, b"key", b"value").await).await?;
+        let (database, _) = with_partition(&executor, "notes").await?;
         executor.sleep_ns(SECOND_NS).await;
         database.close().await
     });
@@ -96,11 +98,7 @@ fn a_request_that_is_unanswered_for_longer_than_it_may_ends_the_run() {
 fn a_drop_leaves_behind_what_a_silent_device_has() {
     let executor = machine();
     let result = executor.run(async {
-        let settings = Settings { checkpoint: checkpoint::Policy::OFF, ..Settings::default() };
-        let database = Database::create(&executor, settings).await?;
-        let old = PartitionSpec { device: "data".into(), ..PartitionSpec::b_tree("old") };
-        let old = database.create_partition(old).await?;
-        database.transaction(async |tx| tx.put(old, b"key", b"value").await).await?;
+        let (database, old) = with_partition(&executor, "old").await?;
         executor.sleep_ns(SECOND_NS).await;
         let checkpointed = database.clone();
         executor.spawn(async move { checkpointed.checkpoint().await });

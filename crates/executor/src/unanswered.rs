@@ -100,9 +100,7 @@ impl Executor {
     /// The requests that devices have left unanswered for at least this long, the oldest first. Those are counted, too, that
     /// nothing waits for any more.
     pub fn unanswered(&self, waited_ns_min: u64) -> Vec<Unanswered> {
-        let (now, names, operations) = (self.now(), self.0.names.borrow(), self.0.operations.borrow());
-        let all = operations.submissions().filter_map(|submission| names.describe(submission, now));
-        let mut late: Vec<Unanswered> = all.filter(|request| request.waited_ns >= waited_ns_min).collect();
+        let mut late = self.late(self.0.operations.borrow().submissions(), waited_ns_min);
         late.sort_by_key(|request| request.since);
         late
     }
@@ -120,10 +118,11 @@ impl Executor {
         self.0.overdue.get().cloned()
     }
 
-    fn awaited(&self, waited_ns_min: u64) -> Vec<Unanswered> {
-        let (now, names, operations) = (self.now(), self.0.names.borrow(), self.0.operations.borrow());
-        let all = operations.awaited().filter_map(|submission| names.describe(submission, now));
-        all.filter(|request| request.waited_ns > waited_ns_min).collect()
+    /// Those of these that have waited for at least this long.
+    fn late(&self, submissions: impl Iterator<Item = Submission>, waited_ns_min: u64) -> Vec<Unanswered> {
+        let (now, names) = (self.now(), self.0.names.borrow());
+        let all = submissions.filter_map(|submission| names.describe(submission, now));
+        all.filter(|request| request.waited_ns >= waited_ns_min).collect()
     }
 }
 
@@ -136,7 +135,8 @@ async fn end_when_overdue(executor: Executor, limit_ns: u64, is_overdue: impl Fn
         if executor.now().since_ns(looks_at) > step_ns {
             continue;
         }
-        if let Some(late) = executor.awaited(limit_ns).into_iter().find(&is_overdue) {
+        let late = executor.late(executor.0.operations.borrow().awaited(), limit_ns);
+        if let Some(late) = late.into_iter().find(&is_overdue) {
             let _first = executor.0.overdue.set(late);
             return executor.yield_now().await;
         }
