@@ -58,8 +58,9 @@ canaries! {
     Overspent,
     /// A cache that is changed or turned off is given up with pages that only it has.
     UndrainedCache,
-    /// A design of the cache breaks its own promise: clean-write takes what was changed and dual-write writes it to the cache
-    /// alone, and lazy cleaning does not clean.
+    /// A design of the cache breaks its own promise: clean-write takes what was changed; dual-write, TAC and those by which pages
+    /// migrate write it to the cache alone; lazy cleaning and the design by frequency do not clean; the rotating one and FaCE leave
+    /// slots out; an exclusive cache keeps what is read.
     BrokenPromise,
     /// A page enters the cache as it was read from its own device although it has been changed meanwhile.
     LateEntry,

@@ -3,6 +3,9 @@
 //! A tier is a file of slots on some device; a slot holds the copy of one page, which carries its own id, sequence number,
 //! log position and checksum, so the slots are their own directory and a torn one gives itself away.
 //!
+//! In place of a partitioned table of what is cached (Do et al. 2011, section 3.3.4), whose latches many threads share, stand one
+//! thread and one hash index of pages (`slots`), which nothing has to latch.
+//!
 //! Which pages enter the cache, and when what only it has is written to its own place, is decided by a [`CachePolicy`];
 //! this room does what that says. It knows the buffer above as its [`Host`], and a page's own device as a `PageStore`.
 //!

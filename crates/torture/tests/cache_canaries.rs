@@ -78,8 +78,11 @@ fn a_cache_given_up_before_it_is_drained_is_found() {
 
 #[test]
 fn a_design_that_breaks_its_own_promise_is_found() {
-    for design in ["clean-write", "dual-write", "lazy-cleaning"] {
-        assert_found(Canary::BrokenPromise, design, 200);
+    for design in engine::second_level::DESIGNS {
+        // What an exclusive cache keeps does no harm: its model finds it (`second_level/tests/designs.rs`).
+        if design.name() != "exclusive" {
+            assert_found(Canary::BrokenPromise, design.name(), 200);
+        }
     }
 }
 

@@ -111,7 +111,8 @@ pub trait CachePolicy {
         contents.coldest_clean()
     }
 
-    /// Whether [`CachePolicy::victim`] names the slot of every page that enters, also while slots are free.
+    /// Whether [`CachePolicy::victim`] names the slot of every page that enters, also while slots are free: one behind the other,
+    /// which [`Slots`](super::slots::Slots) checks.
     fn is_circular(&self) -> bool {
         false
     }
@@ -167,6 +168,14 @@ pub trait CachePolicy {
 /// The order in which cached pages leave under the designs of Do et al. (2011, section 2.2).
 fn lru_2(slots: usize) -> Box<dyn Replacement> {
     Policy::named("lru-2").expect("it has this name").build(slots)
+}
+
+/// Checks that no page is in the cache alone but those that are on their way to their own places.
+fn check_written_through(contents: &Contents<'_>) -> Result<(), String> {
+    match contents.left_dirty().next() {
+        Some(page) => Err(format!("{page} is in the cache alone, by a design that leaves nothing there")),
+        None => Ok(()),
+    }
 }
 
 /// When dirty pages are cleaned that nothing else needs on their own devices.

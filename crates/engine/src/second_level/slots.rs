@@ -9,6 +9,7 @@ mod free;
 mod groups;
 mod online;
 mod pending;
+mod turns;
 
 pub use contents::{CacheContents, Candidate, Contents, Occupant};
 pub use destaging::{DestageEnd, PendingDestage};
@@ -24,6 +25,7 @@ use std::ops::Range;
 use structures::canary::{self, Canary};
 use structures::replacement::Replacement;
 use structures::{PageTable, SparseArray};
+use turns::Turns;
 
 /// Which tier a slot belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,13 +85,13 @@ struct Slot {
     /// Whether the copy counts as cached: it stands in the replacement order.
     listed: bool,
     reading: bool,
-    /// Of a pending copy: redo of its page begins no earlier.
+    /// Of a pending copy: redo of its page begins no earlier. It stays so while the copy is pending.
     recovery_lsn: Lsn,
     /// A newer version, whose write waits for the end of this one's.
     newer: Option<u32>,
     /// The older version that is being written.
     older: Option<u32>,
-    /// Where a free slot, or one whose copy is pending, stands in its list.
+    /// Where a free slot stands in its list.
     listed_at: u32,
 }
 
@@ -154,6 +156,8 @@ pub struct Slots {
     silent: Vec<PartitionId>,
     /// Slots of the cache that its table is to state anew, if it has one.
     changes: Option<ChangedSlots>,
+    /// Whether a circular design names slots one behind the other.
+    turns: Turns,
 }
 
 const NO_PAGE: PageId = PageId::new(PartitionId(u16::MAX), u32::MAX);
@@ -187,6 +191,7 @@ impl Slots {
             checkpoints: 0,
             silent: Vec::new(),
             changes: None,
+            turns: Turns::default(),
         }
     }
 
@@ -258,6 +263,9 @@ impl Slots {
             None if is_circular || (is_full && tier == Tier::Cache) => policy.victim(&Contents(self)),
             own => own,
         };
+        if is_circular {
+            named.into_iter().for_each(|slot| self.note_turn(slot, &*policy));
+        }
         match named.map(|slot| (slot, self.slots[slot as usize].state)) {
             Some((slot, SlotState::Dirty)) if !canary::is_planted(Canary::UncleanReuse) => {
                 return Room::Dirty(self.slots[slot as usize].page);
@@ -277,11 +285,7 @@ impl Slots {
         let before = std::mem::replace(&mut self.slots[slot as usize].state, state);
         let [was_dirty, is_dirty] = [before, state].map(|state| state == SlotState::Dirty);
         self.busy = self.busy + usize::from(state.is_under_way()) - usize::from(before.is_under_way());
-        match (before.is_pending(), state.is_pending()) {
-            (false, true) => self.add_pending(slot),
-            (true, false) => self.remove_pending(slot),
-            _ => {}
-        }
+        self.pending.change((self.slots[slot as usize].recovery_lsn, slot), before, state);
         self.dirty = self.dirty + usize::from(is_dirty) - usize::from(was_dirty);
         if was_dirty != is_dirty && self.slots[slot as usize].listed {
             self.order.set_dirty(slot, is_dirty);
@@ -343,10 +347,11 @@ impl Slots {
             (true, None) => SlotState::Destaging,
             (true, Some(_)) => SlotState::Waiting,
         };
+        self.slots[slot as usize].recovery_lsn = lsn;
         self.fill(slot, page, state, listed);
         self.note_change(slot);
         let filled = &mut self.slots[slot as usize];
-        (filled.older, filled.recovery_lsn, filled.home_unsure) = (older, lsn, home_unsure);
+        (filled.older, filled.home_unsure) = (older, home_unsure);
         Filled { destage, superseded }
     }
 

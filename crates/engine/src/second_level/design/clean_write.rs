@@ -5,7 +5,7 @@
 //! memory, which there is one step.
 
 use super::admission::Admission;
-use super::{CachePolicy, Contents, Decision, Leaving, Outdated, Setting, lru_2};
+use super::{CachePolicy, Contents, Decision, Leaving, Outdated, Setting, check_written_through, lru_2};
 use base::PageId;
 use structures::canary::{self, Canary};
 use structures::replacement::Replacement;
@@ -51,11 +51,6 @@ impl CachePolicy for CleanWrite {
     }
 
     fn check(&self, contents: &Contents<'_>) -> Result<(), String> {
-        match contents.left_dirty().next() {
-            Some(page) => {
-                Err(format!("{page} is in the cache alone, by a design that writes what was changed past it"))
-            }
-            None => Ok(()),
-        }
+        check_written_through(contents)
     }
 }

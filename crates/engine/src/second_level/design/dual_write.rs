@@ -2,7 +2,7 @@
 //! that it leaves main memory or that a checkpoint writes it (section 3.2).
 
 use super::admission::Admission;
-use super::{CachePolicy, Contents, Decision, Leaving, Outdated, Setting, lru_2};
+use super::{CachePolicy, Contents, Decision, Leaving, Outdated, Setting, check_written_through, lru_2};
 use base::PageId;
 use structures::canary::{self, Canary};
 use structures::replacement::Replacement;
@@ -48,9 +48,6 @@ impl CachePolicy for DualWrite {
     }
 
     fn check(&self, contents: &Contents<'_>) -> Result<(), String> {
-        match contents.left_dirty().next() {
-            Some(page) => Err(format!("{page} is in the cache alone, by a design that writes to both places")),
-            None => Ok(()),
-        }
+        check_written_through(contents)
     }
 }

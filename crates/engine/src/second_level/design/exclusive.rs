@@ -7,12 +7,13 @@
 
 use super::{CachePolicy, Contents, Decision, Leaving, Outdated, Reason};
 use base::PageId;
+use structures::canary::{self, Canary};
 
 pub struct Exclusive;
 
 impl CachePolicy for Exclusive {
     fn is_inclusive(&self) -> bool {
-        false
+        canary::is_planted(Canary::BrokenPromise)
     }
 
     fn on_eviction(&mut self, leaving: &Leaving, contents: &Contents<'_>) -> Decision {

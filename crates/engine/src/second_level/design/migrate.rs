@@ -2,7 +2,8 @@
 //! is written to its own place as soon as it has its slot. Under NOFORCE a page is in main memory or in the cache; under
 //! FORCE pages also enter when their transaction ends, and are in both.
 
-use super::{CachePolicy, Contents, Decision, Leaving, Reason, Setting};
+use super::{CachePolicy, Contents, Decision, Leaving, Reason, Setting, check_written_through};
+use structures::canary::{self, Canary};
 
 pub struct Migrate {
     /// Whether unmodified and modified pages enter.
@@ -23,6 +24,14 @@ impl CachePolicy for Migrate {
 
     fn on_eviction(&mut self, leaving: &Leaving, _: &Contents<'_>) -> Decision {
         let is_admitted = leaving.reason != Reason::Background && self.admitted[usize::from(leaving.modified)];
-        if is_admitted { Decision::WriteThrough } else { Decision::Skip }
+        match is_admitted {
+            true if canary::is_planted(Canary::BrokenPromise) => Decision::WriteBack,
+            true => Decision::WriteThrough,
+            false => Decision::Skip,
+        }
+    }
+
+    fn check(&self, contents: &Contents<'_>) -> Result<(), String> {
+        check_written_through(contents)
     }
 }

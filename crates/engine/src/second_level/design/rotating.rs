@@ -4,6 +4,7 @@
 
 use super::{CachePolicy, Contents, Decision, Leaving, Occupant, Outdated, Reason};
 use base::PageId;
+use structures::canary::{self, Canary};
 
 #[derive(Default)]
 pub struct Rotating {
@@ -44,7 +45,8 @@ impl CachePolicy for Rotating {
             Occupant::Idle(candidate) => Some((slot, candidate.dirty)),
             Occupant::Busy => None,
         })?;
-        self.next = if is_dirty { slot } else { (slot + 1) % capacity };
+        let step = if canary::is_planted(Canary::BrokenPromise) { 2 } else { 1 };
+        self.next = if is_dirty { slot } else { (slot + step) % capacity };
         Some(slot)
     }
 }

@@ -4,12 +4,13 @@
 //! which leaves. A page that is changed keeps its slot, and is written to it and to its own place when it leaves main
 //! memory; one that has no slot then, as one that was created there, does not enter.
 
-use super::{CachePolicy, Contents, Decision, Leaving, Outdated, Pattern, Read, Setting};
+use super::{CachePolicy, Contents, Decision, Leaving, Outdated, Pattern, Read, Setting, check_written_through};
 use base::{PageId, PartitionId};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use structures::SparseArray;
+use structures::canary::{self, Canary};
 use structures::replacement::{Order, Replacement};
 
 /// Pages of an extent.
@@ -86,8 +87,11 @@ impl CachePolicy for Tac {
     }
 
     fn on_eviction(&mut self, leaving: &Leaving, contents: &Contents<'_>) -> Decision {
-        let is_taken = leaving.dirty && contents.holds(leaving.page);
-        if is_taken { Decision::WriteThrough } else { Decision::Skip }
+        match leaving.dirty && contents.holds(leaving.page) {
+            true if canary::is_planted(Canary::BrokenPromise) => Decision::WriteBack,
+            true => Decision::WriteThrough,
+            false => Decision::Skip,
+        }
     }
 
     fn on_update(&mut self, _: PageId) -> Outdated {
@@ -105,6 +109,20 @@ impl CachePolicy for Tac {
 
     fn throttle(&self) -> Option<u32> {
         Some(self.throttle)
+    }
+
+    fn check(&self, contents: &Contents<'_>) -> Result<(), String> {
+        let (mut before, mut warmer) = (0, None);
+        contents.coldest(&mut |candidate| {
+            let temperature = self.temperatures.of(candidate.page);
+            warmer = (temperature < before).then_some(candidate.page);
+            before = temperature;
+            warmer.is_none()
+        });
+        match warmer {
+            Some(page) => Err(format!("{page} would leave the cache after a page of a warmer extent")),
+            None => check_written_through(contents),
+        }
     }
 }
 

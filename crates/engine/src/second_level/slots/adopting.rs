@@ -13,10 +13,10 @@ impl Slots {
     /// The same by what the cache's table says. The page's own device may lack what was changed at or behind `redo_start`.
     pub fn adopt_stated(&mut self, slot: u32, held: HeldVersion, redo_start: Lsn) {
         let is_old = held.version.lsn <= redo_start;
+        self.slots[slot as usize].recovery_lsn = if is_old { Lsn::MAX } else { redo_start };
         self.take_over(slot, held, if is_old { SlotState::Kept } else { SlotState::Dirty });
         let entry = &mut self.slots[slot as usize];
         (entry.unverified, entry.home_unsure) = (true, !is_old);
-        entry.recovery_lsn = if is_old { Lsn::MAX } else { redo_start };
     }
 
     /// Whether a slot holds an older version of its page than this one, and nothing is under way for it.
@@ -28,6 +28,7 @@ impl Slots {
 
     fn take_over(&mut self, slot: u32, HeldVersion { page, version }: HeldVersion, state: SlotState) {
         assert_eq!(self.slots[slot as usize].state, SlotState::Free, "nothing is in a slot that is adopted");
+        self.turns.begin();
         self.take_free(Tier::Cache, Some(slot));
         self.set_state(slot, SlotState::Filling);
         // That is no change: the table says so, or states all slots anew.
@@ -62,8 +63,8 @@ impl Slots {
             return false;
         }
         if state == SlotState::Kept {
-            self.set_state(slot, SlotState::Dirty);
             self.slots[slot as usize].recovery_lsn = redo_start;
+            self.set_state(slot, SlotState::Dirty);
             self.list(slot);
         }
         self.slots[slot as usize].home_unsure = true;

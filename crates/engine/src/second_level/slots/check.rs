@@ -32,6 +32,7 @@ impl Slots {
         if self.listed().len() != self.listed_count() {
             return Err("the replacement order and the slots disagree".into());
         }
+        self.turns.check()?;
         for (number, slot) in self.used() {
             let newest = self.newest.get(slot.page) == Some(number);
             let in_use = !matches!(slot.state, SlotState::Free | SlotState::Filling);

@@ -49,8 +49,9 @@ impl Slots {
         }
         match end {
             DestageEnd::Written => {
-                (entry.recovery_lsn, entry.home_unsure) = (Lsn::MAX, false);
+                entry.home_unsure = false;
                 self.set_state(slot, SlotState::Kept);
+                self.slots[slot as usize].recovery_lsn = Lsn::MAX;
                 self.release_if_unneeded(slot);
             }
             DestageEnd::Failed => {

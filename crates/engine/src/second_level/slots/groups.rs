@@ -61,6 +61,7 @@ impl Slots {
     pub fn take_for_move(&mut self, policy: &mut dyn CachePolicy) -> Option<u32> {
         let named =
             policy.victim(&self.contents()).filter(|slot| self.slots[*slot as usize].state == SlotState::Free)?;
+        self.note_turn(named, &*policy);
         let taken = self.take_free(super::Tier::Cache, Some(named))?;
         self.set_state(taken, SlotState::Filling);
         Some(taken)
@@ -77,10 +78,11 @@ impl Slots {
             return false;
         }
         self.empty(from);
+        self.slots[to as usize].recovery_lsn = recovery_lsn;
         self.fill(to, page, state, true);
         self.note_change(to);
         let moved = &mut self.slots[to as usize];
-        (moved.recovery_lsn, moved.version, moved.home_unsure) = (recovery_lsn, version, home_unsure);
+        (moved.version, moved.home_unsure) = (version, home_unsure);
         true
     }
 

@@ -18,6 +18,7 @@ impl Slots {
 
     /// The cached pages leave in another order from now on, which begins as the present one is.
     pub fn reorder(&mut self, order: Box<dyn Replacement>) {
+        self.turns.begin();
         let before = std::mem::replace(&mut self.order, order);
         let (slots, order) = (&self.slots, &mut self.order);
         before.coldest(&mut |slot| {

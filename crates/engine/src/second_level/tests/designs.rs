@@ -369,30 +369,48 @@ impl Pair {
     }
 }
 
+fn assert_kept(rules: &'static Rules) {
+    for (dirty_max_percent, group_pages) in [(50, 32), (0, 1), (100, 3), (30, 2)] {
+        for (frames, slots, fill_threshold_percent) in [(4, 3, 95), (3, 20, 0), (3, 20, 95), (8, 8, 100)] {
+            let parameters = Parameters { fill_threshold_percent, dirty_max_percent, group_pages, throttle: 100 };
+            let mut random = Random::stream(u64::from(slots), rules.name);
+            let mut pair = Pair::new(rules, (frames, slots), parameters);
+            for _ in 0..2_000 {
+                let number = if random.chance(0.6) { random.below(6) } else { random.below(30) } as u32;
+                // In several extents, or side by side.
+                let number = if pair.is_tac() { number * 7 } else { number };
+                let pattern = if random.chance(0.7) { Pattern::Random } else { Pattern::Sequential };
+                pair.refer(number, random.chance(0.4), pattern);
+                pair.clean_excess();
+                if rules.is_choosy && rules.stays_dirty {
+                    let dirty = 100 * pair.slots.dirty_count() as u64;
+                    assert!(dirty <= u64::from(slots) * u64::from(dirty_max_percent), "{} percent slots dirty", dirty);
+                }
+                if random.chance(0.01) {
+                    pair.checkpoint();
+                }
+                pair.check();
+            }
+            assert!(pair.served > 20, "{} of {frames} frames, {slots} slots: {} served", rules.name, pair.served);
+            assert_eq!(pair.cleaned > 20, rules.stays_dirty, "{} cleaned", pair.cleaned);
+        }
+    }
+}
+
 #[test]
 fn designs_keep_their_rules() {
+    RULES.iter().for_each(assert_kept);
+}
+
+#[cfg(feature = "canary")]
+#[test]
+fn a_design_that_breaks_its_promise_is_found() {
+    use structures::canary::{Canary, plant};
     for rules in &RULES {
-        for (dirty_max_percent, group_pages) in [(50, 32), (0, 1), (100, 3), (30, 2)] {
-            for (frames, slots, fill_threshold_percent) in [(4, 3, 95), (3, 20, 0), (3, 20, 95), (8, 8, 100)] {
-                let parameters = Parameters { fill_threshold_percent, dirty_max_percent, group_pages, throttle: 100 };
-                let mut random = Random::stream(u64::from(slots), rules.name);
-                let mut pair = Pair::new(rules, (frames, slots), parameters);
-                for _ in 0..2_000 {
-                    let number = if random.chance(0.6) { random.below(6) } else { random.below(30) } as u32;
-                    // In several extents, or side by side.
-                    let number = if pair.is_tac() { number * 7 } else { number };
-                    let pattern = if random.chance(0.7) { Pattern::Random } else { Pattern::Sequential };
-                    pair.refer(number, random.chance(0.4), pattern);
-                    pair.clean_excess();
-                    if random.chance(0.01) {
-                        pair.checkpoint();
-                    }
-                    pair.check();
-                }
-                assert!(pair.served > 20, "{} of {frames} frames, {slots} slots: {} served", rules.name, pair.served);
-                assert_eq!(pair.cleaned > 20, rules.stays_dirty, "{} cleaned", pair.cleaned);
-            }
-        }
+        plant(Some(Canary::BrokenPromise));
+        let found = std::panic::catch_unwind(|| assert_kept(rules));
+        plant(None);
+        assert!(found.is_err(), "nothing notices it of {}", rules.name);
     }
 }
 

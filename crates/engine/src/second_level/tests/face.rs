@@ -209,3 +209,13 @@ fn versions_go_round_as_in_a_plain_queue() {
         assert_eq!(moved > 20, pair.group > 1, "{slots} slots: {moved} have had a second chance");
     }
 }
+
+#[cfg(feature = "canary")]
+#[test]
+fn a_queue_that_leaves_slots_out_is_found() {
+    use structures::canary::{Canary, plant};
+    plant(Some(Canary::BrokenPromise));
+    let found = std::panic::catch_unwind(versions_go_round_as_in_a_plain_queue);
+    plant(None);
+    assert!(found.is_err(), "nothing notices it");
+}
