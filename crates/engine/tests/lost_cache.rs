@@ -1,5 +1,6 @@
 //! A cache whose device fails or does not answer is switched off while the database goes on.
 
+use crate::ground::holding::holding;
 use crate::ground::machine::run;
 use base::Instant;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
@@ -230,4 +231,27 @@ fn an_opening_does_not_wait_for_a_device_that_never_answers() {
             }
         }
     }
+}
+
+#[test]
+fn a_process_that_was_stopped_keeps_its_cache() {
+    holding(Hardware::ideal(), &Media::new(), async |executor, holder| {
+        let database = filled(executor, settings(Design::default())).await.expect("works");
+        let served = || database.tiers()[0].reads;
+        // A read of the cache is under way for half of the time that it may take.
+        let now = executor.now();
+        holder.hold(now.plus_ns(SILENCE_NS_MAX / 2), |op| matches!(op, driver::Op::Read { .. }));
+        let (reading, before) = (database.clone(), served());
+        let value = executor.spawn(async move { read(&reading, 0).await });
+        executor.sleep_ns(SILENCE_NS_MAX / 8).await;
+        assert!(holder.has_held() && served() == before + 1, "it is read from the cache");
+        holder.pause(3_600 * SECOND_NS);
+        assert_eq!(value.join().await, Ok(2));
+        assert_eq!(database.tiers()[0].lost, None);
+        // What does not answer when the process runs is still noticed.
+        let never = executor.now().plus_ns(10 * SILENCE_NS_MAX);
+        holder.hold(never, |op| matches!(op, driver::Op::Read { .. }));
+        let _given_up = executor.within(5 * SILENCE_NS_MAX, read(&database, 1)).await;
+        assert!(database.tiers()[0].lost.is_some(), "it is switched off");
+    });
 }

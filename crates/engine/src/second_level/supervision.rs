@@ -114,7 +114,9 @@ impl Tiers {
                 if limit_ns == 0 {
                     break;
                 }
-                this.executor.sleep_ns((limit_ns / WATCHES).max(1)).await;
+                let looks_at = this.executor.now().plus_ns((limit_ns / WATCHES).max(1));
+                this.executor.sleep_until(looks_at).await;
+                this.pass_over_pause(looks_at);
                 if this.supervision.silence_ns_max.get() != limit_ns {
                     continue;
                 }
@@ -131,6 +133,15 @@ impl Tiers {
             }
             this.supervision.is_watching.set(false);
         });
+    }
+
+    /// A process that was stopped until later than this moment does not know yet what was answered meanwhile: that time does
+    /// not count.
+    fn pass_over_pause(&self, looked_for: Instant) {
+        let late_ns = self.executor.now().since_ns(looked_for);
+        for (since, _) in self.supervision.under_way.borrow_mut().values_mut() {
+            *since = since.plus_ns(late_ns);
+        }
     }
 
     /// Notes how an operation of the cache ended.

@@ -5,7 +5,7 @@ use driver::{
     Completion, DeviceId, DeviceTraits, Doorbell, Driver, Fault, Frame, Halt, Op, Prices, StationReport, Token,
 };
 use executor::{Executor, Order};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use virtual_driver::{Hardware, Media, Options, VirtualDriver};
@@ -13,14 +13,19 @@ use virtual_driver::{Hardware, Media, Options, VirtualDriver};
 /// Which operation is held back, and until when.
 type Wanted = Option<(Box<dyn Fn(&Op) -> bool>, Instant)>;
 
-/// Has an operation held back.
+/// Has an operation held back, or all that runs.
 #[derive(Clone, Default)]
-pub struct Holder(Rc<RefCell<Wanted>>);
+pub struct Holder(Rc<RefCell<Wanted>>, Rc<Cell<u64>>);
 
 impl Holder {
     /// The first operation from now on of which this is true happens at this moment.
     pub fn hold(&self, until: Instant, is_meant: impl Fn(&Op) -> bool + 'static) {
         self.0.replace(Some((Box::new(is_meant), until)));
+    }
+
+    /// The process and its devices stand still, and their clock goes on, as where a laptop sleeps.
+    pub fn pause(&self, ns: u64) {
+        self.1.set(self.1.get() + ns);
     }
 
     /// Whether it was asked for.
@@ -36,7 +41,7 @@ struct HoldingDriver {
 
 impl Driver for HoldingDriver {
     fn now(&self) -> Instant {
-        self.driver.now()
+        self.driver.now().plus_ns(self.wanted.1.get())
     }
 
     fn submit(&mut self, token: Token, op: Op) {
@@ -52,7 +57,8 @@ impl Driver for HoldingDriver {
     }
 
     fn park(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> Result<(), Halt> {
-        self.driver.park(until, done)
+        let paused_ns = self.wanted.1.get();
+        self.driver.park(until.map(|until| Instant::from_ns(until.ns().saturating_sub(paused_ns))), done)
     }
 
     fn entropy(&mut self) -> u128 {
