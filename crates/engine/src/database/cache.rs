@@ -91,6 +91,11 @@ impl Database {
         self.set_cache(wanted).await
     }
 
+    /// A cache that is turned on behind an opening begins with nothing of its budget of writes, as the one of the opening does.
+    pub(super) fn begin_spent(&self) {
+        self.0.changes.spending.replace(Some(Spending::spent(self.executor().now())));
+    }
+
     async fn change_cache(&self, cache: Option<CacheSettings>) -> Result<()> {
         let engine = &self.0.engine;
         let _change = self.0.changes.turn.take(self.executor()).await;

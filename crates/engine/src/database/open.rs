@@ -173,8 +173,9 @@ impl Database {
         records.extend(log_buffer.as_ref().map(|(_, record)| record.clone()));
         // What a tier is about to hold must be looked for by the next opening.
         superblock_file.note_tiers(executor, &mut superblock, (records, opened.table)).await?;
-        if opened.tiers.is_some() {
-            buffer.set_tiers(opened.tiers.clone());
+        if let Some(tiers) = &opened.tiers {
+            tiers.begin_spent();
+            buffer.set_tiers(Some(Rc::clone(tiers)));
         }
         let sets_begin = superblock.backup.as_ref().map_or(Lsn::MAX, |backup| Lsn(backup.begin));
         let (sets, backup) = memory;
@@ -228,6 +229,7 @@ impl Database {
         let report = rebuilt.report(RecoveryReport { backup_bytes, load_ns, pages_left, left_bytes, ..report });
         tell(Event::Recovered(report));
         let database = Database::of(engine, settings, (report, archiver));
+        database.begin_spent();
         if is_cache_missing {
             database.replace_missing_cache().await?;
         }

@@ -128,12 +128,18 @@ impl Tiers {
         self.spending.take()
     }
 
-    /// What was spent of the budget of writes before the cache was turned on, if its budget was the same.
+    /// Nothing is left of the budget of writes: an opening does not know what the one before has spent.
+    pub fn begin_spent(&self) {
+        let (mut spending, now) = (self.spending.borrow_mut(), self.executor.now());
+        *spending = spending.take().map(|full| Spending::spent(now).go_on_with(full.budget(), now));
+    }
+
+    /// What was spent of a budget of writes before the cache was turned on. Its own goes on with what that one has left.
     pub fn go_on_spending(&self, before: Option<Spending>) {
         let mut spending = self.spending.borrow_mut();
-        let budget = |spending: &Option<Spending>| spending.as_ref().map(Spending::budget);
-        if budget(&spending) == budget(&before) {
-            *spending = before;
+        if let (Some(present), Some(before)) = (&*spending, before) {
+            let after = before.go_on_with(present.budget(), self.executor.now());
+            *spending = Some(after);
         }
     }
 

@@ -177,14 +177,15 @@ impl Tiers {
         if self.cache.as_ref().is_some_and(TierFile::is_memory) { 0 } else { settings.silence_ns_max }
     }
 
-    /// Takes from the cache's settings what its design does not go by. A budget of writes that stays as it was is not filled again.
+    /// Takes from the cache's settings what its design does not go by. A budget of writes is not filled again, be it another one.
     pub(super) fn limit(&self, settings: &CacheSettings) {
         self.rated_bytes.set(settings.rated_bytes);
         self.table_ahead.set(settings.table_ahead);
-        let mut spending = self.spending.borrow_mut();
-        if spending.as_ref().map(Spending::budget) != settings.write_budget {
-            *spending = settings.write_budget.map(|budget| Spending::new(budget, self.executor.now()));
-        }
+        let (mut spending, now) = (self.spending.borrow_mut(), self.executor.now());
+        *spending = settings.write_budget.map(|budget| match spending.take() {
+            Some(before) => before.go_on_with(budget, now),
+            None => Spending::full(budget, now),
+        });
     }
 
     /// The log is read to its end: what the cache's table says of later changes than the beginning of redo is of no use any more.

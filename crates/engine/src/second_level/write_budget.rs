@@ -5,6 +5,9 @@
 //! to its own place at once, whatever the design says. So in any time a cache writes no more than the budget's share of
 //! that time and a burst. What has to be written although there are no tokens, such as the cache's own table, leaves a debt
 //! that optional writes wait for.
+//!
+//! A new database begins with a full bucket. What was saved up, or owed, is forgotten when a database is closed: an opening begins
+//! with an empty one, so that restarts give no bursts.
 
 use crate::{Error, Result};
 use base::Instant;
@@ -78,13 +81,17 @@ struct TokenBucket {
 
 impl TokenBucket {
     /// A full bucket.
-    fn new(budget: WriteBudget, now: Instant) -> TokenBucket {
-        TokenBucket { budget, level: i128::from(budget.burst_bytes) * DAY_NS, filled_at: now }
+    fn full(budget: WriteBudget, now: Instant) -> TokenBucket {
+        TokenBucket { budget, level: TokenBucket::level_max(budget), filled_at: now }
+    }
+
+    fn level_max(budget: WriteBudget) -> i128 {
+        i128::from(budget.burst_bytes) * DAY_NS
     }
 
     fn fill(&mut self, now: Instant) {
         let gained = i128::from(self.budget.bytes_per_day) * i128::from(now.since_ns(self.filled_at));
-        self.level = (self.level + gained).min(i128::from(self.budget.burst_bytes) * DAY_NS);
+        self.level = (self.level + gained).min(TokenBucket::level_max(self.budget));
         self.filled_at = now;
     }
 
@@ -110,18 +117,40 @@ impl TokenBucket {
     }
 }
 
-/// What of a budget was spent since the opening.
+/// What of a budget is spent.
 pub struct Spending {
     bucket: TokenBucket,
-    opened_at: Instant,
-    /// Bytes of pages that entered, and of what had to be written.
+    begun_at: Instant,
+    /// What there was then: its level.
+    begun_with: i128,
+    /// Bytes of pages that have entered since, and of what had to be written.
     written: [u64; 2],
 }
 
 impl Spending {
-    /// Nothing of this budget.
-    pub fn new(budget: WriteBudget, now: Instant) -> Spending {
-        Spending { bucket: TokenBucket::new(budget, now), opened_at: now, written: [0; 2] }
+    /// All of this budget's burst can be spent.
+    pub fn full(budget: WriteBudget, now: Instant) -> Spending {
+        Spending::of(TokenBucket::full(budget, now))
+    }
+
+    /// Nothing can be spent yet, whatever the budget is to be.
+    pub fn spent(now: Instant) -> Spending {
+        Spending::full(WriteBudget { bytes_per_day: 0, burst_bytes: 0 }, now)
+    }
+
+    fn of(bucket: TokenBucket) -> Spending {
+        Spending { begun_at: bucket.filled_at, begun_with: bucket.level, bucket, written: [0; 2] }
+    }
+
+    /// Goes on with this budget: what is left of another one, or is owed, stays so, as far as this one's burst.
+    pub fn go_on_with(self, budget: WriteBudget, now: Instant) -> Spending {
+        if self.budget() == budget {
+            return self;
+        }
+        let mut bucket = self.bucket;
+        bucket.fill(now);
+        let level = bucket.level.min(TokenBucket::level_max(budget));
+        Spending::of(TokenBucket { budget, level, filled_at: now })
     }
 
     /// The budget.
@@ -147,15 +176,15 @@ impl Spending {
         self.written[1] += bytes;
     }
 
-    /// Checks that no more was written since the opening than the budget allows, but for what had to be.
+    /// Checks that no more was written since it began than the budget allows, but for what had to be.
     ///
     /// # Errors
     /// Words that say by how much more.
     pub fn check(&self, now: Instant) -> std::result::Result<(), String> {
         let budget = self.budget();
-        let earned = i128::from(budget.bytes_per_day) * i128::from(now.since_ns(self.opened_at));
-        let over = (i128::from(self.written[0]) - i128::from(budget.burst_bytes)) * DAY_NS - earned;
-        if over <= 0 {
+        let earned = i128::from(budget.bytes_per_day) * i128::from(now.since_ns(self.begun_at));
+        let over = i128::from(self.written[0]) * DAY_NS - self.begun_with - earned;
+        if over <= 0 || self.written[0] == 0 {
             return Ok(());
         }
         Err(format!("the cache has {} bytes more than its budget of writes allows", over / DAY_NS + 1))
@@ -172,7 +201,7 @@ mod tests {
 
     /// Tries writes at the ends of these pauses, and returns those that were made.
     fn made(budget: WriteBudget, tries: &[Write]) -> Vec<Write> {
-        let (mut bucket, mut now) = (TokenBucket::new(budget, Instant::START), 0);
+        let (mut bucket, mut now) = (TokenBucket::full(budget, Instant::START), 0);
         let mut made = Vec::new();
         for &(pause_ns, bytes, is_forced) in tries {
             now += pause_ns;
@@ -259,8 +288,29 @@ mod tests {
     }
 
     #[test]
+    fn another_budget_begins_with_what_the_one_before_has_left() {
+        let second = |number: u64| Instant::from_ns(number * 1_000_000_000);
+        let (small, large) = (WriteBudget::bytes_per_second(10), WriteBudget::bytes_per_second(100));
+        let mut spending = Spending::spent(second(0)).go_on_with(small, second(5));
+        assert!(!spending.take(second(5), 1) && spending.take(second(6), 10), "an opening begins with nothing");
+        let mut spending = spending.go_on_with(large, second(16)).go_on_with(small, second(16));
+        assert!(
+            !spending.has(second(16), 101) && spending.take(second(16), 100),
+            "ten seconds' bytes of the small one"
+        );
+        spending.force(second(16), 50);
+        let mut spending = spending.go_on_with(large, second(16));
+        assert!(!spending.take(second(16), 1) && spending.take(second(17), 50), "a debt goes along");
+        assert_eq!(spending.check(second(17)), Ok(()));
+        spending.written[0] += 51;
+        assert!(spending.check(second(17)).is_err());
+        let spending = spending.go_on_with(large, second(18));
+        assert_eq!(spending.begun_at, second(16), "the same budget goes on");
+    }
+
+    #[test]
     fn a_debt_is_worked_off_first() {
-        let mut bucket = TokenBucket::new(WriteBudget::bytes_per_second(100), Instant::START);
+        let mut bucket = TokenBucket::full(WriteBudget::bytes_per_second(100), Instant::START);
         bucket.spend(Instant::START, 6_000 + 1_000);
         let second = |number: u64| Instant::from_ns(number * 1_000_000_000);
         assert!(!bucket.take(second(10), 1), "ten seconds' bytes make up for the debt");
