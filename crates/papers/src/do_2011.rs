@@ -50,9 +50,38 @@ fn speedup(trial: &Trial, [line, other]: [&str; 2], x: f64) -> Option<Estimate> 
     Some(trial.figure(line, x, TPS)? / trial.figure(other, x, TPS)?)
 }
 
-/// The figures of a curve along its abscissa, which is the time of one run.
-fn course(trial: &Trial, line: &str, path: &str) -> Option<Vec<(f64, f64)>> {
+/// Figures along the time of a run.
+type Course = Vec<(f64, f64)>;
+
+/// The figures of a curve along its abscissa, which is the time of a run, of each of its replications.
+fn courses(trial: &Trial, line: &str, path: &str) -> Option<Vec<Course>> {
+    let mut courses: Vec<Course> = Vec::new();
+    for hour in trial.places() {
+        let values = trial.at(line, hour).filter(|outcome| outcome.is_steady())?.values(path)?;
+        courses.resize(values.len().max(courses.len()), Course::new());
+        courses.iter_mut().zip(values).for_each(|(course, value)| course.push((hour, value)));
+    }
+    Some(courses)
+}
+
+/// The means of all replications along the time.
+fn course(trial: &Trial, line: &str, path: &str) -> Option<Course> {
     trial.places().map(|hour| Some((hour, trial.figure(line, hour, path)?.mean))).collect()
+}
+
+/// What `derive` makes of the course of each replication; `None` if it makes nothing of one.
+fn of_each(courses: &[Course], derive: impl Fn(&[(f64, f64)]) -> Option<f64>) -> Option<Vec<f64>> {
+    courses.iter().map(|course| derive(course)).collect()
+}
+
+/// By how much one figure is above another, by replications that have the same seeds.
+fn above(one: &[f64], other: &[f64]) -> Estimate {
+    Estimate::of(&one.iter().zip(other).map(|(one, other)| one - other).collect::<Vec<_>>())
+}
+
+/// How many times the other figure one is, by replications that have the same seeds.
+fn times(one: &[f64], other: &[f64]) -> Estimate {
+    Estimate::of(&one.iter().zip(other).map(|(one, other)| one / other).collect::<Vec<_>>())
 }
 
 /// The mean of a course's figures in this part of its time: behind `from`, up to `to`.

@@ -76,7 +76,7 @@ impl Outcome {
     }
 
     /// The figure at a dotted path of each report.
-    fn values(&self, path: &str) -> Option<Vec<f64>> {
+    pub(crate) fn values(&self, path: &str) -> Option<Vec<f64>> {
         let values: Option<Vec<f64>> = self.reports.iter().map(|report| find(report, path)?.as_f64()).collect();
         values.filter(|values| !values.is_empty())
     }

@@ -33,13 +33,13 @@ fn dents(results: &Results) -> Claim {
     Claim::new("D-7 dents", what, "LC more than DW").judge(|claim| {
         let trial = results.trial(INTERVALS)?;
         let of = |line: &str| {
-            let throughput = course(trial, line, TPS)?;
-            dent(&throughput, end(&throughput)? - 4.0, end(&throughput)?)
+            of_each(&courses(trial, line, TPS)?, |throughput| dent(throughput, end(throughput)? - 4.0, end(throughput)?))
         };
-        let [lazy, dual] = [of("LC, 40 min")?, of("DW, 40 min")?];
-        let ours = format!("{:.0} and {:.0} %", lazy * 100.0, dual * 100.0);
-        let reason = "How far the worst twelve minutes of the last four hours lie below their mean, LC and DW.";
-        Some(claim.judged(ours, lazy > dual, reason))
+        let (lazy, dual) = (of("LC, 40 min")?, of("DW, 40 min")?);
+        let [more, less] = [&lazy, &dual].map(|dents| Estimate::of(dents).mean * 100.0);
+        let ours = format!("{more:.0} and {less:.0} %");
+        let reason = "How far the worst twelve minutes of the last four hours lie below their mean, LC and DW; compared beyond chance.";
+        Some(claim.judged(ours, above(&lazy, &dual).at_least(0.0), reason))
     })
 }
 
@@ -47,12 +47,16 @@ fn longer_interval(results: &Results) -> Claim {
     let what = "LC's throughput dips more at a checkpoint the longer the interval is.";
     Claim::new("D-7 interval", what, "5 h more than 40 min").judge(|claim| {
         let trial = results.trial(INTERVALS)?;
-        let of = |line: &str| dent(&course(trial, line, TPS)?, FIRST_INTERVAL - 1.0, FIRST_INTERVAL + 2.0);
-        let [long, short] = [of("LC, 5 h")?, of("LC, 40 min")?];
-        let ours = format!("{:.0} and {:.0} %", long * 100.0, short * 100.0);
+        let of = |line: &str| {
+            let inside = |throughput: &[(f64, f64)]| dent(throughput, FIRST_INTERVAL - 1.0, FIRST_INTERVAL + 2.0);
+            of_each(&courses(trial, line, TPS)?, inside)
+        };
+        let (long, short) = (of("LC, 5 h")?, of("LC, 40 min")?);
+        let [more, less] = [&long, &short].map(|dents| Estimate::of(dents).mean * 100.0);
+        let ours = format!("{more:.0} and {less:.0} %");
         let reason =
-            "How far the worst twelve minutes of the hours 4 to 7 lie below their mean, with 5 hours and with 40 minutes.";
-        Some(claim.judged(ours, long > short, reason))
+            "How far the worst twelve minutes of the hours 4 to 7 lie below their mean, with 5 hours and with 40 minutes; beyond chance.";
+        Some(claim.judged(ours, above(&long, &short).at_least(0.0), reason))
     })
 }
 
@@ -60,15 +64,23 @@ fn first_checkpoint(results: &Results) -> Claim {
     let what = "With checkpoints every 5 h and lambda = 50 %, LC's first one ends at about 6.5 h.";
     Claim::new("D-7 first", what, "6:30 h").judge(|claim| {
         let trial = results.trial(INTERVALS)?;
-        let dirty = course(trial, "LC, 5 h", "cache.dirty")?;
-        let most = dirty.iter().filter(|(hour, _)| *hour <= FIRST_INTERVAL).map(|(_, share)| *share).fold(0.0, f64::max);
-        let end = dirty.iter().find(|(hour, share)| *hour > FIRST_INTERVAL && *share < 0.02).map(|(hour, _)| *hour);
+        let dirty = courses(trial, "LC, 5 h", "cache.dirty")?;
+        let most = |dirty: &[(f64, f64)]| {
+            let before = dirty.iter().filter(|(hour, _)| *hour <= FIRST_INTERVAL);
+            Some(before.map(|(_, share)| *share).fold(0.0, f64::max))
+        };
+        let end = |dirty: &[(f64, f64)]| {
+            dirty.iter().find(|(hour, share)| *hour > FIRST_INTERVAL && *share < 0.02).map(|(hour, _)| *hour)
+        };
         let reason = format!(
             "When hardly anything dirty is left in the SSD; that it takes 1.5 h is judged, within 25 %. At 5 h {:.0} % of the SSD are dirty.",
-            most * 100.0
+            Estimate::of(&of_each(&dirty, most)?).mean * 100.0
         );
-        Some(match end {
-            Some(hour) => claim.judged(clock(hour), (6.125..=6.875).contains(&hour), reason),
+        Some(match of_each(&dirty, end) {
+            Some(hours) => {
+                let ours = Estimate::of(&hours);
+                claim.judged(clock(ours.mean), ours.within(6.125..=6.875), reason).with_interval(ours)
+            }
             None => claim.judged("never", false, reason),
         })
     })
@@ -78,19 +90,29 @@ fn dual_write(results: &Results) -> Claim {
     let what = "DW is faster with checkpoints every 40 minutes until its SSD is full, and then with every 5 hours.";
     Claim::new("D-7 DW", what, "40 min, then 5 h").judge(|claim| {
         let trial = results.trial(INTERVALS)?;
-        let [short, long] = [course(trial, "DW, 40 min", TPS)?, course(trial, "DW, 5 h", TPS)?];
-        let used = course(trial, "DW, 40 min", "cache.used")?;
-        let full = used.iter().find(|(_, used)| *used >= 0.95).map(|(hour, _)| *hour);
-        let last = end(&short)?;
-        let full = full.unwrap_or(last).clamp(FIRST_INTERVAL, last - 1.0);
-        let gain = |from, to| Some(mean_between(&short, from, to)? / mean_between(&long, from, to)?);
-        let [before, after] = [gain(0.0, full)?, gain(full, last)?];
+        let (short, long) = (courses(trial, "DW, 40 min", TPS)?, courses(trial, "DW, 5 h", TPS)?);
+        let used = courses(trial, "DW, 40 min", "cache.used")?;
+        let last = end(short.first()?)?;
+        let full = |used: &[(f64, f64)]| {
+            let full = used.iter().find(|(_, used)| *used >= 0.95).map(|(hour, _)| *hour);
+            Some(full.unwrap_or(last).clamp(FIRST_INTERVAL, last - 1.0))
+        };
+        let full = of_each(&used, full)?;
+        let gain = |parts: Vec<(f64, f64)>| {
+            let of = |courses: &[Course]| -> Option<Vec<f64>> {
+                courses.iter().zip(&parts).map(|(course, (from, to))| mean_between(course, *from, *to)).collect()
+            };
+            Some(times(&of(&short)?, &of(&long)?))
+        };
+        let before = gain(full.iter().map(|full| (0.0, *full)).collect())?;
+        let after = gain(full.iter().map(|full| (*full, last)).collect())?;
+        let verdict = Verdict::all([before.at_least(1.0), after.at_most(1.0)]);
         let reason = format!(
             "How many times as fast it is with 40 minutes, until {} and afterwards. A checkpoint of DW also brings changed pages into the SSD, \
              and while that is filled by as few reads of the disks as they can do, that helps.",
-            clock(full)
+            clock(Estimate::of(&full).mean)
         );
-        Some(claim.judged(format!("{before:.2} and {after:.2}"), before > 1.0 && after < 1.0, reason))
+        Some(claim.judged(format!("{:.2} and {:.2}", before.mean, after.mean), verdict, reason))
     })
 }
 

@@ -109,14 +109,74 @@ fn tpc_c_differs_where_its_figures_are_off() {
     assert_eq!(verdict(&flat, "D-3 90/10"), Verdict::Differs);
 }
 
+/// An experiment over the time of a run, whose replications gave these reports.
+fn replicated(name: &str, report: impl Fn(&str, f64, usize) -> Value) -> Trial {
+    study::canned(&Do2011, &KEYS, name, |line, x| Outcome {
+        reports: (0..3).map(|replication| report(line, x, replication)).collect(),
+        ..Outcome::default()
+    })
+}
+
 /// A run whose dirty share grows to its limit at `full` hours, where the throughput falls to `after`.
+fn dropping(hour: f64, full: f64, after: f64) -> Value {
+    let mut report = of(if hour >= full { after } else { 100.0 }, [1.0, 1.0], 1.0);
+    report["cache"]["dirty"] = json!((0.5 * hour / full).min(0.5));
+    report
+}
+
 fn drop_at(full: f64, after: f64) -> Results {
-    let report = move |_: &str, hour: f64| {
-        let mut report = of(if hour >= full { after } else { 100.0 }, [1.0, 1.0], 1.0);
-        report["cache"]["dirty"] = json!((0.5 * hour / full).min(0.5));
-        report
+    Results { trials: vec![trial(tpc_c::COURSES[0], move |_, hour| dropping(hour, full, after))] }
+}
+
+#[test]
+fn courses_that_scatter_decide_nothing() {
+    let undecided =
+        |trials: Vec<Trial>, id: &str| assert_eq!(verdict(&Results { trials }, id), Verdict::Undecided, "{id}");
+    let late = replicated(tpc_c::COURSES[0], |_, hour, run| dropping(hour, [1.4, 2.0, 3.2][run], 60.0));
+    undecided(vec![late], "D-6 LC, 2000");
+    let small = replicated(tpc_c::COURSES[0], |_, hour, run| dropping(hour, 2.0, [98.0, 88.0, 70.0][run]));
+    undecided(vec![small], "D-6 LC, 2000");
+    let once = replicated(tpc_c::COURSES[0], |_, hour, run| dropping(hour, [2.0, 2.0, 50.0][run], 60.0));
+    let once = Results { trials: vec![once] };
+    assert_eq!(claim(&once, "D-6 LC, 2000").ours, "never", "one run in which it does not happen is enough");
+    let until = |name: &str, hours: [f64; 3]| {
+        replicated(name, move |_, hour, run| of(100.0 * (hour / hours[run]).min(1.0), [1.0, 1.0], 1.0))
     };
-    Results { trials: vec![trial(tpc_c::COURSES[0], report)] }
+    let [middle, large] = tpc_e::COURSES;
+    undecided(vec![until(middle, [8.0, 4.0, 7.0]), until(large, [4.0, 7.5, 6.0])], "D-6 ramp-up");
+    let checkpoints = |dips: [f64; 3], ends: [f64; 3]| {
+        replicated("9-checkpoints", move |line, hour, run| at_checkpoint(line, hour, (dips[run], ends[run])))
+    };
+    undecided(vec![checkpoints([30.0, 5.0, 12.0], [6.5; 3])], "D-7 dents");
+    undecided(vec![checkpoints([30.0; 3], [5.9, 6.5, 7.1])], "D-7 first");
+    let dual = replicated("9-checkpoints", |line, hour, run| {
+        let mut report = at_checkpoint(line, hour, (30.0, 6.5));
+        if line == "DW, 5 h" {
+            report["throughput_per_s"] = json!([80.0, 100.0, 120.0][run]);
+        }
+        report
+    });
+    undecided(vec![dual], "D-7 DW");
+    let moving = replicated("moving-hot-set", |_, second, run| {
+        let mut report = of(1.0, [1.0, 1.0], 1.0);
+        let share = if second > 80.0 { [0.7, 0.5, 0.65][run] } else { 0.7 };
+        report["hit_ratio_second_level_all"] = json!(0.6 * share);
+        report
+    });
+    undecided(vec![moving], "N-3");
+}
+
+#[test]
+fn the_cleaners_writes_are_judged_by_their_ratios() {
+    let writes = |writes: [f64; 3]| {
+        let report = move |_: &str, share: f64| {
+            let index = [10.0, 50.0, 90.0].iter().position(|one| *one == share).unwrap_or(0);
+            of(100.0, [1.0, 1.0], writes[index])
+        };
+        verdict(&Results { trials: vec![trial(tpc_c::LAMBDA, report)] }, "D-3 writes")
+    };
+    assert_eq!(writes([475.0, 385.0, 260.0]), Verdict::Holds, "half of the paper's");
+    assert_eq!(writes([950.0, 940.0, 930.0]), Verdict::Differs, "they fall, but hardly");
 }
 
 #[test]
@@ -167,24 +227,26 @@ fn ramp_up_is_until_near_the_last_hour() {
     assert_eq!(verdict(&results(4.0, 8.0), "D-6 ramp-up"), Verdict::Differs);
 }
 
-/// Checkpoints of LC with this dip, and a first one of five hours that ends at this hour.
-fn intervals(dip: f64, ends: f64) -> Results {
-    let report = move |line: &str, hour: f64| {
-        let dips = ((hour * 5.0).round() as u64).is_multiple_of(3);
-        let long = line.ends_with("5 h");
-        let tps = match line {
-            "LC, 40 min" if dips => 100.0 - dip,
-            "LC, 5 h" if hour > 5.0 && hour < ends => 10.0,
-            "DW, 40 min" if dips => 90.0,
-            "DW, 5 h" if hour < 10.0 => 80.0,
-            "DW, 5 h" => 120.0,
-            _ => 100.0,
-        };
-        let mut report = of(tps, [1.0, 1.0], 1.0);
-        report["cache"]["dirty"] = json!(if long && hour < ends { 0.3 } else { 0.0 });
-        report["cache"]["used"] = json!((hour / 10.0).min(0.96));
-        report
+/// At this hour of a run with checkpoints of LC that have this dip, the first one of five hours of which ends at this hour.
+fn at_checkpoint(line: &str, hour: f64, (dip, ends): (f64, f64)) -> Value {
+    let dips = ((hour * 5.0).round() as u64).is_multiple_of(3);
+    let long = line.ends_with("5 h");
+    let tps = match line {
+        "LC, 40 min" if dips => 100.0 - dip,
+        "LC, 5 h" if hour > 5.0 && hour < ends => 10.0,
+        "DW, 40 min" if dips => 90.0,
+        "DW, 5 h" if hour < 10.0 => 80.0,
+        "DW, 5 h" => 120.0,
+        _ => 100.0,
     };
+    let mut report = of(tps, [1.0, 1.0], 1.0);
+    report["cache"]["dirty"] = json!(if long && hour < ends { 0.3 } else { 0.0 });
+    report["cache"]["used"] = json!((hour / 10.0).min(0.96));
+    report
+}
+
+fn intervals(dip: f64, ends: f64) -> Results {
+    let report = move |line: &str, hour: f64| at_checkpoint(line, hour, (dip, ends));
     let tpc_c = |line: &str, x: f64| of(if line == "LC" && x == 1.0 { 45.0 } else { 100.0 }, [1.0, 1.0], 1.0);
     Results { trials: vec![trial("9-checkpoints", report), trial("4-checkpoints", tpc_c)] }
 }
