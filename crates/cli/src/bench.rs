@@ -81,11 +81,17 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Workload::OnEitherClock(OnEitherClock::Synthetic(arguments)) if arguments.format => {
             print(workload::synthetic::Model::REFERENCE.trim_end())
         }
-        Workload::OnEitherClock(OnEitherClock::DebitCredit(arguments)) if let Some(server) = arguments.join => {
-            let report = watched("debit-credit", |progress| {
-                at_node::run(server, &arguments.joining, &arguments.terms, progress)
+        Workload::OnEitherClock(workload) if let Some((server, joining, clients, terms)) = workload.joins() => {
+            let report = watched(workload.name(), |progress| {
+                let node = at_node::Node { server, joining, clients, terms, progress };
+                match workload {
+                    OnEitherClock::DebitCredit(_) => node.debit_credit(),
+                    OnEitherClock::Tpcc(_) => node.tpcc(),
+                    OnEitherClock::Ycsb(arguments) => node.ycsb(arguments.workload),
+                    _ => unreachable!("no other workload joins a server"),
+                }
             })?;
-            print(&if arguments.terms.setup.json { report.to_json() } else { report.to_text() })
+            print(&if terms.setup.json { report.to_json() } else { report.to_text() })
         }
         Workload::OnEitherClock(OnEitherClock::DebitCredit(arguments))
             if let Some(opening) = arguments.on_nodes()? =>

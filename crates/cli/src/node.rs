@@ -16,7 +16,8 @@ use std::path::PathBuf;
 ///
 /// The server has the disks and the log. Nodes that join it keep copies of pages in their own
 /// memories, run transactions on them and send what these have changed. While a database is
-/// served, no other process has it open. `bench debit-credit --join ADDRESS` measures a node.
+/// served, no other process has it open. `bench debit-credit --join ADDRESS` measures a node,
+/// and so do `bench ycsb` and `bench tpcc`.
 ///
 /// Both end in order at SIGINT or SIGTERM: nodes are told, and everything is written back.
 /// Nodes go on when the server is started again: nothing that was acknowledged is lost.

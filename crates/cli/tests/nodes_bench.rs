@@ -8,7 +8,7 @@ mod command;
 #[path = "ground/processes.rs"]
 mod processes;
 
-use bank::{CONFIGURATION, bank, totals};
+use bank::{CONFIGURATION, bank, directory, totals};
 use command::{printed, refused};
 use node::message;
 use processes::{Process, serve};
@@ -52,6 +52,65 @@ fn two_nodes_transfer_money_and_the_balances_agree() {
     assert_eq!(ended.code, Some(0), "{}", ended.error);
     assert_eq!(totals(bank.path()).transactions, 1 + 2 * all(100));
     assert!(printed(bank.path(), "check bank").contains("every one as it should be"));
+}
+
+#[test]
+fn a_node_has_several_clients() {
+    let bank = bank(CONFIGURATION);
+    let (server, address) = serve(bank.path(), "127.0.0.1:0");
+    let line = format!("bench debit-credit --join {address} --clients 8 --transactions 200");
+    let nodes = [1, 2].map(|seed| Process::start(bank.path(), &format!("{line} --seed {seed} --json")));
+    for report in nodes.map(report) {
+        assert_eq!((number(&report, "transactions"), number(&report, "clients")), (200, 8), "{report}");
+    }
+    let text = printed(bank.path(), &line);
+    assert!(text.contains("8 clients, each with one transaction at a time"), "{text}");
+    server.signal("INT");
+    assert_eq!(server.end().code, Some(0));
+    assert_eq!(totals(bank.path()).transactions, 1 + 3 * all(200));
+}
+
+#[test]
+fn ycsb_runs_through_nodes() {
+    let directory = directory(CONFIGURATION);
+    let load = "bench ycsb --data bank --records 1,000 --transactions 1 --clients 1 --workload";
+    printed(directory.path(), &format!("{load} c"));
+    let (server, address) = serve(directory.path(), "127.0.0.1:0");
+    for letter in ["a", "b", "c", "d", "e", "f"] {
+        let line = format!("bench ycsb --join {address} --clients 4 --transactions 100 --workload {letter} --json");
+        let report: Value = serde_json::from_str(&printed(directory.path(), &line)).expect("JSON");
+        assert_eq!((number(&report, "transactions"), number(&report, "unknown")), (100, 0), "{report}");
+        assert!(
+            report["workload"].as_str().is_some_and(|name| name.starts_with(&format!("ycsb {letter} "))),
+            "{report}"
+        );
+    }
+    server.signal("INT");
+    assert_eq!(server.end().code, Some(0));
+    assert!(printed(directory.path(), "check bank").contains("every one as it should be"));
+    // Workloads d and e have added records, and left no gap.
+    let text = printed(directory.path(), &format!("{load} d"));
+    let of_report = text.lines().find_map(|line| line.strip_prefix("ycsb d, ")?.strip_suffix(" records, 1 client"));
+    let records: u64 =
+        of_report.and_then(|count| count.replace(',', "").parse().ok()).unwrap_or_else(|| panic!("{text}"));
+    assert!((1_001..1_050).contains(&records), "{text}");
+}
+
+#[test]
+fn tpcc_runs_through_nodes_and_is_consistent() {
+    let directory = directory(CONFIGURATION);
+    let load = "bench tpcc --data bank --shrink 100 --transactions 1 --clients 1";
+    printed(directory.path(), load);
+    let (server, address) = serve(directory.path(), "127.0.0.1:0");
+    let line = format!("bench tpcc --join {address} --clients 4 --transactions 100 --json --seed");
+    let nodes = [1, 2].map(|seed| Process::start(directory.path(), &format!("{line} {seed}")));
+    for report in nodes.map(report) {
+        assert_eq!((number(&report, "transactions"), number(&report, "unknown")), (100, 0), "{report}");
+    }
+    server.signal("INT");
+    assert_eq!(server.end().code, Some(0));
+    // It verifies the benchmark's conditions.
+    printed(directory.path(), load);
 }
 
 #[test]

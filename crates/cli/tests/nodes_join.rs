@@ -132,6 +132,34 @@ fn nodes_outlive_a_server_that_is_killed_over_tls() {
     outlives_its_server(bank.path(), (server, address.clone()), &|| again(&address).0);
 }
 
+/// A server listens when it has recovered: until then nodes find none there, new ones as well as those that it had, and wait for it.
+#[test]
+fn nodes_that_join_while_the_server_recovers_wait_for_it() {
+    let bank = bank(CONFIGURATION);
+    let (server, address) = serve(bank.path(), "127.0.0.1:0");
+    let former = stay(bank.path(), &address, " --load debit-credit --seed 1");
+    std::thread::sleep(Duration::from_secs(2));
+    server.kill();
+    let mut server = Process::start(bank.path(), &format!("node --serve {address} --data bank"));
+    // However fast it would be: it goes on when the others have sought it for long.
+    server.signal("STOP");
+    let line = format!("bench debit-credit --join {address} --seed 2 --transactions 10 --json");
+    let mut newcomer = Process::start(bank.path(), &line);
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(newcomer.is_running(), "{}", newcomer.end().error);
+    server.signal("CONT");
+    assert_eq!(server.line(), format!("serving 'bank' at {address}"));
+    let come = newcomer.end();
+    assert_eq!(come.code, Some(0), "{}", come.error);
+    let come: Value = serde_json::from_str(&come.output).expect("JSON");
+    assert_eq!((number(&come, "transactions"), number(&come, "unknown")), (10, 0), "{come}");
+    let former = ended(former, "TERM");
+    assert!(number(&former, "rejoined") == 1 && number(&former, "transactions") > 0, "{former}");
+    end_server(server);
+    let (acknowledged, found) = (1 + 12 + number(&former, "transactions"), totals(bank.path()).transactions);
+    assert!((acknowledged..=acknowledged + number(&former, "unknown")).contains(&found), "{found}, {former}");
+}
+
 #[test]
 fn a_node_without_its_server_ends_when_it_is_asked_to() {
     let bank = bank(CONFIGURATION);

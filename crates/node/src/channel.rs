@@ -210,6 +210,8 @@ pub struct Incoming {
     limit: usize,
     /// How many the last message had.
     last: usize,
+    /// Is told of the memory that what has come takes, in bytes.
+    observer: Option<Box<dyn Fn(usize)>>,
 }
 
 /// How much memory is kept for messages to come, in bytes.
@@ -225,7 +227,18 @@ impl Incoming {
             taken: 0,
             limit: SIZE_MAX,
             last: 0,
+            observer: None,
         }
+    }
+
+    /// From now on this is told how much memory what has come takes, in bytes.
+    pub fn observe(&mut self, observer: Box<dyn Fn(usize)>) {
+        self.observer = Some(observer);
+    }
+
+    /// No one is told of that any more.
+    pub fn unobserve(&mut self) {
+        self.observer = None;
     }
 
     /// From now on a message may have this many bytes.
@@ -266,6 +279,9 @@ impl Incoming {
             }
             if self.channel.receive(&mut self.bytes).await? == 0 {
                 return Ok(None);
+            }
+            if let Some(observer) = &self.observer {
+                observer(self.bytes.capacity());
             }
         }
     }

@@ -15,7 +15,7 @@ mod sets;
 mod snapshots;
 mod survey;
 
-pub use admitting::STRANGERS_MAX;
+pub use admitting::{STRANGERS_BYTES_MAX, STRANGERS_MAX};
 
 use crate::algorithm::{Algorithm, Frames, Recency};
 use crate::channel::{Acceptor, Ending, Incoming, Transport, next_connection};
@@ -24,6 +24,7 @@ use crate::lease::{LEASE_NS, Term};
 use crate::message::{Answer, ClientId, Copy, Image, LeavingFate, Message, PageAnswer, Request, ToServer};
 use crate::outbox::{Kinds, Outbox, Traffic};
 use crate::server::{Action, Counts, Found, Memory, Server};
+use admitting::Unknown;
 use base::{Instant, PageId, PartitionId};
 use describing::describe;
 use driver::Work;
@@ -73,8 +74,8 @@ struct ServerNode {
     grants: RefCell<Option<Grants>>,
     protocol: RefCell<Server>,
     outboxes: RefCell<BTreeMap<ClientId, Rc<Outbox>>>,
-    /// Those to peers that have not said who they are, the latest last.
-    strangers: RefCell<VecDeque<Rc<Outbox>>>,
+    /// Peers that have not said who they are, the latest last.
+    strangers: RefCell<VecDeque<Unknown>>,
     /// Until when clients have leases.
     terms: RefCell<BTreeMap<ClientId, Term>>,
     /// What snapshots see of sets, and what keeps it.
@@ -222,6 +223,11 @@ impl PageServer {
     /// How many peers there are that have not said who they are.
     pub fn strangers(&self) -> usize {
         self.0.strangers.borrow().len()
+    }
+
+    /// The memory that all of them together take with what they have sent, in bytes.
+    pub fn strangers_bytes(&self) -> usize {
+        self.0.strangers.borrow().iter().map(|stranger| stranger.sent.get()).sum()
     }
 
     /// The server's side of the protocol, to look at.

@@ -44,6 +44,7 @@ use crate::grants::Access;
 use crate::message::{Answer, ClientId, Copy, Leaving, Request, Secret, ToServer, Transaction, WAITS_MAX};
 use action::misbehaved;
 pub use action::{Action, Counts, Found, Misbehaviour};
+use base::time::SECOND_NS;
 use base::{Instant, Lsn, PageId, PartitionId};
 use directory::{Directory, Kind, Waiting};
 use engine::canary::{self, Canary};
@@ -67,6 +68,8 @@ pub const USERS_MAX: usize = 1024;
 pub const CLIENTS_MAX: usize = 256;
 /// How many of them may have one name, and how many no grant: so neither can keep all others out.
 pub const ALIKE_MAX: usize = CLIENTS_MAX / 8;
+/// How long a node without a name keeps its place against others though it commits nothing, in nanoseconds.
+pub const UNUSED_NS: u64 = 10 * SECOND_NS;
 
 /// What the server's own memory has.
 pub trait Memory {
@@ -122,6 +125,8 @@ struct JoinedClient {
     secret: Secret,
     /// When it has joined.
     since: Instant,
+    /// When it has committed last. If it has not, when it has come first.
+    active: Instant,
     /// Whether it is one only until its lease is over ([`Server::revoke`]).
     is_revoked: bool,
     waiting: usize,

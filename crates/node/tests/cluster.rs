@@ -10,6 +10,7 @@ use entresol_node::channel::Plain;
 use entresol_node::message::{self, Copy, Request, ToServer};
 use entresol_node::page_client::{ClientSettings, PageClient};
 use entresol_node::page_server;
+use entresol_node::server::CLIENTS_MAX;
 use executor::{Cluster, Executor};
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -311,4 +312,77 @@ async fn harass(executor: Executor, server: SocketAddr, seed: u64) {
             let _flushed = connection.close().await;
         }
     }
+}
+
+/// Says who it is, and nothing more but that it is there.
+async fn sit(executor: Executor, (server, own): (SocketAddr, SocketAddr)) {
+    let connection = executor.connect(server).await.expect("it listens");
+    let mut frame = Vec::new();
+    let hello = Request::Hello { page_size: PAGE_SIZE as u32, address: own, former: None };
+    message::encode(&ToServer { drops: Vec::new(), body: hello }, 0, &mut frame);
+    while connection.send(&frame).await.is_ok() {
+        executor.sleep_ns(500_000_000).await;
+        frame.clear();
+        let body = Request::Renew { sent: executor.now().ns() };
+        message::encode(&ToServer { drops: Vec::new(), body }, 0, &mut frame);
+    }
+}
+
+#[test]
+fn nodes_that_only_sit_there_keep_none_out() {
+    let machines = Machines::new(6);
+    let (server, crowd, late) = (machines.server(), machines.client(1), machines.client(2));
+    let mut cluster = Cluster::new([server.clone(), crowd.clone(), late.clone()]);
+    let at = machines.address(0);
+    let serving = server.spawn(serve(server.clone(), at, &ALGORITHMS[0]));
+    let (page_server, counters) = cluster.run(serving).expect("it starts");
+    for _ in 0..CLIENTS_MAX {
+        crowd.spawn(sit(crowd.clone(), (at, machines.address(1))));
+        cluster.run_until(cluster.now().plus_ns(1_000_000)).expect("they go on");
+    }
+    cluster.run_until(cluster.now().plus_ns(12_000_000_000)).expect("they go on");
+    assert_eq!(page_server.protocol().clients().count(), CLIENTS_MAX);
+    let joining = late.spawn(join(late.clone(), at, machines.address(2)));
+    let client = cluster.run(joining).expect("they go on").expect("it gets a place");
+    client.attach(counters);
+    let counting = late.spawn(async move { count(client, counters, 3, 20).await });
+    assert!(cluster.run(counting).expect("they go on").0 > 0, "it works there");
+    assert!(page_server.protocol().clients().count() <= CLIENTS_MAX);
+    drop(page_server);
+    [server, crowd, late].iter().for_each(Executor::stop);
+}
+
+#[test]
+fn strangers_that_say_much_take_no_more_memory_together_than_the_limit() {
+    let machines = Machines::new(7);
+    let (server, crowd, late) = (machines.server(), machines.client(1), machines.client(2));
+    let mut cluster = Cluster::new([server.clone(), crowd.clone(), late.clone()]);
+    let at = machines.address(0);
+    let serving = server.spawn(serve(server.clone(), at, &ALGORITHMS[0]));
+    let (page_server, _) = cluster.run(serving).expect("it starts");
+    for _ in 0..40 {
+        let executor = crowd.clone();
+        crowd.spawn(async move {
+            let connection = executor.connect(at).await.expect("it listens");
+            // As much as one may say that is not known, but for the end.
+            let mut frame = (message::HELLO_MAX as u32).to_le_bytes().to_vec();
+            frame.push(message::VERSION);
+            frame.resize(1_900_000, 0);
+            let _hung_up = connection.send(&frame).await;
+            executor.sleep_ns(60_000_000_000).await;
+        });
+    }
+    let mut most = 0;
+    for _ in 0..400 {
+        cluster.run_until(cluster.now().plus_ns(10_000_000)).expect("they go on");
+        most = most.max(page_server.strangers_bytes());
+    }
+    let limit = page_server::STRANGERS_BYTES_MAX;
+    assert!((limit / 2..=limit).contains(&most), "{most}");
+    assert!(page_server.strangers() > 0, "those that there is room for are heard");
+    let joining = late.spawn(join(late.clone(), at, machines.address(2)));
+    cluster.run_until(cluster.now().plus_ns(500_000_000)).expect("they go on");
+    assert!(joining.is_finished(), "it is heard at once");
+    drop(page_server);
+    [server, crowd, late].iter().for_each(Executor::stop);
 }

@@ -295,3 +295,45 @@ fn of_a_node_that_vanishes_as_it_commits_all_is_there_or_nothing() {
     }
     assert!(there > 0 && lost > 0, "{there} {lost}");
 }
+
+/// Commits that find all frames in use are tried again one at a time, each for a second from its turn on.
+#[test]
+fn a_commit_that_has_waited_for_its_turn_is_tried_as_long_as_any_other() {
+    let Joined { mut cluster, executors, server, clients, counters } = joined((11, "cbl"), 80, |settings| settings);
+    let buffer = Rc::clone(server.buffer());
+    let executor = executors[0].clone();
+    executors[0].spawn(async move {
+        // Behind what the clients have read, and before they commit.
+        executor.sleep_ns(SECOND_NS / 10).await;
+        let mut pins = buffer::Pins::new(&buffer);
+        for number in 20..PAGES as u32 {
+            let page = engine::Need::Page(PageId::new(counters, number));
+            if buffer.resolve(page, Pattern::Random, &mut pins).await.is_err() {
+                break;
+            }
+        }
+        executor.sleep_ns(SECOND_NS * 3 / 2).await;
+    });
+    let commits = clients.iter().zip(0..).map(|(client, number)| {
+        let (client, executor) = (client.clone(), executors[number as usize + 1].clone());
+        executors[number as usize + 1].spawn(async move {
+            let (mut tx, page) = (client.begin().await, PageId::new(counters, number));
+            tx.read(page, |_| ()).await?;
+            tx.write(page, 100, &[1]).await?;
+            executor.sleep_ns(SECOND_NS / 5).await;
+            tx.commit().await
+        })
+    });
+    let commits: Vec<_> = commits.collect();
+    let mut refused = 0;
+    for commit in commits {
+        match cluster.run(commit).expect("they go on") {
+            Ok(()) => {}
+            Err(Error::CommitRefused(_)) => refused += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(refused, 1, "frames are free before the second one's second is over");
+    drop((server, clients));
+    executors.iter().for_each(Executor::stop);
+}

@@ -7,7 +7,6 @@ mod procedure;
 mod transaction;
 mod verify;
 
-pub use at_node::{MeasuredAtNode, run as run_at_node, stay as stay_at_node};
 pub use load::load;
 pub use procedure::{PROCEDURE, register};
 pub use transaction::{Parameters, Tables};

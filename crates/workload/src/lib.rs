@@ -1,5 +1,6 @@
 //! Workloads, the clients that run them, and what a run measures.
 
+pub mod at_node;
 pub mod credit_card;
 pub mod debit_credit;
 #[cfg(test)]
@@ -7,6 +8,7 @@ mod ground;
 pub mod page_server;
 pub mod page_stream;
 pub mod point_reads;
+mod record_transaction;
 pub mod run;
 pub mod snapshot_readers;
 pub mod synthetic;
@@ -15,6 +17,8 @@ pub mod trace;
 pub mod update_commit;
 pub mod ycsb;
 
+pub use at_node::{AtNode, MeasuredAtNode, NodePlan};
+pub use record_transaction::RecordTransaction;
 pub use run::{Length, Load, Measured, Plan, Steady, TypeMeasured, Unwatched, WarmUp, Watch, Window, Workload};
 
 /// What a name of a partition or of a type of transactions is, in messages.

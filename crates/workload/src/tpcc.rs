@@ -23,9 +23,10 @@ pub use load::{Records, history, load, records};
 pub use verify::{Rows, Violation, verify, violations};
 
 use crate::run::Workload;
+use crate::{AtNode, RecordTransaction};
 use base::{PartitionId, Random};
 use engine::{Catalog, Database, Direction, Error, Result, Transaction};
-use std::ops::Bound;
+use node::page_client::{PageClient, PageTransaction};
 
 /// The b-trees, in the order in which they are loaded.
 pub const TREES: [&str; 10] = [
@@ -109,20 +110,78 @@ impl Tables {
     /// # Errors
     /// [`engine::Error::NoPartition`].
     pub fn of(catalog: &Catalog) -> Result<Tables> {
-        let find = |name| catalog.partition(name);
-        Ok(Tables {
-            warehouse: find("warehouse")?,
-            district: find("district")?,
-            customer: find("customer")?,
-            customer_name: find("customer-name")?,
-            new_order: find("new-order")?,
-            order: find("order")?,
-            customer_order: find("customer-order")?,
-            order_line: find("order-line")?,
-            item: find("item")?,
-            stock: find("stock")?,
-            history: find(HISTORY)?,
+        let found = TREES.iter().chain([&HISTORY]).map(|name| catalog.partition(name));
+        Ok(Tables::in_order(&found.collect::<Result<Vec<_>>>()?))
+    }
+
+    /// Finds the partitions at a node's server.
+    ///
+    /// # Errors
+    /// [`engine::Error::NoPartition`]; those of a server that is lost.
+    pub async fn at_node(client: &PageClient) -> Result<Tables> {
+        let mut found = Vec::new();
+        for name in TREES.iter().chain([&HISTORY]) {
+            found.push(client.partition(name).await?.id());
+        }
+        Ok(Tables::in_order(&found))
+    }
+
+    /// The trees in the order of [`TREES`], and the history behind them.
+    fn in_order(found: &[PartitionId]) -> Tables {
+        Tables {
+            warehouse: found[0],
+            district: found[1],
+            customer: found[2],
+            customer_name: found[3],
+            new_order: found[4],
+            order: found[5],
+            customer_order: found[6],
+            order_line: found[7],
+            item: found[8],
+            stock: found[9],
+            history: found[10],
+        }
+    }
+
+    /// How large the database is, as a transaction sees it.
+    ///
+    /// # Errors
+    /// The engine's; [`engine::Error::NoRecord`] of a table that is empty.
+    pub async fn scale(&self, tx: &mut impl RecordTransaction) -> Result<Scale> {
+        let warehouses = last(tx, (self.warehouse, "warehouse")).await?;
+        let districts = last(tx, (self.district, "district")).await?;
+        let customers = last(tx, (self.customer, "customer")).await?;
+        let items = last(tx, (self.item, "item")).await?;
+        Ok(Scale {
+            warehouses: keys::number(&warehouses, 0),
+            districts: keys::District::of(&districts).number.into(),
+            customers: keys::number(&customers, 5),
+            items: keys::number(&items, 0),
         })
+    }
+}
+
+/// The last key of a table.
+async fn last(tx: &mut impl RecordTransaction, (table, name): (PartitionId, &str)) -> Result<Vec<u8>> {
+    let mut last = None;
+    let note = |key: &[u8], _: &[u8]| {
+        last = Some(key.to_vec());
+        false
+    };
+    tx.look_at_range(table, .., Direction::Backward, note).await?;
+    last.ok_or_else(|| Error::NoRecord(name.to_owned()))
+}
+
+impl Tables {
+    /// Runs a transaction.
+    async fn run(&self, tx: &mut impl RecordTransaction, input: &Input) -> Result<()> {
+        match input {
+            Input::NewOrder(input) => new_order::run(self, tx, input).await,
+            Input::Payment(input) => payment::run(self, tx, input).await,
+            Input::OrderStatus(input) => order_status::run(self, tx, input).await.map(drop),
+            Input::Delivery(input) => delivery::run(self, tx, input).await.map(drop),
+            Input::StockLevel(input) => stock_level::run(self, tx, input).await.map(drop),
+        }
     }
 }
 
@@ -137,29 +196,7 @@ pub fn exists(database: &Database) -> bool {
 /// The engine's.
 pub async fn scale(database: &Database) -> Result<Scale> {
     let tables = Tables::of(database.catalog())?;
-    database
-        .transaction(async |tx| {
-            let warehouses = last(tx, tables.warehouse).await?;
-            let districts = last(tx, tables.district).await?;
-            let customers = last(tx, tables.customer).await?;
-            let items = last(tx, tables.item).await?;
-            Ok(Scale {
-                warehouses: keys::number(&warehouses, 0),
-                districts: keys::District::of(&districts).number.into(),
-                customers: keys::number(&customers, 5),
-                items: keys::number(&items, 0),
-            })
-        })
-        .await
-}
-
-/// The last key of a table.
-async fn last(tx: &mut Transaction, table: PartitionId) -> Result<Vec<u8>> {
-    let mut cursor = tx.cursor(table, Bound::Unbounded, Bound::Unbounded, Direction::Backward);
-    let found = tx.next(&mut cursor).await?;
-    found.map(|(key, _)| key).ok_or_else(|| {
-        Error::NoRecord(tx.catalog().describe(table).map_or_else(|_| table.0.to_string(), |found| found.name.clone()))
-    })
+    database.transaction(async |tx| tables.scale(tx).await).await
 }
 
 /// TPC-C as a workload that [`crate::run::run`] runs.
@@ -178,13 +215,7 @@ impl Workload for Tpcc {
     }
 
     async fn run(&self, tx: &mut Transaction, input: &Input) -> Result<()> {
-        match input {
-            Input::NewOrder(input) => new_order::run(&self.tables, tx, input).await,
-            Input::Payment(input) => payment::run(&self.tables, tx, input).await,
-            Input::OrderStatus(input) => order_status::run(&self.tables, tx, input).await.map(drop),
-            Input::Delivery(input) => delivery::run(&self.tables, tx, input).await.map(drop),
-            Input::StockLevel(input) => stock_level::run(&self.tables, tx, input).await.map(drop),
-        }
+        self.tables.run(tx, input).await
     }
 
     fn types(&self) -> Vec<String> {
@@ -199,5 +230,11 @@ impl Workload for Tpcc {
             Input::Delivery(_) => 3,
             Input::StockLevel(_) => 4,
         }
+    }
+}
+
+impl AtNode for Tpcc {
+    async fn run_at_node(&self, tx: &mut PageTransaction, input: &Input) -> Result<()> {
+        self.tables.run(tx, input).await
     }
 }

@@ -7,16 +7,17 @@ mod popularity;
 #[cfg(test)]
 mod tests;
 
-pub use load::{load, records};
+pub use load::{load, records, records_at_node};
 
 use crate::run::Workload;
+use crate::{AtNode, RecordTransaction};
 use base::{PartitionId, Random};
 use engine::{Direction, Error, Result, Transaction};
 use keys::Key;
+use node::page_client::PageTransaction;
 use popularity::{Latest, Scrambled};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::ops::Bound;
 
 /// The name of the only partition, a b-tree.
 pub const USERTABLE: &str = "usertable";
@@ -175,15 +176,48 @@ impl Ycsb {
         Error::Unsuitable(format!("record {number} of the table '{USERTABLE}' is missing: it holds fewer than stated"))
     }
 
-    async fn scan(&self, tx: &mut Transaction, first: &Key, length: u64) -> Result<()> {
-        let mut cursor =
-            tx.cursor(self.partition, Bound::Included(first.as_bytes()), Bound::Unbounded, Direction::Forward);
-        for _ in 0..length {
-            if tx.next(&mut cursor).await?.is_none() {
-                break;
+    async fn scan(&self, tx: &mut impl RecordTransaction, first: &Key, length: u64) -> Result<()> {
+        let mut left = length;
+        let count = |_: &[u8], _: &[u8]| {
+            left -= 1;
+            left > 0
+        };
+        tx.look_at_range(self.partition, first.as_bytes().to_vec().., Direction::Forward, count).await
+    }
+
+    /// Runs an operation.
+    async fn operate(&self, tx: &mut impl RecordTransaction, operation: &Operation) -> Result<()> {
+        let Operation { kind, number, length, field, contents, .. } = operation;
+        let key = Key::of(*number);
+        let overwrite =
+            |record: &mut [u8]| record[field * FIELD_LENGTH..(field + 1) * FIELD_LENGTH].copy_from_slice(contents);
+        match kind {
+            Kind::Read => {
+                let is_there = tx.get_with(self.partition, key.as_bytes(), |found| found.map(<[u8]>::to_vec)).await?;
+                is_there.map(drop).ok_or_else(|| self.missing(*number))
+            }
+            Kind::Update => tx.modify(self.partition, key.as_bytes(), overwrite).await,
+            Kind::Insert => tx.put(self.partition, key.as_bytes(), &load::record(*number)).await,
+            Kind::Scan => self.scan(tx, &key, *length).await,
+            Kind::ReadModifyWrite => {
+                let found = tx.get_for_update(self.partition, key.as_bytes()).await?;
+                let mut record = found.ok_or_else(|| self.missing(*number))?;
+                overwrite(&mut record);
+                tx.put(self.partition, key.as_bytes(), &record).await
             }
         }
-        Ok(())
+    }
+}
+
+impl AtNode for Ycsb {
+    async fn run_at_node(&self, tx: &mut PageTransaction, operation: &Operation) -> Result<()> {
+        self.operate(tx, operation).await
+    }
+
+    fn committed(&self, operation: &Operation) {
+        if operation.kind == Kind::Insert {
+            self.inserted.acknowledge(operation.number);
+        }
     }
 }
 
@@ -209,30 +243,10 @@ impl Workload for Ycsb {
     }
 
     async fn run(&self, tx: &mut Transaction, operation: &Operation) -> Result<()> {
-        let Operation { kind, number, length, field, contents, .. } = operation;
-        let key = Key::of(*number);
-        let overwrite =
-            |record: &mut [u8]| record[field * FIELD_LENGTH..(field + 1) * FIELD_LENGTH].copy_from_slice(contents);
-        match kind {
-            Kind::Read => {
-                let found = tx.get(self.partition, key.as_bytes()).await?;
-                found.map(drop).ok_or_else(|| self.missing(*number))
-            }
-            Kind::Update => tx.modify(self.partition, key.as_bytes(), overwrite).await,
-            Kind::Insert => {
-                tx.put(self.partition, key.as_bytes(), &load::record(*number)).await?;
-                // A reader waits for the lock until the insertion is committed.
-                self.inserted.acknowledge(*number);
-                Ok(())
-            }
-            Kind::Scan => self.scan(tx, &key, *length).await,
-            Kind::ReadModifyWrite => {
-                let found = tx.get_for_update(self.partition, key.as_bytes()).await?;
-                let mut record = found.ok_or_else(|| self.missing(*number))?;
-                overwrite(&mut record);
-                tx.put(self.partition, key.as_bytes(), &record).await
-            }
-        }
+        self.operate(tx, operation).await?;
+        // A reader waits for the lock until an insertion is committed.
+        self.committed(operation);
+        Ok(())
     }
 
     fn types(&self) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! Debit-Credit through a node: this process joins the server of a database, and its transactions run on copies of pages.
+//! A workload through a node: this process joins the server of a database, and its transactions run on copies of pages.
 
 use super::meter::Meter;
 use super::terms::Terms;
@@ -9,18 +9,20 @@ use crate::report::Response;
 use crate::table::{fact, facts};
 use base::units::{format_duration_ns, grouped, grouped_decimal};
 use entresol::configuration::Configuration;
-use executor::Executor;
 use node::page_client::PageClient;
 use serde::Serialize;
 use std::net::SocketAddr;
-use workload::Load;
-use workload::debit_credit::{MeasuredAtNode, Tables, run_at_node};
+use workload::debit_credit::{self, DebitCredit};
+use workload::tpcc::{self, Scale, Tpcc};
+use workload::ycsb::{self, USERTABLE, Ycsb};
+use workload::{AtNode, Load, MeasuredAtNode, NodePlan, at_node};
 
 /// What a run through a node measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct NodeReport {
     workload: String,
     server: SocketAddr,
+    clients: u32,
     seed: u64,
     seconds: f64,
     transactions: u64,
@@ -35,40 +37,77 @@ pub struct NodeReport {
     bytes_per_transaction: f64,
 }
 
-/// Joins the server, and measures.
-pub fn run(server: SocketAddr, joining: &Joining, terms: &Terms, progress: &Progress) -> Result<NodeReport, Failure> {
-    let configuration = Configuration::read(terms.setup.config.as_deref(), None)?;
-    on_a_machine(async |executor| {
-        let client = joining.join(executor, server, &configuration, progress).await?;
-        measure(executor, server, client, (terms, progress)).await
-    })
+/// How a node runs a workload.
+#[derive(Clone, Copy)]
+pub struct Node<'a> {
+    pub server: SocketAddr,
+    pub joining: &'a Joining,
+    /// Its clients; one if none are asked for.
+    pub clients: Option<u32>,
+    pub terms: &'a Terms,
+    pub progress: &'a Progress,
 }
 
-async fn measure(
-    executor: &Executor,
-    server: SocketAddr,
-    client: PageClient,
-    (terms, progress): (&Terms, &Progress),
-) -> Result<NodeReport, Failure> {
-    let tables = Tables::at_node(&client).await?;
-    let plan = terms.plan(Load::Closed { clients: 1 });
-    let mut meter = Meter::new(progress, &plan, false);
-    let mut cpu_ns = real_driver::thread_cpu_ns();
-    let measured =
-        run_at_node((executor, &client), &tables, (plan.warm_up, plan.measure), terms.seed, &mut meter).await?;
-    cpu_ns = real_driver::thread_cpu_ns() - cpu_ns;
-    let name = format!("debit-credit through a node, scale {}", tables.scale().branches);
-    let report = NodeReport::new(name, (server, terms.seed), &measured, (&client, cpu_ns));
-    drop(client);
-    // The server is told that this node leaves.
-    executor.sleep_ns(PAUSE_NS).await;
-    Ok(report)
+impl Node<'_> {
+    pub fn debit_credit(self) -> Result<NodeReport, Failure> {
+        self.measure(async |client| {
+            let tables = debit_credit::Tables::at_node(client).await?;
+            let name = format!("debit-credit through a node, scale {}", tables.scale().branches);
+            Ok((name, DebitCredit(tables)))
+        })
+    }
+
+    pub fn ycsb(self, mix: ycsb::Mix) -> Result<NodeReport, Failure> {
+        self.measure(async |client| {
+            let (table, records) = (client.partition(USERTABLE).await?.id(), ycsb::records_at_node(client).await?);
+            let name = format!("ycsb {} through a node, {} records", mix.letter(), grouped(records));
+            Ok((name, Ycsb::new(table, mix, records)))
+        })
+    }
+
+    pub fn tpcc(self) -> Result<NodeReport, Failure> {
+        self.measure(async |client| {
+            let tables = tpcc::Tables::at_node(client).await?;
+            let scale: Scale = client.transaction(async |tx| tables.scale(tx).await).await?;
+            let name = format!("tpcc through a node, warehouses {}", scale.warehouses);
+            Ok((name, Tpcc { tables, scale }))
+        })
+    }
+
+    /// Joins the server, and measures the workload that is found there.
+    fn measure<W: AtNode>(
+        self,
+        find: impl AsyncFnOnce(&PageClient) -> entresol::Result<(String, W)>,
+    ) -> Result<NodeReport, Failure> {
+        let Node { server, joining, terms, progress, .. } = self;
+        let configuration = Configuration::read(terms.setup.config.as_deref(), None)?;
+        on_a_machine(async |executor| {
+            let client = joining.join(executor, server, &configuration, progress).await?;
+            let (name, workload) = find(&client).await?;
+            let report = self.run(&client, (name, workload)).await?;
+            drop(client);
+            // The server is told that this node leaves.
+            executor.sleep_ns(PAUSE_NS).await;
+            Ok(report)
+        })
+    }
+
+    async fn run<W: AtNode>(self, client: &PageClient, (name, workload): (String, W)) -> Result<NodeReport, Failure> {
+        let clients = self.clients.unwrap_or(1);
+        let plan = self.terms.plan(Load::Closed { clients });
+        let mut meter = Meter::new(self.progress, &plan, false);
+        let plan = NodePlan { clients, warm_up: plan.warm_up, measure: plan.measure, seed: plan.seed };
+        let mut cpu_ns = real_driver::thread_cpu_ns();
+        let measured = at_node::run(client, workload, &plan, &mut meter).await?;
+        cpu_ns = real_driver::thread_cpu_ns() - cpu_ns;
+        Ok(NodeReport::new(name, (self.server, &plan), &measured, (client, cpu_ns)))
+    }
 }
 
 impl NodeReport {
     fn new(
         workload: String,
-        (server, seed): (SocketAddr, u64),
+        (server, plan): (SocketAddr, &NodePlan),
         measured: &MeasuredAtNode,
         (client, cpu_ns): (&PageClient, u64),
     ) -> NodeReport {
@@ -77,7 +116,8 @@ impl NodeReport {
         NodeReport {
             workload,
             server,
-            seed,
+            clients: plan.clients,
+            seed: plan.seed,
             seconds,
             transactions: measured.transactions,
             throughput_per_s: measured.transactions as f64 / seconds.max(1e-9),
@@ -97,12 +137,12 @@ impl NodeReport {
 
     /// The report for people.
     pub fn to_text(&self) -> String {
+        let at_once = match self.clients {
+            1 => "transactions, one at a time".to_owned(),
+            clients => format!("{} clients, each with one transaction at a time", grouped(clients.into())),
+        };
         let rows = [
-            fact(
-                "throughput",
-                format!("{}/s", grouped_decimal(self.throughput_per_s, 1)),
-                "transactions, one at a time",
-            ),
+            fact("throughput", format!("{}/s", grouped_decimal(self.throughput_per_s, 1)), at_once),
             fact("transactions", grouped(self.transactions), format!("in {:.2} s", self.seconds)),
             fact("repeated", grouped(self.repeated), "deadlocks' victims, and those lost with a connection"),
             fact("unknown", grouped(self.unknown), "were sent to a server that was gone before it answered"),

@@ -1,7 +1,7 @@
 //! Debit-Credit: load if need be, warm up, measure, report.
 
 use super::session::{self, Run};
-use super::terms::{ServedLoad, Terms};
+use super::terms::{self, ServedLoad, Terms};
 use super::{bank, threads};
 use crate::Failure;
 use crate::node::protection::usage;
@@ -26,7 +26,7 @@ use workload::debit_credit::{DebitCredit, Tables};
     entresol bench debit-credit --server --full\n  \
     entresol bench debit-credit --hardware rahm-1991 --rate 500\n  \
     entresol bench debit-credit --config entresol.toml --json\n  \
-    entresol bench debit-credit --join 127.0.0.1:7171 --seconds 30"
+    entresol bench debit-credit --join 127.0.0.1:7171 --clients 16 --seconds 30"
 )]
 pub struct Arguments {
     /// Directory of the database, created if missing
@@ -43,9 +43,9 @@ pub struct Arguments {
     /// N nodes beside a server share the database, also if N is 1 [default: as configured]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(Nodes::COUNT_MAX)), conflicts_with = "hardware")]
     pub nodes: Option<u32>,
-    /// Joins a server ('node --serve') and runs on copies of its pages
+    /// Joins a server ('node --serve') and runs on copies of its pages; one client by default
     #[arg(long, value_name = "ADDRESS", value_parser = crate::node::protection::address, conflicts_with_all = [
-        "data", "scale", "clients", "rate", "server", "full", "threads", "nodes", "hardware", "like", "course", "cold",
+        "data", "scale", "rate", "server", "full", "threads", "nodes", "hardware", "like", "course", "cold",
     ])]
     pub join: Option<SocketAddr>,
     #[command(flatten)]
@@ -76,9 +76,7 @@ pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Prog
     if arguments.nodes.is_some() {
         return Err("only 'entresol bench' runs on nodes".into());
     }
-    if arguments.joining.protection.is_given() {
-        return Err(usage("TLS is for a server that is joined: give --join ADDRESS".to_owned()));
-    }
+    terms::without_server(&arguments.joining)?;
     let configuration = arguments.load.configured(terms.configuration(&arguments.data)?);
     let scale = bank::scale(&configuration, arguments.scale);
     let opening = terms.opening(&arguments.data, configuration).procedures(move || bank::procedures(&scale));

@@ -5,9 +5,11 @@ use super::spill::SpillReport;
 use super::terms::{Setup, Terms};
 use super::{credit_card, debit_credit, join, page_stream, sort, synthetic, tpcc, trace, ycsb};
 use crate::Failure;
+use crate::node::joining::Joining;
 use crate::progress::Progress;
 use crate::report::RunReport;
 use clap::Subcommand;
+use std::net::SocketAddr;
 use std::path::Path;
 
 /// A workload with its parameters.
@@ -89,6 +91,17 @@ impl OnEitherClock {
             OnEitherClock::Trace(_) => "trace",
             OnEitherClock::Ycsb(_) => "ycsb",
         }
+    }
+
+    /// The server that it joins, if it is to run through a node, and how; the node's clients, and its terms.
+    pub fn joins(&self) -> Option<(SocketAddr, &Joining, Option<u32>, &Terms)> {
+        let (server, joining, clients, terms) = match self {
+            OnEitherClock::DebitCredit(run) => (run.join, &run.joining, run.load.clients, &run.terms),
+            OnEitherClock::Tpcc(run) => (run.join, &run.joining, run.load.clients, &run.terms),
+            OnEitherClock::Ycsb(run) => (run.join, &run.joining, run.load.clients, &run.terms),
+            _ => return None,
+        };
+        server.map(|server| (server, &**joining, clients, terms))
     }
 
     /// What it runs on.

@@ -1,6 +1,8 @@
 //! The terms of a run that benchmarks share: where, how many arrivals, how long, on what.
 
 use super::positive;
+use crate::node::joining::Joining;
+use crate::node::protection::usage;
 use crate::progress::Progress;
 use crate::{Failure, opening};
 use clap::Args;
@@ -112,30 +114,42 @@ impl Terms {
     }
 }
 
+/// Refuses what is for a server that is joined, where none is.
+pub fn without_server(joining: &Joining) -> Result<(), Failure> {
+    if joining.protection.is_given() {
+        return Err(usage("TLS is for a server that is joined: give --join ADDRESS".to_owned()));
+    }
+    Ok(())
+}
+
 /// The load of a workload whose transactions run on the engine's thread.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct ClosedOrOpen {
-    /// Clients, each with one transaction at a time
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536), conflicts_with = "rate")]
-    pub clients: u32,
+    /// Clients, each with one transaction at a time [default: 64]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536), conflicts_with = "rate")]
+    pub clients: Option<u32>,
     /// In place of clients: transactions arrive so often, at random (Poisson)
     #[arg(long, value_name = "TPS", value_parser = positive)]
     pub rate: Option<f64>,
 }
 
+/// How many clients there are where none are asked for.
+const CLIENTS: u32 = 64;
+
 impl ClosedOrOpen {
     /// The load.
     pub fn load(self) -> Load {
-        self.rate.map_or(Load::Closed { clients: self.clients }, |rate_per_s| Load::Open { rate_per_s })
+        let clients = self.clients.unwrap_or(CLIENTS);
+        self.rate.map_or(Load::Closed { clients }, |rate_per_s| Load::Open { rate_per_s })
     }
 }
 
 /// The load of a workload that a transaction server can run.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct ServedLoad {
-    /// Clients, each with one transaction at a time
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536), conflicts_with = "rate")]
-    pub clients: u32,
+    /// Clients, each with one transaction at a time [default: 64]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536), conflicts_with = "rate")]
+    pub clients: Option<u32>,
     /// In place of clients: transactions arrive so often, at random (Poisson)
     #[arg(long, value_name = "TPS", value_parser = positive)]
     pub rate: Option<f64>,
@@ -153,7 +167,7 @@ impl ServedLoad {
         match self.rate {
             _ if self.full => Load::Full,
             Some(rate_per_s) => Load::Open { rate_per_s },
-            None => Load::Closed { clients: self.clients },
+            None => Load::Closed { clients: self.clients.unwrap_or(CLIENTS) },
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::bank;
 use super::session::{self, Run};
-use super::terms::{ClosedOrOpen, Terms};
+use super::terms::{self, ClosedOrOpen, Terms};
 use crate::Failure;
 use crate::progress::Progress;
 use crate::report::RunReport;
@@ -10,20 +10,24 @@ use crate::trace::Recording;
 use clap::Args;
 use entresol::configuration::{LockGranule, Organization, Partition};
 use entresol::{PartitionSpec, Store};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use workload::tpcc::{self, HISTORY, Scale, TREES, Tables, Tpcc, Violation};
 
 /// TPC-C: orders of a wholesale supplier, five types of transactions on nine tables
 ///
 /// Clients neither think nor type. Each transaction draws its home warehouse.
-/// After a run on this machine the benchmark's consistency conditions are checked.
+/// After a run on this machine the benchmark's consistency conditions are checked,
+/// but for one through a node, whose server others use.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
+    next_line_help = true,
     after_help = "Examples:\n  \
     entresol bench tpcc --warehouses 10 --clients 32 --seconds 30\n  \
     entresol bench tpcc --hardware nvme-2026 --warehouses 2 --rate 500\n  \
-    entresol bench tpcc --config entresol.toml --json"
+    entresol bench tpcc --config entresol.toml --json\n  \
+    entresol bench tpcc --join 127.0.0.1:7171 --clients 16"
 )]
 pub struct Arguments {
     /// Directory of the database, created if missing
@@ -37,6 +41,13 @@ pub struct Arguments {
     pub shrink: u32,
     #[command(flatten)]
     pub load: ClosedOrOpen,
+    /// Joins a server ('node --serve') and runs on copies of its pages; one client by default
+    #[arg(long, value_name = "ADDRESS", value_parser = crate::node::protection::address, conflicts_with_all = [
+        "data", "warehouses", "shrink", "rate", "hardware", "like", "course", "cold",
+    ])]
+    pub join: Option<SocketAddr>,
+    #[command(flatten)]
+    pub joining: Box<crate::node::joining::Joining>,
     #[command(flatten)]
     pub terms: Terms,
 }
@@ -44,6 +55,10 @@ pub struct Arguments {
 /// Loads the database if it is new, warms up, measures. What is referenced is recorded if `recording` is given.
 pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Progress) -> Result<RunReport, Failure> {
     let terms = &arguments.terms;
+    if arguments.join.is_some() {
+        return Err("only 'entresol bench' joins a server".into());
+    }
+    terms::without_server(&arguments.joining)?;
     let configuration = terms.configuration(&arguments.data)?;
     let store = terms.open(terms.opening(&arguments.data, configuration), progress)?;
     let scale = prepare(&store, (arguments.warehouses, arguments.shrink), progress)?;

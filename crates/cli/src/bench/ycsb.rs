@@ -1,7 +1,7 @@
 //! YCSB's core workloads: load if need be, warm up, measure, report.
 
 use super::session::{self, Run};
-use super::terms::{ClosedOrOpen, Terms};
+use super::terms::{self, ClosedOrOpen, Terms};
 use super::{bank, positive_count};
 use crate::Failure;
 use crate::progress::Progress;
@@ -10,6 +10,7 @@ use crate::trace::Recording;
 use base::units::grouped;
 use clap::Args;
 use entresol::{PartitionSpec, Store};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use workload::ycsb::{self, Mix, USERTABLE, Ycsb};
 
@@ -20,10 +21,12 @@ use workload::ycsb::{self, Mix, USERTABLE, Ycsb};
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
+    next_line_help = true,
     after_help = "Examples:\n  \
     entresol bench ycsb --workload a --records 1,000,000\n  \
     entresol bench ycsb --workload e --clients 16 --seconds 30\n  \
-    entresol bench ycsb --workload c --hardware nvme-2026 --json"
+    entresol bench ycsb --workload c --hardware nvme-2026 --json\n  \
+    entresol bench ycsb --workload b --join 127.0.0.1:7171 --clients 16"
 )]
 pub struct Arguments {
     /// Which one: a, b, c, d, e or f
@@ -37,6 +40,13 @@ pub struct Arguments {
     pub records: Option<u64>,
     #[command(flatten)]
     pub load: ClosedOrOpen,
+    /// Joins a server ('node --serve') and runs on copies of its pages; one client by default
+    #[arg(long, value_name = "ADDRESS", value_parser = crate::node::protection::address, conflicts_with_all = [
+        "data", "records", "rate", "hardware", "like", "course", "cold",
+    ])]
+    pub join: Option<SocketAddr>,
+    #[command(flatten)]
+    pub joining: Box<crate::node::joining::Joining>,
     #[command(flatten)]
     pub terms: Terms,
 }
@@ -48,6 +58,10 @@ fn mix(letter: &str) -> Result<Mix, String> {
 /// Loads the table if it is new, warms up, measures. What is referenced is recorded if `recording` is given.
 pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Progress) -> Result<RunReport, Failure> {
     let terms = &arguments.terms;
+    if arguments.join.is_some() {
+        return Err("only 'entresol bench' joins a server".into());
+    }
+    terms::without_server(&arguments.joining)?;
     let configuration = terms.configuration(&arguments.data)?;
     let store = terms.open(terms.opening(&arguments.data, configuration), progress)?;
     let records = prepare(&store, arguments.records, progress)?;

@@ -14,7 +14,9 @@ use executor::Executor;
 use serde::Serialize;
 use std::cell::RefCell;
 use std::net::SocketAddr;
-use workload::debit_credit::{MeasuredAtNode, Tables, stay_at_node};
+use std::rc::Rc;
+use workload::debit_credit::{DebitCredit, Tables};
+use workload::{MeasuredAtNode, at_node};
 
 /// How often it is looked whether this process is to end, in nanoseconds.
 const LOOK_NS: u64 = 50 * MILLISECOND_NS;
@@ -72,13 +74,12 @@ async fn stay(
         Some(NodeLoad::DebitCredit) => Some(Tables::at_node(client).await?),
         None => None,
     };
-    let measured = RefCell::new(MeasuredAtNode::new());
+    let measured = Rc::new(RefCell::new(MeasuredAtNode::new()));
     let _told = print(&format!("joined {server}"));
     let began = executor.now();
     let load = tables.map(|tables| {
-        let (executor, client, seed) = (executor.clone(), client.clone(), arguments.seed);
-        let figures = &measured;
-        async move { stay_at_node((&executor, &client), &tables, seed, figures, real_driver::is_end_requested).await }
+        let figures = Rc::clone(&measured);
+        at_node::stay(client, DebitCredit(tables), arguments.seed, figures, real_driver::is_end_requested)
     });
     let mut sessions = Sessions { last: client.session(), rejoined: 0 };
     let watching = async {

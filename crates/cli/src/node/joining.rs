@@ -61,6 +61,10 @@ impl Joining {
         loop {
             let fault = match PageClient::join(executor, Rc::clone(&transport), server, settings).await {
                 Ok(client) => return Ok(client),
+                Err(Error::Input(mut fault)) if fault.kind == FaultKind::AddressInUse => {
+                    fault.message += "; name another --listen, where other nodes reach this one";
+                    return Err(fault.into());
+                }
                 Err(Error::Input(fault)) => fault,
                 Err(error) => return Err(error.into()),
             };

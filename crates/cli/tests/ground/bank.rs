@@ -10,11 +10,17 @@ use workload::debit_credit::{self, Scale, Tables, Totals};
 pub const CONFIGURATION: &str =
     "[log]\nsize = \"16 MiB\"\n[buffer]\nsize = \"64 MiB\"\n[driver]\nbackend = \"thread-pool\"\n";
 
-/// A directory with a bank of one branch in `bank`, in which one transaction was run.
-pub fn bank(configuration: &str) -> TempDir {
+/// A directory with this configuration of a database to come in `bank`.
+pub fn directory(configuration: &str) -> TempDir {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     std::fs::create_dir(directory.path().join("bank")).expect("a directory");
     std::fs::write(directory.path().join("bank/entresol.toml"), configuration).expect("a file");
+    directory
+}
+
+/// A directory with a bank of one branch in `bank`, in which one transaction was run.
+pub fn bank(configuration: &str) -> TempDir {
+    let directory = directory(configuration);
     printed(directory.path(), "bench debit-credit --data bank --scale 1 --transactions 1 --clients 1 --json");
     directory
 }

@@ -2,8 +2,8 @@
 
 use base::{PageId, PartitionId, Random};
 use node::message::{
-    self, ClientId, Copy, Former, Image, Leaving, Request, Secret, Session, SnapshotRequest, ToServer, Transaction,
-    Wait,
+    self, ClientId, Copy, Former, Image, Leaving, PastAsk, RecordLock, Request, Secret, Session, SetAsk, SetEntry,
+    SetQuestion, SetRange, SetRecord, SetValue, SetWrite, SnapshotRequest, ToServer, Transaction, Wait, WaitsFor,
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,8 +12,15 @@ use std::time::Duration;
 /// The size of the pages of the database that is served, in bytes.
 const PAGE_SIZE: u32 = 8 << 10;
 
+/// What a stranger wants something of: the partitions with pages, one of them shared with honest nodes, and a set.
+#[derive(Clone, Copy)]
+pub struct Targets {
+    pub pages: [PartitionId; 2],
+    pub set: PartitionId,
+}
+
 /// Sends this number of messages, over as many connections as that takes: the server hangs up again and again.
-pub fn harass(server: SocketAddr, messages: u64, seed: u64) {
+pub fn harass(server: SocketAddr, targets: Targets, messages: u64, seed: u64) {
     let mut random = Random::stream(seed, "stranger");
     let mut sent = 0;
     while sent < messages {
@@ -24,11 +31,11 @@ pub fn harass(server: SocketAddr, messages: u64, seed: u64) {
         let is_known = random.chance(0.8);
         let mut frames = Vec::new();
         if is_known {
-            frame(&hello(&mut random, PAGE_SIZE), &mut frames);
+            frame(&hello(&mut random, targets), &mut frames);
         }
         let most = random.between(1, 2_000).min(messages - sent);
         for number in 0..most {
-            frames.extend(bytes(&mut random));
+            frames.extend(bytes(&mut random, targets));
             sent += 1;
             // What it hears is of no interest, and neither is it to read all of it.
             if number % 64 == 0 || number + 1 == most {
@@ -46,18 +53,23 @@ fn frame(body: &Request, out: &mut Vec<u8>) {
     message::encode(&ToServer { drops: Vec::new(), body: body.clone() }, 0, out);
 }
 
-fn hello(random: &mut Random, page_size: u32) -> Request {
+fn hello(random: &mut Random, targets: Targets) -> Request {
     let former = random.chance(0.1).then(|| Former {
         session: Session { epoch: random.word(), client: ClientId(random.below(100) as u32) },
         secret: Secret(random.word().into()),
-        copies: (0..random.below(20)).map(|_| copy(random)).collect(),
+        copies: (0..random.below(20)).map(|_| copy(random, targets)).collect(),
     });
-    Request::Hello { page_size, address: "127.0.0.1:9".parse().expect("an address"), former }
+    Request::Hello { page_size: PAGE_SIZE, address: "127.0.0.1:9".parse().expect("an address"), former }
 }
 
-fn copy(random: &mut Random) -> Copy {
+fn copy(random: &mut Random, targets: Targets) -> Copy {
     let number = if random.chance(0.1) { random.word() } else { random.below(64) };
-    let partition = PartitionId(random.below(8) as u16);
+    let partition = match random.below(20) {
+        0 => targets.set,
+        1 => PartitionId(1_000 + random.below(8) as u16),
+        2..10 => targets.pages[0],
+        _ => targets.pages[1],
+    };
     let page = if random.chance(0.05) { random.word() as u32 >> 8 } else { random.below(64) as u32 };
     Copy { page: PageId::new(partition, page), number }
 }
@@ -69,9 +81,9 @@ fn noise(random: &mut Random, most: u64) -> Vec<u8> {
 }
 
 /// The bytes of a message, or of what is none.
-fn bytes(random: &mut Random) -> Vec<u8> {
+fn bytes(random: &mut Random, targets: Targets) -> Vec<u8> {
     let mut bytes = Vec::new();
-    frame(&request(random), &mut bytes);
+    frame(&request(random, targets), &mut bytes);
     match random.below(400) {
         0 => noise(random, 200),
         1 => {
@@ -87,45 +99,107 @@ fn bytes(random: &mut Random) -> Vec<u8> {
     }
 }
 
-fn request(random: &mut Random) -> Request {
+fn lock(random: &mut Random) -> RecordLock {
+    let slot = if random.chance(0.5) { random.below(4) as u16 } else { random.word() as u16 };
+    RecordLock { slot, transaction: Transaction(random.below(16)), writes: random.chance(0.5) }
+}
+
+fn range(random: &mut Random) -> SetRange {
+    let value = |random: &mut Random| SetValue(noise(random, 20));
+    let behind = random.chance(0.2).then(|| (value(random), value(random)));
+    let to = random.chance(0.5).then(|| value(random));
+    SetRange { index: random.below(3) as u16, from: noise(random, 20), to, behind }
+}
+
+fn commit(random: &mut Random, (transaction, pages): (Transaction, Vec<Image>), sets: Vec<SetWrite>) -> Request {
+    let others = (0..random.below(3)).map(Transaction).collect();
+    let (keeps, records, redone) = (random.chance(0.5), noise(random, 500), Vec::new());
+    Request::Commit { transaction, others, keeps, records, pages, redone, sets }
+}
+
+/// A message about a set, or of one that is seen as it was.
+fn of_set(random: &mut Random, set: PartitionId) -> Request {
+    let partition = if random.chance(0.9) { set.0 } else { random.below(1_000) as u16 };
+    let (transaction, number) = (Transaction(random.below(16)), random.below(64));
+    match random.below(8) {
+        0..3 => {
+            let (key, writes) = (vec![random.below(8) as u8], random.chance(0.5));
+            Request::SetRecord(SetRecord { partition, key, transaction, writes })
+        }
+        3 => {
+            let writes = (0..random.below(4)).map(|_| {
+                let value = random.chance(0.7).then(|| SetValue(noise(random, 300)));
+                SetWrite { partition, key: vec![random.below(8) as u8], value }
+            });
+            let writes = writes.collect();
+            commit(random, (transaction, Vec::new()), writes)
+        }
+        4 => {
+            let ask = match random.below(3) {
+                0 => PastAsk::Record(noise(random, 20)),
+                1 => PastAsk::Range(range(random)),
+                _ => PastAsk::Scan(random.word()),
+            };
+            Request::Snapshot { number, request: SnapshotRequest::Set { question: random.below(64), partition, ask } }
+        }
+        _ => {
+            let ask = match random.below(4) {
+                0 => SetAsk::Arrival,
+                1 => SetAsk::Scan(if random.chance(0.5) { 0 } else { random.word() }),
+                2 => SetAsk::Entries(vec![SetEntry { index: random.below(3) as u16, of: noise(random, 20) }]),
+                _ => SetAsk::Range(range(random)),
+            };
+            Request::Set(SetQuestion { transaction, number, partition, ask })
+        }
+    }
+}
+
+/// A message of any kind but those of sets. Those that end the connection are few, for what comes behind is not heard then.
+fn request(random: &mut Random, targets: Targets) -> Request {
     let transaction = Transaction(random.below(16));
-    let wanted = copy(random);
-    match random.below(12) {
+    let wanted = copy(random, targets);
+    match random.below(20) {
+        12 | 13 => of_set(random, targets.set),
+        14 => {
+            let pair = |random: &mut Random| WaitsFor {
+                transaction: Transaction(random.below(16)),
+                other: Transaction(random.below(16)),
+            };
+            Request::Waits { pairs: (0..random.below(6)).map(|_| pair(random)).collect() }
+        }
+        15 if random.chance(0.02) => Request::Leave,
+        15 if random.chance(0.2) => Request::Catalog,
+        15 => Request::Decline { page: wanted.page },
+        16 if random.chance(0.05) => {
+            let (secret, leaving) = (Secret(random.word().into()), None);
+            Request::Accept { copy: wanted, secret, leaving }
+        }
+        17 if random.chance(0.05) => {
+            Request::Fell { copy: wanted, locks: (0..random.below(5)).map(|_| lock(random)).collect() }
+        }
+        18 => Request::Record { page: wanted.page, lock: lock(random) },
         0 if random.chance(0.02) => Request::Survey { page: Some(("account".to_owned(), random.word() as u32)) },
         0 => Request::Renew { sent: random.word() },
         1 => Request::InUse { copy: wanted, by: (0..random.below(8)).map(Transaction).collect() },
         2 => Request::CalledBack { copy: wanted },
         3 => Request::Refused { wanted, to: ClientId(random.below(100) as u32) },
         4 => {
-            let others = (0..random.below(3)).map(Transaction).collect();
-            let (transaction, keeps) = (Transaction(random.word()), random.chance(0.5));
             let redone = if random.chance(0.5) { vec![wanted.page] } else { Vec::new() };
-            Request::Commit {
-                transaction,
-                others,
-                keeps,
-                records: noise(random, 500),
-                pages: Vec::new(),
-                redone,
-                sets: Vec::new(),
+            let first = Transaction(random.word());
+            let mut said = commit(random, (first, Vec::new()), Vec::new());
+            if let Request::Commit { redone: pages, .. } = &mut said {
+                *pages = redone;
             }
+            said
         }
         5 if random.chance(0.05) => {
             let image = Image { page: wanted.page, bytes: noise(random, 9_000) };
-            Request::Commit {
-                transaction,
-                others: Vec::new(),
-                keeps: false,
-                records: noise(random, 100),
-                pages: vec![image],
-                redone: Vec::new(),
-                sets: Vec::new(),
-            }
+            commit(random, (transaction, vec![image]), Vec::new())
         }
         6 => Request::Abort { transaction },
         // Without a copy it ends the connection, and what comes behind is not heard.
         7 if random.chance(0.05) => Request::Write { copy: wanted, transaction },
-        8 if random.chance(0.02) => hello(random, PAGE_SIZE),
+        8 if random.chance(0.02) => hello(random, targets),
         9 if random.chance(0.05) => Request::Returned { copy: wanted, bytes: noise(random, 9_000) },
         10 => {
             let request = match random.below(4) {
@@ -138,12 +212,12 @@ fn request(random: &mut Random) -> Request {
         }
         _ => {
             let leaving = random.chance(0.2).then(|| Leaving {
-                copy: copy(random),
+                copy: copy(random, targets),
                 unused_ns: random.word(),
                 was_used: random.chance(0.5),
             });
             let waited_ns = [0, 1, u64::MAX][random.below(3) as usize];
-            let waited = random.chance(0.5).then(|| Wait { copy: copy(random), waited_ns });
+            let waited = random.chance(0.5).then(|| Wait { copy: copy(random, targets), waited_ns });
             let (secret, writes) = (Secret(random.word().into()), random.chance(0.1));
             Request::Read { copy: wanted, secret, transaction, writes, leaving, waited }
         }

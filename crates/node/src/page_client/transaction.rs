@@ -18,6 +18,7 @@ use engine::page::{Change, Edit, Pages, header};
 use engine::second_level::design::Pattern;
 use engine::undo::Undo;
 use engine::{Error, Need, Result};
+use executor::Executor;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
@@ -93,6 +94,11 @@ impl PageTransaction {
         client.works.borrow_mut().insert(transaction, Rc::clone(&work));
         let client = Rc::clone(client);
         PageTransaction { client, transaction, work, depends: Vec::new(), lock_wait_ns_max: None, is_over: false }
+    }
+
+    /// What the node runs on.
+    pub fn executor(&self) -> &Executor {
+        &self.client.executor
     }
 
     /// Locks a page for reading and shows it. Returns also whether it was in the buffer.

@@ -1,20 +1,31 @@
 //! Peers that say who they are, and join if they may.
 
-use super::ServerNode;
+use super::{LOOK_NS, ServerNode};
 use crate::channel::{Channel, ChannelError, Incoming, is_loopback};
 use crate::lease::{LEASE_NS, Term};
 use crate::message::{Answer, ClientId, Former, HELLO_MAX, MessageError, Request, Secret, ToServer};
 use crate::outbox::{Outbox, TO_CLIENT_MAX};
 use crate::server::{Joined, Newcomer};
 use base::time::SECOND_NS;
+use std::cell::Cell;
 use std::pin::pin;
 use std::rc::Rc;
 
 /// How many peers there may be that have not said who they are. One more, and the first of them is not heard any more: each may have
 /// sent as much as [`HELLO_MAX`].
 pub const STRANGERS_MAX: usize = 64;
+/// How much memory all of them together may take with what they have sent, in bytes. More, and the first that has sent something is not
+/// heard any more. A node that comes for the first time says little, and one that comes again all at once.
+pub const STRANGERS_BYTES_MAX: usize = 16 << 20;
 /// How long a peer may take to say who it is, in nanoseconds.
 const INTRODUCTION_NS: u64 = 10 * SECOND_NS;
+
+/// A peer that has not said who it is.
+pub(super) struct Unknown {
+    outbox: Rc<Outbox>,
+    /// The memory of what it has sent, in bytes.
+    pub sent: Rc<Cell<usize>>,
+}
 
 /// What is known of a peer before it says anything.
 struct Stranger {
@@ -35,10 +46,11 @@ impl ServerNode {
         incoming.limit(HELLO_MAX);
         let outbox =
             Outbox::new(self.executor(), channel, &self.traffic, (self.settings.message_size_min, TO_CLIENT_MAX));
-        self.receive_stranger(&outbox);
+        self.receive_stranger(&outbox, &mut incoming);
         let introduced = self.executor().within(INTRODUCTION_NS, self.admit(peer, &mut incoming, &outbox));
         let admitted = Outbox::unless_ended(&mut pin!(outbox.ended()), introduced).await.flatten();
-        self.strangers.borrow_mut().retain(|other| !Rc::ptr_eq(other, &outbox));
+        self.strangers.borrow_mut().retain(|other| !Rc::ptr_eq(&other.outbox, &outbox));
+        incoming.unobserve();
         match admitted {
             Some(Ok(Some(client))) => {
                 incoming.limit(self.protocol.borrow().message_max(client));
@@ -55,11 +67,26 @@ impl ServerNode {
         outbox.close();
     }
 
-    fn receive_stranger(&self, outbox: &Rc<Outbox>) {
+    fn receive_stranger(&self, outbox: &Rc<Outbox>, incoming: &mut Incoming) {
+        let sent: Rc<Cell<usize>> = Rc::default();
         let mut strangers = self.strangers.borrow_mut();
-        strangers.push_back(Rc::clone(outbox));
+        strangers.push_back(Unknown { outbox: Rc::clone(outbox), sent: Rc::clone(&sent) });
         let first = (strangers.len() > STRANGERS_MAX).then(|| strangers.pop_front()).flatten();
-        first.inspect(|first| first.close());
+        first.inspect(|first| first.outbox.close());
+        let this = self.this.clone();
+        incoming.observe(Box::new(move |bytes| {
+            sent.set(bytes);
+            this.upgrade().inspect(|this| this.limit_strangers());
+        }));
+    }
+
+    /// Strangers that have sent something make room, the first of them first.
+    fn limit_strangers(&self) {
+        let mut strangers = self.strangers.borrow_mut();
+        while strangers.iter().map(|stranger| stranger.sent.get()).sum::<usize>() > STRANGERS_BYTES_MAX {
+            let first = strangers.iter().position(|stranger| stranger.sent.get() > 0);
+            first.and_then(|first| strangers.remove(first)).inspect(|first| first.outbox.close());
+        }
     }
 
     /// The first message says who the client is. `None` if it may not join.
@@ -80,6 +107,9 @@ impl ServerNode {
         let access = self.access(peer.name.as_deref());
         let newcomer = Newcomer { address, name: peer.name, access };
         let mistaken = self.mistake(page_size as usize, (&newcomer, peer.is_local));
+        if mistaken.is_none() {
+            self.await_place(former.as_ref(), &newcomer).await;
+        }
         let refused = mistaken.or_else(|| self.protocol.borrow().lack_of_room(former.as_ref(), &newcomer));
         if let Some(reason) = refused {
             outbox.push(&Answer::Refusal { reason });
@@ -89,6 +119,19 @@ impl ServerNode {
             self.await_commits(former).await;
         }
         Ok(Some(self.join((newcomer, former), outbox)))
+    }
+
+    /// If all places are taken, one that is not used is given up for a node without a name, and has its lease before.
+    async fn await_place(&self, former: Option<&Former>, newcomer: &Newcomer) {
+        let has_none = || self.protocol.borrow().lack_of_room(former, newcomer).is_some();
+        self.protocol.borrow_mut().note_time(self.executor().now());
+        let unused = self.protocol.borrow().place_for(newcomer).filter(|_| has_none());
+        let Some(unused) = unused else { return };
+        self.revoke(unused);
+        let end = self.executor().now().plus_ns(2 * LEASE_NS);
+        while has_none() && self.executor().now() < end {
+            self.executor().sleep_ns(LOOK_NS).await;
+        }
     }
 
     /// What is wrong with what a node says of itself, if anything is.

@@ -60,8 +60,8 @@ impl ServerNode {
         let mut done = self.commit_checked(client, shipment, pins).await;
         if is_exhausted(&done) {
             *pins = Pins::new(self.database.buffer());
-            let until = self.executor().now().plus_ns(PATIENCE_NS);
             let _turn = self.frames_turn.take(self.executor()).await;
+            let until = self.executor().now().plus_ns(PATIENCE_NS);
             while is_exhausted(&done) && self.executor().now() < until && !self.ending.has_come() {
                 *pins = Pins::new(self.database.buffer());
                 self.executor().sleep_ns(DELAY_NS).await;

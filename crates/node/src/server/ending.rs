@@ -124,6 +124,7 @@ impl Server {
         changed.into_iter().flatten().for_each(|page| self.placement.note(Noted::Changed(page)));
         if let Some(joined) = self.clients.get_mut(&client) {
             joined.last_committed = Some(transaction);
+            joined.active = self.now;
             actions.push(Action::Send(client, Answer::Committed { transaction }));
         }
         if self.writers.get(&(client, transaction)).is_some_and(|writer| writer.keeps) {

@@ -7,7 +7,7 @@
 
 use super::directory::RegisteredCopy;
 use super::passing::Idleness;
-use super::{ALIKE_MAX, Action, CLIENTS_MAX, JoinedClient, Memory, Newcomer, Server};
+use super::{ALIKE_MAX, Action, CLIENTS_MAX, JoinedClient, Memory, Newcomer, Server, UNUSED_NS};
 use crate::grants::Right;
 use crate::message::{ClientId, Copy, Former, Outcome, Secret, Session};
 use engine::canary::{self, Canary};
@@ -48,6 +48,8 @@ impl Server {
             access,
             secret,
             since: self.now,
+            // Who comes again and again has done nothing by that.
+            active: known.map_or(self.now, |known| known.active),
             is_revoked: false,
             waiting,
             next_copy,
@@ -134,6 +136,19 @@ impl Server {
             }
             _ => None,
         }
+    }
+
+    /// Whose place a node gets that has proven no name, if all are taken: that of the one without a name that has not committed for the
+    /// longest time. Such nodes are not told apart, so nothing but what they do can keep one from taking all places.
+    pub fn place_for(&self, newcomer: &Newcomer) -> Option<ClientId> {
+        if newcomer.name.is_some() || self.clients.len() < CLIENTS_MAX {
+            return None;
+        }
+        let is_unused = |joined: &JoinedClient| {
+            joined.name.is_none() && !joined.is_revoked && self.now.since_ns(joined.active) >= UNUSED_NS
+        };
+        let unused = self.clients.iter().filter(|(_, joined)| is_unused(joined));
+        unused.min_by_key(|(_, joined)| joined.active).map(|(client, _)| *client)
     }
 
     /// A copy is another session's from now on. That it was called back may not have been heard, so it is as if it had not been.

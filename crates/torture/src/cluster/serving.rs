@@ -59,7 +59,8 @@ pub(super) async fn serve(
         has_leases: true,
         grants: Some(grants(&rights.borrow())),
     };
-    let server = PageServer::serve(&database, Rc::new(Named(executor)), address, settings).await?;
+    let transport = Rc::new(Named { executor, at_once: shape.sends_at_once });
+    let server = PageServer::serve(&database, transport, address, settings).await?;
     shape.snapshot_room.inspect(|room| server.set_snapshot_room(*room));
     // They may be others by now.
     server.grant(grants(&rights.borrow()))?;

@@ -67,6 +67,8 @@ pub struct ClusterShape {
     pub reset: f64,
     /// See [`ClusterShape::late`].
     pub hang: f64,
+    /// Whether what is sent is taken at once, as between threads.
+    pub sends_at_once: bool,
     /// Over how much virtual time faults are spread, in nanoseconds.
     pub trouble_ns: u64,
     /// The size of the server's log, in bytes, and when the server takes checkpoints.
@@ -107,6 +109,7 @@ impl fmt::Debug for ClusterShape {
             .field("patience_ns", &self.patience_ns)
             .field("lock_wait_ns_max", &self.lock_wait_ns_max)
             .field("late, reset, hang", &(self.late, self.reset, self.hang))
+            .field("sends_at_once", &self.sends_at_once)
             .field("trouble_ns", &self.trouble_ns)
             .field("log_size", &self.log_size)
             .field("checkpoint", &self.checkpoint)
@@ -196,6 +199,7 @@ impl ClusterShape {
             late: if random.chance(0.5) { random.unit() * 0.1 } else { 0.0 },
             reset: noise(&mut random, 0.003),
             hang: noise(&mut random, 0.001),
+            sends_at_once: Random::stream(seed, "cluster sending").chance(0.25),
             trouble_ns: random.between(options.seconds_max / 2, options.seconds_max) * SECOND_NS,
             log_size: (256 << 10) << of_log.below(5),
             checkpoint,

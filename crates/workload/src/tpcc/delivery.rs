@@ -5,11 +5,12 @@ use super::input::Delivery;
 use super::keys::{self, District};
 use super::new_order::now;
 use super::rows::{customer, order, order_line};
-use engine::{Direction, Result, Transaction};
+use crate::RecordTransaction;
+use engine::{Direction, Result};
 
 /// Delivers; returns how many districts had an order to deliver. Each step is made for all districts before the next one, so
 /// that what they need of it can be asked for at once.
-pub(super) async fn run(tables: &Tables, tx: &mut Transaction, input: &Delivery) -> Result<u32> {
+pub(super) async fn run(tables: &Tables, tx: &mut impl RecordTransaction, input: &Delivery) -> Result<u32> {
     let mut delivered = Vec::new();
     for number in 1..=input.districts {
         let district = District { warehouse: input.warehouse, number };
@@ -34,14 +35,14 @@ pub(super) async fn run(tables: &Tables, tx: &mut Transaction, input: &Delivery)
 }
 
 /// Takes the oldest order of a district from those that are not delivered, if there is one. Returns its number.
-async fn take_oldest(tables: &Tables, tx: &mut Transaction, district: District) -> Result<Option<u32>> {
+async fn take_oldest(tables: &Tables, tx: &mut impl RecordTransaction, district: District) -> Result<Option<u32>> {
     let (lower, upper) = (district.member(0), district.member(u32::MAX));
     let mut oldest = None;
     let note = |key: &[u8], _: &[u8]| {
         oldest = Some(keys::number(key, 5));
         false
     };
-    tx.scan(tables.new_order, lower..=upper, Direction::Forward).look(note).await?;
+    tx.look_at_range(tables.new_order, lower..=upper, Direction::Forward, note).await?;
     if let Some(number) = oldest {
         tx.delete(tables.new_order, &district.member(number)).await?;
     }
@@ -52,7 +53,7 @@ async fn take_oldest(tables: &Tables, tx: &mut Transaction, district: District) 
 /// amounts.
 async fn deliver_lines(
     tables: &Tables,
-    tx: &mut Transaction,
+    tx: &mut impl RecordTransaction,
     orders: usize,
     lines: &[(usize, [u8; 10])],
 ) -> Result<Vec<i64>> {

@@ -3,11 +3,12 @@
 use super::input::{Line, NewOrder};
 use super::rows::{Text, customer, item, order, order_line, place, stock};
 use super::{Tables, keys};
-use engine::{Error, Result, Transaction};
+use crate::RecordTransaction;
+use engine::{Error, Result};
 
 /// What a transaction reads of the record of `key`.
 pub(super) async fn read<R>(
-    tx: &mut Transaction,
+    tx: &mut impl RecordTransaction,
     (partition, name): (base::PartitionId, &str),
     key: &[u8],
     read: impl FnOnce(&[u8]) -> R,
@@ -17,7 +18,7 @@ pub(super) async fn read<R>(
 }
 
 /// Enters an order, or takes everything back if an item does not exist.
-pub(super) async fn run(tables: &Tables, tx: &mut Transaction, input: &NewOrder) -> Result<()> {
+pub(super) async fn run(tables: &Tables, tx: &mut impl RecordTransaction, input: &NewOrder) -> Result<()> {
     let begin = tx.savepoint();
     let district = input.district;
     let warehouse = keys::single(district.warehouse);
@@ -65,7 +66,11 @@ pub(super) async fn run(tables: &Tables, tx: &mut Transaction, input: &NewOrder)
 
 /// The lines of an order whose items there are, with the items' prices. The rest of an order is entered all the same, and then
 /// rolled back (clause 2.4.2.3).
-async fn price<'a>(tables: &Tables, tx: &mut Transaction, input: &'a NewOrder) -> Result<Vec<(&'a Line, i64)>> {
+async fn price<'a>(
+    tables: &Tables,
+    tx: &mut impl RecordTransaction,
+    input: &'a NewOrder,
+) -> Result<Vec<(&'a Line, i64)>> {
     let items: Vec<_> = input.lines.iter().map(|line| keys::single(line.item)).collect();
     let mut lines = Vec::with_capacity(items.len());
     let price = |position: usize, row: Option<&[u8]>| {
@@ -78,7 +83,7 @@ async fn price<'a>(tables: &Tables, tx: &mut Transaction, input: &'a NewOrder) -
 /// Takes the quantities of lines from the stock; returns what the stock of each says of the district.
 async fn take_from_stock(
     tables: &Tables,
-    tx: &mut Transaction,
+    tx: &mut impl RecordTransaction,
     input: &NewOrder,
     lines: &[(&Line, i64)],
 ) -> Result<Vec<[u8; 24]>> {
@@ -102,6 +107,6 @@ async fn take_from_stock(
 }
 
 /// The time that a transaction writes into its rows; never zero, which stands for null.
-pub(super) fn now(tx: &Transaction) -> i64 {
+pub(super) fn now(tx: &impl RecordTransaction) -> i64 {
     tx.executor().now().ns() as i64 + 1
 }

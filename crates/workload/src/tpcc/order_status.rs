@@ -6,7 +6,8 @@ use super::keys;
 use super::new_order::read;
 use super::payment::find_customer;
 use super::rows::{customer, order, order_line};
-use engine::{Direction, Result, Transaction};
+use crate::RecordTransaction;
+use engine::{Direction, Result};
 
 /// What the terminal shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub(super) struct Status {
 }
 
 /// Shows a customer's last order.
-pub(super) async fn run(tables: &Tables, tx: &mut Transaction, input: &OrderStatus) -> Result<Status> {
+pub(super) async fn run(tables: &Tables, tx: &mut impl RecordTransaction, input: &OrderStatus) -> Result<Status> {
     let district = input.district;
     let customer = find_customer(tables, tx, district, input.customer).await?;
     let key = district.member(customer);
@@ -31,7 +32,7 @@ pub(super) async fn run(tables: &Tables, tx: &mut Transaction, input: &OrderStat
         status.order = keys::number(key, 9);
         false
     };
-    tx.scan(tables.customer_order, lower..=upper, Direction::Backward).look(note).await?;
+    tx.look_at_range(tables.customer_order, lower..=upper, Direction::Backward, note).await?;
     if status.order == 0 {
         return Ok(status);
     }
@@ -48,6 +49,6 @@ pub(super) async fn run(tables: &Tables, tx: &mut Transaction, input: &OrderStat
         ));
         true
     };
-    tx.scan(tables.order_line, lower..=upper, Direction::Forward).look(note).await?;
+    tx.look_at_range(tables.order_line, lower..=upper, Direction::Forward, note).await?;
     Ok(status)
 }

@@ -5,12 +5,13 @@ use super::input::{Choice, Payment};
 use super::keys::{self, District};
 use super::new_order::now;
 use super::rows::{customer, history, place};
-use engine::{Direction, Error, Result, Transaction};
+use crate::RecordTransaction;
+use engine::{Direction, Error, Result};
 
 /// The number of a customer. Of those with the same last name it is the middle one by first name, rounded up.
 pub(super) async fn find_customer(
     tables: &Tables,
-    tx: &mut Transaction,
+    tx: &mut impl RecordTransaction,
     district: District,
     choice: Choice,
 ) -> Result<u32> {
@@ -24,13 +25,13 @@ pub(super) async fn find_customer(
         found.push(keys::number(key, 37));
         true
     };
-    tx.scan(tables.customer_name, lower..=upper, Direction::Forward).look(note).await?;
+    tx.look_at_range(tables.customer_name, lower..=upper, Direction::Forward, note).await?;
     let middle = found.len().saturating_sub(1) / 2;
     found.get(middle).copied().ok_or_else(|| Error::NoRecord("customer-name".to_owned()))
 }
 
 /// Pays.
-pub(super) async fn run(tables: &Tables, tx: &mut Transaction, input: &Payment) -> Result<()> {
+pub(super) async fn run(tables: &Tables, tx: &mut impl RecordTransaction, input: &Payment) -> Result<()> {
     let (home, amount) = (input.district, input.amount);
     let name = |row: &mut [u8]| {
         place::YTD.add(row, amount);

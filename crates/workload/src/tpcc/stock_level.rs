@@ -4,10 +4,11 @@ use super::input::StockLevel;
 use super::new_order::read;
 use super::rows::{order_line, place, stock};
 use super::{Tables, keys};
-use engine::{Direction, Error, Result, Transaction};
+use crate::RecordTransaction;
+use engine::{Direction, Error, Result};
 
 /// How many items of the district's last 20 orders are short in its warehouse.
-pub(super) async fn run(tables: &Tables, tx: &mut Transaction, input: &StockLevel) -> Result<u32> {
+pub(super) async fn run(tables: &Tables, tx: &mut impl RecordTransaction, input: &StockLevel) -> Result<u32> {
     let district = input.district;
     let next = read(tx, (tables.district, "district"), &district.key(), |row| place::NEXT_ORDER.get(row)).await?;
     let (lower, upper) = (district.line(next.saturating_sub(20), 0), district.line(next, 0));
@@ -16,7 +17,7 @@ pub(super) async fn run(tables: &Tables, tx: &mut Transaction, input: &StockLeve
         items.push(order_line::ITEM.get(row));
         true
     };
-    tx.scan(tables.order_line, lower..upper, Direction::Forward).look(note).await?;
+    tx.look_at_range(tables.order_line, lower..upper, Direction::Forward, note).await?;
     items.sort_unstable();
     items.dedup();
     let stocks: Vec<_> = items.into_iter().map(|item| keys::stock(district.warehouse, item)).collect();

@@ -1,7 +1,9 @@
 use super::keys::{self, Key};
 use super::{FIELD_LENGTH, RECORD_LENGTH, USERTABLE};
-use base::Random;
+use crate::RecordTransaction;
+use base::{PartitionId, Random};
 use engine::{Database, PartitionSpec, Result};
+use node::page_client::PageClient;
 
 /// The record of this number as it is inserted: printable characters.
 pub(super) fn record(number: u64) -> [u8; RECORD_LENGTH] {
@@ -32,11 +34,24 @@ pub async fn load(database: &Database, spec: PartitionSpec, records: u64, progre
 /// The engine's.
 pub async fn records(database: &Database) -> Result<u64> {
     let partition = database.partition(USERTABLE)?;
-    let exists = async |number: u64| {
-        database
-            .transaction(async |tx| tx.get_with(partition, Key::of(number).as_bytes(), |found| found.is_some()).await)
-            .await
-    };
+    let exists = async |number: u64| database.transaction(async |tx| is_there(tx, partition, number).await).await;
+    count(exists).await
+}
+
+/// How many records the table of a node's server has.
+///
+/// # Errors
+/// Those of the calls.
+pub async fn records_at_node(client: &PageClient) -> Result<u64> {
+    let partition = client.partition(USERTABLE).await?.id();
+    count(async |number| client.transaction(async |tx| is_there(tx, partition, number).await).await).await
+}
+
+async fn is_there(tx: &mut impl RecordTransaction, partition: PartitionId, number: u64) -> Result<bool> {
+    tx.get_with(partition, Key::of(number).as_bytes(), |found| found.is_some()).await
+}
+
+async fn count(exists: impl AsyncFn(u64) -> Result<bool>) -> Result<u64> {
     let mut end = 1;
     while exists(end - 1).await? {
         end *= 2;

@@ -21,9 +21,10 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use workload::debit_credit::{MeasuredAtNode, Tables, run_at_node};
+use workload::debit_credit::{DebitCredit, Tables};
 use workload::run::restart_statistics;
 use workload::{Length, Plan, Unwatched};
+use workload::{MeasuredAtNode, NodePlan, at_node};
 
 /// How often it is looked whether all have come as far, in nanoseconds.
 const LOOK_NS: u64 = MILLISECOND_NS;
@@ -249,11 +250,9 @@ impl NodesRun {
             };
             let name = format!("client {place} of node {number}, {phase}");
             let seed = Random::stream(self.plan.seed, &name).word();
-            let (executor, client, tables) = (executor.clone(), client.clone(), tables.clone());
-            executor.clone().spawn(async move {
-                let lengths = (Length::Transactions(0), length);
-                run_at_node((&executor, &client), &tables, lengths, seed, &mut Unwatched).await
-            })
+            let (client, tables) = (client.clone(), tables.clone());
+            let plan = NodePlan { clients: 1, warm_up: Length::Transactions(0), measure: length, seed };
+            executor.spawn(async move { at_node::run(&client, DebitCredit(tables), &plan, &mut Unwatched).await })
         };
         let clients: Vec<_> = (0..self.clients).map(start).collect();
         let mut measured = Vec::new();

@@ -186,6 +186,40 @@ fn no_more_clients_join_than_the_limit() {
     assert!(refused(&ground, &unknown).is_some_and(|words| words.starts_with("256 nodes have joined")));
 }
 
+#[test]
+fn a_node_without_a_name_that_commits_nothing_keeps_no_place() {
+    let mut ground = Ground::new("cbl");
+    let (any, named) = (newcomer(None, None), newcomer(Some("clerk"), Some(Right::Write)));
+    let at = |ns: u64| Instant::from_ns(ns);
+    ground.server.note_time(at(UNUSED_NS));
+    let nodes: Vec<ClientId> = (0..CLIENTS_MAX - 1).map(|_| ground.join()).collect();
+    assert_eq!(ground.server.place_for(&any), None, "there is one");
+    ground.server.note_time(at(UNUSED_NS + 1));
+    ground.join();
+    assert!(ground.server.lack_of_room(None, &any).is_some());
+    assert_eq!(ground.server.place_for(&any), None, "all have come just now");
+    ground.server.note_time(at(2 * UNUSED_NS));
+    assert_eq!(ground.server.place_for(&any), Some(nodes[0]));
+    assert_eq!(ground.server.place_for(&named), None, "who has a name is told apart");
+    // What it has committed is not long ago.
+    ground.step(|server, memory, actions| server.committed((nodes[0], Transaction(1)), memory, actions));
+    assert_eq!(ground.server.place_for(&any), Some(nodes[1]));
+    // Who comes again is not new by that.
+    let former = Former { session: Session { epoch: 1, client: nodes[1] }, secret: Secret(9), copies: Vec::new() };
+    let again = ground.join_again(&former).session.client;
+    ground.step(|server, memory, actions| server.revoke(nodes[2], memory, actions));
+    let others: Vec<ClientId> = (3..).map(|number| nodes[number]).take(3).collect();
+    for other in others {
+        assert_eq!(ground.server.place_for(&any), Some(other));
+        ground.step(|server, memory, actions| server.committed((other, Transaction(1)), memory, actions));
+    }
+    ground.server.note_time(at(3 * UNUSED_NS));
+    nodes[6..].iter().for_each(|node| {
+        ground.step(|server, memory, actions| server.committed((*node, Transaction(1)), memory, actions));
+    });
+    assert_eq!(ground.server.place_for(&any), Some(again));
+}
+
 /// Joins under this name as often as that may, and returns why it may not any more.
 fn join_as_often_as_may(ground: &mut Ground, newcomer: &Newcomer) -> (usize, String) {
     let mut joined = 0;
