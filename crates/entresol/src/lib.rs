@@ -91,6 +91,8 @@ mod spin;
 mod store;
 mod warnings;
 
+#[cfg(doctest)]
+mod insides;
 #[cfg(test)]
 mod placements;
 

@@ -10,6 +10,7 @@ use crate::table::{table, wrapped};
 use crate::{Failure, opening};
 use base::units::{format_size, grouped_decimal};
 use clap::Args;
+use engine::Internals;
 use entresol::configuration::{Checkpoint, Choice, Configuration, Logging, Strategy};
 use entresol::{Database, Opening};
 use serde::Serialize;

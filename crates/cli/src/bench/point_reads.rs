@@ -7,6 +7,7 @@ use crate::report::RunReport;
 use crate::{Failure, opening};
 use base::units::format_size;
 use clap::Args;
+use engine::Internals;
 use entresol::Opening;
 use entresol::configuration::Configuration;
 use std::path::PathBuf;

@@ -8,6 +8,7 @@ use base::Random;
 use base::time::SECOND_NS;
 use base::units::{format_duration_ns, format_size, grouped, grouped_decimal};
 use clap::Args;
+use engine::Internals;
 use entresol::configuration::{Checkpoint, Configuration};
 use entresol::{Database, Opening};
 use real_driver::{process_cpu_ns, wall_ns};
