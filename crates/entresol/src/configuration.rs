@@ -284,7 +284,7 @@ pub struct Driver {
     pub backend: Backend,
     /// `direct`: whether files are read and written past the page cache (O_DIRECT).
     pub direct: bool,
-    /// `socket`: whether other programs of the same user, and root's, can have the open database backed up, by the socket `entresol.socket` in
+    /// `socket`: whether other programs of the same user, and root's, can have the open database backed up and see what waits in it, by the socket `entresol.socket` in
     /// its directory.
     pub socket: bool,
     /// `answer_at_most`: how long a device may leave unanswered what something waits for, in nanoseconds; 100 ms to 24 h. Then the database

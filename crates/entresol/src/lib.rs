@@ -130,7 +130,7 @@ pub use engine::{
 /// What a database runs on, and what its devices have left unanswered.
 pub use executor::{Executor, JoinHandle, Unanswered};
 
-pub use control::ElsewhereError;
+pub use control::{ElsewhereError, WaitsElsewhere};
 pub use database_thread::DatabaseThread;
 pub use error::OpenError;
 pub use handle::Handle;
