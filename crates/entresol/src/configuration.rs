@@ -329,6 +329,8 @@ pub struct Partition {
     pub record: Option<RecordType>,
     /// `secondary`: a set's ordered secondary indexes by name, each over one field or several; beside `record`.
     pub secondaries: Vec<(String, Vec<String>)>,
+    /// Which of its keys the file names: an opening refuses those of them that an existing partition is not and cannot become.
+    pub named: Vec<&'static str>,
 }
 
 impl Default for Partition {
@@ -348,6 +350,7 @@ impl Default for Partition {
             reserve_percent: None,
             record: None,
             secondaries: Vec::new(),
+            named: Vec::new(),
         }
     }
 }

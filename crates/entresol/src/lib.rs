@@ -78,6 +78,7 @@ mod control;
 mod database_thread;
 mod error;
 mod events;
+mod existing;
 mod handle;
 mod log_words;
 mod message_server;

@@ -6,7 +6,7 @@ use crate::configuration::{Configuration, FILE_NAME};
 use crate::control::Control;
 use crate::error::{run, run_telling};
 use crate::events::{Events, SLOW_NS, Silence, is_overdue, watch};
-use crate::{OpenError, assemble, log_words, page_words};
+use crate::{OpenError, assemble, existing, log_words, page_words};
 use contents::{Contents, contents, stranger};
 use driver::{Fault, FaultKind};
 use engine::server::TransactionServer;
@@ -306,6 +306,7 @@ impl Opening {
                 created?
             }
         };
+        run(executor, existing::follow(&database, &self.configuration))??;
         if let Some(events) = events {
             events.tell_opened(is_new);
         }
