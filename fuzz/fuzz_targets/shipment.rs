@@ -11,7 +11,7 @@ use engine::log::record::{self, Body};
 use engine::page::{Change, Edit, HEADER_SIZE, PageKind, header, slotted};
 use engine::second_level::design::Pattern;
 use engine::undo::Undo;
-use engine::{
+use engine::{Internals, 
     CommitFailure, Database, Direction, Need, PartitionSpec, Result, SetChange, Settings, Shipment, Transaction,
     checkpoint, log,
 };

@@ -2,7 +2,7 @@
 
 use crate::progress::Progress;
 use crate::{Failure, bench, opening, print};
-use base::units::{format_duration_ns, format_size, grouped};
+use base::units::{Size, format_duration_ns, format_size, grouped};
 use clap::Args;
 use entresol::{BackupReport, BackupSettings, Opening};
 use serde::Serialize;
@@ -30,9 +30,9 @@ pub struct Arguments {
     /// Earlier backup that this one builds on: it has only what was changed since
     #[arg(long, value_name = "BACKUP")]
     pub base: Option<PathBuf>,
-    /// Bytes read per second at most [default: as many as the devices give]
+    /// Bytes or pages read per second at most [default: as many as the devices give]
     #[arg(long, value_name = "SIZE", value_parser = bench::size)]
-    pub rate: Option<u64>,
+    pub rate: Option<Size>,
     /// Prints the figures as JSON
     #[arg(long)]
     pub json: bool,
@@ -52,7 +52,8 @@ struct Figures {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let progress = Progress::start("backup");
     let opening = Opening::in_directory(&arguments.directory)?;
-    let settings = settings(&arguments.backup, arguments.base.as_deref(), arguments.rate)?;
+    let rate = arguments.rate.map(|rate| bench::in_bytes(rate, opening.configuration()));
+    let settings = settings(&arguments.backup, arguments.base.as_deref(), rate)?;
     let shown = progress.steps();
     let said = move |seen: entresol::BackupProgress| shown.step("copying", seen.done, seen.total);
     progress.phase("waiting for the program that has it open", 0);

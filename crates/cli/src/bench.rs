@@ -33,7 +33,9 @@ pub use on_either_clock::{OnEitherClock, Outcome};
 
 use crate::progress::Progress;
 use crate::{Failure, print};
+use base::units::{Size, UnitError};
 use clap::{Args, Subcommand};
+use entresol::configuration::Configuration;
 
 /// Runs a workload and reports throughput, response time and where it went
 #[derive(Args)]
@@ -60,10 +62,17 @@ pub fn positive(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "not a number above zero".to_owned())
 }
 
-/// A size in bytes.
-pub fn size(text: &str) -> Result<u64, String> {
-    let bytes = base::units::parse_size(text).map_err(|error| error.to_string())?;
-    if bytes == 0 { Err("not a size above zero".to_owned()) } else { Ok(bytes) }
+/// A size above zero, in bytes or in pages.
+pub fn size(text: &str) -> Result<Size, String> {
+    match text.parse().map_err(|error: UnitError| error.to_string())? {
+        Size::Bytes(0) | Size::Pages(0) => Err("not a size above zero".to_owned()),
+        size => Ok(size),
+    }
+}
+
+/// How many bytes a size is in a database of this configuration.
+pub fn in_bytes(size: Size, configuration: &Configuration) -> u64 {
+    size.bytes(configuration.buffer.page_size.into()).unwrap_or(u64::MAX)
 }
 
 /// A count above zero, with separators if one likes.
@@ -140,7 +149,9 @@ mod tests {
     #[test]
     fn quantities_are_above_zero() {
         assert_eq!(positive("2.5"), Ok(2.5));
-        assert_eq!(size("1 GiB"), Ok(1 << 30));
+        assert_eq!(size("1 GiB"), Ok(Size::Bytes(1 << 30)));
+        assert_eq!(size("3pages").map(|size| in_bytes(size, &Configuration::default())), Ok(3 * 8192));
+        assert!(size("0 pages").is_err());
         for text in ["0", "-1", "inf", "nan", "", "ten"] {
             assert!(positive(text).is_err() && size(text).is_err(), "{text}");
         }

@@ -3,6 +3,7 @@
 
 mod attached;
 mod cache;
+mod elsewhere;
 mod nodes;
 mod partitions;
 mod procedures;
@@ -24,9 +25,11 @@ use std::path::{Path, PathBuf};
 /// of the configuration describes it. Where the input is no terminal, the exit code
 /// says whether all requests succeeded.
 ///
-/// While a database is served to nodes, its server has it. With --server the shell shows what
-/// that knows: 'nodes', 'copies', 'callbacks', 'holders' and 'messages'. Where nodes have
-/// grants, a certificate is needed whose node may read all partitions.
+/// Where another program of the same user has the database open, that is asked: 'waits' and
+/// 'backup' are answered then. While a database is served to nodes, its server has it. With
+/// --server the shell shows what that knows: 'nodes', 'copies', 'callbacks', 'holders' and
+/// 'messages'. Where nodes have grants, a certificate is needed whose node may read all
+/// partitions.
 #[derive(Args)]
 #[command(
     verbatim_doc_comment,
@@ -47,13 +50,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut input = std::io::stdin().lock();
     let failures = match &arguments.directory {
         None => arguments.attached.converse(&mut input, interactive)?,
-        Some(directory) => {
-            let (handle, thread) = start(directory)?;
-            let mut before = None;
-            let failures = converse(&mut input, interactive, |line| answer(&handle, &mut before, line))?;
-            thread.close()?;
-            failures
-        }
+        Some(directory) => of_directory(&Opening::in_directory(directory)?, &mut input, interactive)?,
     };
     if failures > 0 && !interactive {
         return Err(format!("{failures} requests failed").into());
@@ -61,8 +58,20 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-fn start(directory: &Path) -> Result<(Handle, DatabaseThread), Failure> {
-    let opening = Opening::in_directory(directory)?;
+fn of_directory(opening: &Opening, input: &mut impl BufRead, interactive: bool) -> Result<u64, Failure> {
+    let (handle, thread) = match start(opening) {
+        Ok(started) => started,
+        Err(refused) if elsewhere::is_asked(opening, &refused) => return elsewhere::ask(opening, input, interactive),
+        Err(refused) => return Err(refused),
+    };
+    let mut before = None;
+    let failures = converse(input, interactive, |line| answer(&handle, &mut before, line))?;
+    thread.close()?;
+    Ok(failures)
+}
+
+fn start(opening: &Opening) -> Result<(Handle, DatabaseThread), Failure> {
+    let directory = opening.path();
     let configuration = opening.configuration().clone();
     if configuration.hardware.is_some() {
         return Err("the configuration names hardware; a shell needs a database that is stored".into());
@@ -134,12 +143,15 @@ fn answer(handle: &Handle, before: &mut Option<CacheSettings>, line: &str) -> Re
         ShellCommand::Partition(command) => command.run(handle)?,
         ShellCommand::Nodes(_) => return Err(nodes::SERVES_NONE.into()),
         ShellCommand::Checkpoint => {
-            handle.with_database(async |database| database.checkpoint().await).wait()?;
+            handle.checkpoint().wait()?;
             "done".to_owned()
         }
         ShellCommand::Backup { directory, rate } => {
+            let page_size =
+                handle.with_database(async |database| Ok(database.settings().buffer.page_size as u64)).wait()?;
+            let rate = rate.map(|rate| rate.bytes(page_size).unwrap_or(u64::MAX));
             let settings = backup::settings(Path::new(&directory), None, rate)?;
-            let report = handle.with_database(async move |database| database.backup(&settings, |_| {}).await).wait()?;
+            let report = handle.backup(settings, |_| {}).wait()?;
             backup::to_text(&report)
         }
         ShellCommand::Call { procedure, parameters } => request::written(&handle.call(&procedure, &parameters).wait()?),

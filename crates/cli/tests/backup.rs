@@ -1,4 +1,4 @@
-//! `entresol backup` beside the process that has the database open.
+//! `entresol backup`, and `waits` in the shell, beside the process that has the database open.
 #![allow(clippy::disallowed_methods, reason = "tests look into directories and wait for processes")]
 
 #[path = "ground/bank.rs"]
@@ -10,8 +10,9 @@ mod processes;
 
 use bank::{CONFIGURATION, bank, totals};
 use command::{printed, refused};
-use processes::{Ended, Process, serve};
+use processes::{Ended, Process, fed, serve};
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 fn patiently(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -54,6 +55,72 @@ fn a_running_debit_credit_is_backed_up_by_another_process_and_its_balances_agree
         let [earlier, later] = ["first", "second"].map(|backup| transfers(at, backup));
         assert!(1 < earlier && earlier < later, "{name}: {earlier}, {later}");
         assert!(totals(at).transactions >= later, "{name}");
+    }
+}
+
+/// The part of another process: a transaction that holds a lock, and one that waits for it.
+#[test]
+fn a_process_with_a_wait() {
+    let Some(directory) = std::env::var_os("ENTRESOL_TEST_WAITS_IN") else { return };
+    let thread = entresol::start(directory).expect("opens");
+    let handle = thread.handle();
+    let branch = handle.partition("branch").wait().expect("it is there");
+    let holds = handle.with_database(async move |database| {
+        let mut holder = database.begin().await?;
+        holder.put(branch, b"held", &[1; 100]).await?;
+        let other = database.clone();
+        let waits = async move { other.transaction(async |tx| tx.put(branch, b"held", &[2; 100]).await).await };
+        database.executor().spawn(waits).join().await
+    });
+    drop(holds.wait());
+}
+
+#[test]
+fn a_shell_shows_who_waits_for_whom_in_another_process() {
+    let directory = bank(CONFIGURATION);
+    let at = directory.path();
+    let mut command = Command::new(std::env::current_exe().expect("it has a name"));
+    command.args(["--exact", "a_process_with_a_wait"]).env("ENTRESOL_TEST_WAITS_IN", at.join("bank"));
+    let running = Other(command.stdout(Stdio::null()).spawn().expect("the program starts"));
+    patiently("it does not listen", || at.join("bank/entresol.socket").exists());
+    let mut seen = String::new();
+    patiently("nothing waits", || {
+        let (output, error) = fed(at, "shell bank", "waits\nget account 5\nquit\n");
+        assert!(error.contains("line 2: error: another program has the database open"), "{error}");
+        seen = output;
+        seen.contains("before it: ")
+    });
+    let line = seen.lines().next().expect("a wait");
+    assert!(line.starts_with("transaction ") && line.contains(" has waited "), "{seen}");
+    assert!(line.contains("of 'branch' (Exclusive); before it: "), "{seen}");
+    let (output, error) = fed(at, "shell bank", "backup saved 1,000pages\n");
+    assert!(output.contains("shows what was committed up to"), "{output}{error}");
+    drop(running);
+    assert!(transfers(at, "saved") > 0);
+}
+
+#[test]
+fn a_command_says_which_device_keeps_it_waiting() {
+    let silent = "answer_at_most = \"9 s\"\n[partition.history]\norganization = \"append\"\nlocks = \"none\"\ndevice = \"slow\"\n\
+                  [device.slow]\npath = \"slow\"\n";
+    let directory = bank(&format!("{CONFIGURATION}{silent}"));
+    let at = directory.path();
+    std::fs::write(at.join("bank/slow.toml"), "[device.slow]\nmedium.service = \"15 min\"\n").expect("a file");
+    let text = format!("{CONFIGURATION}{silent}described = \"slow.toml\"\n");
+    std::fs::write(at.join("bank/entresol.toml"), text).expect("a file");
+    let Ended { code, error, .. } = Process::start(at, "check bank").end();
+    let warned = error.find("Warning: device 'slow' has left ").expect("it is said");
+    let ended = error.rfind("error: device 'slow' has left ").expect("it is given up");
+    assert!(code == Some(1) && warned < ended, "{error}");
+}
+
+/// A process that is killed when it is dropped.
+struct Other(Child);
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _gone_already = self.0.kill();
+        let _waited = self.0.wait();
     }
 }
 

@@ -363,7 +363,7 @@ fn updates_and_commits_are_held_against_the_device() {
 #[test]
 fn sorts_and_joins_say_what_they_spilled() {
     let directory = workshop();
-    let small = "--size 4MiB --memory 1MiB --cluster-size 16KiB";
+    let small = "--size 4MiB --memory 128pages --cluster-size 2pages";
     for line in ["sort", "join --method hash", "join --method sort-merge", "sort --hardware nvme-2026"] {
         let report = report(directory.path(), &format!("{line} {small}"));
         let (spilled, writes) = (number(&report, "/spilled_bytes"), number(&report, "/writes"));

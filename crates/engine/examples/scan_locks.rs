@@ -5,7 +5,7 @@
 
 use base::PartitionId;
 use entresol_engine::lock::{LockTable, Mode, Outcome, Owner, Resource, VictimPolicy};
-use entresol_engine::{Database, Direction, Error, PartitionSpec, Result, Settings, buffer};
+use entresol_engine::{Database, Direction, Error, Internals, PartitionSpec, Result, Settings, buffer};
 use executor::{Executor, Order};
 use virtual_driver::{Hardware, Media, Options, VirtualDriver};
 

@@ -6,6 +6,7 @@
 //! neither of them needs it.
 
 mod background;
+mod own_transaction;
 mod pace;
 mod quiesce;
 mod relief;
@@ -59,13 +60,14 @@ struct SuperblockChange {
 /// Takes a checkpoint that writes back every page changed before this call.
 ///
 /// # Errors
-/// The driver's or the log's. The checkpoint before stays valid.
+/// The driver's or the log's; [`Error::OwnCheckpoint`]. The checkpoint before stays valid.
 pub(crate) async fn checkpoint(engine: &Rc<Engine>) -> Result<()> {
     let taken = {
         let engine = Rc::clone(engine);
         async move { take_checkpoint(&engine, CheckpointExtent::All).await }
     };
-    engine.core.executor.spawn_in(group(&engine.core.executor), 0, taken).join().await
+    let taken = engine.core.executor.spawn_in(group(&engine.core.executor), 0, taken).join();
+    own_transaction::unless_awaited(engine, taken).await
 }
 
 /// Writes back what a restart has redone and undone in pages. The backup and the log that the sets came from serve them

@@ -11,6 +11,7 @@ mod ensure;
 mod figures;
 mod in_order;
 mod index;
+mod internals;
 #[cfg(test)]
 mod last_page;
 mod load;
@@ -42,6 +43,7 @@ mod waits;
 pub use building_index::{IndexProgress, Served};
 pub use compact::Compaction;
 pub use figures::{Figures, PartitionFigures};
+pub use internals::Internals;
 pub use log_move::Asked;
 pub use machine::Machine;
 pub use partition::PartitionSpec;
@@ -55,7 +57,6 @@ pub use waits::LockWait;
 use crate::buffer::Buffer;
 use crate::catalog::Partition;
 use crate::engine::{Catalog, Engine};
-use crate::locks::Locks;
 use crate::log::{Log, Measured, WriteBuffer};
 use crate::online_backup::Archiver;
 use crate::second_level::{CacheContents, CacheSettings};
@@ -202,32 +203,18 @@ impl Database {
     }
 
     /// The log.
-    #[doc(hidden)]
-    pub fn log(&self) -> &Rc<Log> {
+    pub(crate) fn log(&self) -> &Rc<Log> {
         &self.0.engine.core.log
     }
 
-    /// Tells this database from all others, also from the one of which it is a restored backup; the same in each opening.
-    #[doc(hidden)]
-    pub fn identity(&self) -> u64 {
-        self.0.engine.catalog.superblock.borrow().identity.expect("creation and opening see to it")
-    }
-
     /// The buffer.
-    #[doc(hidden)]
-    pub fn buffer(&self) -> &Rc<Buffer> {
+    pub(crate) fn buffer(&self) -> &Rc<Buffer> {
         &self.0.engine.core.buffer
     }
 
     /// What the versions cost that readers of the past need.
     pub fn versions(&self) -> VersionReport {
         self.0.engine.versions.report()
-    }
-
-    /// The locks.
-    #[doc(hidden)]
-    pub fn locks(&self) -> &Locks {
-        &self.0.engine.core.locks
     }
 
     /// How many transactions are active, those included that end in the background.

@@ -1,9 +1,11 @@
-//! What can go wrong, and what a synchronous function may lack.
+//! What can go wrong.
 
 mod backup;
+mod need;
 pub(crate) mod position;
 
 pub use backup::BackupError;
+pub use need::Need;
 
 use base::{Lsn, PageId, PartitionId};
 use driver::Fault;
@@ -479,6 +481,17 @@ pub enum Error {
         /// The transactions that keep the log.
         holders: Vec<base::TransactionId>,
     },
+    /// A checkpoint was to wait for the end of a transaction that has changed sets, and the task of that for the checkpoint: for ever. It
+    /// is taken when the transaction has ended; the transaction itself is sound.
+    #[error(
+        "sets are swept black/white, so a checkpoint waits for the end of {}, which the same task is to end; end it before, or \
+         take the checkpoint in another task",
+        named(.holders)
+    )]
+    OwnCheckpoint {
+        /// The transactions in its way.
+        holders: Vec<base::TransactionId>,
+    },
     /// A snapshot of a node was to begin while as many as it may have are open, and none of them has ended for as long as a lock would
     /// have been waited for.
     #[error("{level} snapshots of this node are open, as many as may be; end one before, or read more in each")]
@@ -558,38 +571,5 @@ impl Error {
     pub fn is_conflict(&self) -> bool {
         matches!(self, Error::Deadlock | Error::MixedColours(_) | Error::WriteConflict(_) | Error::LogCrowded { .. })
             || matches!(self, Error::Aborted { cause } if cause.is_conflict())
-    }
-}
-
-/// What a step lacks to go on. The caller waits for it and calls again from the beginning, so a step changes nothing before it
-/// has all it needs.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Need {
-    /// A page that is not in the buffer.
-    Page(PageId),
-    /// The permission to write a page that is in the buffer.
-    Write(PageId),
-    /// Room for more pages in the partition's file.
-    Space(PartitionId),
-    /// Nothing that waiting could provide: pages contradict each other, or something fits none.
-    Refused(Box<structures::Error>),
-    /// Nothing that waiting could provide.
-    Fail(Box<Error>),
-}
-
-impl From<Error> for Need {
-    fn from(error: Error) -> Need {
-        Need::Fail(Box::new(error))
-    }
-}
-
-impl From<structures::Need> for Need {
-    fn from(need: structures::Need) -> Need {
-        match need {
-            structures::Need::Page(page) => Need::Page(page),
-            structures::Need::Write(page) => Need::Write(page),
-            structures::Need::Space(partition) => Need::Space(partition),
-            structures::Need::Fail(error) => Need::Refused(Box::new(error)),
-        }
     }
 }

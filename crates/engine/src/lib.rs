@@ -29,8 +29,8 @@ pub mod transaction;
 pub mod version;
 
 pub use database::{
-    Asked, CommitFailure, Compaction, Database, Figures, HeldMoment, IndexProgress, KeptVersions, LockWait, Machine,
-    PartitionFigures, PartitionSize, PartitionSpec, Served, SetChange, Settings, Shipment, UNNUMBERED,
+    Asked, CommitFailure, Compaction, Database, Figures, HeldMoment, IndexProgress, Internals, KeptVersions, LockWait,
+    Machine, PartitionFigures, PartitionSize, PartitionSpec, Served, SetChange, Settings, Shipment, UNNUMBERED,
 };
 pub use engine::{Catalog, Isolation};
 pub use error::{BackupError, Error, Need, Result};

@@ -7,7 +7,7 @@ use devices::Hardware;
 use driver::OpKind;
 use entresol_engine::checkpoint::Policy;
 use entresol_engine::log::{self, Second};
-use entresol_engine::{Asked, Database, Error, PartitionSpec, Result, Settings};
+use entresol_engine::{Asked, Database, Error, Internals, PartitionSpec, Result, Settings};
 use executor::{Executor, Order};
 use std::cell::RefCell;
 use virtual_driver::{ErrorAt, FaultPlan, Injury, Media, Options, PowerCut, Slow, VirtualDriver};

@@ -10,8 +10,8 @@ use entresol_engine::catalog::{IndexSpec, Locking, Organization};
 use entresol_engine::checkpoint::{Strategy, SweepSettings};
 use entresol_engine::set::{FieldType, Logging, RecordType};
 use entresol_engine::{
-    BackupError, BackupSettings, Database, Error, PartitionSpec, Procedures, RestoreReport, RestoreSource, Result,
-    Settings, Transaction, checkpoint, log,
+    BackupError, BackupSettings, Database, Error, Internals, PartitionSpec, Procedures, RestoreReport, RestoreSource,
+    Result, Settings, Transaction, checkpoint, log,
 };
 use executor::Executor;
 use ground::{lose, names, on, on_hardware, restored, under};

@@ -9,8 +9,8 @@ use entresol_engine::checkpoint::{Policy, Strategy, SweepSettings};
 use entresol_engine::second_level::{self, CacheSettings};
 use entresol_engine::set::{FieldType, FieldValue, RecordType};
 use entresol_engine::{
-    Asked, BackupError, BackupSettings, Database, Direction, Error, PartitionSpec, RestoreSource, Result, Settings,
-    buffer, log,
+    Asked, BackupError, BackupSettings, Database, Direction, Error, Internals, PartitionSpec, RestoreSource, Result,
+    Settings, buffer, log,
 };
 use executor::Executor;
 use std::cell::{Cell, RefCell};

@@ -5,7 +5,7 @@ use crate::ground::machine::run;
 use driver::OpKind;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{CacheSettings, DESIGNS, Design};
-use entresol_engine::{Database, Error, PartitionSpec, Result, Transaction};
+use entresol_engine::{Database, Error, Internals, PartitionSpec, Result, Transaction};
 use executor::{Executor, Order};
 use virtual_driver::{ErrorAt, FaultPlan, Hardware, Media, Options, VirtualDriver};
 

@@ -6,7 +6,7 @@ use crate::ground::machine::run;
 use driver::{Access, FaultKind, Op};
 use entresol_engine::second_level::{CacheSettings, DESIGNS, Design, WriteBudget};
 use entresol_engine::tier_file::table::TABLE_FILE;
-use entresol_engine::{Database, Error, Result, Settings};
+use entresol_engine::{Database, Error, Internals, Result, Settings};
 use executor::{Executor, Order};
 use virtual_driver::{Hardware, Media, Options, VirtualDriver};
 

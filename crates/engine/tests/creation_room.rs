@@ -5,7 +5,7 @@ use crate::ground::machine::run;
 use base::time::SECOND_NS;
 use base::{PartitionId, Random};
 use entresol_engine::checkpoint::Policy;
-use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, buffer, log};
+use entresol_engine::{Database, Error, Internals, PartitionSpec, Result, Settings, buffer, log};
 use executor::Executor;
 use virtual_driver::{Media, PowerCut};
 

@@ -6,7 +6,7 @@ use devices::Hardware;
 use driver::OpKind;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::checkpoint::{Policy, Strategy, SweepSettings};
-use entresol_engine::{Database, PartitionSpec, Settings, log};
+use entresol_engine::{Database, Internals, PartitionSpec, Settings, log};
 use executor::{Executor, Order};
 use virtual_driver::{ErrorAt, FaultPlan, Media, Options, VirtualDriver};
 

@@ -6,7 +6,7 @@ use cached::{cache, change, read};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::design::{CachePolicy, Contents, Decision, Leaving, Outdated, Pattern, Read};
 use entresol_engine::second_level::{Design, Tiers};
-use entresol_engine::{Database, Direction, PartitionSpec, Settings};
+use entresol_engine::{Database, Direction, Internals, PartitionSpec, Settings};
 use std::cell::RefCell;
 use std::ops::Bound;
 use std::rc::Rc;

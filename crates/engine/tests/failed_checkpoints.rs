@@ -7,7 +7,7 @@ use devices::Hardware;
 use driver::OpKind;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::checkpoint::Policy;
-use entresol_engine::{Database, Error, PartitionSpec, Settings, buffer, log};
+use entresol_engine::{Database, Error, Internals, PartitionSpec, Settings, buffer, log};
 use executor::{Executor, Order};
 use std::cell::Cell;
 use std::rc::Rc;

@@ -6,7 +6,7 @@ use base::time::{MILLISECOND_NS, SECOND_NS};
 use devices::Hardware;
 use driver::OpKind;
 use entresol_engine::checkpoint::Policy;
-use entresol_engine::{Database, Direction, Error, PartitionSpec, Settings, Transaction, buffer, log};
+use entresol_engine::{Database, Direction, Error, Internals, PartitionSpec, Settings, Transaction, buffer, log};
 use executor::{Executor, Order};
 use std::ops::Bound;
 use virtual_driver::{ErrorAt, FaultPlan, Media, Options, VirtualDriver};

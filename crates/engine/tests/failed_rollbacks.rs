@@ -5,7 +5,7 @@ use crate::ground::failing_reads::on;
 use base::PartitionId;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use entresol_engine::checkpoint::Policy;
-use entresol_engine::{Database, Direction, Error, PartitionSpec, Settings, Transaction, buffer, log};
+use entresol_engine::{Database, Direction, Error, Internals, PartitionSpec, Settings, Transaction, buffer, log};
 use executor::Executor;
 use std::ops::Bound;
 use virtual_driver::Media;

@@ -5,7 +5,7 @@ use base::{PageId, PartitionId, Random};
 use driver::{Access, FaultKind, OpKind};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::page_store::{DataFile, PageStore, Transfer};
-use entresol_engine::{Database, Error, PartitionSpec, Settings, checkpoint, log};
+use entresol_engine::{Database, Error, Internals, PartitionSpec, Settings, checkpoint, log};
 use executor::{Executor, Order};
 use std::rc::Rc;
 use virtual_driver::{ErrorAt, FaultPlan, Hardware, Injury, Media, Options, PowerCut, VirtualDriver};

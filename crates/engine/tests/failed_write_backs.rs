@@ -3,7 +3,7 @@
 use base::time::MILLISECOND_NS;
 use devices::Hardware;
 use driver::{FaultKind, OpKind};
-use entresol_engine::{Database, Error, PartitionSpec, Settings, buffer};
+use entresol_engine::{Database, Error, Internals, PartitionSpec, Settings, buffer};
 use executor::{Executor, Order};
 use virtual_driver::{ErrorAt, FaultPlan, Media, Options, VirtualDriver};
 

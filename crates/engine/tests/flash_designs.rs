@@ -6,7 +6,7 @@ use crate::ground::machine::run;
 use cached::{change, read};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{self, CacheSettings, Design, Parameters, Tiers};
-use entresol_engine::{Database, Direction, PartitionSpec, Settings};
+use entresol_engine::{Database, Direction, Internals, PartitionSpec, Settings};
 use std::ops::Bound;
 use std::rc::Rc;
 use virtual_driver::Media;

@@ -5,7 +5,7 @@ use crate::ground::machine::run;
 use base::PartitionId;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use entresol_engine::checkpoint::Policy;
-use entresol_engine::{Database, PartitionSpec, Settings, Transaction, buffer, log};
+use entresol_engine::{Database, Internals, PartitionSpec, Settings, Transaction, buffer, log};
 use executor::{Executor, WaitQueue};
 use std::cell::Cell;
 use std::rc::Rc;

@@ -6,7 +6,7 @@ use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PartitionId, Random};
 use driver::Halt;
 use entresol_engine::checkpoint::Policy;
-use entresol_engine::{Database, PartitionSpec, Settings, Transaction, buffer, log};
+use entresol_engine::{Database, Internals, PartitionSpec, Settings, Transaction, buffer, log};
 use executor::{Executor, Order};
 use std::cell::Cell;
 use virtual_driver::{FaultPlan, Hardware, Media, Options, PowerCut, VirtualDriver};

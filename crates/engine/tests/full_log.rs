@@ -6,7 +6,7 @@ use driver::Halt;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::checkpoint::Policy;
 use entresol_engine::log::{Acknowledged, Second, SyncMethod};
-use entresol_engine::{Database, PartitionSpec, Result, Settings, buffer, log};
+use entresol_engine::{Database, Internals, PartitionSpec, Result, Settings, buffer, log};
 use executor::{Executor, Order};
 use std::cell::Cell;
 use virtual_driver::{FaultPlan, Hardware, Media, Options, PowerCut, VirtualDriver};

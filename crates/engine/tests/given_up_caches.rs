@@ -4,7 +4,7 @@ use crate::ground::cached::{cache, change, create, read, settings};
 use driver::OpKind;
 use entresol_engine::second_level::{CacheSettings, Design};
 use entresol_engine::tier_file::WriteBufferSettings;
-use entresol_engine::{Database, Error, Settings, Transaction, checkpoint, log};
+use entresol_engine::{Database, Error, Internals, Settings, Transaction, checkpoint, log};
 use executor::{Executor, Order};
 use virtual_driver::{ErrorAt, FaultPlan, Hardware, Media, Options, VirtualDriver};
 

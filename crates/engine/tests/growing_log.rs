@@ -7,7 +7,7 @@ use base::time::SECOND_NS;
 use driver::{Access, Halt, Op, OpKind};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::{
-    Database, Error, PartitionSpec, Result, SUPERBLOCK_FILE, Settings, Transaction, buffer, checkpoint, log,
+    Database, Error, Internals, PartitionSpec, Result, SUPERBLOCK_FILE, Settings, Transaction, buffer, checkpoint, log,
 };
 use executor::{Executor, Order};
 use std::cell::Cell;

@@ -5,7 +5,7 @@ use driver::Op;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{self, CacheSettings, Placement};
 use entresol_engine::tier_file::WriteBufferSettings;
-use entresol_engine::{Database, Error, PartitionSpec, Settings, Transaction, buffer, checkpoint, log};
+use entresol_engine::{Database, Error, Internals, PartitionSpec, Settings, Transaction, buffer, checkpoint, log};
 use executor::{Executor, Order};
 use std::ops::Range;
 use virtual_driver::{Hardware, Media, Options, VirtualDriver};

@@ -6,7 +6,9 @@ use crate::ground::things::*;
 use base::{PartitionId, Random};
 use entresol_engine::catalog::IndexSpec;
 use entresol_engine::set::{FieldError, FieldType, FieldValue, RecordType};
-use entresol_engine::{Database, Direction, Error, Isolation, PartitionSpec, Result, Settings, Transaction, version};
+use entresol_engine::{
+    Database, Direction, Error, Internals, Isolation, PartitionSpec, Result, Settings, Transaction, version,
+};
 use std::ops::Bound;
 use virtual_driver::Media;
 

@@ -9,7 +9,7 @@ use driver::Op;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{self, CacheSettings, Design};
 use entresol_engine::tier_file::table::{BLOCK_BYTES, block_number};
-use entresol_engine::{Database, PartitionSpec, Settings, Transaction, buffer, checkpoint, log};
+use entresol_engine::{Database, Internals, PartitionSpec, Settings, Transaction, buffer, checkpoint, log};
 use executor::{Executor, Order};
 use std::cell::Cell;
 use std::rc::Rc;

@@ -3,7 +3,7 @@
 use crate::ground::machine::run;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::checkpoint::Policy;
-use entresol_engine::{Database, Error, PartitionSpec, Settings, Transaction, buffer, log};
+use entresol_engine::{Database, Error, Internals, PartitionSpec, Settings, Transaction, buffer, log};
 use virtual_driver::Media;
 
 const LOG: u64 = 256 << 10;

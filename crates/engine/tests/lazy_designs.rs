@@ -6,7 +6,7 @@ use crate::ground::machine::run;
 use cached::{cache, change, read};
 use entresol_engine::second_level::design::{CachePolicy, Contents, Decision, Leaving, Reason};
 use entresol_engine::second_level::{self, Design, Tiers};
-use entresol_engine::{Database, Error, PartitionSpec, Settings, Transaction, checkpoint, log};
+use entresol_engine::{Database, Error, Internals, PartitionSpec, Settings, Transaction, checkpoint, log};
 use std::rc::Rc;
 use virtual_driver::Media;
 

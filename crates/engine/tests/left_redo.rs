@@ -5,7 +5,9 @@ use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PageId, Random};
 use driver::{Op, OpKind};
 use entresol_engine::second_level::{self, CacheSettings, Design};
-use entresol_engine::{BackupSettings, Database, Error, RestoreSource, Settings, Transaction, buffer, checkpoint};
+use entresol_engine::{
+    BackupSettings, Database, Error, Internals, RestoreSource, Settings, Transaction, buffer, checkpoint,
+};
 use virtual_driver::{ErrorAt, Media};
 
 pub const SLOTS: u32 = 500;

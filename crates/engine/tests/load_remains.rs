@@ -7,7 +7,7 @@ use devices::Hardware;
 use driver::OpKind;
 use entresol_engine::second_level::design::Pattern;
 use entresol_engine::second_level::{self, CacheSettings};
-use entresol_engine::{Database, Error, PartitionSpec, Settings, Transaction, buffer, checkpoint};
+use entresol_engine::{Database, Error, Internals, PartitionSpec, Settings, Transaction, buffer, checkpoint};
 use executor::{Executor, Order};
 use std::future::poll_fn;
 use std::pin::pin;

@@ -10,7 +10,9 @@ use entresol_engine::checkpoint::{Policy, Strategy, SweepSettings};
 use entresol_engine::log::{Acknowledged, Second};
 use entresol_engine::server::{self, TransactionServer};
 use entresol_engine::set::Logging;
-use entresol_engine::{Database, Error, PartitionSpec, Procedures, Result, Settings, Transaction, buffer, log};
+use entresol_engine::{
+    Database, Error, Internals, PartitionSpec, Procedures, Result, Settings, Transaction, buffer, log,
+};
 use executor::{Executor, Order, WaitQueue};
 use std::cell::Cell;
 use std::rc::Rc;

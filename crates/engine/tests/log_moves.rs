@@ -4,7 +4,7 @@ use crate::ground::cut_machine::{run_under, run_up_to};
 use base::Random;
 use driver::{Halt, Op, OpKind};
 use entresol_engine::log::{Acknowledged, Second};
-use entresol_engine::{Asked, Database, Error, PartitionSpec, Result, Settings, buffer, log};
+use entresol_engine::{Asked, Database, Error, Internals, PartitionSpec, Result, Settings, buffer, log};
 use executor::Executor;
 use virtual_driver::{ErrorAt, FaultPlan, Hardware, Media, PowerCut};
 

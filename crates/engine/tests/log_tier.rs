@@ -2,7 +2,7 @@
 
 use devices::Hardware;
 use entresol_engine::log::SyncMethod;
-use entresol_engine::{Database, PartitionSpec, Result, Settings, buffer, log};
+use entresol_engine::{Database, Internals, PartitionSpec, Result, Settings, buffer, log};
 use executor::{Executor, Order};
 use virtual_driver::{Media, Options, VirtualDriver};
 

@@ -6,7 +6,7 @@ use base::Instant;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{self, CacheSettings, DESIGNS, Design};
-use entresol_engine::{Database, PartitionSpec, Result, Settings, buffer, checkpoint, log};
+use entresol_engine::{Database, Internals, PartitionSpec, Result, Settings, buffer, checkpoint, log};
 use executor::{Executor, Order};
 use std::cell::Cell;
 use virtual_driver::{FaultPlan, Hardware, Media, Options, Slow, VirtualDriver};

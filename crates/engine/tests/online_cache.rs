@@ -6,7 +6,7 @@ use cached::{read, settings};
 use driver::OpKind;
 use entresol_engine::second_level::{CacheSettings, DESIGNS, Design, Parameters, WriteBudget};
 use entresol_engine::tier_file::{TierReport, WriteBufferSettings};
-use entresol_engine::{Database, Error, PartitionSpec, Settings};
+use entresol_engine::{Database, Error, Internals, PartitionSpec, Settings};
 use executor::{Executor, Order};
 use std::cell::Cell;
 use std::rc::Rc;

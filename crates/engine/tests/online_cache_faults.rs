@@ -7,7 +7,7 @@ use base::time::SECOND_NS;
 use driver::{FaultKind, Halt};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::CacheSettings;
-use entresol_engine::{Database, Error, PartitionSpec, Result, Settings};
+use entresol_engine::{Database, Error, Internals, PartitionSpec, Result, Settings};
 use executor::{Executor, Order};
 use std::cell::Cell;
 use virtual_driver::{FaultPlan, Hardware, Media, Options, Slow, VirtualDriver};

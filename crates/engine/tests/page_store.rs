@@ -6,7 +6,7 @@ use driver::{Access, Completion, Output, Token};
 use entresol_engine::buffer::{self, PageSpace};
 use entresol_engine::page::PageKind;
 use entresol_engine::page_store::{Future, PageStore, Then, Transfer};
-use entresol_engine::{Database, Error, PartitionSpec, Result, Settings};
+use entresol_engine::{Database, Error, Internals, PartitionSpec, Result, Settings};
 use executor::{Executor, Order};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

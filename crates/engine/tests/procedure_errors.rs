@@ -4,7 +4,9 @@ use crate::ground::failing_reads::on;
 use base::time::MILLISECOND_NS;
 use entresol_engine::checkpoint::{Policy, Strategy, SweepSettings};
 use entresol_engine::set::Logging;
-use entresol_engine::{Database, Direction, Error, PartitionSpec, Procedures, Result, Settings, Transaction, buffer};
+use entresol_engine::{
+    Database, Direction, Error, Internals, PartitionSpec, Procedures, Result, Settings, Transaction, buffer,
+};
 use executor::Executor;
 use std::ops::Bound;
 use virtual_driver::Media;

@@ -8,7 +8,7 @@ use driver::OpKind;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{self, CacheSettings, Design};
 use entresol_engine::statistics::{Event, Listener};
-use entresol_engine::{Database, PartitionSpec, Result, Settings, Transaction, buffer, checkpoint, log};
+use entresol_engine::{Database, Internals, PartitionSpec, Result, Settings, Transaction, buffer, checkpoint, log};
 use executor::{Executor, Order};
 use std::cell::RefCell;
 use std::rc::Rc;

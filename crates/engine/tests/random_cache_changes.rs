@@ -8,7 +8,7 @@ use driver::{Halt, OpKind};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{self, CacheSettings, DESIGNS, Parameters};
 use entresol_engine::tier_file::WriteBufferSettings;
-use entresol_engine::{Database, PartitionSpec, Settings, buffer, checkpoint, log};
+use entresol_engine::{Database, Internals, PartitionSpec, Settings, buffer, checkpoint, log};
 use executor::{Executor, Order};
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};

@@ -9,7 +9,7 @@ use entresol_engine::log::record::Body;
 use entresol_engine::log::{Log, LogScan};
 use entresol_engine::second_level::design::Pattern;
 use entresol_engine::{
-    Database, Direction, Error, Need, PartitionSpec, Settings, Transaction, buffer, checkpoint, log,
+    Database, Direction, Error, Internals, Need, PartitionSpec, Settings, Transaction, buffer, checkpoint, log,
 };
 use executor::Executor;
 use std::future::{Future, poll_fn};

@@ -7,7 +7,7 @@ use entresol_engine::catalog::{IndexSpec, Locking, Organization};
 use entresol_engine::checkpoint::{Strategy, SweepSettings};
 use entresol_engine::set::{FieldType, FieldValue, Logging, RecordType};
 use entresol_engine::{
-    BackupError, Database, Error, PartitionSpec, Procedures, RestoreTarget, Result, Settings, Transaction,
+    BackupError, Database, Error, Internals, PartitionSpec, Procedures, RestoreTarget, Result, Settings, Transaction,
 };
 use virtual_driver::Media;
 

@@ -6,7 +6,8 @@ use base::time::MILLISECOND_NS;
 use base::{Lsn, Random};
 use driver::OpKind;
 use entresol_engine::{
-    Asked, BackupError, BackupSettings, Database, Error, PartitionSpec, RestoreSource, RestoreTarget, Result, Settings,
+    Asked, BackupError, BackupSettings, Database, Error, Internals, PartitionSpec, RestoreSource, RestoreTarget,
+    Result, Settings,
 };
 use executor::Executor;
 use ground::{lose, names, on, on_hardware, restored, under};

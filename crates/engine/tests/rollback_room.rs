@@ -4,7 +4,7 @@ use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PartitionId, Random};
 use devices::Hardware;
 use entresol_engine::checkpoint::Policy;
-use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, Transaction, buffer, log};
+use entresol_engine::{Database, Error, Internals, PartitionSpec, Result, Settings, Transaction, buffer, log};
 use executor::{Executor, JoinHandle, Order};
 use std::cell::Cell;
 use std::rc::Rc;

@@ -3,7 +3,7 @@
 use base::{PartitionId, Random};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::server::{self, MessageServer, ServerReport, TransactionServer};
-use entresol_engine::{Database, Error, PartitionSpec, Procedures, Settings, Transaction};
+use entresol_engine::{Database, Error, Internals, PartitionSpec, Procedures, Settings, Transaction};
 use executor::{Executor, Order};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

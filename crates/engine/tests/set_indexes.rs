@@ -6,7 +6,7 @@ use crate::ground::things::*;
 use base::{PartitionId, Random};
 use entresol_engine::catalog::IndexSpec;
 use entresol_engine::set::{FieldError, FieldType, FieldValue, RecordType};
-use entresol_engine::{Database, Direction, Error, PartitionSpec, Settings, Snapshot, version};
+use entresol_engine::{Database, Direction, Error, Internals, PartitionSpec, Settings, Snapshot, version};
 use virtual_driver::Media;
 
 fn set() -> PartitionSpec {

@@ -7,7 +7,9 @@ use driver::{Halt, OpKind};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::checkpoint::{Policy, SweepSettings};
 use entresol_engine::set::{FieldType, RecordType};
-use entresol_engine::{Database, Direction, Error, PartitionSpec, Result, Settings, Transaction, buffer, log};
+use entresol_engine::{
+    Database, Direction, Error, Internals, PartitionSpec, Result, Settings, Transaction, buffer, log,
+};
 use executor::{Executor, Order};
 use std::cell::Cell;
 use std::future::poll_fn;

@@ -6,7 +6,8 @@ use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::checkpoint::{Strategy, SweepSettings};
 use entresol_engine::set::Logging;
 use entresol_engine::{
-    Database, Error, PartitionSpec, Procedures, Result, Settings, Snapshot, Transaction, checkpoint, log, version,
+    Database, Error, Internals, PartitionSpec, Procedures, Result, Settings, Snapshot, Transaction, checkpoint, log,
+    version,
 };
 use executor::{Executor, Order};
 use std::cell::RefCell;

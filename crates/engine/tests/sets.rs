@@ -4,7 +4,7 @@ use crate::ground::machine::run;
 use base::{PartitionId, Random};
 use driver::{OpKind, Work};
 use entresol_engine::catalog::{Locking, Organization};
-use entresol_engine::{Database, Error, PartitionSpec, Settings, checkpoint, log};
+use entresol_engine::{Database, Error, Internals, PartitionSpec, Settings, checkpoint, log};
 use executor::{Executor, Step};
 use std::collections::BTreeMap;
 use virtual_driver::{Media, PowerCut};

@@ -9,7 +9,7 @@ use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::log::record::{self, Body};
 use entresol_engine::page::{Change, Edit, HEADER_SIZE, PageKind, header};
 use entresol_engine::undo::Undo;
-use entresol_engine::{CommitFailure, Database, Error, PartitionSpec, Result};
+use entresol_engine::{CommitFailure, Database, Error, Internals, PartitionSpec, Result};
 use std::cell::RefCell;
 use std::rc::Rc;
 use virtual_driver::{ErrorAt, FaultPlan, Media, PowerCut};

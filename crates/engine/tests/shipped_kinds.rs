@@ -8,7 +8,7 @@ use entresol_engine::log::record;
 use entresol_engine::organization::b_tree::{self, stored};
 use entresol_engine::page::{Change, OwnedChange, PageKind, slotted};
 use entresol_engine::set::{FieldError, FieldValue};
-use entresol_engine::{CommitFailure, Database, Error, PartitionSpec, Result, Shipment, Transaction};
+use entresol_engine::{CommitFailure, Database, Error, Internals, PartitionSpec, Result, Shipment, Transaction};
 
 fn format(kind: PageKind, image: &[u8]) -> Change<'_> {
     Change::Format { kind, level: 0, count: 0, image }

@@ -12,7 +12,7 @@ use entresol_engine::canary::Canary;
 use entresol_engine::organization::b_tree::{self, stored};
 use entresol_engine::page::{Change, HEADER_SIZE, PageKind, slotted};
 use entresol_engine::undo::Undo;
-use entresol_engine::{CommitFailure, Database, Error, PartitionSpec, RestoreTarget, Result, Settings};
+use entresol_engine::{CommitFailure, Database, Error, Internals, PartitionSpec, RestoreTarget, Result, Settings};
 use executor::Executor;
 use virtual_driver::{FaultPlan, Media, PowerCut};
 

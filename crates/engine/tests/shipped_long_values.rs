@@ -6,7 +6,7 @@ use base::time::SECOND_NS;
 use base::{PageId, PartitionId};
 use entresol_engine::organization::b_tree::{self, stored};
 use entresol_engine::page::slotted;
-use entresol_engine::{Database, Error, PartitionSpec, Result};
+use entresol_engine::{Database, Error, Internals, PartitionSpec, Result};
 use virtual_driver::{FaultPlan, Media};
 
 /// A value as a leaf has it whose pages begin with this one.

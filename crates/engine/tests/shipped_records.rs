@@ -9,7 +9,7 @@ use entresol_engine::organization::b_tree;
 use entresol_engine::page::{Change, Edit, HEADER_SIZE, PageKind, header};
 use entresol_engine::second_level::design::Pattern;
 use entresol_engine::undo::Undo;
-use entresol_engine::{CommitFailure, Database, Error, Need, PartitionSpec, Result, Shipment, UNNUMBERED};
+use entresol_engine::{CommitFailure, Database, Error, Internals, Need, PartitionSpec, Result, Shipment, UNNUMBERED};
 use virtual_driver::{FaultPlan, Media};
 
 const PAGES: u32 = 20;

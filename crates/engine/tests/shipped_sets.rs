@@ -7,7 +7,9 @@ use base::{Lsn, PageId, PartitionId, Random};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::checkpoint::{Strategy, SweepSettings};
 use entresol_engine::set::{FieldType, FieldValue, Logging, RecordType};
-use entresol_engine::{Database, Direction, Error, PartitionSpec, Result, SetChange, Settings, Shipment, version};
+use entresol_engine::{
+    Database, Direction, Error, Internals, PartitionSpec, Result, SetChange, Settings, Shipment, version,
+};
 use executor::{Executor, Order};
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -10,7 +10,7 @@ use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::organization::b_tree;
 use entresol_engine::page::{Change, PageKind, slotted};
 use entresol_engine::undo::Undo;
-use entresol_engine::{CommitFailure, Database, Error, PartitionSpec, Result, Settings, Transaction};
+use entresol_engine::{CommitFailure, Database, Error, Internals, PartitionSpec, Result, Settings, Transaction};
 use executor::Executor;
 
 /// The leaf of a tree with records 'b' and 'd', the tail of an append partition with one record, and an object's page.

@@ -5,7 +5,7 @@ use crate::left_redo::{SLOTS, left};
 use crate::quick_restarts::{End, change, check_all, filled, objects, read, run, run_under, settings};
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{Instant, PageId, Random};
-use entresol_engine::{Database, Error, Settings, checkpoint};
+use entresol_engine::{Database, Error, Internals, Settings, checkpoint};
 use executor::Executor;
 use virtual_driver::{FaultPlan, Media, PowerCut, Slow};
 

@@ -7,7 +7,7 @@ use driver::Halt;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{self, CacheSettings, DESIGNS, Design, Parameter, Parameters};
 use entresol_engine::transaction::Transaction;
-use entresol_engine::{BackupSettings, Database, Error, PartitionSpec, Settings, buffer, checkpoint};
+use entresol_engine::{BackupSettings, Database, Error, Internals, PartitionSpec, Settings, buffer, checkpoint};
 use executor::{Executor, Order};
 use std::cell::Cell;
 use std::rc::Rc;

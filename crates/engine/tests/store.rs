@@ -4,7 +4,9 @@ use base::Random;
 use driver::Halt;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::lock::VictimPolicy;
-use entresol_engine::{Database, Direction, Error, PartitionSpec, Settings, Transaction, buffer, checkpoint, log};
+use entresol_engine::{
+    Database, Direction, Error, Internals, PartitionSpec, Settings, Transaction, buffer, checkpoint, log,
+};
 use executor::{Executor, Order};
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -6,7 +6,7 @@ use base::{PartitionId, Random};
 use driver::OpKind;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::checkpoint::{Policy, Strategy, SweepSettings};
-use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, Transaction, log};
+use entresol_engine::{Database, Error, Internals, PartitionSpec, Result, Settings, Transaction, log};
 use executor::{Executor, Order};
 use std::cell::Cell;
 use virtual_driver::{ErrorAt, FaultPlan, Hardware, Media, Options, VirtualDriver};

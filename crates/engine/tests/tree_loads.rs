@@ -3,7 +3,7 @@
 use base::Random;
 use driver::Halt;
 use entresol_engine::catalog::{Locking, Organization};
-use entresol_engine::{Database, Error, PartitionSpec, Settings, buffer};
+use entresol_engine::{Database, Error, Internals, PartitionSpec, Settings, buffer};
 use executor::{Executor, Order};
 use virtual_driver::{FaultPlan, Hardware, Media, Options, PowerCut, VirtualDriver};
 

@@ -8,7 +8,7 @@ use entresol_engine::checkpoint;
 use entresol_engine::log::{self, Acknowledged, Second, SyncMethod};
 use entresol_engine::tier_file::WriteBufferSettings;
 use entresol_engine::{
-    BackupSettings, Database, Error, PartitionSpec, RestoreSource, Result, Settings, Transaction, buffer,
+    BackupSettings, Database, Error, Internals, PartitionSpec, RestoreSource, Result, Settings, Transaction, buffer,
 };
 use executor::{Executor, Order};
 use std::cell::Cell;

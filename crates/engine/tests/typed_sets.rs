@@ -5,7 +5,9 @@ use base::{PartitionId, Random};
 use driver::Halt;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::set::{FieldType, FieldValue, RecordType};
-use entresol_engine::{Database, Direction, Error, PartitionSpec, Result, Settings, Transaction, checkpoint, log};
+use entresol_engine::{
+    Database, Direction, Error, Internals, PartitionSpec, Result, Settings, Transaction, checkpoint, log,
+};
 use executor::{Executor, Order};
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -9,7 +9,9 @@ use base::PartitionId;
 use entresol_engine::catalog::{IndexSpec, Locking, Organization};
 use entresol_engine::checkpoint::{Strategy, SweepSettings};
 use entresol_engine::set::{FieldError, Logging};
-use entresol_engine::{Database, Error, PartitionSpec, Procedures, RestoreTarget, Result, Settings, Transaction};
+use entresol_engine::{
+    Database, Error, Internals, PartitionSpec, Procedures, RestoreTarget, Result, Settings, Transaction,
+};
 use virtual_driver::Media;
 
 fn set() -> PartitionSpec {

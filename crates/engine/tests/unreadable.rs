@@ -9,7 +9,7 @@ use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::log::{self, Acknowledged, Second};
 use entresol_engine::second_level::{self, CacheSettings};
 use entresol_engine::tier_file::WriteBufferSettings;
-use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, buffer, checkpoint};
+use entresol_engine::{Database, Error, Internals, PartitionSpec, Result, Settings, buffer, checkpoint};
 use executor::{Executor, Order};
 use virtual_driver::{ErrorAt, FaultPlan, Media, Options, VirtualDriver};
 

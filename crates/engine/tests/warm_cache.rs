@@ -5,7 +5,7 @@ use crate::ground::machine::run;
 use cached::{create, read};
 use driver::{Access, Op, OpKind};
 use entresol_engine::second_level::{self, CacheSettings, DESIGNS, Design};
-use entresol_engine::{Database, Error, Settings};
+use entresol_engine::{Database, Error, Internals, Settings};
 use executor::{Executor, Order};
 use virtual_driver::{ErrorAt, FaultPlan, Hardware, Media, Options, VirtualDriver};
 

@@ -6,7 +6,7 @@ use cached::read;
 use entresol_engine::second_level::{CacheSettings, DESIGNS, Design, Parameters, WriteBudget};
 use entresol_engine::tier_file::TierReport;
 use entresol_engine::tier_file::table::{BLOCK_BYTES, TABLE_FILE};
-use entresol_engine::{Database, Error, Settings};
+use entresol_engine::{Database, Error, Internals, Settings};
 use virtual_driver::Media;
 
 const PAGES: u64 = 60;

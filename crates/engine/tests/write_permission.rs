@@ -6,7 +6,7 @@ use base::{PageId, PartitionId};
 use devices::Hardware;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::page::header;
-use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, Transaction, buffer};
+use entresol_engine::{Database, Error, Internals, PartitionSpec, Result, Settings, Transaction, buffer};
 use executor::{Executor, Order};
 use virtual_driver::{Media, Options, VirtualDriver};
 

@@ -284,7 +284,7 @@ pub struct Driver {
     pub backend: Backend,
     /// `direct`: whether files are read and written past the page cache (O_DIRECT).
     pub direct: bool,
-    /// `socket`: whether other programs of the same user, and root's, can have the open database backed up, by the socket `entresol.socket` in
+    /// `socket`: whether other programs of the same user, and root's, can have the open database backed up and see what waits in it, by the socket `entresol.socket` in
     /// its directory.
     pub socket: bool,
     /// `answer_at_most`: how long a device may leave unanswered what something waits for, in nanoseconds; 100 ms to 24 h. Then the database
@@ -329,6 +329,8 @@ pub struct Partition {
     pub record: Option<RecordType>,
     /// `secondary`: a set's ordered secondary indexes by name, each over one field or several; beside `record`.
     pub secondaries: Vec<(String, Vec<String>)>,
+    /// Which of its keys the file names: an opening refuses those of them that an existing partition is not and cannot become.
+    pub named: Vec<&'static str>,
 }
 
 impl Default for Partition {
@@ -348,6 +350,7 @@ impl Default for Partition {
             reserve_percent: None,
             record: None,
             secondaries: Vec::new(),
+            named: Vec::new(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What other programs may ask of a database that this one has open: a backup.
+//! What other programs may ask of a database that this one has open: a backup, and what waits in it.
 //!
 //! They ask at a socket in the home's directory ([`DirectorySocket`]), where a thread listens. It sleeps in the kernel while no one asks, and
 //! each connection gets a thread that waits for its one answer. The engine's thread does the work, as for a [`Handle`] of the program's own.
@@ -10,15 +10,16 @@ mod ask;
 mod door;
 mod message;
 
-pub use ask::ElsewhereError;
+pub use ask::{ElsewhereError, WaitsElsewhere};
 pub(crate) use door::Door;
 
+use crate::OpenError;
 use crate::handle::Handle;
 use crate::pending::Pending;
 use crate::store::Store;
 use driver::{Fault, FaultKind};
 use engine::{BackupProgress, BackupReport, BackupSettings, Error};
-use message::{Answer, Ask, Failure, encode, receive};
+use message::{Answer, Ask, Failure, Waits, encode, receive};
 use real_driver::DirectorySocket;
 use std::future::Future;
 use std::io::{self, Read, Write};
@@ -36,6 +37,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a client is told how far its request is, and is looked whether it has gone.
 const TICK: Duration = Duration::from_millis(100);
+/// How many ticks a client waits for a program that has its engine run nothing.
+const IDLE_TICKS: usize = 100;
 /// More clients at once are turned away.
 const CONNECTIONS_MAX: usize = 16;
 /// The stacks of these threads.
@@ -76,6 +79,15 @@ impl Control {
             Fault::new(FaultKind::NoMemory, format!("starting the thread that listens for other programs: {error}"))
         })?;
         Ok(Control { socket, line, thread: Some(thread) })
+    }
+}
+
+impl Control {
+    /// Has those who ask hear why the engine has ended on the caller's thread.
+    pub fn note_cause(&self, error: &OpenError) {
+        if let Way::Caller(door) = &self.line.way {
+            door.note_cause(error);
+        }
     }
 }
 
@@ -156,6 +168,7 @@ fn serve(stream: &UnixStream, line: &Line) {
     let answer = match asked {
         Ok(None) => None,
         Ok(Some(Ask::Backup(settings))) => back_up(stream, settings, line),
+        Ok(Some(Ask::Waits)) => waits(stream, line),
         Err(error) => Some(Answer::Failed(Failure::other(&error.to_string()))),
     };
     if let Some(answer) = answer {
@@ -198,6 +211,28 @@ fn back_up(stream: &UnixStream, settings: BackupSettings, line: &Line) -> Option
     }
 }
 
+/// What waits. The answer; nothing if the client has gone.
+fn waits(stream: &UnixStream, line: &Line) -> Option<Answer> {
+    let handle = match line.handle(stream) {
+        Ok(handle) => handle,
+        Err(answer) => return answer,
+    };
+    let mut pending =
+        handle.with_database(async |database| Ok(Waits::new(database.waits(), database.waiting_to_begin())));
+    drop(handle);
+    for _tick in 0..IDLE_TICKS {
+        match wait(&mut pending) {
+            Some(Ok(waits)) => return Some(Answer::Waits(waits)),
+            Some(Err(error)) => return Some(Answer::Failed(failure_of(error))),
+            None => {}
+        }
+        if let Some(answer) = line.is_over(stream) {
+            return answer;
+        }
+    }
+    Some(Answer::Failed(Failure::Idle))
+}
+
 fn is_absolute(place: &str) -> bool {
     Path::new(place).is_absolute()
 }
@@ -205,9 +240,15 @@ fn is_absolute(place: &str) -> bool {
 fn answer_of(result: engine::Result<BackupReport>) -> Answer {
     match result {
         Ok(report) => Answer::Done(report),
-        Err(Error::Closed) => Answer::Failed(Failure::Closed),
-        Err(Error::Backup(error)) => Answer::Failed(Failure::Backup(error)),
-        Err(other) => Answer::Failed(Failure::other(&other.to_string())),
+        Err(error) => Answer::Failed(failure_of(error)),
+    }
+}
+
+fn failure_of(error: Error) -> Failure {
+    match error {
+        Error::Closed => Failure::Closed,
+        Error::Backup(error) => Failure::Backup(error),
+        other => Failure::other(&other.to_string()),
     }
 }
 
@@ -219,16 +260,17 @@ impl Line {
             Way::Caller(door) => door,
         };
         let given = door.knock();
-        loop {
+        for _tick in 0..IDLE_TICKS {
             match given.recv_timeout(TICK) {
                 Ok(handle) => return Ok(handle),
                 Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
-                Err(_) => return Err(Some(Answer::Failed(Failure::Closed))),
+                Err(_) => return Err(Some(self.ended())),
             }
             if let Some(answer) = self.is_over(stream) {
                 return Err(answer);
             }
         }
+        Err(Some(Answer::Failed(Failure::Idle)))
     }
 
     /// Tells a client something, and whether it is there. One that is stopped for a while is waited for with what matters, and is spared
@@ -250,10 +292,18 @@ impl Line {
         true
     }
 
+    /// The answer of an engine that gives none any more.
+    fn ended(&self) -> Answer {
+        Answer::Failed(failure_of(match &self.way {
+            Way::Thread(handle) => handle.link.ended(),
+            Way::Caller(door) => door.ended(),
+        }))
+    }
+
     /// Whether a request is to end, because the database is closed, which its client is told, or because the client has gone.
     fn is_over(&self, stream: &UnixStream) -> Option<Option<Answer>> {
         if self.is_closing.load(Ordering::Acquire) {
-            return Some(Some(Answer::Failed(Failure::Closed)));
+            return Some(Some(self.ended()));
         }
         is_gone(stream).then_some(None)
     }

@@ -9,13 +9,14 @@ use base::{Instant, Lsn, PartitionId};
 use driver::Fault;
 use engine::catalog::IndexSpec;
 use engine::{
-    Compaction, Database, Direction, Error, Figures, Isolation, KeyRange, PartitionSize, PartitionSpec, Result,
-    Snapshot, Transaction,
+    BackupProgress, BackupReport, BackupSettings, Compaction, Database, Direction, Error, Figures, Isolation, KeyRange,
+    LockWait, PartitionSize, PartitionSpec, Result, Snapshot, Transaction,
 };
 use executor::Sender;
 use std::any::type_name;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// Reaches the database of a [`DatabaseThread`](crate::DatabaseThread) from any thread and any runtime. What it is asked for is
 /// under way at once and comes as a [`Pending`], to be awaited or waited for. Requests that are sent while the engine is busy
@@ -234,6 +235,19 @@ impl Handle {
         self.read(async move |database| database.as_of_unix_ns(unix_ns).await, work)
     }
 
+    /// Has `work` read the database as it was this long ago, by the calendar, to a hundredth of a second.
+    ///
+    /// # Errors
+    /// Those of [`Database::as_of_age`] and of `work`.
+    pub fn as_of_age<T: Send + 'static, E: From<Error> + Send + 'static>(
+        &self,
+        age: Duration,
+        work: impl AsyncFnOnce(&mut Snapshot) -> Result<T, E> + Send + 'static,
+    ) -> Pending<T, E> {
+        let age_ns = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
+        self.read(async move |database| database.as_of_age(age_ns).await, work)
+    }
+
     fn read<T: Send + 'static, E: From<Error> + Send + 'static, F>(
         &self,
         begin: impl AsyncFnOnce(&Database) -> Result<Snapshot> + Send + 'static,
@@ -430,6 +444,73 @@ impl Handle {
     pub fn partition(&self, name: &str) -> Pending<PartitionId> {
         let name = name.to_owned();
         self.with_database(async move |database| database.partition(&name))
+    }
+
+    /// The names of all partitions and their numbers.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub fn partitions(&self) -> Pending<Vec<(String, PartitionId)>> {
+        self.with_database(async |database| {
+            let all = database.partitions();
+            Ok(all.iter().map(|partition| (partition.name.to_string(), PartitionId(partition.id))).collect())
+        })
+    }
+
+    /// Takes a checkpoint.
+    ///
+    /// # Errors
+    /// Those of [`Database::checkpoint`].
+    pub fn checkpoint(&self) -> Pending<()> {
+        self.with_database(async |database| database.checkpoint().await)
+    }
+
+    /// Copies the database into an empty directory, as of one moment, while others use it. `progress` is told, on the engine's thread, how far it is.
+    ///
+    /// # Errors
+    /// Those of [`Database::backup`].
+    pub fn backup(
+        &self,
+        settings: BackupSettings,
+        progress: impl FnMut(BackupProgress) + Send + 'static,
+    ) -> Pending<BackupReport> {
+        self.with_database(async move |database| database.backup(&settings, progress).await)
+    }
+
+    /// Every transaction that waits for a lock now, the longest wait first, and who is in its way.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let directory = directory.path();
+    /// # std::fs::write(directory.join("entresol.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
+    /// # use std::time::Duration;
+    /// let thread = entresol::start(directory)?;
+    /// let handle = thread.handle();
+    /// let notes = handle.create_partition(entresol::PartitionSpec::b_tree("notes")).wait()?;
+    /// let (release, released) = std::sync::mpsc::channel::<()>();
+    /// let holder = handle.with_database(async move |database| {
+    ///     let mut holder = database.begin().await?;
+    ///     holder.put(notes, b"milk", b"two litres").await?;
+    ///     while released.try_recv().is_err() {
+    ///         database.executor().sleep_ns(1_000_000).await;
+    ///     }
+    ///     holder.commit().await
+    /// });
+    /// let waiting = handle.put(notes, b"milk", b"none");
+    /// while handle.waits().wait()?.is_empty() {}
+    /// let waits = handle.waits().wait()?;
+    /// assert!(waits[0].resource.ends_with("of 'notes'") && waits[0].holders.len() == 1);
+    /// release.send(()).unwrap();
+    /// holder.wait()?;
+    /// waiting.wait()?;
+    /// # thread.close()?;
+    /// # Ok::<(), entresol::OpenError>(())
+    /// ```
+    pub fn waits(&self) -> Pending<Vec<LockWait>> {
+        self.with_database(async |database| Ok(database.waits()))
     }
 
     /// The value of `key`: a transaction by itself, as are [`Handle::put`] and [`Handle::delete`].

@@ -78,6 +78,7 @@ mod control;
 mod database_thread;
 mod error;
 mod events;
+mod existing;
 mod handle;
 mod log_words;
 mod message_server;
@@ -91,6 +92,8 @@ mod spin;
 mod store;
 mod warnings;
 
+#[cfg(doctest)]
+mod insides;
 #[cfg(test)]
 mod placements;
 
@@ -128,7 +131,7 @@ pub use engine::{
 /// What a database runs on, and what its devices have left unanswered.
 pub use executor::{Executor, JoinHandle, Unanswered};
 
-pub use control::ElsewhereError;
+pub use control::{ElsewhereError, WaitsElsewhere};
 pub use database_thread::DatabaseThread;
 pub use error::OpenError;
 pub use handle::Handle;

@@ -1,8 +1,8 @@
 //! What is said of the log: where it is, how it is written, and why.
 
 use base::units::format_duration_ns;
-use engine::Database;
 use engine::log::SyncMethod;
+use engine::{Database, Internals};
 
 /// The log's device, its way of writing, and what was measured of it.
 pub fn describe(database: &Database) -> String {

@@ -1,7 +1,7 @@
 //! What is said of page writes: which devices may tear a page, and what keeps it whole then.
 
 use base::units::format_size;
-use engine::Database;
+use engine::{Database, Internals};
 use std::collections::BTreeMap;
 
 /// Each device that holds pages, and whether its pages are written twice.

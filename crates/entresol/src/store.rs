@@ -4,9 +4,9 @@ mod contents;
 
 use crate::configuration::{Configuration, FILE_NAME};
 use crate::control::Control;
-use crate::error::run;
+use crate::error::{run, run_telling};
 use crate::events::{Events, SLOW_NS, Silence, is_overdue, watch};
-use crate::{OpenError, assemble, log_words, page_words};
+use crate::{OpenError, assemble, existing, log_words, page_words};
 use contents::{Contents, contents, stranger};
 use driver::{Fault, FaultKind};
 use engine::server::TransactionServer;
@@ -306,6 +306,7 @@ impl Opening {
                 created?
             }
         };
+        run(executor, existing::follow(&database, &self.configuration))??;
         if let Some(events) = events {
             events.tell_opened(is_new);
         }
@@ -389,8 +390,9 @@ impl Opening {
         let home = self.home();
         if fault.kind == FaultKind::Busy && matches!(DirectorySocket::connect(home), Ok(Some(_))) {
             let path = self.path.display();
-            fault.message +=
-                &format!("; 'entresol backup {path} BACKUP' has the program that has it open copy it meanwhile");
+            fault.message += &format!(
+                "; 'entresol backup {path} BACKUP' has the program that has it open copy it meanwhile, and 'waits' in 'entresol shell {path}' shows what waits in it"
+            );
         }
         fault
     }
@@ -474,7 +476,8 @@ impl Store {
     /// # Ok::<(), OpenError>(())
     /// ```
     pub fn run<T>(&self, work: impl AsyncFnOnce(&Database) -> engine::Result<T>) -> Result<T, OpenError> {
-        Ok(run(&self.machine.0, work(self.database()))??)
+        let tell = |error: &OpenError| self.control.iter().for_each(|control| control.note_cause(error));
+        Ok(run_telling(&self.machine.0, work(self.database()), tell)??)
     }
 
     /// The database.

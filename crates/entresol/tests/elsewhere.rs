@@ -172,6 +172,20 @@ fn a_database_that_is_closed_ends_a_backup_after_its_time_of_grace() {
 }
 
 #[test]
+fn a_store_that_runs_nothing_is_waited_for_ten_seconds() {
+    let home = scratch();
+    let (path, other) = (home.path().to_owned(), home.path().to_owned());
+    let store = automatic(home.path()).open().expect("opens");
+    let backup = std::thread::spawn(move || back_up(&path, &settings(&path.join("backup"), None)).map(|_| ()));
+    let waits = std::thread::spawn(move || automatic(&other).waits_elsewhere().map(|_| ()));
+    for asked in [backup, waits] {
+        let refused = asked.join().expect("it does not panic");
+        assert!(matches!(refused, Err(OpenError::Elsewhere(ElsewhereError::Idle { .. }))), "{refused:?}");
+    }
+    store.close().expect("closes");
+}
+
+#[test]
 fn a_dropped_store_tells_those_who_ask() {
     let (home, places) = (scratch(), scratch());
     opened(automatic(home.path())).close().expect("closes");
@@ -309,5 +323,31 @@ fn a_client_that_goes_takes_its_backup_back_and_too_many_are_turned_away() {
     let freed = || back_up(home.path(), &settings(&target, None)).is_ok_and(|report| report.is_some());
     patiently("it is not free", freed);
     assert_eq!(milk(&target).as_deref(), Some(&b"two litres"[..]));
+    thread.close().expect("closes");
+}
+
+#[test]
+fn a_handle_takes_checkpoints_and_backups_and_reads_what_was_some_time_ago() {
+    let (home, places) = (scratch(), scratch());
+    let text = "[buffer]\nsize = \"8 MiB\"\n[log]\nsize = \"4 MiB\"\n[undo]\nretention = \"10 min\"";
+    let opening = Opening::new(home.path(), Configuration::parse(text).expect("right"));
+    let thread = opened(opening);
+    let handle = thread.handle();
+    let notes = handle.partition("notes").wait().expect("there");
+    assert_eq!(handle.partitions().wait().expect("lists"), [("notes".to_owned(), notes)]);
+    std::thread::sleep(Duration::from_millis(300));
+    handle.delete(notes, b"milk").wait().expect("deletes");
+    let ago = |age| handle.as_of_age(age, async move |then| then.get(notes, b"milk").await).wait();
+    assert_eq!(ago(Duration::from_millis(150)).expect("it is kept").as_deref(), Some(&b"two litres"[..]));
+    assert_eq!(ago(Duration::ZERO), Ok(None));
+    assert!(ago(Duration::MAX).is_err());
+    let taken = handle.figures().wait().expect("counts").checkpoints;
+    handle.checkpoint().wait().expect("takes one");
+    assert!(handle.figures().wait().expect("counts").checkpoints > taken);
+    let (told, hears) = mpsc::channel();
+    let settings = settings(&places.path().join("backup"), None);
+    let report = handle.backup(settings, move |progress| told.send(progress).expect("it is heard")).wait();
+    assert!(report.expect("backs up").data_bytes > 3_000_000 && hears.iter().count() > 0);
+    assert_eq!(milk(&places.path().join("backup")), None);
     thread.close().expect("closes");
 }

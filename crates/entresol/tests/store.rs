@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "the tests look at and damage the files below")]
 
 use entresol::configuration::Configuration;
-use entresol::{Database, Direction, Error, OpenError, Opening, PartitionSpec, Store, Transaction};
+use entresol::{Database, Direction, Error, FieldValue, OpenError, Opening, PartitionSpec, Store, Transaction};
 use std::cell::Cell;
 use std::ops::Bound;
 use std::path::Path;
@@ -371,4 +371,91 @@ fn every_replacement_policy_serves_a_database_larger_than_memory() {
         });
         assert_eq!(read.expect("reads"), [0_u64; 0], "{policy}");
     }
+}
+
+#[test]
+fn what_is_said_of_partitions_that_exist_is_followed_or_refused_by_its_key() {
+    let directory = scratch();
+    let open = |partitions: &str| {
+        let text = format!("[buffer]\nsize = \"1 MiB\"\n[log]\nsize = \"4 MiB\"\n{partitions}");
+        Opening::new(directory.path(), Configuration::parse(&text).expect("right")).open()
+    };
+    let created = "[partition.stock]\norganization = \"set\"\nrecord = { count = \"u32\", name = \"text\" }\n\
+                   [partition.bins]\norganization = \"direct\"\nobjects = 100\nrecord_size = \"8 B\"\nblocking_factor = 10\n";
+    let store = open(created).expect("opens");
+    let specs = ["stock", "bins", "notes"].map(|name| store.configuration().partition_spec(name, &Default::default()));
+    store
+        .run(async |database| {
+            for spec in specs {
+                database.create_partition(spec?).await?;
+            }
+            let stock = database.partition("stock")?;
+            let pens = [FieldValue::U32(7), FieldValue::Text("pens")];
+            database.transaction(async |tx| tx.insert_record(stock, b"1", &pens).await).await
+        })
+        .expect("creates");
+    store.close().expect("closes");
+    for (changed, key) in [
+        (
+            "[partition.notes]\norganization = \"append\"",
+            "organization: the partition exists, and is organized as b-tree",
+        ),
+        ("[partition.notes]\nlocks = \"none\"", "locks: the partition exists, and its transactions lock by record"),
+        (
+            "[partition.notes]\ndevice = \"other\"\n[device.other]\npath = \"elsewhere\"",
+            "device: the partition exists, and is on device 'disk'",
+        ),
+        ("[partition.notes]\npage_size = \"4 KiB\"", "page_size: the partition exists, and has 8192"),
+        ("[partition.bins]\norganization = \"direct\"\nobjects = 200", "objects: the partition exists, and has 100"),
+        (
+            "[partition.bins]\norganization = \"direct\"\nrecord_size = \"16 B\"",
+            "record_size: the partition exists, and has 8",
+        ),
+        (
+            "[partition.bins]\norganization = \"direct\"\nblocking_factor = 5",
+            "blocking_factor: the partition exists, and has 10",
+        ),
+        (
+            "[partition.stock]\norganization = \"arrivals\"",
+            "organization: the partition exists, and is organized as set",
+        ),
+        (
+            "[partition.stock]\norganization = \"set\"\nsegment_size = \"64 KiB\"",
+            "segment_size: the partition exists, and has 262144",
+        ),
+        (
+            "[partition.stock]\norganization = \"set\"\nreserve_percent = 20",
+            "reserve_percent: the partition exists, and has 10",
+        ),
+        (
+            "[partition.stock]\norganization = \"set\"\nrecord = { count = \"u32\" }",
+            "record: the partition exists, and its records are of another type",
+        ),
+    ] {
+        let changed = changed.replace("elsewhere", &directory.path().join("elsewhere").display().to_string());
+        let error = open(&changed).map(|_| ()).expect_err(key).to_string();
+        assert!(error.contains(key) && error.contains("[partition."), "{changed}: {error}");
+    }
+    // What they are may be said, and an index is built that was not there.
+    let indexed = created.replace("\"text\" }", "\"text\" }\nsecondary = { by_count = \"count\" }\ncache = false");
+    let store = open(&indexed).expect("opens");
+    let found = store.run(async |database| {
+        let stock = database.partition("stock")?;
+        let (index, mut found) = (database.secondary(stock, "by_count")?, Vec::new());
+        let look = |key: &[u8], _: &[u8]| {
+            found.push(key.to_vec());
+            true
+        };
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        database.begin().await?.range(stock, index, all, Direction::Forward, look).await?;
+        Ok(found)
+    });
+    assert_eq!(found.expect("it is built"), [b"1".to_vec()]);
+    store.close().expect("closes");
+    let other = indexed.replace("by_count = \"count\"", "by_count = \"name\"");
+    let error = open(&other).map(|_| ()).expect_err("over another field").to_string();
+    assert!(
+        error.contains("[partition.stock] secondary: the partition exists, and its index 'by_count' is over other"),
+        "{error}"
+    );
 }

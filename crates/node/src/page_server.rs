@@ -32,7 +32,7 @@ use engine::buffer::Buffer;
 use engine::canary::{self, Canary};
 use engine::catalog::Partition;
 use engine::set;
-use engine::{CommitFailure, Database, Error, HeldMoment, KeptVersions, Served, Shipment};
+use engine::{CommitFailure, Database, Error, HeldMoment, Internals, KeptVersions, Served, Shipment};
 use executor::{Executor, Turn, WaitQueue};
 use memory::InBuffer;
 use std::cell::RefCell;

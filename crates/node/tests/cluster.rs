@@ -4,7 +4,7 @@
 use crate::counting::{PAGE_SIZE, PAGES, client_settings, count, read_of, serve, settings, sum};
 use crate::machines::Machines;
 use base::{Instant, PageId, Random};
-use engine::{Database, Error, buffer};
+use engine::{Database, Error, Internals, buffer};
 use entresol_node::algorithm::{ALGORITHMS, Algorithm};
 use entresol_node::channel::Plain;
 use entresol_node::message::{self, Copy, Request, ToServer};

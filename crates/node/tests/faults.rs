@@ -7,7 +7,7 @@ use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PageId, PartitionId, Random};
 use driver::FaultKind;
 use engine::canary::{self, Canary};
-use engine::{Database, Error};
+use engine::{Database, Error, Internals};
 use entresol_node::algorithm::{ALGORITHMS, Algorithm, CHANCES};
 use entresol_node::channel::Plain;
 use entresol_node::page_client::PageClient;

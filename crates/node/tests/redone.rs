@@ -7,7 +7,7 @@ use base::time::{MICROSECOND_NS, SECOND_NS};
 use base::{PageId, PartitionId, Random};
 use engine::page::header;
 use engine::second_level::design::Pattern;
-use engine::{Database, Error, PartitionSpec, Result, buffer};
+use engine::{Database, Error, Internals, PartitionSpec, Result, buffer};
 use entresol_node::algorithm::{self, CHANCES};
 use entresol_node::channel::Plain;
 use entresol_node::page_client::{ClientSettings, PageClient};

@@ -10,7 +10,7 @@ use crate::{ClientEvent, Configuration};
 use base::time::SECOND_NS;
 use base::{Lsn, PartitionId, Random};
 use engine::log::Log;
-use engine::{Database, Error};
+use engine::{Database, Error, Internals};
 use executor::Executor;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -7,7 +7,7 @@ use crate::ledger::{Transfer, TransferOutcome};
 use crate::procedure::TRANSFER;
 use base::{PartitionId, Random};
 use engine::server::{MessageServer, TransactionServer};
-use engine::{Catalog, Database, Error, Result, Transaction};
+use engine::{Catalog, Database, Error, Internals, Result, Transaction};
 use std::rc::Rc;
 
 /// The partitions of Debit-Credit: accounts, tellers, branches; history.

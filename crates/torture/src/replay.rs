@@ -8,7 +8,7 @@ use base::Random;
 use devices::Hardware;
 use engine::catalog::Locking;
 use engine::second_level::{self, CacheSettings};
-use engine::{Database, PartitionSpec, Result, Settings, buffer, checkpoint, log};
+use engine::{Database, Internals, PartitionSpec, Result, Settings, buffer, checkpoint, log};
 use executor::{Executor, Order};
 use std::rc::Rc;
 use virtual_driver::{Media, Options, VirtualDriver};

@@ -18,7 +18,7 @@ use driver::Halt;
 use engine::canary::{self, Canary};
 use engine::log::{Acknowledged, Log};
 use engine::server::{self, TransactionServer};
-use engine::{Asked, Database, Error, Machine, PartitionSpec, Result, Settings, log, second_level};
+use engine::{Asked, Database, Error, Internals, Machine, PartitionSpec, Result, Settings, log, second_level};
 use executor::{Executor, Order};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -10,7 +10,7 @@ use crate::records::{RecordsByKey, owner_of};
 use crate::run::filler;
 use base::time::SECOND_NS;
 use engine::check::{CheckReport, Finding};
-use engine::{Database, Direction, Error, Result, Transaction};
+use engine::{Database, Direction, Error, Internals, Result, Transaction};
 use std::ops::Bound;
 
 /// How long freeing the pages of deleted long values may take, in nanoseconds of the machine's time.

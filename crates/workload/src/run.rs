@@ -16,7 +16,7 @@ use base::statistics::{BatchMeans, Histogram};
 use base::time::SECOND_NS;
 use engine::canary::{self, Canary};
 use engine::server::TransactionServer;
-use engine::{Database, Error, Prefetcher, Result, Transaction};
+use engine::{Database, Error, Internals, Prefetcher, Result, Transaction};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

@@ -4,7 +4,7 @@
 use engine::catalog::{Locking, Organization};
 use engine::checkpoint::{Strategy, SweepSettings};
 use engine::set::Logging;
-use engine::{Database, PartitionSpec, Procedures, Settings};
+use engine::{Database, Internals, PartitionSpec, Procedures, Settings};
 use entresol_workload::debit_credit::{self, DebitCredit, HISTORY, Scale, Tables};
 use entresol_workload::run::Measured;
 use entresol_workload::{Length, Load, Plan, Unwatched, run};

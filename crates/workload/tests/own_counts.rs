@@ -1,6 +1,6 @@
 //! What a run counts is the run's own: neither its warm-up nor the load before it.
 
-use engine::{Database, PartitionSpec, Settings};
+use engine::{Database, Internals, PartitionSpec, Settings};
 use entresol_workload::debit_credit::{self, DebitCredit, HISTORY, Scale, Tables};
 use entresol_workload::run::Measured;
 use entresol_workload::{Length, Load, Plan, Unwatched, run};

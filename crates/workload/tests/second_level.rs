@@ -5,7 +5,7 @@ use driver::Driver;
 use engine::canary::{Canary, plant};
 use engine::catalog::Locking;
 use engine::second_level::{self, CacheSettings};
-use engine::{Database, PartitionSpec, Result, Settings, buffer, checkpoint, log};
+use engine::{Database, Internals, PartitionSpec, Result, Settings, buffer, checkpoint, log};
 use entresol_workload::trace::replay::{Replay, organization};
 use entresol_workload::trace::stack_distance::StackDistances;
 use entresol_workload::trace::{Partition, Reference, Trace, Type};

@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::progress::Progress;
+use engine::Internals;
 use entresol::configuration::{Configuration, LockGranule, Organization, Partition};
 use entresol::{Database, PartitionSpec, Procedures, Store};
 use workload::debit_credit::{self, ACCOUNT, BRANCH, HISTORY, Scale, TELLER, Tables, Totals};

@@ -3,13 +3,14 @@
 
 use super::meter::Span;
 use super::ratio::{Ratio, median};
-use super::{bank, positive, size};
+use super::{bank, in_bytes, positive, size};
 use crate::files::Directory;
 use crate::progress::Progress;
 use crate::table::{table, wrapped};
 use crate::{Failure, opening};
-use base::units::{format_size, grouped_decimal};
+use base::units::{Size, format_size, grouped_decimal};
 use clap::Args;
+use engine::Internals;
 use entresol::configuration::{Checkpoint, Choice, Configuration, Logging, Strategy};
 use entresol::{Database, Opening};
 use serde::Serialize;
@@ -46,7 +47,7 @@ pub struct Arguments {
     pub config: Option<PathBuf>,
     /// Log that the longer interval, 8 s at most, allows
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
-    pub bound: u64,
+    pub bound: Size,
     /// Segments are written themselves, not copies of them
     #[arg(long)]
     pub no_spool: bool,
@@ -115,6 +116,12 @@ pub struct CheckpointsReport {
     pub costs: Vec<Cost>,
     /// Every run, in their order.
     pub runs: Vec<MeasuredRun>,
+}
+
+impl Arguments {
+    fn bound(&self) -> Result<u64, Failure> {
+        Ok(in_bytes(self.bound, &Configuration::read(self.config.as_deref(), None)?))
+    }
 }
 
 /// What one strategy costs. Ratios are over the run without checkpoints before it, in the same round.
@@ -249,7 +256,12 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<CheckpointsRepo
         arguments.rounds,
         arguments.seconds
     );
-    Ok(CheckpointsReport::of((arguments, &strategies), (workload, driver), segment_bytes, rounds.runs))
+    Ok(CheckpointsReport::of(
+        (arguments, arguments.bound()?, &strategies),
+        (workload, driver),
+        segment_bytes,
+        rounds.runs,
+    ))
 }
 
 impl Rounds<'_> {
@@ -307,7 +319,7 @@ impl Rounds<'_> {
         let strategy = variant.strategy.map(|strategy| strategy.word().to_owned());
         let logged = figures.log_bytes_per_s.max(1.0);
         // Log is kept from the beginning of the sweep before the last: twice the interval.
-        self.bounded_s.get_or_insert((arguments.bound as f64 / 2.0 / logged).min(INTERVAL_MAX_S));
+        self.bounded_s.get_or_insert((arguments.bound()? as f64 / 2.0 / logged).min(INTERVAL_MAX_S));
         self.done_ms += variant.milliseconds(arguments);
         self.total_ms = self.total_ms();
         self.progress.step("measuring", self.done_ms, self.total_ms);
@@ -330,7 +342,7 @@ fn opening_of(arguments: &Arguments, variant: Variant, directory: &Path) -> Resu
     configuration.buffer.size = 64 << 20;
     // Room for all that runs without checkpoints log: 100 MB/s, and what a log keeps in reserve.
     let logged = (arguments.seconds * 1.5 * 100e6) as u64;
-    configuration.log.size = (2 * arguments.bound).max(logged).next_multiple_of(1 << 20);
+    configuration.log.size = (2 * in_bytes(arguments.bound, &configuration)).max(logged).next_multiple_of(1 << 20);
     configuration.log.durable = !arguments.not_durable;
     configuration.log.sets = arguments.log;
     configuration.checkpoint = Checkpoint {
@@ -410,7 +422,7 @@ impl Cost {
 
 impl CheckpointsReport {
     fn of(
-        (arguments, strategies): (&Arguments, &[Strategy]),
+        (arguments, bound, strategies): (&Arguments, u64, &[Strategy]),
         (workload, driver): (String, String),
         segment_bytes: u64,
         runs: Vec<MeasuredRun>,
@@ -423,7 +435,7 @@ impl CheckpointsReport {
             workload,
             driver,
             seed: arguments.seed,
-            bound_bytes: arguments.bound,
+            bound_bytes: bound,
             segment_bytes,
             throughput_per_s: without.throughput_per_s,
             p99_us: without.p99_us,

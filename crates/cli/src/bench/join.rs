@@ -96,7 +96,7 @@ impl Rows for GeneratedInput<'_> {
 pub fn run(arguments: &Arguments, progress: &Progress) -> Result<SpillReport, Failure> {
     let terms = &arguments.terms;
     let store = terms.open(&arguments.data, progress)?;
-    let (input, mut watch) = (terms.input(), Watch::start(store.database()));
+    let (input, mut watch) = (terms.input(store.configuration()), Watch::start(store.database()));
     let (method, name) = match arguments.method {
         Method::Hash => (JoinMethod::Hash, "hash join"),
         Method::SortMerge => (JoinMethod::SortMerge, "sort-merge join"),

@@ -1,12 +1,13 @@
 //! Point reads from a database larger than its buffer: what the engine makes of a device.
 
 use super::session::{self, Run};
-use super::{bank, positive, size};
+use super::{bank, in_bytes, positive, size};
 use crate::progress::Progress;
 use crate::report::RunReport;
 use crate::{Failure, opening};
-use base::units::format_size;
+use base::units::{Size, format_size};
 use clap::Args;
+use engine::Internals;
 use entresol::Opening;
 use entresol::configuration::Configuration;
 use std::path::PathBuf;
@@ -33,7 +34,7 @@ pub struct Arguments {
     pub scale: Option<u32>,
     /// Memory for pages [default: an eighth of the accounts]
     #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub buffer: Option<u64>,
+    pub buffer: Option<Size>,
     /// Reads under way at once
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub outstanding: u32,
@@ -63,7 +64,8 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RunReport, Fail
     let page_size = store.database().settings().buffer.page_size as u64;
     let data = u64::from(store.database().buffer().space(account).written()) * page_size;
     store.close()?;
-    configuration.buffer.size = arguments.buffer.unwrap_or(data / 8).max(64 * page_size);
+    configuration.buffer.size =
+        arguments.buffer.map_or(data / 8, |size| in_bytes(size, &configuration)).max(64 * page_size);
     let buffer = format_size(configuration.buffer.size);
     let store = opening::watched(Opening::new(&arguments.data, configuration).nodes(1), progress).open()?;
     store.run(async |database| {

@@ -1,13 +1,14 @@
 //! Restart after a crash: how fast the log is read and repeated, beside how fast its device could be read.
 
-use super::{bandwidth, bank, size};
+use super::{bandwidth, bank, in_bytes, size};
 use crate::progress::Progress;
 use crate::table::{fact, facts, wrapped};
 use crate::{Failure, opening};
 use base::Random;
 use base::time::SECOND_NS;
-use base::units::{format_duration_ns, format_size, grouped, grouped_decimal};
+use base::units::{Size, format_duration_ns, format_size, grouped, grouped_decimal};
 use clap::Args;
+use engine::Internals;
 use entresol::configuration::{Checkpoint, Configuration};
 use entresol::{Database, Opening};
 use real_driver::{process_cpu_ns, wall_ns};
@@ -33,13 +34,13 @@ pub struct Arguments {
     pub scale: Option<u32>,
     /// How much log the restart finds
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
-    pub log: u64,
+    pub log: Size,
     /// Only restarts what an earlier run has left in DIR
     #[arg(long, conflicts_with = "scale")]
     pub again: bool,
     /// Touches this much memory first: a hypervisor may provide it slowly
     #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub backed: Option<u64>,
+    pub backed: Option<Size>,
     /// Partitions are memory-resident sets, not pages
     #[arg(long)]
     pub sets: bool,
@@ -48,7 +49,7 @@ pub struct Arguments {
     pub moments: bool,
     /// Memory for pages
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
-    pub buffer: u64,
+    pub buffer: Size,
     /// Seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -113,18 +114,24 @@ const RETENTION_NS: u64 = 3_600 * SECOND_NS;
 /// Transfers of the transaction that is under way when the crash comes.
 const UNFINISHED: usize = 100;
 
+impl Arguments {
+    fn log(&self) -> u64 {
+        in_bytes(self.log, &Configuration::default())
+    }
+}
+
 /// Crashes Debit-Credit, restarts, measures what a restart is held against.
 pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RecoveryReport, Failure> {
     let mut began = (wall_ns(), process_cpu_ns());
     let mut configuration = Configuration::read(None, None)?;
-    configuration.buffer.size = arguments.buffer;
+    configuration.buffer.size = in_bytes(arguments.buffer, &configuration);
     if arguments.sets {
         bank::in_memory(&mut configuration);
         // No page is of interest, and the system takes its time to give memory out.
         configuration.buffer.size = configuration.buffer.size.min(64 << 20);
     }
     // Half as much again as is asked for, because a log keeps a quarter of its size in reserve.
-    configuration.log.size = (arguments.log * 3 / 2).next_multiple_of(1 << 20).max(8 << 20);
+    configuration.log.size = (arguments.log() * 3 / 2).next_multiple_of(1 << 20).max(8 << 20);
     configuration.checkpoint = Checkpoint { interval_ns: None, log_bytes: None, ..configuration.checkpoint };
     // Whether commits waited for the disk makes no difference to the log that a restart finds; only filling it is quicker.
     configuration.log.durable = false;
@@ -134,9 +141,9 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RecoveryReport,
         crash(arguments, &opening, progress)?;
         began = (wall_ns(), process_cpu_ns());
     }
-    if let Some(bytes) = arguments.backed {
+    if let Some(size) = arguments.backed {
         progress.phase("having memory backed", 0);
-        bandwidth::populate(bytes)?;
+        bandwidth::populate(in_bytes(size, &Configuration::default()))?;
         began = (wall_ns(), process_cpu_ns());
     }
     progress.phase("restarting", 0);
@@ -207,8 +214,8 @@ fn crash(arguments: &Arguments, opening: &Opening, progress: &Progress) -> Resul
     let store = opening::open(opening.clone(), progress)?;
     let scale = bank::prepare(&store, arguments.scale, progress)?;
     let capacity = store.database().log().capacity();
-    if capacity / 4 * 3 < arguments.log + arguments.log / 16 {
-        let (log, capacity) = (format_size(arguments.log), format_size(capacity));
+    if capacity / 4 * 3 < arguments.log() + arguments.log() / 16 {
+        let (log, capacity) = (format_size(arguments.log()), format_size(capacity));
         return Err(format!("{log} do not fit the database's log of {capacity}; name another --data").into());
     }
     let tables = Tables::of(store.database().catalog(), &scale)?;
@@ -232,10 +239,10 @@ async fn fill(
 ) -> entresol::Result<()> {
     let (log, began) = (database.log(), database.log().end().0);
     let mut seed = arguments.seed;
-    while log.end().0 - began < arguments.log {
-        progress.step("filling the log", log.end().0 - began, arguments.log);
+    while log.end().0 - began < arguments.log() {
+        progress.step("filling the log", log.end().0 - began, arguments.log());
         let load = Load::Closed { clients: CLIENTS };
-        let measure = Length::Transactions(STEP.min(arguments.log / 4096 + 1));
+        let measure = Length::Transactions(STEP.min(arguments.log() / 4096 + 1));
         let plan = Plan { load, warm_up: Length::Transactions(0), measure, seed };
         workload::run::run(database, DebitCredit(tables.clone()), &plan, &mut Unwatched, |_| ()).await?;
         seed = seed.wrapping_add(1);

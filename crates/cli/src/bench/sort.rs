@@ -71,7 +71,7 @@ impl Rows for GeneratedRows<'_> {
 pub fn run(arguments: &Arguments, progress: &Progress) -> Result<SpillReport, Failure> {
     let terms = &arguments.terms;
     let store = terms.open(&arguments.data, progress)?;
-    let (input, mut watch) = (terms.input(), Watch::start(store.database()));
+    let (input, mut watch) = (terms.input(store.configuration()), Watch::start(store.database()));
     let (answers, spilled) = sort(&store, input, &mut watch, progress)?;
     let size = format_size(input.rows * u64::from(input.row_size));
     let operation = format!("sort of {} rows of {} bytes, {size}", input.rows, input.row_size);

@@ -2,11 +2,11 @@
 
 use super::bandwidth::{self, Rates};
 use super::terms::Setup;
-use super::{positive_count, size};
+use super::{in_bytes, positive_count, size};
 use crate::progress::Progress;
 use crate::table::{fact, facts, wrapped};
 use crate::{Failure, opening};
-use base::units::{format_duration_ns, format_size, grouped, grouped_decimal};
+use base::units::{Size, format_duration_ns, format_size, grouped, grouped_decimal};
 use clap::Args;
 use engine::temp;
 use entresol::configuration::{Configuration, FILE_NAME};
@@ -20,7 +20,7 @@ use std::path::PathBuf;
 pub struct SpillTerms {
     /// Bytes of rows
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
-    pub size: u64,
+    pub size: Size,
     /// How many rows, in place of bytes
     #[arg(long, value_name = "N", value_parser = positive_count, conflicts_with = "size")]
     pub rows: Option<u64>,
@@ -29,10 +29,10 @@ pub struct SpillTerms {
     pub row_size: u32,
     /// Memory for the operation
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
-    pub memory: u64,
+    pub memory: Size,
     /// The unit of input and output [default: as configured]
     #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub cluster_size: Option<u64>,
+    pub cluster_size: Option<Size>,
     /// Seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -61,13 +61,14 @@ const PROBE_MAX: u64 = 1 << 30;
 
 impl SpillTerms {
     /// How many rows that makes.
-    pub fn rows(&self) -> u64 {
-        self.rows.unwrap_or(self.size / u64::from(self.row_size)).max(1)
+    pub fn rows(&self, configuration: &Configuration) -> u64 {
+        self.rows.unwrap_or_else(|| in_bytes(self.size, configuration) / u64::from(self.row_size)).max(1)
     }
 
     /// What the operator is given.
-    pub fn input(&self) -> Input {
-        Input { rows: self.rows(), row_size: self.row_size, memory: self.memory, seed: self.seed }
+    pub fn input(&self, configuration: &Configuration) -> Input {
+        let (rows, memory) = (self.rows(configuration), in_bytes(self.memory, configuration));
+        Input { rows, row_size: self.row_size, memory, seed: self.seed }
     }
 
     /// Opens the database in the directory `data`, creating it if it is missing.
@@ -81,7 +82,7 @@ impl SpillTerms {
             configuration.checkpoint.log_bytes = None;
         }
         if let Some(cluster_size) = self.cluster_size {
-            configuration.temp.cluster_size = u32::try_from(cluster_size).unwrap_or(u32::MAX);
+            configuration.temp.cluster_size = u32::try_from(in_bytes(cluster_size, &configuration)).unwrap_or(u32::MAX);
         }
         opening::open(Opening::new(data, configuration).seed(self.seed), progress)
     }
@@ -199,6 +200,7 @@ impl Watch {
         let took = self.took(database);
         let cpu_seconds = (!store.is_virtual()).then(|| (process_cpu_ns() - self.cpu_ns) as f64 / 1e9);
         let configuration = store.configuration();
+        let rows = terms.rows(configuration);
         progress.phase("measuring the device", 0);
         let probed = spilled.spilled_bytes.clamp(bandwidth::UNIT, PROBE_MAX);
         let Rates { write, read } = bandwidth::rates(store.executor(), &configuration.temp.device, probed)?;
@@ -209,14 +211,14 @@ impl Watch {
             driver: database.executor().description(),
             seed: terms.seed,
             is_virtual: store.is_virtual(),
-            rows: terms.rows(),
+            rows,
             answers,
-            bytes: terms.rows() * u64::from(terms.row_size),
-            memory_bytes: terms.memory,
+            bytes: rows * u64::from(terms.row_size),
+            memory_bytes: in_bytes(terms.memory, configuration),
             cluster_size: configuration.temp.cluster_size.into(),
             took,
             cpu_seconds,
-            rows_per_s: terms.rows() as f64 / took.seconds,
+            rows_per_s: rows as f64 / took.seconds,
             device_write_bytes_per_s: write,
             device_read_bytes_per_s: read,
             device_seconds,

@@ -4,6 +4,7 @@ use crate::report::{
     Clock, Composition, DiskCache, Locks, References, Response, RunReport, SHARES, Saturated, ServerUse, Simulation,
     Station, TierUse, Transfers, TypeResponse,
 };
+use engine::Internals;
 use entresol::Database;
 use entresol::Partition;
 use std::collections::{BTreeMap, BTreeSet};

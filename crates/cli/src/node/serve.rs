@@ -11,6 +11,7 @@ use ::node::page_server::{PageServer, ServerSettings};
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::units::grouped;
 use driver::FaultKind;
+use engine::Internals;
 use entresol::configuration::{Configuration, FILE_NAME};
 use entresol::{Error, Opening, Store};
 use serde::Serialize;

@@ -3,6 +3,7 @@
 use super::{percent, time_us};
 use crate::table::table;
 use base::units::{format_duration_ns, grouped, grouped_decimal};
+use engine::Internals;
 use engine::server::{Answered, ServerReport};
 use entresol::Database;
 use serde::Serialize;

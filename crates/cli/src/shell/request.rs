@@ -3,6 +3,7 @@
 use super::cache::CacheCommand;
 use super::nodes::NodesQuestion;
 use super::partitions::{PartitionChange, PartitionCommand};
+use base::units::Size;
 use entresol::configuration::nearest;
 use serde::{Deserialize, Serialize};
 
@@ -18,9 +19,10 @@ truncate PARTITION                  takes all records out of a partition and giv
 drop PARTITION                      drops a partition with its records and indexes
 compact PARTITION                   gives room back that a partition does not use, while others use it
 checkpoint                          takes a checkpoint
-backup DIR [RATE]                   copies the database into an empty directory, RATE bytes a second at most
+backup DIR [RATE]                   copies the database into an empty directory, RATE a second at most
 statistics                          shows what was counted since the database was opened
-waits                               lists transactions that wait for locks, and which others are in their way
+waits                               lists transactions that wait for locks, and which others are in their way,
+                                    also of a database that another program has open
 nodes                               lists the nodes that have joined, and until when each has its lease
 copies                              counts the copies and write locks that nodes have, by partition
 callbacks                           lists the copies that are called back, and for how long
@@ -45,7 +47,7 @@ pub enum ShellCommand {
     Quit,
     Partitions,
     Checkpoint,
-    Backup { directory: String, rate: Option<u64> },
+    Backup { directory: String, rate: Option<Size> },
     Statistics,
     Waits,
     Cache(CacheCommand),

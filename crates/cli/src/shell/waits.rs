@@ -1,14 +1,22 @@
-//! `waits`: transactions that wait, and which others are in their way.
+//! `waits`: transactions that wait, and which others are in their way, in this process or another one.
 
 use base::units::{format_duration_ns, grouped};
-use entresol::{Database, LockWait};
+use entresol::{Database, LockWait, WaitsElsewhere};
 
 /// A line for each wait, the longest first, and how many tasks wait to begin a transaction.
 pub fn list(database: &Database) -> String {
-    let mut lines: Vec<String> = database.waits().iter().map(line).collect();
-    let beginning = database.waiting_to_begin();
-    if beginning > 0 {
-        lines.push(format!("{} wait to begin, until fewer transactions are active", grouped(beginning as u64)));
+    let (locks, beginning) = (database.waits(), database.waiting_to_begin() as u64);
+    to_text(&WaitsElsewhere { locks, left_out: 0, beginning })
+}
+
+/// The same, of what another process says.
+pub fn to_text(waits: &WaitsElsewhere) -> String {
+    let mut lines: Vec<String> = waits.locks.iter().map(line).collect();
+    if waits.left_out > 0 {
+        lines.push(format!("and {} more", grouped(waits.left_out)));
+    }
+    if waits.beginning > 0 {
+        lines.push(format!("{} wait to begin, until fewer transactions are active", grouped(waits.beginning)));
     }
     if lines.is_empty() { "nothing waits for a lock".to_owned() } else { lines.join("\n") }
 }

@@ -1,7 +1,7 @@
 //! `entresol trace miss-ratio`: how much of a trace buffers of every size miss.
 
 use super::read;
-use crate::bench::{positive_count, size};
+use crate::bench::positive_count;
 use crate::experiment::{report_head, write_report};
 use crate::table::{table, wrapped};
 use crate::{Failure, print};
@@ -30,7 +30,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value = "8,192", value_parser = positive_count)]
     pages_max: u64,
     /// Bytes of a page, to show sizes in bytes
-    #[arg(long, value_name = "SIZE", default_value = "8 KiB", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "8 KiB", value_parser = page_size)]
     page_size: u64,
     /// Writes a page with the plot into this directory
     #[arg(long, value_name = "DIR")]
@@ -65,6 +65,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// What a reader of the plot has to know.
 const FOOTER: &str = "Made by Entresol. The share of references that an LRU buffer misses, by its size, if it is empty at first. Point \
     at a mark to read it.";
+
+fn page_size(text: &str) -> Result<u64, String> {
+    match base::units::parse_size(text) {
+        Ok(0) => Err("not a size above zero".to_owned()),
+        size => size.map_err(|error| error.to_string()),
+    }
+}
 
 fn plot(name: &str, curve: &MissRatioCurve, page_size: u64) -> Option<String> {
     let point = |(pages, ratio): (u64, f64)| {

@@ -193,8 +193,10 @@ impl Sweep<'_> {
             if busy.len() == before {
                 // The transaction that keeps a segment from being taken may itself wait for one that is lent.
                 if self.under_way.is_empty() {
+                    engine.checkpointer.is_stalled.set(true);
                     note_stall(&self.engine.core.log, &self.engine.checkpointer.relief);
                     engine.core.executor.sleep_ns(BUSY_WAIT_NS).await;
+                    engine.checkpointer.is_stalled.set(false);
                 } else {
                     let ended = self.end_first().await;
                     outcome = outcome.and(ended);

@@ -90,7 +90,7 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::PartitionInUse`] if an index is being built or dropped.
-    pub fn serve_nodes(&self) -> Result<Served> {
+    pub(crate) fn serve_nodes(&self) -> Result<Served> {
         let engine = &self.0.engine;
         if let Some(found) = engine.catalog.partitions.borrow().iter().find(|found| found.has_unready_index()) {
             return Err(Error::PartitionInUse(found.name.clone()));

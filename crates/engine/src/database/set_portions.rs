@@ -51,7 +51,7 @@ impl Drop for KeptVersions {
 impl Database {
     /// From now on what is changed is kept as it was, for moments that are held at any time: as for a transaction that reads what is committed,
     /// so no longer than until its change is.
-    pub async fn keep_versions(&self) -> KeptVersions {
+    pub(crate) async fn keep_versions(&self) -> KeptVersions {
         await_segments(&self.0.engine).await;
         enter_reader(&self.0.engine);
         KeptVersions(Rc::clone(&self.0.engine))
@@ -63,7 +63,7 @@ impl Database {
     ///
     /// # Errors
     /// [`crate::Error::NoPartition`]; [`crate::Error::WrongOrganization`] if it is no set with such an index.
-    pub async fn portion_of_index<R>(
+    pub(crate) async fn portion_of_index<R>(
         &self,
         (partition, secondary): (PartitionId, usize),
         range: &EntryRange,
@@ -110,7 +110,7 @@ impl Database {
     ///
     /// # Errors
     /// [`crate::Error::NoPartition`]; [`crate::Error::WrongOrganization`] if it is no set.
-    pub async fn portion_of_set<R>(
+    pub(crate) async fn portion_of_set<R>(
         &self,
         partition: PartitionId,
         from: u64,
@@ -162,7 +162,7 @@ impl Database {
     ///
     /// # Errors
     /// As [`Database::read_in_set`]; [`crate::Error::Field`] if the value is no record of the set's type.
-    pub async fn moved_in_set(
+    pub(crate) async fn moved_in_set(
         &self,
         partition: PartitionId,
         key: &[u8],

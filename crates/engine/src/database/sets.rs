@@ -9,7 +9,7 @@ use structures::set::Sets;
 
 impl Database {
     /// Waits for a moment at which no sweep is writing a segment itself. None is until the caller waits again.
-    pub async fn segments_returned(&self) {
+    pub(crate) async fn segments_returned(&self) {
         engine::segments_returned(&self.0.engine.core.executor, &self.0.engine.sets).await;
     }
 
@@ -17,7 +17,7 @@ impl Database {
     ///
     /// # Errors
     /// [`crate::Error::NoPartition`]; [`crate::Error::WrongOrganization`] if it is no set.
-    pub async fn read_in_set(&self, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub(crate) async fn read_in_set(&self, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         loop {
             let found = self.describe(partition)?;
             if !matches!(found.organization, Organization::Set { .. }) {
@@ -39,7 +39,7 @@ impl Database {
     ///
     /// # Errors
     /// [`crate::Error::NoPartition`]; [`crate::Error::WrongOrganization`] if the set does not number its records.
-    pub fn reserve_arrival(&self, partition: PartitionId) -> Result<u64> {
+    pub(crate) fn reserve_arrival(&self, partition: PartitionId) -> Result<u64> {
         let found = self.describe(partition)?;
         if !matches!(found.organization, Organization::Set { arrivals: true, .. }) {
             return Err(found.wrong_organization("its records have keys of the caller's"));

@@ -44,20 +44,14 @@ impl Database {
     /// What is sent of pages that are in the buffer has to follow from them, so a caller that does not trust the other node brings them
     /// there before. Those that are redone come there now.
     ///
-    /// # Errors
-    /// Whether anything was logged, and why it failed: [`Error::Shipment`] if records and pages do not fit together,
-    /// [`Error::NoPartition`], otherwise as a transaction's commit.
-    pub async fn commit_shipped(&self, shipment: &Shipment<'_>) -> Result<(), CommitFailure> {
-        self.commit_shipped_noting(shipment, || true, |_| {}).await.map(|_| ())
-    }
-
-    /// The same, and tells `note` up to which position of the log it is described, before its pages are changed, in the same step: those
+    /// `note` is told up to which position of the log it is described, before its pages are changed, in the same step: those
     /// that are in the buffer are as they were. If what its caller needs for that is not `at_hand` in that step, it does nothing and
     /// returns false.
     ///
     /// # Errors
-    /// As [`Database::commit_shipped`].
-    pub async fn commit_shipped_noting(
+    /// Whether anything was logged, and why it failed: [`Error::Shipment`] if records and pages do not fit together,
+    /// [`Error::NoPartition`], otherwise as a transaction's commit.
+    pub(crate) async fn commit_shipped_noting(
         &self,
         shipment: &Shipment<'_>,
         at_hand: impl Fn() -> bool,
@@ -229,7 +223,7 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::LogFailed`].
-    pub async fn confirm_shipped(&self, end: Lsn) -> Result<()> {
+    pub(crate) async fn confirm_shipped(&self, end: Lsn) -> Result<()> {
         let log = self.log();
         if !log.settings().durable {
             return Ok(());
@@ -244,7 +238,7 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::Shipment`] if these are not the bytes of a page of this database, and those of a buffer without room.
-    pub async fn keep_shipped(&self, page: PageId, bytes: &[u8]) -> Result<()> {
+    pub(crate) async fn keep_shipped(&self, page: PageId, bytes: &[u8]) -> Result<()> {
         let _visit = Visit::new(&self.0.engine);
         self.check_image(page, bytes)?;
         let mut arriving = self.buffer().arriving();

@@ -85,6 +85,10 @@ impl Database {
     /// `work` may fail with any error that is made from [`Error`]. Where the compiler cannot tell which, say it at the end of
     /// `work`: `Ok::<_, Error>(())`. Dropped before its end, it is rolled back.
     ///
+    /// A task that `work` spawns is another one, which may have been given what `work` has. So it is not seen that `work` waits for a task
+    /// which waits for a lock of this transaction: that ends by the limit, [`Settings::lock_wait_ns_max`](crate::Settings::lock_wait_ns_max)
+    /// (`[locks] wait_at_most`) or that of the task's own transaction ([`Transaction::wait_at_most`]), and is for ever without one.
+    ///
     /// # Errors
     /// Those of `work`, and those of [`Database::begin`] and [`Transaction::commit`].
     ///

@@ -40,6 +40,8 @@ pub(crate) struct Checkpointer {
     pub sweeping: Turn,
     /// Whether a bulk load has that turn.
     pub is_loading: Cell<bool>,
+    /// Whether a sweep can go on only when transactions end.
+    pub is_stalled: Cell<bool>,
     /// How many wait for a sweep to end.
     pub urgent: Cell<u32>,
     /// The turn to write the superblock file.
@@ -69,6 +71,7 @@ impl Checkpointer {
             paging: Turn::new(),
             sweeping: Turn::new(),
             is_loading: Cell::new(false),
+            is_stalled: Cell::new(false),
             urgent: Cell::new(0),
             turn: Turn::new(),
             serves_sets: Cell::new(false),

@@ -16,22 +16,24 @@ use structures::lock::Owner;
 
 /// How long a task waits before it is told that it waits for itself, in nanoseconds: others may hold its transactions by ways
 /// that are not seen, and use them by then.
-pub(super) const GRACE_NS: u64 = 100 * MILLISECOND_NS;
+pub(crate) const GRACE_NS: u64 = 100 * MILLISECOND_NS;
 
 /// How many steps a search makes at most. What it has not found by then it does not find.
 const STEPS_MAX: u32 = 4_000;
 
 /// What a task waits for, of what another transaction may keep from it.
 #[derive(Clone, Copy)]
-pub(super) enum Sought {
+pub(crate) enum Sought {
     /// The lock that this owner has asked for.
     Lock(Owner),
     /// To begin one.
     Beginning,
+    /// The end of a sweep, which takes no segment that an unfinished transaction has changed.
+    Sweep,
 }
 
 /// A wait of a task, which may be for itself.
-pub(super) struct OwnWait<'a> {
+pub(crate) struct OwnWait<'a> {
     engine: &'a Engine,
     sought: Sought,
     task: TaskId,
@@ -84,7 +86,7 @@ impl OwnWait<'_> {
     fn owner(&self) -> Option<Owner> {
         match self.sought {
             Sought::Lock(owner) => Some(owner),
-            Sought::Beginning => None,
+            Sought::Beginning | Sought::Sweep => None,
         }
     }
 
@@ -121,6 +123,12 @@ pub(super) fn is_own(engine: &Engine, (owner, task): (Owner, TaskId), other: Own
 
 fn is_kept(engine: &Engine, user: Caller, task: TaskId) -> bool {
     user.task() == task && engine.core.executor.has_kept(user)
+}
+
+/// The transactions that have changed something in sets.
+pub(crate) fn changers(engine: &Engine) -> Vec<Owner> {
+    let (owners, sets) = (engine.transactions.registry.borrow().owners_in_use(), engine.sets.sets.borrow());
+    owners.into_iter().filter(|owner| sets.changes(*owner) > 0).collect()
 }
 
 /// Where a way through those that wait for each other ends.
@@ -163,6 +171,7 @@ impl Search<'_> {
         match sought {
             Sought::Lock(owner) => self.of_any(self.engine.core.locks.blockers(owner)),
             Sought::Beginning => self.of_active(),
+            Sought::Sweep => self.of_any(changers(self.engine)),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{self, CacheSettings, Design};
-use entresol_engine::{Database, Error, PartitionSpec, Settings, buffer, checkpoint, log};
+use entresol_engine::{Database, Error, Internals, PartitionSpec, Settings, buffer, checkpoint, log};
 use executor::Executor;
 
 /// A cache of `pages` pages that outlives a power cut.

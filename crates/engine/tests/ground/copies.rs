@@ -9,7 +9,7 @@ use entresol_engine::organization::b_tree::{self, overflow, stored};
 use entresol_engine::page::{Change, Edit, OwnedEdit, Pages, header, slotted};
 use entresol_engine::second_level::design::Pattern;
 use entresol_engine::undo::Undo;
-use entresol_engine::{Database, Need, Result, Settings, UNNUMBERED};
+use entresol_engine::{Database, Internals, Need, Result, Settings, UNNUMBERED};
 use std::collections::BTreeMap;
 use structures::Need as PageNeed;
 

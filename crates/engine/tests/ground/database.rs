@@ -1,6 +1,6 @@
 // What the examples in the documentation stand on, included by each.
 
-pub use entresol_engine::{Error, PartitionSpec, Transaction};
+pub use entresol_engine::{Error, Internals as _, PartitionSpec, Transaction};
 
 /// Runs `work` with a new database on an ideal machine under the virtual clock.
 pub fn with_database<T>(work: impl AsyncFnOnce(&entresol_engine::Database) -> entresol_engine::Result<T>) -> T {

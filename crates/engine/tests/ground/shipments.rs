@@ -10,7 +10,7 @@ use entresol_engine::page::{Change, Edit, PageKind, header};
 use entresol_engine::second_level::design::Pattern;
 use entresol_engine::undo::Undo;
 use entresol_engine::{
-    CommitFailure, Database, Error, Need, PartitionSpec, Result, Settings, Shipment, checkpoint, log,
+    CommitFailure, Database, Error, Internals, Need, PartitionSpec, Result, Settings, Shipment, checkpoint, log,
 };
 use executor::{Executor, Order};
 use virtual_driver::{FaultPlan, Hardware, Media, Options, VirtualDriver};

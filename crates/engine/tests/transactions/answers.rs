@@ -7,7 +7,8 @@ use driver::OpKind;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::server::{self, TransactionServer};
 use entresol_engine::{
-    Database, Direction, Error, Isolation, PartitionSpec, Procedures, Result, Settings, Transaction, checkpoint,
+    Database, Direction, Error, Internals, Isolation, PartitionSpec, Procedures, Result, Settings, Transaction,
+    checkpoint,
 };
 use executor::{Executor, Order};
 use std::ops::Bound;

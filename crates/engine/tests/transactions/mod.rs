@@ -9,6 +9,7 @@ mod insert_each;
 mod looks;
 mod lost_updates;
 mod moments;
+mod own_checkpoint;
 mod own_errors;
 mod own_log;
 mod panics;

@@ -3,7 +3,7 @@
 use crate::ground::machine::run;
 use base::Lsn;
 use base::time::SECOND_NS;
-use entresol_engine::{Database, Error, PartitionSpec, Settings, version};
+use entresol_engine::{Database, Error, Internals, PartitionSpec, Settings, version};
 use virtual_driver::Media;
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::ground::machine::run;
 use base::PartitionId;
-use entresol_engine::{Database, Error, Isolation, PartitionSpec, Result, Settings, Transaction};
+use entresol_engine::{Database, Error, Internals, Isolation, PartitionSpec, Result, Settings, Transaction};
 use std::cell::Cell;
 use virtual_driver::Media;
 

@@ -3,7 +3,7 @@
 use crate::ground::machine::run;
 use base::PartitionId;
 use base::time::MILLISECOND_NS;
-use entresol_engine::{Database, Direction, Error, PartitionSpec, Result, Settings, Transaction, buffer};
+use entresol_engine::{Database, Direction, Error, Internals, PartitionSpec, Result, Settings, Transaction, buffer};
 use executor::JoinHandle;
 use std::future::{Future, poll_fn};
 use std::ops::Bound;

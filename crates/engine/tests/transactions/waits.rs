@@ -3,7 +3,7 @@
 use crate::ground::machine::run;
 use base::PartitionId;
 use base::time::{MILLISECOND_NS, SECOND_NS};
-use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, Transaction};
+use entresol_engine::{Database, Error, Internals, PartitionSpec, Result, Settings, Transaction};
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -227,6 +227,29 @@ fn tasks_that_all_wait_to_begin_another_transaction_are_told() {
         for tx in two {
             tx.commit().await?;
         }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_transaction_that_waits_for_a_task_which_waits_for_it_is_ended_by_the_limit() {
+    let settings = Settings { lock_wait_ns_max: Some(2 * SECOND_NS), ..Settings::default() };
+    with_notes(settings, async |database, notes| {
+        let began = database.executor().now();
+        database
+            .transaction(async |tx| {
+                tx.put(notes, b"milk", &[2]).await?;
+                let other = database.clone();
+                let task = database
+                    .executor()
+                    .spawn(async move { other.transaction(async |tx| tx.put(notes, b"milk", &[3]).await).await });
+                let refused = task.join().await;
+                assert!(matches!(&refused, Err(Error::LockTimeout { holders, .. }) if *holders == [tx.id()]));
+                tx.put(notes, b"bread", &[2]).await
+            })
+            .await?;
+        let waited_ns = database.executor().now().since_ns(began);
+        assert!((2 * SECOND_NS..3 * SECOND_NS).contains(&waited_ns), "{waited_ns}");
         Ok(())
     });
 }

@@ -369,6 +369,20 @@ fn read_driver(section: &mut Section<'_>) -> Driver {
     }
 }
 
+/// What a partition is created with.
+const LASTING: [&str; 10] = [
+    "device",
+    "organization",
+    "locks",
+    "page_size",
+    "blocking_factor",
+    "record_size",
+    "objects",
+    "segment_size",
+    "reserve_percent",
+    "record",
+];
+
 fn read_partition(section: &mut Section<'_>, context: &Context, buffer_page_size: u32) -> Partition {
     let record = schema::read_record(section);
     let page_size = context.page_size(section);
@@ -388,6 +402,7 @@ fn read_partition(section: &mut Section<'_>, context: &Context, buffer_page_size
         reserve_percent: section.number("reserve_percent", 0..=90).map(|n| n as u8),
         secondaries: schema::read_secondaries(section, record.as_ref()),
         record,
+        named: LASTING.into_iter().filter(|key| section.has(key)).collect(),
     };
     check_partition(section, &partition, buffer_page_size);
     partition

@@ -196,6 +196,7 @@ fn every_section_is_read() {
                 reserve_percent: None,
                 record: None,
                 secondaries: Vec::new(),
+                named: "device organization locks page_size blocking_factor record_size objects".split(' ').collect(),
             },
         )]),
         asked: engine::Asked {

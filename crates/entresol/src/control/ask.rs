@@ -2,9 +2,10 @@
 
 use super::message::{Answer, Ask, Failure, Unreadable, encode, receive};
 use crate::{OpenError, Opening};
-use engine::{BackupProgress, BackupReport, BackupSettings, Error};
+use engine::{BackupProgress, BackupReport, BackupSettings, Error, LockWait};
 use real_driver::DirectorySocket;
 use std::io::Write;
+use std::os::unix::net::UnixStream;
 use thiserror::Error;
 
 /// Why the program that has a database open has not done what it was asked for.
@@ -26,6 +27,14 @@ pub enum ElsewhereError {
         /// What it has said.
         detail: String,
     },
+    /// It has the database on its own thread and has run nothing there for ten seconds.
+    #[error(
+        "the program that has '{path}' open runs nothing in it at present, and does what others ask only then: ask again when it works"
+    )]
+    Idle {
+        /// The database's directory.
+        path: String,
+    },
     /// It could not do that.
     #[error("the program that has '{path}' open could not do that: {detail}")]
     Failed {
@@ -36,11 +45,23 @@ pub enum ElsewhereError {
     },
 }
 
+/// What waits in a database that another program has open ([`Opening::waits_elsewhere`]).
+#[derive(Clone, Debug, PartialEq)]
+pub struct WaitsElsewhere {
+    /// Transactions that wait for locks, the longest wait first, and who is in their way.
+    pub locks: Vec<LockWait>,
+    /// How many more there are, beyond what a message takes.
+    pub left_out: u64,
+    /// How many tasks wait to begin a transaction because as many are active as may run at once.
+    pub beginning: u64,
+}
+
 impl Opening {
     /// Has the program that has the database open, on this machine and by the same user, take a backup of it; nothing if no program listens
     /// there: then the database is not open, or its configuration says that it shall not be asked. `progress` is told how far it is, ten
     /// times a second at most. What [`Database::backup`](crate::Database::backup) says holds of the backup; one whose asking program ends is
-    /// given up. A database on the thread of its program, a [`Store`](crate::Store), takes it up when that has it run something.
+    /// given up. A database on the thread of its program, a [`Store`](crate::Store), takes it up when that has it run something, goes on only
+    /// then, and is waited for ten seconds until it does.
     ///
     /// # Errors
     /// [`Error::Backup`], [`Error::Closed`] if the database is closed meanwhile, or an [`ElsewhereError`].
@@ -68,24 +89,87 @@ impl Opening {
         settings: &BackupSettings,
         mut progress: impl FnMut(BackupProgress),
     ) -> Result<Option<BackupReport>, OpenError> {
-        let path = self.home().display().to_string();
-        let Some(mut stream) = DirectorySocket::connect(self.home())? else { return Ok(None) };
-        let failed = |error: Unreadable| match error {
-            Unreadable::Silent(_) => ElsewhereError::Ended { path: path.clone() },
-            other => ElsewhereError::Unreadable { path: path.clone(), detail: other.to_string() },
-        };
-        stream.write_all(&encode(&Ask::Backup(settings.clone()))).map_err(|error| failed(error.into()))?;
+        let Some(mut asked) = self.ask(&Ask::Backup(settings.clone()))? else { return Ok(None) };
         loop {
-            match receive(&mut stream).map_err(&failed)? {
-                Some(Answer::Progress(seen)) => progress(seen),
-                Some(Answer::Done(report)) => return Ok(Some(report)),
-                Some(Answer::Failed(Failure::Backup(error))) => return Err(Error::Backup(error).into()),
-                Some(Answer::Failed(Failure::Closed)) => return Err(Error::Closed.into()),
-                Some(Answer::Failed(Failure::Other(detail))) => {
-                    return Err(ElsewhereError::Failed { path: path.clone(), detail }.into());
-                }
-                None => return Err(ElsewhereError::Ended { path: path.clone() }.into()),
+            match asked.answer()? {
+                Answer::Progress(seen) => progress(seen),
+                Answer::Done(report) => return Ok(Some(report)),
+                Answer::Waits(_) => return Err(asked.other_answer().into()),
+                Answer::Failed(failure) => return Err(asked.failed(failure)),
             }
+        }
+    }
+
+    /// What waits in the database, as the program says that has it open, on this machine and by the same user; nothing if no program listens
+    /// there, as for [`Opening::back_up_elsewhere`]. `waits` in `entresol shell` shows it.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if the database is closed meanwhile, or an [`ElsewhereError`].
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let directory = directory.path();
+    /// # std::fs::write(directory.join("entresol.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
+    /// let opening = entresol::Opening::in_directory(directory)?;
+    /// assert!(opening.waits_elsewhere()?.is_none(), "it is not open");
+    ///
+    /// let thread = entresol::start(directory)?;
+    /// // In another process:
+    /// assert!(opening.waits_elsewhere()?.expect("it is open").locks.is_empty());
+    /// thread.close()?;
+    /// # Ok::<(), entresol::OpenError>(())
+    /// ```
+    pub fn waits_elsewhere(&self) -> Result<Option<WaitsElsewhere>, OpenError> {
+        let Some(mut asked) = self.ask(&Ask::Waits)? else { return Ok(None) };
+        match asked.answer()? {
+            Answer::Waits(waits) => Ok(Some(waits.into())),
+            Answer::Failed(failure) => Err(asked.failed(failure)),
+            Answer::Progress(_) | Answer::Done(_) => Err(asked.other_answer().into()),
+        }
+    }
+
+    /// Asks the program that has the database open, if one listens.
+    fn ask(&self, ask: &Ask) -> Result<Option<Asked>, OpenError> {
+        let Some(stream) = DirectorySocket::connect(self.home())? else { return Ok(None) };
+        let mut asked = Asked { stream, path: self.home().display().to_string() };
+        asked.stream.write_all(&encode(ask)).map_err(|error| asked.unread(error.into()))?;
+        Ok(Some(asked))
+    }
+}
+
+/// A question that is to be answered.
+struct Asked {
+    stream: UnixStream,
+    path: String,
+}
+
+impl Asked {
+    /// Waits for what is answered next.
+    fn answer(&mut self) -> Result<Answer, ElsewhereError> {
+        let received = receive(&mut self.stream).map_err(|error| self.unread(error))?;
+        received.ok_or_else(|| ElsewhereError::Ended { path: self.path.clone() })
+    }
+
+    fn unread(&self, error: Unreadable) -> ElsewhereError {
+        let path = self.path.clone();
+        match error {
+            Unreadable::Silent(_) => ElsewhereError::Ended { path },
+            other => ElsewhereError::Unreadable { path, detail: other.to_string() },
+        }
+    }
+
+    fn other_answer(&self) -> ElsewhereError {
+        let detail = "it answers what it was not asked".to_owned();
+        ElsewhereError::Unreadable { path: self.path.clone(), detail }
+    }
+
+    fn failed(&self, failure: Failure) -> OpenError {
+        let path = self.path.clone();
+        match failure {
+            Failure::Backup(error) => Error::Backup(error).into(),
+            Failure::Closed => Error::Closed.into(),
+            Failure::Idle => ElsewhereError::Idle { path }.into(),
+            Failure::Other(detail) => ElsewhereError::Failed { path, detail }.into(),
         }
     }
 }

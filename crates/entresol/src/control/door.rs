@@ -1,20 +1,26 @@
 //! How other threads reach a database whose engine runs only while its caller has it run something.
 
-use crate::database_thread::receive;
+use crate::OpenError;
+use crate::database_thread::{note_cause, receive};
 use crate::handle::{Handle, Link};
 use crate::reply::Wakes;
 use crate::requests::{Host, Requests};
-use engine::Database;
+use driver::Fault;
+use engine::{Database, Error};
 use executor::{JoinHandle, mailbox};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 /// Where threads ask for a handle. As long as none does, the engine has no mailbox to look into.
 #[derive(Default)]
-pub(crate) struct Door(Mutex<Waiting>);
+pub(crate) struct Door {
+    waiting: Mutex<Waiting>,
+    /// Why the engine has ended, if not at its closing.
+    cause: Arc<OnceLock<Fault>>,
+}
 
 #[derive(Default)]
 struct Waiting {
@@ -27,7 +33,7 @@ struct Waiting {
 impl Door {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         // Nothing panics while it is held.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks for a handle, which comes when the engine runs, or never if it is closed.
@@ -39,6 +45,16 @@ impl Door {
         }
         waiting.waker.take().into_iter().for_each(Waker::wake);
         receiver
+    }
+
+    /// Has those who have asked hear why the engine has ended.
+    pub fn note_cause(&self, error: &OpenError) {
+        note_cause(error, &self.cause);
+    }
+
+    /// The error of those who get no answer any more.
+    pub fn ended(&self) -> Error {
+        self.cause.get().map_or(Error::Closed, |fault| fault.clone().into())
     }
 
     /// Gives no more handles.
@@ -74,8 +90,9 @@ impl Door {
                 let host = Requests::new(host, executor, &wakes);
                 served.push(executor.spawn(async move { receive(&host, requests, None).await }));
                 // One that has gone needs none, and its mailbox is closed with it.
-                let _given =
-                    asker.send(Handle { link: Arc::new(Link { sender, wakes, node: None, cause: Arc::default() }) });
+                let _given = asker.send(Handle {
+                    link: Arc::new(Link { sender, wakes, node: None, cause: Arc::clone(&self.cause) }),
+                });
             }
         }
         for task in served {

@@ -2,7 +2,10 @@
 //! then the version, then the message as `postcard` has it. Bytes that are no message are an error, never a panic, and what a length claims
 //! is not read if it is over the limit.
 
-use engine::{BackupError, BackupProgress, BackupReport, BackupSettings};
+use super::ask::WaitsElsewhere;
+use base::TransactionId;
+use engine::lock::Mode;
+use engine::{BackupError, BackupProgress, BackupReport, BackupSettings, LockWait};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read};
@@ -16,12 +19,16 @@ const HEAD: usize = 5;
 pub const MESSAGE_MAX: usize = 64 << 10;
 /// The longest words of a failure, in bytes.
 const WORDS_MAX: usize = 16 << 10;
+/// How many bytes of waits are told at most: each has a holder for each that queues before it, so there is no other limit.
+const WAITS_MAX: usize = 48 << 10;
 
 /// What is asked. One question is asked in a connection, and its client closes that to take it back.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Ask {
     /// A backup; its places are absolute paths.
     Backup(BackupSettings),
+    /// What waits for a lock.
+    Waits,
 }
 
 /// What is answered.
@@ -33,6 +40,8 @@ pub enum Answer {
     Done(BackupReport),
     /// It was not done.
     Failed(Failure),
+    /// What waits for a lock.
+    Waits(Waits),
 }
 
 /// Why something was not done.
@@ -40,10 +49,66 @@ pub enum Answer {
 pub enum Failure {
     /// The database was closed.
     Closed,
+    /// The database's program runs nothing in it.
+    Idle,
     /// The backup could not be taken.
     Backup(BackupError),
     /// Anything else, in words.
     Other(String),
+}
+
+/// What waits in a database.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Waits {
+    locks: Vec<Wait>,
+    beginning: u64,
+    left_out: u64,
+}
+
+/// A [`LockWait`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Wait {
+    transaction: u64,
+    resource: String,
+    mode: Mode,
+    waited_ns: u64,
+    holders: Vec<u64>,
+}
+
+impl Waits {
+    /// Of these, the longest first, as many as a message takes, and how many tasks wait to begin a transaction.
+    pub fn new(all: Vec<LockWait>, beginning: usize) -> Waits {
+        let (count, mut size) = (all.len(), 0);
+        let is_told = |wait: &Wait| {
+            size += postcard::experimental::serialized_size(wait).expect("it has a size");
+            size <= WAITS_MAX
+        };
+        let locks: Vec<Wait> = all.into_iter().map(Wait::from).take_while(is_told).collect();
+        Waits { left_out: (count - locks.len()) as u64, locks, beginning: beginning as u64 }
+    }
+}
+
+impl From<Waits> for WaitsElsewhere {
+    fn from(told: Waits) -> WaitsElsewhere {
+        let Waits { locks, beginning, left_out } = told;
+        WaitsElsewhere { locks: locks.into_iter().map(LockWait::from).collect(), left_out, beginning }
+    }
+}
+
+impl From<LockWait> for Wait {
+    fn from(wait: LockWait) -> Wait {
+        let LockWait { transaction, resource, mode, waited_ns, holders } = wait;
+        let holders = holders.into_iter().map(|holder| holder.0).collect();
+        Wait { transaction: transaction.0, resource, mode, waited_ns, holders }
+    }
+}
+
+impl From<Wait> for LockWait {
+    fn from(wait: Wait) -> LockWait {
+        let Wait { transaction, resource, mode, waited_ns, holders } = wait;
+        let holders = holders.into_iter().map(TransactionId).collect();
+        LockWait { transaction: TransactionId(transaction), resource, mode, waited_ns, holders }
+    }
 }
 
 impl Failure {
@@ -150,6 +215,22 @@ mod tests {
         assert!(matches!(read(&claimed), Err(Unreadable::TooLong(_))));
         let longest = Failure::other(&"é".repeat(MESSAGE_MAX));
         assert!(encode(&Answer::Failed(longest)).len() < MESSAGE_MAX);
+    }
+
+    #[test]
+    fn waits_beyond_a_message_are_counted() {
+        let wait = |transaction| LockWait {
+            transaction: TransactionId(transaction),
+            resource: "record 7 of 'notes'".to_owned(),
+            mode: Mode::Exclusive,
+            waited_ns: 1 << 40,
+            holders: (0..transaction).map(TransactionId).collect(),
+        };
+        let told = Waits::new((0..1000).map(wait).collect(), 3);
+        assert!(encode(&Answer::Waits(told.clone())).len() < MESSAGE_MAX);
+        let WaitsElsewhere { locks, left_out, beginning } = told.into();
+        assert!(locks.len() > 100 && locks.len() as u64 + left_out == 1000 && beginning == 3);
+        assert_eq!(locks[17], wait(17));
     }
 
     proptest! {

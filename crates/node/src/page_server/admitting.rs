@@ -7,6 +7,7 @@ use crate::message::{Answer, ClientId, Former, HELLO_MAX, MessageError, Request,
 use crate::outbox::{Outbox, TO_CLIENT_MAX};
 use crate::server::{Joined, Newcomer};
 use base::time::SECOND_NS;
+use engine::Internals;
 use std::cell::Cell;
 use std::pin::pin;
 use std::rc::Rc;

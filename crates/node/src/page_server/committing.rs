@@ -7,7 +7,7 @@ use base::PageId;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use engine::buffer::Pins;
 use engine::canary::{self, Canary};
-use engine::{CommitFailure, Error, SetChange, Shipment};
+use engine::{CommitFailure, Error, Internals, SetChange, Shipment};
 use std::collections::BTreeSet;
 
 /// For how long a commit that finds all frames in use is tried again, and how long it rests before each try, in nanoseconds.

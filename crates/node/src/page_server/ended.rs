@@ -1,7 +1,7 @@
 //! What transactions have left that the database itself has to do before its pages are served.
 
 use base::time::{MILLISECOND_NS, SECOND_NS};
-use engine::Database;
+use engine::{Database, Internals};
 
 /// How long it is waited while nothing of that gets on, in nanoseconds.
 const STILL_NS_MAX: u64 = 60 * SECOND_NS;

@@ -8,7 +8,7 @@ use base::PageId;
 use engine::buffer::Pins;
 use engine::catalog::Organization;
 use engine::second_level::design::Pattern;
-use engine::{Error, Need};
+use engine::{Error, Internals, Need};
 
 impl ServerNode {
     pub(super) async fn fetch_and_send(&self, (to, copy): (ClientId, Copy), fate: LeavingFate, recency: Recency) {

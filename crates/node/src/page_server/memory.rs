@@ -6,7 +6,7 @@ use crate::server::Memory;
 use base::{Lsn, PageId, PartitionId};
 use engine::buffer::Presence;
 use engine::page::{HEADER_SIZE, header};
-use engine::{Database, Error};
+use engine::{Database, Error, Internals};
 use foldhash::quality::FixedState;
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -11,7 +11,7 @@ use engine::log::record::{Body, Record, split};
 use engine::organization::b_tree;
 use engine::page::{Change, Edit, HEADER_SIZE};
 use engine::undo::{Undo, UndoList};
-use engine::{Database, Error, Result, UNNUMBERED};
+use engine::{Database, Error, Internals, Result, UNNUMBERED};
 use std::collections::BTreeSet;
 use std::ops::Range;
 

@@ -9,7 +9,7 @@ use crate::server::{Server, SetSight, span_of_index, span_of_record, span_of_rec
 use base::PartitionId;
 use engine::catalog::{EntryRange, Organization};
 use engine::lock::KeySpan;
-use engine::{Database, Error, FoundInSet, Result, SetChange};
+use engine::{Database, Error, FoundInSet, Internals, Result, SetChange};
 use std::ops::Bound;
 
 /// More bytes than most answers to questions about sets have.

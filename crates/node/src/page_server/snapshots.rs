@@ -10,7 +10,7 @@ use engine::buffer::Pins;
 use engine::canary::{self, Canary};
 use engine::catalog::{EntryRange, Organization};
 use engine::page::header;
-use engine::{Error, HeldMoment, Result, Shipment};
+use engine::{Error, HeldMoment, Internals, Result, Shipment};
 use std::rc::Rc;
 
 /// Which part of the buffer's size what pages were may take.

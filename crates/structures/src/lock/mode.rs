@@ -1,5 +1,7 @@
 //! Lock modes, their compatibility and their lattice.
 
+use serde::{Deserialize, Serialize};
+
 /// How a resource is locked.
 ///
 /// Whether a lock that is held (rows) or waited for ahead in the queue (rows, too) admits a request (columns):
@@ -17,7 +19,7 @@
 ///
 /// Modes form a lattice, Shared < Update < Exclusive and InsertIntention < Exclusive. An owner that holds one mode and asks for
 /// another gets the supremum of both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Mode {
     /// For reading.

@@ -11,7 +11,7 @@ use crate::context::After;
 use crate::debit_credit::roll_back;
 use base::PartitionId;
 use engine::set::FieldError;
-use engine::{Direction, Error, Isolation, Result, Transaction};
+use engine::{Direction, Error, Internals, Isolation, Result, Transaction};
 use std::ops::Bound;
 use std::rc::Rc;
 

@@ -6,7 +6,7 @@ use super::shape::{Shape, stored_key};
 use crate::ClientEvent;
 use crate::context::After;
 use base::PartitionId;
-use engine::Result;
+use engine::{Internals, Result};
 use std::rc::Rc;
 
 impl Client {

@@ -5,7 +5,7 @@ use crate::debit_credit::roll_back;
 use base::time::MILLISECOND_NS;
 use base::{PartitionId, Random};
 use engine::organization::b_tree;
-use engine::{Database, Direction, Error, Result, Savepoint, Transaction};
+use engine::{Database, Direction, Error, Internals, Result, Savepoint, Transaction};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::rc::Rc;

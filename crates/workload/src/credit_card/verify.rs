@@ -1,5 +1,5 @@
 use super::Tables;
-use engine::{Database, Result};
+use engine::{Database, Internals, Result};
 use std::collections::BTreeSet;
 
 /// What is the same at any moment between transactions.

