@@ -1,4 +1,4 @@
-//! What other programs may ask of a database that this one has open: a backup.
+//! What other programs may ask of a database that this one has open: a backup, and what its transactions reference.
 //!
 //! They ask at a socket in the home's directory ([`DirectorySocket`]), where a thread listens. It sleeps in the kernel while no one asks, and
 //! each connection gets a thread that waits for its one answer. The engine's thread does the work, as for a [`Handle`] of the program's own.
@@ -9,6 +9,7 @@
 mod ask;
 mod door;
 mod message;
+mod recording;
 
 pub use ask::ElsewhereError;
 pub(crate) use door::Door;
@@ -156,6 +157,7 @@ fn serve(stream: &UnixStream, line: &Line) {
     let answer = match asked {
         Ok(None) => None,
         Ok(Some(Ask::Backup(settings))) => back_up(stream, settings, line),
+        Ok(Some(Ask::Record(span_ns, references_max))) => recording::record(stream, (span_ns, references_max), line),
         Err(error) => Some(Answer::Failed(Failure::other(&error.to_string()))),
     };
     if let Some(answer) = answer {
@@ -202,12 +204,19 @@ fn is_absolute(place: &str) -> bool {
     Path::new(place).is_absolute()
 }
 
+/// What a request that has failed is answered.
+fn answer_of_error(error: Error) -> Answer {
+    match error {
+        Error::Closed => Answer::Failed(Failure::Closed),
+        Error::Backup(error) => Answer::Failed(Failure::Backup(error)),
+        other => Answer::Failed(Failure::other(&other.to_string())),
+    }
+}
+
 fn answer_of(result: engine::Result<BackupReport>) -> Answer {
     match result {
         Ok(report) => Answer::Done(report),
-        Err(Error::Closed) => Answer::Failed(Failure::Closed),
-        Err(Error::Backup(error)) => Answer::Failed(Failure::Backup(error)),
-        Err(other) => Answer::Failed(Failure::other(&other.to_string())),
+        Err(error) => answer_of_error(error),
     }
 }
 

@@ -6,6 +6,7 @@ use crate::configuration::{Configuration, FILE_NAME};
 use crate::control::Control;
 use crate::error::run;
 use crate::events::{Events, SLOW_NS, Silence, is_overdue, watch};
+use crate::residence;
 use crate::{OpenError, assemble, log_words, page_words};
 use contents::{Contents, contents, stranger};
 use driver::{Fault, FaultKind};
@@ -310,6 +311,9 @@ impl Opening {
             events.tell_opened(is_new);
         }
         let (events, home) = (events.cloned(), self.home().to_owned());
+        if real {
+            executor.spawn(residence::keep(database.clone(), self.configuration.buffer.warm));
+        }
         let (database, configuration) = (Some(database), self.configuration);
         Ok(Store { control: None, door: None, database, machine, configuration, home, directories, events })
     }
@@ -571,10 +575,13 @@ impl Store {
         let database = self.database.take().expect("a store is closed once");
         let closing = self.events.as_ref().map(|events| events.closing().entered());
         drop(self.control.take());
-        let door = self.door.take();
+        let (door, is_real) = (self.door.take(), !self.is_virtual());
         let ending = async move {
             if let Some(door) = door {
                 door.join().await;
+            }
+            if is_real {
+                residence::note(&database).await;
             }
             database.close().await
         };

@@ -5,6 +5,7 @@ use crate::{OpenError, Opening};
 use engine::{BackupProgress, BackupReport, BackupSettings, Error};
 use real_driver::DirectorySocket;
 use std::io::Write;
+use std::os::unix::net::UnixStream;
 use thiserror::Error;
 
 /// Why the program that has a database open has not done what it was asked for.
@@ -68,24 +69,64 @@ impl Opening {
         settings: &BackupSettings,
         mut progress: impl FnMut(BackupProgress),
     ) -> Result<Option<BackupReport>, OpenError> {
-        let path = self.home().display().to_string();
-        let Some(mut stream) = DirectorySocket::connect(self.home())? else { return Ok(None) };
-        let failed = |error: Unreadable| match error {
-            Unreadable::Silent(_) => ElsewhereError::Ended { path: path.clone() },
-            other => ElsewhereError::Unreadable { path: path.clone(), detail: other.to_string() },
-        };
-        stream.write_all(&encode(&Ask::Backup(settings.clone()))).map_err(|error| failed(error.into()))?;
+        let Some(mut asked) = Asked::begin(self, &Ask::Backup(settings.clone()))? else { return Ok(None) };
         loop {
-            match receive(&mut stream).map_err(&failed)? {
-                Some(Answer::Progress(seen)) => progress(seen),
-                Some(Answer::Done(report)) => return Ok(Some(report)),
-                Some(Answer::Failed(Failure::Backup(error))) => return Err(Error::Backup(error).into()),
-                Some(Answer::Failed(Failure::Closed)) => return Err(Error::Closed.into()),
-                Some(Answer::Failed(Failure::Other(detail))) => {
-                    return Err(ElsewhereError::Failed { path: path.clone(), detail }.into());
-                }
-                None => return Err(ElsewhereError::Ended { path: path.clone() }.into()),
+            match asked.answer()? {
+                Answer::Progress(seen) => progress(seen),
+                Answer::Done(report) => return Ok(Some(report)),
+                Answer::Failed(failure) => return Err(asked.failed(failure)),
+                _ => return Err(asked.strange()),
             }
         }
+    }
+}
+
+/// A question that was asked.
+pub(super) struct Asked {
+    path: String,
+    stream: UnixStream,
+}
+
+impl Asked {
+    /// Asks the program that has a database open; nothing if none listens there.
+    pub fn begin(opening: &Opening, ask: &Ask) -> Result<Option<Asked>, OpenError> {
+        let path = opening.home().display().to_string();
+        let Some(stream) = DirectorySocket::connect(opening.home())? else { return Ok(None) };
+        let mut asked = Asked { path, stream };
+        let sent = asked.stream.write_all(&encode(ask));
+        sent.map_err(|error| asked.unreadable(error.into()))?;
+        Ok(Some(asked))
+    }
+
+    /// Waits for what is answered next.
+    pub fn answer(&mut self) -> Result<Answer, OpenError> {
+        match receive(&mut self.stream) {
+            Ok(Some(answer)) => Ok(answer),
+            Ok(None) => Err(ElsewhereError::Ended { path: self.path.clone() }.into()),
+            Err(error) => Err(self.unreadable(error).into()),
+        }
+    }
+
+    fn unreadable(&self, error: Unreadable) -> ElsewhereError {
+        let path = self.path.clone();
+        match error {
+            Unreadable::Silent(_) => ElsewhereError::Ended { path },
+            other => ElsewhereError::Unreadable { path, detail: other.to_string() },
+        }
+    }
+
+    /// The error of an answer that is a failure.
+    pub fn failed(&self, failure: Failure) -> OpenError {
+        match failure {
+            Failure::Backup(error) => Error::Backup(error).into(),
+            Failure::Closed => Error::Closed.into(),
+            Failure::Other(detail) => ElsewhereError::Failed { path: self.path.clone(), detail }.into(),
+        }
+    }
+
+    /// The error of an answer to another question.
+    pub fn strange(&self) -> OpenError {
+        let detail = "it has answered what was not asked".to_owned();
+        ElsewhereError::Unreadable { path: self.path.clone(), detail }.into()
     }
 }
