@@ -311,9 +311,7 @@ impl Opening {
             events.tell_opened(is_new);
         }
         let (events, home) = (events.cloned(), self.home().to_owned());
-        if real {
-            executor.spawn(residence::keep(database.clone(), self.configuration.buffer.warm));
-        }
+        residence::begin(&database, &self.configuration);
         let (database, configuration) = (Some(database), self.configuration);
         Ok(Store { control: None, door: None, database, machine, configuration, home, directories, events })
     }
@@ -580,9 +578,7 @@ impl Store {
             if let Some(door) = door {
                 door.join().await;
             }
-            if is_real {
-                residence::note(&database).await;
-            }
+            residence::note(&database, is_real).await;
             database.close().await
         };
         let closed = run(&self.machine.0, ending).and_then(|closed| Ok(closed?));

@@ -119,7 +119,7 @@ struct ClientNode {
     peers: Peers,
     callers: Rc<Callers>,
     traffic: Rc<Traffic>,
-    waits: waits::Waits,
+    waits: waits::WaitSums,
     /// Reads of pages that were asked for.
     reads: Reads,
     /// The bytes of copies that have left the buffer and may be wanted.
@@ -207,7 +207,7 @@ impl PageClient {
             to_server: RefCell::new(introduced.outbox.take_over()),
             lease: Cell::new(introduced.lease),
             lapses: Cell::default(),
-            waits: waits::Waits::default(),
+            waits: waits::WaitSums::default(),
             heard: Cell::new(executor.now()),
             ended: Cell::new(None),
             catalog: RefCell::default(),

@@ -161,7 +161,7 @@ pub struct Watch {
     began: u64,
     cpu_ns: u64,
     first_ns: Option<u64>,
-    /// How many rows had been given when, every so many.
+    /// How many rows had been given when, every few thousand.
     given: Vec<(u64, u64)>,
     before: temp::TempStatistics,
 }

@@ -42,7 +42,7 @@ impl EngineRun {
         EngineRun { name: String::new(), steps, thread, cpu_ns: 0.0, footprint: footprint(store), durable: false }
     }
 
-    /// Of transactions that were measured since there had been so many steps.
+    /// Of transactions that were measured since the counts of steps were these.
     pub fn of_transactions(store: &Store, before: [f64; Work::ALL.len()], measured: &Measured) -> EngineRun {
         let count = measured.transactions.max(1) as f64;
         let after = steps(store);

@@ -21,7 +21,7 @@ const HEAD: usize = 16;
 /// How much is written or read at a time, and the multiple of it that the file has, in bytes.
 const PIECE: usize = 256 << 10;
 const MULTIPLE: usize = 4 << 10;
-/// A longer note is not written, and not believed: so many runs are tens of millions of pages all over the files.
+/// A longer note is not written, and not believed: that are tens of millions of pages all over the files.
 const RUNS_MAX: usize = 64 << 20;
 /// Page ids end here, packed.
 const PAGE_IDS: u64 = 1 << 48;

@@ -33,9 +33,9 @@ impl NodeWaits {
 
 /// The same, counting.
 #[derive(Debug, Default)]
-pub(super) struct Waits(Cell<NodeWaits>);
+pub(super) struct WaitSums(Cell<NodeWaits>);
 
-impl Waits {
+impl WaitSums {
     pub fn add(&self, change: impl FnOnce(&mut NodeWaits)) {
         let mut waits = self.0.get();
         change(&mut waits);
