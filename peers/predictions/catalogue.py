@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How far predictions are off: configurations drawn by seed, each run on both clocks by 'entresol predict'.
 
-Seven families (in memory; larger than memory; second-level caches; log, undo and temporary space on other devices; sweeps and
+Seven families (in memory; larger than memory; second-level caches, flash and NVEM; log, undo and temporary space on other devices; sweeps and
 checkpoints; sorts and joins; a page server and its nodes over the loopback) on three kinds of devices:
 
   disk        the disk of --directory, as 'entresol calibrate' describes it
@@ -9,12 +9,14 @@ checkpoints; sorts and joins; a page server and its nodes over the loopback) on 
               the limit, with the limit added to the description
   described   files in memory (--memory) that show the delays of described devices
 
+NVEM is a mapped file in memory that shows described delays, beside each of these.
+
 A third of the configurations is held out: drawn by a seed of its own, and run only with --held-out, so that whoever works on the
 models has not seen them. Every result is a line of the results file; a run that was interrupted, or whose --budget was spent, goes on
 where it ended if it is started again. What the loopback takes is in the description of the disk, which is calibrated first.
 
-    ./catalogue.py --directory /work/predictions                          # 28 configurations, for work on the models
-    ./catalogue.py --directory /work/predictions --held-out               # these and the 14 that are held out
+    ./catalogue.py --directory /work/predictions                          # 31 configurations, for work on the models
+    ./catalogue.py --directory /work/predictions --held-out               # these and the 15 that are held out
     ./catalogue.py --directory /work/predictions --held-out --table       # only the table of what is there, for BENCHMARKS.md
     ./catalogue.py --list --held-out                                      # what would be run
 """
@@ -44,6 +46,11 @@ SIZE = "128 MiB"
 DESCRIBED = "nvme-2026"
 FAMILIES = ["in memory", "larger than memory", "caches", "placements", "sweeps", "sorts and joins", "nodes"]
 CLIENTS = [1, 4, 16, 64, 256, 512]
+# How many configurations a family has, of which the last third is held out; behind these, those of NVEM, of which the last is.
+EACH = 6
+OF_NVEM = 4
+# What NVEM is described as.
+NVEM = "rahm-1991:nvem"
 
 
 def entresol_program():
@@ -60,6 +67,8 @@ def output(*command, seconds=600, **options):
 def draw(family, number, seed, device):
     """One configuration of a family: the workload's words and the parts of its configuration file."""
     chance = random.Random(f"{family} {number} {seed}")
+    if family == "caches" and number >= EACH:
+        return in_nvem(chance, number - EACH)
     return {"in memory": in_memory, "larger than memory": larger, "caches": cached, "placements": placed,
             "sweeps": swept, "sorts and joins": spilled, "nodes": shared}[family](chance, device)
 
@@ -97,6 +106,19 @@ def cached(chance, _):
     design = chance.choice(["dual-write", "lazy-cleaning", "tac", "face", "frequency", "migrate-all"])
     config = f'[buffer]\nsize = "8 MiB"\n[log]\nsize = "256 MiB"\n[cache]\ndevice = "other"\nsize = "{chance.choice([16, 32])} MiB"\n'
     return beyond_memory(chance), config + f'design = "{design}"\n'
+
+
+def in_nvem(chance, place):
+    """A cache, a log or a write buffer in NVEM: a file in memory whose copies take what the description says, and hold the CPU."""
+    what = ["cache", "write_buffer", "log", "cache"][place % 4]
+    config = '[buffer]\nsize = "8 MiB"\n'
+    if what == "log":
+        return beyond_memory(chance), config + '[log]\ndevice = "nvem"\nsize = "64 MiB"\n'
+    config += '[log]\nsize = "256 MiB"\n'
+    if what == "write_buffer":
+        return beyond_memory(chance), config + '[write_buffer]\ndevice = "nvem"\nsize = "4 MiB"\n'
+    config += f'[cache]\ndevice = "nvem"\nsize = "{chance.choice([16, 32])} MiB"\n'
+    return beyond_memory(chance), config + f'design = "{chance.choice(["migrate-all", "migrate-modified", "lazy-cleaning"])}"\n'
 
 
 def placed(chance, _):
@@ -142,8 +164,8 @@ def catalogue(arguments):
     found = []
     for family in arguments.families.split(","):
         place = FAMILIES.index(family)
-        for number in range(6):
-            held_out = number >= 4
+        for number in range(EACH + OF_NVEM if family == "caches" else EACH):
+            held_out = 4 <= number < EACH or number == EACH + OF_NVEM - 1
             device = DEVICES[(number + place) % 3]
             if (held_out and not arguments.held_out) or device not in arguments.devices.split(","):
                 continue
@@ -218,6 +240,8 @@ class Ground:
         if '"other"' in entry["config"]:
             text += f'[device.other]\npath = "{other[0]}"\n'
             text += f'described = "{other[1]}"\n' if other[1] else ""
+        if '"nvem"' in entry["config"]:
+            text += f'[device.nvem]\npath = "{self.memory / "nvem"}"\nkind = "mapped"\ndescribed = "{NVEM}"\n'
         path = self.disk / f"{entry['name']}.toml"
         path.write_text(text + entry["config"])
         return path
@@ -269,7 +293,8 @@ def say(text):
 def run(ground, entry, arguments):
     """The comparison of one configuration."""
     data, configuration = ground.data(entry["device"]), ground.configuration(entry)
-    for directory in [data, ground.disk / "other", ground.memory / "other"]:
+    places = [data, ground.disk / "other", ground.memory / "other", ground.memory / "nvem"]
+    for directory in places:
         shutil.rmtree(directory, ignore_errors=True)
     words = [*entry["words"], "--data", data, "--config", configuration]
     is_spill = entry["words"][0] in ("sort", "join")
@@ -288,7 +313,7 @@ def run(ground, entry, arguments):
     finally:
         if entry["device"] == "throttled":
             ground.limit(0)
-        for directory in [data, ground.disk / "other", ground.memory / "other"]:
+        for directory in places:
             shutil.rmtree(directory, ignore_errors=True)
 
 

@@ -5,6 +5,7 @@ mod cpu;
 mod description;
 mod device;
 pub mod fit;
+mod fresh;
 mod least_squares;
 pub mod loopback;
 mod loopback_fit;
@@ -13,6 +14,7 @@ mod page;
 mod prices;
 mod quality;
 mod residuals;
+mod seldom;
 
 use crate::experiment::report_head;
 use crate::files;
@@ -108,6 +110,8 @@ struct Kept {
     device: Option<DeviceMeasured>,
     engine_extent: Option<EngineExtent>,
     runs: Vec<EngineRun>,
+    #[serde(default)]
+    seldom: Vec<EngineRun>,
     #[serde(default)]
     loopback: Option<LoopbackMeasured>,
 }
@@ -212,6 +216,7 @@ fn calibrated(arguments: &Arguments, keeping: &mut Keeping) -> Result<Calibratio
 
     if keeping.kept.engine_extent != Some(engine_extent) {
         (keeping.kept.engine_extent, keeping.kept.runs) = (Some(engine_extent), Vec::new());
+        keeping.kept.seldom.clear();
     }
     let directory = files::Directory::anew(&arguments.directory, "entresol-calibrate.engine")?;
     progress.phase("running the engine", 0);
@@ -223,13 +228,25 @@ fn calibrated(arguments: &Arguments, keeping: &mut Keeping) -> Result<Calibratio
         keeping.keep();
         go_on()
     });
-    let request_ns = runs
-        .and_then(|runs| Ok((cpu::request_ns((directory.path(), described.as_ref()), engine_extent, &runs)?, runs)));
-    let (request_ns, runs) = request_ns.map_err(|failure| match failure.downcast::<Fault>() {
+    let known = keeping.kept.seldom.clone();
+    let seldom = runs.and_then(|runs| {
+        let of_seldom = seldom::run_engine((directory.path(), described.as_ref()), engine_extent, known, |run| {
+            keeping.kept.seldom.push(run.clone());
+            progress.step("running the engine for seldom steps", keeping.kept.seldom.len() as u64, seldom::RUNS);
+            keeping.keep();
+            go_on()
+        });
+        Ok((of_seldom?, runs))
+    });
+    let (of_seldom, runs) = seldom.map_err(|failure| match failure.downcast::<Fault>() {
         Ok(fault) => refused(&arguments.directory, &fault),
         Err(failure) => format!("the engine cannot run in '{place}', where it needs some GiB: {failure}").into(),
     })?;
-    let prices = prices::prices(&runs, fitted.costs);
+    let mut prices = prices::prices(&runs, fitted.costs);
+    let seldom = seldom::prices(&of_seldom, &prices, fitted.costs);
+    for ((work, ..), price) in seldom::SELDOM.into_iter().zip(&seldom) {
+        prices.steps_ns[work as usize] = price.map_or(0.0, |price| price.ns);
+    }
     let loopback_extent = if arguments.quick { LoopbackExtent::quick() } else { LoopbackExtent::full() };
     let describe = |loopback: &FittedLoopback| {
         description::text((ENGINE_DEVICE, &fitted.device), &prices, Some(loopback), "fitting nodes")
@@ -237,7 +254,7 @@ fn calibrated(arguments: &Arguments, keeping: &mut Keeping) -> Result<Calibratio
     let place = (directory.path(), described.as_ref());
     let loopback = calibrated_loopback(place, (&loopback_extent, &prices.cpu()), describe, keeping)
         .map_err(|failure| failure.to_string());
-    Ok(Calibration { measured, fitted, runs, prices, request_ns, loopback })
+    Ok(Calibration { measured, fitted, runs, prices, seldom, loopback })
 }
 
 /// The description whose delays the device shows.

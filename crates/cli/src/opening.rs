@@ -18,12 +18,13 @@ pub fn open_existing(opening: Opening, progress: &Progress) -> Result<Store, Fai
     announced(opening, progress, Opening::open_existing)
 }
 
-/// Opens a copy, in memory, of the database in a directory, on described hardware: with its sizes and what its pages hold. It
-/// is opened there as it would be here, so what a checkpoint has not written is replayed from its log. `configured` says where
+/// Opens a copy, in memory, of the database in a directory, on described hardware: with its sizes, what its pages hold, and, if
+/// `is_warm`, what was in memory when that was noted last. It is opened there as it would be here, so what a checkpoint has not written is replayed from its log. `configured` says where
 /// its devices are.
 pub fn open_like(
     opening: Opening,
     (directory, configured): (&Path, &Configuration),
+    is_warm: bool,
     progress: &Progress,
 ) -> Result<Store, Failure> {
     if !directory.join(engine::SUPERBLOCK_FILE).is_file() {
@@ -46,7 +47,12 @@ pub fn open_like(
             copy(&place.join(&file), |offset, bytes| media.put((name, description), &file, offset, bytes), progress)?;
         }
     }
-    announced(opening, progress, |opening| opening.open_on(&media))
+    let store = announced(opening, progress, |opening| opening.open_on(&media))?;
+    if is_warm {
+        progress.phase("reading what was in memory", 0);
+        store.run(async |database| database.warm_as_noted().await)?;
+    }
+    Ok(store)
 }
 
 /// Files that lie in a database's directory and are none of its own.

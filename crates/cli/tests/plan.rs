@@ -235,3 +235,45 @@ fn what_is_printed_can_be_read() {
     assert!(example.contains("[limits]") && example.contains("[[vary]]"));
     assert!(printed(here, "plan --catalogue").contains("[volume.gp3]"));
 }
+
+#[test]
+fn a_sort_is_planned_by_its_whole_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let plan = r#"
+version = 1
+[limits]
+p99 = "30 s"
+[workload]
+kind = "sort"
+rows = 60_000
+row_size = 100
+memory = "1 MiB"
+[machine]
+instance = "m6id.large"
+[machine.volume.disk]
+type = "gp3"
+size = "20 GB"
+[configuration]
+buffer.size = "1 MiB"
+log.size = "4 MiB"
+temp.cluster_size = "64 KiB"
+[[vary]]
+parameter = "configuration.temp.device"
+values = ["disk", "local"]
+"#;
+    fs::write(here.join("plan.toml"), plan).unwrap();
+    let found = json(&printed(here, "plan plan.toml --json"));
+    assert_eq!(
+        (&found["candidates"], found["failed"].as_array().map(Vec::len)),
+        (&Value::from(2), Some(0)),
+        "{found:#}"
+    );
+    let front = found["front"].as_array().unwrap();
+    let fastest = front.last().unwrap_or_else(|| panic!("both keep the limit: {found:#}"));
+    let figures = &fastest["figures"];
+    assert!(figures["p99_us"].as_f64().unwrap() > 1_000.0 && figures["transactions"] == 1, "{fastest:#}");
+    let written = figures["wear"].as_array().unwrap().iter().map(|wear| wear["bytes_per_year"].as_f64().unwrap());
+    assert!(written.sum::<f64>() > 0.0, "{fastest:#}");
+    assert!(fastest.to_string().contains("local"), "the instance's own drives are faster: {fastest:#}");
+}

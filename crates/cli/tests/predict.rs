@@ -132,6 +132,18 @@ fn a_server_and_two_nodes_are_predicted() {
     for key in ["throughput_per_s", "response_us.p99", "cpu_us_per_transaction", "server_cpu_us_per_transaction"] {
         assert!(figure(&found, key)["predicted"].as_f64().unwrap() > 0.0, "{key}");
     }
+    // The parts of a response are the whole of it, on either clock.
+    for report in reports.iter().chain([&found["predicted"]]) {
+        let of = |part: &Value| part.as_object().unwrap().values().map(|value| value.as_f64().unwrap()).sum::<f64>();
+        let (parts, mean) = (of(&report["composition_us"]), report["response_us"]["mean"].as_f64().unwrap());
+        assert!((parts / mean - 1.0).abs() < 0.01, "{report:#}");
+        assert!(report["composition_us"]["commit_wait"].as_f64().unwrap() > 0.05 * mean, "{report:#}");
+        let hits = report["node_hit_ratio"].as_f64().unwrap();
+        assert!(hits > 0.1 && hits < 1.0, "some pages are there, and none was at first: {report:#}");
+    }
+    for key in ["composition_us.commit_wait", "composition_us.read_wait", "node_hit_ratio"] {
+        assert!(figure(&found, key)["predicted"].as_f64().unwrap() > 0.0, "{key}");
+    }
     let run = |seed| described(directory.path(), &format!("page-server --scale 1 --transactions 100 --seed {seed}"));
     assert!(run(1) == run(1) && run(1) != run(2));
     let page = std::fs::read_to_string(directory.path().join("report/report.html")).unwrap();
@@ -211,6 +223,14 @@ fn everything_that_runs_on_either_clock_is_predicted() {
             assert_eq!(figure(&found, key)["error"], 0.0, "{line}: {key} follows from the rows");
         }
         assert!(figure(&found, "time_us")["predicted"].as_f64().unwrap() > 0.0, "{line}");
+        let shares = found["distribution_us"]["shares"].as_array().unwrap().len();
+        let real = found["distribution_us"]["real"].as_array().unwrap();
+        for times in real.iter().chain([&found["distribution_us"]["predicted"]]) {
+            let times: Vec<f64> = times.as_array().unwrap().iter().map(|us| us.as_f64().unwrap()).collect();
+            assert!(times.len() == shares && times.is_sorted() && times[0] < times[shares - 1], "{line}: {times:?}");
+        }
+        let [half, most] = ["rows_us.p50", "rows_us.p99"].map(|key| figure(&found, key)["predicted"].as_f64().unwrap());
+        assert!(0.0 < half && half < most, "{line}: {half} {most}");
     }
 }
 
@@ -231,6 +251,25 @@ fn placements_checkpoints_and_a_database_that_is_there_are_predicted() {
     let found = comparison(directory.path(), line);
     for key in ["io.fast.writes", "utilization.fast.medium"] {
         assert!(figure(&found, key)["predicted"].as_f64().unwrap() > 0.0, "{key}: {:#}", found["figures"]);
+    }
+    // Sweeps over sets, one behind the other: they write as well as the log.
+    write(
+        "swept.toml",
+        "[log]\nsize = \"4 MiB\"\n[buffer]\nsize = \"32 MiB\"\n[checkpoint]\nsets = \"accou\"\nsweep_interval = \"0 s\"\n\
+         [partition.account]\norganization = \"set\"\n[partition.branch]\norganization = \"set\"\n\
+         [partition.teller]\norganization = \"set\"\n[partition.history]\norganization = \"arrivals\"\nlocks = \"none\"\n",
+    );
+    let swept = "debit-credit --config swept.toml --data swept.data --hardware here.toml --rounds 1 --scale 1 --clients 4 --transactions 6000";
+    let found_swept = comparison(directory.path(), swept);
+    let writes = figure(&found_swept, "io.disk.writes");
+    let without = "debit-credit --config unswept.toml --data unswept.data --hardware here.toml --rounds 1 --scale 1 --clients 4 --transactions 6000";
+    let text = std::fs::read_to_string(directory.path().join("swept.toml")).unwrap();
+    write("unswept.toml", &text.replace("\"0 s\"", "\"off\""));
+    let found_unswept = comparison(directory.path(), without);
+    let few = figure(&found_unswept, "io.disk.writes");
+    for clock in ["median", "predicted"] {
+        let [many, few] = [writes, few].map(|figure| figure[clock].as_f64().unwrap());
+        assert!(many > 1.02 * few, "{clock}: {many} {few}");
     }
     let found = comparison(directory.path(), &format!("{line} --like debit-credit.data"));
     assert!(figure(&found, "throughput_per_s")["predicted"].as_f64().unwrap() > 0.0);

@@ -276,3 +276,35 @@ fn a_miss_ratio_curve_is_that_of_the_stack_distances() {
     let said = refused(here, "trace miss-ratio none.trace");
     assert!(said.contains("none.trace"), "{said}");
 }
+
+#[test]
+fn an_open_database_is_recorded_and_the_trace_is_a_workload() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let text = "[log]\nsize = \"4 MiB\"\n[buffer]\nsize = \"4 MiB\"\n";
+    let configuration = entresol::configuration::Configuration::parse(text).unwrap();
+    let thread = entresol::DatabaseThread::start(entresol::Opening::new(here.join("data"), configuration)).unwrap();
+    let handle = thread.handle();
+    let notes = handle.ensure_partition(entresol::PartitionSpec::b_tree("notes")).wait().unwrap();
+    let asking = std::thread::spawn({
+        let here = here.to_owned();
+        move || printed(&here, "trace record app.trace --data data --seconds 2")
+    });
+    let mut key = 0_u32;
+    while !asking.is_finished() {
+        handle.put(notes, &(key % 3_000).to_be_bytes(), &[7; 200]).wait().unwrap();
+        key += 1;
+    }
+    let said = asking.join().unwrap();
+    assert!(said.contains(" transactions, "), "{said}");
+    let stat = json(here, "trace stat app.trace");
+    assert!(stat["transactions"].as_u64().unwrap() > 20, "{stat:#}");
+    assert_eq!((&stat["partitions"][0]["name"], &stat["types"][0]["name"]), (&"notes".into(), &"transaction".into()));
+    let replayed = json(here, "bench trace --trace app.trace --transactions 20 --hardware rahm-1991");
+    assert_eq!(replayed["transactions"], 20, "{replayed:#}");
+    thread.close().unwrap();
+    assert!(refused(here, "trace record other.trace --data data --seconds 1").contains("no program listens"));
+    for line in ["trace record other.trace", "trace record other.trace --data data --seconds 1 debit-credit"] {
+        assert!(refused(here, line).contains("--data"), "{line}");
+    }
+}

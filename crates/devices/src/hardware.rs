@@ -191,6 +191,9 @@ pub struct Instructions {
     /// One row entered into a hash table or looked for in it, beside its copy or the comparison.
     #[serde(default)]
     pub hash_entry: u64,
+    /// One request of another thread, taken by the engine's and answered, beside what it asks for.
+    #[serde(default)]
+    pub request: u64,
     /// Operations given to the operating system, whatever their number: what a batch costs beside `input_output` for each. With
     /// the CPU's discipline `run-until-wait`.
     #[serde(default)]
@@ -243,6 +246,10 @@ pub struct Device {
     /// What a durable write costs at the medium beyond a plain one; by default as much as `sync` with a volatile write
     /// cache, nothing without.
     pub durable_write: Option<Law>,
+    /// What a durable write takes beyond one over written data where, at least in part, nothing was ever written: the file system notes
+    /// that the place is written now. It is the same however many such writes are under way. Only described hardware knows it: a file of
+    /// this machine that shows a device's delays is taken for written. None by default.
+    pub fresh_write: Option<Law>,
     /// Offsets and lengths are multiples of this many bytes, a power of two.
     #[serde(default = "sector", deserialize_with = "fields::alignment")]
     pub alignment: u32,
@@ -485,6 +492,7 @@ impl Device {
             limits: Vec::new(),
             write_cache: WriteCache::None,
             durable_write: None,
+            fresh_write: None,
             alignment: 1,
             atomic_write: u32::MAX,
             synchronous: false,

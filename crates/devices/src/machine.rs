@@ -64,7 +64,7 @@ pub struct EventCounts {
 ///
 /// let text = "[device.disk]\nmedium = { servers = 1, service = \"10 ms\" }";
 /// let mut machine = Machine::new(&Hardware::parse(text, "one disk")?, 1, false);
-/// let read = |offset| Transfer { direction: Direction::Read, file: 0, offset, length: 4096 };
+/// let read = |offset| Transfer { direction: Direction::Read, file: 0, offset, length: 4096, fresh: false };
 /// let [first, second] = [read(0), read(1 << 20)].map(|read| machine.transfer(0, read));
 /// let mut ends = Vec::new();
 /// while machine.next().is_some() {

@@ -3,7 +3,7 @@ use crate::hardware::{Device, Pauses};
 use crate::limit::Bucket;
 use crate::queue::{Queue, Stay, Terms};
 use crate::station::Fifo;
-use crate::{Cache, CacheCounts, Servers, WriteCache};
+use crate::{Cache, CacheCounts, Law, Servers, WriteCache};
 use base::statistics::StationReport;
 use base::{Instant, Random};
 use std::collections::BTreeMap;
@@ -33,6 +33,8 @@ pub struct Transfer {
     pub offset: u64,
     /// How many bytes.
     pub length: u32,
+    /// Whether it writes where, at least in part, nothing was ever written.
+    pub fresh: bool,
 }
 
 /// The stages of a device, in the order in which a request passes them.
@@ -64,6 +66,8 @@ pub(crate) struct Unit {
     cache: Option<DiskCache>,
     terms: Terms,
     pauses: Option<Pauses>,
+    /// What a durable write takes longer where nothing was ever written.
+    fresh_write: Option<Law>,
     /// What was written since the last pause, in bytes.
     written: u64,
     random: Random,
@@ -86,6 +90,7 @@ impl Unit {
             cache: cache.map(|cache| DiskCache::new(cache, volatile)),
             terms: Terms::new(device, jitter),
             pauses: device.pauses.clone(),
+            fresh_write: device.fresh_write.clone(),
             written: 0,
             random: Random::stream(seed, name),
         }
@@ -104,12 +109,13 @@ impl Unit {
         transfer: &Transfer,
         buckets: &mut [Bucket],
     ) -> NextStage {
-        if from == LIMIT && !self.limits.is_empty() {
+        if from == LIMIT && (!self.limits.is_empty() || self.fresh_write.is_some()) {
             let credit = self.limits.iter().filter_map(|limit| {
                 let bucket = &mut buckets[*limit];
                 bucket.limit().concerns(transfer).then(|| bucket.take(now, transfer))
             });
-            if let Some(at) = credit.max() {
+            let (credit, fresh_ns) = (credit.max(), self.fresh_ns(transfer));
+            if let Some(at) = credit.max(fresh_ns.map(|ns| credit.unwrap_or(now).plus_ns(ns))) {
                 return NextStage::Stage(LIMIT, Stay::Until(self.limited.arrive(now, 0, at.since_ns(now))));
             }
         }
@@ -143,6 +149,12 @@ impl Unit {
     /// A stage is looked at, as it has wished: the request that departs, and when it wants to be looked at again.
     pub(crate) fn expire(&mut self, now: Instant, stage: usize) -> (Option<u32>, Option<Instant>) {
         self.stages[stage].as_mut().map_or((None, None), |queue| queue.expire(now))
+    }
+
+    /// How long the file system takes to note that a place is written now. It does so for several writes at once.
+    fn fresh_ns(&mut self, transfer: &Transfer) -> Option<u64> {
+        let law = self.fresh_write.as_ref().filter(|_| transfer.fresh)?;
+        (transfer.direction == Direction::Write { durable: true }).then(|| law.draw(&mut self.random))
     }
 
     fn concerns(&self, stage: usize, transfer: &Transfer) -> bool {

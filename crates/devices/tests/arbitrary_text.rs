@@ -12,7 +12,7 @@ fn use_it(hardware: &Hardware) {
     let mut machine = Machine::new(hardware, 1, true);
     for device in 0..hardware.devices.len() as u16 {
         for direction in [Direction::Read, Direction::Write { durable: true }, Direction::Sync] {
-            machine.transfer(device, Transfer { direction, file: 1, offset: 4096, length: 4096 });
+            machine.transfer(device, Transfer { direction, file: 1, offset: 4096, length: 4096, fresh: false });
         }
     }
     for _ in 0..200 {

@@ -45,11 +45,13 @@ pub enum Work {
     /// One row entered into a hash table, or looked for in it: what that costs beside its copy or the comparison, for memory is touched
     /// at random places.
     HashEntry,
+    /// One request of another thread, taken by the engine's and answered: what that costs beyond the same work of a task.
+    Request,
 }
 
 impl Work {
     /// Every kind of work, in the order of their declaration.
-    pub const ALL: [Work; 20] = [
+    pub const ALL: [Work; 21] = [
         Work::BeginTransaction,
         Work::ObjectReference,
         Work::EndTransaction,
@@ -70,6 +72,7 @@ impl Work {
         Work::Redo,
         Work::TreeSearch,
         Work::HashEntry,
+        Work::Request,
     ];
 }
 

@@ -24,7 +24,9 @@ mod maintenance;
 mod open;
 mod partition;
 mod procedures;
+mod recording;
 mod rename;
+mod residence;
 mod set_index;
 mod set_portions;
 mod sets;
@@ -47,6 +49,8 @@ pub use internals::Internals;
 pub use log_move::Asked;
 pub use machine::Machine;
 pub use partition::PartitionSpec;
+pub use recording::{RecordedPartition, RecordedReference, RecordedReferences};
+pub use residence::RESIDENCE_FILE;
 pub use set_portions::{HeldMoment, KeptVersions};
 pub use settings::Settings;
 pub use shipment::{SetChange, Shipment, UNNUMBERED};
@@ -69,7 +73,7 @@ use base::PartitionId;
 use cache::CacheChanges;
 use executor::Executor;
 use in_order::PagesInOrder;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -122,6 +126,8 @@ pub(crate) struct OpenDatabase {
     archiver: Option<Rc<Archiver>>,
     /// Pages that other nodes have changed.
     in_order: RefCell<PagesInOrder>,
+    /// Which pages were in memory lately.
+    noted: Cell<Option<residence::Noted>>,
 }
 
 impl Database {

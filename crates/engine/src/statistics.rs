@@ -6,7 +6,7 @@ pub(crate) use events::WaitKind;
 pub use events::{Event, Listener, TransactionTime, Waits};
 
 use base::{Lsn, PageId, TransactionId};
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// References to one partition's objects.
@@ -163,7 +163,8 @@ pub struct Statistics {
     /// Time in which they waited for that.
     pub segment_wait_ns: Cell<u64>,
     references: RefCell<Vec<References>>,
-    observer: OnceCell<Rc<dyn Observer>>,
+    is_observed: Cell<bool>,
+    observer: RefCell<Option<Rc<dyn Observer>>>,
     listening: events::Listening,
 }
 
@@ -198,13 +199,27 @@ impl Statistics {
     /// # Panics
     /// If another does already.
     pub fn observe(&self, observer: Rc<dyn Observer>) {
-        assert!(self.observer.set(observer).is_ok(), "a database has one observer");
+        assert!(!self.is_observed(), "a database has one observer");
+        self.is_observed.set(true);
+        self.observer.replace(Some(observer));
+    }
+
+    /// Whether an observer hears of references.
+    #[inline]
+    pub fn is_observed(&self) -> bool {
+        self.is_observed.get()
+    }
+
+    /// The observer hears of no more references.
+    pub fn end_observation(&self) {
+        self.is_observed.set(false);
+        self.observer.take();
     }
 
     /// The observer, if there is one.
     #[inline]
-    pub(crate) fn observer(&self) -> Option<&dyn Observer> {
-        self.observer.get().map(|observer| &**observer)
+    pub(crate) fn observer(&self) -> Option<Rc<dyn Observer>> {
+        if self.is_observed() { self.observer.borrow().clone() } else { None }
     }
 
     /// The references to each partition, by number.

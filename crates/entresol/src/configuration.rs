@@ -172,6 +172,9 @@ pub struct Buffer {
     pub replacement: Policy,
     /// `cleaner`: whether changed pages are written in the background before their frames are needed.
     pub cleaner: bool,
+    /// `warm`: whether an opening reads what was in memory when the database was closed, or at most a minute before its process ended
+    /// otherwise, in the background. Without meaning under the virtual clock.
+    pub warm: bool,
     /// `growth_step`: the least by which a partition's file becomes longer, in bytes; a page to 1 GiB.
     pub growth_step: u64,
 }
@@ -183,6 +186,7 @@ impl Default for Buffer {
             page_size: 8 << 10,
             replacement: Policy::default(),
             cleaner: true,
+            warm: false,
             growth_step: 1 << 20,
         }
     }

@@ -1,4 +1,4 @@
-//! What other programs may ask of a database that this one has open: a backup, and what waits in it.
+//! What other programs may ask of a database that this one has open: a backup, what waits in it, and what its transactions reference.
 //!
 //! They ask at a socket in the home's directory ([`DirectorySocket`]), where a thread listens. It sleeps in the kernel while no one asks, and
 //! each connection gets a thread that waits for its one answer. The engine's thread does the work, as for a [`Handle`] of the program's own.
@@ -9,6 +9,7 @@
 mod ask;
 mod door;
 mod message;
+mod recording;
 
 pub use ask::{ElsewhereError, WaitsElsewhere};
 pub(crate) use door::Door;
@@ -169,6 +170,7 @@ fn serve(stream: &UnixStream, line: &Line) {
         Ok(None) => None,
         Ok(Some(Ask::Backup(settings))) => back_up(stream, settings, line),
         Ok(Some(Ask::Waits)) => waits(stream, line),
+        Ok(Some(Ask::Record(span_ns, references_max))) => recording::record(stream, (span_ns, references_max), line),
         Err(error) => Some(Answer::Failed(Failure::other(&error.to_string()))),
     };
     if let Some(answer) = answer {
@@ -223,7 +225,7 @@ fn waits(stream: &UnixStream, line: &Line) -> Option<Answer> {
     for _tick in 0..IDLE_TICKS {
         match wait(&mut pending) {
             Some(Ok(waits)) => return Some(Answer::Waits(waits)),
-            Some(Err(error)) => return Some(Answer::Failed(failure_of(error))),
+            Some(Err(error)) => return Some(answer_of_error(error)),
             None => {}
         }
         if let Some(answer) = line.is_over(stream) {
@@ -237,18 +239,19 @@ fn is_absolute(place: &str) -> bool {
     Path::new(place).is_absolute()
 }
 
-fn answer_of(result: engine::Result<BackupReport>) -> Answer {
-    match result {
-        Ok(report) => Answer::Done(report),
-        Err(error) => Answer::Failed(failure_of(error)),
+/// What a request that has failed is answered.
+fn answer_of_error(error: Error) -> Answer {
+    match error {
+        Error::Closed => Answer::Failed(Failure::Closed),
+        Error::Backup(error) => Answer::Failed(Failure::Backup(error)),
+        other => Answer::Failed(Failure::other(&other.to_string())),
     }
 }
 
-fn failure_of(error: Error) -> Failure {
-    match error {
-        Error::Closed => Failure::Closed,
-        Error::Backup(error) => Failure::Backup(error),
-        other => Failure::other(&other.to_string()),
+fn answer_of(result: engine::Result<BackupReport>) -> Answer {
+    match result {
+        Ok(report) => Answer::Done(report),
+        Err(error) => answer_of_error(error),
     }
 }
 
@@ -294,10 +297,10 @@ impl Line {
 
     /// The answer of an engine that gives none any more.
     fn ended(&self) -> Answer {
-        Answer::Failed(failure_of(match &self.way {
+        answer_of_error(match &self.way {
             Way::Thread(handle) => handle.link.ended(),
             Way::Caller(door) => door.ended(),
-        }))
+        })
     }
 
     /// Whether a request is to end, because the database is closed, which its client is told, or because the client has gone.

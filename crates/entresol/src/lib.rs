@@ -87,6 +87,7 @@ mod page_words;
 mod pending;
 mod reply;
 mod requests;
+mod residence;
 mod restore;
 mod spin;
 mod store;
@@ -117,7 +118,7 @@ pub use engine::{
 };
 /// What was counted and found, what a restart did, and the cache.
 pub use engine::{
-    IndexProgress,
+    IndexProgress, RecordedPartition, RecordedReference, RecordedReferences,
     check::{CheckReport, Finding, Progress},
     second_level::{CacheSettings, Parameters, WriteBudget},
     statistics::{Observer, RecoveryReport, Statistics},

@@ -2,6 +2,7 @@
 
 use crate::calls::Call;
 use crate::reply::{Answers, Promise};
+use driver::Work;
 use engine::Result;
 use engine::server::{MessageServer, Response, TransactionServer};
 use executor::{Executor, WaitQueue};
@@ -74,6 +75,7 @@ impl ThreadMessages {
                 self.bell.wait(&self.executor).await;
                 continue;
             };
+            self.executor.charge(Work::Request);
             let tag = self.expect(promise);
             let submitted = match self.server.procedure(call.name()) {
                 Ok(procedure) => self.messages.submit(procedure, tag, call.parameters().to_vec()).await,

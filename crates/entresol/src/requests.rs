@@ -2,6 +2,7 @@
 
 use crate::calls::Calls;
 use crate::reply::{Answers, Promise, Wakes};
+use driver::Work;
 use engine::{Database, Error, Result};
 use executor::{CatchPanic, Executor, Panic, TaskId, catch_panic, panic_message};
 use node::page_client::PageClient;
@@ -150,6 +151,10 @@ impl Requests {
     fn is_cancelled(&self, entry: usize) -> bool {
         let mut running = self.running.borrow_mut();
         let request = running[entry].as_mut().expect("it has not left");
+        if request.task.is_none() {
+            // Paid with the first step of what is asked for.
+            self.executor.charge(Work::Request);
+        }
         request.task = Some(self.executor.current());
         request.is_cancelled
     }

@@ -6,7 +6,7 @@ use crate::configuration::{Configuration, FILE_NAME};
 use crate::control::Control;
 use crate::error::{run, run_telling};
 use crate::events::{Events, SLOW_NS, Silence, is_overdue, watch};
-use crate::{OpenError, assemble, existing, log_words, page_words};
+use crate::{OpenError, assemble, existing, log_words, page_words, residence};
 use contents::{Contents, contents, stranger};
 use driver::{Fault, FaultKind};
 use engine::server::TransactionServer;
@@ -311,6 +311,7 @@ impl Opening {
             events.tell_opened(is_new);
         }
         let (events, home) = (events.cloned(), self.home().to_owned());
+        residence::begin(&database, &self.configuration);
         let (database, configuration) = (Some(database), self.configuration);
         Ok(Store { control: None, door: None, database, machine, configuration, home, directories, events })
     }
@@ -574,11 +575,12 @@ impl Store {
         let database = self.database.take().expect("a store is closed once");
         let closing = self.events.as_ref().map(|events| events.closing().entered());
         drop(self.control.take());
-        let door = self.door.take();
+        let (door, is_real) = (self.door.take(), !self.is_virtual());
         let ending = async move {
             if let Some(door) = door {
                 door.join().await;
             }
+            residence::note(&database, is_real).await;
             database.close().await
         };
         let closed = run(&self.machine.0, ending).and_then(|closed| Ok(closed?));

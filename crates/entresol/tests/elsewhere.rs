@@ -351,3 +351,45 @@ fn a_handle_takes_checkpoints_and_backups_and_reads_what_was_some_time_ago() {
     assert_eq!(milk(&places.path().join("backup")), None);
     thread.close().expect("closes");
 }
+
+#[test]
+fn a_program_has_another_one_tell_what_its_transactions_reference() {
+    let home = scratch();
+    let thread = opened(automatic(home.path()));
+    let (handle, notes) = (thread.handle(), thread.handle().partition("notes").wait().expect("there"));
+    // While something is asked, transactions go on.
+    let record = |span: Duration, references_max: u64| {
+        let path = home.path().to_owned();
+        let asking = std::thread::spawn(move || automatic(&path).record_elsewhere(span, references_max));
+        while !asking.is_finished() {
+            handle.put(notes, b"milk", b"one litre").wait().expect("puts");
+        }
+        asking.join().expect("it does not panic").expect("records").expect("it is open")
+    };
+    let whole = record(Duration::from_millis(400), 1 << 20);
+    assert!(!whole.is_full && whole.transactions.len() > 5, "{} transactions", whole.transactions.len());
+    let [partition] = &whole.partitions[..] else { panic!("one was referenced: {:?}", whole.partitions) };
+    assert_eq!((partition.name.as_str(), partition.id), ("notes", notes));
+    let is_write = |references: &Vec<entresol::RecordedReference>| references.iter().any(|reference| reference.write);
+    assert!(whole.transactions.iter().all(is_write));
+    // What memory may take ends it early.
+    let began = std::time::Instant::now();
+    let part = record(Duration::from_secs(3600), 60);
+    assert!(part.is_full && began.elapsed() < Duration::from_secs(600));
+    assert!(
+        (1..=12).contains(&part.transactions.len()),
+        "60 references, of which a transaction counts 4 more: {part:?}"
+    );
+    // Two at once are one too many, and the observer is gone with who has asked.
+    let path = home.path().to_owned();
+    let long = std::thread::spawn(move || automatic(&path).record_elsewhere(Duration::from_secs(2), 1 << 20));
+    std::thread::sleep(Duration::from_millis(700));
+    let second = automatic(home.path()).record_elsewhere(Duration::from_millis(10), 1);
+    let refused = second.expect_err("another one is recording").to_string();
+    assert!(refused.contains("another observer"), "{refused}");
+    assert!(long.join().expect("it does not panic").expect("records").is_some());
+    record(Duration::from_millis(50), 1 << 20);
+    thread.close().expect("closes");
+    let none = automatic(home.path()).record_elsewhere(Duration::from_millis(10), 1);
+    assert!(none.expect("no error").is_none(), "it is not open");
+}

@@ -459,3 +459,62 @@ fn what_is_said_of_partitions_that_exist_is_followed_or_refused_by_its_key() {
         "{error}"
     );
 }
+
+fn pages_in_memory(database: &Database) -> usize {
+    let pool = database.buffer().pool().borrow();
+    pool.len() - pool.free_count()
+}
+
+/// How many pages memory has a while after an opening that reads nothing itself.
+fn pages_after_opening(directory: &Path, warm: bool) -> usize {
+    let text = format!("[buffer]\nsize = \"1 MiB\"\nwarm = {warm}\n[log]\nsize = \"4 MiB\"\n");
+    let store = Opening::new(directory, Configuration::parse(&text).expect("right")).open().expect("opens");
+    let found = store.run(async |database| {
+        let mut most = 0;
+        for _ in 0..60 {
+            database.executor().sleep_ns(5_000_000).await;
+            most = most.max(pages_in_memory(database));
+        }
+        Ok(most)
+    });
+    // Without a close, so that what was noted stays.
+    found.expect("runs")
+}
+
+#[test]
+fn what_was_in_memory_is_noted_at_the_end_and_read_again_if_that_is_asked_for() {
+    let directory = scratch();
+    let store = open(directory.path(), "automatic");
+    let filled = store.run(async |database| {
+        database.create_partition(PartitionSpec::b_tree("notes")).await?;
+        for key in 0..600 {
+            put(database, key, &[7; 4_000]).await?;
+        }
+        Ok(pages_in_memory(database))
+    });
+    let filled = filled.expect("runs");
+    assert!(filled > 100, "the buffer's 128 frames are full: {filled}");
+    let other = store.run(async |database| {
+        database.note_residence().await?;
+        database.warm_as_noted().await
+    });
+    assert_eq!(other.expect("runs"), 0, "all of it is there");
+    store.close().expect("closes");
+    let file = directory.path().join("resident.pages");
+    let noted = std::fs::read(&file).expect("it was written");
+    assert!(noted.starts_with(b"entres 1") && noted.len() == 4_096, "{} bytes", noted.len());
+    assert!(pages_after_opening(directory.path(), false) < 20);
+    let warm = pages_after_opening(directory.path(), true);
+    assert!(warm > filled - 20, "{warm} of {filled}");
+    // One that is damaged, cut off or gone is none.
+    for damage in [0, 9, 13, 16] {
+        let mut damaged = noted.clone();
+        damaged[damage] ^= 0x40;
+        std::fs::write(&file, damaged).expect("it can be written");
+        assert!(pages_after_opening(directory.path(), true) < 20, "byte {damage}");
+    }
+    std::fs::write(&file, &noted[..10]).expect("it can be written");
+    assert!(pages_after_opening(directory.path(), true) < 20);
+    std::fs::remove_file(&file).expect("it is there");
+    assert!(pages_after_opening(directory.path(), true) < 20);
+}

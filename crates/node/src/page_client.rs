@@ -36,6 +36,7 @@ mod store;
 mod transaction;
 mod tree_records;
 mod view;
+mod waits;
 
 pub use ahead::READ_AHEAD_MAX;
 pub use callers::CALLERS_MAX;
@@ -43,6 +44,7 @@ pub use ranges::PageScan;
 pub use savepoint::PageSavepoint;
 pub use snapshot::PageSnapshot;
 pub use transaction::PageTransaction;
+pub use waits::NodeWaits;
 
 use crate::channel::Transport;
 use crate::client::{Arrival, CalledBack, Client};
@@ -117,6 +119,7 @@ struct ClientNode {
     peers: Peers,
     callers: Rc<Callers>,
     traffic: Rc<Traffic>,
+    waits: waits::WaitSums,
     /// Reads of pages that were asked for.
     reads: Reads,
     /// The bytes of copies that have left the buffer and may be wanted.
@@ -204,6 +207,7 @@ impl PageClient {
             to_server: RefCell::new(introduced.outbox.take_over()),
             lease: Cell::new(introduced.lease),
             lapses: Cell::default(),
+            waits: waits::WaitSums::default(),
             heard: Cell::new(executor.now()),
             ended: Cell::new(None),
             catalog: RefCell::default(),

@@ -263,9 +263,9 @@ impl Plan {
                 tables.insert(name.to_owned(), Value::Table(table));
             }
             let setting = Setting::on_hardware(&tables, machine.hardware.clone(), sources)?;
-            if matches!(setting.work, Work::Spill { .. } | Work::Torture { .. } | Work::PageServer { .. }) {
-                let problem = Problem::Conflict("a plan's workload are transactions on one machine".to_owned());
-                let allowed = "debit-credit, credit-card, tpc-c, ycsb, synthetic, trace, page-stream";
+            if matches!(setting.work, Work::Torture { .. } | Work::PageServer { .. }) {
+                let problem = Problem::Conflict("a plan's workload is done by one machine".to_owned());
+                let allowed = "debit-credit, credit-card, tpc-c, ycsb, synthetic, trace, page-stream, sort, join";
                 return Err(sources.error("workload.kind", problem, allowed, None).into());
             }
             // What the smaller one has passed can be wrong only in sizes that the larger one has.

@@ -89,7 +89,7 @@ mod tests {
         let mut description = Hardware::named("rahm-1991").expect("embedded").devices["nvem"].clone();
         description.capacity = None;
         let mut model = Model::new("nvem", &description, 1);
-        let transfer = Transfer { direction: Direction::Read, file: 0, offset: 0, length: 4096 };
+        let transfer = Transfer { direction: Direction::Read, file: 0, offset: 0, length: 4096, fresh: false };
         let at = |us: u64| Instant::from_ns(us * 1_000);
         let mut ended = Vec::new();
         model.start(at(10), 7, transfer, &mut ended);

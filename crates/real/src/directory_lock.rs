@@ -111,7 +111,12 @@ impl DirectoryLock {
     /// be found out. Such a directory is not refused: one machine alone uses it as safely as any other.
     pub fn doubt(directory: &Path) -> Option<String> {
         let path = CString::new(directory.as_os_str().as_bytes()).ok()?;
-        let name = remote(file_system(&path).ok()?)?;
+        Self::doubt_on(directory, file_system(&path).ok()?)
+    }
+
+    /// The same of a directory on a file system of this type, as `statfs` tells it.
+    fn doubt_on(directory: &Path, file_system: libc::c_long) -> Option<String> {
+        let name = remote(file_system)?;
         let directory = directory.display();
         Some(format!(
             "'{directory}' is on {name}, where a lock may be known to this machine alone: see to it that no other machine opens \
@@ -211,6 +216,14 @@ mod tests {
         assert_eq!(remote(0x6969), Some("NFS"));
         assert_eq!(remote(0xff53_4d42_u32 as i32 as libc::c_long), Some("CIFS"));
         assert_eq!(remote(libc::EXT4_SUPER_MAGIC), None);
+        for (file_system, name) in [(0x6969, "NFS"), (0x6573_5546, "FUSE")] {
+            let doubt = DirectoryLock::doubt_on(Path::new("/mnt/far"), file_system).expect("it is doubted");
+            assert!(
+                doubt.starts_with("'/mnt/far' is on ") && doubt.contains(name) && doubt.contains("no other machine"),
+                "{doubt}"
+            );
+        }
+        assert_eq!(DirectoryLock::doubt_on(Path::new("/mnt/near"), libc::XFS_SUPER_MAGIC), None);
         assert_eq!(DirectoryLock::doubt(Path::new("/proc")), None);
         assert_eq!(DirectoryLock::doubt(Path::new("/there/is/no/such/directory")), None);
     }

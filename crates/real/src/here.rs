@@ -75,7 +75,8 @@ impl RealDriver {
             _ => Direction::Sync,
         };
         let file = index_of(transfer.file) as u32;
-        let described = devices::Transfer { direction, file, offset: transfer.offset, length: transfer.length };
+        let (offset, length) = (transfer.offset, transfer.length);
+        let described = devices::Transfer { direction, file, offset, length, fresh: false };
         let device = usize::from(transfer.device.0);
         let mut ended = Vec::new();
         let model = self.devices[device].model.as_mut().expect("only described devices delay");

@@ -85,7 +85,7 @@ impl Disks {
             }
             Op::Sync { file } => (self.sync(file, limit, cancelled, faults), None),
             Op::Open { device, name, create } => (self.open(device, name, create, faults), None),
-            Op::Resize { file, length, .. } => (self.resize(file, length, faults), None),
+            Op::Resize { file, length, prewrite } => (self.resize(file, (length, prewrite), faults), None),
             Op::Remove { device, name } => {
                 let removed = self.undamaged(device, &name, OpKind::Remove, faults).map(|known| {
                     self.media.0.borrow_mut().remove(known, &name);
@@ -327,7 +327,7 @@ impl Disks {
         Ok(Output::Opened { file: FileId(self.open.len() as u32 - 1), length: contents.files[file].length() })
     }
 
-    fn resize(&self, file: FileId, length: u64, mut faults: Option<&mut Faults>) -> Outcome {
+    fn resize(&self, file: FileId, (length, prewrite): (u64, bool), mut faults: Option<&mut Faults>) -> Outcome {
         let contents = &mut *self.media.0.borrow_mut();
         let opened = self.usable(contents, file, 0, 0)?;
         if let Some(injury) = self.injury(opened, OpKind::Resize, false, &mut faults) {
@@ -335,7 +335,11 @@ impl Disks {
         }
         let (device, description) = &self.devices[usize::from(opened.device.0)];
         contents.reserve(device, opened.file, length, description.capacity)?;
-        contents.files[opened.file].resize(length);
+        let file = &mut contents.files[opened.file];
+        if !prewrite && length > file.length() {
+            file.note_fresh(file.length()..length);
+        }
+        file.resize(length);
         Ok(Output::Done)
     }
 }

@@ -1,3 +1,4 @@
+use crate::fresh::Fresh;
 use crate::medium::{Image, Medium, sectors};
 use crate::unsynced::Unsynced;
 use crate::{MediaDamage, PowerCut, Survival};
@@ -18,6 +19,8 @@ pub(crate) struct File {
     stale: Vec<Stale>,
     /// Whatever was done to it that it should not show.
     damages: Vec<FileDamage>,
+    /// What was never written, where that makes writes slower.
+    fresh: Option<Fresh>,
     /// The unit that is never torn, in bytes.
     unit: usize,
     /// Writes of up to this many bytes are never torn.
@@ -53,10 +56,31 @@ impl File {
             unsynced: Unsynced::default(),
             stale: Vec::new(),
             damages: Vec::new(),
+            fresh: None,
             unit: alignment.clamp(64, 512) as usize,
             atomic,
             removed: false,
         }
+    }
+
+    /// From now on it is known where nothing was ever written.
+    pub(crate) fn track_fresh(&mut self) {
+        self.fresh = Some(Fresh::default());
+    }
+
+    /// These bytes are there without having been written.
+    pub(crate) fn note_fresh(&mut self, range: Range<u64>) {
+        self.fresh.iter_mut().for_each(|fresh| fresh.add(range.clone()));
+    }
+
+    /// Whether a write of these bytes is the first one of some of them. From now on it is not.
+    pub(crate) fn write_is_fresh(&mut self, range: Range<u64>) -> bool {
+        let length = self.length;
+        let Some(fresh) = &mut self.fresh else { return false };
+        if range.start > length {
+            fresh.add(length..range.start);
+        }
+        fresh.take(range.clone()) || range.end > length
     }
 
     pub(crate) fn length(&self) -> u64 {
@@ -217,6 +241,7 @@ impl File {
             self.medium.truncate(self.unit, length);
             self.unsynced.truncate(self.unit, length);
             self.stale.clear();
+            self.fresh.iter_mut().for_each(|fresh| _ = fresh.take(length..u64::MAX));
         }
         (self.length, self.durable_length) = (length, length);
     }

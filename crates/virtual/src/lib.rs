@@ -23,6 +23,7 @@
 mod effects;
 mod faults;
 mod file;
+mod fresh;
 mod media;
 mod medium;
 mod network;

@@ -126,6 +126,12 @@ impl Media {
         Media(Rc::new(RefCell::new(self.0.borrow().clone())))
     }
 
+    /// Whether a write to a file is the first one in some of its range; see [`File::write_is_fresh`].
+    #[inline]
+    pub(crate) fn write_is_fresh(&self, file: usize, offset: u64, length: u32) -> bool {
+        self.0.borrow_mut().files[file].write_is_fresh(offset..offset.saturating_add(length.into()))
+    }
+
     /// The names of a device's files in ascending order.
     pub fn names(&self, device: &str) -> Vec<String> {
         self.0.borrow().names(device)
@@ -322,7 +328,11 @@ impl Contents {
 
     pub(crate) fn create(&mut self, device: &str, name: &str, description: &Device) -> usize {
         let index = self.files.len();
-        self.files.push(File::new(name.to_owned(), description.alignment, description.atomic_write));
+        let mut file = File::new(name.to_owned(), description.alignment, description.atomic_write);
+        if description.fresh_write.is_some() {
+            file.track_fresh();
+        }
+        self.files.push(file);
         self.devices.entry(device.to_owned()).or_default().names.insert(name.to_owned(), index);
         index
     }

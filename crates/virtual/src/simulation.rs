@@ -118,6 +118,7 @@ impl VirtualDriver {
                 Work::Redo => cpu.instructions.redo,
                 Work::TreeSearch => cpu.instructions.tree_search,
                 Work::HashEntry => cpu.instructions.hash_entry,
+                Work::Request => cpu.instructions.request,
             };
             Prices {
                 instructions: Work::ALL.map(price),
@@ -245,7 +246,8 @@ impl VirtualDriver {
                 self.transfer(op.kind(), file, Access::Asynchronous, (Direction::Sync, 0, 0))
             }
             Op::Open { device, .. } | Op::Remove { device, .. } | Op::List { device } => {
-                let transfer = Transfer { direction: Direction::Sync, file: u32::MAX, offset: 0, length: 0 };
+                let transfer =
+                    Transfer { direction: Direction::Sync, file: u32::MAX, offset: 0, length: 0, fresh: false };
                 self.request(op.kind(), device, Access::Asynchronous, transfer)
             }
             _ => unreachable!("{op:?} goes to the network"),
@@ -260,7 +262,8 @@ impl VirtualDriver {
         (direction, offset, length): (Direction, u64, u32),
     ) -> (JobId, bool) {
         let Some(Opened { device, file }) = self.disks.opened(file) else { return (self.machine.delay(0), false) };
-        self.request(kind, device, access, Transfer { direction, file: file as u32, offset, length })
+        let fresh = direction != Direction::Read && self.disks.media.write_is_fresh(file, offset, length);
+        self.request(kind, device, access, Transfer { direction, file: file as u32, offset, length, fresh })
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! A join of two inputs by equal keys, verified: every answer is a pair that belongs together, and none is missing.
 
-use super::sort::{STEP, fingerprint};
+use super::sort::{GIVEN_STEP, STEP, fingerprint};
 use super::spill::{Input, SpillReport, SpillTerms, Spilled, Watch};
 use crate::Failure;
 use crate::progress::Progress;
@@ -132,8 +132,8 @@ pub fn join(
     let (mut answers, mut sum, mut belong) = (0_u64, 0_u64, true);
     let spilled = store.run(async |database| {
         let take = async |answer: Joined<'_>| {
-            if answers.is_multiple_of(STEP) {
-                watch.row(database);
+            if answers.is_multiple_of(GIVEN_STEP) {
+                watch.row(database, answers);
             }
             answers += 1;
             sum = sum.wrapping_add(fingerprint(Row::new(answer.key, answer.left)));

@@ -25,8 +25,9 @@ pub struct Arguments {
     pub terms: SpillTerms,
 }
 
-/// Rows between two looks at the progress line.
+/// Rows between two looks at the progress line, and between two at the clock.
 pub const STEP: u64 = 1 << 16;
+pub const GIVEN_STEP: u64 = 1 << 12;
 
 /// A number that two rows share by accident only; summed up over rows it does not depend on their order.
 pub fn fingerprint(row: Row<'_>) -> u64 {
@@ -97,8 +98,10 @@ pub fn sort(store: &Store, input: Input, watch: &mut Watch, progress: &Progress)
         let report = sorted.report();
         let (mut count, mut sum, mut before, mut in_order) = (0_u64, 0_u64, [0; 8], true);
         while let Some(row) = sorted.next().await? {
+            if count.is_multiple_of(GIVEN_STEP) {
+                watch.row(database, count);
+            }
             if count.is_multiple_of(STEP) {
-                watch.row(database);
                 progress.step("merging", count, rows);
             }
             in_order &= before.as_slice() <= row.key;

@@ -4,6 +4,7 @@ use super::bandwidth::{self, Rates};
 use super::terms::Setup;
 use super::{in_bytes, positive_count, size};
 use crate::progress::Progress;
+use crate::report::SHARES;
 use crate::table::{fact, facts, wrapped};
 use crate::{Failure, opening};
 use base::units::{Size, format_duration_ns, format_size, grouped, grouped_decimal};
@@ -123,6 +124,9 @@ pub struct SpillReport {
     /// What it took.
     #[serde(flatten)]
     pub took: Took,
+    /// After what time shares of the answers had been given, at [`SHARES`], in microseconds.
+    #[serde(skip)]
+    pub distribution_us: Vec<f64>,
     /// CPU time of all threads; none where the time is a described machine's.
     pub cpu_seconds: Option<f64>,
     /// Rows that went in, by time.
@@ -158,6 +162,8 @@ pub struct Watch {
     began: u64,
     cpu_ns: u64,
     first_ns: Option<u64>,
+    /// How many rows had been given when, every few thousand.
+    given: Vec<(u64, u64)>,
     before: temp::TempStatistics,
 }
 
@@ -165,14 +171,30 @@ impl Watch {
     /// The operation begins.
     pub fn start(database: &Database) -> Watch {
         let before = database.temp_statistics();
-        Watch { began: database.executor().now().ns(), cpu_ns: process_cpu_ns(), first_ns: None, before }
+        Watch {
+            began: database.executor().now().ns(),
+            cpu_ns: process_cpu_ns(),
+            first_ns: None,
+            given: Vec::new(),
+            before,
+        }
     }
 
-    /// A row was given.
-    pub fn row(&mut self, database: &Database) {
-        if self.first_ns.is_none() {
-            self.first_ns = Some(database.executor().now().ns() - self.began);
-        }
+    /// This number of rows has been given before this one.
+    pub fn row(&mut self, database: &Database, count: u64) {
+        let now = database.executor().now().ns() - self.began;
+        self.first_ns.get_or_insert(now);
+        self.given.push((count, now));
+    }
+
+    /// When these shares of all rows had been given, in microseconds.
+    fn distribution_us(&self, (answers, seconds): (u64, f64)) -> Vec<f64> {
+        let time = |share: f64| {
+            let count = (share * answers as f64) as u64;
+            let at = self.given.partition_point(|(given, _)| *given < count);
+            self.given.get(at).map_or(seconds * 1e6, |(_, ns)| *ns as f64 / 1e3)
+        };
+        SHARES.map(time).to_vec()
     }
 
     /// What the operation took up to now.
@@ -205,6 +227,7 @@ impl Watch {
         let probed = spilled.spilled_bytes.clamp(bandwidth::UNIT, PROBE_MAX);
         let Rates { write, read } = bandwidth::rates(store.executor(), &configuration.temp.device, probed)?;
         let bytes = spilled.spilled_bytes as f64;
+        let distribution_us = self.distribution_us((answers, took.seconds));
         let device_seconds = bytes / write + bytes / read;
         Ok(SpillReport {
             operation,
@@ -217,6 +240,7 @@ impl Watch {
             memory_bytes: in_bytes(terms.memory, configuration),
             cluster_size: configuration.temp.cluster_size.into(),
             took,
+            distribution_us,
             cpu_seconds,
             rows_per_s: rows as f64 / took.seconds,
             device_write_bytes_per_s: write,

@@ -97,7 +97,7 @@ impl Terms {
                         Configuration::read(inside.is_file().then_some(inside.as_path()), None)?
                     }
                 };
-                opening::open_like(opening, (directory, &configured), progress)
+                opening::open_like(opening, (directory, &configured), !self.cold, progress)
             }
         }
     }

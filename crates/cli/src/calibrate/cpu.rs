@@ -4,7 +4,7 @@
 use super::ENGINE_DEVICE;
 use crate::Failure;
 use crate::bench::spill::{Input, Watch};
-use crate::bench::{bank, join, meter::Meter, sort, threads};
+use crate::bench::{bank, join, meter::Meter, sort};
 use crate::progress::Progress;
 use base::{PartitionId, Random};
 use driver::{Fault, Work};
@@ -15,7 +15,7 @@ use entresol::{Database, Opening, PartitionSpec, Store};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use workload::debit_credit::{DebitCredit, Tables};
-use workload::{Length, Load, Plan, Workload};
+use workload::{Length, Load, Measured, Plan, Workload};
 
 /// A run of the engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,6 +35,23 @@ pub struct EngineRun {
     pub durable: bool,
 }
 
+impl EngineRun {
+    /// Of a store, without anything in it.
+    pub fn unnamed(store: &Store) -> EngineRun {
+        let (steps, thread) = ([0.0; Work::ALL.len()], [0.0; 4]);
+        EngineRun { name: String::new(), steps, thread, cpu_ns: 0.0, footprint: footprint(store), durable: false }
+    }
+
+    /// Of transactions that were measured since the counts of steps were these.
+    pub fn of_transactions(store: &Store, before: [f64; Work::ALL.len()], measured: &Measured) -> EngineRun {
+        let count = measured.transactions.max(1) as f64;
+        let after = steps(store);
+        let steps = std::array::from_fn(|work| (after[work] - before[work]) / count);
+        let thread = measured.thread_use.counts().map(|times| times as f64 / count);
+        EngineRun { steps, thread, cpu_ns: measured.cpu_ns as f64 / count, ..EngineRun::unnamed(store) }
+    }
+}
+
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EngineExtent {
@@ -45,11 +62,11 @@ pub struct EngineExtent {
 }
 
 /// Reads and changes of records.
-struct Calls {
-    partition: PartitionId,
-    records: u64,
-    reads: u32,
-    changes: u32,
+pub struct Calls {
+    pub partition: PartitionId,
+    pub records: u64,
+    pub reads: u32,
+    pub changes: u32,
 }
 
 impl Workload for Calls {
@@ -76,7 +93,7 @@ impl Workload for Calls {
 }
 
 /// Records of the small partitions, which caches hold, and their values' bytes.
-const RECORDS: u64 = 4_000;
+pub const RECORDS: u64 = 4_000;
 const VALUE: usize = 92;
 /// How many runs there are.
 pub const RUNS: u64 =
@@ -105,7 +122,7 @@ pub fn configuration(described: Option<&devices::Device>, durable: bool, buffer:
     configuration
 }
 
-fn plan(clients: u32, span_ns: u64) -> Plan {
+pub fn plan(clients: u32, span_ns: u64) -> Plan {
     let load = Load::Closed { clients };
     Plan { load, warm_up: Length::Transactions(0), measure: Length::Time(span_ns), seed: 1 }
 }
@@ -128,7 +145,7 @@ pub fn run_engine(
         runs.clear();
         let store = Opening::new(directory.join("small"), configuration(described, false, 64 << 20)).open()?;
         for partition in ["b-tree", "set"] {
-            let partition_id = fill(&store, partition, RECORDS)?;
+            let partition_id = fill(&store, of_kind(partition), RECORDS)?;
             for (reads, changes) in [(1, 0), (16, 0), (0, 1), (4, 4), (0, 8)] {
                 let workload = || Calls { partition: partition_id, records: RECORDS, reads, changes };
                 let name = match (reads, changes) {
@@ -151,7 +168,7 @@ pub fn run_engine(
     if PAGED_CLIENTS.iter().any(|clients| !has(&runs, &paged_name(1, *clients))) {
         runs.retain(|run| !run.name.contains("of pages on the device"));
         let store = Opening::new(directory.join("paged"), configuration(described, false, PAGED_BUFFER)).open()?;
-        let partition = fill(&store, "b-tree", PAGED_RECORDS)?;
+        let partition = fill(&store, of_kind("b-tree"), PAGED_RECORDS)?;
         for (changes, clients) in [0, 1].into_iter().flat_map(|changes| PAGED_CLIENTS.map(|clients| (changes, clients)))
         {
             let workload = || Calls { partition, records: PAGED_RECORDS, reads: 1 - changes, changes };
@@ -190,8 +207,12 @@ fn paged_name(changes: u32, clients: u32) -> String {
     format!("{what} of pages on the device, {clients} clients")
 }
 
-fn fill(store: &Store, name: &str, records: u64) -> Result<PartitionId, Failure> {
-    let spec = if name == "set" { PartitionSpec::set(name) } else { PartitionSpec::b_tree(name) };
+fn of_kind(name: &str) -> PartitionSpec {
+    if name == "set" { PartitionSpec::set(name) } else { PartitionSpec::b_tree(name) }
+}
+
+/// A new partition with this many records.
+pub fn fill(store: &Store, spec: PartitionSpec, records: u64) -> Result<PartitionId, Failure> {
     Ok(store.run(async |database| {
         let partition = database.create_partition(spec).await?;
         for first in (0..records).step_by(500) {
@@ -208,7 +229,7 @@ fn fill(store: &Store, name: &str, records: u64) -> Result<PartitionId, Failure>
 }
 
 /// Steps so far.
-fn steps(store: &Store) -> [f64; Work::ALL.len()] {
+pub fn steps(store: &Store) -> [f64; Work::ALL.len()] {
     store.executor().work_counts().map(|count| count as f64)
 }
 
@@ -216,7 +237,8 @@ fn footprint(store: &Store) -> u64 {
     store.database().memory_in_use()
 }
 
-fn measured<W: Workload>(
+/// Clients of a workload: the median of three runs.
+pub fn measured<W: Workload>(
     store: &Store,
     name: &str,
     (clients, span_ns): (u32, u64),
@@ -231,20 +253,17 @@ fn measured<W: Workload>(
             let workload = workload(database).await?;
             workload::run::run(database, workload, &plan, &mut meter, |measured| measured).await
         })?;
-        let count = found.transactions.max(1) as f64;
-        let after = steps(store);
-        let per_transaction = std::array::from_fn(|work| (after[work] - before[work]) / count);
-        let thread = found.thread_use.counts().map(|times| times as f64 / count);
-        Ok::<_, Failure>((per_transaction, thread, found.cpu_ns as f64 / count))
+        Ok::<_, Failure>(EngineRun::of_transactions(store, before, &found))
     };
     once(span_ns / 4)?;
     let mut found = [once(span_ns / 2)?, once(span_ns / 2)?, once(span_ns / 2)?];
-    found.sort_by(|one, other| one.2.total_cmp(&other.2));
-    let [_, (steps, thread, cpu_ns), _] = found;
-    Ok(EngineRun { name: name.to_owned(), steps, thread, cpu_ns, footprint: footprint(store), durable: false })
+    found.sort_by(|one, other| one.cpu_ns.total_cmp(&other.cpu_ns));
+    let [_, found, _] = found;
+    Ok(EngineRun { name: name.to_owned(), ..found })
 }
 
-fn debit_credit(store: &Store, branches: u32, load: (u32, u64)) -> Result<EngineRun, Failure> {
+/// Debit-Credit in memory.
+pub fn debit_credit(store: &Store, branches: u32, load: (u32, u64)) -> Result<EngineRun, Failure> {
     let hidden = Progress::hidden();
     let scale = bank::prepare(store, Some(branches), &hidden)?;
     store.run(async |database| bank::warm(database, &bank::WARMED, |_, _| {}).await)?;
@@ -280,18 +299,4 @@ fn spilled(store: &Store, operator: &str, memory: u64) -> Result<EngineRun, Fail
     found.sort_by(|one, other| one.2.total_cmp(&other.2));
     let [_, (steps, thread, cpu_ns), _] = found;
     Ok(EngineRun { name: spill_name(operator, memory), steps, thread, cpu_ns, footprint: memory, durable: false })
-}
-
-/// What a request from another thread costs the engine's thread beyond the same transaction of a task of its own, in nanoseconds.
-pub fn request_ns(
-    (directory, described): (&Path, Option<&devices::Device>),
-    extent: EngineExtent,
-    runs: &[EngineRun],
-) -> Result<f64, Failure> {
-    let within = runs.iter().find(|run| run.name.ends_with("durable, 8 clients")).map_or(0.0, |run| run.cpu_ns);
-    let opening = Opening::new(directory.join("bank-1"), configuration(described, true, 64 << 20));
-    let plan = Plan { warm_up: Length::Time(extent.span_ns / 4), ..plan(8, 2 * extent.span_ns) };
-    let opening = opening.procedures(|| bank::procedures(&workload::debit_credit::Scale::tpc_b(1)));
-    let report = threads::run(opening, Some(1), &plan, &Progress::hidden())?;
-    Ok(report.cpu_us_per_transaction * 1e3 - within)
 }

@@ -12,7 +12,7 @@ use std::fmt::Write;
 pub const VERSION: u32 = devices::CALIBRATION_VERSION;
 
 /// The names that descriptions have for the prices of steps.
-pub const NAMES: [(Work, &str); 12] = [
+pub const NAMES: [(Work, &str); 18] = [
     (Work::BeginTransaction, "begin_transaction"),
     (Work::ObjectReference, "object_reference"),
     (Work::EndTransaction, "end_transaction"),
@@ -25,6 +25,12 @@ pub const NAMES: [(Work, &str); 12] = [
     (Work::RowCopy, "row_copy"),
     (Work::TreeSearch, "tree_search"),
     (Work::HashEntry, "hash_entry"),
+    (Work::LogCheck, "log_check"),
+    (Work::SegmentAllocation, "segment_allocation"),
+    (Work::SegmentCopy, "segment_copy"),
+    (Work::Message, "message"),
+    (Work::Redo, "redo"),
+    (Work::Request, "request"),
 ];
 
 /// The text. One instruction is one nanosecond.
@@ -84,6 +90,9 @@ fn of_device(name: &str, device: &Device) -> String {
     let _ = write!(text, "write_cache = \"{cache}\"\nsync = \"{}\"\n", law(&device.sync));
     if let Some(durable_write) = &device.durable_write {
         let _ = writeln!(text, "durable_write = \"{}\"", law(durable_write));
+    }
+    if let Some(fresh_write) = &device.fresh_write {
+        let _ = writeln!(text, "fresh_write = \"{}\"", law(fresh_write));
     }
     let _ = writeln!(text, "alignment = \"{}\"", format_size(u64::from(device.alignment)));
     let _ = writeln!(text, "atomic_write = \"{}\"", format_size(u64::from(device.atomic_write)));
@@ -165,7 +174,7 @@ mod tests {
                       sync = [[\"40 us\", \"40 us\"], [\"60 us\", \"60 us\"]]\n\
                       durable_write = [[\"40 us\", \"40 us\"], [\"60 us\", \"60 us\"]]\n\
                       durable_together = { count = [1, 4], times = [1.0, 2.5] }\nflush_holds = true\n";
-        let laws = "[device.d]\nsync = \"quantiles 0% 4.5 us, 99.5% 100 us, 100% 1000 us\"\ndurable_write = \"46 us\"\n\
+        let laws = "[device.d]\nsync = \"quantiles 0% 4.5 us, 99.5% 100 us, 100% 1000 us\"\ndurable_write = \"46 us\"\nfresh_write = \"quantiles 0% 1 us, 100% 3 us\"\n\
                     write_cache = \"volatile\"\natomic_write = \"4 KiB\"\n[device.d.medium.service]\n\
                     read = \"quantiles 0% 1 us, 100% 3 us\"\nwrite = \"100 us\"\n[device.d.transmission]\nservers = 1\n\
                     discipline = \"processor-sharing\"\nbandwidth = { read = \"1300 MB/s\", write = \"2200 MB/s\" }\n";

@@ -4,6 +4,7 @@
 
 use super::closed_loop::{ClosedLoop, Mix, ProbeKind, ProbePoint, SHARES, Until};
 use super::device::{DeviceMeasured, PAGE, TOGETHER};
+use super::fresh;
 use super::least_squares::nonnegative;
 use super::prices::SEEN;
 use crate::Failure;
@@ -61,6 +62,8 @@ pub struct Fitted {
     pub costs: SystemCosts,
     /// What the description shows of every measured mix, in the same order.
     pub shown: Vec<ProbePoint>,
+    /// The same of writes to places that were never written.
+    pub fresh: Option<ProbePoint>,
 }
 
 /// How often the tables are corrected.
@@ -135,7 +138,9 @@ fn fit_form(
     progress(ROUNDS);
     let mixes: Vec<Mix> = measured.points.iter().map(|point| point.mix).collect();
     let shown = show(&device, costs, &mixes, 99)?;
-    Ok(Fitted { device, costs, shown })
+    device.fresh_write = fresh::law(measured)?;
+    let fresh = measured.fresh.map(|seen| fresh::show(&device, costs, &seen.mix)).transpose()?;
+    Ok(Fitted { device, costs, shown, fresh })
 }
 
 /// The costs that explain the CPU time of all mixes best, from one operation at a time to many.
@@ -352,20 +357,28 @@ pub fn cpu(costs: SystemCosts) -> Cpu {
 
 /// What closed loops show on a described device.
 pub fn show(device: &Device, costs: SystemCosts, mixes: &[Mix], seed: u64) -> Result<Vec<ProbePoint>, Failure> {
+    let size = mixes.iter().map(|mix| mix.size).max().unwrap_or(PAGE);
+    let depth = mixes.iter().map(|mix| mix.depths.iter().sum()).max().unwrap_or(1);
+    let mut bench = described(device, costs, (size, depth), seed)?;
+    mixes.iter().map(|mix| Ok(bench.run(*mix, until(mix))?)).collect()
+}
+
+/// When a mix on a described device ends.
+pub fn until(mix: &Mix) -> Until {
+    let depth: u32 = mix.depths.iter().sum();
+    Until::Operations(OPERATIONS.max(50 * u64::from(depth)))
+}
+
+/// A closed loop of this size and depth on a described device.
+pub fn described(device: &Device, costs: SystemCosts, sizes: (u32, u32), seed: u64) -> Result<ClosedLoop, Failure> {
     let cpu = cpu(costs);
     let devices = BTreeMap::from([("d".to_owned(), device.clone())]);
     let hardware = Hardware { name: "fitted".to_owned(), cpu: Some(cpu), devices, networks: BTreeMap::new() };
     let options = Options { seed, discard: vec!["f".to_owned()], ..Options::default() };
     let driver = VirtualDriver::new(hardware, options, Media::new());
-    let size = mixes.iter().map(|mix| mix.size).max().unwrap_or(PAGE);
-    let depth = mixes.iter().map(|mix| mix.depths.iter().sum()).max().unwrap_or(1);
-    let mut bench = ClosedLoop::new(Box::new(driver), ("d", "f"), 64 << 20, (size, depth))?;
+    let mut bench = ClosedLoop::new(Box::new(driver), ("d", "f"), 64 << 20, sizes)?;
     bench.charge(costs.operation_ns as u64);
-    let run = |mix: &Mix| {
-        let depth: u32 = mix.depths.iter().sum();
-        Ok(bench.run(*mix, Until::Operations(OPERATIONS.max(50 * u64::from(depth))))?)
-    };
-    mixes.iter().map(run).collect()
+    Ok(bench)
 }
 
 #[cfg(test)]

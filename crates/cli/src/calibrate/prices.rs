@@ -113,6 +113,17 @@ pub fn prices(runs: &[EngineRun], costs: SystemCosts) -> StepPrices {
     StepPrices { steps_ns, system, footprint: cpu.footprint, cold_slowdown, explained_ns }
 }
 
+/// What these prices say that a run costs, in nanoseconds.
+pub fn explained_ns(run: &EngineRun, prices: &StepPrices, costs: SystemCosts) -> f64 {
+    let mut found: Vec<f64> = SOLVED.iter().map(|work| prices.steps_ns[*work as usize]).collect();
+    // Begin and end come together.
+    found[0] += prices.steps_ns[Work::EndTransaction as usize];
+    found.extend(prices.system.turns());
+    found.push(prices.cold_slowdown);
+    let cpu = Cpu { footprint: prices.footprint.clone(), ..prices.cpu() };
+    at_full_speed(run, costs, &found) / cpu.speed(run.footprint)
+}
+
 /// How often a run does what has a price to be found: steps, then turns to the operating system; and for how long its steps run with cold
 /// caches, in nanoseconds, if they cost what was `found` last.
 fn unknowns(run: &EngineRun, costs: SystemCosts, found: &[f64]) -> [f64; COLD + 1] {

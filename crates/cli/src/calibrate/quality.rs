@@ -5,11 +5,13 @@ use super::cpu::EngineRun;
 use super::description;
 use super::device::{DeviceMeasured, PAGE};
 use super::fit::Fitted;
+use super::fresh;
 use super::loopback::{Exchanged, LoopbackMeasured};
 use super::loopback_fit::FittedLoopback;
 use super::nodes::NodesSeen;
 use super::prices::StepPrices;
 use super::residuals::{self, LawFit, PriceFit, quantile};
+use super::seldom::{SELDOM, SeldomPrice};
 use crate::table::{table, wrapped};
 use base::units::{format_size, grouped, grouped_decimal};
 use serde_json::{Value, json};
@@ -20,8 +22,8 @@ pub struct Calibration {
     pub fitted: Fitted,
     pub runs: Vec<EngineRun>,
     pub prices: StepPrices,
-    /// What a request from another thread costs the engine's thread, in nanoseconds.
-    pub request_ns: f64,
+    /// Those of its steps that have runs of their own.
+    pub seldom: [Option<SeldomPrice>; SELDOM.len()],
     /// Why there is nothing of the loopback, if there is not.
     pub loopback: Result<(LoopbackMeasured, FittedLoopback), String>,
 }
@@ -76,6 +78,7 @@ impl Calibration {
     /// How good each price is.
     fn step_prices(&self) -> Vec<PriceFit> {
         let mut prices = residuals::of_prices(&self.runs, self.fitted.costs, &self.prices);
+        prices.extend(residuals::of_seldom(&self.seldom));
         prices.extend(self.loopback.iter().flat_map(|(measured, fitted)| residuals::of_messages(measured, fitted)));
         prices
     }
@@ -114,12 +117,11 @@ impl Calibration {
                     .to_owned(),
             );
         }
-        let alone = Mix { depths: [0, 0, 1, 0], size: PAGE, in_sequence: true };
-        if let (Some(fresh), Some(written)) = (&self.measured.fresh, self.measured.point(&alone)) {
+        if let (Some(fresh), Some(written)) = (&self.measured.fresh, fresh::over_written(&self.measured)) {
             let [fresh, written] = [fresh, written].map(|point| point.times[ProbeKind::Durable as usize].mean_ns / 1e3);
             sentences.push(format!(
-                "A durable write to a place that was never written takes {} us, {} us over written data. The description has the \
-                 latter; the engine writes its files in advance.",
+                "A durable write to a place that was never written takes {} us, {} us over written data. The description has \
+                 both, the former as if others that are under way did not matter; the engine writes its files in advance.",
                 grouped_decimal(fresh, 0),
                 grouped_decimal(written, 0)
             ));
@@ -132,17 +134,13 @@ impl Calibration {
                     .to_owned(),
             ),
         }
-        sentences.push(format!(
-            "A request from another thread costs the engine's thread {} us more than the same transaction of a task. No step stands \
-             for it.",
-            grouped_decimal(self.request_ns / 1e3, 1)
-        ));
         sentences.push(
             "The speed beyond the processor's caches is known from one run, which it fits whatever it is.".to_owned(),
         );
         sentences.push(
-            "Begin and end of a transaction are known as a sum. Messages of a transaction server, copies of segments, looks at the \
-             log and entries in a page server's directory have no price of their own; what they take is in the steps beside them."
+            "Begin and end of a transaction are known as a sum. Looks at a page server's directory of copies come with its messages: \
+             they have no price of their own, and what they take is in that of a batch of messages. An access to NVEM has its copy in \
+             its price, which a described NVEM has in its delays, too."
                 .to_owned(),
         );
         sentences
@@ -324,7 +322,6 @@ impl Calibration {
             "loopback": self.messages_json(),
             "engine": self.runs.iter().zip(&self.prices.explained_ns).map(run).collect::<Vec<_>>(),
             "cold_slowdown": self.prices.cold_slowdown,
-            "request_from_another_thread_us": self.request_ns / 1e3,
             "unexplained": self.unexplained(),
             "description": description,
         })
@@ -334,7 +331,7 @@ impl Calibration {
 #[cfg(test)]
 mod tests {
     use super::super::fit::{self, tests::measured_disk};
-    use super::super::{loopback, loopback_fit, page, prices};
+    use super::super::{loopback, loopback_fit, page, prices, seldom};
     use super::*;
     use driver::Work;
     use papers::Extent;
@@ -355,6 +352,7 @@ mod tests {
             ..run(&format!("Debit-Credit, durable, {clients} clients"), 4.0)
         }));
         let prices = prices::prices(&runs, fitted.costs);
+        let seldom = seldom::prices(&seldom::tests::runs(), &prices, fitted.costs);
         let extent = loopback::LoopbackExtent::quick();
         let network = devices::Network { latency: devices::Law::Fixed(9_000), ..devices::Network::no_delay() };
         let exchanged = loopback::show((&fit::cpu(fitted.costs), &network), &extent.mixes(), 500, 1);
@@ -362,7 +360,7 @@ mod tests {
             LoopbackMeasured { extent, exchanged: exchanged.expect("it is described"), nodes: None };
         let fitted_loopback = loopback_fit::fit(&measured_loopback, &fit::cpu(fitted.costs)).expect("it is fitted");
         let loopback = Ok((measured_loopback, fitted_loopback));
-        Calibration { measured, fitted, runs, prices, request_ns: 900.0, loopback }
+        Calibration { measured, fitted, runs, prices, seldom, loopback }
     }
 
     #[test]
@@ -375,7 +373,15 @@ mod tests {
             "syncs of 8 KiB",
             "messages, one at a time",
         ];
-        let prices = ["object reference", "lock pair", "sleeping and waking up", "message, at each end"];
+        let prices = [
+            "object reference",
+            "lock pair",
+            "sleeping and waking up",
+            "message, at each end",
+            "redo of a change",
+            "request of another thread",
+            "look at the directory of copies",
+        ];
         let (text, json) = (calibration.to_text(), calibration.to_json("described"));
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         assert!(laws.iter().chain(&prices).all(|name| text.contains(name)), "{text}");

@@ -8,6 +8,7 @@ use super::loopback::{Exchanged, LoopbackMeasured};
 use super::loopback_fit::FittedLoopback;
 use super::nodes::NodesSeen;
 use super::prices::{self, StepPrices};
+use super::seldom::{SELDOM, SeldomPrice};
 use crate::table::table;
 use base::units::grouped;
 use driver::Work;
@@ -91,7 +92,10 @@ pub fn of_device(measured: &DeviceMeasured, fitted: &Fitted) -> Vec<LawFit> {
     let laws = kinds.filter_map(|(kind, word)| LawFit::of(format!("{word}s of 8 KiB"), &pairs(&is_fitted, kind)));
     let all = |takes: &dyn Fn(&ProbePoint) -> bool| ProbeKind::ALL.map(|kind| pairs(takes, kind)).concat();
     let others = [("1 MiB in sequence: bandwidth", all(&is_sequence)), ("not fitted: other mixes", all(&is_else))];
-    laws.chain(others.into_iter().filter_map(|(name, pairs)| LawFit::of(name, &pairs))).collect()
+    let fresh =
+        measured.fresh.iter().zip(&fitted.fresh).filter_map(|both| pair(both, ProbeKind::Durable)).collect::<Vec<_>>();
+    let fresh = LawFit::of("durable writes to fresh places", &fresh);
+    laws.chain(fresh).chain(others.into_iter().filter_map(|(name, pairs)| LawFit::of(name, &pairs))).collect()
 }
 
 /// The same of messages.
@@ -148,6 +152,26 @@ pub fn of_prices(runs: &[EngineRun], costs: SystemCosts, prices: &StepPrices) ->
     ]
 }
 
+/// How well the prices of steps that have runs of their own are known.
+pub fn of_seldom(prices: &[Option<SeldomPrice>; SELDOM.len()]) -> Vec<PriceFit> {
+    let of = |((_, name, _), price): (&(Work, &'static str, &str), &Option<SeldomPrice>)| {
+        let basis = match price {
+            None => "no run has made it".to_owned(),
+            Some(SeldomPrice { runs, beside, off, .. }) => {
+                let (plural, off) = (if *runs == 1 { "" } else { "s" }, off * 100.0);
+                let joint = if *beside > 0 {
+                    format!(", with {beside} other{}", if *beside == 1 { "" } else { "s" })
+                } else {
+                    String::new()
+                };
+                format!("{runs} run{plural} of its own{joint}, {off:.0} % off")
+            }
+        };
+        PriceFit { name, ns: price.map_or(0.0, |price| price.ns), range_ns: None, basis }
+    };
+    SELDOM.iter().zip(prices).map(of).collect()
+}
+
 /// How well the prices of messages are known.
 pub fn of_messages(measured: &LoopbackMeasured, fitted: &FittedLoopback) -> Vec<PriceFit> {
     let pairs = || measured.exchanged.iter().zip(&fitted.shown);
@@ -165,6 +189,7 @@ pub fn of_messages(measured: &LoopbackMeasured, fitted: &FittedLoopback) -> Vec<
         of("message, at each end", fitted.prices.message_ns),
         of("256 bytes of it", fitted.prices.piece_ns),
         PriceFit { basis: of_nodes, ..of("batch of messages", fitted.prices.batch_ns) },
+        PriceFit { basis: "in the batch of messages".to_owned(), ..of("look at the directory of copies", 0.0) },
     ]
 }
 

@@ -6,6 +6,7 @@ use crate::trace::Recording;
 use base::Instant;
 use papers::experiment::{Setting, Work};
 use plan::{Candidate, Figures};
+use serde_json::{Value, json};
 use std::path::Path;
 use virtual_driver::Media;
 use workload::trace::Trace;
@@ -39,6 +40,7 @@ pub fn run(candidate: &Candidate, divisor: u64, restart: Option<u64>, traces: &T
     };
     let run = run_under(circumstances, &setting, 0, traces)?;
     let report = run.reports.last().ok_or("the run has measured nothing")?;
+    let report = &of_operation(report, &setting);
     let price = (candidate.machine.cost_per_month(), candidate.arrivals_per_s());
     let mut figures = Figures::of_report(report, price, run.saturated, &candidate.machine.places);
     if let Some(miniature) = restart {
@@ -47,6 +49,21 @@ pub fn run(candidate: &Candidate, divisor: u64, restart: Option<u64>, traces: &T
         figures.recovery_s = Some(seconds * miniature as f64);
     }
     Ok(figures)
+}
+
+/// The report of a sort or a join as that of one transaction, whose response is the whole of it; of transactions as it is.
+fn of_operation(report: &Value, setting: &Setting) -> Value {
+    let mut report = report.clone();
+    if let Some(seconds) = report.pointer("/spill/seconds").and_then(Value::as_f64) {
+        let temp = &setting.configuration.temp;
+        let spilled = report.pointer("/spill/spilled_bytes").and_then(Value::as_f64).unwrap_or(0.0);
+        let per_s = |amount: f64| amount / seconds.max(1e-9);
+        report["transactions"] = json!(1);
+        report["throughput_per_s"] = json!(per_s(1.0));
+        report["response_us"] = json!({"mean": seconds * 1e6, "p99": seconds * 1e6});
+        report["written_bytes_per_s"] = json!({ temp.device.as_str(): per_s(spilled) });
+    }
+    report
 }
 
 /// How many seconds the crashed machine takes to open its database.
@@ -59,6 +76,10 @@ fn restarted(setting: &Setting, media: &Media) -> Result<f64, Failure> {
 pub fn curve(candidate: &Candidate, traces: &Traces) -> Option<(MissRatioCurve, f64)> {
     if let Some(name) = candidate.trace() {
         return of_trace(traces.iter().find(|((known, _), _)| known == name)?.1);
+    }
+    // A sort or a join has no pages of partitions.
+    if matches!(candidate.setting.work, Work::Spill { .. }) {
+        return None;
     }
     let recording = Recording::default();
     let circumstances = Circumstances { recording: Some(&recording), ..Circumstances::default() };

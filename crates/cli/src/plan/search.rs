@@ -41,9 +41,10 @@ pub fn search(plan: &Plan, state: &mut State, progress: &Progress) -> Result<Fou
     let traces = runs::traces(plan.candidates.iter())?;
     let hashes = trace_hashes(plan.candidates.iter())?;
     let mut tried = vec![Tried::default(); plan.candidates.len()];
-    prune(plan, &mut tried, &traces, progress);
-    let fit: Vec<usize> = (0..tried.len()).filter(|at| tried[*at].unfit.is_none()).collect();
     let search = plan.search;
+    let prune_end = search.time_ns.map(|time| begin + time / PRUNING_SHARE);
+    prune(plan, &mut tried, &traces, prune_end, progress);
+    let fit: Vec<usize> = (0..tried.len()).filter(|at| tried[*at].unfit.is_none()).collect();
     let rungs = rungs(fit.len(), search.rounds, search.factor, search.least);
     let end = search.time_ns.map(|time| begin + time);
     let mut found = Found { tried, present: fit, rounds: (0, rungs.len()), wall_ns: 0, runs: 0 };
@@ -69,16 +70,20 @@ pub fn search(plan: &Plan, state: &mut State, progress: &Progress) -> Result<Fou
     Ok(found)
 }
 
-/// Leaves out what would read more than its devices do.
-fn prune(plan: &Plan, tried: &mut [Tried], traces: &Traces, progress: &Progress) {
+/// The passes over the workloads take this part of the time at most: the runs are what is asked for.
+const PRUNING_SHARE: u64 = 4;
+
+/// Leaves out what would read more than its devices do. Workloads that no pass was begun over before `end` leave all in.
+fn prune(plan: &Plan, tried: &mut [Tried], traces: &Traces, end: Option<u64>, progress: &Progress) {
     progress.phase("looking at the workload", 0);
+    let is_over = || end.is_some_and(|end| real_driver::wall_ns() >= end);
     // What a workload references, and in which pages that is, is the same in every candidate that has it.
     let mut curves = Vec::new();
     for (candidate, tried) in plan.candidates.iter().zip(tried) {
         let workload = (&candidate.setting.work, candidate.whole.buffer.page_size);
         let known = curves.iter().position(|(known, _)| *known == workload);
         let at = known.unwrap_or_else(|| {
-            curves.push((workload, runs::curve(candidate, traces)));
+            curves.push((workload, if is_over() { None } else { runs::curve(candidate, traces) }));
             curves.len() - 1
         });
         if let Some((curve, references)) = &curves[at].1 {
@@ -168,5 +173,54 @@ impl Round<'_> {
             tried.failure.is_some() || tried.figures.as_ref().is_some_and(|(divisor, _)| *divisor == self.divisor)
         };
         Ok(present.iter().all(is_done))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAN: &str = r#"
+version = 1
+[limits]
+p99 = "40 ms"
+survives = ["crash"]
+[workload]
+kind = "synthetic"
+rate = 4_000
+[workload.model.partition.orders]
+objects = 4_000
+blocking_factor = 4
+locks = "object"
+[workload.model.type.order]
+arrival_rate = 1
+size = 5
+write_probability = 0.1
+references = { orders = 1 }
+[run]
+transactions = 200
+warm_up = 20
+[machine]
+instance = "m6id.large"
+[machine.volume.disk]
+type = "gp3"
+size = "20 GB"
+[configuration]
+buffer.size = "128 KiB"
+log.size = "16 MiB"
+"#;
+
+    #[test]
+    fn no_pass_over_a_workload_begins_when_its_part_of_the_time_is_over() {
+        let none = |_: &str| Err(std::io::ErrorKind::NotFound.into());
+        let plan = Plan::parse("a plan", PLAN, &none).unwrap_or_else(|error| panic!("{error}"));
+        let progress = Progress::hidden();
+        let pruned = |end| {
+            let mut tried = vec![Tried::default(); plan.candidates.len()];
+            prune(&plan, &mut tried, &Traces::new(), end, &progress);
+            tried.iter().filter(|tried| tried.unfit.is_some()).count()
+        };
+        assert_eq!(plan.candidates.len(), 1);
+        assert_eq!((pruned(None), pruned(Some(u64::MAX)), pruned(Some(0))), (1, 1, 0));
     }
 }

@@ -196,7 +196,7 @@ impl Comparison {
         let distribution = |outcome: &Outcome| match outcome {
             Outcome::Transactions(report) => json!(report.distribution_us),
             Outcome::PageServer(report) => json!(report.distribution_us),
-            Outcome::Spill(_) => Value::Null,
+            Outcome::Spill(report) => json!(report.distribution_us),
         };
         json!({
             "workload": self.workload(),

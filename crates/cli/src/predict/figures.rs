@@ -3,7 +3,7 @@
 use crate::bench::Outcome;
 use crate::bench::page_server::PageServerReport;
 use crate::bench::spill::SpillReport;
-use crate::report::{Composition, Response, RunReport, Station, TierUse, Transfers};
+use crate::report::{Composition, Response, RunReport, SHARES, Station, TierUse, Transfers};
 use base::units::{format_duration_ns, format_size, grouped_decimal};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -68,15 +68,10 @@ pub fn readings(outcome: &Outcome) -> Vec<Reading> {
 }
 
 fn of_transactions(report: &RunReport) -> Vec<Reading> {
-    let Composition { cpu, lock_wait, read_wait, write_wait, commit_wait } = report.composition_us;
     let per_transaction = |count: u64| count as f64 / report.transactions.max(1) as f64;
     let mut readings = of_response(report.throughput_per_s, &report.response_us);
+    readings.extend(of_composition(&report.composition_us));
     readings.extend([
-        reading("of the mean: CPU, and waiting for it", "composition_us.cpu", Unit::PartOfResponse, cpu),
-        reading("of the mean: locks", "composition_us.lock_wait", Unit::PartOfResponse, lock_wait),
-        reading("of the mean: reads", "composition_us.read_wait", Unit::PartOfResponse, read_wait),
-        reading("of the mean: writes", "composition_us.write_wait", Unit::PartOfResponse, write_wait),
-        reading("of the mean: commit", "composition_us.commit_wait", Unit::PartOfResponse, commit_wait),
         reading("CPU of a transaction", "cpu_us_per_transaction", Unit::Microseconds, report.cpu_us_per_transaction),
         reading("CPUs busy", "cpus_busy", Unit::Share, report.cpu_us_per_transaction * report.throughput_per_s / 1e6),
         reading("batches, per transaction", "batches_per_transaction", Unit::Number, report.batches_per_transaction),
@@ -95,6 +90,17 @@ fn of_transactions(report: &RunReport) -> Vec<Reading> {
     readings.extend(of_transfers(&report.io_per_transaction));
     readings.extend(of_devices(&report.utilization));
     readings
+}
+
+fn of_composition(composition: &Composition) -> [Reading; 5] {
+    let Composition { cpu, lock_wait, read_wait, write_wait, commit_wait } = *composition;
+    [
+        reading("of the mean: CPU, and waiting for it", "composition_us.cpu", Unit::PartOfResponse, cpu),
+        reading("of the mean: locks", "composition_us.lock_wait", Unit::PartOfResponse, lock_wait),
+        reading("of the mean: reads", "composition_us.read_wait", Unit::PartOfResponse, read_wait),
+        reading("of the mean: writes", "composition_us.write_wait", Unit::PartOfResponse, write_wait),
+        reading("of the mean: commit", "composition_us.commit_wait", Unit::PartOfResponse, commit_wait),
+    ]
 }
 
 /// What a tier did for a transaction, what that saved, and what it is written with.
@@ -138,7 +144,9 @@ fn of_page_server(report: &PageServerReport) -> Vec<Reading> {
     let bytes = |name: &str, key: &str, bytes: f64| reading(name, key, Unit::Bytes, bytes);
     let share = |name: &str, key: &str, share: f64| reading(name, key, Unit::Share, share);
     let mut readings = of_response(report.throughput_per_s, &report.response_us);
+    readings.extend(of_composition(&report.composition_us));
     readings.extend([
+        share("hits in the nodes' memories", "node_hit_ratio", report.node_hit_ratio),
         time("CPU of a transaction, of all", "cpu_us_per_transaction", report.cpu_us_per_transaction),
         time("of it the server's", "server_cpu_us_per_transaction", report.server_cpu_us_per_transaction),
         number("messages, per transaction", "messages_per_transaction", report.messages_per_transaction),
@@ -177,10 +185,17 @@ fn of_devices(stations: &[Station]) -> Vec<Reading> {
 }
 
 fn of_spill(report: &SpillReport) -> Vec<Reading> {
+    let at = |share: f64| {
+        let place = SHARES.iter().position(|known| *known == share);
+        place.and_then(|place| report.distribution_us.get(place)).copied().unwrap_or(0.0)
+    };
     let mut readings = vec![
         reading("rows", "rows_per_s", Unit::PerSecond, report.rows_per_s),
         reading("time", "time_us", Unit::Microseconds, report.took.seconds * 1e6),
         reading("first row after", "first_row_us", Unit::Microseconds, report.took.first_seconds * 1e6),
+        reading("half of the rows after", "rows_us.p50", Unit::Microseconds, at(0.5)),
+        reading("95 % of them after", "rows_us.p95", Unit::Microseconds, at(0.95)),
+        reading("99 % of them after", "rows_us.p99", Unit::Microseconds, at(0.99)),
         reading("clusters written", "clusters_written", Unit::Number, report.took.writes as f64),
         reading("clusters read", "clusters_read", Unit::Number, report.took.reads as f64),
         reading("spilled", "spilled_bytes", Unit::Bytes, report.spilled.spilled_bytes as f64),

@@ -9,8 +9,13 @@ use papers::report::Head;
 /// The report as one HTML file.
 pub fn html(head: &Head, comparison: &Comparison) -> String {
     let mut body = format!("<pre>{}</pre>", escaped(&comparison.to_text()));
-    let title = "Response times: the share that is longer";
-    if let Some(plot) = fitted_curves(title, ["response time in us", "share that is longer"], &curves(comparison)) {
+    let (title, axes) = match comparison.predicted {
+        Outcome::Spill(_) => {
+            ("Rows by time: the share that is still to come", ["us since the beginning", "share of rows"])
+        }
+        _ => ("Response times: the share that is longer", ["response time in us", "share that is longer"]),
+    };
+    if let Some(plot) = fitted_curves(title, axes, &curves(comparison)) {
         body += &format!("<h2>{title}</h2><figure><div class=wide>{plot}</div></figure>");
     }
     let footer = "The line with filled marks is the prediction; hollow diamonds are the runs on this machine, one curve for each. \
@@ -34,7 +39,7 @@ fn points(outcome: &Outcome) -> Vec<[f64; 2]> {
     let distribution_us = match outcome {
         Outcome::Transactions(report) => &report.distribution_us,
         Outcome::PageServer(report) => &report.distribution_us,
-        Outcome::Spill(_) => return Vec::new(),
+        Outcome::Spill(report) => &report.distribution_us,
     };
     SHARES.iter().zip(distribution_us).map(|(share, us)| [*us, 1.0 - share]).collect()
 }

@@ -102,7 +102,7 @@ impl Naive {
 fn draw(random: &mut Random, direction: Direction) -> (Transfer, Vec<u64>) {
     let first = if random.chance(0.5) { random.below(8) } else { random.below(40) };
     let count = if random.chance(0.8) { 1 } else { random.between(2, 4) };
-    let transfer = Transfer { direction, file: 3, offset: first * PAGE, length: (count * PAGE) as u32 };
+    let transfer = Transfer { direction, file: 3, offset: first * PAGE, length: (count * PAGE) as u32, fresh: false };
     (transfer, (first..first + count).collect())
 }
 
@@ -174,8 +174,13 @@ fn every_kind_keeps_the_rules_of_the_study() {
 #[test]
 fn a_page_that_awaits_its_write_is_not_replaced() {
     let mut cache = DiskCache::new(&Cache::new(CacheKind::NonVolatile, CacheSize::Pages(2)), false);
-    let write =
-        |page| Transfer { direction: Direction::Write { durable: true }, file: 0, offset: page * PAGE, length: 4096 };
+    let write = |page| Transfer {
+        direction: Direction::Write { durable: true },
+        file: 0,
+        offset: page * PAGE,
+        length: 4096,
+        fresh: false,
+    };
     let read = |page| Transfer { direction: Direction::Read, ..write(page) };
     assert_eq!(cache.arrive(&write(1)), Answer::Destage);
     assert_eq!(cache.arrive(&write(2)), Answer::Destage);

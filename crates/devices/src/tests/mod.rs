@@ -8,7 +8,7 @@ use crate::{Direction, Hardware, JobId, Machine, Transfer};
 
 /// A transfer of 4 KiB at a page of file 0.
 fn page(direction: Direction, number: u64) -> Transfer {
-    Transfer { direction, file: 0, offset: number * 4096, length: 4096 }
+    Transfer { direction, file: 0, offset: number * 4096, length: 4096, fresh: false }
 }
 
 /// Events happen until a request completes.

@@ -79,7 +79,8 @@ fn nvme_2026() {
     close(load(&hardware, "nvme", 128, scattered(Direction::Read)).per_second, 80_000.0, 0.01);
     close(load(&hardware, "nvme", 128, scattered(Direction::Read)).response_ns, 1.6e6, 0.01);
     close(load(&hardware, "nvme", 128, scattered(WRITE)).per_second, 113_000.0, 0.01);
-    let long = |direction| move |number| Transfer { direction, file: 0, offset: number << 20, length: 1 << 20 };
+    let long =
+        |direction| move |number| Transfer { direction, file: 0, offset: number << 20, length: 1 << 20, fresh: false };
     close(load(&hardware, "nvme", 4, long(Direction::Read)).bytes_per_second, 1.3e9, 0.01);
     close(load(&hardware, "nvme", 4, long(WRITE)).bytes_per_second, 2.2e9, 0.01);
     let sync = |_| Transfer { length: 0, ..page(Direction::Sync, 0) };
@@ -92,7 +93,8 @@ fn hdd_7200() {
     close(load(&hardware, "hdd", 1, scattered(Direction::Read)).response_ns, 12.8e6, 0.02);
     close(load(&hardware, "hdd", 16, scattered(WRITE)).per_second, 1e9 / 12.72e6, 0.02);
     close(load(&hardware, "hdd", 1, |number| page(DURABLE, number)).response_ns, 4.29e6, 0.02);
-    let scan = |number| Transfer { direction: Direction::Read, file: 0, offset: number << 20, length: 1 << 20 };
+    let scan =
+        |number| Transfer { direction: Direction::Read, file: 0, offset: number << 20, length: 1 << 20, fresh: false };
     close(load(&hardware, "hdd", 4, scan).bytes_per_second, 200e6, 0.02);
     // Two interleaved scans make the arm seek between them.
     let two = |number: u64| Transfer { file: number as u32 % 2, ..page(Direction::Read, number / 2) };
@@ -113,8 +115,10 @@ fn vax_11_785() {
 #[test]
 fn lee_2008() {
     let hardware = embedded("lee-2008");
-    let long = |direction| move |number| Transfer { direction, file: 0, offset: number << 20, length: 1 << 20 };
-    let sectors = |direction| move |number: u64| Transfer { direction, file: 0, offset: number << 9, length: 512 };
+    let long =
+        |direction| move |number| Transfer { direction, file: 0, offset: number << 20, length: 1 << 20, fresh: false };
+    let sectors =
+        |direction| move |number: u64| Transfer { direction, file: 0, offset: number << 9, length: 512, fresh: false };
     // Table 1, with the transfer of a page of 4 KiB beside the latency.
     close(load(&hardware, "disk", 1, scattered(Direction::Read)).response_ns, 8.37e6, 0.02);
     close(load(&hardware, "disk", 16, scattered(WRITE)).per_second, 1e9 / 8.37e6, 0.02);
@@ -136,7 +140,9 @@ fn lee_2008() {
 #[test]
 fn do_2011() {
     let hardware = embedded("do-2011");
-    let block = |direction| move |number: u64| Transfer { direction, file: 0, offset: number << 13, length: 8_192 };
+    let block = |direction| {
+        move |number: u64| Transfer { direction, file: 0, offset: number << 13, length: 8_192, fresh: false }
+    };
     let random = |direction| {
         let mut random = Random::stream(13, "blocks");
         move |_| block(direction)(random.below(1 << 30))
@@ -248,6 +254,7 @@ fn several_arms_add_up() {
 
 #[test]
 fn a_scan_over_stripes_is_sequential_on_every_arm() {
-    let scan = |number| Transfer { direction: Direction::Read, file: 0, offset: number << 16, length: 1 << 16 };
+    let scan =
+        |number| Transfer { direction: Direction::Read, file: 0, offset: number << 16, length: 1 << 16, fresh: false };
     close(load(&arms(Assignment::Striped), "hdd", 32, scan).bytes_per_second, 8.0 * 200e6, 0.02);
 }

@@ -243,8 +243,8 @@ impl Database {
     ) -> Database {
         let cache = RefCell::new(settings.hierarchy.cache.clone());
         let changes = CacheChanges::default();
-        let in_order = RefCell::default();
-        Database(Rc::new(OpenDatabase { engine, settings, recovery, cache, changes, archiver, in_order }))
+        let (in_order, noted) = (RefCell::default(), Cell::default());
+        Database(Rc::new(OpenDatabase { engine, settings, recovery, cache, changes, archiver, in_order, noted }))
     }
 
     /// Takes a full checkpoint, so that the next opening has nothing to redo, and ends the background tasks. A transaction that has not

@@ -16,7 +16,7 @@ impl Transaction {
     /// Tells the observer, if there is one, of a reference to a record of a b-tree: to its leaf.
     #[inline]
     pub(super) fn trace_key_access(&self, partition: PartitionId, key: &[u8], write: bool) {
-        if self.engine.core.statistics.observer().is_some() {
+        if self.engine.core.statistics.is_observed() {
             self.trace_leaf_access(partition, key, write);
         }
     }

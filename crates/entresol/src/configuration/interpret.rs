@@ -289,6 +289,7 @@ fn read_buffer(section: &mut Section<'_>, context: &Context) -> Buffer {
         page_size,
         replacement: section.word("replacement", &names).and_then(Policy::named).unwrap_or_default(),
         cleaner: section.flag("cleaner").unwrap_or(defaults.cleaner),
+        warm: section.flag("warm").unwrap_or(defaults.warm),
         growth_step: section.size("growth_step", steps, ": a page to 1 GiB").unwrap_or(defaults.growth_step),
     }
 }

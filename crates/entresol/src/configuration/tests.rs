@@ -41,6 +41,7 @@ fn every_section_is_read() {
         page_size = 16384
         replacement = "lru"
         cleaner = false
+        warm = true
         [cache]
         device = "flash"
         size = "64 MiB"
@@ -128,6 +129,7 @@ fn every_section_is_read() {
             page_size: 16384,
             replacement: Policy::default(),
             cleaner: false,
+            warm: true,
             ..Buffer::default()
         },
         cache: Some(Cache {
@@ -366,7 +368,7 @@ fn messages_show_the_line_and_what_is_allowed() {
         (
             "[buffer]\nsise = \"1 GiB\"\n",
             "house.toml:2:1: unknown key 'sise' in [buffer]\n  |\n2 | sise = \"1 GiB\"\n  | ^^^^\n  \
-             = allowed: page_size, size, replacement, cleaner, growth_step\n  = did you mean 'size'?",
+             = allowed: page_size, size, replacement, cleaner, warm, growth_step\n  = did you mean 'size'?",
         ),
         (
             "# redo needs no place\n\n[redo]\ndevice = \"flash\"",

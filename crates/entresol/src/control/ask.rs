@@ -89,13 +89,13 @@ impl Opening {
         settings: &BackupSettings,
         mut progress: impl FnMut(BackupProgress),
     ) -> Result<Option<BackupReport>, OpenError> {
-        let Some(mut asked) = self.ask(&Ask::Backup(settings.clone()))? else { return Ok(None) };
+        let Some(mut asked) = Asked::begin(self, &Ask::Backup(settings.clone()))? else { return Ok(None) };
         loop {
             match asked.answer()? {
                 Answer::Progress(seen) => progress(seen),
                 Answer::Done(report) => return Ok(Some(report)),
-                Answer::Waits(_) => return Err(asked.other_answer().into()),
                 Answer::Failed(failure) => return Err(asked.failed(failure)),
+                _ => return Err(asked.strange()),
             }
         }
     }
@@ -120,37 +120,42 @@ impl Opening {
     /// # Ok::<(), entresol::OpenError>(())
     /// ```
     pub fn waits_elsewhere(&self) -> Result<Option<WaitsElsewhere>, OpenError> {
-        let Some(mut asked) = self.ask(&Ask::Waits)? else { return Ok(None) };
+        let Some(mut asked) = Asked::begin(self, &Ask::Waits)? else { return Ok(None) };
         match asked.answer()? {
             Answer::Waits(waits) => Ok(Some(waits.into())),
             Answer::Failed(failure) => Err(asked.failed(failure)),
-            Answer::Progress(_) | Answer::Done(_) => Err(asked.other_answer().into()),
+            _ => Err(asked.strange()),
         }
-    }
-
-    /// Asks the program that has the database open, if one listens.
-    fn ask(&self, ask: &Ask) -> Result<Option<Asked>, OpenError> {
-        let Some(stream) = DirectorySocket::connect(self.home())? else { return Ok(None) };
-        let mut asked = Asked { stream, path: self.home().display().to_string() };
-        asked.stream.write_all(&encode(ask)).map_err(|error| asked.unread(error.into()))?;
-        Ok(Some(asked))
     }
 }
 
-/// A question that is to be answered.
-struct Asked {
-    stream: UnixStream,
+/// A question that was asked.
+pub(super) struct Asked {
     path: String,
+    stream: UnixStream,
 }
 
 impl Asked {
-    /// Waits for what is answered next.
-    fn answer(&mut self) -> Result<Answer, ElsewhereError> {
-        let received = receive(&mut self.stream).map_err(|error| self.unread(error))?;
-        received.ok_or_else(|| ElsewhereError::Ended { path: self.path.clone() })
+    /// Asks the program that has a database open; nothing if none listens there.
+    pub fn begin(opening: &Opening, ask: &Ask) -> Result<Option<Asked>, OpenError> {
+        let path = opening.home().display().to_string();
+        let Some(stream) = DirectorySocket::connect(opening.home())? else { return Ok(None) };
+        let mut asked = Asked { path, stream };
+        let sent = asked.stream.write_all(&encode(ask));
+        sent.map_err(|error| asked.unreadable(error.into()))?;
+        Ok(Some(asked))
     }
 
-    fn unread(&self, error: Unreadable) -> ElsewhereError {
+    /// Waits for what is answered next.
+    pub fn answer(&mut self) -> Result<Answer, OpenError> {
+        match receive(&mut self.stream) {
+            Ok(Some(answer)) => Ok(answer),
+            Ok(None) => Err(ElsewhereError::Ended { path: self.path.clone() }.into()),
+            Err(error) => Err(self.unreadable(error).into()),
+        }
+    }
+
+    fn unreadable(&self, error: Unreadable) -> ElsewhereError {
         let path = self.path.clone();
         match error {
             Unreadable::Silent(_) => ElsewhereError::Ended { path },
@@ -158,18 +163,19 @@ impl Asked {
         }
     }
 
-    fn other_answer(&self) -> ElsewhereError {
-        let detail = "it answers what it was not asked".to_owned();
-        ElsewhereError::Unreadable { path: self.path.clone(), detail }
-    }
-
-    fn failed(&self, failure: Failure) -> OpenError {
-        let path = self.path.clone();
+    /// The error of an answer that is a failure.
+    pub fn failed(&self, failure: Failure) -> OpenError {
         match failure {
             Failure::Backup(error) => Error::Backup(error).into(),
             Failure::Closed => Error::Closed.into(),
-            Failure::Idle => ElsewhereError::Idle { path }.into(),
-            Failure::Other(detail) => ElsewhereError::Failed { path, detail }.into(),
+            Failure::Idle => ElsewhereError::Idle { path: self.path.clone() }.into(),
+            Failure::Other(detail) => ElsewhereError::Failed { path: self.path.clone(), detail }.into(),
         }
+    }
+
+    /// The error of an answer to another question.
+    pub fn strange(&self) -> OpenError {
+        let detail = "it has answered what was not asked".to_owned();
+        ElsewhereError::Unreadable { path: self.path.clone(), detail }.into()
     }
 }

@@ -4,6 +4,7 @@
 
 use super::ask::WaitsElsewhere;
 use base::TransactionId;
+use engine::catalog::Locking;
 use engine::lock::Mode;
 use engine::{BackupError, BackupProgress, BackupReport, BackupSettings, LockWait};
 use serde::de::DeserializeOwned;
@@ -29,6 +30,8 @@ pub enum Ask {
     Backup(BackupSettings),
     /// What waits for a lock.
     Waits,
+    /// What transactions reference for this number of nanoseconds, at most this number of references.
+    Record(u64, u64),
 }
 
 /// What is answered.
@@ -42,7 +45,22 @@ pub enum Answer {
     Failed(Failure),
     /// What waits for a lock.
     Waits(Waits),
+    /// A partition that was referenced; more comes.
+    Partition(PartitionWords),
+    /// References, as they follow each other; more comes.
+    References(Vec<ReferenceWords>),
+    /// All was said of what transactions have referenced; whether there was no room for more.
+    Recorded(bool),
 }
+
+/// A partition's number, its name, how many objects it has and how many a page, and what transactions lock.
+pub type PartitionWords = (u16, String, Option<u64>, u32, Locking);
+
+/// Whether a transaction begins with it, the partition's number, the page's, the slot, and whether the object is changed.
+pub type ReferenceWords = (bool, u16, u32, u16, bool);
+
+/// How many references are said at once: of up to 13 bytes each.
+pub const REFERENCES_AT_ONCE: usize = 4_000;
 
 /// Why something was not done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -215,6 +233,8 @@ mod tests {
         assert!(matches!(read(&claimed), Err(Unreadable::TooLong(_))));
         let longest = Failure::other(&"é".repeat(MESSAGE_MAX));
         assert!(encode(&Answer::Failed(longest)).len() < MESSAGE_MAX);
+        let references = Answer::References(vec![(true, u16::MAX, u32::MAX, u16::MAX, true); REFERENCES_AT_ONCE]);
+        assert!(encode(&references).len() < MESSAGE_MAX);
     }
 
     #[test]

@@ -111,6 +111,19 @@ impl PageTransaction {
     /// # Errors
     /// [`Error::LockTimeout`] for `resource` if its limit is over.
     pub(super) async fn rest(&self, wait: &mut Option<LockWait>, resource: impl FnOnce() -> String) -> Result<()> {
+        let (waits, executor) = (&self.client.waits, &self.client.executor);
+        let began = executor.now();
+        let rested = self.rest_uncounted(wait, resource).await;
+        waits.add(|waits| waits.lock_ns += executor.now().since_ns(began));
+        rested
+    }
+
+    /// The same in a wait that is for something else as well.
+    pub(super) async fn rest_uncounted(
+        &self,
+        wait: &mut Option<LockWait>,
+        resource: impl FnOnce() -> String,
+    ) -> Result<()> {
         let client = &self.client;
         let limit_ns = self.lock_wait_ns_max.or(client.settings.lock_wait_ns_max);
         let wait = wait.get_or_insert_with(|| LockWait::begin(client, limit_ns));

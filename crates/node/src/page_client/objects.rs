@@ -111,14 +111,18 @@ impl PageTransaction {
         if !self.lock_in_node_unless(page, mode, is_obsolete).await? {
             return Ok(false);
         }
-        let mut wait = None;
+        let (mut wait, mut is_first) = (None, true);
         loop {
             if is_obsolete() {
                 return Ok(false);
             }
             let told = client.protocol.borrow_mut().enter(transaction, page);
             told.inspect(|told| client.say(told));
-            if client.buffer.pool().borrow().frame_of(page).is_some() {
+            let is_here = client.buffer.pool().borrow().frame_of(page).is_some();
+            if std::mem::take(&mut is_first) {
+                client.waits.look(is_here);
+            }
+            if is_here {
                 self.see(page)?;
                 return Ok(true);
             }

@@ -128,6 +128,7 @@ impl PageTransaction {
         told.inspect(|told| client.say(told));
         let is_here = || client.buffer.pool().borrow().frame_of(page).is_some();
         let was_here = is_here();
+        client.waits.look(was_here);
         let mut own = Pins::new(&client.buffer);
         let (mut is_kept, mut wait) = (false, None);
         while !is_here() || (pins.is_some() && !is_kept) {
@@ -172,14 +173,22 @@ impl PageTransaction {
         resource: impl Fn() -> String,
     ) -> Result<T> {
         let mut waited = pin!(waited);
+        let began = self.client.executor.now();
+        let count_wait = || {
+            let waited_ns = self.client.executor.now().since_ns(began);
+            self.client.waits.add(|waits| waits.page_ns += waited_ns);
+        };
         loop {
-            let mut rung = pin!(self.rest(wait, &resource));
+            let mut rung = pin!(self.rest_uncounted(wait, &resource));
             let output = poll_fn(|context| match waited.as_mut().poll(context) {
                 Poll::Ready(output) => Poll::Ready(Ok(Some(output))),
                 Poll::Pending => rung.as_mut().poll(context).map_ok(|()| None),
             });
             match output.await? {
-                Some(output) => return Ok(output),
+                Some(output) => {
+                    count_wait();
+                    return Ok(output);
+                }
                 None => self.check().await?,
             }
         }
@@ -301,10 +310,18 @@ impl PageTransaction {
     /// [`Error::Deadlock`] for a victim, [`Error::Abandoned`] if a change was made in part. [`Error::CommitRefused`] if the server commits nothing of it, or of what it has seen.
     /// [`Error::Input`] if the server was lost, after it was found again or given up: with [`FaultKind::Cancelled`] it is certain that
     /// nothing is committed; otherwise what became of the transaction is not known.
-    pub async fn commit(mut self) -> Result<()> {
+    pub async fn commit(self) -> Result<()> {
         self.client.executor.charge(Work::EndTransaction);
         self.client.executor.pay_debt().await;
         self.check().await?;
+        let client = Rc::clone(&self.client);
+        let began = client.executor.now();
+        let committed = self.commit_work().await;
+        client.waits.add(|waits| waits.commit_ns += client.executor.now().since_ns(began));
+        committed
+    }
+
+    async fn commit_work(mut self) -> Result<()> {
         let client = Rc::clone(&self.client);
         if self.work.borrow().is_empty() {
             self.unpin();

@@ -6,12 +6,11 @@
 
 use super::{Partition, Problem, Reference, Trace, Type};
 use crate::run::Workload;
-use base::{PageId, Random, TransactionId};
-use engine::catalog::Organization;
+use base::{PageId, PartitionId, Random, TransactionId};
 use engine::statistics::Observer;
-use engine::{Database, Prefetcher, Result, Transaction};
+use engine::{Database, Prefetcher, RecordedPartition, RecordedReference, RecordedReferences, Result, Transaction};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// Collects the references of the transactions of one database.
@@ -30,7 +29,7 @@ struct State {
 struct Recording {
     kind: u16,
     committed: bool,
-    references: Vec<(PageId, u16, bool)>,
+    references: Vec<RecordedReference>,
 }
 
 impl Recorder {
@@ -64,53 +63,62 @@ impl Recorder {
     pub fn trace(&self, database: &Database) -> Result<Trace, Problem> {
         let state = self.state.borrow();
         let committed = || state.transactions.values().filter(|recording| recording.committed);
-        let mut trace = Trace::new();
-        for name in &state.types {
-            trace.add_type(Type { name: name.clone(), rate_per_s: None })?;
-        }
-        let mut last_pages = BTreeMap::new();
-        for (page, _, _) in committed().flat_map(|recording| &recording.references) {
-            let last = last_pages.entry(page.partition).or_insert(page.number);
-            *last = (*last).max(page.number);
-        }
-        let mut named = BTreeMap::new();
-        for (id, last) in last_pages {
-            let Ok(partition) = database.describe(id) else { continue };
-            let blocking_factor = blocking_factor(&partition.organization);
-            let objects = match partition.organization {
-                Organization::Direct { objects, .. } => objects,
-                _ => (u64::from(last) + 1) * u64::from(blocking_factor),
-            };
-            let (name, locks) = (partition.name.clone(), partition.locking);
-            let number = trace.add_partition(Partition { name, objects, blocking_factor, locks })?;
-            named.insert(id, (number, u64::from(blocking_factor)));
-        }
-        for recording in committed() {
-            trace.begin(recording.kind);
-            for (page, slot, write) in &recording.references {
-                let Some((partition, factor)) = named.get(&page.partition).copied() else { continue };
-                let slot = if factor == 1 { 0 } else { u64::from(*slot) };
-                let object = u64::from(page.number) * factor + slot;
-                trace.refer(Reference { partition, write: *write, object })?;
-            }
-        }
-        Ok(trace)
+        let ids: BTreeSet<PartitionId> =
+            committed().flat_map(|recording| &recording.references).map(|reference| reference.page.partition).collect();
+        let described = |id| Some(RecordedPartition::of(id, &*database.describe(id).ok()?));
+        let partitions: Vec<RecordedPartition> = ids.into_iter().filter_map(described).collect();
+        let transactions = committed().map(|recording| (recording.kind, recording.references.as_slice()));
+        build(&state.types, &partitions, transactions)
     }
 }
 
-/// How many objects a page has in the trace.
-fn blocking_factor(organization: &Organization) -> u32 {
-    match organization {
-        Organization::Direct { blocking_factor, .. } => *blocking_factor,
-        Organization::Append { blocking_factor } => (*blocking_factor).max(1),
-        Organization::BTree | Organization::Set { .. } => 1,
+/// The trace of what the transactions of a running database have referenced. They have one type, `transaction`.
+///
+/// # Errors
+/// [`Problem`] if a partition cannot be named in a trace.
+pub fn of_references(recorded: &RecordedReferences) -> Result<Trace, Problem> {
+    let transactions = recorded.transactions.iter().map(|references| (0, references.as_slice()));
+    build(&["transaction".to_owned()], &recorded.partitions, transactions)
+}
+
+fn build<'a>(
+    types: &[String],
+    partitions: &[RecordedPartition],
+    transactions: impl Iterator<Item = (u16, &'a [RecordedReference])> + Clone,
+) -> Result<Trace, Problem> {
+    let mut trace = Trace::new();
+    for name in types {
+        trace.add_type(Type { name: name.clone(), rate_per_s: None })?;
     }
+    let mut last_pages = BTreeMap::new();
+    for RecordedReference { page, .. } in transactions.clone().flat_map(|(_, references)| references) {
+        let last = last_pages.entry(page.partition).or_insert(page.number);
+        *last = (*last).max(page.number);
+    }
+    let mut named = BTreeMap::new();
+    for partition in partitions {
+        let RecordedPartition { id, name, objects, blocking_factor, locks } = partition.clone();
+        let Some(last) = last_pages.get(&id) else { continue };
+        let objects = objects.unwrap_or((u64::from(*last) + 1) * u64::from(blocking_factor));
+        let number = trace.add_partition(Partition { name, objects, blocking_factor, locks })?;
+        named.insert(id, (number, u64::from(blocking_factor)));
+    }
+    for (kind, references) in transactions {
+        trace.begin(kind);
+        for RecordedReference { page, slot, write } in references {
+            let Some((partition, factor)) = named.get(&page.partition).copied() else { continue };
+            let slot = if factor == 1 { 0 } else { u64::from(*slot) };
+            let object = u64::from(page.number) * factor + slot;
+            trace.refer(Reference { partition, write: *write, object })?;
+        }
+    }
+    Ok(trace)
 }
 
 impl Observer for Recorder {
     fn reference(&self, transaction: TransactionId, page: PageId, slot: u16, write: bool) {
         if let Some(recording) = self.state.borrow_mut().transactions.get_mut(&transaction) {
-            recording.references.push((page, slot, write));
+            recording.references.push(RecordedReference { page, slot, write });
         }
     }
 

@@ -14,7 +14,7 @@ use entresol::{Database, Error};
 use executor::Executor;
 use node::algorithm;
 use node::channel::Plain;
-use node::page_client::{ClientSettings, PageClient};
+use node::page_client::{ClientSettings, NodeWaits, PageClient};
 use node::page_server::{PageServer, ServerSettings};
 use node::server::Counts;
 use std::collections::BTreeMap;
@@ -118,6 +118,8 @@ pub struct NodeFigures {
     pub cpu_ns: u64,
     pub messages: u64,
     pub bytes: u64,
+    /// What its transactions have waited for.
+    pub waits: NodeWaits,
 }
 
 /// CPU time from a moment on: of this thread, or of a described machine.
@@ -204,6 +206,7 @@ impl NodesRun {
         self.stages.warm.fetch_add(1, Ordering::AcqRel);
         self.stages.all(executor, &self.stages.warm).await?;
         let cpu = CpuTime::begin(executor, self.clock);
+        let before = client.waits();
         let all = self.phase((executor, &client), &tables, (number, self.plan.measure, "measured")).await?;
         let mut figures = NodeFigures {
             transactions: 0,
@@ -215,6 +218,7 @@ impl NodesRun {
             cpu_ns: cpu.ns(executor),
             messages: client.traffic().messages.get(),
             bytes: client.traffic().bytes.get(),
+            waits: client.waits().since(before),
         };
         for measured in &all {
             figures.transactions += measured.transactions;

@@ -1,10 +1,11 @@
 //! What a run of a server and its nodes reports, on either clock.
 
 use super::nodes_run::{NodeFigures, NodesRun, ServerFigures};
-use crate::report::{Clock, Response, SHARES, Station, Transfers};
+use crate::report::{Clock, Composition, Response, SHARES, Station, Transfers};
 use crate::table::{fact, facts, wrapped};
 use base::statistics::{Histogram, Interval};
 use base::units::{format_duration_ns, format_size, grouped, grouped_decimal};
+use node::page_client::NodeWaits;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use workload::debit_credit::Scale;
@@ -38,6 +39,11 @@ pub struct PageServerReport {
     /// Its distribution, at [`SHARES`], in microseconds.
     #[serde(skip)]
     pub distribution_us: Vec<f64>,
+    /// What the mean response consists of: `read_wait` for pages from the server or another node, `lock_wait`, `commit_wait` for the server's
+    /// answer, and the rest, CPU time and the wait for a CPU. Repeated attempts are in it.
+    pub composition_us: Composition,
+    /// The share of the pages that transactions came to which were in their nodes' memory.
+    pub node_hit_ratio: f64,
     /// Of the server and all nodes.
     pub cpu_us_per_transaction: f64,
     pub server_cpu_us_per_transaction: f64,
@@ -72,6 +78,12 @@ impl PageServerReport {
             (device.clone(), Transfers { reads: of.reads * share, writes: of.writes * share })
         };
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let response_us = Response::new(&response, Interval::of_means(&means));
+        let waits_us =
+            |of: fn(&NodeWaits) -> u64| per_transaction(nodes.iter().map(|node| of(&node.waits)).sum()) / 1e3;
+        let (lock_wait, read_wait) = (waits_us(|waits| waits.lock_ns), waits_us(|waits| waits.page_ns));
+        let commit_wait = waits_us(|waits| waits.commit_ns);
+        let [hits, misses] = [sum(|node| node.waits.hits), sum(|node| node.waits.misses)];
         let mut notes = Vec::new();
         if run.clock == Clock::Real && run.nodes as usize + 1 > threads {
             notes.push(format!(
@@ -98,7 +110,15 @@ impl PageServerReport {
             throughput_per_s: transactions as f64 / seconds.max(1e-9),
             repeated_per_transaction: per_transaction(sum(|node| node.repeated)),
             unknown: sum(|node| node.unknown),
-            response_us: Response::new(&response, Interval::of_means(&means)),
+            composition_us: Composition {
+                cpu: (response_us.mean - lock_wait - read_wait - commit_wait).max(0.0),
+                lock_wait,
+                read_wait,
+                write_wait: 0.0,
+                commit_wait,
+            },
+            node_hit_ratio: hits as f64 / (hits + misses).max(1) as f64,
+            response_us,
             distribution_us: SHARES.map(|share| response.quantile_ns(share) as f64 / 1e3).to_vec(),
             cpu_us_per_transaction: per_transaction(served.cpu_ns + sum(|node| node.cpu_ns)) / 1e3,
             server_cpu_us_per_transaction: per_transaction(served.cpu_ns) / 1e3,
@@ -127,11 +147,15 @@ impl PageServerReport {
             fact("throughput", format!("{}/s", grouped_decimal(self.throughput_per_s, 1)), "transactions"),
             fact("transactions", grouped(self.transactions), format!("in {:.2} s", self.seconds)),
             self.response_us.fact(),
+            fact("of which", us(self.composition_us.read_wait), "for pages of the server or another node"),
+            fact("", us(self.composition_us.lock_wait), "for locks"),
+            fact("", us(self.composition_us.commit_wait), "for the answer to the commit"),
             fact(
                 "CPU",
                 us(self.cpu_us_per_transaction),
                 format!("per transaction, {} of it the server's", us(self.server_cpu_us_per_transaction)),
             ),
+            fact("hits", format!("{:.1} %", self.node_hit_ratio * 100.0), "of the pages in the nodes' memories"),
             fact("messages", format!("{:.2}", self.messages_per_transaction), "per transaction, of all"),
             fact("bytes", grouped_decimal(self.bytes_per_transaction, 0), "per transaction, of these"),
             fact(

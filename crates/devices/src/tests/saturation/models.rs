@@ -186,7 +186,8 @@ fn pauses_take_their_share() {
 fn a_shared_link_gives_each_transfer_its_share() {
     let text = "[device.d.transmission]\nservers = 1\ndiscipline = \"processor-sharing\"\nbandwidth = \"100 MB/s\"";
     let hardware = described(text);
-    let long = |direction| move |number| Transfer { direction, file: 0, offset: number << 20, length: 1 << 20 };
+    let long =
+        |direction| move |number| Transfer { direction, file: 0, offset: number << 20, length: 1 << 20, fresh: false };
     for depth in [1, 4, 32] {
         close(load(&hardware, "d", depth, long(Direction::Read)).bytes_per_second, 100e6, 0.001);
     }
@@ -354,4 +355,22 @@ fn measured_laws_are_drawn_as_written() {
             }
         }
     }
+}
+
+#[test]
+fn fresh_places_cost_what_is_stated_whatever_else_is_under_way() {
+    let text = "[device.d]\nfresh_write = \"900 us\"\ndurable_write = \"40 us\"\n[device.d.medium]\nservers = 2\nservice = \"60 us\"\n";
+    let hardware = Hardware::parse(text, "test").unwrap_or_else(|error| panic!("{error}"));
+    let without = Hardware::parse(&text.replace("fresh_write = \"900 us\"\n", ""), "test").expect("right");
+    let of = |direction, fresh| move |number| Transfer { fresh, ..page(direction, number) };
+    for (direction, fresh, ns) in
+        [(DURABLE, true, 1_000e3), (DURABLE, false, 100e3), (WRITE, true, 60e3), (Direction::Read, false, 60e3)]
+    {
+        close(load(&hardware, "d", 1, of(direction, fresh)).response_ns, ns, 0.001);
+        let unstated = if direction == DURABLE { 100e3 } else { 60e3 };
+        close(load(&without, "d", 1, of(direction, fresh)).response_ns, unstated, 0.001);
+    }
+    // Ten wait for the file system at the same time, as fast as the medium takes one after the other.
+    close(load(&hardware, "d", 10, of(DURABLE, true)).per_second, 10_000.0, 0.01);
+    close(load(&hardware, "d", 40, of(DURABLE, true)).per_second, 20_000.0, 0.01);
 }
