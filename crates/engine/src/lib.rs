@@ -30,7 +30,7 @@ pub mod version;
 
 pub use database::{
     Asked, CommitFailure, Compaction, Database, Figures, HeldMoment, IndexProgress, KeptVersions, LockWait, Machine,
-    PartitionFigures, PartitionSize, PartitionSpec, Served, SetChange, Settings, Shipment, UNNUMBERED,
+    PartitionFigures, PartitionSize, PartitionSpec, Served, SetChange, Settings, Shipment, TierFigures, UNNUMBERED,
 };
 pub use engine::{Catalog, Isolation};
 pub use error::{BackupError, Error, Need, Result};
