@@ -44,7 +44,7 @@ mod waits;
 
 pub use building_index::{IndexProgress, Served};
 pub use compact::Compaction;
-pub use figures::{Figures, PartitionFigures};
+pub use figures::{Figures, PartitionFigures, TierFigures};
 pub use internals::Internals;
 pub use log_move::Asked;
 pub use machine::Machine;

@@ -148,6 +148,38 @@ fn what_lazy_cleaning_may_not_write_to_the_cache_goes_to_its_own_place() {
 }
 
 #[test]
+fn restarts_give_no_bursts() {
+    let budget = WriteBudget { burst_bytes: 8 << 10, ..WriteBudget::bytes_per_second(1 << 10) };
+    let mut with_cache = settings(Design::named("dual-write").expect("it is one"), Some(budget));
+    let cache_settings = with_cache.hierarchy.cache.as_mut().expect("there is one");
+    cache_settings.table = Some(false);
+    let cache_settings = cache_settings.clone();
+    let mut without = with_cache.clone();
+    without.hierarchy.cache = None;
+    let (media, mut written, mut ran_ns) = (Media::new(), 0, 0);
+    for opening in 0..8 {
+        run(&media, async |executor| {
+            // Every other one has its cache turned on later.
+            let is_later = opening % 2 == 1;
+            let settings = if is_later { &without } else { &with_cache };
+            let database = match opening {
+                0 => create(executor, settings.clone()).await,
+                _ => Database::open(executor, settings.clone(), "here").await.expect("opens"),
+            };
+            if is_later {
+                database.set_cache(Some(cache_settings.clone())).await.expect("goes on");
+            }
+            change(&database, opening).await;
+            written += cache(&database).bytes_written;
+            database.close().await.expect("closes");
+            ran_ns += executor.now().ns();
+        });
+        let allowed = (8 << 10) + ran_ns.div_ceil(SECOND_NS) * (1 << 10);
+        assert!(written >= 8 << 10 && written <= allowed, "{written} of {allowed} bytes after opening {opening}");
+    }
+}
+
+#[test]
 fn a_budget_that_lets_no_page_enter_is_refused() {
     run(&Media::new(), async |executor| {
         for budget in [WriteBudget::bytes_per_second(0), WriteBudget { bytes_per_day: 1 << 40, burst_bytes: 1023 }] {
@@ -188,6 +220,12 @@ fn a_report_says_what_the_cache_saves() {
         let saved = report.saved_ns.expect("there is something to compare with");
         assert!((saved - hits as f64 * (own - mean)).abs() < 1.0, "{saved}");
         assert!(own > mean && saved > 0.0, "the disk takes {own} ns, NVEM {mean}");
+        let figures = database.figures();
+        let [tier] = &figures.tiers[..] else { panic!("there is a cache: {figures:?}") };
+        assert_eq!((tier.reads, tier.bytes_written, tier.saved_ns), (hits, report.bytes_written, Some(saved)));
+        let text = figures.open_metrics();
+        let reads = format!("entresol_tier_reads_total{{tier=\"cache\",device=\"nvem\"}} {hits}\n");
+        assert!(text.contains(&reads) && text.contains("entresol_tier_saved_seconds{"), "{text}");
         database.buffer().restart_statistics();
         assert_eq!(cache(&database).bytes_written, 0);
     });

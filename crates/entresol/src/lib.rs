@@ -114,13 +114,13 @@ pub use engine::{Catalog, PrefetchDistance, Prefetcher, Procedures, Registered};
 /// Databases, and what transactions do.
 pub use engine::{
     Compaction, Cursor, Database, Direction, Error, Figures, Isolation, KeyRange, LockWait, PartitionFigures,
-    PartitionSize, PartitionSpec, Result, Savepoint, Scan, Snapshot, Transaction, lock::Mode, prefix,
+    PartitionSize, PartitionSpec, Result, Savepoint, Scan, Snapshot, TierFigures, Transaction, lock::Mode, prefix,
 };
 /// What was counted and found, what a restart did, and the cache.
 pub use engine::{
     IndexProgress, RecordedPartition, RecordedReference, RecordedReferences,
     check::{CheckReport, Finding, Progress},
-    second_level::{CacheSettings, Parameters, WriteBudget},
+    second_level::{CacheSettings, Design, Parameters, WriteBudget},
     statistics::{Observer, RecoveryReport, Statistics},
 };
 /// How partitions are organized, the fields of records, and indexes.

@@ -282,6 +282,9 @@ impl Buffer {
     /// Which of these pages are read from their own device even if a cache has them. Of pages in sequence that are those
     /// between the first and the last that no tier has: a device that has to leave some out is slower than one that reads them
     /// all (Do et al. 2011, section 3.3.3).
+    ///
+    /// Scans of numbered objects, loads and residents read pages so. A cursor over a b-tree does not: it is not known how far it is
+    /// asked to go, so it reads leaf by leaf, each from wherever it is, and nothing has to be trimmed.
     pub(super) fn past_cache(&self, pages: &[PageId], pattern: Pattern) -> Range<usize> {
         if self.tiers.borrow().is_none() || pattern != Pattern::Sequential {
             return 0..0;

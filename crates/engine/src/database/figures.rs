@@ -1,6 +1,7 @@
 //! What a database has counted, in plain numbers that may go to other threads, and as the text that monitoring systems read.
 
 use super::Database;
+use crate::tier_file::TierReport;
 use base::time::SECOND_NS;
 use serde::Serialize;
 use std::fmt::Write;
@@ -67,6 +68,30 @@ pub struct Figures {
     pub unanswered: u64,
     /// Each partition, by number.
     pub partitions: Vec<PartitionFigures>,
+    /// The cache and the write buffers, as far as there are any.
+    pub tiers: Vec<TierFigures>,
+}
+
+/// What was counted of a cache or a write buffer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct TierFigures {
+    /// `cache`, `write-buffer` or `log-buffer`.
+    pub name: String,
+    /// Its device.
+    pub device: String,
+    /// Reads that it served.
+    pub reads: u64,
+    /// By how much all of them were shorter than as many of the pages' own devices, below zero if they were longer; `None` if that
+    /// is not known.
+    pub saved_ns: Option<f64>,
+    /// Writes that it took in.
+    pub writes: u64,
+    /// Bytes written to its device, which that wears by.
+    pub bytes_written: u64,
+    /// Pages that did not enter because the budget of writes was spent.
+    pub declined: u64,
+    /// Whether it was switched off because its device fails.
+    pub lost: bool,
 }
 
 /// What was counted of a partition.
@@ -119,6 +144,7 @@ impl Database {
             version_bytes: versions.bytes,
             unanswered: self.executor().unanswered(SECOND_NS).len() as u64,
             partitions: self.partition_figures(),
+            tiers: self.tiers().into_iter().map(TierFigures::of).collect(),
         }
     }
 
@@ -144,6 +170,21 @@ impl Database {
     }
 }
 
+impl TierFigures {
+    fn of(tier: TierReport) -> TierFigures {
+        TierFigures {
+            name: tier.name.to_owned(),
+            device: tier.device,
+            reads: tier.reads,
+            saved_ns: tier.saved_ns,
+            writes: tier.writes,
+            bytes_written: tier.bytes_written,
+            declined: tier.declined,
+            lost: tier.lost.is_some(),
+        }
+    }
+}
+
 /// Whether a figure only grows, and whether it is a time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MetricType {
@@ -154,6 +195,9 @@ enum MetricType {
 
 /// One figure of a partition.
 type OfPartition = fn(&PartitionFigures) -> u64;
+
+/// One figure of a tier.
+type OfTier = fn(&TierFigures) -> u64;
 
 impl Figures {
     /// All of it in the text format of OpenMetrics 1.0, as Prometheus reads it: serve it under the media type
@@ -180,8 +224,36 @@ impl Figures {
                 sample(&mut text, &name, MetricType::Counter, &label, value(partition));
             }
         }
+        self.write_tiers(&mut text);
         text.push_str("# EOF\n");
         text
+    }
+
+    fn write_tiers(&self, text: &mut String) {
+        use MetricType::{Counter, Gauge};
+        let of_tier: [(&str, MetricType, &str, OfTier); 5] = [
+            ("reads", Counter, "Reads that the tier served", |tier| tier.reads),
+            ("writes", Counter, "Writes that the tier took in", |tier| tier.writes),
+            ("written_bytes", Counter, "Bytes written to the tier's device", |tier| tier.bytes_written),
+            ("declined_writes", Counter, "Pages kept out by the budget of writes", |tier| tier.declined),
+            ("lost", Gauge, "Whether the tier was switched off because its device fails", |tier| tier.lost.into()),
+        ];
+        // The names of devices are those of tables of a configuration.
+        let label = |tier: &TierFigures| {
+            let device = tier.device.replace('\\', "\\\\").replace('"', "\\\"");
+            format!("{{tier=\"{}\",device=\"{device}\"}}", tier.name)
+        };
+        for (name, kind, help, value) in of_tier {
+            let name = format!("tier_{name}");
+            describe(text, &name, kind, help);
+            self.tiers.iter().for_each(|tier| sample(text, &name, kind, &label(tier), value(tier)));
+        }
+        // It may become less.
+        let help = "By how much the tier's reads were shorter than those of the pages' own devices";
+        describe(text, "tier_saved_seconds", Gauge, help);
+        for (tier, saved_ns) in self.tiers.iter().filter_map(|tier| Some((tier, tier.saved_ns?))) {
+            let _ = writeln!(text, "entresol_tier_saved_seconds{} {:.9}", label(tier), saved_ns / SECOND_NS as f64);
+        }
     }
 
     fn metrics(&self) -> [(&'static str, MetricType, &'static str, u64); 22] {
@@ -224,7 +296,7 @@ fn describe(text: &mut String, name: &str, kind: MetricType, help: &str) {
     let of_kind = if kind == MetricType::Gauge { "gauge" } else { "counter" };
     let unit = match kind {
         MetricType::Seconds => Some("seconds"),
-        _ => full.ends_with("_bytes").then_some("bytes"),
+        _ => ["bytes", "seconds"].into_iter().find(|unit| full.ends_with(&format!("_{unit}"))),
     };
     let _ = writeln!(text, "# TYPE {full} {of_kind}");
     if let Some(unit) = unit {
@@ -256,12 +328,26 @@ mod tests {
             commits: 3,
             lock_wait_ns: 1_500_000_000,
             partitions: vec![partition("account"), partition("account.by_branch")],
+            tiers: vec![TierFigures {
+                name: "cache".into(),
+                device: "flash".into(),
+                reads: 5,
+                saved_ns: Some(2_500_000.0),
+                bytes_written: 4096,
+                ..TierFigures::default()
+            }],
             ..Figures::default()
         };
         let text = figures.open_metrics();
         assert!(text.ends_with("# EOF\n") && text.matches("# EOF").count() == 1);
         assert!(text.contains("\nentresol_lock_wait_seconds_total 1.500000000\n"), "{text}");
         assert!(text.contains("\nentresol_partition_hits_total{partition=\"account.by_branch\"} 7\n"), "{text}");
+        assert!(text.contains("\nentresol_tier_reads_total{tier=\"cache\",device=\"flash\"} 5\n"), "{text}");
+        assert!(
+            text.contains("\nentresol_tier_saved_seconds{tier=\"cache\",device=\"flash\"} 0.002500000\n"),
+            "{text}"
+        );
+        assert!(text.contains("\nentresol_tier_written_bytes_total{tier=\"cache\",device=\"flash\"} 4096\n"), "{text}");
         let mut families = std::collections::BTreeSet::new();
         let mut present = (String::new(), String::new());
         for line in text.lines().filter(|line| *line != "# EOF") {
@@ -286,6 +372,6 @@ mod tests {
             assert_eq!(sample.split('{').next(), Some(&expected[..]));
             assert!(value.parse::<f64>().is_ok_and(|value| value >= 0.0), "{line}");
         }
-        assert_eq!(families.len(), 27);
+        assert_eq!(families.len(), 33);
     }
 }
