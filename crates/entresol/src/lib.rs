@@ -66,6 +66,10 @@
 //! [`start_nodes`] has several engines run transactions, each on a thread of its own, on the pages of one database. What they can do,
 //! and when that pays, is said of [`NodeThreads`].
 //!
+//! # A database for several processes
+//!
+//! A program that has a database open can serve its pages, so that nodes in other programs run transactions on copies of them: [`network`].
+//!
 //! # Looking in from outside
 //!
 //! [`Handle::figures`] gives what was counted, as numbers or as a text for monitoring. A program that has a subscriber of the `tracing`
@@ -82,6 +86,7 @@ mod existing;
 mod handle;
 mod log_words;
 mod message_server;
+pub mod network;
 mod node_threads;
 mod page_words;
 mod pending;

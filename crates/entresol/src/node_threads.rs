@@ -13,6 +13,7 @@ use crate::database_thread::{
 };
 use crate::error;
 use crate::handle::Handle;
+use crate::network::client_settings;
 use crate::pending::Pending;
 use crate::reply::Wakes;
 use crate::requests::{Host, Requests};
@@ -20,11 +21,10 @@ use crate::requests::{Host, Requests};
 use crate::{OpenError, Opening};
 use base::PartitionId;
 use driver::Fault;
-use engine::{Database, Error, Figures, Machine, PartitionSpec, Result, buffer};
+use engine::{Database, Error, Figures, Machine, PartitionSpec, Result};
 use executor::{Executor, Mailbox, Order};
 use node::channel::threads::{Exchange, Threads};
 use node::page_client::{ClientSettings, PageClient, PageSnapshot, PageTransaction};
-use node::server::COPIES_MAX;
 use node::survey::Survey;
 use real_driver::RealDriver;
 use std::any::type_name;
@@ -185,34 +185,11 @@ impl NodeEngine {
         let machine = Machine(Executor::new(Box::new(driver), Order::FirstInFirstOut));
         let executor = &machine.0;
         let transport = Rc::new(exchange.transport(executor));
-        let settings = settings(configuration);
+        let settings = client_settings(configuration, configuration.nodes.buffer, Threads::ANY);
+        // Threads of one process are not lost and found again.
+        let settings = ClientSettings { patience_ns: 0, ..settings };
         let client = executor.run(PageClient::join(executor, transport, SERVER, settings))??;
         Ok(NodeEngine { client, machine })
-    }
-}
-
-/// How a node works.
-fn settings(configuration: &Configuration) -> ClientSettings {
-    let Nodes { buffer: bytes, .. } = configuration.nodes;
-    let page_size = configuration.buffer.page_size as usize;
-    let frames = (bytes.unwrap_or(configuration.buffer.size) / page_size as u64) as usize;
-    let buffer = buffer::Settings {
-        // A server gives a node no more copies than that at a time, those among them that leave its memory.
-        frames: frames.min(COPIES_MAX / 2),
-        page_size,
-        replacement: configuration.buffer.replacement,
-        cleaner: false,
-        ..buffer::Settings::default()
-    };
-    ClientSettings {
-        buffer,
-        address: Threads::ANY,
-        message_size_min: 0,
-        transactions: configuration.nodes.transactions as usize,
-        keeps_write_locks: configuration.nodes.keeps_write_locks,
-        commits_pages: configuration.nodes.commits_pages,
-        lock_wait_ns_max: configuration.locks.wait_ns_max,
-        patience_ns: 0,
     }
 }
 

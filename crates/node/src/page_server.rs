@@ -17,7 +17,7 @@ mod survey;
 
 pub use admitting::{STRANGERS_BYTES_MAX, STRANGERS_MAX};
 
-use crate::algorithm::{Algorithm, Frames, Recency};
+use crate::algorithm::{ALGORITHMS, Algorithm, CHANCES, Frames, Recency};
 use crate::channel::{Acceptor, Ending, Incoming, Transport, next_connection};
 use crate::grants::{Access, Grants};
 use crate::lease::{LEASE_NS, Term};
@@ -55,6 +55,14 @@ pub struct ServerSettings {
     pub has_leases: bool,
     /// What nodes may do, by the names that they have proven. If this is none, they are not told apart.
     pub grants: Option<Grants>,
+}
+
+impl Default for ServerSettings {
+    /// Callback locking, with leases, for nodes that are not told apart.
+    fn default() -> ServerSettings {
+        let algorithm = &ALGORITHMS[0];
+        ServerSettings { algorithm, chances: CHANCES, message_size_min: 0, has_leases: true, grants: None }
+    }
 }
 
 /// Is told of each page that a client gets, and where it was found. Pages that another client sends come as `None`.

@@ -70,7 +70,8 @@ pub fn experiment(name: &str, extent: Extent, outputs: &[&str]) -> Result<Experi
     }
     experiment.title += ": processes joined by TCP, and the virtual clock";
     experiment.about += " All machines are ten times as fast as the paper's. Each curve is shown twice: as it came out of processes on this \
-        machine, and of the same configuration on described machines.";
+        machine, and of the same configuration on described machines. As in the paper, clients have no leases there, and nothing is sealed by \
+        TLS.";
     Ok(experiment)
 }
 

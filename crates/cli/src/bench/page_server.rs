@@ -18,6 +18,7 @@ use clap::Args;
 use devices::Hardware;
 use driver::FaultKind;
 use entresol::configuration::Configuration;
+use entresol::network::client_settings;
 use entresol::{Opening, Store};
 use executor::{Cluster, Executor, Order};
 use nodes_run::{NodesRun, Stages};
@@ -132,7 +133,7 @@ fn on_this_machine(
                     scope.spawn(move || {
                         let own = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
                         let ran = joining::on_a_machine(async |executor| {
-                            let settings = joining::settings(configuration, configuration.nodes.buffer, own);
+                            let settings = client_settings(configuration, configuration.nodes.buffer, own);
                             run.run_node(executor, (address, settings), number).await
                         });
                         // A node that has failed is waited for no more.
@@ -219,7 +220,7 @@ fn on_described(
     };
     let nodes = machines.0.iter().zip(0..).map(|(executor, number)| {
         let own = SocketAddr::from((network.address(number + 1), PORT));
-        let settings = joining::settings(&configuration, configuration.nodes.buffer, own);
+        let settings = client_settings(&configuration, configuration.nodes.buffer, own);
         let (run, executor) = (run.clone(), executor.clone());
         executor.clone().spawn(async move {
             executor.sleep_ns(begin_ns.saturating_sub(executor.now().ns())).await;

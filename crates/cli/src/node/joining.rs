@@ -3,14 +3,13 @@
 use super::protection::{Protection, Way, address, usage};
 use crate::progress::Progress;
 use crate::{Failure, files};
-use ::node::page_client::{ClientSettings, PageClient};
-use ::node::server::COPIES_MAX;
+use ::node::page_client::PageClient;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use clap::Args;
 use driver::FaultKind;
-use engine::buffer;
 use entresol::Error;
 use entresol::configuration::Configuration;
+use entresol::network::client_settings;
 use executor::{Executor, Order};
 use real_driver::{Options, RealDriver};
 use std::net::SocketAddr;
@@ -55,7 +54,7 @@ impl Joining {
         configuration: &Configuration,
         progress: &Progress,
     ) -> Result<PageClient, Failure> {
-        let settings = settings(configuration, None, self.listens(server)?);
+        let settings = client_settings(configuration, None, self.listens(server)?);
         let Way { transport, .. } = self.protection.way(executor, self.tls_server_name.as_deref(), progress)?;
         let end = executor.now().plus_ns(PATIENCE_NS);
         loop {
@@ -75,30 +74,6 @@ impl Joining {
             progress.say(format!("waiting for a server at {server}"));
             executor.sleep_ns(PAUSE_NS).await;
         }
-    }
-}
-
-/// How a node works whose memory has this many bytes for copies, or else as many as the configuration gives a buffer, and to which
-/// others send pages at this address.
-pub fn settings(configuration: &Configuration, bytes: Option<u64>, address: SocketAddr) -> ClientSettings {
-    let page_size = configuration.buffer.page_size as usize;
-    let frames = (bytes.unwrap_or(configuration.buffer.size) / page_size as u64) as usize;
-    ClientSettings {
-        buffer: buffer::Settings {
-            // A server gives a node no more copies than that at a time, those among them that leave its memory.
-            frames: frames.min(COPIES_MAX / 2),
-            page_size,
-            replacement: configuration.buffer.replacement,
-            cleaner: false,
-            ..buffer::Settings::default()
-        },
-        address,
-        message_size_min: 0,
-        transactions: configuration.nodes.transactions as usize,
-        keeps_write_locks: configuration.nodes.keeps_write_locks,
-        commits_pages: configuration.nodes.commits_pages,
-        lock_wait_ns_max: configuration.locks.wait_ns_max,
-        patience_ns: PATIENCE_NS,
     }
 }
 
