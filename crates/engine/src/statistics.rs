@@ -5,6 +5,7 @@ mod events;
 pub(crate) use events::WaitKind;
 pub use events::{Event, Listener, TransactionTime, Waits};
 
+use crate::{Error, Result};
 use base::{Lsn, PageId, TransactionId};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -113,7 +114,8 @@ pub struct RecoveryReport {
 /// # with_database(async |database| {
 /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
 /// let changes = Rc::new(Changes::default());
-/// database.statistics().observe(Rc::clone(&changes) as Rc<dyn Observer>);
+/// database.statistics().observe(Rc::clone(&changes) as Rc<dyn Observer>)?;
+/// assert!(database.statistics().observe(Rc::clone(&changes) as Rc<dyn Observer>).is_err(), "there is one");
 /// database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await?;
 /// database.transaction(async |tx| tx.get(notes, b"milk").await).await?;
 /// assert_eq!(changes.0.get(), 1);
@@ -195,10 +197,12 @@ impl Statistics {
 
     /// From now on `observer` hears of every reference; recovery and rollbacks make none.
     ///
-    /// # Panics
-    /// If another does already.
-    pub fn observe(&self, observer: Rc<dyn Observer>) {
-        assert!(self.observer.set(observer).is_ok(), "a database has one observer");
+    /// # Errors
+    /// [`Error::Setting`] if another does already.
+    pub fn observe(&self, observer: Rc<dyn Observer>) -> Result<()> {
+        let taken =
+            || Error::Setting("the database has an observer already, which stays until it is closed".to_owned());
+        self.observer.set(observer).map_err(|_| taken())
     }
 
     /// The observer, if there is one.

@@ -4,12 +4,16 @@
 
 use entresol::configuration::Configuration;
 use entresol::{
-    Database, DatabaseThread, Error, Handle, Isolation, OpenError, Opening, PartitionSpec, Procedures, Snapshot,
-    Transaction,
+    Database, DatabaseThread, Error, Handle, Isolation, OpenError, Opening, PartitionSpec, Pending, Procedures,
+    Snapshot, Transaction,
 };
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::mpsc;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -225,7 +229,8 @@ fn calls_are_refused_that_wait_when_the_engines_thread_panics() {
             let answer = call.wait_at_most(Duration::from_secs(10)).expect("it is answered");
             assert!(answer == Err(Error::Closed) || answer == Ok(vec![0]), "{turns} turns: {answer:?}");
         }
-        assert!(catch_unwind(AssertUnwindSafe(|| server.close())).is_err(), "the engine's thread panicked");
+        let closed = server.close();
+        assert!(matches!(&closed, Err(OpenError::Panicked { message }) if message == "for the test"), "{closed:?}");
     }
 }
 
@@ -534,5 +539,49 @@ fn snapshots_beside_threads_that_write_are_of_moments_between_transactions() {
     assert!(matches!(early, Err(Error::SnapshotTooOld { .. })), "nothing is kept for it: {early:?}");
     let present = handle.snapshot(async |now| Ok::<_, Error>(now.moment())).wait().expect("reads");
     assert_eq!(handle.as_of(present, async |then| Ok::<_, Error>(then.moment())).wait(), Ok(present));
+    server.close().expect("closes");
+}
+
+#[test]
+fn a_call_that_waits_for_room_in_the_queue_can_be_cancelled() {
+    let directory = scratch();
+    let text = "[buffer]\nsize = \"1 MiB\"\n[log]\nsize = \"4 MiB\"\n[server]\nstandbys = 1\nqueue = 1\n";
+    let (runs, is_free) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+    let (count, is_released) = (Arc::clone(&runs), Arc::clone(&is_free));
+    let opening = Opening::new(directory.path(), Configuration::parse(text).expect("right")).procedures(move || {
+        let (count, is_released) = (Arc::clone(&count), Arc::clone(&is_released));
+        let mut procedures = Procedures::new();
+        procedures.register("block", async move |tx, _| {
+            count.fetch_add(1, Ordering::Relaxed);
+            while !is_released.load(Ordering::Relaxed) {
+                tx.executor().clone().sleep_ns(1_000_000).await;
+            }
+            Ok(Vec::new())
+        });
+        procedures
+    });
+    let server = DatabaseThread::start(opening).expect("starts");
+    let calls: Vec<_> = (0..12).map(|_| server.handle().call("block", &[])).collect();
+    thread::sleep(Duration::from_millis(300));
+    let begun = runs.load(Ordering::Relaxed);
+    assert!((1..8).contains(&begun), "{begun}");
+    calls.into_iter().for_each(Pending::cancel);
+    is_free.store(true, Ordering::Relaxed);
+    server.close().expect("closes");
+    assert_eq!(runs.load(Ordering::Relaxed), begun + 1, "the queue had one");
+}
+
+#[test]
+fn a_request_gives_its_answer_once() {
+    let directory = scratch();
+    let server = start(directory.path());
+    let mut balance = server.handle().figures();
+    let mut context = Context::from_waker(Waker::noop());
+    while Pin::new(&mut balance).poll(&mut context).is_pending() {
+        thread::yield_now();
+    }
+    let again = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut balance).poll(&mut context).is_ready()));
+    let words = again.expect_err("it has given its answer");
+    assert!(words.downcast_ref::<&str>().is_some_and(|words| words.contains("after it has given it")));
     server.close().expect("closes");
 }
