@@ -2,7 +2,6 @@
 //! those that are left are served.
 #![no_main]
 
-use engine::Internals;
 use base::{Lsn, PageId, PartitionId};
 use libfuzzer_sys::fuzz_target;
 use node::algorithm::{ALGORITHMS, Frames};

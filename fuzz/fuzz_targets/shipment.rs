@@ -11,9 +11,9 @@ use engine::log::record::{self, Body};
 use engine::page::{Change, Edit, HEADER_SIZE, PageKind, header, slotted};
 use engine::second_level::design::Pattern;
 use engine::undo::Undo;
-use engine::{Internals, 
-    CommitFailure, Database, Direction, Need, PartitionSpec, Result, SetChange, Settings, Shipment, Transaction,
-    checkpoint, log,
+use engine::{
+    CommitFailure, Database, Direction, Internals, Need, PartitionSpec, Result, SetChange, Settings, Shipment,
+    Transaction, checkpoint, log,
 };
 use executor::{Executor, Order};
 use libfuzzer_sys::fuzz_target;

@@ -309,7 +309,8 @@ impl Buffer {
                 Err(missing) => missing,
             },
             structures::Error::TooLarge { what, found, limit, partition } => {
-                Error::TooLarge { what, found, limit, partition: partition.0.to_string() }
+                let name = self.find_space(partition).map(|space| space.name().to_owned());
+                Error::TooLarge { what, found, limit, partition: name.unwrap_or_else(|_| partition.0.to_string()) }
             }
         }
     }

@@ -5,6 +5,7 @@ mod events;
 pub(crate) use events::WaitKind;
 pub use events::{Event, Listener, TransactionTime, Waits};
 
+use crate::{Error, Result};
 use base::{Lsn, PageId, TransactionId};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -113,7 +114,8 @@ pub struct RecoveryReport {
 /// # with_database(async |database| {
 /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
 /// let changes = Rc::new(Changes::default());
-/// database.statistics().observe(Rc::clone(&changes) as Rc<dyn Observer>);
+/// database.statistics().observe(Rc::clone(&changes) as Rc<dyn Observer>)?;
+/// assert!(database.statistics().observe(Rc::clone(&changes) as Rc<dyn Observer>).is_err(), "there is one");
 /// database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await?;
 /// database.transaction(async |tx| tx.get(notes, b"milk").await).await?;
 /// assert_eq!(changes.0.get(), 1);
@@ -196,12 +198,16 @@ impl Statistics {
 
     /// From now on `observer` hears of every reference; recovery and rollbacks make none.
     ///
-    /// # Panics
-    /// If another does already.
-    pub fn observe(&self, observer: Rc<dyn Observer>) {
-        assert!(!self.is_observed(), "a database has one observer");
+    /// # Errors
+    /// [`Error::Argument`] while another does.
+    pub fn observe(&self, observer: Rc<dyn Observer>) -> Result<()> {
+        if self.is_observed() {
+            let words = "another observer hears of what transactions reference: one can at a time";
+            return Err(Error::Argument(words.into()));
+        }
         self.is_observed.set(true);
         self.observer.replace(Some(observer));
+        Ok(())
     }
 
     /// Whether an observer hears of references.

@@ -13,7 +13,7 @@ use base::time::SECOND_NS;
 use driver::Fault;
 use engine::server::TransactionServer;
 use engine::{Error, Result};
-use executor::{Executor, Mailbox, Sender, mailbox};
+use executor::{Executor, Mailbox, Panic, Sender, mailbox, panic_message};
 use node::channel::threads::Exchange;
 use node::page_server::{PageServer, ServerSettings};
 use std::cell::{Cell, RefCell};
@@ -118,6 +118,7 @@ pub(crate) fn is_engine_thread(wakes: &Wakes) -> bool {
 /// ```
 pub struct DatabaseThread {
     handle: Option<Handle>,
+    warnings: Vec<String>,
     thread: Option<JoinHandle<Result<(), OpenError>>>,
 }
 
@@ -129,8 +130,9 @@ impl DatabaseThread {
     /// [`NodeThreads`](crate::NodeThreads) starts.
     pub fn start(opening: Opening) -> Result<DatabaseThread, OpenError> {
         opening.is_one_engine()?;
-        let (handle, thread) = spawn(None, move || Ok(Engine { store: opening.open_on_thread()?, page_server: None }))?;
-        Ok(DatabaseThread { handle: Some(handle), thread: Some(thread) })
+        let Spawned { handle, warnings, thread } =
+            spawn(None, move || Ok(Engine { store: opening.open_on_thread()?, page_server: None }))?;
+        Ok(DatabaseThread { handle: Some(handle), warnings, thread: Some(thread) })
     }
 
     /// The same, with the pages served to nodes of this process.
@@ -138,7 +140,7 @@ impl DatabaseThread {
         opening: Opening,
         (exchange, address, algorithm, chances): (Exchange, SocketAddr, &'static str, u8),
     ) -> Result<DatabaseThread, OpenError> {
-        let (handle, thread) = spawn(None, move || {
+        let Spawned { handle, warnings, thread } = spawn(None, move || {
             let store = opening.nodes(1).open_on_thread()?;
             let settings = ServerSettings {
                 algorithm: node::algorithm::named(algorithm).expect("the configuration knows those that there are"),
@@ -153,7 +155,7 @@ impl DatabaseThread {
                 store.run(async |database| PageServer::serve(database, transport, address, settings).await)?;
             Ok(Engine { store, page_server: Some(page_server) })
         })?;
-        Ok(DatabaseThread { handle: Some(handle), thread: Some(thread) })
+        Ok(DatabaseThread { handle: Some(handle), warnings, thread: Some(thread) })
     }
 
     /// A handle for other threads.
@@ -161,15 +163,28 @@ impl DatabaseThread {
         self.handle.clone().expect("it has its handle until it is closed")
     }
 
+    /// What is configured and gains nothing, as [`Store::warnings`] says.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let directory = directory.path();
+    /// let text = "[log]\nsize = \"4 MiB\"\n[cache]\ndevice = \"disk\"\nsize = \"100 pages\"\n[partition.notes]\nresidence = \"paged\"";
+    /// std::fs::write(directory.join("entresol.toml"), text).unwrap();
+    /// let thread = entresol::start(directory)?;
+    /// assert!(thread.warnings()[0].contains("its cache is on its own device 'disk'"));
+    /// thread.close()?;
+    /// # Ok::<(), entresol::OpenError>(())
+    /// ```
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     /// Waits until all requests that were sent before are done, for half a minute at most, and closes the database. Those that
     /// are not done by then are ended and their transactions rolled back; their callers, and handles that are left, get
     /// [`Error::Closed`].
     ///
     /// # Errors
-    /// Those of [`Store::close`]; [`Error::OwnThread`] on the engine's own thread.
-    ///
-    /// # Panics
-    /// If the engine's thread has panicked.
+    /// Those of [`Store::close`]; [`Error::OwnThread`] on the engine's own thread; [`OpenError::Panicked`] if the engine's thread has panicked.
     pub fn close(self) -> Result<(), OpenError> {
         self.close_within(Duration::from_nanos(GRACE_NS))
     }
@@ -178,9 +193,6 @@ impl DatabaseThread {
     ///
     /// # Errors
     /// As [`DatabaseThread::close`].
-    ///
-    /// # Panics
-    /// If the engine's thread has panicked.
     ///
     /// ```
     /// # let directory = tempfile::tempdir().unwrap();
@@ -196,16 +208,18 @@ impl DatabaseThread {
     /// ```
     pub fn close_within(mut self, grace: Duration) -> Result<(), OpenError> {
         let grace_ns = u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX);
-        self.end(grace_ns).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        self.end(grace_ns)
     }
 
-    fn end(&mut self, grace_ns: u64) -> std::thread::Result<Result<(), OpenError>> {
-        let Some(handle) = self.handle.take() else { return Ok(Ok(())) };
+    fn end(&mut self, grace_ns: u64) -> Result<(), OpenError> {
+        let Some(handle) = self.handle.take() else { return Ok(()) };
         handle.link.sender.send(Request::Close { grace_ns });
         if is_engine_thread(&handle.link.wakes) {
-            return Ok(Err(Error::OwnThread.into()));
+            return Err(Error::OwnThread.into());
         }
-        self.thread.take().map_or(Ok(Ok(())), JoinHandle::join)
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        let panicked = |panic: Panic| Err(OpenError::Panicked { message: panic_message(&*panic).to_owned() });
+        thread.join().unwrap_or_else(panicked)
     }
 }
 
@@ -221,6 +235,11 @@ pub(crate) trait Serving {
     /// What it runs on.
     fn executor(&self) -> &Executor;
 
+    /// What is configured and gains nothing.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Has other programs ask by this handle, if they may ask anything.
     fn hear(&mut self, _handle: Handle) {}
 
@@ -229,7 +248,12 @@ pub(crate) trait Serving {
     fn serve(self, requests: Mailbox<Request>, wakes: &Wakes, cause: &OnceLock<Fault>) -> Result<(), OpenError>;
 }
 
-type Spawned = (Handle, JoinHandle<Result<(), OpenError>>);
+/// What has been started on a thread of its own.
+pub(crate) struct Spawned {
+    pub handle: Handle,
+    pub warnings: Vec<String>,
+    pub thread: JoinHandle<Result<(), OpenError>>,
+}
 
 /// Starts a thread on which what `open` gives takes requests up; it is a node of this number, or the database's engine.
 pub(crate) fn spawn<S: Serving>(
@@ -255,13 +279,15 @@ pub(crate) fn spawn<S: Serving>(
         let (sender, requests) = mailbox(opened.executor());
         let link = Link { sender: sender.clone(), wakes: shared.clone(), node, cause: Arc::clone(&told) };
         opened.hear(Handle { link: Arc::new(link) });
-        let _ = report.send(Ok(sender));
+        let _ = report.send(Ok((sender, opened.warnings())));
         opened.serve(requests, &shared, &told)
     });
     let thread = thread
         .map_err(|error| Fault::new(driver::FaultKind::NoMemory, format!("starting the engine's thread: {error}")))?;
-    let sender: Sender<Request> = opened.recv().unwrap_or_else(|_| Err(Error::Closed.into()))?;
-    Ok((Handle { link: Arc::new(Link { sender, wakes, node, cause }) }, thread))
+    let (sender, warnings): (Sender<Request>, Vec<String>) =
+        opened.recv().unwrap_or_else(|_| Err(Error::Closed.into()))?;
+    let handle = Handle { link: Arc::new(Link { sender, wakes, node, cause }) };
+    Ok(Spawned { handle, warnings, thread })
 }
 
 /// A database's engine.
@@ -273,6 +299,10 @@ struct Engine {
 impl Serving for Engine {
     fn executor(&self) -> &Executor {
         self.store.executor()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.store.warnings()
     }
 
     fn hear(&mut self, handle: Handle) {

@@ -40,6 +40,15 @@ pub enum OpenError {
         /// How many.
         count: u32,
     },
+    /// The engine's thread has panicked, by code of its program's perhaps: a task that a request has spawned, or what [`Opening::on_silence`]
+    /// tells.
+    ///
+    /// [`Opening::on_silence`]: crate::Opening::on_silence
+    #[error("the engine's thread panicked: {message}; what was committed is there when the database is opened again")]
+    Panicked {
+        /// What the panic says.
+        message: String,
+    },
     /// The program that has the database open has not done what it was asked for.
     #[error(transparent)]
     Elsewhere(#[from] ElsewhereError),

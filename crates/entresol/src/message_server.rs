@@ -5,10 +5,13 @@ use crate::reply::{Answers, Promise};
 use driver::Work;
 use engine::Result;
 use engine::server::{MessageServer, Response, TransactionServer};
-use executor::{Executor, WaitQueue};
+use executor::{Executor, TaskId, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 /// A thread's expectation of an answer.
 type Expected = Promise<Result<Vec<u8>>>;
@@ -26,6 +29,8 @@ pub(crate) struct ThreadMessages {
     /// Calls that are not submitted yet, and what the task that submits them waits for.
     unsubmitted: RefCell<VecDeque<(Call, Expected)>>,
     bell: WaitQueue,
+    /// The slot of the call that is being submitted, and the task that waits for the queue to have room for it.
+    submitting: Cell<Option<(usize, TaskId)>>,
     executor: Executor,
     answers: Rc<Answers>,
 }
@@ -41,6 +46,7 @@ impl ThreadMessages {
             open: Cell::new(0),
             unsubmitted: RefCell::default(),
             bell: WaitQueue::new(),
+            submitting: Cell::default(),
             executor: executor.clone(),
             answers: Rc::clone(answers),
         });
@@ -62,7 +68,12 @@ impl ThreadMessages {
 
     /// Ends the call whose answer goes to the slot of this name, or all, unless the transaction server has them.
     pub fn cancel(&self, place: Option<usize>) {
-        self.unsubmitted.borrow_mut().retain(|(_, promise)| place.is_some_and(|place| place != promise.place()));
+        let is_meant = |other| place.is_none_or(|place| place == other);
+        self.unsubmitted.borrow_mut().retain(|(_, promise)| !is_meant(promise.place()));
+        if let Some((_, task)) = self.submitting.get().filter(|(submitted, _)| is_meant(*submitted)) {
+            self.submitting.set(None);
+            self.executor.wake(task);
+        }
         self.answers.tell(&self.executor);
     }
 
@@ -76,16 +87,41 @@ impl ThreadMessages {
                 continue;
             };
             self.executor.charge(Work::Request);
+            let place = promise.place();
             let tag = self.expect(promise);
             let submitted = match self.server.procedure(call.name()) {
-                Ok(procedure) => self.messages.submit(procedure, tag, call.parameters().to_vec()).await,
-                Err(error) => Err(error),
+                Ok(procedure) => {
+                    let submission = self.messages.submit(procedure, tag, call.parameters().to_vec());
+                    self.unless_cancelled(place, submission).await
+                }
+                Err(error) => Some(Err(error)),
             };
-            if let Err(error) = submitted {
-                self.fulfil(tag, Err(error));
-                self.answers.tell(&self.executor);
+            match submitted {
+                Some(Ok(())) => {}
+                Some(Err(error)) => {
+                    self.fulfil(tag, Err(error));
+                    self.answers.tell(&self.executor);
+                }
+                None => {
+                    drop(self.withdraw(tag));
+                    self.answers.tell(&self.executor);
+                }
             }
         }
+    }
+
+    /// Does this, unless the call whose answer goes to the slot of this name is cancelled meanwhile.
+    async fn unless_cancelled<T>(&self, place: usize, submission: impl Future<Output = T>) -> Option<T> {
+        let mut submission = pin!(submission);
+        self.submitting.set(Some((place, self.executor.current())));
+        let submitted = poll_fn(|context| match submission.as_mut().poll(context) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending if self.submitting.get().is_none() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        });
+        let submitted = submitted.await;
+        self.submitting.set(None);
+        submitted
     }
 
     fn expect(&self, promise: Expected) -> u64 {
@@ -104,10 +140,15 @@ impl ThreadMessages {
     }
 
     fn fulfil(&self, tag: u64, answer: Result<Vec<u8>>) {
+        let promise = self.withdraw(tag);
+        self.answers.give(promise, answer);
+    }
+
+    fn withdraw(&self, tag: u64) -> Expected {
         let promise = self.expected.borrow_mut()[tag as usize].take().expect("a request is answered once");
         self.free.borrow_mut().push(tag);
         self.open.set(self.open.get() - 1);
-        self.answers.give(promise, answer);
+        promise
     }
 
     async fn receive(self: Rc<Self>) {

@@ -9,7 +9,7 @@ use affinity::{Affinity, Places};
 
 use crate::configuration::{Configuration, Nodes};
 use crate::database_thread::{
-    DatabaseThread, GRACE_NS, Request, Serving, is_engine_thread, note_cause, receive, spawn,
+    DatabaseThread, GRACE_NS, Request, Serving, Spawned, is_engine_thread, note_cause, receive, spawn,
 };
 use crate::error;
 use crate::handle::Handle;
@@ -105,7 +105,9 @@ impl NodeThreads {
         let mut started = NodeThreads { handle: None, nodes: Vec::new(), server: Some(server) };
         for number in 0..count {
             let (configuration, exchange) = (configuration.clone(), exchange.clone());
-            started.nodes.push(spawn(Some(number), move || NodeEngine::join(&configuration, &exchange))?);
+            let Spawned { handle, thread, .. } =
+                spawn(Some(number), move || NodeEngine::join(&configuration, &exchange))?;
+            started.nodes.push((handle, thread));
         }
         let nodes = started.nodes.iter().map(|(handle, _)| handle.clone()).collect();
         let places = Arc::new(Places::new(configuration.nodes.split_keys.clone()));
@@ -131,10 +133,7 @@ impl NodeThreads {
     ///
     /// # Errors
     /// Those of [`Store::close`](crate::Store::close). [`Error::NodeEnded`] if a node has panicked: the database is closed all the same.
-    /// [`Error::OwnThread`] on a node's own thread, which ends after that.
-    ///
-    /// # Panics
-    /// If the server's thread has panicked.
+    /// [`Error::OwnThread`] on a node's own thread, which ends after that. [`OpenError::Panicked`] if the server's thread has panicked.
     pub fn close(mut self) -> Result<(), OpenError> {
         let ended = self.end_nodes();
         let server = self.server.take().expect("it is closed once");

@@ -14,6 +14,8 @@ use std::time::Duration;
 /// A request of a [`Handle`](crate::Handle) that is under way: to be awaited, in any runtime, or waited for. Dropped, it goes on
 /// and its end is heard of by none; [`Pending::cancel`] ends it.
 ///
+/// It gives its answer once: asked again after that, as no `await` does, it panics, as other futures do.
+///
 /// It may be awaited within a transaction of the same database. If it cannot go on before that transaction ends, because of a lock or of
 /// `mpl`, it fails with [`Error::OwnLock`] or [`Error::TooManyTransactions`]: at once, or after a tenth of a second if the transaction was
 /// begun by hand ([`crate::Database::begin`]). This is seen of a task that waits for such requests and for nothing else, from

@@ -55,6 +55,8 @@ enum State<T> {
     Woken(T),
     /// No answer will come.
     Abandoned,
+    /// It was taken, or it was told that none will come.
+    Taken,
 }
 
 /// Who is told of an answer.
@@ -112,15 +114,17 @@ impl<T> Slot<T> {
     /// Takes the answer if it is there. Else `waiter` is told of it.
     fn take(&self, waiter: impl FnOnce() -> Option<Waiter>) -> Option<Taken<T>> {
         let mut state = lock(&self.state);
-        let (answer, was_woken) = match std::mem::replace(&mut *state, State::Empty) {
+        let (answer, was_woken) = match std::mem::replace(&mut *state, State::Taken) {
             State::Full(answer) | State::Asleep(answer, _) => (Some(answer), false),
             State::Woken(answer) => (Some(answer), true),
             State::Abandoned => (None, false),
             State::Empty | State::Awaited(_) => {
-                if let Some(waiter) = waiter() {
-                    *state = State::Awaited(waiter);
-                }
+                *state = waiter().map_or(State::Empty, State::Awaited);
                 return None;
+            }
+            State::Taken => {
+                drop(state);
+                panic!("a request is asked for its answer again after it has given it");
             }
         };
         Some(Taken { answer, was_woken })

@@ -4,12 +4,16 @@
 
 use entresol::configuration::Configuration;
 use entresol::{
-    Database, DatabaseThread, Error, Handle, Isolation, OpenError, Opening, PartitionSpec, Procedures, Snapshot,
-    Transaction,
+    Database, DatabaseThread, Error, Handle, Isolation, OpenError, Opening, PartitionSpec, Pending, Procedures,
+    Snapshot, Transaction,
 };
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::mpsc;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -225,7 +229,8 @@ fn calls_are_refused_that_wait_when_the_engines_thread_panics() {
             let answer = call.wait_at_most(Duration::from_secs(10)).expect("it is answered");
             assert!(answer == Err(Error::Closed) || answer == Ok(vec![0]), "{turns} turns: {answer:?}");
         }
-        assert!(catch_unwind(AssertUnwindSafe(|| server.close())).is_err(), "the engine's thread panicked");
+        let closed = server.close();
+        assert!(matches!(&closed, Err(OpenError::Panicked { message }) if message == "for the test"), "{closed:?}");
     }
 }
 
@@ -537,40 +542,46 @@ fn snapshots_beside_threads_that_write_are_of_moments_between_transactions() {
     server.close().expect("closes");
 }
 
-/// How long the processor of a described machine works for some requests, in nanoseconds, if one costs this number of instructions.
-fn busy_ns(request: u64) -> f64 {
+#[test]
+fn a_call_that_waits_for_room_in_the_queue_can_be_cancelled() {
     let directory = scratch();
-    let described = directory.path().join("here.toml");
-    let text = format!(
-        "[cpu]\ncount = 1\nmips = 1_000\ndiscipline = \"run-until-wait\"\n[cpu.instructions]\nbegin_transaction = 2_000\n\
-         object_reference = 2_000\nend_transaction = 2_000\ninput_output = 4_000\nnvem_access = 300\nrequest = {request}\n\
-         [device.disk]\nmedium = {{ servers = 8, service = \"100 us\" }}\n"
-    );
-    std::fs::write(&described, text).expect("a file");
-    let configuration = Configuration::parse(&format!("hardware = {:?}\n", described.display().to_string()));
-    let opening = Opening::new(directory.path().join("data"), configuration.expect("right"));
-    let thread = DatabaseThread::start(opening).expect("opens");
-    let handle = thread.handle();
-    let notes = handle.ensure_partition(PartitionSpec::b_tree("notes")).wait().expect("there");
-    let busy = || {
-        let of_cpu = async |database: &Database| {
-            let executor = database.executor();
-            let stations = executor.stations();
-            let cpu = stations.iter().find(|station| station.name == "cpu").expect("it has one");
-            Ok::<_, Error>(cpu.utilization * executor.now().ns() as f64)
-        };
-        handle.with_database(of_cpu).wait().expect("it goes on")
-    };
-    let before = busy();
-    for key in 0..20_u64 {
-        handle.put(notes, &key.to_be_bytes(), b"two litres").wait().expect("puts");
-    }
-    busy() - before
+    let text = "[buffer]\nsize = \"1 MiB\"\n[log]\nsize = \"4 MiB\"\n[server]\nstandbys = 1\nqueue = 1\n";
+    let (runs, is_free) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+    let (count, is_released) = (Arc::clone(&runs), Arc::clone(&is_free));
+    let opening = Opening::new(directory.path(), Configuration::parse(text).expect("right")).procedures(move || {
+        let (count, is_released) = (Arc::clone(&count), Arc::clone(&is_released));
+        let mut procedures = Procedures::new();
+        procedures.register("block", async move |tx, _| {
+            count.fetch_add(1, Ordering::Relaxed);
+            while !is_released.load(Ordering::Relaxed) {
+                tx.executor().clone().sleep_ns(1_000_000).await;
+            }
+            Ok(Vec::new())
+        });
+        procedures
+    });
+    let server = DatabaseThread::start(opening).expect("starts");
+    let calls: Vec<_> = (0..12).map(|_| server.handle().call("block", &[])).collect();
+    thread::sleep(Duration::from_millis(300));
+    let begun = runs.load(Ordering::Relaxed);
+    assert!((1..8).contains(&begun), "{begun}");
+    calls.into_iter().for_each(Pending::cancel);
+    is_free.store(true, Ordering::Relaxed);
+    server.close().expect("closes");
+    assert_eq!(runs.load(Ordering::Relaxed), begun + 1, "the queue had one");
 }
 
 #[test]
-fn a_described_machine_pays_for_the_requests_of_other_threads() {
-    let (free, priced) = (busy_ns(0), busy_ns(500_000));
-    let each = (priced - free) / 20.0;
-    assert!((450_000.0..600_000.0).contains(&each), "{each} ns for each: {free} and {priced}");
+fn a_request_gives_its_answer_once() {
+    let directory = scratch();
+    let server = start(directory.path());
+    let mut balance = server.handle().figures();
+    let mut context = Context::from_waker(Waker::noop());
+    while Pin::new(&mut balance).poll(&mut context).is_pending() {
+        thread::yield_now();
+    }
+    let again = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut balance).poll(&mut context).is_ready()));
+    let words = again.expect_err("it has given its answer");
+    assert!(words.downcast_ref::<&str>().is_some_and(|words| words.contains("after it has given it")));
+    server.close().expect("closes");
 }

@@ -2,7 +2,9 @@
 #![allow(clippy::disallowed_methods, reason = "the test writes descriptions")]
 
 use entresol::configuration::Configuration;
-use entresol::{DatabaseThread, Error, OpenError, Opening, PartitionSpec, Store};
+use entresol::{
+    BackupSettings, Database, DatabaseThread, ElsewhereError, Error, OpenError, Opening, PartitionSpec, Store,
+};
 use std::path::Path;
 
 fn scratch() -> tempfile::TempDir {
@@ -80,24 +82,25 @@ fn a_plain_device_shows_the_delays_of_its_description() {
     openings(scratch().path(), "described = \"rahm-1991:ssd\"\ncache = \"none\"");
 }
 
-/// A device that takes a quarter of an hour for each of its requests, and a limit of a second.
-#[test]
-fn a_device_that_leaves_a_request_unanswered_for_longer_than_it_may_ends_all_that_waits() {
-    let directory = scratch();
-    let slow = directory.path().join("slow.toml");
-    let describe = |service: &str| {
-        let text = format!("[device.slow]\nmedium.service = \"{service}\"\nsync = \"0 us\"\n");
-        std::fs::write(&slow, text).expect("writes");
-    };
-    describe("15 min");
+/// A database with a device that takes this long for each of its requests, and a limit of a second.
+fn beside_slow(directory: &Path, service: &str) -> Opening {
+    let slow = directory.join("slow.toml");
+    let text = format!("[device.slow]\nmedium.service = \"{service}\"\nsync = \"0 us\"\n");
+    std::fs::write(&slow, text).expect("writes");
     let text = format!(
         "[buffer]\nsize = \"1 MiB\"\n[log]\nsize = \"4 MiB\"\n[driver]\nanswer_at_most = \"1 s\"\n\
          [device.slow]\ndescribed = \"{}\"\npath = \"{}\"\n",
         slow.display(),
-        directory.path().join("slow").display()
+        directory.join("slow").display()
     );
-    let opening = || Opening::new(directory.path().join("data"), Configuration::parse(&text).expect("right"));
-    let server = DatabaseThread::start(opening()).expect("opens");
+    Opening::new(directory.join("data"), Configuration::parse(&text).expect("right"))
+}
+
+#[test]
+fn a_device_that_leaves_a_request_unanswered_for_longer_than_it_may_ends_all_that_waits() {
+    let directory = scratch();
+    let opening = |service| beside_slow(directory.path(), service);
+    let server = DatabaseThread::start(opening("15 min")).expect("opens");
     let handle = server.handle();
     let quick = handle.create_partition(PartitionSpec::b_tree("quick")).wait().expect("creates");
     handle.put(quick, b"milk", b"two litres").wait().expect("puts");
@@ -110,8 +113,76 @@ fn a_device_that_leaves_a_request_unanswered_for_longer_than_it_may_ends_all_tha
     assert!(fault.message.contains("device 'slow' has left"), "{error}");
     assert_eq!(handle.get(quick, b"milk").wait(), Err(error));
     assert!(matches!(server.close(), Err(OpenError::Machine(_))));
-    describe("1 us");
-    let server = DatabaseThread::start(opening()).expect("opens");
+    let server = DatabaseThread::start(opening("1 us")).expect("opens");
     assert_eq!(server.handle().get(quick, b"milk").wait().expect("reads").as_deref(), Some(&b"two litres"[..]));
     server.close().expect("closes");
+}
+
+#[test]
+fn who_asks_a_store_from_outside_is_told_which_device_has_ended_it() {
+    let directory = scratch();
+    let opening = beside_slow(directory.path(), "15 min");
+    let asking = opening.clone();
+    let store = opening.open().expect("opens");
+    let settings = BackupSettings {
+        target: directory.path().join("backup").display().to_string(),
+        base: None,
+        bytes_per_second: None,
+    };
+    store
+        .run(async |database| {
+            let spec = PartitionSpec { device: "slow".into(), ..PartitionSpec::b_tree("late") };
+            let late = database.create_partition(spec).await?;
+            database.transaction(async |tx| tx.put(late, b"bread", b"one").await).await
+        })
+        .expect("the log has it");
+    // It begins with a checkpoint.
+    let asking = std::thread::spawn(move || asking.back_up_elsewhere(&settings, |_| {}));
+    let ended = store.run(async |database| {
+        database.executor().sleep_ns(60_000_000_000).await;
+        Ok(())
+    });
+    assert!(matches!(&ended, Err(OpenError::Machine(_))), "{ended:?}");
+    drop(store);
+    let refused = asking.join().expect("it does not panic");
+    let is_told = matches!(&refused, Err(OpenError::Elsewhere(ElsewhereError::Failed { detail, .. })) if detail.contains("device 'slow' has left"));
+    assert!(is_told, "{refused:?}");
+}
+
+/// How long the processor of a described machine works for some requests, in nanoseconds, if one costs this number of instructions.
+fn busy_ns(request: u64) -> f64 {
+    let directory = scratch();
+    let described = directory.path().join("here.toml");
+    let text = format!(
+        "[cpu]\ncount = 1\nmips = 1_000\ndiscipline = \"run-until-wait\"\n[cpu.instructions]\nbegin_transaction = 2_000\n\
+         object_reference = 2_000\nend_transaction = 2_000\ninput_output = 4_000\nnvem_access = 300\nrequest = {request}\n\
+         [device.disk]\nmedium = {{ servers = 8, service = \"100 us\" }}\n"
+    );
+    std::fs::write(&described, text).expect("a file");
+    let configuration = Configuration::parse(&format!("hardware = {:?}\n", described.display().to_string()));
+    let opening = Opening::new(directory.path().join("data"), configuration.expect("right"));
+    let thread = DatabaseThread::start(opening).expect("opens");
+    let handle = thread.handle();
+    let notes = handle.ensure_partition(PartitionSpec::b_tree("notes")).wait().expect("there");
+    let busy = || {
+        let of_cpu = async |database: &Database| {
+            let executor = database.executor();
+            let stations = executor.stations();
+            let cpu = stations.iter().find(|station| station.name == "cpu").expect("it has one");
+            Ok::<_, Error>(cpu.utilization * executor.now().ns() as f64)
+        };
+        handle.with_database(of_cpu).wait().expect("it goes on")
+    };
+    let before = busy();
+    for key in 0..20_u64 {
+        handle.put(notes, &key.to_be_bytes(), b"two litres").wait().expect("puts");
+    }
+    busy() - before
+}
+
+#[test]
+fn a_described_machine_pays_for_the_requests_of_other_threads() {
+    let (free, priced) = (busy_ns(0), busy_ns(500_000));
+    let each = (priced - free) / 20.0;
+    assert!((450_000.0..600_000.0).contains(&each), "{each} ns for each: {free} and {priced}");
 }

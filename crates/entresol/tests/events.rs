@@ -309,6 +309,42 @@ fn a_device_that_fails_is_told_and_so_is_an_opening() {
     assert_eq!(told[0].level, Some(Level::ERROR));
 }
 
+/// A device that takes a quarter of an hour for each of its requests is told once, after five seconds.
+#[test]
+fn a_silent_device_is_told_once() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let slow = directory.path().join("slow.toml");
+    #[expect(clippy::disallowed_methods, reason = "the test makes the file that is read")]
+    std::fs::write(&slow, "[device.slow]\nmedium.service = \"15 min\"\nsync = \"0 us\"\n").expect("writes");
+    let text = format!(
+        "[buffer]\nsize = \"1 MiB\"\n[log]\nsize = \"4 MiB\"\n[driver]\nanswer_at_most = \"9 s\"\n\
+         [device.slow]\ndescribed = \"{}\"\npath = \"{}\"\n",
+        slow.display(),
+        directory.path().join("slow").display()
+    );
+    let (tell, heard) = std::sync::mpsc::channel();
+    let opening = Opening::new(directory.path().join("data"), Configuration::parse(&text).expect("right"))
+        .on_silence(move |late| tell.send((late.device.clone(), late.since, late.waited_ns)).expect("it is heard"));
+    let collector = Collector::default();
+    let ended = collector.collect(|| {
+        let store = opening.open()?;
+        let spec = PartitionSpec { device: "slow".into(), ..PartitionSpec::b_tree("late") };
+        let late = store.run(async |database| database.create_partition(spec).await)?;
+        store.run(async |database| database.transaction(async |tx| tx.put(late, b"bread", b"one").await).await)?;
+        store.run(async |database| database.checkpoint().await)
+    });
+    assert!(matches!(ended, Err(OpenError::Machine(_))), "{ended:?}");
+    let heard: Vec<_> = heard.try_iter().collect();
+    let is_right = |(device, _, waited_ns): &(String, _, u64)| {
+        device == "slow" && (5 * SECOND_NS..7 * SECOND_NS).contains(waited_ns)
+    };
+    assert!(!heard.is_empty() && heard.iter().all(is_right), "{heard:?}");
+    let told = collector.events("device 'slow' has left ");
+    assert_eq!(told.len(), heard.len(), "{told:?}");
+    assert!(told.iter().all(|told| told.level == Some(Level::WARN) && told.within == ["database"]), "{told:?}");
+    assert!(told.iter().all(|told| (5_000..7_000).contains(&told.number("waited_ms"))), "{told:?}");
+}
+
 #[derive(Debug)]
 struct Deaf;
 

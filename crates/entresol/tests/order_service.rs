@@ -1,10 +1,11 @@
-//! An order service on the public names alone: customers, products, orders and an index of them by customer; threads, async,
+//! An order service on the public names alone: customers, products, orders with a secondary index by customer; threads, async,
 //! snapshots, the past, a sort, reopening. It compiles as a user's program would: against this library and nothing else.
 
 use entresol::{
-    DatabaseThread, Direction, Error, Handle, Lsn, OpenError, Opening, PartitionId, PartitionSpec, Rows, Transaction,
-    prefix,
+    DatabaseThread, Direction, Error, FieldType, FieldValue, Handle, Lsn, OpenError, Opening, PartitionId,
+    PartitionSpec, RecordType, Rows, Transaction,
 };
+use std::ops::Bound;
 use std::path::Path;
 
 /// What goes wrong in a shop.
@@ -27,8 +28,21 @@ struct Shop {
     customers: PartitionId,
     products: PartitionId,
     orders: PartitionId,
-    /// Orders by customer: the keys are a customer and an order.
-    by_customer: PartitionId,
+    by_customer: usize,
+}
+
+/// What an order's record consists of.
+fn order_type() -> RecordType {
+    let fields = [("customer", FieldType::U32), ("product", FieldType::U32), ("count", FieldType::U32)];
+    RecordType::new(fields).expect("the names differ")
+}
+
+/// Customer, product and count of an order.
+fn parts(order: &[u8]) -> [u32; 3] {
+    [0, 1, 2].map(|field| match order_type().decode(order, field) {
+        Ok(FieldValue::U32(part)) => part,
+        other => panic!("{other:?}"),
+    })
 }
 
 fn number(bytes: &[u8]) -> u32 {
@@ -43,22 +57,22 @@ async fn next_order(tx: &mut Transaction, orders: PartitionId) -> Result<u32, Er
 
 impl Shop {
     fn open(handle: &Handle) -> Result<Shop, Error> {
-        let partition = |name: &str| match handle.partition(name).wait() {
-            Err(Error::NoPartition(_)) => handle.create_partition(PartitionSpec::b_tree(name)).wait(),
-            found => found,
-        };
+        let orders = PartitionSpec::b_tree("orders").record(order_type()).secondary("by_customer", &["customer"]);
+        let orders = handle.ensure_partition(orders).wait()?;
         Ok(Shop {
             handle: handle.clone(),
-            customers: partition("customers")?,
-            products: partition("products")?,
-            orders: partition("orders")?,
-            by_customer: partition("orders-by-customer")?,
+            customers: handle.ensure_partition(PartitionSpec::b_tree("customers")).wait()?,
+            products: handle.ensure_partition(PartitionSpec::b_tree("products")).wait()?,
+            orders,
+            by_customer: handle
+                .with_database(async move |database| database.secondary(orders, "by_customer"))
+                .wait()?,
         })
     }
 
     /// Orders some of a product: all of it, or nothing.
     async fn order(&self, customer: u32, product: u32, count: u32) -> Result<u32, ShopError> {
-        let Shop { customers, products, orders, by_customer, .. } = *self;
+        let Shop { customers, products, orders, .. } = *self;
         let order = self.handle.transaction(async move |tx| {
             if tx.get(customers, &customer.to_be_bytes()).await?.is_none() {
                 return Err(ShopError::NoCustomer);
@@ -68,9 +82,8 @@ impl Shop {
             let rest = left.checked_sub(count).ok_or(ShopError::SoldOut { product, left })?;
             tx.put(products, &product.to_be_bytes(), &rest.to_be_bytes()).await?;
             let order = next_order(tx, orders).await?;
-            let line = [customer, product, count].map(u32::to_be_bytes).concat();
-            tx.insert(orders, &order.to_be_bytes(), &line).await?;
-            tx.insert(by_customer, &[customer, order].map(u32::to_be_bytes).concat(), &[]).await?;
+            let record = [customer, product, count].map(FieldValue::U32);
+            tx.insert_record(orders, &order.to_be_bytes(), &record).await?;
             Ok(order)
         });
         order.await
@@ -78,9 +91,18 @@ impl Shop {
 
     /// A customer's orders, the latest first.
     fn orders_of(&self, customer: u32) -> Result<Vec<u32>, Error> {
-        let found =
-            self.handle.page(self.by_customer, prefix(customer.to_be_bytes()), Direction::Backward, 1_000).wait()?;
-        Ok(found.iter().map(|(key, _)| number(&key[4..])).collect())
+        let (orders, by_customer) = (self.orders, self.by_customer);
+        let found = self.handle.snapshot(async move |now| {
+            let (wanted, mut found) = ([FieldValue::U32(customer)], Vec::new());
+            let add = |key: &[u8], _: &[u8]| {
+                found.push(number(key));
+                true
+            };
+            let of_customer = (Bound::Included(&wanted[..]), Bound::Included(&wanted[..]));
+            now.range(orders, by_customer, of_customer, Direction::Backward, add).await?;
+            Ok(found)
+        });
+        found.wait()
     }
 
     /// What is in stock and what was sold of a product, at one moment.
@@ -89,9 +111,9 @@ impl Shop {
         let add_up = async move |now: &mut entresol::Snapshot| {
             let stock = now.get(products, &product.to_be_bytes()).await?.map_or(0, |stock| number(&stock));
             let mut sold = 0;
-            let of_product = |line: &[u8]| number(&line[4..8]) == product;
-            let add = |_: &[u8], line: &[u8]| {
-                sold += if of_product(line) { number(&line[8..]) } else { 0 };
+            let add = |_: &[u8], order: &[u8]| {
+                let [_, of, count] = parts(order);
+                sold += if of == product { count } else { 0 };
                 true
             };
             now.scan(orders, .., Direction::Forward).look(add).await?;
@@ -108,8 +130,11 @@ impl Shop {
         let orders = self.orders;
         let sorted = self.handle.with_database(async move |database| {
             let mut tx = database.begin().await?;
-            let by_customer = |_: &[u8], line: &[u8]| (line[..4].to_vec(), line[8..].to_vec());
-            let all = tx.cursor(orders, std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, Direction::Forward);
+            let by_customer = |_: &[u8], order: &[u8]| {
+                let [customer, _, count] = parts(order).map(u32::to_be_bytes);
+                (customer.to_vec(), count.to_vec())
+            };
+            let all = tx.cursor(orders, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
             let mut rows = tx.sort(all, by_customer, 4 << 20).await?;
             let mut totals: Vec<(u32, u32)> = Vec::new();
             while let Some(row) = rows.next().await? {

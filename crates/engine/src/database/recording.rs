@@ -89,14 +89,9 @@ impl Database {
     pub async fn record_references(&self, span_ns: u64, references_max: usize) -> Result<RecordedReferences> {
         let engine = &self.0.engine;
         let statistics = &engine.core.statistics;
-        if statistics.is_observed() {
-            return Err(Error::Argument(
-                "references are being recorded by another observer: one can be at a time".into(),
-            ));
-        }
         let first = TransactionId(engine.transactions.registry.borrow().next());
         let recording = Rc::new(Recording { first, room: Cell::new(references_max), ..Recording::default() });
-        statistics.observe(Rc::clone(&recording) as Rc<dyn Observer>);
+        statistics.observe(Rc::clone(&recording) as Rc<dyn Observer>)?;
         let observed = Observed(statistics);
         let end = engine.core.executor.now().plus_ns(span_ns);
         while !recording.is_full.get() {

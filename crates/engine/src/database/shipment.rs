@@ -37,7 +37,7 @@ pub struct Shipment<'a> {
 }
 
 /// A change of a record of a memory-resident set. Of one that numbers its records this is only ever a new record: its key is the number, which
-/// was given out for it before ([`Database::reserve_arrival`]).
+/// was given out for it before ([`Internals::reserve_arrival`](super::Internals::reserve_arrival)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetChange<'a> {
     /// The set.

@@ -41,11 +41,11 @@ impl Recorder {
     /// Begins to record: the references of transactions that are announced by [`Recorder::begin`], whose types have these
     /// names.
     ///
-    /// # Panics
-    /// If the database has another observer.
-    pub fn attach(self: &Rc<Recorder>, database: &Database, types: Vec<String>) {
+    /// # Errors
+    /// [`engine::Error::Argument`] if the database has another observer.
+    pub fn attach(self: &Rc<Recorder>, database: &Database, types: Vec<String>) -> Result<()> {
         self.state.borrow_mut().types = types;
-        database.statistics().observe(Rc::clone(self) as Rc<dyn Observer>);
+        database.statistics().observe(Rc::clone(self) as Rc<dyn Observer>)
     }
 
     /// A transaction of this type begins to be recorded.
@@ -147,7 +147,8 @@ impl<W: Workload> Recorded<W> {
         if let Some(recorder) = &recorder {
             let types = workload.types();
             let unnamed = || vec!["transaction".to_owned()];
-            recorder.attach(database, if types.is_empty() { unnamed() } else { types });
+            let attached = recorder.attach(database, if types.is_empty() { unnamed() } else { types });
+            attached.expect("the database has no other observer");
         }
         Recorded { workload, recorder }
     }
