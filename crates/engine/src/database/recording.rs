@@ -2,7 +2,7 @@
 
 use super::Database;
 use crate::catalog::{Locking, Organization};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::statistics::{Observer, Statistics};
 use base::{PageId, PartitionId, TransactionId};
 use std::cell::{Cell, RefCell};
@@ -68,7 +68,7 @@ impl Database {
     /// transaction, and when `references_max` of them are held it ends. Outside of this time nothing is recorded, and nothing is slower.
     ///
     /// # Errors
-    /// [`Error::Argument`] while another observer hears of references.
+    /// [`crate::Error::Argument`] while another observer hears of references.
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
