@@ -150,6 +150,21 @@ fn a_server_and_two_nodes_are_predicted() {
     assert!(page.contains("<svg") && page.contains("callbacks"), "{page}");
 }
 
+#[test]
+fn what_the_cache_of_a_server_brings_is_in_its_report() {
+    let directory = workshop();
+    let text = "[log]\nsize = \"4 MiB\"\n[buffer]\nsize = \"1 MiB\"\n[nodes]\nbuffer = \"1 MiB\"\n\
+                [cache]\ndevice = \"disk\"\nsize = \"8 MiB\"\n";
+    std::fs::write(directory.path().join("small.toml"), text).unwrap();
+    let report = described(directory.path(), "page-server --scale 2 --nodes 1 --clients 2 --transactions 400");
+    let [cache] = &report["tiers"].as_array().expect("a list")[..] else { panic!("one tier: {:#}", report["tiers"]) };
+    assert_eq!(cache["name"], "cache");
+    for key in ["reads", "bytes_written", "written_over_per_day", "reads_per_transaction"] {
+        assert!(cache[key].as_f64().unwrap() > 0.0, "{key}: {cache:#}");
+    }
+    assert!(cache["saved_ms"].is_number(), "{cache:#}");
+}
+
 /// What server and nodes say to each other is the same code on both clocks: only times are predicted. A node alone is in no other's way,
 /// however busy the machine is.
 #[test]

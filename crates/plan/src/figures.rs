@@ -28,8 +28,40 @@ pub struct Figures {
     pub utilizations: Vec<(String, f64)>,
     /// What is written to each device.
     pub wear: Vec<Wear>,
+    /// What the second-level cache brings and costs, of a candidate that has one.
+    #[serde(default)]
+    pub cache: Option<CacheFigures>,
     /// How long a restart after a crash at the end of the run takes, in seconds, once it was tried.
     pub recovery_s: Option<f64>,
+}
+
+/// What a second-level cache brings, and how its device wears.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CacheFigures {
+    /// Misses in main memory that it served, per transaction.
+    pub reads_per_transaction: f64,
+    /// By how much these were shorter than as many reads of the pages' own devices, in milliseconds per transaction; below zero if
+    /// they were longer, and `None` (null) if no such device was read.
+    pub saved_ms_per_transaction: Option<f64>,
+    /// How many times it is written over in a day.
+    pub written_over_per_day: f64,
+    /// How long its device lasts by what the cache writes, if it is known what it is rated for.
+    pub years_of_life: Option<f64>,
+}
+
+impl CacheFigures {
+    /// Of the report of a run.
+    fn of_report(report: &Value) -> Option<CacheFigures> {
+        let cache = report["tiers"].as_array()?.iter().find(|tier| tier["name"] == "cache")?;
+        let number = |key: &str| cache[key].as_f64();
+        let transactions = report["transactions"].as_f64().unwrap_or(0.0).max(1.0);
+        Some(CacheFigures {
+            reads_per_transaction: number("reads_per_transaction")?,
+            saved_ms_per_transaction: number("saved_ms").map(|saved| saved / transactions),
+            written_over_per_day: number("written_over_per_day")?,
+            years_of_life: number("years_of_life"),
+        })
+    }
 }
 
 /// What is written to a device.
@@ -87,7 +119,37 @@ impl Figures {
             hit_ratios: [number("/hit_ratio_all"), number("/hit_ratio_second_level_all")],
             utilizations,
             wear: wear.collect(),
+            cache: CacheFigures::of_report(report),
             recovery_s: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_candidate_says_what_its_cache_brings_and_costs() {
+        let tier = |name: &str| {
+            let wear = json!({ "written_over_per_day": 3.0, "years_of_life": 4.0 });
+            let mut tier = json!({ "name": name, "reads_per_transaction": 0.5, "saved_ms": -20.0 });
+            tier.as_object_mut().expect("an object").extend(wear.as_object().expect("an object").clone());
+            tier
+        };
+        let of = |tiers: Value| {
+            let report = json!({ "transactions": 10, "tiers": tiers });
+            Figures::of_report(&report, (1.0, None), None, &BTreeMap::new()).cache
+        };
+        let expected = CacheFigures {
+            reads_per_transaction: 0.5,
+            saved_ms_per_transaction: Some(-2.0),
+            written_over_per_day: 3.0,
+            years_of_life: Some(4.0),
+        };
+        assert_eq!(of(json!([tier("write-buffer"), tier("cache")])), Some(expected));
+        assert_eq!(of(json!([tier("write-buffer")])), None);
+        assert_eq!(of(Value::Null), None);
     }
 }

@@ -1,7 +1,7 @@
 //! The answer to a plan as a page with the plot of cost against response time.
 
 use super::answer::Answer;
-use super::text::to_text;
+use super::text::{saved, to_text};
 use base::units::{format_duration_ns, grouped_decimal};
 use papers::plot::{PairAxis, PairStyle, Pairs, escaped, pairs};
 use papers::report::{Head, other};
@@ -65,7 +65,7 @@ fn front(plan: &Plan, answer: &Answer<'_>) -> String {
     if answer.front.is_empty() {
         return String::new();
     }
-    let header = ["point", "candidate", &plan.currency, "99 %", "per second", "busiest", "restart"];
+    let header = ["point", "candidate", &plan.currency, "99 %", "per second", "busiest", "cache saves", "restart"];
     let mut html = "<h2>The front</h2><div class=wide><table><thead><tr>".to_owned();
     header.iter().for_each(|title| html += &format!("<th>{}", escaped(title)));
     html += "</thead>";
@@ -79,6 +79,7 @@ fn front(plan: &Plan, answer: &Answer<'_>) -> String {
             format_duration_ns(figures.p99_us * 1e3),
             grouped_decimal(figures.throughput_per_s, 0),
             busiest,
+            figures.cache.as_ref().and_then(saved).unwrap_or_default(),
             figures.recovery_s.map_or_else(String::new, |seconds| format_duration_ns(seconds * 1e9)),
         ];
         html += "<tr>";

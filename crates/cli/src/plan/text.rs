@@ -3,6 +3,7 @@
 use super::answer::{Answer, AnswerPoint};
 use crate::table::{WIDTH, table, wrapped, wrapped_to};
 use base::units::{format_duration_ns, format_size, grouped, grouped_decimal};
+use plan::figures::CacheFigures;
 use plan::limits::Nearness;
 use plan::{Plan, Unfit};
 use serde_json::{Value, json};
@@ -107,6 +108,14 @@ fn details(plan: &Plan, number: usize, point: &AnswerPoint<'_>) -> String {
         format!("busy: {}", busy.join(", ")),
         format!("written: {}", wear.collect::<Vec<_>>().join("; ")),
     ];
+    lines.extend(figures.cache.as_ref().map(|cache| {
+        let (reads, over) = (cache.reads_per_transaction, grouped_decimal(cache.written_over_per_day, 2));
+        let saved = saved(cache).map_or_else(String::new, |saved| format!(", saves {saved}"));
+        let life = cache
+            .years_of_life
+            .map_or_else(String::new, |years| format!(", lasts {} years", grouped_decimal(years, 1)));
+        format!("cache: serves {reads:.2} reads a transaction{saved}; written over {over} times a day{life}")
+    }));
     if let Some(seconds) = figures.recovery_s {
         lines.push(format!("restart after a crash: {}", format_duration_ns(seconds * 1e9)));
     }
@@ -125,6 +134,13 @@ fn details(plan: &Plan, number: usize, point: &AnswerPoint<'_>) -> String {
     let (first, rest) = lines.split_first().expect("there is a heading");
     let rest = rest.iter().map(|line| format!("\n  {}", hanging(line))).collect::<String>();
     hanging(first) + &rest
+}
+
+/// How much time a cache saves each transaction; nothing if that is not known.
+pub fn saved(cache: &CacheFigures) -> Option<String> {
+    let ms = cache.saved_ms_per_transaction?;
+    let sign = if ms < 0.0 { "-" } else { "" };
+    Some(format!("{sign}{}", format_duration_ns(ms.abs() * 1e6)))
 }
 
 /// How many candidates were not run, and why; nothing if all were.

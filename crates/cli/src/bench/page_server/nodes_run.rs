@@ -10,6 +10,7 @@ use base::statistics::Histogram;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{Instant, Random};
 use engine::Internals;
+use engine::tier_file::TierReport;
 use entresol::{Database, Error};
 use executor::Executor;
 use node::algorithm;
@@ -103,6 +104,7 @@ pub struct ServerFigures {
     pub transfers: BTreeMap<String, Transfers>,
     /// Of its processor and its devices.
     pub stations: Vec<Station>,
+    pub tiers: Vec<TierReport>,
     pub driver: String,
 }
 
@@ -184,6 +186,7 @@ impl NodesRun {
             log_bytes: database.log().statistics().bytes_written,
             transfers: transfers(database, 1.0),
             stations: executor.stations().into_iter().map(Station::from).filter(is_here).collect(),
+            tiers: database.tiers(),
             driver: executor.description(),
         };
         server.close();

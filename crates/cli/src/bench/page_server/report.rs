@@ -1,7 +1,7 @@
 //! What a run of a server and its nodes reports, on either clock.
 
 use super::nodes_run::{NodeFigures, NodesRun, ServerFigures};
-use crate::report::{Clock, Composition, Response, SHARES, Station, Transfers};
+use crate::report::{Clock, Composition, Response, SHARES, Station, TierUse, Transfers};
 use crate::table::{fact, facts, wrapped};
 use base::statistics::{Histogram, Interval};
 use base::units::{format_duration_ns, format_size, grouped, grouped_decimal};
@@ -58,6 +58,8 @@ pub struct PageServerReport {
     pub log_bytes_per_transaction: f64,
     /// Reads and writes of the server, by device.
     pub io_per_transaction: BTreeMap<String, Transfers>,
+    /// The server's cache and write buffers, as far as it has any.
+    pub tiers: Vec<TierUse>,
     /// Load and queueing of every station of the server.
     pub utilization: Vec<Station>,
 }
@@ -73,6 +75,7 @@ impl PageServerReport {
         let per_transaction = |count: u64| count as f64 / transactions.max(1) as f64;
         let seconds = nodes.iter().map(|node| node.elapsed_ns).max().unwrap_or(0) as f64 / 1e9;
         let counts = &served.counts;
+        let tier_use = |tier| TierUse::new(tier, transactions.max(1) as f64, seconds.max(1e-9));
         let each = |(device, of): (&String, &Transfers)| {
             let share = 1.0 / transactions.max(1) as f64;
             (device.clone(), Transfers { reads: of.reads * share, writes: of.writes * share })
@@ -130,6 +133,7 @@ impl PageServerReport {
             victims_per_transaction: per_transaction(counts.victims),
             log_bytes_per_transaction: per_transaction(served.log_bytes),
             io_per_transaction: served.transfers.iter().map(each).collect(),
+            tiers: served.tiers.iter().map(|tier| tier_use(tier.clone())).collect(),
             utilization: served.stations.clone(),
         }
     }
@@ -179,6 +183,9 @@ impl PageServerReport {
         }
         let heading = format!("{}\n{clock}; {}; seed {}", self.workload, self.algorithm, self.seed);
         let notes = self.notes.iter().map(|note| wrapped(&format!("\nNote: {note}")));
-        std::iter::once(format!("{}\n\n{}", wrapped(&heading), facts(rows))).chain(notes).collect::<Vec<_>>().join("\n")
+        let tiers = if self.tiers.is_empty() { Vec::new() } else { TierUse::tables(&self.tiers) };
+        let tiers = tiers.into_iter().map(|table| format!("\n{table}"));
+        let first = format!("{}\n\n{}", wrapped(&heading), facts(rows));
+        std::iter::once(first).chain(tiers).chain(notes).collect::<Vec<_>>().join("\n")
     }
 }
