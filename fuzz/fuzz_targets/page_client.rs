@@ -4,8 +4,11 @@
 use base::{PageId, PartitionId};
 use engine::lock::Mode;
 use libfuzzer_sys::fuzz_target;
-use node::client::{Client, PageLock, WriteLock};
-use node::message::{Answer, ClientId, Copy, HEAD_SIZE, LeavingFate, Secret, Session, ToPeer, Transaction, decode};
+use node::client::{Client, Granule, PageLock, WriteLock};
+use node::message::{
+    Answer, ClientId, Copy, HEAD_SIZE, LeavingFate, PastAsk, RecordLock, Secret, Session, SetAnswer, SnapshotAnswer,
+    ToPeer, Transaction, decode,
+};
 use std::collections::BTreeSet;
 
 const SESSION: Session = Session { epoch: 1, client: ClientId(0) };
@@ -39,7 +42,58 @@ impl Owner {
 
     fn advance(&mut self) {
         let due = self.protocol.take_due();
+        for fallen in due.falls {
+            // Its transactions go on with locks of records.
+            self.pinned.remove(&fallen.page);
+            if fallen.is_here {
+                self.discard(vec![fallen.page]);
+            }
+        }
         self.discard(due.discards);
+    }
+
+    /// The transaction has to be run again.
+    fn run_again(&mut self) {
+        if !self.is_committing {
+            self.roll_back();
+            self.begin();
+        }
+    }
+
+    /// The transaction comes to a record of a page.
+    fn use_record(&mut self, page: PageId, (slot, writes): (u16, bool)) {
+        match self.protocol.granule(self.transaction, page) {
+            Granule::Record => drop(self.protocol.access_record(self.transaction, page, (slot, writes))),
+            Granule::Page if self.memory.contains(&page) => {
+                let mode = if writes { Mode::Exclusive } else { Mode::Shared };
+                if self.protocol.lock(self.transaction, page, mode) != PageLock::Held {
+                    return self.protocol.wait_no_more(self.transaction);
+                }
+                self.protocol.enter(self.transaction, page);
+                if writes {
+                    self.pinned.insert(page);
+                    if self.protocol.write(self.transaction, page) != WriteLock::Held {
+                        return;
+                    }
+                }
+                self.protocol.note_record(self.transaction, page, (slot, writes));
+            }
+            Granule::Page => {}
+        }
+    }
+
+    /// Something is done with a snapshot.
+    fn see(&mut self, what: u8, page: PageId) {
+        let number = u64::from(what >> 3) % 4;
+        match what >> 5 {
+            0 | 1 => drop(self.protocol.begin_snapshot()),
+            2 => drop(self.protocol.end_snapshot(number)),
+            3 => drop(self.protocol.read_as_of(number, page)),
+            4 => drop(self.protocol.ask_past(number, page.partition, PastAsk::Scan(0))),
+            5 => drop(self.protocol.take_past(number)),
+            6 if self.memory.contains(&page) => self.protocol.keep_for_snapshots(page, &[0; 8]),
+            _ => drop(self.protocol.sight(number, page)),
+        }
     }
 
     fn discard(&mut self, pages: Vec<PageId>) {
@@ -48,9 +102,12 @@ impl Owner {
 
     /// The transaction does something with a page.
     fn step(&mut self, what: u8, page: PageId) {
-        match what % 6 {
+        match what % 8 {
             0 | 1 if !self.is_committing => {
-                let mode = if what % 6 == 1 { Mode::Exclusive } else { Mode::Shared };
+                if !self.protocol.use_page(self.transaction, page) {
+                    return self.run_again();
+                }
+                let mode = if what % 8 == 1 { Mode::Exclusive } else { Mode::Shared };
                 if self.protocol.lock(self.transaction, page, mode) != PageLock::Held {
                     self.protocol.wait_no_more(self.transaction);
                     return;
@@ -58,7 +115,7 @@ impl Owner {
                 self.protocol.enter(self.transaction, page);
                 if !self.memory.contains(&page) && !self.protocol.is_coming(page) {
                     self.protocol.request((page, Secret::default()), self.transaction, what > 127);
-                } else if self.memory.contains(&page) && what % 6 == 1 {
+                } else if self.memory.contains(&page) && what % 8 == 1 {
                     self.pinned.insert(page);
                     let _: WriteLock = self.protocol.write(self.transaction, page);
                 }
@@ -95,6 +152,8 @@ impl Owner {
                 self.protocol.join(SESSION, Secret::default());
                 self.begin();
             }
+            6 if !self.is_committing => self.use_record(page, (u16::from(what >> 3) % 4, what > 127)),
+            7 => self.see(what, page),
             _ => {}
         }
     }
@@ -122,6 +181,29 @@ impl Owner {
                     self.memory.remove(&copy.page);
                 }
             }
+            Answer::Fall { copy } => {
+                if self.protocol.fall(copy).discards {
+                    self.memory.remove(&copy.page);
+                }
+            }
+            Answer::ByRecords { copy } => drop(self.protocol.by_records(copy)),
+            Answer::Record { page, lock, is_alone, .. } => drop(self.protocol.record_granted(page, lock, is_alone)),
+            Answer::NoRecord { page, lock, .. } => drop(self.protocol.record_refused(page, lock)),
+            Answer::NoLeaf { page, lock } => {
+                if self.protocol.has_no_leaf(page, lock) && lock.transaction == self.transaction {
+                    self.run_again();
+                }
+            }
+            Answer::Denied { transaction, .. } if transaction == self.transaction => self.run_again(),
+            Answer::Offer { page } => {
+                if self.protocol.is_free_for(page) && !self.memory.contains(&page) {
+                    self.protocol.accept((page, Secret::default()));
+                } else {
+                    self.protocol.decline(page);
+                }
+            }
+            Answer::LastCopy { copy } => drop(self.protocol.is_last(copy)),
+            Answer::Snapshot { number, said } => self.protocol.hear_of_snapshot(number, said),
             Answer::Withdrawn { copy } => self.protocol.withdrawn(copy),
             Answer::NotCommitted { .. } if self.is_committing => {
                 self.protocol.refused();
@@ -130,13 +212,18 @@ impl Owner {
             }
             Answer::Forward { copy, wanted, to, .. } => {
                 if self.protocol.may_send(copy) {
+                    self.protocol.sent(copy);
                     return;
                 }
                 self.protocol.refuse(Copy { number: wanted, ..copy }, to);
             }
             Answer::AskAgain { copies } => {
                 for copy in copies.into_iter().filter(|copy| self.protocol.lacks(*copy)).collect::<Vec<_>>() {
-                    self.protocol.ask_again(copy.page);
+                    if self.protocol.was_offered(copy.page) {
+                        self.protocol.failed(copy);
+                    } else {
+                        self.protocol.ask_again(copy.page);
+                    }
                 }
             }
             Answer::Victim { transaction, withdrawn } => {
@@ -168,7 +255,8 @@ fn likely(bytes: &[u8; 4]) -> Option<Answer> {
     let copy = Copy { page: PageId::new(PartitionId(1), u32::from(page % 4)), number: u64::from(number % 16) };
     let (transaction, is_denied) = (Transaction(u64::from(transaction % 16)), page > 127);
     let fate = fate(page);
-    Some(match kind % 8 {
+    let lock = RecordLock { slot: u16::from(number >> 4) % 4, transaction, writes: number % 2 == 0 };
+    Some(match kind % 16 {
         0 | 1 => Answer::Page { copy, bytes: Vec::new(), fate },
         2 => Answer::Failed { copy, is_denied, reason: String::new() },
         3 => Answer::Granted { copy, transaction },
@@ -176,6 +264,25 @@ fn likely(bytes: &[u8; 4]) -> Option<Answer> {
         5 => Answer::Withdrawn { copy },
         6 => Answer::Victim { transaction, withdrawn: vec![copy] },
         7 if number > 127 => Answer::AskAgain { copies: vec![copy] },
+        8 => Answer::Fall { copy },
+        9 => Answer::ByRecords { copy },
+        10 => Answer::Record { page: copy.page, lock, is_alone: page > 127, bytes: vec![0; 8] },
+        11 if page > 127 => Answer::NoLeaf { page: copy.page, lock },
+        11 => Answer::NoRecord { page: copy.page, lock, is_denied, reason: String::new() },
+        12 => Answer::Offer { page: copy.page },
+        13 if number > 127 => Answer::LastCopy { copy },
+        13 => Answer::Denied { transaction, reason: String::new() },
+        14 => {
+            let said = match page >> 5 {
+                0 | 1 => SnapshotAnswer::Begun { moment: u64::from(number) },
+                2 => SnapshotAnswer::TooOld { oldest: u64::from(number) },
+                3 => SnapshotAnswer::Undecided { reason: String::new() },
+                4 => SnapshotAnswer::Failed { page: copy.page, is_denied, reason: String::new() },
+                5 => SnapshotAnswer::Set { question: u64::from(number % 4), said: SetAnswer::AskAgain },
+                _ => SnapshotAnswer::Page { page: copy.page, bytes: vec![0; 8] },
+            };
+            Answer::Snapshot { number: u64::from(number % 4), said }
+        }
         _ => return None,
     })
 }
