@@ -585,3 +585,21 @@ fn a_request_gives_its_answer_once() {
     assert!(words.downcast_ref::<&str>().is_some_and(|words| words.contains("after it has given it")));
     server.close().expect("closes");
 }
+
+#[test]
+fn each_request_of_a_thread_is_a_step_that_a_described_machine_would_pay_for() {
+    let directory = scratch();
+    let thread = DatabaseThread::start(opening(directory.path())).expect("opens");
+    let handle = thread.handle();
+    let notes = handle.ensure_partition(PartitionSpec::b_tree("notes")).wait().expect("there");
+    let requests = || {
+        let counts = async |database: &Database| Ok::<_, Error>(database.executor().work_counts());
+        handle.with_database(counts).wait().expect("it goes on")[driver::Work::Request as usize]
+    };
+    let before = requests();
+    for key in 0..20_u64 {
+        handle.put(notes, &key.to_be_bytes(), b"two litres").wait().expect("puts");
+    }
+    assert_eq!(requests() - before, 21, "each once, however often it waits, and the question itself");
+    thread.close().expect("closes");
+}

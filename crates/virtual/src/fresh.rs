@@ -25,6 +25,9 @@ impl Fresh {
     /// Something is written there; whether it is the first in a part of the range.
     pub fn take(&mut self, range: Range<u64>) -> bool {
         let mut found = false;
+        if range.is_empty() {
+            return false;
+        }
         while let Some((&start, &end)) = self.0.range(..range.end).next_back().filter(|(_, end)| **end > range.start) {
             found = true;
             self.0.remove(&start);
