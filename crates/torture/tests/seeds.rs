@@ -130,12 +130,13 @@ fn a_name_that_is_taken_is_refused_while_an_index_is_being_made() {
     assert_eq!(run_seed(35_485, Options::FULL).failure, None);
 }
 
-/// A transaction gave way, again and again, to an older one that waited for a checkpoint, while none succeeded.
+/// What was left of the index could not be taken back on a full device, and its drop waited for that.
 #[test]
 fn an_index_that_is_dropped_while_it_is_built_does_not_wait_for_room_for_ever() {
     assert_eq!(run_seed(26_431, Options::FULL).failure, None);
 }
 
+/// A transaction gave way, again and again, to an older one that waited for a checkpoint, while none succeeded.
 #[test]
 fn none_gives_way_to_what_waits_for_checkpoints_that_fail() {
     assert_eq!(run_seed(36_306, Options::FULL).failure, None);
