@@ -216,6 +216,23 @@ fn no_name_and_none_without_a_grant_takes_the_places_of_others() {
     assert_eq!(ground.server.lack_of_room(Some(&former), &again), None, "it takes the place that it has");
 }
 
+#[test]
+fn who_comes_again_takes_its_own_place_and_no_other() {
+    let mut ground = Ground::new("cbl");
+    let guest = newcomer(Some("guest"), None);
+    join_as_often_as_may(&mut ground, &guest);
+    let session = Session { epoch: 1, client: ClientId(0) };
+    let former = |copies: Vec<Copy>| Former { session, secret: Secret(9), copies };
+    // Its former session would stay beside it, with copies for which it has no grant.
+    assert!(ground.server.lack_of_room(Some(&former(vec![copy(0, 0)])), &guest).is_some());
+    ground.server.revoke(ClientId(0), &ground.memory, &mut Vec::new());
+    assert!(ground.server.lack_of_room(Some(&former(vec![copy(0, 0)])), &guest).is_some());
+    let again = former(Vec::new());
+    assert_eq!(ground.server.lack_of_room(Some(&again), &guest), None);
+    let joined = ground.server.join(guest, (Some(&again), Secret(9)), &ground.memory, &mut Vec::new());
+    assert_eq!((joined.replaces, ground.server.clients().count()), (Some(ClientId(0)), ALIKE_MAX));
+}
+
 /// A commit of transactions of one client, which says that it has changed these pages. Those with odd numbers do not come with it.
 fn commit(members: &[u64], keeps: bool, pages: &[u32]) -> Request {
     let (redone, sent): (Vec<u32>, Vec<u32>) = pages.iter().partition(|number| **number % 2 == 1);
