@@ -8,9 +8,7 @@ use entresol::{
     Snapshot, Transaction,
 };
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Waker};
@@ -569,21 +567,6 @@ fn a_call_that_waits_for_room_in_the_queue_can_be_cancelled() {
     is_free.store(true, Ordering::Relaxed);
     server.close().expect("closes");
     assert_eq!(runs.load(Ordering::Relaxed), begun + 1, "the queue had one");
-}
-
-#[test]
-fn a_request_gives_its_answer_once() {
-    let directory = scratch();
-    let server = start(directory.path());
-    let mut balance = server.handle().figures();
-    let mut context = Context::from_waker(Waker::noop());
-    while Pin::new(&mut balance).poll(&mut context).is_pending() {
-        thread::yield_now();
-    }
-    let again = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut balance).poll(&mut context).is_ready()));
-    let words = again.expect_err("it has given its answer");
-    assert!(words.downcast_ref::<&str>().is_some_and(|words| words.contains("after it has given it")));
-    server.close().expect("closes");
 }
 
 #[test]

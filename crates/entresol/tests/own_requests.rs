@@ -7,10 +7,11 @@ use entresol::{
     Database, DatabaseThread, Error, Handle, Opening, PartitionId, PartitionSpec, Pending, Procedures, Transaction,
 };
 use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::mpsc;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -308,5 +309,20 @@ fn a_call_beyond_the_level_of_multiprogramming_is_told() {
         refused > 0 && told.iter().all(|told| told.is_ok() || matches!(told, Err(Error::TooManyTransactions { .. })))
     );
     assert_eq!(soon(handle.put(notes, b"bread", &[4])), Ok(()));
+    server.close().expect("closes");
+}
+
+#[test]
+fn a_request_gives_its_answer_once() {
+    let directory = scratch();
+    let (server, handle, _) = start(directory.path());
+    let mut balance = handle.figures();
+    let mut context = Context::from_waker(Waker::noop());
+    while Pin::new(&mut balance).poll(&mut context).is_pending() {
+        thread::yield_now();
+    }
+    let again = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut balance).poll(&mut context).is_ready()));
+    let words = again.expect_err("it has given its answer");
+    assert!(words.downcast_ref::<&str>().is_some_and(|words| words.contains("after it has given it")));
     server.close().expect("closes");
 }

@@ -78,7 +78,7 @@ struct ServerNode {
     memory: InBuffer,
     settings: ServerSettings,
     /// Keeps partitions from getting indexes, of which nodes would know nothing.
-    served: RefCell<Option<Served>>,
+    served: RefCell<Option<Rc<Served>>>,
     grants: RefCell<Option<Grants>>,
     protocol: RefCell<Server>,
     outboxes: RefCell<BTreeMap<ClientId, Rc<Outbox>>>,
@@ -118,7 +118,7 @@ impl PageServer {
         settings: ServerSettings,
     ) -> engine::Result<PageServer> {
         settings.grants.as_ref().map_or(Ok(()), |grants| check_grants(database, grants))?;
-        let served = RefCell::new(Some(database.serve_nodes()?));
+        let served = RefCell::new(Some(Rc::new(database.serve_nodes()?)));
         ended::await_ends(database).await?;
         let acceptor = transport.listen(address).await?;
         let buffer = &database.settings().buffer;
@@ -348,6 +348,10 @@ impl ServerNode {
             self.charge(&message);
             self.received.borrow_mut().add(message.kind(), incoming.last_size());
             self.executor().pay_debt().await;
+            // What has come before the end and was not heard is not.
+            if self.ending.has_come() {
+                return;
+            }
             let heard = self.step(|server, memory, actions| server.receive(client, message, memory, actions));
             if heard.is_err() {
                 return;
@@ -435,7 +439,12 @@ impl ServerNode {
             }
             Action::Commit { client, transaction, records, pages, redone, by_records, sets } => {
                 let sent = (records, pages, redone);
-                self.spawn(async move |this| this.commit((client, transaction), sent, (&by_records, &sets)).await);
+                // Partitions get no indexes before it has ended, though the server may be closed.
+                let served = self.served.borrow().clone();
+                self.spawn(async move |this| {
+                    this.commit((client, transaction), sent, (&by_records, &sets)).await;
+                    drop(served);
+                });
             }
         }
     }

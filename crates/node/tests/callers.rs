@@ -137,3 +137,30 @@ fn only_who_may_write_is_heard_at_length() {
         [server, node].iter().for_each(Executor::stop);
     }
 }
+
+#[test]
+fn who_says_who_it_is_to_a_server_that_was_closed_does_not_join() {
+    let machines = Machines::new(6);
+    let (server, node) = (machines.server(), machines.client(1));
+    let mut cluster = Cluster::new([server.clone(), node.clone()]);
+    let (at, own) = (machines.address(0), machines.address(1));
+    let algorithm = algorithm::named("cbl").expect("it is one of them");
+    let serving = server.spawn(serve(server.clone(), at, algorithm));
+    let (page_server, _) = cluster.run(serving).expect("it starts");
+    let executor = node.clone();
+    let saying = node.spawn(async move {
+        let connection = executor.connect(at).await.expect("it listens");
+        executor.sleep_ns(SECOND_NS).await;
+        let hello = Request::Hello { page_size: crate::counting::PAGE_SIZE as u32, address: own, former: None };
+        let (mut frame, mut heard) = (Vec::new(), Vec::new());
+        message::encode(&ToServer { drops: Vec::new(), body: hello }, 0, &mut frame);
+        let _taken = connection.send(&frame).await;
+        let _end = executor.within(SECOND_NS, connection.receive(&mut heard)).await;
+        heard.len()
+    });
+    cluster.run_until(cluster.now().plus_ns(100 * MILLISECOND_NS)).expect("they go on");
+    page_server.close();
+    assert_eq!(cluster.run(saying).expect("they go on"), 0);
+    assert_eq!((page_server.counts().joined, page_server.strangers()), (0, 0));
+    [server, node].iter().for_each(Executor::stop);
+}

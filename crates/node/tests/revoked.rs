@@ -168,3 +168,39 @@ fn a_node_that_is_given_up_at_once_reads_what_is_old() {
     canary::plant(None);
     assert_eq!(found, [OLD, OLD]);
 }
+
+/// As many nodes of one name as may join lose a grant at once: their sessions stay until their leases are over, and so they have to wait.
+#[test]
+fn all_nodes_of_a_name_come_again_that_lose_a_grant() {
+    const CREW: u16 = 20;
+    let machines = Machines::with(5, NetworkFaults::default());
+    let (server, crew) = (machines.server(), machines.client(1));
+    let mut cluster = Cluster::new([server.clone(), crew.clone()]);
+    let (at, own) = (machines.address(0), machines.address(1));
+    let database = cluster.run(server.spawn(create(server.clone()))).expect("no machine stops");
+    let serving = server.spawn(serve(database, at, grants(&machines, true)));
+    let page_server = cluster.run(serving).expect("no machine stops");
+    let other = PageId { partition: PartitionId(1), ..PAGE };
+    let mut clients = Vec::new();
+    for number in 1..=CREW {
+        let own = SocketAddr::new(own.ip(), own.port() + number);
+        let client = cluster.run(crew.spawn(join(crew.clone(), at, own))).expect("no machine stops");
+        client.attach(other.partition);
+        let reading = client.clone();
+        let read = crew.spawn(async move {
+            let mut transaction = reading.begin().await;
+            transaction.read(other, |_| ()).await?;
+            transaction.commit().await
+        });
+        cluster.run(read).expect("no machine stops").expect("it may");
+        clients.push(client);
+    }
+    page_server.grant(grants(&machines, false)).expect("both partitions are there");
+    cluster.run_until(cluster.now().plus_ns(5_000 * MILLISECOND_NS)).expect("no machine stops");
+    for client in clients {
+        assert_eq!(client.failure(), None);
+        cluster.run(crew.spawn(read(client))).expect("no machine stops");
+    }
+    assert_eq!(page_server.protocol().clients().count(), usize::from(CREW));
+    [server, crew].iter().for_each(Executor::stop);
+}

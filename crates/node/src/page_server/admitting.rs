@@ -107,19 +107,26 @@ impl ServerNode {
         };
         let access = self.access(peer.name.as_deref());
         let newcomer = Newcomer { address, name: peer.name, access };
-        let mistaken = self.mistake(page_size as usize, (&newcomer, peer.is_local));
-        if mistaken.is_none() {
-            self.await_place(former.as_ref(), &newcomer).await;
-        }
-        let refused = mistaken.or_else(|| self.protocol.borrow().lack_of_room(former.as_ref(), &newcomer));
-        if let Some(reason) = refused {
+        if let Some(reason) = self.mistake(page_size as usize, (&newcomer, peer.is_local)) {
             outbox.push(&Answer::Refusal { reason });
             return Ok(None);
         }
+        self.await_place(former.as_ref(), &newcomer).await;
         if let Some(former) = &former {
             self.await_commits(former).await;
         }
-        Ok(Some(self.join((newcomer, former), outbox)))
+        // In one step with what follows: others may have joined while this has waited, or the server was closed.
+        let full = self.protocol.borrow().lack_of_room(former.as_ref(), &newcomer);
+        match (full, former) {
+            _ if self.ending.has_come() => Ok(None),
+            (None, former) => Ok(Some(self.join((newcomer, former), outbox))),
+            (Some(reason), None) => {
+                outbox.push(&Answer::Refusal { reason });
+                Ok(None)
+            }
+            // One that comes again comes once more: what is in its way may be sessions that end with their leases, its own among them.
+            (Some(_), Some(_)) => Ok(None),
+        }
     }
 
     /// If all places are taken, one that is not used is given up for a node without a name, and has its lease before.

@@ -8,7 +8,7 @@
 use super::directory::RegisteredCopy;
 use super::passing::Idleness;
 use super::{ALIKE_MAX, Action, CLIENTS_MAX, JoinedClient, Memory, Newcomer, Server, UNUSED_NS};
-use crate::grants::Right;
+use crate::grants::{Access, Right};
 use crate::message::{ClientId, Copy, Former, Outcome, Secret, Session};
 use engine::canary::{self, Canary};
 use std::collections::BTreeSet;
@@ -24,6 +24,11 @@ pub struct Joined {
     pub former: Outcome,
     /// The client that it was in its former session, which is given up.
     pub replaces: Option<ClientId>,
+}
+
+/// Whether a client that may do this may have all of these copies.
+fn are_granted(access: &Access, copies: &[Copy]) -> bool {
+    copies.iter().all(|copy| access.allows(copy.page.partition, Right::Read))
 }
 
 impl Server {
@@ -76,7 +81,7 @@ impl Server {
             // What becomes of that is not known before the next start.
             (told.former, told.keeps) = (Outcome::Unknown, false);
         }
-        let are_granted = copies.iter().all(|copy| joined.access.allows(copy.page.partition, Right::Read));
+        let are_granted = are_granted(&joined.access, copies);
         told.keeps &= are_granted || canary::is_planted(Canary::UngrantedCopies);
         if are_granted {
             told.replaces = known.map(|_| before.client);
@@ -111,11 +116,13 @@ impl Server {
         self.clients.get(&session.client).filter(is_it)
     }
 
-    /// Why there is no room for a client, if that is so. One that takes the place of its former session needs none.
+    /// Why there is no room for a client, if that is so. One that takes the place of its former session needs none. That stays beside it if
+    /// it has copies for which the client has no grant any more.
     pub fn lack_of_room(&self, former: Option<&Former>, newcomer: &Newcomer) -> Option<String> {
         let Newcomer { name, access, .. } = newcomer;
-        let known = former.and_then(|former| self.known(former, name.as_deref()));
-        if known.is_some_and(|known| !known.is_revoked) {
+        let takes_place =
+            |former: &&Former| self.known(former, name.as_deref()).is_some() && are_granted(access, &former.copies);
+        if former.filter(takes_place).is_some() {
             return None;
         }
         let full = |of_all: String| Some(format!("{of_all} have joined, and there is room for no more"));
