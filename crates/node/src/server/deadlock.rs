@@ -106,7 +106,7 @@ impl Search {
     fn close(&mut self, first: Owner) {
         let place = self.open.iter().rposition(|owner| *owner == first).expect("it is open");
         let together = self.open.split_off(place);
-        together.iter().for_each(|owner| drop(self.order.insert(*owner, DONE)));
+        self.order.extend(together.iter().map(|owner| (*owner, DONE)));
         if together.len() > 1 {
             self.cyclic.extend(together);
         }
