@@ -2,9 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "the test writes descriptions")]
 
 use entresol::configuration::Configuration;
-use entresol::{
-    BackupSettings, Database, DatabaseThread, ElsewhereError, Error, OpenError, Opening, PartitionSpec, Store,
-};
+use entresol::{BackupSettings, DatabaseThread, ElsewhereError, Error, OpenError, Opening, PartitionSpec, Store};
 use std::path::Path;
 
 fn scratch() -> tempfile::TempDir {

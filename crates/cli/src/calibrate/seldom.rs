@@ -12,6 +12,7 @@ use crate::bench::{bank, threads};
 use crate::progress::Progress;
 use devices::Device;
 use driver::{Fault, Work};
+use engine::Internals;
 use engine::Transaction;
 use engine::catalog::Organization;
 use engine::checkpoint::Strategy;
