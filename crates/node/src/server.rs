@@ -432,10 +432,8 @@ impl Server {
             return Err(misbehaved(client, "over a thousand transactions that use", copy.page));
         }
         // Whatever this closes a cycle of, it goes through one of these.
-        let by: BTreeSet<Transaction> = by.into_iter().collect();
-        if deadlock::is_reached(&self.directory, by.iter().map(|transaction| (client, *transaction))) {
-            by.into_iter().for_each(|transaction| self.end_deadlock((client, transaction), memory, actions));
-        }
+        let by = by.into_iter().map(|transaction| (client, transaction)).collect();
+        self.end_deadlocks(&by, memory, actions);
         Ok(())
     }
 

@@ -34,36 +34,85 @@ pub fn victim(directory: &Directory, from: Owner) -> Option<Owner> {
     None
 }
 
-/// Whether one of these transactions is on a cycle, or waits for what is: one search for all of them.
-pub fn is_reached(directory: &Directory, from: impl IntoIterator<Item = Owner>) -> bool {
-    let next = |owner| {
-        let mut found = Vec::new();
-        directory.waits_for(owner, &mut found);
-        found
-    };
-    let (mut path, mut on_path, mut done) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
-    for start in from {
-        if !done.contains(&start) {
-            on_path.insert(start);
-            path.push((start, next(start)));
+/// Those of these transactions that are on a cycle: one search for all of them (Tarjan, SIAM J. Comput. 1972), so that many which only wait
+/// for what is on one cost no more than to look at each once.
+pub fn on_cycles(directory: &Directory, from: &BTreeSet<Owner>) -> Vec<Owner> {
+    let mut search = Search::default();
+    from.iter().for_each(|start| search.visit(directory, *start));
+    from.iter().filter(|owner| search.cyclic.contains(owner)).copied().collect()
+}
+
+/// Stands for the number of one all of whose cycles are known.
+const DONE: usize = usize::MAX;
+
+#[derive(Default)]
+struct Search {
+    /// In which order they were come to.
+    order: BTreeMap<Owner, usize>,
+    /// Those that may be on a cycle with what is being looked at.
+    open: Vec<Owner>,
+    cyclic: BTreeSet<Owner>,
+}
+
+/// A transaction that is being looked at, and what is left of those that it waits for.
+struct Visited {
+    owner: Owner,
+    number: usize,
+    /// The first that it leads back to.
+    low: usize,
+    others: Vec<Owner>,
+}
+
+impl Search {
+    fn enter(&mut self, directory: &Directory, owner: Owner) -> Visited {
+        let (number, mut others) = (self.order.len(), Vec::new());
+        if directory.waits_for(owner, &mut others).is_none() {
+            others.clear();
         }
-        while let Some((owner, others)) = path.last_mut() {
-            match others.pop() {
-                Some(other) if on_path.contains(&other) => return true,
-                Some(other) if done.contains(&other) => {}
-                Some(other) => {
-                    on_path.insert(other);
-                    path.push((other, next(other)));
-                }
+        self.order.insert(owner, number);
+        self.open.push(owner);
+        Visited { owner, number, low: number, others }
+    }
+
+    fn visit(&mut self, directory: &Directory, start: Owner) {
+        if self.order.contains_key(&start) {
+            return;
+        }
+        let mut path = vec![self.enter(directory, start)];
+        while let Some(last) = path.last_mut() {
+            match last.others.pop() {
+                Some(other) => match self.order.get(&other).copied() {
+                    None => path.push(self.enter(directory, other)),
+                    Some(DONE) => {}
+                    Some(number) => {
+                        last.low = last.low.min(number);
+                        self.cyclic.extend((other == last.owner).then_some(other));
+                    }
+                },
                 None => {
-                    on_path.remove(owner);
-                    done.insert(*owner);
-                    path.pop();
+                    let Visited { owner, number, low, .. } = path.pop().expect("it is the last");
+                    if let Some(before) = path.last_mut() {
+                        before.low = before.low.min(low);
+                    }
+                    if low == number {
+                        self.close(owner);
+                    }
                 }
             }
         }
     }
-    false
+
+    /// This one leads back to none before it: those behind it are on cycles with it, or alone.
+    fn close(&mut self, first: Owner) {
+        let place = self.open.iter().rposition(|owner| *owner == first).expect("it is open");
+        let together = self.open.split_off(place);
+        for owner in &together {
+            self.order.insert(*owner, DONE);
+        }
+        if together.len() > 1 {
+            self.cyclic.extend(together);
+        }
+    }
 }
 
 /// The one on the path from `from` back to itself that has waited shortest.

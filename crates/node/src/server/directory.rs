@@ -417,6 +417,9 @@ impl Directory {
 
     /// The copies of one client.
     pub fn copies_of(&self, client: ClientId) -> Vec<Copy> {
+        if self.held_by(client) == 0 {
+            return Vec::new();
+        }
         let held = self.pages.iter().filter_map(|(page, entry)| Some((*page, entry.copies.get(&client)?.number)));
         let mut copies: Vec<Copy> = held.map(|(page, number)| Copy { page, number }).collect();
         copies.sort_unstable();

@@ -257,13 +257,22 @@ impl Server {
         actions: &mut Vec<Action>,
     ) {
         self.directory.wait_within(client, pairs);
-        let waiting: BTreeSet<Transaction> = pairs.iter().map(|pair| pair.transaction).collect();
-        let owners = waiting.iter().map(|transaction| (client, *transaction));
-        if !deadlock::is_reached(&self.directory, owners) {
-            return;
-        }
-        for transaction in waiting {
-            self.end_deadlock((client, transaction), memory, actions);
+        let waiting = pairs.iter().map(|pair| (client, pair.transaction)).collect();
+        self.end_deadlocks(&waiting, memory, actions);
+    }
+
+    /// Ends the deadlocks that these transactions are part of.
+    pub(super) fn end_deadlocks(
+        &mut self,
+        of: &BTreeSet<(ClientId, Transaction)>,
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) {
+        let mut victims = None;
+        // What is granted then may close others.
+        while !self.is_gathering && victims.replace(self.counts.victims) != Some(self.counts.victims) {
+            let owners = deadlock::on_cycles(&self.directory, of);
+            owners.into_iter().for_each(|owner| self.end_deadlock(owner, memory, actions));
         }
     }
 
@@ -345,11 +354,9 @@ impl Server {
 
     /// A client is gone: its copies, its requests and what it has not committed. Commits that have begun go on to their end.
     pub fn lose(&mut self, client: ClientId, memory: &dyn Memory, actions: &mut Vec<Action>) {
-        if self.clients.remove(&client).is_none() {
-            return;
-        }
+        let Some(joined) = self.clients.remove(&client) else { return };
         // Nothing is granted before all of it is gone, so that nothing is granted to it, nor asked of it.
-        let mut pages = self.silence(client, actions);
+        let mut pages = self.silence(client, joined.access.writes(), actions);
         self.snapshots.close_all(client);
         for writer in self.writers.iter_mut().filter(|((writer, _), _)| *writer == client) {
             writer.1.keeps = false;
@@ -382,16 +389,17 @@ impl Server {
     pub fn revoke(&mut self, client: ClientId, memory: &dyn Memory, actions: &mut Vec<Action>) {
         let Some(joined) = self.clients.get_mut(&client) else { return };
         joined.is_revoked = true;
+        let may_send = joined.access.writes();
         self.snapshots.close_all(client);
-        for page in self.silence(client, actions) {
+        for page in self.silence(client, may_send, actions) {
             self.advance(page, memory, actions);
         }
         self.advance_ranges(memory, actions);
     }
 
-    /// Takes back what a client asks for, and what is asked of it: those to whom it was to send pages ask again for what has not come.
-    /// Returns the pages that it has waited for.
-    fn silence(&mut self, client: ClientId, actions: &mut Vec<Action>) -> BTreeSet<PageId> {
+    /// Takes back what a client asks for, and what is asked of it: those to whom it was to send pages, if it `may_send` some, ask again for what
+    /// has not come. Returns the pages that it has waited for.
+    fn silence(&mut self, client: ClientId, may_send: bool, actions: &mut Vec<Action>) -> BTreeSet<PageId> {
         self.directory.ranges.withdraw_all(client);
         self.directory.end_waits_within(client, None);
         let waiting = self.directory.waiting_transactions(client).into_iter();
@@ -399,7 +407,9 @@ impl Server {
         for page in &pages {
             self.take_requests(*page, |waiting| waiting.client == client, actions);
         }
-        for (to, copies) in self.directory.sent_by(client) {
+        // That looks at all pages: who may do little is not to cost so much whenever it goes.
+        let sent = if may_send { self.directory.sent_by(client) } else { Default::default() };
+        for (to, copies) in sent {
             let lists = copies.chunks(LIST_MAX).map(|copies| Answer::AskAgain { copies: copies.to_vec() });
             actions.extend(lists.map(|again| Action::Send(to, again)));
         }

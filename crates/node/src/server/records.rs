@@ -26,12 +26,11 @@
 //! or kept by one that joins again.
 
 use super::directory::{Kind, Waiting};
-use super::{Action, Memory, Misbehaviour, Server, deadlock, misbehaved};
+use super::{Action, Memory, Misbehaviour, Server, misbehaved};
 use crate::grants::Right;
 use crate::message::{Answer, ClientId, Copy, RecordLock, Transaction};
 use base::PageId;
 use engine::canary::{self, Canary};
-use std::collections::BTreeSet;
 
 /// Locks of records that transactions of one client may have. One more is refused.
 pub const RECORDS_MAX: usize = 1 << 16;
@@ -200,10 +199,8 @@ impl Server {
         self.directory.remove(client, copy);
         self.advance(page, memory, actions);
         // They are waited for now that may not have been known to use the copy.
-        let owners: BTreeSet<Transaction> = locks.iter().map(|lock| lock.transaction).collect();
-        if deadlock::is_reached(&self.directory, owners.iter().map(|transaction| (client, *transaction))) {
-            owners.into_iter().for_each(|transaction| self.end_deadlock((client, transaction), memory, actions));
-        }
+        let owners = locks.iter().map(|lock| (client, lock.transaction)).collect();
+        self.end_deadlocks(&owners, memory, actions);
         Ok(())
     }
 

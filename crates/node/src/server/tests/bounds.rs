@@ -163,6 +163,27 @@ fn a_client_tells_no_more_waits_of_its_own_than_the_limit() {
     ground.say(client, waits(WAITS_MAX + 1)).expect_err("they are too many");
 }
 
+/// One that waits for itself, and a thousand that wait for each other and for that: each is looked at once, not for each other one anew.
+#[test]
+fn waits_that_lead_to_a_deadlock_are_looked_at_once() {
+    let mut ground = Ground::new("cbl");
+    let client = ground.join();
+    let last = WAITS_MAX as u64;
+    let pair = |number: u64| WaitsFor { transaction: Transaction(number), other: Transaction((number + 1).min(last)) };
+    let began = real_driver::wall_ns();
+    for _ in 0..50 {
+        let said = say(&mut ground, client, Request::Waits { pairs: (1..=last).map(pair).collect() });
+        let victim = |action: Action| match action {
+            Action::Send(_, Answer::Victim { transaction, .. }) => Some(transaction),
+            _ => None,
+        };
+        let victims: Vec<_> = said.expect("they are no more than the limit").into_iter().filter_map(victim).collect();
+        assert_eq!(victims, [Transaction(last)]);
+    }
+    let took_ns = real_driver::wall_ns() - began;
+    assert!(took_ns < 10_000_000_000, "{took_ns}");
+}
+
 /// A node of this name, if it has proven one, which may do this with the partition of [`page`], and nothing else.
 fn newcomer(name: Option<&str>, right: Option<Right>) -> Newcomer {
     let rights: BTreeMap<_, _> = right.map(|right| (PartitionId(1), right)).into_iter().collect();
