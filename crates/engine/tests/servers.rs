@@ -265,6 +265,24 @@ fn a_closed_server_has_answered_everything_and_takes_no_more() {
     });
 }
 
+#[test]
+fn a_server_that_is_given_up_waits_for_no_retry() {
+    let settings =
+        server::Settings { standbys: 2, retry_interval_ns: 3_600_000_000_000, ..server::Settings::default() };
+    on_ground(Order::FirstInFirstOut, settings, async |ground| {
+        let messages = ground.server.message_server();
+        ground.submit(&messages, 1, &[[ADD, 0, 1], [WAIT, 50, 0], [ADD, 1, 1]]).await;
+        ground.submit(&messages, 2, &[[ADD, 1, 1], [WAIT, 50, 0], [ADD, 0, 1]]).await;
+        ground.receive(&messages, 1).await;
+        assert_eq!(ground.server.report().restarting, 1);
+        let executor = ground.database.executor();
+        let began = executor.now();
+        ground.server.close_within(1_000_000).await;
+        let took_ns = executor.now().since_ns(began);
+        assert!(took_ns < 1_000_000_000, "{took_ns}");
+    });
+}
+
 /// What message servers of one run saw: when each response came, and whether its transaction committed.
 #[derive(Debug, Default, PartialEq)]
 struct Outcome {

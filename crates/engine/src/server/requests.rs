@@ -93,7 +93,8 @@ pub(super) async fn restart(inner: Rc<ServerState>) {
         match inner.restarts.next() {
             None => inner.restarts.bell.wait(executor).await,
             Some(at) => {
-                executor.sleep_until(at).await;
+                // Or until it ends: an interval may take an hour.
+                executor.within(at.since_ns(executor.now()), inner.restarts.bell.wait(executor)).await;
                 inner.restarts.move_due(executor.now());
                 inner.idle.call(executor);
             }
