@@ -83,9 +83,10 @@ impl Admission {
         self.begun.set(self.begun.get() + 1);
     }
 
-    /// A step of a handshake has taken this long. What it was taken to cost is counted already.
+    /// A step of a handshake has taken this long. What it was taken to cost is counted already. Of one in which this machine has slept
+    /// only as much counts as may be saved up: others would be kept out for ten times as long.
     pub fn note_spent(&self, ns: u64) {
-        self.saved_ns.set(self.saved_ns.get().saturating_sub_unsigned(ns));
+        self.saved_ns.set(self.saved_ns.get().saturating_sub_unsigned(ns.min(SAVED_NS)));
     }
 
     /// How many handshakes have begun.
@@ -145,5 +146,23 @@ impl Handshake {
         while !self.is_given_up.get() {
             self.bell.wait(executor).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use executor::Order;
+    use real_driver::{Options, RealDriver};
+
+    #[test]
+    fn a_machine_that_has_slept_in_a_handshake_admits_others_soon() {
+        let driver = RealDriver::open(Options::default()).expect("a driver without files");
+        let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+        let admission = Admission::new(&executor);
+        admission.note_spent(3_600 * SECOND_NS);
+        let admitted = executor.run(executor.within(5 * SECOND_NS, admission.may_begin()));
+        assert_eq!(admitted, Ok(Some(())));
+        executor.stop();
     }
 }
