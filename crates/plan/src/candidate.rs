@@ -44,7 +44,7 @@ pub enum Unfit {
     NoDrives(String),
     /// A volume of this kind cannot be so large, or do so much.
     Bounds(String),
-    /// The buffer, what records were and the slots of the cache take more memory than there is.
+    /// The buffer, what records were, sets and the slots of the cache take more memory than there is.
     Memory {
         /// What the database takes, in bytes.
         needed: u64,
@@ -144,6 +144,9 @@ const READS_MARGIN: f64 = 1.5;
 /// order of replacement, estimated from the sizes of these.
 const SLOT_BYTES: u64 = 140;
 
+/// The least transactions of a run that is a part of a whole one.
+const ARRIVALS_MIN: u64 = 200;
+
 impl Candidate {
     /// What was chosen, in a line.
     pub fn name(&self) -> String {
@@ -169,16 +172,14 @@ impl Candidate {
 
     /// Why it cannot be, by sizes, prices and losses.
     pub(crate) fn find_unfit(&self, limits: &Limits) -> Option<Unfit> {
-        let slots = self.whole.cache.as_ref().map_or(0, |cache| u64::from(cache.pages));
-        let needed = self.whole.buffer.size + self.whole.undo.memory + SLOT_BYTES * slots;
-        let allowed = self.machine.memory.saturating_sub(self.machine.reserve);
-        if needed > allowed {
-            return Some(Unfit::Memory { needed, allowed });
+        if let Some(unfit) = self.find_crowded(0) {
+            return Some(unfit);
         }
-        for (device, needed) in self.occupied(limits.data.unwrap_or(0)) {
-            let allowed = self.machine.places.get(&device).map_or(u64::MAX, |place| place.capacity);
+        for (devices, needed) in self.occupied(limits.data.unwrap_or(0)) {
+            let capacity = |device: &String| self.machine.places.get(device).map_or(u64::MAX, |place| place.capacity);
+            let allowed = devices.iter().map(capacity).fold(0, u64::saturating_add);
             if needed > allowed {
-                return Some(Unfit::Capacity { device, needed, allowed });
+                return Some(Unfit::Capacity { device: devices.join("' and '"), needed, allowed });
             }
         }
         let cost = self.machine.cost_per_month();
@@ -190,18 +191,35 @@ impl Candidate {
         })
     }
 
-    /// The bytes that are put on each device: `data` of the partitions, the log, the cache.
-    fn occupied(&self, data: u64) -> BTreeMap<String, u64> {
+    /// Whether memory does not hold the database beside this number of bytes of memory-resident sets, which are known when it was run.
+    pub fn find_crowded(&self, of_sets: u64) -> Option<Unfit> {
+        let slots = self.whole.cache.as_ref().map_or(0, |cache| u64::from(cache.pages));
+        let needed = (self.whole.buffer.size + self.whole.undo.memory + SLOT_BYTES * slots).saturating_add(of_sets);
+        let allowed = self.machine.memory.saturating_sub(self.machine.reserve);
+        (needed > allowed).then_some(Unfit::Memory { needed, allowed })
+    }
+
+    /// The devices that hold partitions, or may come to hold some.
+    fn page_devices(&self) -> Vec<String> {
+        losses::pages(&self.whole).into_iter().collect()
+    }
+
+    /// The bytes that are put on devices: the log and the cache on each, and `data` of the partitions beside these on those that have some
+    /// together, for it is not said how much of it each has.
+    fn occupied(&self, data: u64) -> Vec<(Vec<String>, u64)> {
         let whole = &self.whole;
         let page = u64::from(whole.buffer.page_size);
         let cache = whole.cache.iter().map(|cache| (cache.device.clone(), u64::from(cache.pages) * page));
         let log = std::iter::once(&whole.log.device).chain(&whole.log.second_device);
         let log = log.map(|device| (device.clone(), whole.log.size));
-        let mut occupied = BTreeMap::new();
-        for (device, bytes) in [(whole.partition("").device, data)].into_iter().chain(cache).chain(log) {
-            *occupied.entry(device).or_insert(0_u64) += bytes;
+        let mut occupied: BTreeMap<String, u64> = BTreeMap::new();
+        for (device, bytes) in cache.chain(log) {
+            *occupied.entry(device).or_default() += bytes;
         }
-        occupied
+        let paged = self.page_devices();
+        let beside: u64 = paged.iter().filter_map(|device| occupied.get(device)).sum();
+        let each = occupied.into_iter().map(|(device, bytes)| (vec![device], bytes));
+        each.chain([(paged, beside + data)]).collect()
     }
 
     /// Why it cannot be, by the misses of a pass over its workload at the size of the miniature, with this number of references per
@@ -217,17 +235,22 @@ impl Candidate {
         let frames = configuration.buffer.size / u64::from(configuration.buffer.page_size);
         let slots = configuration.cache.as_ref().map_or(0, |cache| u64::from(cache.pages));
         let needed = asked * references_per_transaction * curve.repeated_miss_ratio(frames + slots);
-        let device = self.whole.partition("").device;
+        // What is missed of partitions on other devices is read there.
+        let [device] = <[String; 1]>::try_from(self.page_devices()).ok()?;
         let allowed = self.machine.places.get(&device)?.operations?;
         (needed > READS_MARGIN * allowed).then_some(Unfit::Reads { device, needed, allowed })
     }
 
-    /// The run with a part of its length, behind a warm-up of the same length as that of the whole.
+    /// The run with a part of its length, behind a warm-up of the same length as that of the whole. It is no shorter than that some 200
+    /// transactions arrive, as far as the whole is not.
     pub fn part(&self, divisor: u64) -> Setting {
         let mut setting = self.setting.clone();
         setting.plan.measure = match setting.plan.measure {
-            Length::Transactions(count) => Length::Transactions((count / divisor.max(1)).max(200)),
-            Length::Time(ns) => Length::Time((ns / divisor.max(1)).max(1_000_000)),
+            Length::Transactions(count) => Length::Transactions((count / divisor.max(1)).max(ARRIVALS_MIN)),
+            Length::Time(ns) => {
+                let least_ns = self.arrivals_per_s().map_or(0.0, |rate| ARRIVALS_MIN as f64 * 1e9 / rate) as u64;
+                Length::Time((ns / divisor.max(1)).max(least_ns.min(ns)).max(1_000_000))
+            }
         };
         setting
     }

@@ -101,7 +101,7 @@ pub fn survives(configuration: &Configuration, machine: &Machine, loss: Loss) ->
 }
 
 /// The devices that hold partitions, or may come to hold some.
-fn pages(configuration: &Configuration) -> BTreeSet<String> {
+pub(crate) fn pages(configuration: &Configuration) -> BTreeSet<String> {
     let named = configuration.partitions.values().map(|partition| partition.device.clone());
     named.chain([configuration.partition("").device]).collect()
 }

@@ -79,3 +79,38 @@ fn what_reads_more_than_its_volume_does_is_pruned_by_the_curve() {
     (0..6 * frames).for_each(|page| shards.reference(page % (2 * frames)));
     assert_eq!(plan.candidates[0].find_unread(&shards.curve(), 20.0, &plan.limits), None);
 }
+
+#[test]
+fn what_is_on_other_devices_is_read_there_and_takes_its_room_there() {
+    let elsewhere = "log.size = \"2 GiB\"\npartition.orders.device = \"other\"";
+    let other = "[machine.volume.other]\ntype = \"gp3\"\nsize = \"30 GB\"\n\n# What all candidates share";
+    let text = changed("log.size = \"2 GiB\"", elsewhere).replace("# What all candidates share", other);
+    let plan = read(&text).unwrap();
+    let candidate = &plan.candidates[0];
+    let frames =
+        candidate.setting.configuration.buffer.size / u64::from(candidate.setting.configuration.buffer.page_size);
+    let mut shards = Shards::new(1 << 12);
+    (0..6 * frames).for_each(|page| shards.reference(page % (2 * frames)));
+    assert_eq!(candidate.find_unread(&shards.curve(), 20.0, &plan.limits), None);
+    // 40 GB and the log do not fit on 5 GB and 30 GB, and do on 15 GB and 30 GB.
+    for (size, fits) in [("5 GB", false), ("15 GB", true)] {
+        let plan = read(&text.replace("size = \"80 GB\"", &format!("size = \"{size}\""))).unwrap();
+        let crowded = plan.refused.iter().filter(|refused| refused.unfit.limit() == "capacity").count();
+        assert_eq!((crowded == 0, plan.candidates.is_empty()), (fits, !fits), "{size}");
+    }
+}
+
+#[test]
+fn a_short_run_is_long_enough_for_some_arrivals() {
+    let text = changed("transactions = 10_000", "seconds = 100").replace("rate = 400", "rate = 5");
+    let plan = read(&text).unwrap();
+    let candidate = &plan.candidates[0];
+    let seconds = |divisor: u64| match candidate.part(divisor).plan.measure {
+        workload::Length::Time(ns) => ns as f64 / 1e9,
+        workload::Length::Transactions(_) => panic!("it is measured by time"),
+    };
+    assert_eq!([1, 2, 16].map(seconds), [100.0, 50.0, 40.0]);
+    let brief = read(&text.replace("seconds = 100", "seconds = 10")).unwrap();
+    let measured = |divisor: u64| brief.candidates[0].part(divisor).plan.measure;
+    assert_eq!(measured(16), measured(1), "the whole is no longer");
+}
