@@ -130,6 +130,11 @@ fn a_search_that_the_time_ends_answers_from_the_longest_runs_that_there_are() {
     assert!(!front.is_empty() && front.iter().all(|point| point["figures"]["p99_us"].as_f64().unwrap() <= 40_000.0));
     let said = printed(here, "plan plan.toml --resume plan.state --minutes 0.000001");
     assert!(said.contains("The time was over in round 2 of 2"), "{said}");
+    assert!(!said.contains("'recovery' was not looked at"), "{said}");
+    // What is not known of a point is said.
+    fs::write(here.join("restarts.toml"), PLAN.replace("p99 =", "recovery = \"1 h\"\np99 =")).unwrap();
+    let said = printed(here, "plan restarts.toml --resume plan.state --minutes 0.000001");
+    assert!(said.contains("The limit 'recovery' was not looked at for all points"), "{said}");
     // Nothing was run at all.
     fs::write(here.join("plan.toml"), PLAN.replace("[search]", "[search]\ntime = \"1 us\"")).unwrap();
     let said = refused(here, "plan plan.toml");
@@ -184,6 +189,56 @@ fn a_trace_that_was_recorded_anew_is_run_anew() {
 }
 
 #[test]
+fn drives_that_are_rated_anew_are_judged_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let begin = PLAN.find("[[vary]]").unwrap();
+    let cache = "cache = { device = \"local\", size = \"64 MiB\", design = \"lazy-cleaning\" }";
+    let plan = PLAN[..begin].replace("[limits]", "catalogue = [\"cloud-2026\", \"own.toml\"]\n[limits]") + cache;
+    fs::write(here.join("plan.toml"), plan).unwrap();
+    let years = |rated: &str| {
+        let own = format!(
+            "version = 1\ndate = \"2026-01-01\"\ncurrency = \"USD\"\n[instance.\"m6id.large\"]\nprice_per_month = 80\n\
+             memory = \"8 GiB\"\ncpus = 2\ncpu = \"server-core\"\n\
+             local = {{ drive = \"nvme-small\", capacity = \"118 GB\", rated_writes = \"{rated}\" }}\n"
+        );
+        fs::write(here.join("own.toml"), own).unwrap();
+        let found = json(&printed(here, "plan plan.toml --resume plan.state --json"));
+        let wear = found["front"][0]["figures"]["wear"].as_array().unwrap().clone();
+        let years = wear.iter().find_map(|wear| wear["years_of_life"].as_f64()).unwrap();
+        (found["runs"].as_u64().unwrap(), years)
+    };
+    let (before, after) = (years("200 TB"), years("100 TB"));
+    assert_eq!((before.0, after.0), (1, 1), "of another drive nothing is known");
+    assert!((before.1 / after.1 - 2.0).abs() < 1e-6, "{before:?}, {after:?}");
+}
+
+#[test]
+fn a_restart_finds_the_sets_that_the_run_has_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let (begin, end) = (PLAN.find("[workload]").unwrap(), PLAN.find("[run]").unwrap());
+    let vary = PLAN.find("[[vary]]").unwrap();
+    let (head, tail) = (&PLAN[..begin], &PLAN[end..vary]);
+    let cards = "[workload]\nkind = \"credit-card\"\nscale = 1_000\nrate = 300\n";
+    let sizes = "[[vary]]\nparameter = \"workload.scale\"\nvalues = [1_000, 40_000]\n";
+    fs::write(here.join("plan.toml"), format!("{head}{cards}{tail}{sizes}")).unwrap();
+    let found = json(&printed(here, "plan plan.toml --json"));
+    let recovery = |scale: &str| {
+        let of = |run: &&Value| run["choices"]["workload scale"] == scale || run["candidate"].as_str() == Some(scale);
+        let run = found["run"].as_array().unwrap().iter().find(of).unwrap_or_else(|| panic!("{found:#}"));
+        run["figures"]["recovery_s"].as_f64().unwrap()
+    };
+    let (small, large) = (recovery("scale 1000"), recovery("scale 40000"));
+    assert!(large > 5.0 * small && small > 0.0, "{small} s and {large} s");
+    // All of them are in memory, of which the miniature takes a part.
+    let crowded = format!("{head}{}{tail}", cards.replace("1_000", "40_000_000"));
+    fs::write(here.join("crowded.toml"), crowded.replace("warm_up = 400", "warm_up = 400\nminiature = 4_000")).unwrap();
+    let said = refused(here, "plan crowded.toml");
+    assert!(said.contains("the limit 'memory' is to blame") && said.contains("of memory, and there are"), "{said}");
+}
+
+#[test]
 fn a_plan_without_an_answer_says_which_limit_is_to_blame() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
@@ -199,6 +254,11 @@ fn a_plan_without_an_answer_says_which_limit_is_to_blame() {
     fs::write(here.join("crowded.toml"), crowded).unwrap();
     let said = refused(here, "plan crowded.toml");
     assert!(said.contains("is to blame"), "{said}");
+    // With readers beside it, too, though nothing else is asked for.
+    let beside = few.replace("rate = 300", "rate = 9_000\nreaders = 1").replace("p99 = \"40 ms\"\n", "");
+    fs::write(here.join("beside.toml"), beside).unwrap();
+    let said = refused(here, "plan beside.toml");
+    assert!(said.contains("the limit 'arrivals' is to blame"), "{said}");
 }
 
 #[test]

@@ -22,6 +22,9 @@ pub struct Figures {
     pub p99_us: f64,
     /// The station that could not keep up with the arrivals.
     pub saturated: Option<String>,
+    /// Whether throughput and misses had come to change no more before it was measured, of a run that was warmed up for that.
+    #[serde(default)]
+    pub was_steady: Option<bool>,
     /// The shares of references that were found in main memory and in the second-level cache.
     pub hit_ratios: [f64; 2],
     /// The utilization of each station, the busiest first.
@@ -84,10 +87,28 @@ impl Figures {
             mean_us: number("/response_us/mean"),
             p99_us: number("/response_us/p99"),
             saturated,
+            was_steady: report.pointer("/warm_up/is_steady").and_then(Value::as_bool),
             hit_ratios: [number("/hit_ratio_all"), number("/hit_ratio_second_level_all")],
             utilizations,
             wear: wear.collect(),
             recovery_s: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_run_says_whether_it_was_steady_and_an_earlier_result_does_not() {
+        let of = |report: &Value| Figures::of_report(report, (1.0, None), None, &BTreeMap::new());
+        let figures = of(&json!({"transactions": 5, "warm_up": {"windows": 20, "is_steady": false}}));
+        assert_eq!((figures.was_steady, of(&json!({})).was_steady), (Some(false), None));
+        let mut kept = serde_json::to_value(&figures).expect("figures are JSON");
+        kept.as_object_mut().expect("they are").remove("was_steady");
+        let read: Figures = serde_json::from_value(kept).expect("an earlier release has kept them");
+        assert_eq!((read.was_steady, read.transactions), (None, 5));
     }
 }

@@ -155,13 +155,14 @@ fn opened(
             if *restart && configuration.hardware.is_none() {
                 return Err("'restart' stops a described machine, and 'this machine' is none; leave it out".into());
             }
-            let (media, opening) = (Media::new(), opening(configuration));
-            let store = if *restart { opening.clone().open_on(&media)? } else { opening.clone().open()? };
+            let (own, opening) = (Media::new(), opening(configuration));
+            let media = circumstances.media.or(restart.then_some(&own));
+            let store = media.map_or_else(|| opening.clone().open(), |media| opening.clone().open_on(media))?;
             let tables = cards::prepare(&store, Some(*accounts), &Progress::hidden())?;
             let run = measured(&store, CreditCard(tables.clone()), plan, batches)?;
-            if *restart {
+            if let Some(media) = media.filter(|_| *restart) {
                 drop(store);
-                return restarted(run, opening, &media);
+                return restarted(run, opening, media);
             }
             cards::agreed(&store.run(async |database| cards::totals(database, &tables).await)?)?;
             if !store.is_virtual() {
@@ -332,6 +333,7 @@ fn measured<W: Workload>(
     if saturated.is_some() && reports.len() > 1 {
         reports.pop();
     }
+    note_warm_up(&meter, &mut reports);
     Ok(PointRun { reports, saturated })
 }
 
@@ -339,15 +341,20 @@ fn measured<W: Workload>(
 fn beside_readers<W: Workload>(
     store: &Store,
     workload: W,
-    (plan, (batches, _)): (&Plan, (u32, Circumstances<'_>)),
+    (plan, (batches, circumstances)): (&Plan, (u32, Circumstances<'_>)),
     (readers, partition): (Readers, (PartitionId, u64)),
 ) -> Result<PointRun, Failure> {
     let progress = Progress::hidden();
     let mut meter = Meter::new(&progress, plan, store.is_virtual());
+    if circumstances.until_steady {
+        meter = meter.until_steady();
+    }
     let clock = if store.is_virtual() { Clock::Virtual } else { Clock::Real };
-    let reports = store.run(async |database| {
+    let mut saturated = None;
+    let mut reports = store.run(async |database| {
         let reading = Reading::begin(database, readers, partition);
         let at_end = |measured: Measured| {
+            saturated = measured.saturated.as_ref().map(|saturated| saturated.station.clone());
             let scans = reading.scans(measured.elapsed_ns);
             let versions = database.versions();
             let mut report = report(database, (plan, clock), &measured);
@@ -365,7 +372,15 @@ fn beside_readers<W: Workload>(
         reading.end().await?;
         Ok(reports)
     })?;
-    Ok(PointRun { reports, saturated: None })
+    note_warm_up(&meter, &mut reports);
+    Ok(PointRun { reports, saturated })
+}
+
+/// Says in the last report how the warm-up ended, of a run that was warmed up until it was steady.
+fn note_warm_up(meter: &Meter<'_>, reports: &mut [Value]) {
+    if let (Some(warm_up), Some(last)) = (meter.warm_up(), reports.last_mut()) {
+        last["warm_up"] = json!({ "windows": warm_up.windows, "is_steady": warm_up.is_steady });
+    }
 }
 
 fn report(database: &Database, (plan, clock): (&Plan, Clock), measured: &Measured) -> Value {
@@ -374,6 +389,7 @@ fn report(database: &Database, (plan, clock): (&Plan, Clock), measured: &Measure
     let mut report = serde_json::to_value(&report).expect("a report holds nothing that JSON cannot");
     let (first, second) = hit_ratios(database, measured);
     (report["hit_ratio_all"], report["hit_ratio_second_level_all"]) = (json!(first), json!(second));
+    report["segment_bytes"] = json!(database.segment_bytes());
     report["written_bytes_per_s"] = json!(written(database, measured.elapsed_ns));
     report["cache"] = database.cache_contents().map_or(Value::Null, |cache| {
         let share = |slots: u64| slots as f64 / cache.slots.max(1) as f64;

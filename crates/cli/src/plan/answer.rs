@@ -32,6 +32,13 @@ pub struct AnswerPoint<'a> {
     pub next: Option<(f64, f64)>,
 }
 
+impl Answer<'_> {
+    /// Whether points are on the front though it is not known whether they keep the limit of restarts: these are behind full runs alone.
+    pub fn lacks_restarts(&self, plan: &Plan) -> bool {
+        plan.limits.recovery_ns.is_some() && self.front.iter().any(|point| point.figures.recovery_s.is_none())
+    }
+}
+
 impl AnswerPoint<'_> {
     /// What is used most: a station or the limit of a device, with its utilization.
     pub fn busiest(&self) -> Option<&(String, f64)> {
@@ -45,7 +52,7 @@ pub fn answer<'a>(plan: &'a Plan, found: &'a Found) -> Answer<'a> {
     // Where the time was over within a round, some of its candidates have longer runs than others.
     let longest = |(at, (candidate, tried)): (usize, &(&'a Candidate, &'a Tried))| {
         let (divisor, figures) = tried.figures.as_ref()?;
-        (found.present.contains(&at) && tried.failure.is_none()).then_some((*divisor, (*candidate, figures)))
+        (found.present.contains(&at) && tried.may_be()).then_some((*divisor, (*candidate, figures)))
     };
     let (divisors, compared): (Vec<u64>, Vec<(&Candidate, &Figures)>) =
         all.iter().enumerate().filter_map(longest).unzip();

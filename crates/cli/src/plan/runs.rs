@@ -5,7 +5,7 @@ use crate::experiment::{Circumstances, Traces, load_trace, opening, run_under};
 use crate::trace::Recording;
 use base::Instant;
 use papers::experiment::{Setting, Work};
-use plan::{Candidate, Figures};
+use plan::{Candidate, Figures, Unfit};
 use std::path::Path;
 use virtual_driver::Media;
 use workload::trace::Trace;
@@ -28,12 +28,18 @@ pub fn traces<'a>(candidates: impl Iterator<Item = &'a Candidate>) -> Result<Tra
     Ok(traces)
 }
 
-/// Runs a candidate for this part of its length; with a restart behind it, if that is asked for.
-pub fn run(candidate: &Candidate, divisor: u64, restart: Option<u64>, traces: &Traces) -> Result<Figures, String> {
+/// Runs a candidate for this part of its length, which is this many times smaller than the database; with a restart behind it, if that is asked
+/// for. It may show that the candidate cannot be.
+pub fn run(
+    candidate: &Candidate,
+    divisor: u64,
+    (restarts, miniature): (bool, u64),
+    traces: &Traces,
+) -> Result<Result<Figures, Unfit>, String> {
     let setting = candidate.part(divisor);
     let media = Media::new();
     let circumstances = Circumstances {
-        media: restart.map(|_| &media),
+        media: restarts.then_some(&media),
         until_steady: !matches!(setting.work, Work::Trace { .. }),
         recording: None,
     };
@@ -41,17 +47,32 @@ pub fn run(candidate: &Candidate, divisor: u64, restart: Option<u64>, traces: &T
     let report = run.reports.last().ok_or("the run has measured nothing")?;
     let price = (candidate.machine.cost_per_month(), candidate.arrivals_per_s());
     let mut figures = Figures::of_report(report, price, run.saturated, &candidate.machine.places);
-    if let Some(miniature) = restart {
-        // A miniature has a part of the log to be repeated.
-        let seconds = restarted(&setting, &media).map_err(|failure| failure.to_string())?;
+    if figures.transactions == 0 {
+        return Err("the run has measured no transaction: it is too short for its load".to_owned());
+    }
+    let of_sets = report["segment_bytes"].as_u64().unwrap_or(0).saturating_mul(miniature);
+    if let Some(unfit) = candidate.find_crowded(of_sets) {
+        return Ok(Err(unfit));
+    }
+    if restarts {
+        // A miniature has a part of the log to be repeated. A run that has started its machine again has left nothing of that.
+        let known = report.pointer("/recovery/seconds").and_then(serde_json::Value::as_f64);
+        let seconds = match known {
+            Some(seconds) => seconds,
+            None => restarted(&setting, &media).map_err(|failure| failure.to_string())?,
+        };
         figures.recovery_s = Some(seconds * miniature as f64);
     }
-    Ok(figures)
+    Ok(Ok(figures))
 }
 
 /// How many seconds the crashed machine takes to open its database.
 fn restarted(setting: &Setting, media: &Media) -> Result<f64, Failure> {
     let store = opening(Path::new("plan"), setting.configuration.clone(), setting.plan.seed).open_on(media)?;
+    // A sort or a join has only temporary space.
+    if store.database().partitions().is_empty() && !matches!(setting.work, Work::Spill { .. }) {
+        return Err("the run has left no database that could be started again".into());
+    }
     Ok(store.executor().now().since_ns(Instant::START) as f64 / 1e9)
 }
 

@@ -29,10 +29,17 @@ pub struct Found {
 pub struct Tried {
     /// Its figures, with the part of the length that they are of.
     pub figures: Option<(u64, Figures)>,
-    /// Why it was not run.
+    /// Why it was not run, or not to the end.
     pub unfit: Option<Unfit>,
     /// Why its run failed.
     pub failure: Option<String>,
+}
+
+impl Tried {
+    /// Whether nothing was found so far that keeps it out.
+    pub fn may_be(&self) -> bool {
+        self.unfit.is_none() && self.failure.is_none()
+    }
 }
 
 /// Searches a plan.
@@ -51,8 +58,8 @@ pub fn search(plan: &Plan, state: &mut State, progress: &Progress) -> Result<Fou
         if number > 0 {
             found.present = select(plan, &found, rung.candidates);
         }
-        let restart = (rung.divisor == 1).then_some(plan.miniature);
-        let round = Round { plan, divisor: rung.divisor, restart, end, traces: &traces, hashes: &hashes };
+        let round =
+            Round { plan, divisor: rung.divisor, restarts: rung.divisor == 1, end, traces: &traces, hashes: &hashes };
         let name = match (number, rung.divisor) {
             (0, _) => "first round",
             (_, 1) => "last round",
@@ -92,6 +99,7 @@ fn select(plan: &Plan, found: &Found, count: usize) -> Vec<usize> {
     let known: Vec<(usize, &Figures)> = found
         .present
         .iter()
+        .filter(|at| found.tried[**at].may_be())
         .filter_map(|at| found.tried[*at].figures.as_ref().map(|(_, figures)| (*at, figures)))
         .collect();
     let score = |(_, figures): &(usize, &Figures)| Score {
@@ -107,7 +115,7 @@ fn select(plan: &Plan, found: &Found, count: usize) -> Vec<usize> {
 struct Round<'a> {
     plan: &'a Plan,
     divisor: u64,
-    restart: Option<u64>,
+    restarts: bool,
     end: Option<u64>,
     traces: &'a Traces,
     hashes: &'a TraceHashes,
@@ -122,8 +130,8 @@ impl Round<'_> {
         state: &mut State,
         progress: &Progress,
     ) -> Result<bool, Failure> {
-        let (divisor, restarts) = (self.divisor, self.restart.is_some());
-        let key = |at: &usize| key(&self.plan.candidates[*at], divisor, restarts, self.hashes);
+        let size = (self.restarts, self.plan.miniature);
+        let key = |at: &usize| key(&self.plan.candidates[*at], self.divisor, size, self.hashes);
         let keys: Vec<String> = present.iter().map(key).collect();
         let mut left = Vec::new();
         for (at, key) in present.iter().zip(&keys) {
@@ -142,12 +150,13 @@ impl Round<'_> {
                     while !is_over() {
                         let number = next.fetch_add(1, Ordering::Relaxed);
                         let Some((at, key)) = left.get(number) else { break };
-                        let outcome = runs::run(&self.plan.candidates[*at], self.divisor, self.restart, self.traces);
+                        let outcome = runs::run(&self.plan.candidates[*at], self.divisor, size, self.traces);
                         let mut done = done.lock().expect("no worker panics while it holds the lock");
                         let (found, state, kept) = &mut *done;
                         found.runs += 1;
                         match outcome {
-                            Ok(figures) => {
+                            Ok(Err(unfit)) => found.tried[*at].unfit = Some(unfit),
+                            Ok(Ok(figures)) => {
                                 if kept.is_ok() {
                                     *kept =
                                         state.keep((*key).to_owned(), &figures).map_err(|failure| failure.to_string());
@@ -165,7 +174,7 @@ impl Round<'_> {
         kept?;
         let is_done = |at: &usize| {
             let tried = &found.tried[*at];
-            tried.failure.is_some() || tried.figures.as_ref().is_some_and(|(divisor, _)| *divisor == self.divisor)
+            !tried.may_be() || tried.figures.as_ref().is_some_and(|(divisor, _)| *divisor == self.divisor)
         };
         Ok(present.iter().all(is_done))
     }

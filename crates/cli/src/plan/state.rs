@@ -73,10 +73,14 @@ pub fn trace_hashes<'a>(candidates: impl Iterator<Item = &'a Candidate>) -> Resu
     Ok(hashes)
 }
 
-/// What tells a run from all others: a hash of all that it depends on.
-pub fn key(candidate: &Candidate, divisor: u64, restart: bool, traces: &TraceHashes) -> String {
-    let cost = candidate.machine.cost_per_month();
-    let mut all = format!("{} {divisor} {restart} {cost} {:?}", env!("CARGO_PKG_VERSION"), candidate.setting);
+/// What tells a run from all others: a hash of all that its figures depend on. How many times larger the database is than what is run, how much
+/// memory there is for it, and for how many bytes drives are rated, is not in the setting.
+pub fn key(candidate: &Candidate, divisor: u64, size: (bool, u64), traces: &TraceHashes) -> String {
+    let machine = &candidate.machine;
+    let rated = machine.places.iter().map(|(name, place)| (name, place.capacity, place.rated_writes));
+    let memory = (machine.memory, machine.reserve, candidate.whole.buffer.size);
+    let told = (divisor, size, machine.cost_per_month(), memory, rated.collect::<Vec<_>>());
+    let mut all = format!("{} {told:?} {:?}", env!("CARGO_PKG_VERSION"), candidate.setting);
     // A trace is named in the setting, and what its file holds may have changed.
     if let Some(contents) = candidate.trace().and_then(|name| traces.get(name)) {
         all += &format!(" {contents:x}");

@@ -68,6 +68,9 @@ fn heading(plan: &Plan, answer: &Answer<'_>) -> String {
             answer.divisor
         );
     }
+    if answer.lacks_restarts(plan) {
+        text += "\nThe limit 'recovery' was not looked at for all points: restarts are tried behind full runs alone";
+    }
     text
 }
 
@@ -107,6 +110,11 @@ fn details(plan: &Plan, number: usize, point: &AnswerPoint<'_>) -> String {
         format!("busy: {}", busy.join(", ")),
         format!("written: {}", wear.collect::<Vec<_>>().join("; ")),
     ];
+    if figures.was_steady == Some(false) {
+        lines.push(
+            "not steady: throughput and misses still changed when it was measured; give 'warm_up' more".to_owned(),
+        );
+    }
     if let Some(seconds) = figures.recovery_s {
         lines.push(format!("restart after a crash: {}", format_duration_ns(seconds * 1e9)));
     }
@@ -209,6 +217,7 @@ pub fn to_json(plan: &Plan, answer: &Answer<'_>) -> Value {
         "rounds": { "finished": answer.found.rounds.0, "planned": answer.found.rounds.1, "divisor": answer.divisor },
         "runs": answer.found.runs,
         "wall_seconds": answer.found.wall_ns as f64 / 1e9,
+        "lacks_restarts": answer.lacks_restarts(plan),
         "front": answer.front.iter().map(point).collect::<Vec<_>>(),
         "run": run.collect::<Vec<_>>(),
         "not_run": refused.chain(pruned).collect::<Vec<_>>(),
