@@ -11,7 +11,6 @@ use std::future::Future;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
-use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;

@@ -4,7 +4,9 @@ use crate::ground::failing_reads::on;
 use crate::ground::machine::run;
 use crate::ground::things::{ALL, check, keys, settings, some, spec, stored, thing, with_things};
 use base::PartitionId;
-use entresol_engine::{Database, Direction, Error, PartitionSpec, Result, Savepoint, Settings, Transaction, buffer};
+use entresol_engine::{
+    Database, Direction, Error, Internals, PartitionSpec, Result, Savepoint, Settings, Transaction, buffer,
+};
 use executor::Executor;
 use std::pin::pin;
 use std::task::Poll;
