@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "the tests look at and damage the files below")]
 
+use engine::Internals;
 use entresol::configuration::Configuration;
 use entresol::{Database, Direction, Error, FieldValue, OpenError, Opening, PartitionSpec, Store, Transaction};
 use std::cell::Cell;

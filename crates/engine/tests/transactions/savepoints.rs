@@ -129,7 +129,10 @@ fn a_rollback_to_a_savepoint_that_is_given_up_halfway_takes_its_transaction_alon
                 std::future::poll_fn(|context| {
                     left -= 1;
                     match rollback.as_mut().poll(context) {
-                        Poll::Ready(done) => Poll::Ready(Some(done.expect("goes back"))),
+                        Poll::Ready(done) => {
+                            done.expect("goes back");
+                            Poll::Ready(Some(()))
+                        }
                         Poll::Pending if left == 0 => Poll::Ready(None),
                         Poll::Pending => Poll::Pending,
                     }
