@@ -14,7 +14,7 @@ use bank::{CONFIGURATION, totals};
 use command::{printed, refused};
 use engine::Database;
 use entresol::{Opening, PartitionSpec};
-use processes::{Process, serve};
+use processes::{Process, fed, serve};
 use serde_json::Value;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -99,7 +99,10 @@ fn add_targets(directory: &Path) -> Targets {
 fn strangers_are_borne(messages: u64) {
     let bank = bank::bank(CONFIGURATION);
     let targets = add_targets(bank.path());
-    let (mut server, address) = serve(bank.path(), "127.0.0.1:0");
+    // With this algorithm locks are of records, too.
+    let mut server = Process::start(bank.path(), "node --serve 127.0.0.1:0 --data bank --algorithm ps-aa");
+    let line = server.line();
+    let address = line.strip_prefix("serving 'bank' at ").unwrap_or_else(|| panic!("it does not serve: {line}"));
     let server_address = address.parse().expect("an address");
     // Its buffer and what else it takes once.
     stranger::harass(server_address, targets, 2_000, 1);
@@ -120,6 +123,13 @@ fn strangers_are_borne(messages: u64) {
         most
     });
     let elapsed = began.elapsed();
+    let (known, said) = fed(bank.path(), &format!("shell --server {address} --json"), "messages\n");
+    let known: Value = serde_json::from_str(known.trim()).unwrap_or_else(|_| panic!("{known} {said}"));
+    let kinds = known["received"].as_array().expect("some were heard");
+    let heard: u64 = kinds.iter().filter_map(|kind| kind["amount"]["messages"].as_u64()).sum();
+    println!("{heard} of {messages} messages were heard, of {} kinds", kinds.len());
+    // After a message that no honest node says the rest of a connection is not heard.
+    assert!(heard > messages / 20 && kinds.len() > 20, "{known}");
     node.signal("TERM");
     let ended = node.end();
     assert_eq!(ended.code, Some(0), "{}", ended.error);
@@ -136,8 +146,8 @@ fn strangers_are_borne(messages: u64) {
     let ended = server.end();
     assert_eq!((ended.code, ended.error.as_str()), (Some(0), ""));
     assert!(printed(bank.path(), "check bank").contains("every one as it should be"));
-    // It was kept waiting by locks that strangers had, as by those of any other node.
-    assert!(number("transactions") > 0 && number("rejoined") == 0, "{done}");
+    // It was kept waiting by locks that strangers had, as by those of any other node, and may have lost its place for that.
+    assert!(number("transactions") > 0, "{done}");
     let (acknowledged, found) = (1 + number("transactions"), totals(bank.path()).transactions);
     assert!((acknowledged..=acknowledged + number("unknown")).contains(&found), "{found}, {done}");
 }

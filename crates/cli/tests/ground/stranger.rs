@@ -5,7 +5,9 @@ use node::message::{
     self, ClientId, Copy, Former, Image, Leaving, PastAsk, RecordLock, Request, Secret, Session, SetAsk, SetEntry,
     SetQuestion, SetRange, SetRecord, SetValue, SetWrite, SnapshotRequest, ToServer, Transaction, Wait, WaitsFor,
 };
-use std::io::{Read, Write};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -19,6 +21,24 @@ pub struct Targets {
     pub set: PartitionId,
 }
 
+/// Passes over what has come, and says whether that was all.
+fn has_ended(stream: &mut TcpStream) -> bool {
+    let mut passed_over = [0; 1 << 16];
+    loop {
+        match stream.read(&mut passed_over) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) => return !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+        }
+    }
+}
+
+/// What a stranger knows in a session: most copies that it speaks of are such as it has asked for, so that it is heard for long.
+struct Known {
+    targets: Targets,
+    numbers: RefCell<BTreeMap<PageId, u64>>,
+}
+
 /// Sends this number of messages, over as many connections as that takes: the server hangs up again and again.
 pub fn harass(server: SocketAddr, targets: Targets, messages: u64, seed: u64) {
     let mut random = Random::stream(seed, "stranger");
@@ -28,20 +48,21 @@ pub fn harass(server: SocketAddr, targets: Targets, messages: u64, seed: u64) {
         stream.set_write_timeout(Some(Duration::from_millis(50))).expect("a socket can");
         stream.set_read_timeout(Some(Duration::from_micros(1))).expect("a socket can");
         stream.set_nodelay(true).expect("a socket can");
-        let is_known = random.chance(0.8);
+        let known = Known { targets, numbers: RefCell::default() };
+        let is_known = random.chance(0.98);
         let mut frames = Vec::new();
         if is_known {
-            frame(&hello(&mut random, targets), &mut frames);
+            frame(&hello(&mut random, &known), &mut frames);
         }
         let most = random.between(1, 2_000).min(messages - sent);
         for number in 0..most {
-            frames.extend(bytes(&mut random, targets));
+            frames.extend(bytes(&mut random, &known));
             sent += 1;
             // What it hears is of no interest, and neither is it to read all of it.
             if number % 64 == 0 || number + 1 == most {
                 let is_gone = stream.write_all(&frames).is_err();
                 frames.clear();
-                if is_gone || random.chance(0.5) && matches!(stream.read(&mut [0; 1 << 16]), Ok(0)) {
+                if is_gone || random.chance(0.9) && has_ended(&mut stream) {
                     break;
                 }
             }
@@ -53,25 +74,27 @@ fn frame(body: &Request, out: &mut Vec<u8>) {
     message::encode(&ToServer { drops: Vec::new(), body: body.clone() }, 0, out);
 }
 
-fn hello(random: &mut Random, targets: Targets) -> Request {
+fn hello(random: &mut Random, known: &Known) -> Request {
     let former = random.chance(0.1).then(|| Former {
         session: Session { epoch: random.word(), client: ClientId(random.below(100) as u32) },
         secret: Secret(random.word().into()),
-        copies: (0..random.below(20)).map(|_| copy(random, targets)).collect(),
+        copies: (0..random.below(20)).map(|_| copy(random, known)).collect(),
     });
     Request::Hello { page_size: PAGE_SIZE, address: "127.0.0.1:9".parse().expect("an address"), former }
 }
 
-fn copy(random: &mut Random, targets: Targets) -> Copy {
-    let number = if random.chance(0.1) { random.word() } else { random.below(64) };
+fn copy(random: &mut Random, known: &Known) -> Copy {
     let partition = match random.below(20) {
-        0 => targets.set,
+        0 => known.targets.set,
         1 => PartitionId(1_000 + random.below(8) as u16),
-        2..10 => targets.pages[0],
-        _ => targets.pages[1],
+        2..10 => known.targets.pages[0],
+        _ => known.targets.pages[1],
     };
-    let page = if random.chance(0.05) { random.word() as u32 >> 8 } else { random.below(64) as u32 };
-    Copy { page: PageId::new(partition, page), number }
+    let page = if random.chance(0.002) { random.word() as u32 >> 8 } else { random.below(64) as u32 };
+    let (page, mut numbers) = (PageId::new(partition, page), known.numbers.borrow_mut());
+    let next = numbers.len() as u64;
+    let number = *numbers.entry(page).or_insert(next);
+    Copy { page, number: if random.chance(0.001) { random.word() } else { number } }
 }
 
 fn noise(random: &mut Random, most: u64) -> Vec<u8> {
@@ -81,10 +104,10 @@ fn noise(random: &mut Random, most: u64) -> Vec<u8> {
 }
 
 /// The bytes of a message, or of what is none.
-fn bytes(random: &mut Random, targets: Targets) -> Vec<u8> {
+fn bytes(random: &mut Random, known: &Known) -> Vec<u8> {
     let mut bytes = Vec::new();
-    frame(&request(random, targets), &mut bytes);
-    match random.below(400) {
+    frame(&request(random, known), &mut bytes);
+    match random.below(10_000) {
         0 => noise(random, 200),
         1 => {
             let place = random.below(bytes.len() as u64) as usize;
@@ -155,11 +178,11 @@ fn of_set(random: &mut Random, set: PartitionId) -> Request {
 }
 
 /// A message of any kind but those of sets. Those that end the connection are few, for what comes behind is not heard then.
-fn request(random: &mut Random, targets: Targets) -> Request {
+fn request(random: &mut Random, known: &Known) -> Request {
     let transaction = Transaction(random.below(16));
-    let wanted = copy(random, targets);
+    let wanted = copy(random, known);
     match random.below(20) {
-        12 | 13 => of_set(random, targets.set),
+        12 | 13 => of_set(random, known.targets.set),
         14 => {
             let pair = |random: &mut Random| WaitsFor {
                 transaction: Transaction(random.below(16)),
@@ -167,24 +190,24 @@ fn request(random: &mut Random, targets: Targets) -> Request {
             };
             Request::Waits { pairs: (0..random.below(6)).map(|_| pair(random)).collect() }
         }
-        15 if random.chance(0.02) => Request::Leave,
+        15 if random.chance(0.005) => Request::Leave,
         15 if random.chance(0.2) => Request::Catalog,
-        15 => Request::Decline { page: wanted.page },
-        16 if random.chance(0.05) => {
+        15 if random.chance(0.02) => Request::Decline { page: wanted.page },
+        16 if random.chance(0.01) => {
             let (secret, leaving) = (Secret(random.word().into()), None);
             Request::Accept { copy: wanted, secret, leaving }
         }
-        17 if random.chance(0.05) => {
+        17 if random.chance(0.02) => {
             Request::Fell { copy: wanted, locks: (0..random.below(5)).map(|_| lock(random)).collect() }
         }
         18 => Request::Record { page: wanted.page, lock: lock(random) },
-        0 if random.chance(0.02) => Request::Survey { page: Some(("account".to_owned(), random.word() as u32)) },
+        0 if random.chance(0.002) => Request::Survey { page: Some(("account".to_owned(), random.word() as u32)) },
         0 => Request::Renew { sent: random.word() },
         1 => Request::InUse { copy: wanted, by: (0..random.below(8)).map(Transaction).collect() },
         2 => Request::CalledBack { copy: wanted },
         3 => Request::Refused { wanted, to: ClientId(random.below(100) as u32) },
         4 => {
-            let redone = if random.chance(0.5) { vec![wanted.page] } else { Vec::new() };
+            let redone = if random.chance(0.02) { vec![wanted.page] } else { Vec::new() };
             let first = Transaction(random.word());
             let mut said = commit(random, (first, Vec::new()), Vec::new());
             if let Request::Commit { redone: pages, .. } = &mut said {
@@ -192,19 +215,19 @@ fn request(random: &mut Random, targets: Targets) -> Request {
             }
             said
         }
-        5 if random.chance(0.05) => {
+        5 if random.chance(0.02) => {
             let image = Image { page: wanted.page, bytes: noise(random, 9_000) };
             commit(random, (transaction, vec![image]), Vec::new())
         }
         6 => Request::Abort { transaction },
         // Without a copy it ends the connection, and what comes behind is not heard.
         7 if random.chance(0.05) => Request::Write { copy: wanted, transaction },
-        8 if random.chance(0.02) => hello(random, targets),
-        9 if random.chance(0.05) => Request::Returned { copy: wanted, bytes: noise(random, 9_000) },
+        8 if random.chance(0.005) => hello(random, known),
+        9 if random.chance(0.02) => Request::Returned { copy: wanted, bytes: noise(random, 9_000) },
         10 => {
             let request = match random.below(4) {
                 // One more than it may have ends the connection.
-                0 if random.chance(0.2) => SnapshotRequest::Begin,
+                0 if random.chance(0.05) => SnapshotRequest::Begin,
                 0 | 1 => SnapshotRequest::End,
                 _ => SnapshotRequest::Read { page: wanted.page },
             };
@@ -212,12 +235,12 @@ fn request(random: &mut Random, targets: Targets) -> Request {
         }
         _ => {
             let leaving = random.chance(0.2).then(|| Leaving {
-                copy: copy(random, targets),
+                copy: copy(random, known),
                 unused_ns: random.word(),
                 was_used: random.chance(0.5),
             });
             let waited_ns = [0, 1, u64::MAX][random.below(3) as usize];
-            let waited = random.chance(0.5).then(|| Wait { copy: copy(random, targets), waited_ns });
+            let waited = random.chance(0.5).then(|| Wait { copy: copy(random, known), waited_ns });
             let (secret, writes) = (Secret(random.word().into()), random.chance(0.1));
             Request::Read { copy: wanted, secret, transaction, writes, leaving, waited }
         }

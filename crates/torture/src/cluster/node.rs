@@ -48,7 +48,7 @@ impl NodeProgram {
         self.course.enter(self.number, ClusterStep::Rest);
     }
 
-    async fn join(&self) -> Option<(PageClient, Tables)> {
+    async fn join(&mut self) -> Option<(PageClient, Tables)> {
         self.course.enter(self.number, ClusterStep::Join);
         match self.try_join().await {
             Ok(joined) => Some(joined),
@@ -61,7 +61,7 @@ impl NodeProgram {
         }
     }
 
-    async fn try_join(&self) -> Result<(PageClient, Tables)> {
+    async fn try_join(&mut self) -> Result<(PageClient, Tables)> {
         let shape = &self.course.shape;
         let settings = ClientSettings {
             buffer: shape.buffer(shape.frames.0),
@@ -75,6 +75,8 @@ impl NodeProgram {
         };
         let transport = Rc::new(Named { executor: self.executor.clone(), at_once: shape.sends_at_once });
         let client = PageClient::join(&self.executor, transport, self.server, settings).await?;
+        // Another one in this program may find that its place is still held.
+        self.own.set_port(0);
         let number = async |name| client.partition(name).await.map(|found| found.id());
         let things = if shape.things > 0 { Some(things::find(&client).await?) } else { None };
         let (pages, tree, log) = (number(PAGES).await?, number(TREE).await?, number(LOG).await?);
