@@ -389,6 +389,10 @@ pub mod tests {
         }
         let without: Vec<EngineRun> = runs().into_iter().filter(|run| run.name != RESTART).collect();
         assert_eq!(prices(&without, &known, costs)[5], None, "what no run has made has no price");
+        let mut quick = without;
+        quick.push(run(RESTART, &[(Work::Redo, 1.0), (Work::ObjectReference, 1.0)], 100.0));
+        let untold = prices(&quick, &known, costs)[5].expect("it has a run");
+        assert!(untold.ns == 0.0 && untold.off > 1.0, "it takes less than the reference alone: {untold:?}");
     }
 
     #[test]
