@@ -1,6 +1,7 @@
 //! Savepoints: moments within a transaction to which it can be rolled back.
 
 use super::Transaction;
+use super::half_change::HalfChange;
 use super::rollback::{ForgetUndone, undo};
 use crate::engine::Position;
 use crate::{Error, Result};
@@ -48,7 +49,8 @@ impl Transaction {
     }
 
     /// Takes back what was done since `savepoint`. Locks are kept. It does not help a transaction that has to give up: what
-    /// it has seen does not go together with what it was refused, whatever it takes back.
+    /// it has seen does not go together with what it was refused, whatever it takes back. If this fails or is given up when part of that was
+    /// taken back, the transaction has to give up: half of a change may be left.
     ///
     /// # Errors
     /// [`Error::Argument`] for a savepoint of another transaction, or one behind another that the transaction has gone back to; as
@@ -79,10 +81,13 @@ impl Transaction {
             return Err(Error::Argument("the transaction has no such savepoint, or has taken it back".to_owned()));
         }
         let (updates, of_sets) = position;
-        self.engine.sets.sets.borrow_mut().roll_back_to(self.state.owner, of_sets);
-        self.state.rollbacks.note(position);
-        let engine = self.engine.clone();
+        let (engine, change) = (self.engine.clone(), HalfChange::begin(self));
         let _forgotten = ForgetUndone { engine: &engine, owner: self.state.owner, undo: Rc::clone(&self.state.undo) };
-        undo(&engine.core, &mut self.state, updates).await
+        undo(&engine.core, &mut self.state, updates).await?;
+        // In one step with the last of the pages.
+        engine.sets.sets.borrow_mut().roll_back_to(self.state.owner, of_sets);
+        self.state.rollbacks.note(position);
+        change.end();
+        Ok(())
     }
 }
