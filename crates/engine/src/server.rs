@@ -215,13 +215,15 @@ impl TransactionServer {
         self.0.closing.set(true);
         if executor.within(grace_ns, self.answered()).await.is_none() {
             self.0.is_given_up.set(true);
+            self.0.done.wake_all(executor);
             self.0.serving.borrow().iter().for_each(|task| executor.wake(*task));
         }
         self.end_tasks().await;
     }
 
+    /// Waits until all is answered that will be.
     async fn answered(&self) {
-        while self.0.unanswered.get() > 0 {
+        while !self.0.is_over() {
             self.0.done.wait(self.database().executor()).await;
         }
     }

@@ -1,5 +1,6 @@
 //! System M's servers: order, standby executors, restarts, bounds, durability, the same events again.
 
+use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PartitionId, Random};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::server::{self, MessageServer, ServerReport, TransactionServer};
@@ -262,6 +263,26 @@ fn a_closed_server_has_answered_everything_and_takes_no_more() {
         assert_eq!(messages.submit(work, 51, Vec::new()).await, Err(Error::Closed));
         let unknown = ground.server.procedure("play").expect_err("there is none");
         assert!(unknown.to_string().contains("registered are: work"));
+    });
+}
+
+/// Two close it, of whom one has no patience: neither waits for what is not answered any more.
+#[test]
+fn who_closes_a_server_does_not_wait_for_what_another_one_has_given_up() {
+    on_ground(Order::FirstInFirstOut, server::Settings::default(), async |ground| {
+        let (executor, messages) = (ground.database.executor(), ground.server.message_server());
+        let mut holder = ground.database.begin().await.expect("begins");
+        holder.modify(ground.counters, &[0], |_| ()).await.expect("changes");
+        ground.submit(&messages, 1, &[[ADD, 0, 1]]).await;
+        let server = ground.server.clone();
+        let closing = executor.spawn(async move { server.close().await });
+        executor.sleep_ns(MILLISECOND_NS).await;
+        assert!(!closing.is_finished(), "the request waits for a lock");
+        ground.server.close_within(MILLISECOND_NS).await;
+        executor.within(SECOND_NS, closing.join()).await.expect("it is told");
+        executor.within(SECOND_NS, ground.server.close()).await.expect("nothing is left to wait for");
+        holder.rollback().await.expect("rolls back");
+        assert_eq!(ground.counts().await, [0; KEYS as usize]);
     });
 }
 
