@@ -93,7 +93,7 @@ async fn prepare(executor: &Executor, device: &str) -> Result<(Database, Transac
         tx.put(things, &key, &new_value()).await?;
         tx.put(stock, &key, b"changed").await?;
     }
-    for number in (0..RECORDS).filter(|number| number % 150 > 60) {
+    for number in (0..RECORDS).rev().filter(|number| number % 150 > 60) {
         tx.get(things, &number.to_be_bytes()).await?;
     }
     Ok((database, tx, before, [things, stock]))
