@@ -9,15 +9,17 @@ use crate::events::{Events, SLOW_NS, Silence, is_overdue, watch};
 use crate::{OpenError, assemble, existing, log_words, page_words, residence};
 use contents::{Contents, contents, stranger};
 use driver::{Fault, FaultKind};
+use engine::log::Log;
 use engine::server::TransactionServer;
 use engine::statistics::Listener;
-use engine::{Database, Error, Machine, Procedures, Settings};
+use engine::{Database, Error, Internals, Machine, Procedures, Settings};
 use executor::{Executor, JoinHandle, Order, Unanswered};
 use real_driver::{DirectoryLock, DirectoryLocks, DirectorySocket};
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 use virtual_driver::{Media, Port};
@@ -267,9 +269,12 @@ impl Opening {
         if let Some(tell) = self.silence.clone().filter(|_| real) {
             executor.spawn(watch(executor.clone(), move |late| tell(late)));
         }
+        // An opening reads both of two logs, and does without none.
+        let log: Rc<OnceCell<Weak<Log>>> = Rc::default();
         if let Some(limit_ns) = self.configuration.driver.answer_ns_max.filter(|_| real) {
-            let log_files = self.log_files();
-            executor.limit_answers(limit_ns, move |late| is_overdue(late, limit_ns, &log_files));
+            let log = Rc::clone(&log);
+            let is_spare = move |file: &str| log.get().and_then(Weak::upgrade).is_some_and(|log| log.can_lose(file));
+            executor.limit_answers(limit_ns, move |late| is_overdue(late, limit_ns, &is_spare));
         }
         if let Some(events) = events {
             events.hear_devices(executor, real);
@@ -306,6 +311,8 @@ impl Opening {
                 created?
             }
         };
+        // A database that is open may have lost one of its logs.
+        let _first = log.set(Rc::downgrade(database.log()));
         run(executor, existing::follow(&database, &self.configuration))??;
         if let Some(events) = events {
             events.tell_opened(is_new);
@@ -322,12 +329,6 @@ impl Opening {
             1 => Ok(()),
             count => Err(OpenError::SeveralNodes { count }),
         }
-    }
-
-    fn log_files(&self) -> Vec<String> {
-        let settings = engine::log::Settings::default();
-        let second = self.configuration.log.second_device.as_ref().map(|_| settings.second_file());
-        [settings.file].into_iter().chain(second).collect()
     }
 
     /// Nothing is created beside what another program or another database left.

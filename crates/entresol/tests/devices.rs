@@ -4,6 +4,9 @@
 use entresol::configuration::Configuration;
 use entresol::{BackupSettings, DatabaseThread, ElsewhereError, Error, OpenError, Opening, PartitionSpec, Store};
 use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory")
@@ -145,4 +148,36 @@ fn who_asks_a_store_from_outside_is_told_which_device_has_ended_it() {
     let refused = asking.join().expect("it does not panic");
     let is_told = matches!(&refused, Err(OpenError::Elsewhere(ElsewhereError::Failed { detail, .. })) if detail.contains("device 'slow' has left"));
     assert!(is_told, "{refused:?}");
+}
+
+/// An opening reads both logs, and does without none of them.
+#[test]
+fn an_opening_is_given_up_where_one_of_two_logs_does_not_answer() {
+    let directory = scratch();
+    let slow = directory.path().join("slow.toml");
+    let describe = |service: &str| {
+        let text = format!("[device.slow]\nmedium.service = \"{service}\"\nsync = \"0 us\"\n");
+        std::fs::write(&slow, text).expect("writes");
+    };
+    let text = format!(
+        "[buffer]\nsize = \"1 MiB\"\n[log]\nsize = \"4 MiB\"\nsecond_device = \"slow\"\n[driver]\nanswer_at_most = \"1 s\"\n\
+         [device.slow]\ndescribed = \"{}\"\npath = \"{}\"\n",
+        slow.display(),
+        directory.path().join("slow").display()
+    );
+    let opening = || Opening::new(directory.path().join("data"), Configuration::parse(&text).expect("right"));
+    describe("1 us");
+    DatabaseThread::start(opening()).expect("opens").close().expect("closes");
+    describe("15 min");
+    let (sender, ended) = mpsc::channel();
+    let silent = opening();
+    thread::spawn(move || sender.send(DatabaseThread::start(silent).map(|_| ())));
+    match ended.recv_timeout(Duration::from_secs(60)).expect("it ends") {
+        Err(OpenError::Machine(fault)) => {
+            assert!(fault.message.contains("device 'slow' has left"), "{}", fault.message)
+        }
+        other => panic!("{other:?}"),
+    }
+    describe("1 us");
+    DatabaseThread::start(opening()).expect("opens").close().expect("closes");
 }

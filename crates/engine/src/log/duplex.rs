@@ -344,6 +344,13 @@ impl Log {
         lost.as_ref().map(|(_, why)| why.clone())
     }
 
+    /// Whether the log goes on without this file of its own if that does not answer: one of two, of which the other one was not lost.
+    pub fn can_lose(&self, file: &str) -> bool {
+        let Some(duplex) = &self.duplex else { return false };
+        let index = [0, 1].into_iter().find(|index| self.settings.file_of(*index) == file);
+        index.is_some_and(|index| duplex.lost.borrow().as_ref().is_none_or(|(lost, _)| *lost == index))
+    }
+
     /// After the loss of one of two devices: waits until the other one has all that was acknowledged. Returns which was lost, 0
     /// or 1; `None` if the log has failed. To be followed by [`Log::go_on_alone`].
     pub(crate) async fn device_lost(&self) -> Option<u8> {
