@@ -216,6 +216,8 @@ fn most_io_of_few(results: &Results) -> Claim {
         let path = of("disk_io_per_commit");
         let (verdict, reason) =
             at_each(&places(trial, 1.0, 5.0)?, |clients| is_highest(trial, "FWD-H", &ALL, clients, &path))?;
+        let crossing = listed(trial, 5.0, &path, 1.0)?;
+        let reason = format!("{reason} The curves of FWD-H and CBL cross near 5: {crossing}.");
         Some(claim.judged(listed(trial, 2.0, &path, 1.0)?, verdict, reason))
     })
 }
