@@ -127,9 +127,14 @@ impl DatabaseThread {
     ///
     /// # Errors
     /// Those of [`Opening::open`]; [`OpenError::SeveralNodes`] if the configuration says that there are, which
-    /// [`NodeThreads`](crate::NodeThreads) starts.
+    /// [`NodeThreads`](crate::NodeThreads) starts; [`Error::Setting`] if it names hardware: other threads live by this machine's clock.
     pub fn start(opening: Opening) -> Result<DatabaseThread, OpenError> {
         opening.is_one_engine()?;
+        if opening.configuration().hardware.is_some() {
+            let words = "a database's thread serves threads of this machine, whose time does not pass on described hardware, and the \
+                         configuration names hardware: open it with Opening::open";
+            return Err(Error::Setting(words.to_owned()).into());
+        }
         let Spawned { handle, warnings, thread } =
             spawn(None, move || Ok(Engine { store: opening.open_on_thread()?, page_server: None }))?;
         Ok(DatabaseThread { handle: Some(handle), warnings, thread: Some(thread) })

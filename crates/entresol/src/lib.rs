@@ -179,7 +179,7 @@ pub fn open(path: impl AsRef<Path>) -> Result<Store, OpenError> {
 /// `entresol.toml` in that directory, if there is one, or are the defaults.
 ///
 /// # Errors
-/// As [`open`].
+/// As [`DatabaseThread::start`].
 ///
 /// ```
 /// # let directory = tempfile::tempdir().unwrap();

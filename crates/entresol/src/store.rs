@@ -317,10 +317,9 @@ impl Opening {
         if let Some(events) = events {
             events.tell_opened(is_new);
         }
-        let (events, home) = (events.cloned(), self.home().to_owned());
-        residence::begin(&database, &self.configuration);
-        let (database, configuration) = (Some(database), self.configuration);
-        Ok(Store { control: None, door: None, database, machine, configuration, home, directories, events })
+        let (is_noted, home) = (residence::begin(&database, &self.configuration), self.home().to_owned());
+        let (database, configuration, events) = (Some(database), self.configuration, events.cloned());
+        Ok(Store { control: None, door: None, database, is_noted, machine, configuration, home, directories, events })
     }
 
     /// Of several engines none is left out silently.
@@ -437,6 +436,7 @@ pub struct Store {
     /// What takes up on this thread what they ask.
     pub(crate) door: Option<JoinHandle<()>>,
     database: Option<Database>,
+    is_noted: residence::IsNoted,
     machine: Machine,
     configuration: Configuration,
     /// The directory of the database's home.
@@ -576,12 +576,12 @@ impl Store {
         let database = self.database.take().expect("a store is closed once");
         let closing = self.events.as_ref().map(|events| events.closing().entered());
         drop(self.control.take());
-        let (door, is_real) = (self.door.take(), !self.is_virtual());
+        let (door, is_noted) = (self.door.take(), Rc::clone(&self.is_noted));
         let ending = async move {
             if let Some(door) = door {
                 door.join().await;
             }
-            residence::note(&database, is_real).await;
+            residence::note(&database, &is_noted).await;
             database.close().await
         };
         let closed = run(&self.machine.0, ending).and_then(|closed| Ok(closed?));

@@ -585,3 +585,11 @@ fn each_request_of_a_thread_is_a_step_that_a_described_machine_would_pay_for() {
     assert_eq!(requests() - before, 21, "each once, however often it waits, and the question itself");
     thread.close().expect("closes");
 }
+
+/// Its time would pass only while it has something to do, and so none of its threads' requests would end.
+#[test]
+fn a_described_database_has_no_thread() {
+    let described = Configuration::parse("hardware = \"nvme-2026\"").expect("right");
+    let started = within_reason(|| DatabaseThread::start(Opening::new("described", described)).map(drop));
+    assert!(matches!(started, Err(OpenError::Engine(Error::Setting(_)))), "{started:?}");
+}

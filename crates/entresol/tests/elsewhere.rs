@@ -393,3 +393,18 @@ fn a_program_has_another_one_tell_what_its_transactions_reference() {
     let none = automatic(home.path()).record_elsewhere(Duration::from_millis(10), 1);
     assert!(none.expect("no error").is_none(), "it is not open");
 }
+
+#[test]
+fn a_recording_for_others_does_not_keep_a_database_open() {
+    let home = scratch();
+    let thread = opened(automatic(home.path()));
+    let path = home.path().to_owned();
+    let asking = std::thread::spawn(move || automatic(&path).record_elsewhere(Duration::from_secs(3600), 1 << 20));
+    std::thread::sleep(Duration::from_millis(700));
+    assert!(!asking.is_finished());
+    let began = std::time::Instant::now();
+    thread.close().expect("closes");
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    let told = asking.join().expect("it does not panic").expect_err("it had an hour");
+    assert!(matches!(told, OpenError::Engine(Error::Closed)), "{told}");
+}

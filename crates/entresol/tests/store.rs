@@ -507,6 +507,11 @@ fn what_was_in_memory_is_noted_at_the_end_and_read_again_if_that_is_asked_for() 
     assert!(pages_after_opening(directory.path(), false) < 20);
     let warm = pages_after_opening(directory.path(), true);
     assert!(warm > filled - 20, "{warm} of {filled}");
+    // An opening that ends before all of it was read leaves the note as it is.
+    let text = "[buffer]\nsize = \"1 MiB\"\nwarm = true\n[log]\nsize = \"4 MiB\"\n";
+    let short = Opening::new(directory.path(), Configuration::parse(text).expect("right")).open().expect("opens");
+    short.close().expect("closes");
+    assert!(std::fs::read(&file).expect("it is there") == noted);
     // One that is damaged, cut off or gone is none.
     for damage in [0, 9, 13, 16] {
         let mut damaged = noted.clone();

@@ -129,6 +129,8 @@ struct JoinedClient {
     active: Instant,
     /// Whether it is one only until its lease is over ([`Server::revoke`]).
     is_revoked: bool,
+    /// Whether its place is to be another one's then.
+    loses_place: bool,
     waiting: usize,
     /// Greater than the numbers of all copies that it has asked for.
     next_copy: u64,

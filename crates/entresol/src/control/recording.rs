@@ -4,11 +4,12 @@ use super::ask::Asked;
 #[cfg(doc)]
 use super::ask::ElsewhereError;
 use super::message::{Answer, Ask, REFERENCES_AT_ONCE, ReferenceWords};
-use super::{Line, answer_of_error, wait};
+use super::{Line, TICK, answer_of_error, wait};
 use crate::{OpenError, Opening};
 use base::{PageId, PartitionId};
-use engine::{RecordedPartition, RecordedReference, RecordedReferences};
+use engine::{Error, RecordedPartition, RecordedReference, RecordedReferences};
 use std::os::unix::net::UnixStream;
+use std::pin::pin;
 use std::time::Duration;
 
 /// No more is held for one who asks, whatever the number that is asked for: 256 MiB.
@@ -21,7 +22,18 @@ pub(super) fn record(stream: &UnixStream, (span_ns, references_max): (u64, u64),
         Err(answer) => return answer,
     };
     let references_max = references_max.min(REFERENCES_MAX) as usize;
-    let record = async move |database: &engine::Database| database.record_references(span_ns, references_max).await;
+    let sender = handle.link.sender.clone();
+    let record = async move |database: &engine::Database| {
+        let mut recording = pin!(database.record_references(span_ns, references_max));
+        loop {
+            match database.executor().within(TICK.as_nanos() as u64, recording.as_mut()).await {
+                Some(recorded) => return recorded,
+                // A thread that closes waits for what is under way, and this would last as long as it was asked for.
+                None if sender.is_closed() => return Err(Error::Closed),
+                None => {}
+            }
+        }
+    };
     let mut pending = handle.with_database(record);
     // Else what takes requests up for this one alone would wait for more.
     drop(handle);
@@ -57,7 +69,7 @@ impl Opening {
     /// MiB. Nothing if no program listens there. What [`Database::record_references`](crate::Database::record_references) says holds of it.
     ///
     /// # Errors
-    /// [`Error::Closed`](crate::Error::Closed) if the database is closed meanwhile, or an [`ElsewhereError`].
+    /// [`Error::Closed`] if the database is closed meanwhile, or an [`ElsewhereError`].
     ///
     /// ```
     /// # let directory = tempfile::tempdir().unwrap();

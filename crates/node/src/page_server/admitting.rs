@@ -133,8 +133,9 @@ impl ServerNode {
     async fn await_place(&self, former: Option<&Former>, newcomer: &Newcomer) {
         let has_none = || self.protocol.borrow().lack_of_room(former, newcomer).is_some();
         self.protocol.borrow_mut().note_time(self.executor().now());
-        let unused = self.protocol.borrow().place_for(newcomer).filter(|_| has_none());
+        let unused = self.protocol.borrow().place_for(former, newcomer).filter(|_| has_none());
         let Some(unused) = unused else { return };
+        self.protocol.borrow_mut().lose_place(unused);
         self.revoke(unused);
         let end = self.executor().now().plus_ns(2 * LEASE_NS);
         while has_none() && self.executor().now() < end {

@@ -56,6 +56,7 @@ impl Server {
             // Who comes again and again has done nothing by that.
             active: known.map_or(self.now, |known| known.active),
             is_revoked: false,
+            loses_place: false,
             waiting,
             next_copy,
             last_committed: None,
@@ -117,11 +118,11 @@ impl Server {
     }
 
     /// Why there is no room for a client, if that is so. One that takes the place of its former session needs none. That stays beside it if
-    /// it has copies for which the client has no grant any more.
+    /// it has copies for which the client has no grant any more, or loses its place.
     pub fn lack_of_room(&self, former: Option<&Former>, newcomer: &Newcomer) -> Option<String> {
         let Newcomer { name, access, .. } = newcomer;
-        let takes_place =
-            |former: &&Former| self.known(former, name.as_deref()).is_some() && are_granted(access, &former.copies);
+        let has_place = |former: &Former| self.known(former, name.as_deref()).is_some_and(|known| !known.loses_place);
+        let takes_place = |former: &&Former| has_place(former) && are_granted(access, &former.copies);
         if former.filter(takes_place).is_some() {
             return None;
         }
@@ -146,9 +147,11 @@ impl Server {
     }
 
     /// Whose place a node gets that has proven no name, if all are taken: that of the one without a name that has not committed for the
-    /// longest time. Such nodes are not told apart, so nothing but what they do can keep one from taking all places.
-    pub fn place_for(&self, newcomer: &Newcomer) -> Option<ClientId> {
-        if newcomer.name.is_some() || self.clients.len() < CLIENTS_MAX {
+    /// longest time. Such nodes are not told apart, so nothing but what they do can keep one from taking all places. One that loses its own
+    /// gets no other one's before that is done: else each that loses one would have the next one lose its place at once.
+    pub fn place_for(&self, former: Option<&Former>, newcomer: &Newcomer) -> Option<ClientId> {
+        let loses_own = former.and_then(|former| self.known(former, None)).is_some_and(|known| known.loses_place);
+        if newcomer.name.is_some() || self.clients.len() < CLIENTS_MAX || loses_own {
             return None;
         }
         let is_unused = |joined: &JoinedClient| {
@@ -156,6 +159,11 @@ impl Server {
         };
         let unused = self.clients.iter().filter(|(_, joined)| is_unused(joined));
         unused.min_by_key(|(_, joined)| joined.active).map(|(client, _)| *client)
+    }
+
+    /// A client's place is another one's once it is revoked and its lease is over: it does not take that itself when it comes again.
+    pub fn lose_place(&mut self, client: ClientId) {
+        self.clients.get_mut(&client).into_iter().for_each(|joined| joined.loses_place = true);
     }
 
     /// A copy is another session's from now on. That it was called back may not have been heard, so it is as if it had not been.

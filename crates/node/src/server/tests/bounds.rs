@@ -214,31 +214,49 @@ fn a_node_without_a_name_that_commits_nothing_keeps_no_place() {
     let at = |ns: u64| Instant::from_ns(ns);
     ground.server.note_time(at(UNUSED_NS));
     let nodes: Vec<ClientId> = (0..CLIENTS_MAX - 1).map(|_| ground.join()).collect();
-    assert_eq!(ground.server.place_for(&any), None, "there is one");
+    assert_eq!(ground.server.place_for(None, &any), None, "there is one");
     ground.server.note_time(at(UNUSED_NS + 1));
     ground.join();
     assert!(ground.server.lack_of_room(None, &any).is_some());
-    assert_eq!(ground.server.place_for(&any), None, "all have come just now");
+    assert_eq!(ground.server.place_for(None, &any), None, "all have come just now");
     ground.server.note_time(at(2 * UNUSED_NS));
-    assert_eq!(ground.server.place_for(&any), Some(nodes[0]));
-    assert_eq!(ground.server.place_for(&named), None, "who has a name is told apart");
+    assert_eq!(ground.server.place_for(None, &any), Some(nodes[0]));
+    assert_eq!(ground.server.place_for(None, &named), None, "who has a name is told apart");
     // What it has committed is not long ago.
     ground.step(|server, memory, actions| server.committed((nodes[0], Transaction(1)), memory, actions));
-    assert_eq!(ground.server.place_for(&any), Some(nodes[1]));
+    assert_eq!(ground.server.place_for(None, &any), Some(nodes[1]));
     // Who comes again is not new by that.
     let former = Former { session: Session { epoch: 1, client: nodes[1] }, secret: Secret(9), copies: Vec::new() };
     let again = ground.join_again(&former).session.client;
     ground.step(|server, memory, actions| server.revoke(nodes[2], memory, actions));
     let others: Vec<ClientId> = (3..).map(|number| nodes[number]).take(3).collect();
     for other in others {
-        assert_eq!(ground.server.place_for(&any), Some(other));
+        assert_eq!(ground.server.place_for(None, &any), Some(other));
         ground.step(|server, memory, actions| server.committed((other, Transaction(1)), memory, actions));
     }
     ground.server.note_time(at(3 * UNUSED_NS));
     nodes[6..].iter().for_each(|node| {
         ground.step(|server, memory, actions| server.committed((*node, Transaction(1)), memory, actions));
     });
-    assert_eq!(ground.server.place_for(&any), Some(again));
+    assert_eq!(ground.server.place_for(None, &any), Some(again));
+}
+
+#[test]
+fn who_has_lost_its_place_does_not_take_it_back() {
+    let mut ground = Ground::new("cbl");
+    let any = newcomer(None, None);
+    let nodes: Vec<ClientId> = (0..CLIENTS_MAX).map(|_| ground.join()).collect();
+    ground.server.note_time(Instant::from_ns(UNUSED_NS));
+    assert_eq!(ground.server.place_for(None, &any), Some(nodes[0]));
+    ground.server.lose_place(nodes[0]);
+    ground.step(|server, memory, actions| server.revoke(nodes[0], memory, actions));
+    let former = Former { session: Session { epoch: 1, client: nodes[0] }, secret: Secret(9), copies: Vec::new() };
+    assert!(ground.server.lack_of_room(Some(&former), &any).is_some(), "it was to be another one's");
+    assert_eq!(ground.server.place_for(Some(&former), &any), None, "nor that of a third one");
+    ground.step(|server, memory, actions| server.lose(nodes[0], memory, actions));
+    assert_eq!(ground.server.lack_of_room(None, &any), None);
+    ground.join();
+    assert_eq!(ground.server.place_for(Some(&former), &any), Some(nodes[1]), "it comes as any other one by then");
 }
 
 /// Joins under this name as often as that may, and returns why it may not any more.
