@@ -7,7 +7,7 @@ use crate::control::Control;
 use crate::error::{run, run_telling};
 use crate::events::{Events, SLOW_NS, Silence, is_overdue, watch};
 use crate::{OpenError, assemble, existing, log_words, page_words, residence};
-use contents::{Contents, contents, stranger};
+use contents::{Contents, contents};
 use driver::{Fault, FaultKind};
 use engine::log::Log;
 use engine::server::TransactionServer;
@@ -328,44 +328,6 @@ impl Opening {
             1 => Ok(()),
             count => Err(OpenError::SeveralNodes { count }),
         }
-    }
-
-    /// Nothing is created beside what another program or another database left.
-    fn refuse_foreign<'a>(
-        &self,
-        executor: &Executor,
-        home: &str,
-        others: impl Iterator<Item = &'a String>,
-        create: bool,
-    ) -> Result<(), OpenError> {
-        let path = self.path.display().to_string();
-        let state = run(executor, contents(executor, home))??;
-        if state == Contents::Foreign || (state == Contents::Nothing && !create) {
-            let detail =
-                format!("it holds no file '{}'; name an empty directory or a database", engine::SUPERBLOCK_FILE);
-            return Err(Error::NotADatabase { path, detail }.into());
-        }
-        match state {
-            Contents::Database | Contents::Bare => Ok(()),
-            Contents::Nothing | Contents::Foreign => self.refuse_occupied(executor, others),
-        }
-    }
-
-    /// Nothing is created over files on other devices than the home's.
-    fn refuse_occupied<'a>(
-        &self,
-        executor: &Executor,
-        others: impl Iterator<Item = &'a String>,
-    ) -> Result<(), OpenError> {
-        let path = self.path.display().to_string();
-        for device in others {
-            let strange = run(executor, stranger(executor, device))??;
-            if let Some(name) = strange {
-                let detail = format!("its device '{device}' holds the file '{name}'; give it an empty directory");
-                return Err(Error::NotADatabase { path, detail }.into());
-            }
-        }
-        Ok(())
     }
 
     /// Locks the directory of every device, each once.

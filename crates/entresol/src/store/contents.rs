@@ -1,6 +1,8 @@
 //! What there is in a directory before a database is opened in it.
 
 use crate::configuration::FILE_NAME;
+use crate::error::run;
+use crate::{OpenError, Opening};
 use driver::{Access, Op};
 use engine::Error;
 use executor::Executor;
@@ -40,7 +42,7 @@ async fn names(executor: &Executor, device: &str) -> Result<Vec<String>, Error> 
 }
 
 /// A file on a device of a database that is to be created which no creation of one has left, if there is any.
-pub(super) async fn stranger(executor: &Executor, device: &str) -> Result<Option<String>, Error> {
+async fn stranger(executor: &Executor, device: &str) -> Result<Option<String>, Error> {
     let names = names(executor, device).await?;
     let locked = names.iter().any(|name| name == DirectoryLock::NAME);
     for name in names {
@@ -83,4 +85,44 @@ pub(super) async fn contents(executor: &Executor, device: &str) -> Result<Conten
         (false, true) => Contents::Nothing,
         (false, false) => Contents::Foreign,
     })
+}
+
+impl Opening {
+    /// Nothing is created beside what another program or another database left.
+    pub(super) fn refuse_foreign<'a>(
+        &self,
+        executor: &Executor,
+        home: &str,
+        others: impl Iterator<Item = &'a String>,
+        create: bool,
+    ) -> Result<(), OpenError> {
+        let path = self.path.display().to_string();
+        let state = run(executor, contents(executor, home))??;
+        if state == Contents::Foreign || (state == Contents::Nothing && !create) {
+            let detail =
+                format!("it holds no file '{}'; name an empty directory or a database", engine::SUPERBLOCK_FILE);
+            return Err(Error::NotADatabase { path, detail }.into());
+        }
+        match state {
+            Contents::Database | Contents::Bare => Ok(()),
+            Contents::Nothing | Contents::Foreign => self.refuse_occupied(executor, others),
+        }
+    }
+
+    /// Nothing is created over files on other devices than the home's.
+    pub(super) fn refuse_occupied<'a>(
+        &self,
+        executor: &Executor,
+        others: impl Iterator<Item = &'a String>,
+    ) -> Result<(), OpenError> {
+        let path = self.path.display().to_string();
+        for device in others {
+            let strange = run(executor, stranger(executor, device))??;
+            if let Some(name) = strange {
+                let detail = format!("its device '{device}' holds the file '{name}'; give it an empty directory");
+                return Err(Error::NotADatabase { path, detail }.into());
+            }
+        }
+        Ok(())
+    }
 }
