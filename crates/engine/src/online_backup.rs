@@ -170,12 +170,13 @@ async fn copy_all(
         Err(error) => {
             run.is_over.set(true);
             // What the log's copy has failed with is what the others have failed of.
-            return Err(log.end(Lsn::ZERO).await.err().unwrap_or(error));
+            return Err(log.join().await.err().unwrap_or(error));
         }
     };
+    log.end_at(if canary::is_planted(Canary::ForgottenTail) { beginning.scan_start() } else { end });
     let manifest = Manifest { base, ..copied.manifest(&run, &beginning, (log_from, end)) };
     engine.core.log.make_copyable(end).await?;
-    log.end(if canary::is_planted(Canary::ForgottenTail) { beginning.scan_start() } else { end }).await?;
+    log.join().await?;
     run.sync().await?;
     note_taken(engine, BackupTaken { id: manifest.id, end }).await?;
     let target = run.target.clone();

@@ -1,9 +1,9 @@
 //! A log on two devices: the loss of one while the database is open, its silence, its loss at an opening, and what is refused.
 
 use base::Instant;
-use base::time::{MILLISECOND_NS, SECOND_NS};
+use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 use devices::Hardware;
-use driver::OpKind;
+use driver::{Op, OpKind};
 use entresol_engine::checkpoint;
 use entresol_engine::log::{self, Acknowledged, Second, SyncMethod};
 use entresol_engine::tier_file::WriteBufferSettings;
@@ -16,6 +16,8 @@ use std::rc::Rc;
 use virtual_driver::{ErrorAt, FaultPlan, Media, Options, PowerCut, Slow, VirtualDriver};
 
 const RECORDS: u64 = 60;
+/// How many backups follow each other.
+const BACKUPS: u64 = 80;
 
 /// Devices for everything else and for the log, those of these names.
 fn hardware(logs: &[&str]) -> Hardware {
@@ -54,9 +56,19 @@ fn under<T>(
     media: &Media,
     work: impl AsyncFnOnce(&Executor) -> Result<T>,
 ) -> Result<T> {
+    in_order(Order::FirstInFirstOut, faults, (hardware, media), work)
+}
+
+/// The same with its tasks in this order.
+fn in_order<T>(
+    order: Order,
+    faults: FaultPlan,
+    (hardware, media): (&Hardware, &Media),
+    work: impl AsyncFnOnce(&Executor) -> Result<T>,
+) -> Result<T> {
     let faults = Some(faults);
     let driver = VirtualDriver::new(hardware.clone(), Options { faults, ..Options::default() }, media.clone());
-    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let executor = Executor::new(Box::new(driver), order);
     let result = executor.run(work(&executor)).expect("the machine goes on");
     executor.stop();
     media.power_cut(&mut base::Random::stream(1, "cut"), &PowerCut { lost: 1.0, torn: 0.0 });
@@ -235,6 +247,63 @@ fn a_backup_reads_past_a_device_that_never_answers() {
             settings.log.archive = None;
             assert_eq!(opened(&hardware, &media, settings), Ok(None), "{told}");
         }
+    }
+}
+
+/// Takes backups, one in the place of the other, and finds each to have the log up to the page of its end.
+async fn back_up_again_and_again(database: &Database) -> Result<()> {
+    let executor = database.executor();
+    let (backup, place) = (BackupSettings::to("backup"), executor.device("backup").expect("a device"));
+    for number in 0..BACKUPS {
+        for name in executor.names(place).await? {
+            executor.perform(Op::Remove { device: place, name }).await.result?;
+        }
+        executor.sleep_ns(number * 20 * MICROSECOND_NS).await;
+        let ended = executor.within(5 * SECOND_NS, database.backup(&backup, |_| {})).await;
+        let report = ended.expect("it does not wait for what is logged behind it")?;
+        let (_, copied) = executor.open(place, "log", false).await?;
+        assert_eq!(copied, report.log_bytes, "the copy ends with the page of the end");
+    }
+    Ok(())
+}
+
+/// Where the first device suffices, the other one may lag for as long as there is something to log. A backup waits until that one has
+/// the log up to the backup's end, and copies no more.
+#[test]
+fn a_backup_ends_beside_commits_that_run_ahead_of_the_other_device() {
+    let hardware = hardware(&["a", "b", "backup"]);
+    let settings = settings(Acknowledged::First);
+    let slow = Slow { device: "b".into(), from: Instant::from_ns(SECOND_NS), until: Instant::NEVER, factor: 1_000.0 };
+    for seed in 1..=4 {
+        let (media, slow) = (Media::new(), vec![slow.clone()]);
+        let faults = FaultPlan { slow, ..FaultPlan::default() };
+        let backed_up = in_order(Order::Seeded(seed), faults, (&hardware, &media), async |executor| {
+            let database = Database::create(executor, settings.clone()).await?;
+            fill(&database).await?;
+            executor.sleep_ns(SECOND_NS).await;
+            let (own, over) = (database.clone(), Rc::new(Cell::new(false)));
+            let (is_over, records) = (Rc::clone(&over), database.partition("records")?);
+            let writing = executor.spawn(async move {
+                while !is_over.get() {
+                    own.transaction(async |tx| tx.put(records, b"beside", &[8; 40]).await).await?;
+                    own.executor().sleep_ns(200 * MICROSECOND_NS).await;
+                }
+                Ok::<_, Error>(())
+            });
+            back_up_again_and_again(&database).await?;
+            over.set(true);
+            writing.join().await?;
+            assert_eq!(database.log().lost_device(), None);
+            database.close().await
+        });
+        assert_eq!(backed_up, Ok(()));
+        ["disk", "a", "b"].iter().for_each(|device| media.replace(device));
+        let source = RestoreSource { backup: "backup".into(), ..RestoreSource::default() };
+        let restored = on(&hardware, &media, Vec::new(), async |executor| {
+            Database::restore(executor, &settings, &source, |_| {}).await.map(drop)
+        });
+        assert_eq!(restored, Ok(()));
+        assert_eq!(opened(&hardware, &media, settings.clone()), Ok(None));
     }
 }
 

@@ -30,7 +30,7 @@ impl Log {
     /// [`Error::LogFailed`].
     pub(crate) async fn make_copyable(&self, lsn: Lsn) -> Result<()> {
         self.flush(lsn).await?;
-        self.complete().await;
+        self.complete_before(lsn).await;
         self.drain_before(lsn).await
     }
 

@@ -386,6 +386,14 @@ impl Log {
         }
     }
 
+    /// Waits until each device that is not lost has everything before `before`, which is durable. What follows that is not waited for:
+    /// where the first of two devices suffices, the other one may lag for as long as there are commits.
+    pub(super) async fn complete_before(&self, before: Lsn) {
+        while self.complete.get() < before && self.failed.borrow().is_none() {
+            self.room.wait(&self.executor).await;
+        }
+    }
+
     /// Wakes the tasks that wait for the loss of a device.
     pub(super) fn wake_alarm(&self) {
         self.duplex.as_ref().inspect(|duplex| duplex.alarm.wake_all(&self.executor));

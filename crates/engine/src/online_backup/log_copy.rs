@@ -45,9 +45,13 @@ impl LogCopy {
         self.task.is_finished()
     }
 
-    /// Waits until all log up to `end` is copied and durable.
-    pub async fn end(self, end: Lsn) -> Result<()> {
+    /// It ends with the page of `end`: to be said in the step in which the log ends there, before it has the next page.
+    pub fn end_at(&self, end: Lsn) {
         self.until.set(Some(end));
+    }
+
+    /// Waits until all log up to its end is copied and durable, or the backup is over.
+    pub async fn join(self) -> Result<()> {
         self.task.join().await
     }
 }
