@@ -197,9 +197,9 @@ fn all_nodes_of_a_name_come_again_that_lose_a_grant() {
     }
     page_server.grant(grants(&machines, false)).expect("both partitions are there");
     cluster.run_until(cluster.now().plus_ns(5_000 * MILLISECOND_NS)).expect("no machine stops");
-    for client in clients {
+    for client in &clients {
         assert_eq!(client.failure(), None);
-        cluster.run(crew.spawn(read(client))).expect("no machine stops");
+        cluster.run(crew.spawn(read(client.clone()))).expect("no machine stops");
     }
     assert_eq!(page_server.protocol().clients().count(), usize::from(CREW));
     [server, crew].iter().for_each(Executor::stop);
