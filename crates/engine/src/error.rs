@@ -492,6 +492,16 @@ pub enum Error {
         /// The transactions in its way.
         holders: Vec<base::TransactionId>,
     },
+    /// The database is closed, and transactions have not ended that its checkpoint waits for. What was committed is safe, and the next opening
+    /// takes back what was not.
+    #[error(
+        "the database is closed, and {} has not ended, for which a checkpoint of sets that are swept black/white waits: end it before",
+        named(.holders)
+    )]
+    Unended {
+        /// The transactions in its way.
+        holders: Vec<base::TransactionId>,
+    },
     /// A snapshot of a node was to begin while as many as it may have are open, and none of them has ended for as long as a lock would
     /// have been waited for.
     #[error("{level} snapshots of this node are open, as many as may be; end one before, or read more in each")]

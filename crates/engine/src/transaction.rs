@@ -51,7 +51,7 @@ pub(crate) use index_build::not_indexed;
 pub(crate) use isolation::await_segments;
 pub use key_range::{KeyRange, prefix};
 pub(crate) use log_relief::relieve;
-pub(crate) use own_wait::{GRACE_NS, OwnWait, Sought, changers};
+pub(crate) use own_wait::{GRACE_NS, OwnWait, Sought, changer_ids};
 pub(crate) use rollback::undo;
 pub use savepoint::Savepoint;
 pub use scan::Scan;

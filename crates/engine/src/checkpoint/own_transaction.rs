@@ -1,7 +1,7 @@
 //! Checkpoints that a task awaits which has a transaction that they wait for.
 
 use crate::engine::Engine;
-use crate::transaction::{GRACE_NS, OwnWait, Sought, changers};
+use crate::transaction::{GRACE_NS, OwnWait, Sought, changer_ids};
 use crate::{Error, Result};
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -21,9 +21,7 @@ pub(super) async fn unless_awaited(engine: &Engine, taken: impl Future<Output = 
             return Poll::Ready(result);
         }
         if engine.checkpointer.is_stalled.get() && own_wait.is_for_ever() {
-            let (owners, registry) = (changers(engine), engine.transactions.registry.borrow());
-            let holders = owners.into_iter().map(|owner| registry.id_of(owner)).collect();
-            return Poll::Ready(Err(Error::OwnCheckpoint { holders }));
+            return Poll::Ready(Err(Error::OwnCheckpoint { holders: changer_ids(engine) }));
         }
         if executor.now() >= looks_at.get() {
             looks_at.set(executor.now().plus_ns(GRACE_NS));

@@ -12,12 +12,13 @@
 
 use super::pace::SweepPace;
 use super::relief::note_stall;
-use crate::Result;
 use crate::engine::{BlackWhiteSweep, Engine, SetStore, Strategy, SweepSettings};
 use crate::log::record::Body;
 use crate::statistics::add;
 use crate::superblock::CurrentBackup;
-use base::time::MICROSECOND_NS;
+use crate::transaction::changer_ids;
+use crate::{Error, Result};
+use base::time::{MICROSECOND_NS, SECOND_NS};
 use base::{Instant, Lsn, PartitionId, TransactionId};
 use driver::{Frame, Work};
 use executor::JoinHandle;
@@ -28,6 +29,9 @@ use structures::set::{Capture, Logging};
 
 /// How long a sweep waits for transactions that keep every segment that is left from being taken, in nanoseconds.
 const BUSY_WAIT_NS: u64 = 20 * MICROSECOND_NS;
+
+/// How long it waits for them at most once the database is closed, in nanoseconds.
+const CLOSING_NS_MAX: u64 = SECOND_NS;
 
 /// What is being written.
 enum SegmentSource {
@@ -158,7 +162,7 @@ impl Sweep<'_> {
         let (size, settings) = (engine.sets.sets.borrow().segment_size(self.partition), engine.checkpointer.sweep);
         let mut outcome =
             engine.sets.backup.reserve(&engine.core.executor, (self.partition, self.copy), (count, size)).await;
-        let mut left: Vec<u32> = (0..count).collect();
+        let (mut left, mut closing_since): (Vec<u32>, _) = ((0..count).collect(), None);
         while outcome.is_ok() && !left.is_empty() {
             let before = left.len();
             let mut busy = Vec::new();
@@ -193,10 +197,7 @@ impl Sweep<'_> {
             if busy.len() == before {
                 // The transaction that keeps a segment from being taken may itself wait for one that is lent.
                 if self.under_way.is_empty() {
-                    engine.checkpointer.is_stalled.set(true);
-                    note_stall(&self.engine.core.log, &self.engine.checkpointer.relief);
-                    engine.core.executor.sleep_ns(BUSY_WAIT_NS).await;
-                    engine.checkpointer.is_stalled.set(false);
+                    outcome = self.await_ends(&mut closing_since).await;
                 } else {
                     let ended = self.end_first().await;
                     outcome = outcome.and(ended);
@@ -206,6 +207,24 @@ impl Sweep<'_> {
         }
         let ended = self.end_all().await;
         outcome.and(ended)
+    }
+
+    /// Waits for transactions that keep all that is left from being taken. Once the database is closed none of them can be committed any more,
+    /// and those that do not end by themselves are not waited for without end.
+    async fn await_ends(&self, closing_since: &mut Option<Instant>) -> Result<()> {
+        let engine = self.engine;
+        let (executor, checkpointer) = (&engine.core.executor, &engine.checkpointer);
+        checkpointer.is_stalled.set(true);
+        note_stall(&engine.core.log, &checkpointer.relief);
+        executor.sleep_ns(BUSY_WAIT_NS).await;
+        checkpointer.is_stalled.set(false);
+        if !engine.core.closing.get() || engine.transactions.endings.get() > 0 {
+            *closing_since = None;
+            return Ok(());
+        }
+        let since = *closing_since.get_or_insert(executor.now());
+        let is_over = executor.now().since_ns(since) >= CLOSING_NS_MAX;
+        if is_over { Err(Error::Unended { holders: changer_ids(engine) }) } else { Ok(()) }
     }
 
     /// After a segment was taken at `began` and is being written: waits until the next one may be. What was copied long ago is

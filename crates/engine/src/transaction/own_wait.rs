@@ -8,8 +8,8 @@
 //! that runs a closure as a transaction has not.
 
 use crate::engine::Engine;
-use base::Instant;
 use base::time::MILLISECOND_NS;
+use base::{Instant, TransactionId};
 use executor::{Caller, TaskId};
 use std::cell::Cell;
 use structures::lock::Owner;
@@ -126,9 +126,15 @@ fn is_kept(engine: &Engine, user: Caller, task: TaskId) -> bool {
 }
 
 /// The transactions that have changed something in sets.
-pub(crate) fn changers(engine: &Engine) -> Vec<Owner> {
+fn changers(engine: &Engine) -> Vec<Owner> {
     let (owners, sets) = (engine.transactions.registry.borrow().owners_in_use(), engine.sets.sets.borrow());
     owners.into_iter().filter(|owner| sets.changes(*owner) > 0).collect()
+}
+
+/// The numbers of these.
+pub(crate) fn changer_ids(engine: &Engine) -> Vec<TransactionId> {
+    let (owners, registry) = (changers(engine), engine.transactions.registry.borrow());
+    owners.into_iter().map(|owner| registry.id_of(owner)).collect()
 }
 
 /// Where a way through those that wait for each other ends.

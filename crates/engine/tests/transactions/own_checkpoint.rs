@@ -83,3 +83,23 @@ fn one_that_waits_for_others_or_for_nothing_is_taken() {
         });
     }
 }
+
+#[test]
+fn a_closing_ends_though_a_transaction_of_another_task_does_not() {
+    let closed = run(&Media::new(), async |executor| {
+        let sweep = SweepSettings { strategy: Strategy::TransactionBlackWhite, ..SweepSettings::default() };
+        let database = Database::create(executor, Settings { sweep, ..Settings::default() }).await?;
+        let stock = database.create_partition(PartitionSpec::set("stock")).await?;
+        let other = database.clone();
+        executor.spawn(async move {
+            let mut left = other.begin().await?;
+            left.put(stock, b"pens", &[1]).await?;
+            std::future::pending::<()>().await;
+            left.commit().await.map(drop)
+        });
+        executor.sleep_ns(MILLISECOND_NS).await;
+        Ok::<_, Error>(executor.within(PATIENCE_NS, database.close()).await)
+    });
+    let closed = closed.expect("nothing else fails");
+    assert!(matches!(&closed, Some(Err(Error::Unended { holders })) if holders.len() == 1), "{closed:?}");
+}
