@@ -168,7 +168,7 @@ fn a_file_that_is_used_although_the_sync_of_a_load_failed_is_found() {
 
 #[test]
 fn a_drop_that_does_not_wait_is_found() {
-    let failure = first_failure_of_long_runs(Canary::HastyDrop, 29..30);
+    let failure = first_failure_of_long_runs(Canary::HastyDrop, 34..35);
     assert!(failure.wrong[0].contains("while a transaction has changed it"), "{failure}");
 }
 
@@ -224,7 +224,7 @@ fn changes_that_pass_by_an_index_that_a_set_is_being_given_are_found() {
 
 #[test]
 fn a_unique_index_over_records_that_are_the_same_in_it_is_found() {
-    let failure = first_failure_of_long_runs(Canary::UncheckedTwice, 157..158);
+    let failure = first_failure_of_long_runs(Canary::UncheckedTwice, 256..257);
     assert!(failure.wrong[0].contains("gets a unique index though two records are the same in it"), "{failure}");
 }
 
@@ -277,7 +277,7 @@ fn a_page_that_stays_pinned_is_found() {
 
 #[test]
 fn freeing_that_never_ends_is_found() {
-    first_failure_of_long_runs(Canary::EndlessFreeing, 29..30);
+    first_failure_of_long_runs(Canary::EndlessFreeing, 235..236);
 }
 
 #[test]
