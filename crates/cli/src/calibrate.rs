@@ -198,7 +198,7 @@ fn calibrated(arguments: &Arguments, keeping: &mut Keeping) -> Result<Calibratio
     let device_extent =
         if arguments.quick { DeviceExtent::quick(arguments.size) } else { DeviceExtent::full(arguments.size) };
     let engine_extent = if arguments.quick {
-        EngineExtent { span_ns: 330_000_000, branches: 10 }
+        EngineExtent { span_ns: 300_000_000, branches: 10 }
     } else {
         EngineExtent { span_ns: 3_000_000_000, branches: 60 }
     };

@@ -36,7 +36,7 @@ impl DeviceExtent {
 
     /// Less, in less than a minute.
     pub fn quick(file_bytes: u64) -> DeviceExtent {
-        DeviceExtent { axis: vec![0, 1, 8, 48], sizes: vec![4 << 10, LARGE], span_ns: 250_000_000, file_bytes }
+        DeviceExtent { axis: vec![0, 1, 8, 48], sizes: vec![4 << 10, LARGE], span_ns: 220_000_000, file_bytes }
     }
 
     /// Reads and writes beside each other, then a durable write and then a sync beside these.
