@@ -251,7 +251,7 @@ impl Database {
     /// ended by then cannot be committed any more: the next opening takes it back.
     ///
     /// # Errors
-    /// Those of [`Database::checkpoint`]; [`Error::Unended`].
+    /// Those of [`Database::checkpoint`]; [`crate::Error::Unended`].
     pub async fn close(self) -> Result<()> {
         let engine = &self.0.engine;
         // Changes of the cache and of the catalog that are under way end before; those that wait for their turn find it closed.

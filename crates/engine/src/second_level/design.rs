@@ -112,7 +112,7 @@ pub trait CachePolicy {
     }
 
     /// Whether [`CachePolicy::victim`] names the slot of every page that enters, also while slots are free: one behind the other,
-    /// which [`Slots`](super::slots::Slots) checks.
+    /// which the table of slots checks.
     fn is_circular(&self) -> bool {
         false
     }
