@@ -105,6 +105,17 @@ async fn at_node(node: &Node, part: Part) -> Result<Done> {
     Ok(Done { count, elapsed_ns: executor.now().since_ns(began), cpu_ns: thread_cpu_ns() - cpu })
 }
 
+/// The load by itself: keys are drawn, and nothing is done with them.
+async fn alone(executor: &entresol::Executor, part: Part) -> Result<Done> {
+    let (began, cpu) = (executor.now(), thread_cpu_ns());
+    let count = repeat(executor, &part, 0, async |key, changes| {
+        std::hint::black_box((key, changes));
+        Ok(())
+    })
+    .await?;
+    Ok(Done { count, elapsed_ns: executor.now().since_ns(began), cpu_ns: thread_cpu_ns() - cpu })
+}
+
 fn show(what: &str, changes: Changes, done: &[Done]) {
     let rate: f64 = done.iter().map(|done| done.count as f64 * 1e9 / done.elapsed_ns as f64).sum();
     let cpu: u64 = done.iter().map(|done| done.cpu_ns).sum();
@@ -132,6 +143,9 @@ fn main() -> std::result::Result<(), entresol::OpenError> {
     let loaded: Vec<_> = loaded.collect();
     handle.with_database(async move |database| database.load_b_tree(table, loaded, |_| {}).await).wait()?;
     let part = |keys: Range<u64>, changes| Part { table, keys, seconds, changes };
+    let load = part(0..records, 5);
+    let done = handle.with_database(async move |database| alone(database.executor(), load).await).wait()?;
+    show("the load", 5, &[done]);
     for changes in [0, 5, 100] {
         let part = part(0..records, changes);
         let done = handle.with_database(async move |database| at_engine(database, part).await).wait()?;
