@@ -9,7 +9,9 @@ fuzz_target!(|text: &str| {
     let mut machine = Machine::new(&hardware, 1, true);
     for device in 0..hardware.devices.len().min(4) as u16 {
         for direction in [Direction::Read, Direction::Write { durable: true }, Direction::Sync] {
-            machine.transfer(device, Transfer { direction, file: 1, offset: 4096, length: 4096 });
+            for fresh in [false, true] {
+                machine.transfer(device, Transfer { direction, file: 1, offset: 4096, length: 4096, fresh });
+            }
         }
     }
     for _ in 0..100 {
