@@ -107,15 +107,25 @@ impl Engine {
         resource.in_words(&name)
     }
 
-    /// What the panic of a caller's own code means for its request.
+    /// Gives back the panic of a caller's own code.
     ///
     /// # Panics
     /// Goes on panicking if a change of pages was ended halfway: then the engine must not go on.
     #[cold]
-    pub fn panicked(&self, what: &str, panic: Panic) -> Error {
+    pub fn contained(&self, panic: Panic) -> Panic {
         if self.core.is_changing.get() {
             resume_unwind(panic);
         }
+        panic
+    }
+
+    /// What the panic of a caller's own code means for its request.
+    ///
+    /// # Panics
+    /// As [`Engine::contained`].
+    #[cold]
+    pub fn panicked(&self, what: &str, panic: Panic) -> Error {
+        let panic = self.contained(panic);
         Error::Panicked { what: what.to_owned(), message: panic_message(&*panic).to_owned() }
     }
 

@@ -431,8 +431,8 @@ pub enum Error {
     /// The caller asked for the rollback.
     #[error("rolled back by the caller: {0}")]
     RolledBack(String),
-    /// A request's own code panicked: a procedure, or a closure that a handle was given. Its transactions are rolled back; the
-    /// database goes on.
+    /// A request's own code panicked: a procedure, a closure that a handle was given, or a task that one of these has spawned and joined. Its
+    /// transactions are rolled back; the database goes on.
     #[error("{what} panicked: {message}; its transactions are rolled back, mend its code")]
     Panicked {
         /// The procedure's name, or where the closure is.

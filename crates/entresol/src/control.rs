@@ -123,7 +123,7 @@ impl Store {
         self.hear(Way::Caller(Arc::clone(&door)));
         if self.control.is_some() {
             let database = self.database().clone();
-            self.door = Some(self.executor().spawn(async move { door.answer(&database).await }));
+            self.door = Some(self.executor().of_library().spawn(async move { door.answer(&database).await }));
         }
         self
     }

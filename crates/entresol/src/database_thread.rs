@@ -316,6 +316,7 @@ impl Serving for Engine {
 
     fn serve(self, requests: Mailbox<Request>, wakes: &Wakes, cause: &OnceLock<Fault>) -> Result<(), OpenError> {
         let Engine { store, page_server } = self;
+        store.database().contain_panics();
         let executor = store.executor().clone();
         let transactions = store.transaction_server()?;
         let host = Host::Engine(store.database().clone(), RefCell::new(page_server));

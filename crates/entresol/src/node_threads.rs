@@ -199,6 +199,8 @@ impl Serving for NodeEngine {
 
     fn serve(self, requests: Mailbox<Request>, wakes: &Wakes, cause: &OnceLock<Fault>) -> Result<(), OpenError> {
         let executor = self.executor().clone();
+        // What a transaction has changed at a node is dropped with it.
+        executor.contain_panics(|panic| panic);
         let host = Requests::new(Host::Node(self.client.clone()), &executor, wakes);
         error::run_telling(&executor, receive(&host, requests, None), |error| note_cause(error, cause))?;
         host.answers.wake();

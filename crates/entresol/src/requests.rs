@@ -50,7 +50,8 @@ impl Requests {
     /// None yet.
     pub fn new(host: Host, executor: &Executor, wakes: &Wakes) -> Rc<Requests> {
         let (running, free, count) = (RefCell::default(), RefCell::default(), Cell::new(0));
-        let (executor, answers) = (executor.clone(), Answers::new(executor, wakes));
+        let executor = executor.of_library();
+        let answers = Answers::new(&executor, wakes);
         let requests = Rc::new(Requests { executor, host, running, free, count, calls: Rc::default(), answers });
         let those = Rc::downgrade(&requests);
         requests.executor.name_workers(move |place| those.upgrade()?.task_of(place));

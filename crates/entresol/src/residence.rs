@@ -20,7 +20,7 @@ pub(crate) fn begin(database: &Database, configuration: &Configuration) -> IsNot
     let (is_real, warm) = (configuration.hardware.is_none(), configuration.buffer.warm);
     let is_noted = Rc::new(Cell::new(is_real && !warm));
     if is_real {
-        drop(database.executor().spawn(keep(database.clone(), warm, Rc::clone(&is_noted))));
+        drop(database.executor().of_library().spawn(keep(database.clone(), warm, Rc::clone(&is_noted))));
     }
     is_noted
 }

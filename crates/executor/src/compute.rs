@@ -1,7 +1,7 @@
 use crate::join::Outcome;
-use crate::{Executor, JoinHandle, WaitQueue};
+use crate::{Executor, JoinHandle};
 use driver::{Fault, Op};
-use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -33,17 +33,20 @@ impl Executor {
         self.begin_compute(instructions, run).join().await
     }
 
-    /// As [`Executor::compute`], but begun at once, while the caller goes on.
+    /// As [`Executor::compute`], but begun at once, while the caller goes on. A panic of `run` is that of a task
+    /// ([`Executor::contain_panics`]).
     pub fn begin_compute<T: Send + 'static>(
         &self,
         instructions: u64,
         run: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<Result<T, Fault>> {
-        let outcome = Rc::new(Outcome { value: RefCell::new(None), waiters: WaitQueue::new() });
+        let outcome = Outcome::new();
         let (there, executor) = (Rc::clone(&outcome), self.clone());
-        self.compute_then(instructions, run, move |value| {
-            there.value.replace(Some(value));
-            there.waiters.wake_all(&executor);
+        let is_contained = self.containment().is_some();
+        let run = move || if is_contained { catch_unwind(AssertUnwindSafe(run)) } else { Ok(run()) };
+        self.compute_then(instructions, run, move |ended| {
+            let end = ended.map_or_else(|fault| Ok(Err(fault)), |value| value.map(Ok));
+            there.give(end.map_err(|panic| executor.contained(panic)), &executor);
         });
         JoinHandle { executor: self.clone(), outcome }
     }

@@ -11,6 +11,7 @@ use crate::caller::Spawns;
 use crate::join::{Job, Outcome};
 use crate::mailbox::with_bell;
 use crate::operations::{Operations, State};
+use crate::panics::{Containment, catch_panic};
 use crate::pricing::Pricing;
 use crate::tasks::{Taken, Tasks, Wake};
 use crate::timers::Timers;
@@ -93,6 +94,7 @@ pub(crate) struct Inner {
     /// What was left unanswered for longer than it might be.
     pub(crate) overdue: OnceCell<Unanswered>,
     faults: faults::Ear,
+    pub(crate) containment: Containment,
     pricing: RefCell<Pricing>,
     priced: bool,
     /// How often each kind of work was done, indexed by `Work as usize`.
@@ -151,6 +153,7 @@ impl Executor {
                 names: RefCell::default(),
                 overdue: OnceCell::new(),
                 faults: faults::Ear::default(),
+                containment: Containment::default(),
                 pricing: RefCell::new(Pricing::new(prices)),
                 priced: prices.is_some(),
                 work_counts: [const { Cell::new(0) }; Work::ALL.len()],
@@ -213,11 +216,11 @@ impl Executor {
     }
 
     fn spawn_as<T: 'static>(&self, member: Membership, future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
-        let outcome = Rc::new(Outcome { value: RefCell::new(None), waiters: WaitQueue::new() });
+        let outcome = Outcome::new();
         if self.0.stopped.get() {
             return JoinHandle { executor: self.clone(), outcome };
         }
-        let job = Job { future, outcome: Rc::clone(&outcome), executor: self.clone() };
+        let job = Job { future: catch_panic(future), outcome: Rc::clone(&outcome), executor: self.clone() };
         self.0.spawned.set(self.0.spawned.get() + 1);
         let task = {
             let mut tasks = self.0.tasks.borrow_mut();

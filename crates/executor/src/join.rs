@@ -1,14 +1,34 @@
-use crate::{Executor, WaitQueue};
+use crate::{CatchPanic, Executor, Panic, WaitQueue};
 use pin_project_lite::pin_project;
 use std::cell::RefCell;
 use std::future::Future;
+use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 pub(crate) struct Outcome<T> {
-    pub value: RefCell<Option<T>>,
-    pub waiters: WaitQueue,
+    end: RefCell<Option<Result<T, Panic>>>,
+    waiters: WaitQueue,
+}
+
+impl<T> Outcome<T> {
+    pub fn new() -> Rc<Outcome<T>> {
+        Rc::new(Outcome { end: RefCell::new(None), waiters: WaitQueue::new() })
+    }
+
+    /// The task has ended so.
+    #[inline]
+    pub fn give(&self, end: Result<T, Panic>, executor: &Executor) {
+        self.end.replace(Some(end));
+        self.waiters.wake_all(executor);
+    }
+
+    /// What the task has come to, if it has ended; its panic goes on.
+    pub fn take(&self) -> Option<T> {
+        let end = self.end.borrow_mut().take();
+        end.map(|end| end.unwrap_or_else(|panic| resume_unwind(panic)))
+    }
 }
 
 pin_project! {
@@ -16,7 +36,7 @@ pin_project! {
     /// awaits, and futures are long.
     pub(crate) struct Job<T, F> {
         #[pin]
-        pub(crate) future: F,
+        pub(crate) future: CatchPanic<F>,
         pub(crate) outcome: Rc<Outcome<T>>,
         pub(crate) executor: Executor,
     }
@@ -28,10 +48,11 @@ impl<T, F: Future<Output = T>> Future for Job<T, F> {
     #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let job = self.project();
-        job.future.poll(context).map(|value| {
-            job.outcome.value.replace(Some(value));
-            job.outcome.waiters.wake_all(job.executor);
-        })
+        let poll = match job.executor.containment() {
+            None => job.future.poll_uncaught(context).map(Ok),
+            Some(tell) => job.future.poll(context).map(|end| end.map_err(tell)),
+        };
+        poll.map(|end| job.outcome.give(end, job.executor))
     }
 }
 
@@ -43,9 +64,12 @@ pub struct JoinHandle<T> {
 
 impl<T> JoinHandle<T> {
     /// Waits for the task's end.
+    ///
+    /// # Panics
+    /// If the task has panicked and panics are contained ([`Executor::contain_panics`]): with what it has panicked with.
     pub async fn join(self) -> T {
         loop {
-            if let Some(value) = self.outcome.value.borrow_mut().take() {
+            if let Some(value) = self.outcome.take() {
                 return value;
             }
             self.outcome.waiters.wait(&self.executor).await;
@@ -54,6 +78,6 @@ impl<T> JoinHandle<T> {
 
     /// Whether the task has ended.
     pub fn is_finished(&self) -> bool {
-        self.outcome.value.borrow().is_some()
+        self.outcome.end.borrow().is_some()
     }
 }

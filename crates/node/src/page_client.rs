@@ -101,6 +101,8 @@ pub struct PageClient(Rc<ClientNode>);
 
 struct ClientNode {
     executor: Executor,
+    /// The handle that its users get.
+    users: Executor,
     settings: ClientSettings,
     server: SocketAddr,
     /// Where other clients reach it.
@@ -187,6 +189,7 @@ impl PageClient {
     ) -> engine::Result<PageClient> {
         let traffic: Rc<Traffic> = Rc::default();
         let acceptor = transport.listen(settings.address).await?;
+        let (users, executor) = (executor.of_callers(), &executor.of_library());
         let way = session::Way { executor, transport: &*transport, server, traffic: &traffic, settings: &settings };
         let introduced = session::introduce(&way, acceptor.address(), None).await?;
         let buffer = Buffer::new(executor, None, settings.buffer)?;
@@ -198,6 +201,7 @@ impl PageClient {
         protocol.join(introduced.session, introduced.secret);
         let inner = Rc::new(ClientNode {
             executor: executor.clone(),
+            users,
             settings,
             server,
             address: acceptor.address(),
@@ -286,7 +290,7 @@ impl PageClient {
 
     /// What its tasks run on.
     pub fn executor(&self) -> &Executor {
-        &self.0.executor
+        &self.0.users
     }
 
     /// Its buffer.

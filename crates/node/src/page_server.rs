@@ -75,6 +75,7 @@ pub struct PageServer(Rc<ServerNode>);
 struct ServerNode {
     this: Weak<ServerNode>,
     database: Database,
+    executor: Executor,
     memory: InBuffer,
     settings: ServerSettings,
     /// Keeps partitions from getting indexes, of which nodes would know nothing.
@@ -137,6 +138,7 @@ impl PageServer {
         let inner = Rc::new_cyclic(|this| ServerNode {
             this: this.clone(),
             database: database.clone(),
+            executor: database.executor().of_library(),
             memory: InBuffer::new(database, seed),
             grants: RefCell::new(settings.grants.clone()),
             settings,
@@ -158,7 +160,7 @@ impl PageServer {
             ending: Rc::default(),
         });
         inner.set_default_snapshot_room();
-        let executor = database.executor();
+        let executor = &inner.executor;
         executor.spawn(accept(Rc::downgrade(&inner), acceptor, (Rc::clone(&inner.ending), executor.clone())));
         if inner.settings.has_leases {
             executor.spawn(watch_terms(Rc::downgrade(&inner), executor.clone()));
@@ -302,7 +304,7 @@ impl Drop for ServerNode {
 
 impl ServerNode {
     fn executor(&self) -> &Executor {
-        self.database.executor()
+        &self.executor
     }
 
     /// What the node of this name may do.

@@ -5,6 +5,7 @@ use crate::engine::Isolation;
 use crate::procedure::Prefetcher;
 use crate::{Error, Result, Transaction};
 use executor::{Panic, catch_panic};
+use std::rc::Rc;
 use structures::PrefetchDistance;
 use structures::set::Logging;
 
@@ -40,6 +41,17 @@ impl Database {
     /// is safe.
     pub fn panicked(&self, what: &str, panic: Panic) -> Error {
         self.0.engine.panicked(what, panic)
+    }
+
+    /// Contains panics of tasks that its users spawn ([`executor::Executor::contain_panics`]), but for those that have ended a change of
+    /// pages halfway.
+    pub fn contain_panics(&self) {
+        let engine = Rc::downgrade(&self.0.engine);
+        let contained = move |panic| match engine.upgrade() {
+            Some(engine) => engine.contained(panic),
+            None => panic,
+        };
+        self.executor().contain_panics(contained);
     }
 
     /// Whether the log would have a call of this procedure instead of what the call changes: a restart runs it again then.

@@ -219,7 +219,7 @@ impl ServerState {
     #[cold]
     fn release_after(self: &Rc<Self>, committing: Committing, request: Request, answer: Vec<u8>) {
         let inner = Rc::clone(self);
-        self.database.executor().spawn(async move {
+        self.database.executor().of_library().spawn(async move {
             let result = committing.await;
             inner.respond(request, result.map(|()| answer));
         });

@@ -84,7 +84,7 @@ impl Door {
         while let Some(askers) = poll_fn(|context| self.poll(context)).await {
             served.retain(|task| !task.is_finished());
             for asker in askers {
-                let executor = database.executor();
+                let executor = &database.executor().of_library();
                 let (wakes, (sender, requests)) = (Wakes::new(), mailbox(executor));
                 let host = Host::Engine(database.clone(), RefCell::default());
                 let host = Requests::new(host, executor, &wakes);

@@ -91,7 +91,7 @@ impl Cluster {
     /// [`Stop`] if a machine stops before, or all of them wait for ever. The others can go on.
     pub fn run<T>(&mut self, task: JoinHandle<T>) -> Result<T, Stop> {
         loop {
-            if let Some(value) = task.outcome.value.borrow_mut().take() {
+            if let Some(value) = task.outcome.take() {
                 return Ok(value);
             }
             self.step(Instant::NEVER)?;

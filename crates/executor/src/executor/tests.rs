@@ -329,3 +329,46 @@ fn a_wait_with_an_end_gives_what_is_ready_by_then_and_drops_the_rest() {
     assert_eq!((early, late), (Some(()), None));
     assert_eq!(executor.now(), Instant::from_ns(3_000));
 }
+
+fn fails(executor: &Executor) -> JoinHandle<()> {
+    executor.spawn(async { panic!("on purpose") })
+}
+
+fn is_panic<T>(work: impl FnOnce() -> T) -> bool {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err()
+}
+
+#[test]
+fn a_panic_goes_on_through_run_unless_it_is_contained() {
+    let executor = Bench::executor(Order::FirstInFirstOut);
+    drop(fails(&executor));
+    assert!(is_panic(|| executor.run(executor.yield_now())));
+    let told = Rc::new(Cell::new(0));
+    let telling = Rc::clone(&told);
+    executor.contain_panics(move |panic| {
+        telling.set(telling.get() + 1);
+        panic
+    });
+    drop(fails(&executor));
+    assert_eq!(executor.run(executor.sleep_ns(1)), Ok(()));
+    assert_eq!(told.get(), 1);
+    let joined = fails(&executor);
+    assert!(is_panic(|| executor.run(joined.join())), "who joins it panics");
+    assert_eq!(executor.run(async { 1 }), Ok(1));
+}
+
+#[test]
+fn a_librarys_own_panic_is_not_contained() {
+    let executor = Bench::executor(Order::FirstInFirstOut);
+    executor.contain_panics(|panic| panic);
+    drop(fails(&executor.of_library()));
+    assert!(is_panic(|| executor.run(executor.sleep_ns(1))));
+}
+
+#[test]
+fn what_must_not_be_contained_goes_on() {
+    let executor = Bench::executor(Order::FirstInFirstOut);
+    executor.contain_panics(|panic| std::panic::resume_unwind(panic));
+    drop(fails(&executor));
+    assert!(is_panic(|| executor.run(executor.sleep_ns(1))));
+}
