@@ -6,6 +6,7 @@ mod changed_rows;
 mod closed_loop;
 mod cpu;
 mod engines;
+mod gets;
 mod peer;
 mod report;
 mod tpcc;
@@ -34,6 +35,8 @@ enum Command {
     DebitCredit(DebitCredit),
     /// TPC-C: five types of transactions on nine tables; clients without keying and thinking times.
     Tpcc(tpcc::Arguments),
+    /// One record read at a time by 1 to 64 threads, everything in memory: Entresol through a handle, RocksDB, SQLite.
+    Gets(Gets),
     /// Lists the engines.
     Engines,
     /// One record updated, then a commit, on RocksDB with synced writes: what update-commit.py sets beside Entresol.
@@ -63,6 +66,34 @@ struct UpdateCommit {
     /// What all keys derive from.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+}
+
+#[derive(Args)]
+struct Gets {
+    /// Numbers of threads, one run for each.
+    #[arg(long, value_delimiter = ',', default_value = "1,2,8,64", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    threads: Vec<u16>,
+    /// How long each run is measured.
+    #[arg(long, default_value_t = 1.0, value_parser = seconds)]
+    seconds: f64,
+    /// Rounds in which all engines take turns; medians are reported.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100))]
+    rounds: u16,
+    /// How many records.
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    records: u64,
+    /// Bytes of a record.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    record_size: u16,
+    /// A missing directory for the databases, which is removed in the end.
+    #[arg(long, default_value = "data")]
+    data: PathBuf,
+    /// What all keys derive from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// JSON instead of a table.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args)]
@@ -124,10 +155,34 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Command::DebitCredit(arguments) => debit_credit(&arguments),
+        Command::Gets(arguments) => gets(arguments),
         Command::Tpcc(arguments) => tpcc::run(&arguments),
         #[cfg(feature = "rocksdb")]
         Command::UpdateCommit(arguments) => update_commit(arguments),
     }
+}
+
+fn gets(arguments: Gets) -> ExitCode {
+    let Gets { threads, seconds, rounds, records, record_size, data, seed, json } = arguments;
+    if data.exists() {
+        eprintln!("{} exists; remove it or choose another --data", data.display());
+        return ExitCode::FAILURE;
+    }
+    let (measured, rounds) = (Duration::from_secs_f64(seconds), rounds.into());
+    let plan = gets::Plan { threads, measured, rounds, records, record_size: record_size.into(), seed };
+    let result = gets::run(&data, &plan);
+    if let Err(error) = std::fs::remove_dir_all(&data) {
+        eprintln!("{}: {error}", data.display());
+    }
+    match result {
+        Ok((_, report)) if json => println!("{report:#}"),
+        Ok((table, _)) => println!("{table}"),
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
 }
 
 #[cfg(feature = "rocksdb")]
