@@ -134,7 +134,7 @@ pub enum Error {
     },
     /// What the snapshot sees is not there any more: versions took more room than they have, or the moment is too long ago.
     #[error(
-        "the snapshot is too old, the oldest moment that can be read is {oldest}; take a new one, or give [undo] more room"
+        "the snapshot is too old, the oldest moment that can be read is {oldest}; take a new one, or have more of the past kept by [undo] retention and size"
     )]
     SnapshotTooOld {
         /// The oldest moment that can be read.

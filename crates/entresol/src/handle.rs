@@ -18,13 +18,11 @@ use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Reaches the database of a [`DatabaseThread`](crate::DatabaseThread) from any thread and any runtime. What it is asked for is
-/// under way at once and comes as a [`Pending`], to be awaited or waited for. Requests that are sent while the engine is busy
-/// are taken up together. A thread that waits sleeps; while answers are given so often that it would hardly have time
-/// to, it lets others run and looks again.
+/// Reaches the database of a [`DatabaseThread`](crate::DatabaseThread) from any thread and any runtime. What it is asked for is under way at
+/// once and comes as a [`Pending`], to be awaited or waited for. Requests that are sent while the engine is busy are taken up together. A
+/// thread that waits sleeps; while answers are given so often that it would hardly have time to, it lets others run and looks again.
 ///
-/// A closure is sent to the engine's thread, so it takes what it captures along (`move`); the future that it makes stays there
-/// and need not be `Send`.
+/// A closure is sent to the engine's thread, so it takes what it captures along (`move`); its future stays there and need not be `Send`.
 ///
 /// ```
 /// # let directory = tempfile::tempdir().unwrap();
@@ -311,6 +309,15 @@ impl Handle {
     /// Those of [`Database::drop_partition`].
     pub fn drop_partition(&self, partition: PartitionId) -> Pending<()> {
         self.with_database(async move |database| database.drop_partition(partition).await)
+    }
+
+    /// The number of a partition's secondary index, by which [`Transaction::range`] reads it.
+    ///
+    /// # Errors
+    /// Those of [`Database::secondary`].
+    pub fn secondary(&self, partition: PartitionId, name: &str) -> Pending<usize> {
+        let name = name.to_owned();
+        self.with_database(async move |database| database.secondary(partition, &name))
     }
 
     /// Gives a partition another name.

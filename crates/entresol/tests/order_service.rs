@@ -64,9 +64,7 @@ impl Shop {
             customers: handle.ensure_partition(PartitionSpec::b_tree("customers")).wait()?,
             products: handle.ensure_partition(PartitionSpec::b_tree("products")).wait()?,
             orders,
-            by_customer: handle
-                .with_database(async move |database| database.secondary(orders, "by_customer"))
-                .wait()?,
+            by_customer: handle.secondary(orders, "by_customer").wait()?,
         })
     }
 
