@@ -211,8 +211,9 @@ fn calls_are_refused_that_wait_when_the_engines_thread_panics() {
         let server = start(directory.path());
         let handle = server.handle();
         let panic_later = move |database: &Database| {
-            let executor = database.executor().clone();
-            database.executor().spawn(async move {
+            // As a task of the engine's own would.
+            let executor = database.executor().of_library();
+            executor.clone().spawn(async move {
                 for _ in 0..turns {
                     executor.yield_now().await;
                 }
