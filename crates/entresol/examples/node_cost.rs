@@ -1,4 +1,4 @@
-//! What transactions cost at nodes beside those of one engine: reads of one record each, and of a hundred of which five change it, of keys
+//! What transactions cost at nodes beside those of one engine: reads of one record each, of which some of a hundred change it, of keys
 //! that are each node's own, by tasks of the nodes' threads. `cargo run --release -p entresol --example node_cost [SECONDS [RECORDS]]`.
 
 #![allow(clippy::disallowed_methods, reason = "it measures on the real clock")]
@@ -121,7 +121,7 @@ fn show(what: &str, changes: Changes, done: &[Done]) {
     let cpu: u64 = done.iter().map(|done| done.cpu_ns).sum();
     let count: u64 = done.iter().map(|done| done.count).sum();
     println!(
-        "{what:<10} {changes:>2} % changes {:>10}/s, {:.2} us of its thread for each",
+        "{what:<10} {changes:>3} % changes {:>10}/s, {:.2} us of its thread for each",
         grouped(rate as u64),
         cpu as f64 / count as f64 / 1e3
     );
@@ -146,7 +146,7 @@ fn main() -> std::result::Result<(), entresol::OpenError> {
     let load = part(0..records, 5);
     let done = handle.with_database(async move |database| alone(database.executor(), load).await).wait()?;
     show("the load", 5, &[done]);
-    for changes in [0, 5, 100] {
+    for changes in [0, 1, 5, 100] {
         let part = part(0..records, changes);
         let done = handle.with_database(async move |database| at_engine(database, part).await).wait()?;
         show("one engine", changes, &[done]);
@@ -157,7 +157,7 @@ fn main() -> std::result::Result<(), entresol::OpenError> {
     let nodes = threads.handle();
     let halves = [0..records / 2, records / 2..records];
     // Once to have the pages here.
-    for (count, changes) in [(2, 5), (1, 0), (2, 0), (1, 5), (2, 5), (1, 100), (2, 100)] {
+    for (count, changes) in [(2, 5), (1, 0), (2, 0), (1, 1), (2, 1), (1, 5), (2, 5), (1, 100), (2, 100)] {
         let begun: Vec<_> = (0..count)
             .map(|number| {
                 let part = part(halves[number].clone(), changes);

@@ -179,6 +179,8 @@ struct NodeEngine {
 
 impl NodeEngine {
     fn join(configuration: &Configuration, exchange: &Exchange) -> Result<NodeEngine, OpenError> {
+        // The server's thread, and those of the system that end the log's writes, are to run as soon as they can: commits wait for them.
+        real_driver::give_way_to_woken();
         // It has no files.
         let driver = RealDriver::open(real_driver::Options::default())?;
         let machine = Machine(Executor::new(Box::new(driver), Order::FirstInFirstOut));

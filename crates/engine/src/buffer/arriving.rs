@@ -33,9 +33,13 @@ impl ArrivingPages<'_> {
     /// # Errors
     /// Those of reading them, or a buffer without a frame to spare.
     pub async fn fetch(&mut self, pages: &[PageId]) -> Result<()> {
-        self.buffer.prefetch(pages.iter().copied(), Pattern::Random).await?;
-        for page in pages {
-            self.buffer.resolve(Need::Page(*page), Pattern::Random, &mut self.pins).await?;
+        let absent: Vec<PageId> = pages.iter().copied().filter(|page| !self.pins.hold(*page)).collect();
+        if absent.is_empty() {
+            return Ok(());
+        }
+        self.buffer.prefetch(absent.iter().copied(), Pattern::Random).await?;
+        for page in absent {
+            self.buffer.resolve(Need::Page(page), Pattern::Random, &mut self.pins).await?;
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 //! that one, or such operations would in time keep the whole buffer from each other.
 
 use super::Buffer;
+use base::PageId;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -37,6 +38,16 @@ impl Pins {
     pub fn new(buffer: &Rc<Buffer>) -> Pins {
         let pinned = buffer.spare_pins.0.borrow_mut().pop().unwrap_or_default();
         Pins { buffer: Rc::clone(buffer), pinned, before: 0, made: u64::MAX }
+    }
+
+    /// Keeps a page, if it is here. False if it is not.
+    pub fn hold(&mut self, id: PageId) -> bool {
+        let mut pool = self.buffer.pool.borrow_mut();
+        let Some(frame) = pool.frame_of(id) else { return false };
+        pool.pin(frame);
+        drop(pool);
+        self.add(frame);
+        true
     }
 
     /// Takes over a pin of what the latest attempt lacked.

@@ -5,7 +5,9 @@
 //! has not seen, and what is logged can be redone: now, on pages that have come without their bytes, and by a restart.
 
 use super::Database;
-use super::tried_page::{TriedPage, takes_back};
+use super::in_order::PagesInOrder;
+use super::tried_page::{TriedPage, TriedPages, takes_back};
+use crate::buffer::Pool;
 use crate::catalog::Organization;
 use crate::log::record::{Body, Record, renumbered, split};
 use crate::{Error, Result};
@@ -63,17 +65,46 @@ impl Shipment<'_> {
     }
 }
 
-/// The records at the front of these bytes, one behind the other, up to what is none.
-pub(super) struct ShippedRecords<'a>(pub &'a [u8]);
+/// Those of log records that stand one behind the other, each of which [`Database::check_shipment`] has found to be one.
+pub(super) fn looked_through(records: &[u8]) -> impl Iterator<Item = Record<'_>> {
+    split(records).filter_map(Record::decode_body)
+}
 
-impl<'a> Iterator for ShippedRecords<'a> {
-    type Item = Record<'a>;
+/// The pages that log records change, in their order, and the number of the last change of each, once.
+struct ChangedPages(Vec<(PageId, Option<u64>)>);
 
-    fn next(&mut self) -> Option<Record<'a>> {
-        let bytes = split(self.0).next()?;
-        let record = Record::decode(bytes)?;
-        self.0 = &self.0[bytes.len()..];
-        Some(record)
+impl ChangedPages {
+    /// Of records each of which has to be one that changes pages.
+    fn of(records: &[u8]) -> Result<ChangedPages> {
+        let mut pages = Vec::new();
+        for bytes in split(records) {
+            let record = Record::decode(bytes);
+            let record = record.ok_or_else(|| Error::Shipment("its log records are damaged".to_owned()))?;
+            if !matches!(record.body, Body::Update(_) | Body::System) {
+                return Err(Error::Shipment("it has a log record that changes no pages".to_owned()));
+            }
+            pages.extend(record.edits().map(|(sequence, edit)| (edit.page, Some(sequence))));
+        }
+        // The last change of each page stays.
+        pages.sort_by_key(|(page, _)| *page);
+        pages.dedup_by(|later, kept| {
+            later.0 == kept.0 && {
+                kept.1 = later.1;
+                true
+            }
+        });
+        Ok(ChangedPages(pages))
+    }
+
+    /// The number of the last change of a page, if it is changed and this was not asked before.
+    fn take(&mut self, page: PageId) -> Option<u64> {
+        let place = self.0.binary_search_by_key(&page, |(other, _)| *other).ok()?;
+        self.0[place].1.take()
+    }
+
+    /// One of which this was not asked.
+    fn left(&self) -> Option<PageId> {
+        self.0.iter().find(|(_, sequence)| sequence.is_some()).map(|(page, _)| *page)
     }
 }
 
@@ -88,30 +119,20 @@ impl Database {
                 return Err(Error::Shipment(why));
             }
         }
-        let mut latest: BTreeMap<PageId, u64> = BTreeMap::new();
-        let mut shipped = ShippedRecords(shipment.records);
-        for record in shipped.by_ref() {
-            if !matches!(record.body, Body::Update(_) | Body::System) {
-                return Err(Error::Shipment("it has a log record that changes no pages".to_owned()));
-            }
-            latest.extend(record.edits().map(|(sequence, edit)| (edit.page, sequence)));
-        }
-        if !shipped.0.is_empty() {
-            return Err(Error::Shipment("its log records are damaged".to_owned()));
-        }
+        let mut changed = ChangedPages::of(shipment.records)?;
         for (page, bytes) in shipment.images {
             self.check_image(*page, bytes)?;
-            if latest.remove(page) != Some(header::sequence(bytes)) {
+            if changed.take(*page) != Some(header::sequence(bytes)) {
                 return Err(Error::Shipment(format!("{page} is not as its log records leave it")));
             }
         }
         for page in shipment.redone {
             self.check_place(*page)?;
-            if latest.remove(page).is_none() {
+            if changed.take(*page).is_none() {
                 return Err(Error::Shipment(format!("{page} is said to be changed, and no log record changes it")));
             }
         }
-        if let Some((page, _)) = latest.first_key_value() {
+        if let Some(page) = changed.left() {
             return Err(Error::Shipment(format!("{page} is changed by a log record and does not come with it")));
         }
         self.check_undo(shipment)
@@ -121,7 +142,7 @@ impl Database {
     pub(super) fn number_shipped(&self, shipment: &Shipment<'_>) -> Option<Vec<u8>> {
         let lacks_number =
             |record: Record<'_>| record.edits().any(|(sequence, _)| is_unnumbered(&record.body, sequence));
-        if !ShippedRecords(shipment.records).any(lacks_number) {
+        if !looked_through(shipment.records).any(lacks_number) {
             return None;
         }
         let redone: BTreeSet<PageId> = shipment.redone.iter().copied().collect();
@@ -150,7 +171,7 @@ impl Database {
             let (Some((_, edit)), None) = (edits.next(), edits.next()) else { return false };
             takes_back(&undo, &edit, None) && is_of(&undo, &organizations[&edit.page.partition])
         };
-        if ShippedRecords(shipment.records).all(is_undone) { Ok(()) } else { Err(not_undone()) }
+        if looked_through(shipment.records).all(is_undone) { Ok(()) } else { Err(not_undone()) }
     }
 
     /// The same of the changes themselves, as far as the pages are here. Those that are to be redone are. Returns which pages they leave in
@@ -162,17 +183,18 @@ impl Database {
         {
             return Err(Error::Shipment("its pages do not follow from those that are here".to_owned()));
         }
-        let mut tried = self.pages_to_try(shipment)?;
+        let (pool, known) = (self.buffer().pool().borrow(), self.0.in_order.borrow());
+        let mut tried = self.pages_to_try(shipment, (&pool, &known))?;
         let mut moved = 0;
-        for record in ShippedRecords(shipment.records) {
+        for record in looked_through(shipment.records) {
             let undo = match record.body {
                 Body::Update(undo) => Some(UndoList::decode(undo)),
                 _ => None,
             };
             for (sequence, edit) in record.edits() {
-                let floor = self.buffer().pool().borrow().floor(edit.page.partition);
-                let Some(page) = tried.get_mut(&edit.page) else { continue };
+                let Some(page) = tried.get_mut(edit.page) else { continue };
                 let refused = |why| Error::Shipment(format!("{} {why}", edit.page));
+                let floor = pool.floor(edit.page.partition);
                 moved += page.try_change(sequence, &edit, undo.as_ref(), floor).map_err(refused)?;
             }
             if moved > MOVED_MAX {
@@ -181,24 +203,28 @@ impl Database {
             }
         }
         for (page, bytes) in shipment.images {
-            if tried.get_mut(page).is_some_and(|tried| !tried.has_become(bytes)) {
+            if tried.get_mut(*page).is_some_and(|tried| !tried.has_become(bytes)) {
                 return Err(Error::Shipment(format!("{page} is not as its log records leave it")));
             }
         }
-        Ok(tried.iter().filter_map(|(page, tried)| Some((*page, tried.sequence_in_order()?))).collect())
+        Ok(tried.in_order())
     }
 
-    /// Copies of the shipment's pages that are here.
-    fn pages_to_try(&self, shipment: &Shipment<'_>) -> Result<BTreeMap<PageId, TriedPage>> {
-        let (pool, known) = (self.buffer().pool().borrow(), self.0.in_order.borrow());
-        let copy = |(page, may_begin): (PageId, bool)| {
-            let bytes = pool.bytes(pool.frame_of(page)?).to_vec();
-            let is_in_order = known.has(page, header::sequence(&bytes));
+    /// The shipment's pages that are here.
+    fn pages_to_try<'a>(
+        &self,
+        shipment: &Shipment<'a>,
+        (pool, known): (&'a Pool, &PagesInOrder),
+    ) -> Result<TriedPages<'a>> {
+        let present = |(page, may_begin): (PageId, bool)| {
+            let bytes = pool.bytes(pool.frame_of(page)?);
+            let is_in_order = known.has(page, header::sequence(bytes));
             let organization = self.organization_of(page.partition);
             Some(organization.map(|found| (page, TriedPage::new(bytes, found, (may_begin, is_in_order)))))
         };
         let whole = shipment.images.iter().map(|(page, _)| (*page, true));
-        whole.chain(shipment.redone.iter().map(|page| (*page, false))).filter_map(copy).collect()
+        let pages = whole.chain(shipment.redone.iter().map(|page| (*page, false))).filter_map(present);
+        Ok(TriedPages::new(pages.collect::<Result<_>>()?))
     }
 
     fn organization_of(&self, partition: PartitionId) -> Result<Organization> {

@@ -9,7 +9,7 @@
 
 use super::Database;
 use super::log_room::{check_log_of_shipment, has_log_beside, wait_for_log_of_shipment};
-use super::shipment::{SetChange, Shipment, ShippedRecords};
+use super::shipment::{SetChange, Shipment, looked_through};
 use crate::buffer::ArrivingPages;
 use crate::engine::Visit;
 use crate::log::{Log, record};
@@ -19,7 +19,6 @@ use crate::{Error, Result};
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{Lsn, PageId};
 use driver::Work;
-use std::collections::BTreeSet;
 use structures::canary::{self, Canary};
 use structures::set::FieldError;
 use thiserror::Error;
@@ -200,17 +199,18 @@ impl Database {
         end
     }
 
-    /// Makes the changes of the pages that have come without their bytes, which were tried on copies of them.
+    /// Makes the changes of the pages that have come without their bytes, which were tried on them.
     fn redo_shipped(&self, shipment: &Shipment<'_>, (start, end): (Lsn, Lsn)) {
-        let redone: BTreeSet<PageId> = shipment.redone.iter().copied().collect();
-        let edits = ShippedRecords(shipment.records).flat_map(|record| record.edits());
-        let mut edits = edits.filter(|(_, edit)| redone.contains(&edit.page)).peekable();
+        let mut redone = shipment.redone.to_vec();
+        redone.sort_unstable();
+        let edits = looked_through(shipment.records).flat_map(|record| record.edits());
+        let mut edits = edits.filter(|(_, edit)| redone.binary_search(&edit.page).is_ok()).peekable();
         let mut times = 0;
         while let Some((sequence, edit)) = edits.next() {
             if edits.peek().is_none() && canary::is_planted(Canary::UnredoneShipment) {
                 break;
             }
-            redo_edit(self.buffer(), sequence, &edit, start, end).expect("it was tried on a copy of the page");
+            redo_edit(self.buffer(), sequence, &edit, start, end).expect("it was tried on the page");
             times += 1;
         }
         let pool = self.buffer().pool().borrow();

@@ -2,7 +2,7 @@
 //! after the next opening. The other node is not asked for them: what was committed is here.
 
 use super::Database;
-use super::shipment::{Shipment, ShippedRecords};
+use super::shipment::{Shipment, looked_through};
 use crate::log::record::Body;
 use crate::{Error, Result};
 use base::{PageId, PartitionId};
@@ -30,7 +30,7 @@ impl FormerValue {
 /// Those of a shipment: of each record what it was first.
 fn former_values(shipment: &Shipment<'_>) -> Vec<FormerValue> {
     let (mut former, mut seen) = (Vec::new(), BTreeSet::new());
-    let undos = ShippedRecords(shipment.records).filter_map(|record| match record.body {
+    let undos = looked_through(shipment.records).filter_map(|record| match record.body {
         Body::Update(undo) => Some(UndoList::decode(undo)),
         _ => None,
     });

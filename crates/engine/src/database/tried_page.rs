@@ -1,9 +1,12 @@
-//! Copies of pages on which the changes of another node are tried one by one: each has to fit what the one before has left, to leave the
+//! Pages on which the changes of another node are tried one by one: each has to fit what the one before has left, to leave the
 //! page in order, and to come with what takes it back, from which an opening learns what was there at moments before.
+//!
+//! The first change of a page is held against the page as it is here. Only a second one needs a copy, on which the first is made.
 
 use crate::buffer::{LOADED, begins_page};
 use crate::catalog::Organization;
-use base::PageId;
+use base::{Lsn, PageId};
+use std::borrow::Cow;
 use structures::canary::{self, Canary};
 use structures::organization::append::LIVE;
 use structures::organization::b_tree::stored::{self, Stored, VALUE_LEN_MAX, VERSION_SIZE};
@@ -11,9 +14,12 @@ use structures::organization::b_tree::{self, Expected, overflow};
 use structures::page::{Change, Edit, HEADER_SIZE, PageKind, header, slotted};
 use structures::undo::Undo;
 
-/// A copy of a page on which shipped changes are tried.
-pub(super) struct TriedPage {
-    bytes: Vec<u8>,
+/// A page on which shipped changes are tried.
+pub(super) struct TriedPage<'a> {
+    /// The page as it is here, or a copy once changes are made on it.
+    bytes: Cow<'a, [u8]>,
+    /// A change that fits, and that no other one has followed.
+    last: Option<Change<'a>>,
     /// That of its partition.
     organization: Organization,
     /// Whether slots and heap are known to be in order.
@@ -22,27 +28,55 @@ pub(super) struct TriedPage {
     may_begin: bool,
 }
 
-impl TriedPage {
-    pub fn new(bytes: Vec<u8>, organization: Organization, (may_begin, is_in_order): (bool, bool)) -> TriedPage {
-        TriedPage { bytes, organization, is_in_order, may_begin }
+/// The pages of a shipment, in their order.
+pub(super) struct TriedPages<'a>(Vec<(PageId, TriedPage<'a>)>);
+
+impl<'a> TriedPages<'a> {
+    pub fn new(mut pages: Vec<(PageId, TriedPage<'a>)>) -> TriedPages<'a> {
+        pages.sort_unstable_by_key(|(page, _)| *page);
+        TriedPages(pages)
+    }
+
+    pub fn get_mut(&mut self, page: PageId) -> Option<&mut TriedPage<'a>> {
+        let place = self.0.binary_search_by_key(&page, |(other, _)| *other).ok()?;
+        Some(&mut self.0[place].1)
+    }
+
+    /// Those that are known to be in order, and how many changes they have seen.
+    pub fn in_order(&self) -> Vec<(PageId, u64)> {
+        self.0.iter().filter_map(|(page, tried)| Some((*page, tried.sequence_in_order()?))).collect()
+    }
+}
+
+impl<'a> TriedPage<'a> {
+    pub fn new(bytes: &'a [u8], organization: Organization, (may_begin, is_in_order): (bool, bool)) -> TriedPage<'a> {
+        TriedPage { bytes: Cow::Borrowed(bytes), last: None, organization, is_in_order, may_begin }
     }
 
     /// How many changes it has seen, if its slots and heap are known to be in order behind them, and so is all else of it: the children of an
     /// inner node are looked at only before the changes.
-    pub fn sequence_in_order(&self) -> Option<u64> {
+    fn sequence_in_order(&self) -> Option<u64> {
         let is_inner = is_node(&self.bytes) && slotted::level(&self.bytes) > 0;
-        (self.is_in_order && !is_inner).then(|| header::sequence(&self.bytes))
+        (self.is_in_order && !is_inner).then(|| header::sequence(&self.bytes) + u64::from(self.last.is_some()))
     }
 
-    /// Makes the change, which `undo` takes back, or which is never undone. Returns how many bytes that may have moved beside its own.
+    /// Makes the change that was tried last, if that is not made.
+    fn make_last(&mut self) {
+        if let Some(change) = self.last.take() {
+            change.apply(self.bytes.to_mut(), Lsn::ZERO);
+        }
+    }
+
+    /// Tries the change, which `undo` takes back, or which is never undone. Returns how many bytes that may have moved beside its own.
     /// `floor` is the sequence number that pages of the partition begin with.
     pub fn try_change(
         &mut self,
         sequence: u64,
-        edit: &Edit<'_>,
+        edit: &Edit<'a>,
         undo: Option<&Undo<'_>>,
         floor: u64,
     ) -> Result<usize, String> {
+        self.make_last();
         self.follow(sequence, edit, floor)?;
         let change = &edit.change;
         self.is_in_order = self.is_in_order || (change.is_of_slot() && is_in_order(&self.bytes));
@@ -59,8 +93,9 @@ impl TriedPage {
             _ => {}
         }
         let moved = change.moves(&self.bytes);
-        change.apply(&mut self.bytes, base::Lsn::ZERO);
+        self.last = Some(*change);
         if change.is_format() {
+            self.make_last();
             self.is_in_order = is_in_order(&self.bytes);
             if is_slotted(&self.bytes) && !self.is_in_order {
                 return Err("would have its slots out of order, or in them what no node writes".to_owned());
@@ -83,7 +118,7 @@ impl TriedPage {
             if !may_begin || !begins_page(sequence, edit) {
                 return Err(format!("has seen {present} changes, and its log records go on with change {sequence}"));
             }
-            header::set_sequence(&mut self.bytes, sequence - 1);
+            header::set_sequence(self.bytes.to_mut(), sequence - 1);
         }
         Ok(())
     }
@@ -134,9 +169,11 @@ impl TriedPage {
 
     /// Whether these bytes are what has come of it, wherever the log has its changes.
     pub fn has_become(&mut self, bytes: &[u8]) -> bool {
-        header::set_lsn(&mut self.bytes, header::lsn(bytes));
-        header::seal(&mut self.bytes);
-        self.bytes == bytes
+        self.make_last();
+        let own = self.bytes.to_mut();
+        header::set_lsn(own, header::lsn(bytes));
+        header::seal(own);
+        own.as_slice() == bytes
     }
 }
 
@@ -246,4 +283,33 @@ fn is_value(value: &[u8]) -> bool {
             Stored::Here(_) => true,
             Stored::Elsewhere(length, first) => (1..=VALUE_LEN_MAX).contains(&length) && first > b_tree::ROOT,
         }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::PartitionId;
+
+    #[test]
+    fn the_first_change_of_a_page_is_tried_without_a_copy_and_the_second_on_what_it_leaves() {
+        let id = PageId::new(PartitionId(3), 7);
+        let mut present = vec![0; 512];
+        header::format(&mut present, id);
+        header::set_kind(&mut present, PageKind::Direct);
+        let organization = Organization::Direct { objects: 1000, blocking_factor: 8, record_size: 32 };
+        let mut tried = TriedPage::new(&present, organization, (false, false));
+        let offset = HEADER_SIZE as u16;
+        let mut change = |sequence, old: &[u8], new: &'static [u8]| {
+            let edit = Edit { page: id, change: Change::Patch { offset, bytes: new } };
+            let is_tried =
+                tried.try_change(sequence, &edit, Some(&Undo::PatchPage { page: id, offset, bytes: old }), 0);
+            (is_tried.is_ok(), matches!(tried.bytes, Cow::Borrowed(_)))
+        };
+        assert_eq!(change(1, &[1], &[5]), (false, true), "that was never there");
+        assert_eq!(change(1, &[0], &[5]), (true, true));
+        assert_eq!(change(2, &[0], &[6]), (false, false), "that is there no longer");
+        assert_eq!(change(2, &[5], &[6]), (true, false));
+        assert_eq!(tried.sequence_in_order(), None, "it has no slots");
+        assert_eq!((header::sequence(&present), present[HEADER_SIZE]), (0, 0), "a page in use is not changed");
+    }
 }

@@ -1,8 +1,9 @@
 //! Transactions that are committed together: their log records one behind the other, and each page as the last of them has left it, or
 //! only its name: then the server redoes the records.
 //!
-//! One group is on its way at a time; those that commit meanwhile are the next one. What a group has changed stays in the buffer, and its
-//! bytes here, until the server has answered: others may change the pages already.
+//! One group is on its way at a time; those that commit meanwhile are the next one. What a group has changed stays in the buffer until the
+//! server has answered. Others may change the pages already: the first that does has the bytes copied before, for its changes may be taken
+//! back.
 
 use super::{ClientNode, PageTransaction};
 use crate::message::{Image, LIST_MAX, Request, SIZE_MAX, Session, SetWrite, Transaction};
@@ -79,7 +80,8 @@ impl OutcomeOfGroup {
 /// A page as the last member has left it that has changed it, and the frame in which it is pinned.
 struct GroupPage {
     frame: u32,
-    bytes: Vec<u8>,
+    /// Its bytes, once they may differ from those in the frame.
+    bytes: Option<Vec<u8>>,
     redo: RedoCost,
 }
 
@@ -163,17 +165,15 @@ impl ClientNode {
         let mut work = transaction.work.borrow_mut();
         for (page, redo) in &work.changed {
             self.changing.borrow_mut().remove(page);
-            let frame = work.pinned[page];
-            let bytes = pool.bytes(frame);
             match open.pages.get_mut(page) {
                 Some(member) => {
-                    member.bytes.copy_from_slice(bytes);
+                    member.bytes = None;
                     member.redo.add_all(*redo);
                 }
                 None => {
-                    let member = GroupPage { frame, bytes: bytes.to_vec(), redo: *redo };
+                    let frame = work.pinned[page];
                     pool.pin(frame);
-                    open.pages.insert(*page, member);
+                    open.pages.insert(*page, GroupPage { frame, bytes: None, redo: *redo });
                 }
             }
         }
@@ -188,6 +188,14 @@ impl ClientNode {
         fate
     }
 
+    /// A transaction is about to change a page that others may have left so, which are committed and not answered.
+    pub(super) fn keep_for_rollbacks(&self, page: PageId, bytes: &[u8]) {
+        let (mut open, mut sent) = (self.groups.open.borrow_mut(), self.groups.sent.borrow_mut());
+        if let Some(member) = open.pages.get_mut(&page).or_else(|| sent.as_mut()?.pages.get_mut(&page)) {
+            member.bytes.get_or_insert_with(|| bytes.to_vec());
+        }
+    }
+
     /// Sends the group that is joined now, if none is on its way.
     pub(super) fn send_group(&self) {
         let mut sent = self.groups.sent.borrow_mut();
@@ -196,14 +204,17 @@ impl ClientNode {
         }
         let mut group = self.groups.open.take();
         let (mut images, mut redone) = (Vec::new(), Vec::from_iter(std::mem::take(&mut group.updated)));
+        let (pool, page_size) = (self.buffer.pool().borrow(), self.settings.buffer.page_size);
         for (page, member) in &mut group.pages {
-            if self.settings.commits_pages || member.redo.exceeds_page(member.bytes.len()) {
-                header::seal(&mut member.bytes);
-                images.push(Image { page: *page, bytes: std::mem::take(&mut member.bytes) });
+            if self.settings.commits_pages || member.redo.exceeds_page(page_size) {
+                let mut bytes = member.bytes.take().unwrap_or_else(|| pool.bytes(member.frame).to_vec());
+                header::seal(&mut bytes);
+                images.push(Image { page: *page, bytes });
             } else {
                 redone.push(*page);
             }
         }
+        drop(pool);
         let records = std::mem::take(&mut group.records);
         let (name, message) =
             self.protocol.borrow_mut().send_commit(records, (images, redone), std::mem::take(&mut group.sets));
@@ -212,7 +223,7 @@ impl ClientNode {
         self.to_server.borrow().flush();
         if let Request::Commit { pages, .. } = message.body {
             for image in pages {
-                group.pages.get_mut(&image.page).expect("it is the group's").bytes = image.bytes;
+                group.pages.get_mut(&image.page).expect("it is the group's").bytes = Some(image.bytes);
             }
         }
         group.name = Some(name);
@@ -292,7 +303,8 @@ impl ClientNode {
         for page in pages {
             let member = open.pages.get(page).or_else(|| sent.as_ref()?.pages.get(page));
             let member = member.expect("a group that is not answered has changed it");
-            pool.overwrite(member.frame, &member.bytes);
+            let bytes = member.bytes.as_ref().expect("they were kept when it was changed again");
+            pool.overwrite(member.frame, bytes);
         }
     }
 }

@@ -216,10 +216,11 @@ impl PageTransaction {
         for edit in edits {
             let (frame, redo) = (work.pinned[&edit.page], work.changed.get(&edit.page).copied());
             work.savepoints.note(edit.page, redo, || pool.bytes(frame).to_vec());
-            pool.edit(frame, &edit.change, Lsn::ZERO, Lsn::ZERO);
-            if !work.changed.contains_key(&edit.page) {
+            if redo.is_none() {
+                self.client.keep_for_rollbacks(edit.page, pool.bytes(frame));
                 self.client.changing.borrow_mut().insert(edit.page);
             }
+            pool.edit(frame, &edit.change, Lsn::ZERO, Lsn::ZERO);
             work.changed.entry(edit.page).or_default().add(&edit.change, length);
         }
     }

@@ -7,6 +7,7 @@ use base::PageId;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use engine::buffer::Pins;
 use engine::canary::{self, Canary};
+use engine::page::Pages;
 use engine::{CommitFailure, Error, Internals, SetChange, Shipment};
 use std::collections::BTreeSet;
 
@@ -26,10 +27,13 @@ impl ServerNode {
     ) -> Result<(), CommitFailure> {
         loop {
             if self.settings.has_leases || self.has_snapshots() {
-                for page in shipment.pages() {
-                    self.make_room(client, page).await.map_err(CommitFailure::NothingLogged)?;
+                // None of them was used lately by this thread, and each is looked at next.
+                shipment.pages().for_each(|page| self.database.buffer().pool().borrow().prefetch(page));
+                let absent: Vec<PageId> = shipment.pages().filter(|page| !pins.hold(*page)).collect();
+                for page in &absent {
+                    self.make_room(client, *page).await.map_err(CommitFailure::NothingLogged)?;
                 }
-                for page in shipment.pages() {
+                for page in absent {
                     self.fetch(page, pins).await.map_err(CommitFailure::NothingLogged)?;
                 }
             }

@@ -91,9 +91,12 @@ impl Server {
             if let Some(held) = entry.copies.get_mut(&client) {
                 held.users.retain(|user| !members.contains(user));
             }
+            // Readers wait for the end of the commit now, not for a lock that is kept.
+            let stays = entry.withdraw_callbacks().into_iter();
+            let told =
+                stays.map(|(to, number)| Action::Send(to, Answer::Withdrawn { copy: Copy { page: *page, number } }));
+            actions.extend(told);
         }
-        // Readers wait for the end of the commit now, not for a lock that is kept.
-        all.pages.iter().for_each(|page| self.withdraw_callbacks(*page, actions));
         (all.is_committing, all.bytes, all.keeps) = (odd.is_none(), bytes, keeps);
         all.changed = seen.into_iter().collect();
         self.writers.insert((client, transaction), all);
@@ -139,9 +142,9 @@ impl Server {
     fn keep_locks(&mut self, owner: (ClientId, Transaction), memory: &dyn Memory, actions: &mut Vec<Action>) {
         let Some(mut ended) = self.writers.remove(&owner) else { return };
         let is_kept = |page: &PageId| self.directory.get(*page).is_some_and(|entry| entry.is_kept);
-        let (pages, released) = std::mem::take(&mut ended.pages).into_iter().partition(is_kept);
-        ended.pages = released;
-        let kept = Writer { pages, ..Writer::default() };
+        let released = ended.pages.iter().copied().filter(|page| !is_kept(page)).collect();
+        let mut kept = Writer { pages: std::mem::replace(&mut ended.pages, released), ..Writer::default() };
+        kept.pages.retain(|page| !ended.pages.contains(page));
         let over = self.end_locks(owner, ended);
         if !kept.pages.is_empty() {
             self.writers.insert(owner, kept);
