@@ -9,7 +9,8 @@ checkpoints; sorts and joins; a page server and its nodes over the loopback) on 
               the limit, with the limit added to the description
   described   files in memory (--memory) that show the delays of described devices
 
-NVEM is a mapped file in memory that shows described delays, beside each of these.
+NVEM is a mapped file in memory that shows described delays, beside each of these; that of a write buffer is on the disk, for a database
+has none on what loses its contents with the power.
 
 A third of the configurations is held out: drawn by a seed of its own, and run only with --held-out, so that whoever works on the
 models has not seen them. Every result is a line of the results file; a run that was interrupted, or whose --budget was spent, goes on
@@ -241,7 +242,8 @@ class Ground:
             text += f'[device.other]\npath = "{other[0]}"\n'
             text += f'described = "{other[1]}"\n' if other[1] else ""
         if '"nvem"' in entry["config"]:
-            text += f'[device.nvem]\npath = "{self.memory / "nvem"}"\nkind = "mapped"\ndescribed = "{NVEM}"\n'
+            place = self.disk if "[write_buffer]" in entry["config"] else self.memory
+            text += f'[device.nvem]\npath = "{place / "nvem"}"\nkind = "mapped"\ndescribed = "{NVEM}"\n'
         path = self.disk / f"{entry['name']}.toml"
         path.write_text(text + entry["config"])
         return path
@@ -293,14 +295,14 @@ def say(text):
 def run(ground, entry, arguments):
     """The comparison of one configuration."""
     data, configuration = ground.data(entry["device"]), ground.configuration(entry)
-    places = [data, ground.disk / "other", ground.memory / "other", ground.memory / "nvem"]
+    places = [data, ground.disk / "other", ground.memory / "other", ground.memory / "nvem", ground.disk / "nvem"]
     for directory in places:
         shutil.rmtree(directory, ignore_errors=True)
     words = [*entry["words"], "--data", data, "--config", configuration]
     is_spill = entry["words"][0] in ("sort", "join")
     if not is_spill:
         # The load is not what is predicted: without the limit it is quicker.
-        output(entresol_program(), "bench", *words, "--transactions", 1, seconds=300, stderr=subprocess.DEVNULL)
+        output(entresol_program(), "bench", *words, "--transactions", 1, seconds=300, stderr=subprocess.PIPE)
         words += ["--seconds", arguments.seconds]
     if entry["device"] == "throttled":
         ground.limit(arguments.iops)
