@@ -5,6 +5,7 @@ use proptest::prelude::*;
 mod described;
 mod reference;
 mod sizes;
+mod upper_cache;
 
 /// The message about `text`, as a user sees it.
 fn message(text: &str) -> String {
@@ -373,7 +374,7 @@ fn messages_show_the_line_and_what_is_allowed() {
         (
             "# redo needs no place\n\n[redo]\ndevice = \"flash\"",
             "house.toml:3:2: unknown section 'redo' in the file\n  |\n3 | [redo]\n  |  ^^^^\n  \
-             = allowed: hardware, device, mpl, buffer, cache, write_buffer, log, undo, temp, commit, checkpoint, locks, \
+             = allowed: hardware, device, mpl, buffer, cache, upper_cache, write_buffer, log, undo, temp, commit, checkpoint, locks, \
              server, nodes, driver, partition",
         ),
         (
