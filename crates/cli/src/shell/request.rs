@@ -99,7 +99,7 @@ impl Request {
     }
 }
 
-const WORDS: [&str; 23] = [
+const WORDS: [&str; 24] = [
     "get",
     "put",
     "set",
