@@ -133,6 +133,7 @@ fn every_section_is_read() {
             warm: true,
             ..Buffer::default()
         },
+        upper_cache: None,
         cache: Some(Cache {
             device: "flash".to_owned(),
             pages: 4096,
