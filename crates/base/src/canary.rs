@@ -40,6 +40,8 @@ canaries! {
     EarlyReuse,
     /// A cached copy stays in use although its page was changed in main memory and written past the cache.
     StaleCopy,
+    /// The upper cache keeps its copy of a page that was changed in main memory and written below.
+    StaleAbove,
     /// A slot of the cache is reused although only it has the latest version of its page.
     UncleanReuse,
     /// The cache's table goes on to state what is in slots that were emptied.

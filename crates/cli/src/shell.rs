@@ -12,9 +12,10 @@ mod waits;
 
 use crate::progress::Progress;
 use crate::{Failure, backup, bench, opening, print};
+use cache::CachesBefore;
 use clap::Args;
 use entresol::configuration::{Configuration, Nodes};
-use entresol::{CacheSettings, DatabaseThread, Handle, Opening, Procedures};
+use entresol::{DatabaseThread, Handle, Opening, Procedures};
 use request::{Request, ShellCommand};
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -64,7 +65,7 @@ fn of_directory(opening: &Opening, input: &mut impl BufRead, interactive: bool) 
         Err(refused) if elsewhere::is_asked(opening, &refused) => return elsewhere::ask(opening, input, interactive),
         Err(refused) => return Err(refused),
     };
-    let mut before = None;
+    let mut before = CachesBefore::default();
     let failures = converse(input, interactive, |line| answer(&handle, &mut before, line))?;
     thread.close()?;
     Ok(failures)
@@ -130,8 +131,8 @@ fn converse(
     }
 }
 
-/// The answer to one line; `None` to the last. `before` is the cache that was turned off.
-fn answer(handle: &Handle, before: &mut Option<CacheSettings>, line: &str) -> Result<Option<String>, Failure> {
+/// The answer to one line; `None` to the last. `before` are the caches that were turned off.
+fn answer(handle: &Handle, before: &mut CachesBefore, line: &str) -> Result<Option<String>, Failure> {
     let Some(command) = ShellCommand::parse(line)? else { return Ok(Some(String::new())) };
     Ok(Some(match command {
         ShellCommand::Quit => return Ok(None),
@@ -139,7 +140,7 @@ fn answer(handle: &Handle, before: &mut Option<CacheSettings>, line: &str) -> Re
         ShellCommand::Partitions => handle.with_database(procedures::list).wait()?,
         ShellCommand::Statistics => handle.with_database(async |database| Ok(cache::statistics(database))).wait()?,
         ShellCommand::Waits => handle.with_database(async |database| Ok(waits::list(database))).wait()?,
-        ShellCommand::Cache(command) => command.run(handle, before)?,
+        ShellCommand::Cache(level, command) => command.run(handle, level, before)?,
         ShellCommand::Partition(command) => command.run(handle)?,
         ShellCommand::Nodes(_) => return Err(nodes::SERVES_NONE.into()),
         ShellCommand::Checkpoint => {

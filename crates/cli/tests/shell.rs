@@ -169,6 +169,22 @@ fn the_cache_is_changed_while_the_database_runs() {
     assert_eq!(answers[..expected.len()], expected);
     assert!(answers.iter().any(|line| line.starts_with("cache on disk")), "{answers:?}");
     assert_eq!(answers.last(), Some(&"\"new\""));
+    // Another one stands above it.
+    let lines = "upper-cache on disk \"16 pages\"\nget account 100001\nstatistics\nupper-cache resize 1MiB\nupper-cache off\n\
+                 upper-cache\nupper-cache on\nget account 100001\n";
+    let (answers, mistakes, output) = shell(bank.path(), lines);
+    assert!(output.status.success(), "{mistakes}");
+    let answers: Vec<&str> = answers.lines().collect();
+    let expected = [
+        "migrate-all on device 'disk': 128 pages, 1 MiB",
+        "there is no upper-cache",
+        "there is no upper-cache",
+        "migrate-all on device 'disk': 128 pages, 1 MiB",
+        "\"new\"",
+    ];
+    assert_eq!(answers[..2], ["migrate-all on device 'disk': 16 pages, 128 KiB", "\"new\""]);
+    assert_eq!(answers[answers.len() - expected.len()..], expected);
+    assert!(answers.iter().any(|line| line.starts_with("upper-cache on disk")), "{answers:?}");
     // The configuration says what holds after the next opening.
     let (answers, ..) = shell(bank.path(), "cache\nget account 100001\n");
     assert_eq!(answers.lines().collect::<Vec<_>>(), [expected[0], "\"new\""]);

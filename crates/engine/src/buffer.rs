@@ -12,6 +12,7 @@ mod ending;
 mod failures;
 mod fresh;
 mod left_redo;
+mod levels;
 mod loading;
 mod overwriting;
 mod pins;
@@ -29,14 +30,15 @@ pub use double_write::DoubleWrite;
 pub use fresh::LOADED;
 pub use left_redo::PageCopies;
 pub(crate) use left_redo::begins_page;
+pub use levels::Levels;
 pub use pins::Pins;
 pub use pool::{Departure, Pool, Presence};
 pub use space::PageSpace;
 
 use crate::log::Log;
 use crate::page_store::Transfer;
+use crate::second_level::TableGrowth;
 use crate::second_level::design::Pattern;
-use crate::second_level::{TableGrowth, Tiers};
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, PartitionId};
 use cleaner::Cleaner;
@@ -105,7 +107,7 @@ pub struct Buffer {
     spaces: RefCell<Vec<Option<Rc<PageSpace>>>>,
     double_write: Option<DoubleWrite>,
     /// What lies between main memory and the partitions' own devices.
-    tiers: RefCell<Option<Rc<Tiers>>>,
+    levels: RefCell<Levels>,
     /// Asks for a later position of a cache's table in the superblock.
     table_growth: Rc<TableGrowth>,
     /// Memory that copies are written from: of single pages, and of several side by side.
@@ -154,7 +156,7 @@ impl Buffer {
             pool: RefCell::new(pool),
             spaces: RefCell::default(),
             double_write,
-            tiers: RefCell::default(),
+            levels: RefCell::default(),
             table_growth: Rc::default(),
             copies: RefCell::default(),
             run_copies: RefCell::default(),
@@ -245,12 +247,9 @@ impl Buffer {
     /// Forgets what was read and written so far: the end of a warm-up.
     pub fn restart_statistics(&self) {
         for space in self.spaces() {
-            [&space.reads, &space.writes, &space.cache_hits].iter().for_each(|counter| counter.set(0));
-            space.read_times.restart();
+            space.restart_statistics();
         }
-        if let Some(tiers) = self.tiers() {
-            tiers.restart_statistics();
-        }
+        self.levels().from_top().for_each(|tiers| tiers.restart_statistics());
     }
 
     /// Resolves what a synchronous function lacked, which uses pages in this pattern. A page comes pinned; its frame joins `pins`.
@@ -421,9 +420,9 @@ impl Buffer {
             space.overwriting.end(&self.executor).await;
             return Ok(false);
         }
-        if let Some(tier) = self.source_of(&turn) {
-            let access = self.tiers().expect("a tier has the page").file(tier).access(&self.executor).await;
-            return self.load_from_tier(&space, (tier, access), turn);
+        if let Some(source) = self.source_of(&turn) {
+            let access = source.access(self).await;
+            return self.load_from_below(&space, (source, access), turn);
         }
         if id.number >= space.written() && !self.is_new_page(id, &space).await? {
             return Err(space.missing(id));

@@ -40,6 +40,7 @@ mod sort;
 mod transactions;
 mod tried_page;
 mod truncate;
+mod upper_cache;
 mod waits;
 
 pub use building_index::{IndexProgress, Served};
@@ -58,7 +59,7 @@ pub use shipped::CommitFailure;
 pub use sizes::PartitionSize;
 pub use waits::LockWait;
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, PageSpace};
 use crate::catalog::Partition;
 use crate::engine::{Catalog, Engine};
 use crate::log::{Log, Measured, WriteBuffer};
@@ -121,6 +122,8 @@ pub(crate) struct OpenDatabase {
     recovery: RecoveryReport,
     /// The cache as it is.
     cache: RefCell<Option<CacheSettings>>,
+    /// The upper cache as it is.
+    upper_cache: RefCell<Option<CacheSettings>>,
     changes: CacheChanges,
     /// What archives the log, if it is archived.
     archiver: Option<Rc<Archiver>>,
@@ -165,23 +168,30 @@ impl Database {
         self.0.engine.checkpointer.failure()
     }
 
-    /// What each tier between main memory and the partitions' own devices is and did, that of the log included.
+    /// What each tier between main memory and the partitions' own devices is and did, from the top down, that of the log included.
     pub fn tiers(&self) -> Vec<TierReport> {
-        let mut reports = self.0.engine.core.buffer.tiers().map_or_else(Vec::new, |tiers| tiers.reports());
-        for cache in reports.iter_mut().filter(|report| report.name == "cache") {
-            cache.saved_ns = cache.read_ns_mean.and_then(|read_ns| self.saved_ns(read_ns));
+        let mut reports: Vec<TierReport> =
+            self.buffer().levels().from_top().flat_map(|level| level.reports()).collect();
+        for report in &mut reports {
+            let hits: fn(&PageSpace) -> u64 = match report.name {
+                "upper-cache" => |space| space.upper_cache_hits.get(),
+                "cache" => |space| space.cache_hits.get(),
+                _ => continue,
+            };
+            report.saved_ns = report.read_ns_mean.and_then(|read_ns| self.saved_ns(read_ns, hits));
         }
         reports.extend(self.0.engine.core.log.write_buffer().map(WriteBuffer::report));
         reports
     }
 
-    /// By how much reads of the cache, which took `read_ns` on average, were shorter than as many of the pages' own devices.
-    fn saved_ns(&self, read_ns: f64) -> Option<f64> {
+    /// By how much reads of a cache, which took `read_ns` on average, were shorter than as many of the pages' own devices. `hits`: those
+    /// of a partition's pages.
+    fn saved_ns(&self, read_ns: f64, hits: fn(&PageSpace) -> u64) -> Option<f64> {
         let mut devices: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
         for partition in self.partitions().iter().filter(|partition| partition.set_settings().is_none()) {
             let space = self.buffer().space(partition.id());
-            let (hits, reads, ns) = devices.entry(partition.device.clone()).or_default();
-            *hits += space.cache_hits.get();
+            let (served, reads, ns) = devices.entry(partition.device.clone()).or_default();
+            *served += hits(&space);
             *reads += space.read_times.count();
             *ns += space.read_times.sum_ns();
         }

@@ -12,7 +12,9 @@ mod sets;
 mod tiers;
 
 pub(crate) use moments::{find_past, rebuild_moments};
-pub(crate) use tiers::{NewCache, StatedTiers, TornPages, are_same_slots, create_cache, reconcile};
+pub(crate) use tiers::{
+    NewCache, StatedTiers, TornPages, are_same_slots, begin_upper_cache, create_cache, open_upper_cache, reconcile,
+};
 
 use crate::buffer::{Buffer, PageCopies, Pins, Presence, begins_page};
 use crate::checkpoint::checkpoint_restart;

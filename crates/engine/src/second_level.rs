@@ -38,6 +38,8 @@
 //!   Where that is damaged, a copy from before the beginning of redo counts if redo goes on where it ends. Such slots stay as they
 //!   are until redo is over.
 //!
+//! Two caches are two instances of this room, one above the other (`buffer/levels`): the upper one is volatile, whatever its device is.
+//!
 //! The log's write buffer is the exception to the rule that the log suffices when an idle tier is lost: what only the write
 //! buffer holds is nowhere else, so the superblock says which tiers are in use.
 
@@ -104,6 +106,8 @@ use std::collections::BTreeMap;
 pub struct Settings {
     /// The second-level cache.
     pub cache: Option<CacheSettings>,
+    /// A cache above the other tiers. It holds clean copies only and begins empty, whatever its device keeps.
+    pub upper_cache: Option<CacheSettings>,
     /// The write buffer.
     pub write_buffer: Option<WriteBufferSettings>,
     /// Where partitions differ from [`Placement::default`], by name.
@@ -114,6 +118,19 @@ impl Settings {
     /// How the partition of this name uses the hierarchy.
     pub fn placement(&self, partition: &str) -> Placement {
         self.placements.get(partition).copied().unwrap_or_default()
+    }
+
+    /// Refuses caches that no page of this size could enter, or that cannot be had together.
+    pub(crate) fn check(&self, page_size: usize) -> Result<()> {
+        self.cache.as_ref().map_or(Ok(()), |cache| cache.check(page_size))?;
+        let Some(upper) = &self.upper_cache else { return Ok(()) };
+        upper.check_upper(page_size)?;
+        match self.cache {
+            Some(_) => Ok(()),
+            None => {
+                Err(Error::Setting("an upper cache stands above a cache, and there is none: make it the cache".into()))
+            }
+        }
     }
 }
 
@@ -186,6 +203,22 @@ impl CacheSettings {
         }
         self.write_budget.map_or(Ok(()), |budget| budget.check(page_size))
     }
+
+    /// The same for a cache above the others, which has nothing that a restart could look for.
+    pub(crate) fn check_upper(&self, page_size: usize) -> Result<()> {
+        if self.volatile == Some(false) || self.table == Some(true) {
+            return Err(Error::Setting(format!(
+                "the upper cache on device '{}' is to outlive an opening; it holds clean copies only, and begins empty",
+                self.device
+            )));
+        }
+        self.check(page_size)
+    }
+
+    /// This cache above the others: it holds clean copies only, and no table says which.
+    pub(crate) fn upper(self) -> CacheSettings {
+        CacheSettings { volatile: Some(true), table: Some(false), ..self }
+    }
 }
 
 /// How one partition uses the hierarchy.
@@ -193,7 +226,7 @@ impl CacheSettings {
 pub struct Placement {
     /// Whether its pages stay in main memory for good, in frames of their own beside the buffer's.
     pub resident: bool,
-    /// Whether its pages may enter the second-level cache.
+    /// Whether its pages may enter the caches below main memory.
     pub cache: bool,
     /// Whether its pages may be written to the write buffer.
     pub write_buffer: bool,

@@ -44,8 +44,7 @@ fn too_large(fault: Fault, kind: Kind, bytes: u64) -> Error {
     if fault.kind != FaultKind::NoSpace {
         return Error::Input(fault);
     }
-    let (tier, size) = (kind.name(), format_size(bytes));
-    let setting = if kind == Kind::Cache { "[cache]" } else { "[write_buffer]" };
+    let (tier, size, setting) = (kind.name(), format_size(bytes), kind.section());
     let message = format!("{}; make room for the {tier} of {size}, or give {setting} a smaller size", fault.message);
     Error::Input(Fault::new(fault.kind, message))
 }
@@ -162,7 +161,7 @@ impl TierFile {
             ..
         } = &self.statistics;
         TierReport {
-            name: if self.kind == Kind::Cache { "cache" } else { "write-buffer" },
+            name: self.kind.label(),
             device: self.device.clone(),
             pages: u64::from(self.pages),
             size: u64::from(self.pages) * self.page_size as u64,

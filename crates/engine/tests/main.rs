@@ -99,6 +99,7 @@ mod transactions;
 mod tree_loads;
 mod truncations;
 mod truncations_beside_writers;
+mod two_caches;
 mod two_logs;
 mod typed_sets;
 mod undone_loads;

@@ -2,7 +2,7 @@
 
 use crate::OpenError;
 use crate::configuration::{
-    Backend, Configuration, DeviceKind, LockGranule, LockHold, Organization, Partition, Residence, Update,
+    Backend, Cache, Configuration, DeviceKind, LockGranule, LockHold, Organization, Partition, Residence, Update,
 };
 use driver::Driver;
 use engine::catalog::{self, IndexSpec, Locking};
@@ -142,14 +142,14 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
 
 /// The tiers, and which partitions use them.
 fn hierarchy(configuration: &Configuration) -> second_level::Settings {
-    let cache = configuration.cache.as_ref().map(|cache| CacheSettings {
+    let cache = |cache: &Cache| CacheSettings {
         design: cache.design,
         parameters: cache.parameters,
         volatile: cache.volatile,
         write_budget: cache.write_budget,
         rated_bytes: cache.rated_bytes,
         ..CacheSettings::new(&*cache.device, cache.pages)
-    });
+    };
     let write_buffer = configuration.write_buffer.as_ref().map(|buffer| WriteBufferSettings {
         device: buffer.device.clone(),
         pages: if buffer.takes_pages { buffer.pages } else { 0 },
@@ -160,7 +160,12 @@ fn hierarchy(configuration: &Configuration) -> second_level::Settings {
         let resident = partition.residence == Residence::Memory;
         (name.clone(), Placement { resident, cache: partition.cache, write_buffer: partition.write_buffer })
     };
-    second_level::Settings { cache, write_buffer, placements: configuration.partitions.iter().map(placement).collect() }
+    second_level::Settings {
+        cache: configuration.cache.as_ref().map(cache),
+        upper_cache: configuration.upper_cache.as_ref().map(cache),
+        write_buffer,
+        placements: configuration.partitions.iter().map(placement).collect(),
+    }
 }
 
 impl Partition {

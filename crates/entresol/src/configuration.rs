@@ -89,6 +89,8 @@ pub struct Configuration {
     pub buffer: Buffer,
     /// `[cache]`: the second-level cache; `None` for none.
     pub cache: Option<Cache>,
+    /// `[upper_cache]`: a cache between main memory and the second-level cache; `None` for none.
+    pub upper_cache: Option<Cache>,
     /// `[write_buffer]`: the write buffer; `None` for none.
     pub write_buffer: Option<WriteBuffer>,
     /// `[log]`: the write-ahead log.
@@ -118,6 +120,13 @@ pub struct Configuration {
     pub asked: engine::Asked,
 }
 
+impl Configuration {
+    /// The caches below main memory, from the top down.
+    pub fn caches(&self) -> impl Iterator<Item = &Cache> {
+        self.upper_cache.iter().chain(&self.cache)
+    }
+}
+
 impl Default for Configuration {
     fn default() -> Configuration {
         let log = Log::default();
@@ -128,6 +137,7 @@ impl Default for Configuration {
             devices: BTreeMap::from([(DEFAULT_DEVICE.to_owned(), Device::default())]),
             buffer: Buffer::default(),
             cache: None,
+            upper_cache: None,
             write_buffer: None,
             log,
             undo: Undo::default(),
@@ -313,7 +323,7 @@ pub struct Partition {
     pub locks: LockGranule,
     /// `residence`: whether pages may leave main memory.
     pub residence: Residence,
-    /// `cache`: whether its pages may enter the second-level cache, where there is one.
+    /// `cache`: whether its pages may enter the caches below main memory, where there are any.
     pub cache: bool,
     /// `write_buffer`: whether its pages are written by way of the write buffer, where there is one for pages.
     pub write_buffer: bool,

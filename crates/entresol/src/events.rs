@@ -210,7 +210,8 @@ const ROOM_NS: u64 = 60 * SECOND_NS;
 /// Whether a database is given up that a device has left with this. A cache is done without once it is silent, and so is a file that is one of the
 /// log's and `is_spare`.
 pub(crate) fn is_overdue(late: &Unanswered, limit_ns: u64, is_spare: impl Fn(&str) -> bool) -> bool {
-    let is_done_without = |file: &String| file.starts_with("cache") && file.ends_with(".tier") || is_spare(file);
+    const CACHES: [&str; 3] = ["cache.tier", "cache-table.tier", "upper-cache.tier"];
+    let is_done_without = |file: &String| CACHES.contains(&file.as_str()) || is_spare(file);
     let room_ns = if matches!(late.kind, OpKind::Open | OpKind::Resize | OpKind::Remove) { ROOM_NS } else { 0 };
     late.waited_ns > limit_ns.saturating_add(room_ns) && !late.file.as_ref().is_some_and(is_done_without)
 }
@@ -233,6 +234,7 @@ mod tests {
         assert!(!is_given_up(OpKind::Write, "log", late_ns, &["log", "log-2"]));
         assert!(is_given_up(OpKind::Write, "log", late_ns, &["log-2"]), "the other one was lost");
         assert!(!is_given_up(OpKind::Write, "cache-table.tier", late_ns, &[]));
+        assert!(!is_given_up(OpKind::Read, "upper-cache.tier", late_ns, &[]));
         assert!(is_given_up(OpKind::Read, "write-buffer.tier", late_ns, &[]));
         assert!(!is_given_up(OpKind::Resize, "log", late_ns, &[]));
         assert!(is_given_up(OpKind::Resize, "log", 66 * SECOND_NS, &[]));

@@ -26,9 +26,12 @@ impl Configuration {
             if takes_writes && buffered.is_some() {
                 warn("the cache takes modified pages already, so the write buffer gets little to do".to_owned());
             }
-            for (tier, device) in
-                [("cache", cached.map(|cache| &cache.device)), ("write buffer", buffered.map(|buffer| &buffer.device))]
-            {
+            let upper = self.upper_cache.as_ref().filter(|_| partition.cache);
+            for (tier, device) in [
+                ("upper cache", upper.map(|upper| &upper.device)),
+                ("cache", cached.map(|cache| &cache.device)),
+                ("write buffer", buffered.map(|buffer| &buffer.device)),
+            ] {
                 if device == Some(&partition.device) {
                     warn(format!("its {tier} is on its own device '{}', which is no faster", partition.device));
                 }
@@ -51,6 +54,11 @@ impl Configuration {
                 )),
                 _ => {}
             }
+        }
+        if let (Some(upper), Some(cache)) = (&self.upper_cache, &self.cache)
+            && upper.device == cache.device
+        {
+            warnings.push(format!("the upper cache is on the cache's device '{}', which is no faster", cache.device));
         }
         if self.log.write_buffer {
             let device = &self.log.device;

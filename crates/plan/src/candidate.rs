@@ -44,7 +44,7 @@ pub enum Unfit {
     NoDrives(String),
     /// A volume of this kind cannot be so large, or do so much.
     Bounds(String),
-    /// The buffer, what records were, sets and the slots of the cache take more memory than there is.
+    /// The buffer, what records were, sets and the slots of the caches take more memory than there is.
     Memory {
         /// What the database takes, in bytes.
         needed: u64,
@@ -193,7 +193,7 @@ impl Candidate {
 
     /// Whether memory does not hold the database beside this number of bytes of memory-resident sets, which are known when it was run.
     pub fn find_crowded(&self, of_sets: u64) -> Option<Unfit> {
-        let slots = self.whole.cache.as_ref().map_or(0, |cache| u64::from(cache.pages));
+        let slots: u64 = self.whole.caches().map(|cache| u64::from(cache.pages)).sum();
         let needed = (self.whole.buffer.size + self.whole.undo.memory + SLOT_BYTES * slots).saturating_add(of_sets);
         let allowed = self.machine.memory.saturating_sub(self.machine.reserve);
         (needed > allowed).then_some(Unfit::Memory { needed, allowed })
@@ -204,16 +204,16 @@ impl Candidate {
         losses::pages(&self.whole).into_iter().collect()
     }
 
-    /// The bytes that are put on devices: the log and the cache on each, and `data` of the partitions beside these on those that have some
+    /// The bytes that are put on devices: the log and the caches on each, and `data` of the partitions beside these on those that have some
     /// together, for it is not said how much of it each has.
     fn occupied(&self, data: u64) -> Vec<(Vec<String>, u64)> {
         let whole = &self.whole;
         let page = u64::from(whole.buffer.page_size);
-        let cache = whole.cache.iter().map(|cache| (cache.device.clone(), u64::from(cache.pages) * page));
+        let caches = whole.caches().map(|cache| (cache.device.clone(), u64::from(cache.pages) * page));
         let log = std::iter::once(&whole.log.device).chain(&whole.log.second_device);
         let log = log.map(|device| (device.clone(), whole.log.size));
         let mut occupied: BTreeMap<String, u64> = BTreeMap::new();
-        for (device, bytes) in cache.chain(log) {
+        for (device, bytes) in caches.chain(log) {
             *occupied.entry(device).or_default() += bytes;
         }
         let paged = self.page_devices();
@@ -233,7 +233,7 @@ impl Candidate {
         let asked = limits.throughput_per_s.or(self.arrivals_per_s())?;
         let configuration = &self.setting.configuration;
         let frames = configuration.buffer.size / u64::from(configuration.buffer.page_size);
-        let slots = configuration.cache.as_ref().map_or(0, |cache| u64::from(cache.pages));
+        let slots: u64 = configuration.caches().map(|cache| u64::from(cache.pages)).sum();
         let needed = asked * references_per_transaction * curve.repeated_miss_ratio(frames + slots);
         // What is missed of partitions on other devices is read there.
         let [device] = <[String; 1]>::try_from(self.page_devices()).ok()?;

@@ -15,9 +15,10 @@ const WORKLOAD: [(&str, &str); 5] = [
 ];
 
 /// Sizes in a configuration, with what they are without a word.
-const SIZES: [(&str, &str, Option<u64>, u64); 7] = [
+const SIZES: [(&str, &str, Option<u64>, u64); 8] = [
     ("buffer", "size", Some(256 << 20), 16 * 8192),
     ("cache", "size", None, 16 * 8192),
+    ("upper_cache", "size", None, 16 * 8192),
     ("write_buffer", "size", None, 16 * 8192),
     ("log", "size", Some(1 << 30), 1 << 20),
     ("checkpoint", "log_bytes", None, 64 << 10),

@@ -314,9 +314,9 @@ fn missing_drives(configuration: &Table, machine: &Table, found: &Machine) -> Op
     (!found.places.contains_key(local) && names(configuration, local)).then(|| found.instance.clone())
 }
 
-/// Writes sizes out that are shares: of the buffer, of the memory; of the cache, of its device.
+/// Writes sizes out that are shares: of the buffer, of the memory; of a cache, of its device.
 fn shares(configuration: &mut Table, machine: &Machine, sources: &Sources<'_>) -> Result<(), PlanError> {
-    for section in ["buffer", "cache"] {
+    for section in ["buffer", "cache", "upper_cache"] {
         let Some(Value::Table(table)) = configuration.get_mut(section) else { continue };
         let Some(text) = table.get("size").and_then(Value::as_str) else { continue };
         let Some(percent) = text.trim().strip_suffix('%') else { continue };

@@ -2,7 +2,7 @@
 
 use crate::ClientEvent;
 use crate::abandon::at_most;
-use crate::configuration::draw_design;
+use crate::configuration::{draw_design, draw_upper_cache};
 use crate::context::RunContext;
 use base::Random;
 use base::time::SECOND_NS;
@@ -15,11 +15,15 @@ const PATIENCE_NS: u64 = 2 * SECOND_NS;
 /// The share of runs in which the cache changes, and how often it does at each look.
 const CHANGING_RUNS: f64 = 0.3;
 const CHANGE: f64 = 0.04;
+/// How often the upper cache changes at each look, where one is configured.
+const UPPER_CHANGE: f64 = 0.02;
 
 /// What decides about changes in one run.
 pub struct CacheChanges {
     random: Random,
     is_active: bool,
+    /// What decides about those of the upper cache.
+    upper: Random,
 }
 
 impl CacheChanges {
@@ -27,11 +31,14 @@ impl CacheChanges {
     pub fn new(context: &RunContext) -> CacheChanges {
         let mut random = context.random("cache changes");
         let is_active = random.chance(CHANGING_RUNS);
-        CacheChanges { random, is_active }
+        CacheChanges { random, is_active, upper: context.random("upper cache changes") }
     }
 
     /// Perhaps changes the cache now, and perhaps gives up waiting for that.
     pub async fn look(&mut self, context: &RunContext, database: &Database) {
+        if database.settings().hierarchy.upper_cache.is_some() && self.upper.chance(UPPER_CHANGE) {
+            self.change_upper(context, database).await;
+        }
         if !self.is_active || !self.random.chance(CHANGE) {
             return;
         }
@@ -50,6 +57,17 @@ impl CacheChanges {
                 }
             }
             None => {}
+        }
+    }
+
+    async fn change_upper(&mut self, context: &RunContext, database: &Database) {
+        let upper = self.upper.chance(0.7).then(|| draw_upper_cache(&mut self.upper));
+        let polls = if self.upper.chance(0.3) { self.upper.between(1, 6) } else { u64::MAX };
+        let change = context.executor.within(PATIENCE_NS, database.set_upper_cache(upper));
+        if let Some(Some(Err(error))) = at_most(polls, change).await
+            && (!matches!(error, Error::CacheBusy) || !context.may_requests_hang())
+        {
+            context.judge(&error, "changing the upper cache");
         }
     }
 

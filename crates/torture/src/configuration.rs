@@ -133,6 +133,7 @@ impl Configuration {
             cache.table = Some(random.chance(0.7));
             cache.table_ahead = one_of(random, &[0, 4096, 4 << 20]);
             place(seed, cache);
+            hierarchy.upper_cache = upper_cache(seed);
         }
         if let (Some(_), Some(buffer)) = (&second, &mut hierarchy.write_buffer) {
             buffer.log_bytes = 0;
@@ -345,6 +346,26 @@ pub fn draw_design(random: &mut Random, cache: &mut CacheSettings) {
     });
 }
 
+/// Now and then there is another cache above the cache, of any design.
+fn upper_cache(seed: u64) -> Option<CacheSettings> {
+    let random = &mut Random::stream(seed, "upper cache");
+    random.chance(UPPER).then(|| draw_upper_cache(random))
+}
+
+/// The share of caches that have another one above them.
+const UPPER: f64 = 0.2;
+
+/// An upper cache: smaller than most caches below, so that there is something left for these to serve.
+pub fn draw_upper_cache(random: &mut Random) -> CacheSettings {
+    let device = if random.chance(0.5) { CACHE_DEVICE } else { "nvem" };
+    let mut upper = CacheSettings::new(device, random.between(1, 30) as u32);
+    match random.chance(0.5) {
+        true => upper.design = one_of(random, &DESIGNS[..MIGRATING]),
+        false => draw_design(random, &mut upper),
+    }
+    CacheSettings { silence_ns_max: random.between(1, 5) * SECOND_NS, ..upper }
+}
+
 /// The tiers of a database, and whether their device is volatile.
 fn hierarchy(random: &mut Random, tiny: bool) -> (second_level::Settings, bool) {
     if random.chance(0.4) {
@@ -381,7 +402,7 @@ fn hierarchy(random: &mut Random, tiny: bool) -> (second_level::Settings, bool) 
         write_buffer: random.chance(0.85),
     };
     let placements = names.iter().map(|name| ((*name).to_owned(), placement(random))).collect();
-    (second_level::Settings { cache, write_buffer, placements }, volatile)
+    (second_level::Settings { cache, upper_cache: None, write_buffer, placements }, volatile)
 }
 
 fn checkpoint(random: &mut Random) -> checkpoint::Policy {

@@ -195,8 +195,10 @@ pub fn tables(context: &RunContext, database: &Database) {
     if let Err(what) = database.buffer().pool().borrow().check() {
         context.wrong(format!("buffer pool: {what}"));
     }
-    if let Some(Err(what)) = database.buffer().tiers().map(|tiers| tiers.check()) {
-        context.wrong(format!("second level: {what}"));
+    for tiers in database.buffer().levels().from_top() {
+        if let Err(what) = tiers.check() {
+            context.wrong(format!("second level: {what}"));
+        }
     }
     if let Err(violation) = database.locks().check() {
         context.wrong(format!("lock table: {violation}"));

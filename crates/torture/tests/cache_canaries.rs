@@ -1,7 +1,7 @@
 //! Planted bugs of the second level's designs: torture that does not find them would find nothing.
 
 use engine::canary::{Canary, plant};
-use engine::second_level::CacheSettings;
+use engine::second_level::{CacheSettings, Settings};
 use entresol_torture::{Configuration, Options, SeedKind, run_seed};
 
 /// That this bug is found in these seeds of long runs, and that without it the seed is sound.
@@ -20,10 +20,11 @@ fn assert_found(canary: Canary, design: &str, seeds: usize) {
 }
 
 fn assert_found_with(canary: Canary, suits: impl Fn(&CacheSettings) -> bool, seeds: usize) {
-    let is_suitable = |seed: &u64| {
-        let cache = Configuration::draw(*seed, Options::QUICK).settings.hierarchy.cache;
-        cache.is_some_and(|cache| suits(&cache))
-    };
+    assert_found_below(canary, |hierarchy| hierarchy.cache.as_ref().is_some_and(&suits), seeds);
+}
+
+fn assert_found_below(canary: Canary, suits: impl Fn(&Settings) -> bool, seeds: usize) {
+    let is_suitable = |seed: &u64| suits(&Configuration::draw(*seed, Options::QUICK).settings.hierarchy);
     plant(Some(canary));
     let found = (0..).filter(is_suitable).take(seeds).find_map(|seed| run_seed(seed, Options::QUICK).failure);
     plant(None);
@@ -37,6 +38,11 @@ fn a_cached_copy_older_than_its_page_is_found() {
     for design in ["clean-write", "dual-write", "lazy-cleaning", "tac", "rotating", "face", "frequency"] {
         assert_found(Canary::StaleCopy, design, 100);
     }
+}
+
+#[test]
+fn an_upper_cache_with_an_older_version_than_below_is_found() {
+    assert_found_below(Canary::StaleAbove, |hierarchy| hierarchy.upper_cache.is_some(), 100);
 }
 
 #[test]

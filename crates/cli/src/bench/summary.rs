@@ -125,7 +125,12 @@ fn references(database: &Database) -> BTreeMap<String, References> {
     let counted = |partition: Rc<Partition>| {
         let seen = references[usize::from(partition.id)];
         let is_paged = partition.set_settings().is_none();
-        let second_level_hits = if is_paged { database.buffer().space(partition.id()).cache_hits.get() } else { 0 };
+        let second_level_hits = if is_paged {
+            let space = database.buffer().space(partition.id());
+            space.cache_hits.get() + space.upper_cache_hits.get()
+        } else {
+            0
+        };
         (partition.name.clone(), References { hits: seen.hits, misses: seen.misses, second_level_hits })
     };
     database.partitions().into_iter().map(counted).collect()

@@ -427,12 +427,17 @@ fn written(database: &Database, elapsed_ns: u64) -> BTreeMap<String, f64> {
 }
 
 /// The shares of all object references that were found in main memory, and that a second level answered: a cache of the
-/// engine's or of a disk's controller.
+/// engine's, be there one or two, or of a disk's controller.
 fn hit_ratios(database: &Database, measured: &Measured) -> (f64, f64) {
     let references = database.statistics().references();
     let hits: u64 = references.iter().map(|seen| seen.hits).sum();
     let all = references.iter().map(|seen| seen.hits + seen.misses).sum::<u64>().max(1);
     let in_disks: u64 = measured.caches.iter().flat_map(|cache| &cache.files).map(|file| file.read_hits).sum();
-    let in_tiers: u64 = database.tiers().iter().filter(|tier| tier.name == "cache").map(|tier| tier.reads).sum();
+    let in_tiers: u64 = database
+        .tiers()
+        .iter()
+        .filter(|tier| ["upper-cache", "cache"].contains(&tier.name))
+        .map(|tier| tier.reads)
+        .sum();
     (hits as f64 / all as f64, (in_disks + in_tiers) as f64 / all as f64)
 }

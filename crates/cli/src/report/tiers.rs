@@ -13,7 +13,7 @@ const YEAR_S: f64 = 365.25 * DAY_S;
 /// What one tier is and did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TierUse {
-    /// `cache`, `write-buffer` or `log-buffer`.
+    /// `upper-cache`, `cache`, `write-buffer` or `log-buffer`.
     pub name: String,
     /// Its device.
     pub device: String,
@@ -52,7 +52,7 @@ pub struct TierUse {
     /// Pages that were to enter while the budget was spent.
     pub declined_writes: u64,
     /// By how much all its reads were shorter than as many of the pages' own devices, in milliseconds; below zero if they were
-    /// longer. `None` (null) for other tiers than the cache, and if no such device was read to compare with.
+    /// longer. `None` (null) for other tiers than caches, and if no such device was read to compare with.
     pub saved_ms: Option<f64>,
     /// The same per read, in microseconds.
     pub saved_us_per_read: Option<f64>,
@@ -137,10 +137,15 @@ impl TierUse {
 
     /// What a cache brought, if it served anything.
     fn benefit(&self) -> Option<String> {
-        if self.name != "cache" || self.reads == 0 {
+        let which = match self.name.as_str() {
+            "cache" => "cache",
+            "upper-cache" => "upper cache",
+            _ => return None,
+        };
+        if self.reads == 0 {
             return None;
         }
-        let hits = format!("The cache served {} reads", grouped(self.reads));
+        let hits = format!("The {which} served {} reads", grouped(self.reads));
         Some(wrapped(&match self.saved_ms.zip(self.saved_us_per_read) {
             Some((ms, us)) => {
                 let word = if us < 0.0 { "later" } else { "sooner" };

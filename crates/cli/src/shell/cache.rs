@@ -1,4 +1,4 @@
-//! What the shell asks of the second-level cache while the database runs.
+//! What the shell asks of the caches below main memory while the database runs.
 
 use crate::Failure;
 use crate::report::TierUse;
@@ -7,7 +7,19 @@ use devices::CacheSize;
 use engine::second_level::{CacheSettings, DESIGNS, Design};
 use entresol::{Database, Handle};
 
-/// A request about the cache.
+/// Which cache a request is about.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum CacheLevel {
+    /// `[upper_cache]`.
+    Upper,
+    /// `[cache]`.
+    Lower,
+}
+
+/// The caches that were there last, by their levels, as far as they are turned off.
+pub type CachesBefore = [Option<CacheSettings>; 2];
+
+/// A request about a cache.
 #[derive(Debug, PartialEq)]
 pub enum CacheCommand {
     Show,
@@ -47,14 +59,17 @@ impl CacheCommand {
         }))
     }
 
-    /// Does it. `before` is the cache that was there last, while there is none.
-    pub fn run(self, handle: &Handle, before: &mut Option<CacheSettings>) -> Result<String, Failure> {
-        let present = handle.with_database(async |database| Ok(database.cache())).wait()?;
+    /// Does it.
+    pub fn run(self, handle: &Handle, level: CacheLevel, before: &mut CachesBefore) -> Result<String, Failure> {
+        let before = &mut before[level as usize];
+        let present = handle.with_database(async move |database| Ok(level.cache(database))).wait()?;
         let page_size =
             handle.with_database(async |database| Ok(database.settings().buffer.page_size as u64)).wait()?;
-        let there = || present.clone().ok_or("there is no cache; 'cache on' turns one on");
+        let there = || present.clone().ok_or_else(|| format!("there is no {0}; '{0} on' turns one on", level.word()));
         let new = match self {
-            CacheCommand::Show => return Ok(handle.with_database(async |database| Ok(described(database))).wait()?),
+            CacheCommand::Show => {
+                return Ok(handle.with_database(async move |database| Ok(level.described(database))).wait()?);
+            }
             CacheCommand::Admit { partition, is_admitted } => {
                 let admit = handle.with_database(async move |database| {
                     database.admit_to_cache(database.partition(&partition)?, is_admitted)
@@ -62,11 +77,11 @@ impl CacheCommand {
                 admit.wait()?;
                 return Ok("done".to_owned());
             }
-            CacheCommand::On(None) if present.is_some() => return Err("the cache is on".into()),
+            CacheCommand::On(None) if present.is_some() => return Err(format!("the {} is on", level.word()).into()),
             CacheCommand::On(None) => {
-                let configured =
-                    handle.with_database(async |database| Ok(database.settings().hierarchy.cache.clone())).wait()?;
-                Some(before.clone().or(configured).ok_or("no cache is configured; 'cache on DEVICE SIZE' makes one")?)
+                let configured = handle.with_database(async move |database| Ok(level.configured(database))).wait()?;
+                let unknown = || format!("no {0} is configured; '{0} on DEVICE SIZE' makes one", level.word());
+                Some(before.clone().or(configured).ok_or_else(unknown)?)
             }
             CacheCommand::On(Some((device, size))) => {
                 let like = present.clone().or(before.clone());
@@ -78,12 +93,56 @@ impl CacheCommand {
             CacheCommand::Design(design) => Some(CacheSettings { design, ..there()? }),
             CacheCommand::Resize(size) => Some(CacheSettings { pages: pages(size, page_size)?, ..there()? }),
         };
-        let changed = handle.with_database(async move |database| database.set_cache(new).await).wait();
+        let changed = handle.with_database(async move |database| level.set(database, new).await).wait();
         // A change that fails may leave none.
-        let is_on = handle.with_database(async |database| Ok(database.cache().is_some())).wait()?;
+        let is_on = handle.with_database(async move |database| Ok(level.cache(database).is_some())).wait()?;
         *before = if is_on { None } else { present.or(before.take()) };
         changed?;
-        Ok(handle.with_database(async |database| Ok(described(database))).wait()?)
+        Ok(handle.with_database(async move |database| Ok(level.described(database))).wait()?)
+    }
+}
+
+impl CacheLevel {
+    /// What requests call it.
+    fn word(self) -> &'static str {
+        match self {
+            CacheLevel::Upper => "upper-cache",
+            CacheLevel::Lower => "cache",
+        }
+    }
+
+    fn cache(self, database: &Database) -> Option<CacheSettings> {
+        match self {
+            CacheLevel::Upper => database.upper_cache(),
+            CacheLevel::Lower => database.cache(),
+        }
+    }
+
+    fn configured(self, database: &Database) -> Option<CacheSettings> {
+        let hierarchy = &database.settings().hierarchy;
+        let cache = match self {
+            CacheLevel::Upper => &hierarchy.upper_cache,
+            CacheLevel::Lower => &hierarchy.cache,
+        };
+        cache.clone()
+    }
+
+    async fn set(self, database: &Database, cache: Option<CacheSettings>) -> Result<(), engine::Error> {
+        match self {
+            CacheLevel::Upper => database.set_upper_cache(cache).await,
+            CacheLevel::Lower => database.set_cache(cache).await,
+        }
+    }
+
+    /// The cache, for people.
+    fn described(self, database: &Database) -> String {
+        let Some(cache) = self.cache(database) else { return format!("there is no {}", self.word()) };
+        let size = u64::from(cache.pages) * database.settings().buffer.page_size as u64;
+        let budget = cache.write_budget.map_or_else(String::new, |budget| {
+            format!(", at most {} a day are written", format_size(budget.bytes_per_day))
+        });
+        let pages = grouped(cache.pages.into());
+        format!("{} on device '{}': {pages} pages, {}{budget}", cache.design.name(), cache.device, format_size(size))
     }
 }
 
@@ -94,17 +153,6 @@ fn pages(size: CacheSize, page_size: u64) -> Result<u32, String> {
     };
     let wrong = || format!("that is {} pages of {page_size} bytes; a cache has 1 to 2,147,483,647", grouped(pages));
     u32::try_from(pages).ok().filter(|pages| (1..1 << 31).contains(pages)).ok_or_else(wrong)
-}
-
-/// The cache, for people.
-fn described(database: &Database) -> String {
-    let Some(cache) = database.cache() else { return "there is no cache".to_owned() };
-    let size = u64::from(cache.pages) * database.settings().buffer.page_size as u64;
-    let budget = cache.write_budget.map_or_else(String::new, |budget| {
-        format!(", at most {} a day are written", format_size(budget.bytes_per_day))
-    });
-    let pages = grouped(cache.pages.into());
-    format!("{} on device '{}': {pages} pages, {}{budget}", cache.design.name(), cache.device, format_size(size))
 }
 
 /// What the database has counted since it was opened, for people.

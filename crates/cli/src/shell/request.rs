@@ -1,6 +1,6 @@
 //! What a line asks for.
 
-use super::cache::CacheCommand;
+use super::cache::{CacheCommand, CacheLevel};
 use super::nodes::NodesQuestion;
 use super::partitions::{PartitionChange, PartitionCommand};
 use base::units::Size;
@@ -34,6 +34,7 @@ cache resize SIZE                   gives it another size, such as 2GiB or "1,00
 cache off                           writes what only it has to the partitions' own devices and turns it off
 cache on [DEVICE SIZE]              turns it on again, or on another device
 cache admit PARTITION yes|no        lets pages of a partition enter it, or not
+upper-cache [...]                   the same of the cache above it; 'off' has nothing to write
 help, quit
 
 A KEY is a number (eight bytes, the greatest first), "text" in quotes, or bytes as 0x and hexadecimal digits;
@@ -50,7 +51,7 @@ pub enum ShellCommand {
     Backup { directory: String, rate: Option<Size> },
     Statistics,
     Waits,
-    Cache(CacheCommand),
+    Cache(CacheLevel, CacheCommand),
     Partition(PartitionCommand),
     Nodes(NodesQuestion),
     Call { procedure: String, parameters: Vec<u8> },
@@ -98,7 +99,7 @@ impl Request {
     }
 }
 
-const WORDS: [&str; 23] = [
+const WORDS: [&str; 24] = [
     "get",
     "put",
     "set",
@@ -120,6 +121,7 @@ const WORDS: [&str; 23] = [
     "holders",
     "messages",
     "cache",
+    "upper-cache",
     "help",
     "quit",
 ];
@@ -241,9 +243,10 @@ impl ShellCommand {
                     page.text().parse().map_err(|_| format!("'{}' is not the number of a page", page.text()))?;
                 ShellCommand::Nodes(NodesQuestion::Holders(partition.text().to_owned(), number))
             }
-            ("cache", rest) => {
+            (word @ ("cache" | "upper-cache"), rest) => {
+                let level = if word == "cache" { CacheLevel::Lower } else { CacheLevel::Upper };
                 let rest: Vec<&str> = rest.iter().map(Word::text).collect();
-                ShellCommand::Cache(CacheCommand::parse(&rest)?.ok_or_else(usage)?)
+                ShellCommand::Cache(level, CacheCommand::parse(&rest)?.ok_or_else(usage)?)
             }
             ("help", []) => ShellCommand::Help,
             ("quit", []) => ShellCommand::Quit,

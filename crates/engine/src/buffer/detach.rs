@@ -38,7 +38,7 @@ impl Buffer {
     pub(crate) fn end_of_changes(&self, space: &PageSpace) -> u32 {
         let partition = space.partition();
         let here = self.pool.borrow().end_of_changes(partition);
-        let below = self.tiers().map_or(0, |tiers| tiers.end_of_changes(partition));
+        let below = self.levels.borrow().from_top().map(|tiers| tiers.end_of_changes(partition)).max().unwrap_or(0);
         here.max(below).max(self.end_of_left(partition)).max(space.written_lately()).max(space.end_of_lost())
     }
 
@@ -80,7 +80,7 @@ impl Buffer {
     /// Empties the frames and slots of a partition's pages from `first` on that nothing keeps; whether all are empty.
     fn discard(self: &Rc<Self>, partition: PartitionId, first: u32) -> bool {
         let mut is_done = self.pool.borrow_mut().discard(partition, first);
-        if let Some(tiers) = self.tiers() {
+        for tiers in self.levels().from_top() {
             is_done &= tiers.discard(partition, first);
         }
         self.wake_all_for_frames();

@@ -14,11 +14,9 @@ impl Buffer {
     pub(crate) async fn end_transfers(self: &Rc<Self>) {
         self.is_ended.set(true);
         self.cleaner.end();
-        if let Some(tiers) = self.tiers() {
-            tiers.end();
-        }
+        self.levels().from_top().for_each(|tiers| tiers.end());
         let until = self.executor.now().plus_ns(PATIENCE_NS);
-        let are_tiers_busy = || self.tiers().is_some_and(|tiers| tiers.is_under_way());
+        let are_tiers_busy = || self.levels.borrow().from_top().any(|tiers| tiers.is_under_way());
         let is_any_overwritten = || self.spaces().iter().any(|space| space.overwriting.is_under_way());
         let is_busy = || self.in_flight.get() > 0 || are_tiers_busy() || is_any_overwritten();
         while is_busy() && self.executor.now() < until {

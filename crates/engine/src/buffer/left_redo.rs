@@ -121,7 +121,7 @@ impl Buffer {
             return true;
         }
         let is_roomy = || self.left.bytes.get() + PAGE_BYTES < self.size();
-        let is_taken_over = || self.tiers.borrow().as_ref().is_some_and(|tiers| tiers.is_taken_over());
+        let is_taken_over = || self.tiers().is_some_and(|tiers| tiers.is_taken_over());
         let is_absent = || self.pool.borrow().presence(page) == Presence::Absent;
         is_taken_over() && is_roomy() && is_absent() && !self.space(page.partition).placement().resident
     }
@@ -159,7 +159,7 @@ impl Buffer {
         let is_read = self.left.log.get().is_some();
         if is_read && self.left.pages.borrow().is_empty() && self.left.copies.take().is_some() {
             self.left.bytes.set(0);
-            self.tiers.borrow().iter().for_each(|tiers| tiers.end_replay());
+            self.tiers().iter().for_each(|tiers| tiers.end_replay());
         }
     }
 

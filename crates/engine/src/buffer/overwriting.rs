@@ -45,8 +45,9 @@ impl Buffer {
         }
         let is_done = numbers.into_iter().all(|number| {
             let id = PageId::new(partition, number);
-            let tiers = self.tiers();
-            let is_gone = self.pool.borrow_mut().discard_page(id) && tiers.is_none_or(|tiers| tiers.discard_page(id));
+            let levels = self.levels();
+            let is_gone =
+                self.pool.borrow_mut().discard_page(id) && levels.from_top().all(|tiers| tiers.discard_page(id));
             if is_gone {
                 self.forget_left_page(id);
             }

@@ -7,9 +7,9 @@ mod permissions;
 mod shipping;
 mod victim;
 
+use super::levels::Levels;
 use super::loading::Loading;
 use crate::Error;
-use crate::second_level::Tiers;
 use crate::second_level::design::Pattern;
 use base::{Lsn, PageId, PartitionId};
 use driver::{Frame, FrameArray};
@@ -17,7 +17,6 @@ use executor::TaskId;
 use floors::Floors;
 use permissions::Permissions;
 pub use shipping::Departure;
-use std::rc::Rc;
 use structures::page::{Change, HEADER_SIZE, Pages, header, slotted};
 use structures::replacement::{Hated, Policy, Replacement};
 use structures::{Need, PageTable};
@@ -84,8 +83,8 @@ pub struct Pool {
     page_size: usize,
     dirty: usize,
     permissions: Permissions,
-    /// The tiers, which may have copies that a change makes out of date.
-    tiers: Option<Rc<Tiers>>,
+    /// What lies below, which may have copies that a change makes out of date.
+    levels: Levels,
 }
 
 impl Pool {
@@ -112,13 +111,13 @@ impl Pool {
             page_size,
             dirty: 0,
             permissions: Permissions::default(),
-            tiers: None,
+            levels: Levels::default(),
         }
     }
 
-    /// From now on changes of pages are told to these tiers.
-    pub fn set_tiers(&mut self, tiers: Option<Rc<Tiers>>) {
-        self.tiers = tiers;
+    /// From now on changes of pages are told to these levels.
+    pub fn set_levels(&mut self, levels: Levels) {
+        self.levels = levels;
     }
 
     /// Adds frames for pages that stay for good.
@@ -504,9 +503,7 @@ impl Pool {
             slot.modified = true;
             slot.recovery_lsn = start;
             self.dirty += 1;
-            if let Some(tiers) = &self.tiers
-                && let Some(lsn) = tiers.note_update(slot.page)
-            {
+            if let Some(lsn) = self.levels.note_update(slot.page) {
                 slot.recovery_lsn = start.min(lsn);
             }
         }

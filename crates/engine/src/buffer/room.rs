@@ -38,7 +38,7 @@ impl Buffer {
             return Ok(frame);
         }
         let victim = self.victim(&pool);
-        let clean = victim.filter(|frame| !pool.is_dirty(*frame) && self.tiers.borrow().is_none());
+        let clean = victim.filter(|frame| !pool.is_dirty(*frame) && self.levels.borrow().is_empty());
         let frame = clean.ok_or(victim)?;
         pool.evict(frame);
         if pool.dirty_count() > 0 {
@@ -89,7 +89,7 @@ impl Buffer {
 
     /// Whether pages are being cleaned that misses may wait for.
     fn is_cleaning(&self) -> bool {
-        self.cleaner.is_at_work(self.executor.now()) && self.tiers.borrow().is_none()
+        self.cleaner.is_at_work(self.executor.now()) && self.levels.borrow().is_empty()
     }
 
     /// Waits until a page was cleaned for this miss, or it may look again; the batches under way see to that.
@@ -101,7 +101,7 @@ impl Buffer {
     /// The writes of these frames' pages ended. Those that were written because the cleaner had chosen them, and have not been
     /// referenced since, are emptied for the misses that wait. How many these are.
     pub(super) fn empty_for_misses(&self, pool: &mut Pool, frames: &[u32], are_written: bool) -> usize {
-        let may_empty = are_written && self.tiers.borrow().is_none();
+        let may_empty = are_written && self.levels.borrow().is_empty();
         let wanted = if may_empty { self.cleaner.misses.len() } else { 0 };
         let mut emptied = 0;
         for frame in frames {

@@ -33,6 +33,8 @@ pub struct PageSpace {
     pub writes: Cell<u64>,
     /// Reads that the second-level cache served since the start.
     pub cache_hits: Cell<u64>,
+    /// And those that the cache above it served.
+    pub upper_cache_hits: Cell<u64>,
     /// How long reads of its pages' own places took since the start.
     pub read_times: Times,
     placement: Cell<Placement>,
@@ -66,6 +68,7 @@ impl PageSpace {
             reads: Cell::new(0),
             writes: Cell::new(0),
             cache_hits: Cell::new(0),
+            upper_cache_hits: Cell::new(0),
             read_times: Times::default(),
             placement: Cell::new(Placement::default()),
             is_admitted: Cell::new(true),
@@ -109,6 +112,13 @@ impl PageSpace {
     /// How many pages there can be.
     pub(crate) fn pages_max(&self) -> u32 {
         self.pages_max.get()
+    }
+
+    /// Forgets what was counted: the end of a warm-up.
+    pub fn restart_statistics(&self) {
+        let counters = [&self.reads, &self.writes, &self.cache_hits, &self.upper_cache_hits];
+        counters.iter().for_each(|counter| counter.set(0));
+        self.read_times.restart();
     }
 
     /// Which tiers its pages may enter at present.

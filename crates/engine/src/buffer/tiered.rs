@@ -3,21 +3,22 @@
 //! A missed page is copied from its tier before another page leaves for the tier, so its slot is free for the victim,
 //! and main memory and cache hold together as many pages as both have room for.
 
+use super::levels::Source;
 use super::wanted::Fetching;
 use super::write_back::PageRun;
-use super::{Buffer, PageSpace, Presence};
+use super::{Buffer, Levels, PageSpace, Presence};
 use crate::page_store::Future;
 use crate::second_level::design::{Leaving, Pattern, Read, Reason};
-use crate::second_level::{DirtyWrite, Host, Placement, Settings, TableGrowth, Tier, Tiers};
+use crate::second_level::{DirtyWrite, Host, Placement, TableGrowth, Tier, Tiers};
 use crate::statistics::add;
-use crate::tier_file::TierFile;
 use crate::tier_file::table::PageVersion;
 use crate::{Error, Result};
 use base::{Lsn, PageId, PartitionId};
 use driver::{Access, Completion, Frame};
 use executor::JoinHandle;
 use std::ops::Range;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
+use structures::canary::{self, Canary};
 use structures::page::header;
 
 /// A copy on its way to the tiers.
@@ -78,33 +79,14 @@ impl Host for Buffer {
 }
 
 impl Buffer {
-    /// Tiers below this buffer: a cache in this file alone, and nothing in it.
-    pub fn new_tiers(self: &Rc<Self>, settings: (&Settings, bool), cache: TierFile) -> Rc<Tiers> {
-        let host: Weak<Buffer> = Rc::downgrade(self);
-        Rc::new(Tiers::new(&self.executor, settings, [Some(cache), None], host))
-    }
-
-    /// From now on there are these tiers below this buffer, or none. Those before are at rest.
-    pub fn set_tiers(&self, tiers: Option<Rc<Tiers>>) {
-        self.pool.borrow_mut().set_tiers(tiers.clone());
-        if let Some(before) = self.tiers.replace(tiers) {
-            before.retire();
-        }
-    }
-
     /// What asks for a later position of a cache's table in the superblock.
     pub(crate) fn table_growth(&self) -> Rc<TableGrowth> {
         Rc::clone(&self.table_growth)
     }
 
-    /// The tiers below this buffer.
-    pub fn tiers(&self) -> Option<Rc<Tiers>> {
-        self.tiers.borrow().clone()
-    }
-
-    /// Whether pages of this file may be in a tier.
+    /// Whether pages of this file may be on a level below.
     pub(super) fn is_tiered(&self, space: &PageSpace) -> bool {
-        self.tiers.borrow().as_ref().is_some_and(|tiers| tiers.serves(space.placement()))
+        self.levels.borrow().from_top().any(|tiers| tiers.serves(space.placement()))
     }
 
     /// What the tiers learn of a frame's page that leaves, or is written.
@@ -126,7 +108,11 @@ impl Buffer {
         runs: Vec<PageRun>,
         reason: Reason,
     ) -> std::result::Result<Vec<PageRun>, (Vec<PageRun>, Error)> {
-        let Some(tiers) = self.tiers() else { return Ok(runs) };
+        let Levels { upper, tiers } = self.levels();
+        if let Some(upper) = &upper {
+            forget_above(upper, &runs);
+        }
+        let Some(tiers) = tiers else { return Ok(runs) };
         let (mut rest, mut failed) = (Vec::new(), None);
         let started: Vec<EnteringPages> =
             runs.into_iter().map(|run| self.start_entering(&tiers, run, reason)).collect();
@@ -147,7 +133,8 @@ impl Buffer {
                 DirtyWrite::Entered(entry) => {
                     let recovery_lsn = self.pool.borrow().writing_lsn(frames[0]);
                     self.finish_write(&frames, true);
-                    let left = reason == Reason::Replacement && self.leave(frames[0]);
+                    // With an upper cache it leaves as a clean page does, by way of that.
+                    let left = reason == Reason::Replacement && upper.is_none() && self.leave(frames[0]);
                     tiers.enter_dirty(entry, recovery_lsn, left);
                 }
                 DirtyWrite::Declined(bytes) => {
@@ -202,19 +189,23 @@ impl Buffer {
 
     /// From where redo has to begin so that no page on its own device lacks a change; `None` if none does.
     pub fn recovery_lsn(&self) -> Option<Lsn> {
-        let pending = self.tiers.borrow().as_ref().and_then(|tiers| tiers.recovery_lsn());
+        let pending = self.tiers().and_then(|tiers| tiers.recovery_lsn());
         [self.pool.borrow().recovery_lsn(), pending, self.left_since()].into_iter().flatten().min()
     }
 
-    /// A clean page leaves main memory: to the cache, if that takes it. The frame is free afterwards unless another task began
+    /// A clean page leaves main memory: to the levels below, as each takes it. The frame is free afterwards unless another task began
     /// to use the page meanwhile.
     pub(super) async fn displace(self: &Rc<Self>, frame: u32) -> Result<()> {
-        let Some(tiers) = self.tiers() else {
+        let levels = self.levels();
+        if levels.is_empty() {
             self.leave(frame);
             return Ok(());
-        };
+        }
         let leaving = self.leaving(frame, false, Reason::Replacement);
-        if !tiers.takes_clean(&leaving, self.admission(&leaving)) {
+        let admission = self.admission(&leaving);
+        let takes = |tiers: &Rc<Tiers>| tiers.takes_clean(&leaving, admission);
+        let takers = Levels { upper: levels.upper.filter(takes), tiers: levels.tiers.filter(takes) };
+        if takers.is_empty() {
             self.leave(frame);
             return Ok(());
         }
@@ -223,60 +214,61 @@ impl Buffer {
         self.pool.borrow_mut().begin_migration(frame, &mut bytes);
         self.in_flight.set(self.in_flight.get() + 1);
         let this = Rc::clone(self);
-        self.executor.spawn(async move { this.migrate(&tiers, frame, leaving.page, bytes).await }).join().await;
+        self.executor.spawn(async move { this.migrate(&takers, frame, leaving.page, bytes).await }).join().await;
         Ok(())
     }
 
-    /// Copies a page that leaves main memory unchanged to the cache.
-    async fn migrate(&self, tiers: &Rc<Tiers>, frame: u32, page: PageId, mut bytes: Frame) {
+    /// Copies a page that leaves main memory unchanged to caches.
+    async fn migrate(&self, takers: &Levels, frame: u32, page: PageId, mut bytes: Frame) {
         let version = PageVersion::of(&bytes);
-        let (mut slot, mut is_written) = (tiers.take_for_clean(page).await, false);
-        if let Some(taken) = slot.take_if(|_| tiers.tier_of(page).is_some()) {
-            tiers.give_back(taken);
-        }
-        if let Some(slot) = slot {
+        let mut taken = [None; 2];
+        for (tiers, taken) in takers.from_top().zip(&mut taken) {
+            let Some(slot) = tiers.take_for_clean(page).await else { continue };
+            if tiers.tier_of(page).is_some() {
+                tiers.give_back(slot);
+                continue;
+            }
+            let is_written;
             (bytes, is_written) = tiers.write_slot(slot, bytes, false).await;
+            *taken = Some((slot, is_written));
         }
         self.copies.borrow_mut().push(bytes);
         self.in_flight.set(self.in_flight.get() - 1);
         self.pool.borrow_mut().end_migration(frame);
         let has_left = self.leave(frame);
-        match slot {
-            Some(slot) if has_left && is_written => tiers.enter_clean(slot, page, version),
-            Some(slot) => tiers.give_back(slot),
-            None => {}
+        for (tiers, taken) in takers.from_top().zip(taken) {
+            match taken {
+                Some((slot, true)) if has_left => tiers.enter_clean(slot, page, version),
+                Some((slot, _)) => tiers.give_back(slot),
+                None => {}
+            }
         }
         self.written.wake_all(&self.executor);
         // If it stays after all, it may be emptied for another miss.
         self.wake_for_frames(usize::from(!has_left));
     }
 
-    /// A page was read from its own device into a frame's memory: the cache gets a copy if it takes one.
+    /// A page was read from its own device into a frame's memory: the levels above that get a copy as each takes one.
     pub(super) fn offer(&self, frame: u32, space: &PageSpace, bytes: &[u8]) {
-        let Some(tiers) = self.tiers() else { return };
+        let levels = self.levels();
+        if levels.is_empty() {
+            return;
+        }
         let read = {
             let pool = self.pool.borrow();
             Read { page: pool.page_of(frame), pattern: pool.pattern(frame) }
         };
-        if tiers.takes_read(&read, space.admission())
+        levels.from_top().for_each(|tiers| self.offer_to(tiers, &read, (space, bytes)));
+    }
+
+    /// A page was read from below these tiers: they get a copy if they take one.
+    fn offer_to(&self, tiers: &Rc<Tiers>, read: &Read, (space, bytes): (&PageSpace, &[u8])) {
+        if tiers.takes_read(read, space.admission())
             && let Ok(mut copy) = self.copy_buffer(1)
         {
             copy.copy_from_slice(bytes);
             tiers.enter_read(read.page, copy);
         }
-    }
-
-    /// The tier that this page is to be read from, if one has a copy.
-    pub(super) fn tier_of(&self, id: PageId) -> Option<Tier> {
-        self.tiers.borrow().as_ref()?.source_of(id)
-    }
-
-    /// The tier that a page is to be read from by the task that has the turn to fetch it.
-    ///
-    /// Part of its callers: each miss asks it twice, most often to learn that there are no tiers.
-    #[inline(always)]
-    pub(super) fn source_of(&self, turn: &Fetching) -> Option<Tier> {
-        self.tiers.borrow().as_ref().and_then(|tiers| source_in(tiers, turn))
     }
 
     /// Which of these pages are read from their own device even if a cache has them. Of pages in sequence that are those
@@ -286,50 +278,61 @@ impl Buffer {
     /// Scans of numbered objects, loads and residents read pages so. A cursor over a b-tree does not: it is not known how far it is
     /// asked to go, so it reads leaf by leaf, each from wherever it is, and nothing has to be trimmed.
     pub(super) fn past_cache(&self, pages: &[PageId], pattern: Pattern) -> Range<usize> {
-        if self.tiers.borrow().is_none() || pattern != Pattern::Sequential {
+        if self.levels.borrow().is_empty() || pattern != Pattern::Sequential {
             return 0..0;
         }
-        let is_missing = |page: &PageId| self.tier_of(*page).is_none();
+        let is_missing = |page: &PageId| !self.is_below(*page);
         let first = pages.iter().position(is_missing);
         let last = pages.iter().rposition(is_missing);
         first.zip(last).map_or(0..0, |(first, last)| first..last + 1)
     }
 
-    /// Starts to read a missed page from the tier that holds it. It has been read before a frame is emptied for it, so the page that
+    /// Starts to read a missed page from the level that holds it. It has been read before a frame is emptied for it, so the page that
     /// leaves main memory for the cache finds the slot of this one there, and both levels together hold as many pages as they
     /// have room for. False if the page is not there any more.
-    pub(super) fn load_from_tier(
+    pub(super) fn load_from_below(
         self: &Rc<Self>,
         space: &Rc<PageSpace>,
-        (tier, access): (Tier, Access),
+        (source, access): (Source, Access),
         turn: Fetching,
     ) -> Result<bool> {
         let id = turn.page();
-        if self.pool.borrow().presence(id) != Presence::Absent || self.tier_of(id) != Some(tier) {
+        if self.pool.borrow().presence(id) != Presence::Absent || !self.is_still(&source, id) {
             return Ok(false);
         }
-        let tiers = self.tiers().expect("only tiers have slots");
         let buffer = self.copy_buffer(1)?;
         self.failures.forget(|page| page == id);
         self.in_flight.set(self.in_flight.get() + 1);
+        let Source { tiers, tier } = source;
         if tier == Tier::Cache {
-            add(&space.cache_hits, 1);
+            add(if tiers.is_upper() { &space.upper_cache_hits } else { &space.cache_hits }, 1);
         }
-        let (this, space) = (Rc::clone(self), Rc::clone(space));
+        let (this, space, from) = (Rc::clone(self), Rc::clone(space), Rc::clone(&tiers));
         let read = Read { page: id, pattern: turn.pattern() };
-        tiers.read(&read, buffer, access, move |bytes, is_sound| this.finish_tier_load(space, bytes, is_sound, turn));
+        let done = move |bytes, is_sound| this.finish_load_from(from, space, (bytes, is_sound), turn);
+        tiers.read(&read, buffer, access, done);
         Ok(true)
     }
 
-    fn finish_tier_load(self: Rc<Self>, space: Rc<PageSpace>, bytes: Frame, is_sound: bool, turn: Fetching) {
+    fn finish_load_from(
+        self: Rc<Self>,
+        tiers: Rc<Tiers>,
+        space: Rc<PageSpace>,
+        (bytes, is_sound): (Frame, bool),
+        turn: Fetching,
+    ) {
         let id = turn.page();
         self.in_flight.set(self.in_flight.get() - 1);
         self.wake_for_frames(0);
         let this = Rc::clone(&self);
+        if let Some(upper) = self.upper_cache().filter(|_| is_sound && !tiers.is_upper()) {
+            let read = Read { page: id, pattern: turn.pattern() };
+            self.offer_to(&upper, &read, (&space, &bytes));
+        }
         self.executor.spawn(async move {
             let result = match is_sound {
                 true => this.install(&space, bytes, turn).await,
-                false => this.load_instead(&space, bytes, turn).await,
+                false => this.load_instead(&tiers, &space, bytes, turn).await,
             };
             if let Err(error) = result {
                 this.failures.note(id, error);
@@ -367,13 +370,21 @@ impl Buffer {
         frame
     }
 
-    /// The copy in the tier is unreadable: the page is read from its own device, once that has it.
-    async fn load_instead(self: &Rc<Self>, space: &Rc<PageSpace>, bytes: Frame, turn: Fetching) -> Result<()> {
+    /// The copy in a tier is unreadable: the page is read from its own device, once that has it. Where the upper cache had the copy, it
+    /// is gone, and those who want the page look again.
+    async fn load_instead(
+        self: &Rc<Self>,
+        tiers: &Rc<Tiers>,
+        space: &Rc<PageSpace>,
+        bytes: Frame,
+        turn: Fetching,
+    ) -> Result<()> {
         let id = turn.page();
         self.copies.borrow_mut().push(bytes);
-        if let Some(tiers) = self.tiers() {
-            tiers.drop_damaged(id).await?;
+        if tiers.is_upper() {
+            return Ok(());
         }
+        tiers.drop_damaged(id).await?;
         let spare = self.frame_for(space).await?;
         let access = space.access(&self.executor).await;
         self.find_space(id.partition)?;
@@ -389,8 +400,7 @@ impl Buffer {
         space: &Rc<PageSpace>,
         (bytes, error): (Frame, Option<Error>),
     ) -> std::result::Result<(), (Frame, Option<Error>)> {
-        let tiers = self.tiers().and_then(|tiers| tiers.tier_of(id).map(|tier| (tiers, tier)));
-        let Some((tiers, tier)) = tiers else { return Err((bytes, error)) };
+        let Some(Source { tiers, tier }) = self.copy_of(id) else { return Err((bytes, error)) };
         let (this, tiers, space) = (Rc::clone(self), tiers, Rc::clone(space));
         self.executor.spawn(async move {
             let access = tiers.file(tier).access(&this.executor).await;
@@ -434,8 +444,12 @@ impl Buffer {
     }
 }
 
-fn source_in(tiers: &Tiers, turn: &Fetching) -> Option<Tier> {
-    let tier = tiers.source_of(turn.page())?;
-    let is_passed = tier == Tier::Cache && turn.is_past_cache() && !tiers.is_pending(turn.page());
-    if is_passed { None } else { Some(tier) }
+/// Newer versions of these pages are about to be written below the upper cache.
+fn forget_above(upper: &Tiers, runs: &[PageRun]) {
+    if canary::is_planted(Canary::StaleAbove) {
+        return;
+    }
+    for PageRun { frames, first, .. } in runs {
+        (first.number..).take(frames.len()).for_each(|number| upper.forget(PageId { number, ..*first }));
+    }
 }

@@ -186,7 +186,7 @@ impl Buffer {
     /// What is written by itself: the pages of each partition, if they may wait for what other pages do not wait for. That is the end
     /// of older writes, where there are tiers, or an answer of their device.
     fn apart(&self, runs: Vec<PageRun>) -> Vec<Vec<PageRun>> {
-        if self.tiers.borrow().is_none() && self.silence.silent(self.executor.now()).is_empty() {
+        if self.levels.borrow().is_empty() && self.silence.silent(self.executor.now()).is_empty() {
             return vec![runs];
         }
         let mut parts: Vec<Vec<PageRun>> = Vec::new();

@@ -151,7 +151,7 @@ impl Database {
     async fn turn_on(&self, cache: CacheSettings) -> Result<()> {
         let engine = &self.0.engine;
         // No turn is held meanwhile: a large file takes long.
-        let NewCache { file, record, table } = self.create_cache(&cache).await?;
+        let NewCache { file, record, table } = self.create_cache(Kind::Cache, &cache).await?;
         let present = self.buffer().tiers();
         close(present.as_ref()).await?;
         let _paging = engine.checkpointer.paging.take(self.executor()).await;
@@ -183,31 +183,35 @@ impl Database {
     }
 
     /// Creates the files of a cache, unless its device does not answer.
-    async fn create_cache(&self, cache: &CacheSettings) -> Result<NewCache> {
+    pub(super) async fn create_cache(&self, kind: Kind, cache: &CacheSettings) -> Result<NewCache> {
         let executor = self.executor();
         let page_size = self.settings().buffer.page_size;
         let stamp = new_stamp(&self.0.engine);
         let is_memory = executor.traits(device(executor, &cache.device)?).synchronous;
         let limit_ns = cache.creation_ns_max(u64::from(cache.pages) * page_size as u64, is_memory);
         if limit_ns == 0 {
-            return create_cache(executor, cache, (page_size, stamp)).await;
+            return create_cache(executor, (kind, cache), (page_size, stamp)).await;
         }
-        let created = self.begin_creation(cache, (page_size, stamp))?;
+        let created = self.begin_creation((kind, cache), (page_size, stamp))?;
         executor.within(limit_ns, created.join()).await.unwrap_or_else(|| {
             let limit = format_duration_ns(limit_ns as f64);
-            Err(silent(&cache.device, &format!("was not created within {limit}")))
+            Err(silent(kind, &cache.device, &format!("was not created within {limit}")))
         })
     }
 
     /// Begins to create the files of a cache, unless that has begun on the same device before and has not ended.
-    fn begin_creation(&self, cache: &CacheSettings, wanted: (usize, u64)) -> Result<JoinHandle<Result<NewCache>>> {
+    fn begin_creation(
+        &self,
+        (kind, cache): (Kind, &CacheSettings),
+        wanted: (usize, u64),
+    ) -> Result<JoinHandle<Result<NewCache>>> {
         let creating = Rc::clone(&self.0.changes.creating);
         if !creating.borrow_mut().insert(cache.device.clone()) {
-            return Err(silent(&cache.device, "is still being created by an earlier change"));
+            return Err(silent(kind, &cache.device, "is still being created by an earlier change"));
         }
         let (executor, cache) = (self.0.engine.core.executor.clone(), cache.clone());
         Ok(executor.clone().spawn(async move {
-            let created = create_cache(&executor, &cache, wanted).await;
+            let created = create_cache(&executor, (kind, &cache), wanted).await;
             creating.borrow_mut().remove(&cache.device);
             created
         }))
@@ -221,12 +225,13 @@ impl Database {
 }
 
 /// That a device does not answer while the file of a cache is created.
-fn silent(device: &str, what: &str) -> Error {
-    Error::Input(Fault::new(FaultKind::Device, format!("the file of the cache {what}: device '{device}' may hang")))
+fn silent(kind: Kind, device: &str, what: &str) -> Error {
+    let cache = if kind == Kind::UpperCache { "upper cache" } else { "cache" };
+    Error::Input(Fault::new(FaultKind::Device, format!("the file of the {cache} {what}: device '{device}' may hang")))
 }
 
 /// Closes the tiers, if there are any; they are drained and at rest then.
-async fn close(tiers: Option<&Rc<Tiers>>) -> Result<()> {
+pub(super) async fn close(tiers: Option<&Rc<Tiers>>) -> Result<()> {
     match tiers {
         Some(tiers) => tiers.close().await,
         None => Ok(()),

@@ -12,7 +12,7 @@ use crate::io::device;
 use crate::log::{Log, WriteBuffer};
 use crate::mvcc::keep_moments;
 use crate::online_backup::{begin_archive, start_archiving};
-use crate::recovery::{StatedTiers, reconcile};
+use crate::recovery::{StatedTiers, open_upper_cache, reconcile};
 use crate::statistics::RecoveryReport;
 use crate::superblock::{ArchivedLog, LogShape, SUPERBLOCK_FILE, Superblock, SuperblockFile};
 use base::Lsn;
@@ -35,7 +35,7 @@ impl Database {
     pub async fn create(executor: &Executor, settings: Settings) -> Result<Database> {
         let executor = &executor.of_library();
         settings.check()?;
-        settings.check_cache()?;
+        settings.check_caches()?;
         settings.check_second_log()?;
         let home_device = device(executor, &settings.home_device)?;
         device(executor, &settings.log_device)?;
@@ -61,6 +61,8 @@ impl Database {
         if let Some(found) = opened.tiers {
             buffer.set_tiers(Some(found));
         }
+        buffer
+            .set_upper_cache(open_upper_cache(executor, &buffer, (&settings.hierarchy, settings.force, stamp)).await?);
         let superblock = Superblock {
             page_size: settings.buffer.page_size as u32,
             log_page_size: settings.log.page_size as u32,

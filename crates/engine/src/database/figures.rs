@@ -109,6 +109,8 @@ pub struct PartitionFigures {
     pub pages_written: u64,
     /// Pages read from the cache in place of its device.
     pub cache_hits: u64,
+    /// Pages read from the upper cache in place of what is below.
+    pub upper_cache_hits: u64,
 }
 
 impl Database {
@@ -163,6 +165,7 @@ impl Database {
                 figures.pages_read = space.reads.get();
                 figures.pages_written = space.writes.get();
                 figures.cache_hits = space.cache_hits.get();
+                figures.upper_cache_hits = space.upper_cache_hits.get();
             }
             figures
         };
@@ -208,12 +211,13 @@ impl Figures {
             describe(&mut text, name, kind, help);
             sample(&mut text, name, kind, "", value);
         }
-        let of_partition: [(&str, &str, OfPartition); 5] = [
+        let of_partition: [(&str, &str, OfPartition); 6] = [
             ("hits", "References to records whose pages were in memory", |figures| figures.hits),
             ("misses", "References to records with a page that was not in memory", |figures| figures.misses),
             ("pages_read", "Pages read from the partition's device", |figures| figures.pages_read),
             ("pages_written", "Pages written to the partition's device", |figures| figures.pages_written),
             ("cache_hits", "Pages read from the cache", |figures| figures.cache_hits),
+            ("upper_cache_hits", "Pages read from the upper cache", |figures| figures.upper_cache_hits),
         ];
         for (name, help, value) in of_partition {
             let name = format!("partition_{name}");

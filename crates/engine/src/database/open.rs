@@ -13,7 +13,8 @@ use crate::locks::Locks;
 use crate::log::{Log, LogScan, WriteBuffer};
 use crate::mvcc::keep_moments;
 use crate::online_backup::{Archiver, begin_archive, forget_beyond, keep_unarchived, start_archiving};
-use crate::recovery::{self, StatedTiers, find_past, rebuild_moments, reconcile};
+use crate::recovery::{self, StatedTiers, find_past, open_upper_cache, rebuild_moments, reconcile};
+use crate::second_level::CacheSettings;
 use crate::statistics::{Event, RecoveryReport, Statistics};
 use crate::superblock::{Superblock, SuperblockFile};
 use crate::version::VersionStore;
@@ -122,7 +123,7 @@ impl Database {
         settings.buffer.page_size = superblock.page_size as usize;
         settings.log.page_size = superblock.log_page_size as usize;
         settings.log_device = superblock.log_device.clone();
-        settings.check_cache()?;
+        settings.check_caches()?;
         settings.check_second_log()?;
         let stamp = stamp(executor, superblock.redo_start(), superblock.log_epoch, superblock_file.generation());
         superblock.identity.get_or_insert(stamp);
@@ -189,6 +190,9 @@ impl Database {
             opened.check_time(scan.end())?;
         }
         let (pages_left, left_bytes) = buffer.end_reading_log(scan.kept());
+        // Nothing comes by it that redo has yet to read, and the log has been read.
+        let upper = open_upper_cache(executor, &buffer, (&settings.hierarchy, settings.force, stamp)).await?;
+        buffer.set_upper_cache(upper);
         let memory = (RefCell::new(replaying.sets.sets.take()), backup);
         superblock_file.limit_since(scan.end());
         if !canary::is_planted(Canary::LostBackupBegin) {
@@ -242,9 +246,20 @@ impl Database {
         (recovery, archiver): (RecoveryReport, Option<Rc<Archiver>>),
     ) -> Database {
         let cache = RefCell::new(settings.hierarchy.cache.clone());
+        let upper_cache = RefCell::new(settings.hierarchy.upper_cache.clone().map(CacheSettings::upper));
         let changes = CacheChanges::default();
         let (in_order, noted) = (RefCell::default(), Cell::default());
-        Database(Rc::new(OpenDatabase { engine, settings, recovery, cache, changes, archiver, in_order, noted }))
+        Database(Rc::new(OpenDatabase {
+            engine,
+            settings,
+            recovery,
+            cache,
+            upper_cache,
+            changes,
+            archiver,
+            in_order,
+            noted,
+        }))
     }
 
     /// Takes a full checkpoint, so that the next opening has nothing to redo, and ends the background tasks. A transaction that has not

@@ -107,9 +107,9 @@ impl Settings {
         pair.map_err(|why| Error::Setting(format!("this log of sets does not go with these checkpoints: {why}")))
     }
 
-    /// Refuses a cache that no page of this database could enter.
-    pub(super) fn check_cache(&self) -> Result<()> {
-        self.hierarchy.cache.as_ref().map_or(Ok(()), |cache| cache.check(self.buffer.page_size))
+    /// Refuses caches that no page of this database could enter, or that cannot be had together.
+    pub(super) fn check_caches(&self) -> Result<()> {
+        self.hierarchy.check(self.buffer.page_size)
     }
 
     /// The undo space and the device that holds it.

@@ -149,7 +149,7 @@ impl WriteBuffer {
     pub fn report(&self) -> TierReport {
         let TierStatistics { writes, bytes_written, fallbacks, .. } = &self.statistics;
         TierReport {
-            name: "log-buffer",
+            name: Kind::LogBuffer.label(),
             device: self.device.clone(),
             pages: self.capacity / 4096,
             size: self.capacity,

@@ -429,10 +429,10 @@ pub struct NewCache {
 /// [`Error::NoDevice`](crate::Error::NoDevice), or the driver's.
 pub async fn create_cache(
     executor: &Executor,
-    cache: &CacheSettings,
+    (kind, cache): (Kind, &CacheSettings),
     (page_size, stamp): (usize, u64),
 ) -> Result<NewCache> {
-    let WantedTier { kind, device: name, capacity, volatile, table } = wanted_cache(executor, cache);
+    let WantedTier { device: name, capacity, volatile, table, .. } = wanted_cache(executor, cache);
     let device = device(executor, name)?;
     let record = TierRecord { kind, device: name.clone(), stamp, capacity, in_use: true };
     let file = TierFile::create(executor, device, &record, page_size, volatile).await?;
@@ -446,6 +446,32 @@ pub async fn create_cache(
     }
     let table = table?;
     Ok(NewCache { file, record: (!volatile).then_some(record), table })
+}
+
+/// The upper cache that the settings ask for, if they do: a new one with this stamp.
+///
+/// # Errors
+/// [`Error::NoDevice`](crate::Error::NoDevice), or the driver's, that of a device that does not answer among them.
+pub async fn open_upper_cache(
+    executor: &Executor,
+    buffer: &Rc<Buffer>,
+    (settings, force, stamp): (&Settings, bool, u64),
+) -> Result<Option<Rc<Tiers>>> {
+    let Some(upper) = settings.upper_cache.clone().map(CacheSettings::upper) else { return Ok(None) };
+    let is_memory = executor.traits(device(executor, &upper.device)?).synchronous;
+    let page_size = buffer.settings().page_size;
+    let limit = AnswerLimit(upper.creation_ns_max(u64::from(upper.pages) * page_size as u64, is_memory));
+    let making = create_cache(executor, (Kind::UpperCache, &upper), (page_size, stamp));
+    let NewCache { file, .. } = limit.made(executor, &upper.device, making).await?;
+    Ok(Some(begin_upper_cache(buffer, &upper, force, file)))
+}
+
+/// An upper cache in this file, which is new. What earlier ones have spent of a budget of writes is not known.
+pub fn begin_upper_cache(buffer: &Rc<Buffer>, upper: &CacheSettings, force: bool, file: TierFile) -> Rc<Tiers> {
+    let settings = Settings { cache: Some(upper.clone()), ..Settings::default() };
+    let tiers = buffer.new_tiers((&settings, force), file);
+    tiers.begin_spent();
+    tiers
 }
 
 /// Goes on with the cache's table, or makes a new one if there is to be one. Returns what the superblock is to say of it.

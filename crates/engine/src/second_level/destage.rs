@@ -258,6 +258,11 @@ impl Tiers {
         Ok(())
     }
 
+    /// A newer version of the page is about to be written below: its copy, which has nothing under way, is out of date.
+    pub fn forget(&self, page: PageId) {
+        self.slots.borrow_mut().forget(page);
+    }
+
     /// Makes way for a version of a page that is about to be written to its own device: returns when no older version is in a
     /// slot, or on its way from one. Also where redo of a version begins that only its slot had, if that is so: the newer one
     /// has to count as changed since then until it is written.
@@ -280,7 +285,7 @@ impl Tiers {
             }
             self.await_destage(page).await?;
             if !canary::is_planted(Canary::StaleCopy) {
-                self.slots.borrow_mut().forget(page);
+                self.forget(page);
             }
             return Ok(None);
         }

@@ -160,11 +160,12 @@ impl Tiers {
 
     /// Switches the cache off.
     fn lose_cache(self: &Rc<Self>, why: &str, is_silent: bool) {
-        let Some(device) = self.cache.as_ref().map(|cache| cache.device.clone()) else { return };
+        let Some(cache) = &self.cache else { return };
         if self.is_lost() {
             return;
         }
-        let fault = Fault::new(FaultKind::Device, format!("the cache on device '{device}' was switched off: {why}"));
+        let (which, device) = (if self.is_upper() { "upper cache" } else { "cache" }, &cache.device);
+        let fault = Fault::new(FaultKind::Device, format!("the {which} on device '{device}' was switched off: {why}"));
         self.supervision.loss.replace(Some(CacheLoss { fault, is_silent }));
         let dirty = self.slots.borrow_mut().drop_clean();
         let waiting = self.supervision.under_way.take();

@@ -12,7 +12,7 @@ use super::{CacheSettings, Placement, Settings};
 use crate::Error;
 use crate::statistics::add;
 use crate::tier_file::table::HeldVersion;
-use crate::tier_file::{TierFile, TierReport};
+use crate::tier_file::{Kind, TierFile, TierReport};
 use base::{Lsn, PageId, PartitionId};
 use driver::Frame;
 use executor::{Executor, Turn, WaitQueue};
@@ -278,6 +278,11 @@ impl Tiers {
     pub fn file(&self, tier: Tier) -> &TierFile {
         let file = if tier == Tier::Cache { &self.cache } else { &self.write_buffer };
         file.as_ref().expect("only a tier that exists has slots")
+    }
+
+    /// Whether this is the cache of clean copies above the other tiers.
+    pub fn is_upper(&self) -> bool {
+        self.cache.as_ref().is_some_and(|cache| cache.kind == Kind::UpperCache)
     }
 
     /// Whether pages of a partition may be in a tier.

@@ -26,6 +26,8 @@ pub enum Kind {
     WriteBuffer,
     /// The write buffer for the log.
     LogBuffer,
+    /// The cache of clean copies above the others.
+    UpperCache,
 }
 
 impl Kind {
@@ -35,6 +37,26 @@ impl Kind {
             Kind::Cache => "cache.tier",
             Kind::WriteBuffer => "write-buffer.tier",
             Kind::LogBuffer => "log-buffer.tier",
+            Kind::UpperCache => "upper-cache.tier",
+        }
+    }
+
+    /// What it is called in figures and reports.
+    pub fn label(self) -> &'static str {
+        match self {
+            Kind::Cache => "cache",
+            Kind::WriteBuffer => "write-buffer",
+            Kind::LogBuffer => "log-buffer",
+            Kind::UpperCache => "upper-cache",
+        }
+    }
+
+    /// The section of a configuration that asks for it.
+    pub fn section(self) -> &'static str {
+        match self {
+            Kind::Cache => "[cache]",
+            Kind::WriteBuffer | Kind::LogBuffer => "[write_buffer]",
+            Kind::UpperCache => "[upper_cache]",
         }
     }
 
@@ -44,6 +66,7 @@ impl Kind {
             Kind::Cache => "second-level cache",
             Kind::WriteBuffer => "write buffer",
             Kind::LogBuffer => "log's write buffer",
+            Kind::UpperCache => "upper cache",
         }
     }
 }

@@ -61,7 +61,7 @@ impl TierStatistics {
 /// What one tier is and what it did.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TierReport {
-    /// `cache` or `write-buffer`, or `log-buffer`.
+    /// `upper-cache`, `cache`, `write-buffer`, or `log-buffer`.
     pub name: &'static str,
     /// Its device.
     pub device: String,
@@ -77,7 +77,7 @@ pub struct TierReport {
     pub dirty_reads: u64,
     /// How long these reads took on average, in nanoseconds; `None` if there were none.
     pub read_ns_mean: Option<f64>,
-    /// By how much the cache's reads were shorter than as many reads of the pages' own devices, in nanoseconds: below zero if
+    /// By how much a cache's reads were shorter than as many reads of the pages' own devices, in nanoseconds: below zero if
     /// they were longer. `None` for other tiers, and if nothing was read from such a device to compare with.
     pub saved_ns: Option<f64>,
     /// Pages (or, for the log, writes) that it took in.

@@ -134,6 +134,8 @@ fn read(document: &Document<'_>, table: &DeTable<'_>, hardware: Option<Hardware>
         described.into_iter().chain(of_hardware).for_each(|device| set_cache_page_size(device, buffer.page_size));
     }
     let cache = root.section("cache", |section| Cache::read(section, &context, buffer.page_size));
+    let upper_cache = root
+        .section("upper_cache", |section| Cache::read_upper(section, &context, (buffer.page_size, cache.is_some())));
     let write_buffer = root.section("write_buffer", |section| WriteBuffer::read(section, &context, buffer.page_size));
     let (log, log_of_sets, said) = root.section("log", |section| {
         let log = Log::read(section, (&context, directory), write_buffer.is_some());
@@ -176,6 +178,7 @@ fn read(document: &Document<'_>, table: &DeTable<'_>, hardware: Option<Hardware>
         devices,
         buffer,
         cache,
+        upper_cache,
         write_buffer,
         log,
         undo,

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 mod described;
 mod reference;
 mod sizes;
+mod upper_cache;
 
 /// The message about `text`, as a user sees it.
 fn message(text: &str) -> String {
@@ -132,6 +133,7 @@ fn every_section_is_read() {
             warm: true,
             ..Buffer::default()
         },
+        upper_cache: None,
         cache: Some(Cache {
             device: "flash".to_owned(),
             pages: 4096,
@@ -373,7 +375,7 @@ fn messages_show_the_line_and_what_is_allowed() {
         (
             "# redo needs no place\n\n[redo]\ndevice = \"flash\"",
             "house.toml:3:2: unknown section 'redo' in the file\n  |\n3 | [redo]\n  |  ^^^^\n  \
-             = allowed: hardware, device, mpl, buffer, cache, write_buffer, log, undo, temp, commit, checkpoint, locks, \
+             = allowed: hardware, device, mpl, buffer, cache, upper_cache, write_buffer, log, undo, temp, commit, checkpoint, locks, \
              server, nodes, driver, partition",
         ),
         (

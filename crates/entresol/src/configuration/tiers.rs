@@ -1,4 +1,4 @@
-//! `[cache]`, `[write_buffer]`: the tiers between main memory and the partitions' own devices.
+//! `[upper_cache]`, `[cache]`, `[write_buffer]`: the tiers between main memory and the partitions' own devices.
 
 use super::error::Problem;
 use super::interpret::Context;
@@ -12,7 +12,7 @@ use std::str::FromStr;
 const LOG_PAGE: u64 = 4096;
 const SIZE: &str = "a number of pages such as \"1,000 pages\", or a size such as \"4 MiB\"";
 
-/// `[cache]`: the second-level cache (Rahm 1991, section 3.2).
+/// `[cache]`: the second-level cache (Rahm 1991, section 3.2); or `[upper_cache]`, between main memory and that.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cache {
     /// `device`: the device that holds it.
@@ -93,6 +93,28 @@ impl Cache {
         let pages = pages(section, size, page_size.into());
         let write_budget = wear.budget(section, pages, page_size);
         Some(Cache { device, pages, design, parameters, volatile, write_budget, rated_bytes: wear.rated })
+    }
+
+    /// `[upper_cache]`: it stands above a cache, holds clean copies only, and begins empty.
+    pub(super) fn read_upper(
+        section: &mut Section<'_>,
+        context: &Context,
+        (page_size, has_cache): (u32, bool),
+    ) -> Option<Cache> {
+        let upper = Cache::read(section, context, page_size);
+        if upper.is_some() && !has_cache {
+            let conflict = Problem::Conflict("it stands above a cache, and there is none".to_owned());
+            section.conflict("device", conflict, "this section beside [cache], or [cache] in its place");
+        }
+        if section.flag("volatile") == Some(false) {
+            let conflict = "it begins empty at each opening, whatever its device keeps".to_owned();
+            section.conflict("volatile", Problem::Conflict(conflict), "true; the section without this key");
+        }
+        if section.has("dirty_max") {
+            let conflict = "nothing in it is newer than below: it holds clean copies only".to_owned();
+            section.conflict("dirty_max", Problem::Conflict(conflict), "the section without this key");
+        }
+        upper
     }
 }
 

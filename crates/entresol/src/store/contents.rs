@@ -19,12 +19,13 @@ pub(super) enum Contents {
 }
 
 /// Files that a directory may hold before its database is complete: those that a creation cut off may have left.
-const BEGINNINGS: [&str; 8] = [
+const BEGINNINGS: [&str; 9] = [
     engine::SUPERBLOCK_FILE,
     "double-write",
     "log",
     "log-2",
     "cache.tier",
+    "upper-cache.tier",
     "write-buffer.tier",
     "log-buffer.tier",
     DirectoryLock::NAME,

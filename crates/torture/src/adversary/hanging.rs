@@ -19,7 +19,8 @@ impl Adversary {
         let device = self.files.get(&file).and_then(|(device, _)| self.devices.get(device.0 as usize));
         // The database switches such a cache off.
         let is_cache = device.is_some_and(|device| device == CACHE_DEVICE);
-        if self.files.get(&file).is_some_and(|(_, name)| matches!(name.as_str(), "cache.tier" | "cache-table.tier")) {
+        const CACHES: [&str; 3] = ["cache.tier", "cache-table.tier", "upper-cache.tier"];
+        if self.files.get(&file).is_some_and(|(_, name)| CACHES.contains(&name.as_str())) {
             self.observed.is_cache_hung.set(true);
         }
         // An opening that is given up for another one holds its files until it is answered.

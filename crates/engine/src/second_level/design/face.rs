@@ -59,6 +59,10 @@ impl CachePolicy for Face {
     }
 
     fn victim(&mut self, contents: &Contents<'_>) -> Option<u32> {
+        // Pages that were dropped, or have left by another way than their group's turn, leave their marks behind.
+        if self.referenced.len() > 2 * contents.capacity() as usize {
+            self.referenced.retain(|page| contents.holds(*page));
+        }
         let slot = self.open.clone().find(|slot| contents.occupant(*slot) == Occupant::None)?;
         self.open.start = slot + if canary::is_planted(Canary::BrokenPromise) { 2 } else { 1 };
         Some(slot)
@@ -88,5 +92,25 @@ impl CachePolicy for Face {
 
     fn group_pages(&self) -> u32 {
         self.group_pages
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::second_level::design::Pattern;
+    use crate::second_level::slots::Slots;
+    use base::PartitionId;
+
+    #[test]
+    fn marks_of_pages_that_are_gone_do_not_pile_up() {
+        let mut face = Face::new(&Setting::default());
+        let slots = Slots::new(4, 0, face.order(4));
+        for number in 0..100 {
+            face.on_hit(&Read { page: PageId::new(PartitionId(1), number), pattern: Pattern::Random });
+            face.open_group(0..4);
+            assert_eq!(face.victim(&slots.contents()), Some(0));
+        }
+        assert!(face.referenced.len() <= 8, "{} marks in a cache of four pages", face.referenced.len());
     }
 }

@@ -1,0 +1,136 @@
+//! What lies between main memory and the pages' own devices, from the top down: a cache of clean copies (`[upper_cache]`), and the
+//! tiers below it (`[cache]`, `[write_buffer]`). Each level goes by a design of its own.
+//!
+//! The upper cache is a volatile one. It has nothing that is nowhere else: a page enters it when it leaves main memory clean, or
+//! is read, and by then a tier below or the page's own device has that version. So no checkpoint, restart or change of the
+//! tiers below asks for it, and it may be lost at any time. It must never have an older version than what is below. Therefore it is
+//! told first of each change of a page, and before any newer version of a page is written below, its copy is forgotten
+//! ([`Buffer::absorb`]); where pages are dropped or overwritten, on both levels.
+//!
+//! It begins empty behind each opening, and after a page has left it for a fault, the level below serves.
+
+use super::Buffer;
+use super::wanted::Fetching;
+use crate::second_level::{Settings, Tier, Tiers};
+use crate::tier_file::TierFile;
+use base::{Lsn, PageId};
+use driver::Access;
+use std::rc::{Rc, Weak};
+use structures::canary::{self, Canary};
+
+/// The levels below main memory.
+#[derive(Clone, Default)]
+pub struct Levels {
+    /// The cache of clean copies.
+    pub upper: Option<Rc<Tiers>>,
+    /// The tiers below it.
+    pub tiers: Option<Rc<Tiers>>,
+}
+
+impl Levels {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.upper.is_none() && self.tiers.is_none()
+    }
+
+    /// They, from the top down.
+    pub fn from_top(&self) -> impl Iterator<Item = &Rc<Tiers>> {
+        self.upper.iter().chain(&self.tiers)
+    }
+
+    /// A page in main memory is changed for the first time since it was read or written. Returns where redo of it begins if
+    /// that was below alone.
+    pub fn note_update(&self, page: PageId) -> Option<Lsn> {
+        if let Some(upper) = self.upper.as_ref().filter(|_| !canary::is_planted(Canary::StaleAbove)) {
+            upper.note_update(page);
+        }
+        self.tiers.as_ref().and_then(|tiers| tiers.note_update(page))
+    }
+}
+
+/// Where below main memory a page is read from.
+pub(super) struct Source {
+    pub tiers: Rc<Tiers>,
+    pub tier: Tier,
+}
+
+impl Source {
+    /// Pays for one access and says how it is made.
+    pub async fn access(&self, buffer: &Buffer) -> Access {
+        self.tiers.file(self.tier).access(&buffer.executor).await
+    }
+}
+
+impl Buffer {
+    /// The tiers below this buffer, but for the upper cache.
+    pub fn tiers(&self) -> Option<Rc<Tiers>> {
+        self.levels.borrow().tiers.clone()
+    }
+
+    /// The cache of clean copies above the tiers.
+    pub fn upper_cache(&self) -> Option<Rc<Tiers>> {
+        self.levels.borrow().upper.clone()
+    }
+
+    /// The levels below this buffer as they are now, from the top down.
+    pub fn levels(&self) -> Levels {
+        self.levels.borrow().clone()
+    }
+
+    /// A level below this buffer: a cache in this file alone, and nothing in it.
+    pub fn new_tiers(self: &Rc<Self>, settings: (&Settings, bool), cache: TierFile) -> Rc<Tiers> {
+        let host: Weak<Buffer> = Rc::downgrade(self);
+        Rc::new(Tiers::new(&self.executor, settings, [Some(cache), None], host))
+    }
+
+    /// From now on there are these tiers below this buffer, or none. Those before are at rest.
+    pub fn set_tiers(&self, tiers: Option<Rc<Tiers>>) {
+        let before = std::mem::replace(&mut self.levels.borrow_mut().tiers, tiers);
+        self.use_levels(before);
+    }
+
+    /// From now on there is this cache above the tiers, or none. The one before is at rest.
+    pub fn set_upper_cache(&self, upper: Option<Rc<Tiers>>) {
+        let before = std::mem::replace(&mut self.levels.borrow_mut().upper, upper);
+        self.use_levels(before);
+    }
+
+    fn use_levels(&self, before: Option<Rc<Tiers>>) {
+        self.pool.borrow_mut().set_levels(self.levels());
+        before.iter().for_each(|before| before.retire());
+    }
+
+    /// Whether a level below has a copy of this page that may be read.
+    pub(super) fn is_below(&self, id: PageId) -> bool {
+        self.levels.borrow().from_top().any(|tiers| tiers.source_of(id).is_some())
+    }
+
+    /// Where below a page is read from by the task that has the turn to fetch it.
+    ///
+    /// Part of its callers: each miss asks it twice, most often to learn that there are no levels.
+    #[inline(always)]
+    pub(super) fn source_of(&self, turn: &Fetching) -> Option<Source> {
+        let levels = self.levels.borrow();
+        if levels.is_empty() { None } else { source_in(&levels, turn) }
+    }
+
+    /// Whether a page can still be read from there.
+    pub(super) fn is_still(&self, source: &Source, id: PageId) -> bool {
+        let is_present = self.levels.borrow().from_top().any(|tiers| Rc::ptr_eq(tiers, &source.tiers));
+        is_present && source.tiers.source_of(id) == Some(source.tier)
+    }
+
+    /// The uppermost copy of a page, also on a level that is passed over.
+    pub(super) fn copy_of(&self, id: PageId) -> Option<Source> {
+        let levels = self.levels.borrow();
+        levels.from_top().find_map(|tiers| Some(Source { tiers: Rc::clone(tiers), tier: tiers.tier_of(id)? }))
+    }
+}
+
+fn source_in(levels: &Levels, turn: &Fetching) -> Option<Source> {
+    levels.from_top().find_map(|tiers| {
+        let tier = tiers.source_of(turn.page())?;
+        let is_passed = tier == Tier::Cache && turn.is_past_cache() && !tiers.is_pending(turn.page());
+        (!is_passed).then(|| Source { tiers: Rc::clone(tiers), tier })
+    })
+}
