@@ -137,10 +137,10 @@ fn openings_that_fail_and_servers_that_end_leave_no_file_open() {
     });
     answer.wait().expect("spawns");
     let broken = handle.with_database(async |database| {
-        database.executor().spawn(async { panic!("for the test") }).join().await;
+        database.executor().of_library().spawn(async { panic!("for the test") }).join().await;
         Ok(())
     });
-    assert_eq!(broken.wait(), Err(entresol::Error::Closed), "a task that is no request ends the thread");
+    assert_eq!(broken.wait(), Err(entresol::Error::Closed), "a task of the engine's own ends the thread");
     let closed = server.close();
     assert!(matches!(&closed, Err(OpenError::Panicked { message }) if message == "for the test"), "{closed:?}");
     assert_eq!(descriptors(&path), 0, "the engine's thread panicked");
