@@ -103,15 +103,15 @@ impl Cache {
     ) -> Option<Cache> {
         let upper = Cache::read(section, context, page_size);
         if upper.is_some() && !has_cache {
-            let conflict = Problem::Conflict("it stands above a cache, and there is none".to_owned());
+            let conflict = Problem::Conflict("an upper cache stands above [cache], and there is none".to_owned());
             section.conflict("device", conflict, "this section beside [cache], or [cache] in its place");
         }
         if section.flag("volatile") == Some(false) {
-            let conflict = "it begins empty at each opening, whatever its device keeps".to_owned();
+            let conflict = "an upper cache begins empty at each opening, whatever its device keeps".to_owned();
             section.conflict("volatile", Problem::Conflict(conflict), "true; the section without this key");
         }
         if section.has("dirty_max") {
-            let conflict = "nothing in it is newer than below: it holds clean copies only".to_owned();
+            let conflict = "an upper cache holds clean copies only, so nothing in it is dirty".to_owned();
             section.conflict("dirty_max", Problem::Conflict(conflict), "the section without this key");
         }
         upper

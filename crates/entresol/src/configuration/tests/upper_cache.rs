@@ -19,10 +19,14 @@ fn two_caches_stand_one_above_the_other() {
 #[test]
 fn what_an_upper_cache_cannot_be_is_refused_by_its_keys() {
     for (text, why, allowed) in [
-        (format!("{CACHES}volatile = false\n{DEVICES}"), "it begins empty at each opening", "without this key"),
+        (
+            format!("{CACHES}volatile = false\n{DEVICES}"),
+            "an upper cache begins empty at each opening",
+            "without this key",
+        ),
         (
             format!("{CACHES}design = \"lazy-cleaning\"\ndirty_max = \"5%\"\n{DEVICES}"),
-            "it holds clean copies only",
+            "an upper cache holds clean copies only",
             "without this key",
         ),
         (
@@ -30,11 +34,15 @@ fn what_an_upper_cache_cannot_be_is_refused_by_its_keys() {
             "'throttle' has no effect",
             "dual-write",
         ),
-        ("[upper_cache]\ndevice = \"disk\"\nsize = \"1 MiB\"".to_owned(), "there is none", "[cache] in its place"),
+        (
+            "[upper_cache]\ndevice = \"disk\"\nsize = \"1 MiB\"".to_owned(),
+            "an upper cache stands above [cache]",
+            "[cache] in its place",
+        ),
         ("[upper_cache]\nsize = \"1 MiB\"".to_owned(), "it needs a device", "beside device"),
     ] {
         let said = message(&text);
-        assert!(said.contains(why) && said.contains(allowed) && said.contains("[upper_cache]"), "{said}");
+        assert!(said.contains(why) && said.contains(allowed), "{said}");
     }
 }
 
