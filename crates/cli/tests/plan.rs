@@ -338,3 +338,80 @@ values = ["disk", "local"]
     assert!(written.sum::<f64>() > 0.0, "{fastest:#}");
     assert!(fastest.to_string().contains("local"), "the instance's own drives are faster: {fastest:#}");
 }
+
+/// Two nodes with an instance each, or on the server's.
+const NODES: &str = r#"
+version = 1
+title = "Nodes"
+[limits]
+survives = ["crash", "instance-stop"]
+[workload]
+kind = "nodes"
+scale = 1
+nodes = 2
+clients = 2
+[run]
+transactions = 400
+warm_up = 100
+[search]
+rounds = 2
+factor = 2
+least = 2
+[machine]
+instance = "m6i.large"
+[machine.volume.disk]
+type = "gp3"
+size = "20 GB"
+[configuration]
+buffer.size = "8 MiB"
+log.size = "64 MiB"
+[[vary]]
+parameter = "configuration.nodes.buffer"
+values = ["1 MiB", "64 MiB"]
+[[vary]]
+name = "place"
+option = [
+    { name = "apart" },
+    { name = "on one", hardware = { cpu.discipline = "run-until-wait", network.loopback.latency = "5 us" } },
+]
+"#;
+
+#[test]
+fn nodes_are_planned_for_with_what_they_cost() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    fs::write(here.join("plan.toml"), NODES).unwrap();
+    let found = json(&printed(here, "plan plan.toml --resume plan.state --json"));
+    assert!(found["failed"].as_array().unwrap().is_empty() && found["candidates"] == 4, "{found:#}");
+    let run = found["run"].as_array().unwrap();
+    let figures = |buffer: &str, place: &str| {
+        let is_this = |one: &&Value| {
+            let choices = one["choices"].as_object().unwrap();
+            let has = |label: &str| {
+                choices.values().any(|choice| choice.as_str().is_some_and(|choice| choice.ends_with(label)))
+            };
+            has(place) && has(&format!(" {buffer}"))
+        };
+        &run.iter().find(is_this).unwrap_or_else(|| panic!("{found:#}"))["figures"]
+    };
+    let figure = |buffer: &str, place: &str, name: &str| figures(buffer, place)[name].as_f64().unwrap_or(-1.0);
+    for place in ["apart", "on one"] {
+        assert!(figure("64 MiB", place, "throughput_per_s") > 10.0, "{found:#}");
+        let hits = figures("64 MiB", place)["hit_ratios"][0].as_f64().unwrap();
+        assert!(hits > 0.3 && hits < 1.0, "of a node's memory: {found:#}");
+        let busy = figures("64 MiB", place)["utilizations"].as_array().unwrap();
+        assert!(busy.iter().any(|station| station[0] == "node 2.cpu" && station[1].as_f64() > Some(0.0)), "{busy:?}");
+    }
+    let cost = |place| figure("64 MiB", place, "cost_per_month");
+    assert!((cost("apart") - cost("on one") - 2.0 * 0.096 * 730.0).abs() < 1e-6, "{found:#}");
+    let front = found["front"].as_array().unwrap();
+    for point in front {
+        assert!(point["figures"]["recovery_s"].as_f64().unwrap() > 0.0, "{point:#}");
+        let wear = point["figures"]["wear"].as_array().unwrap();
+        assert!(wear.iter().any(|wear| wear["bytes_per_year"].as_f64().unwrap() > 0.0), "{point:#}");
+    }
+    let text = printed(here, "plan plan.toml --resume plan.state --write data");
+    assert!(text.contains(", 0 runs") && text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    let written = fs::read_to_string(here.join("data/entresol.toml")).unwrap();
+    assert!(written.contains("[nodes]"), "{written}");
+}

@@ -33,7 +33,7 @@ pub use hardware::{
 pub use law::Law;
 pub use limit::{Limit, Limited};
 pub use machine::{EventCounts, JobId, Machine};
-pub use network::{Medium, Network, PacketId, Wires};
+pub use network::{LOOPBACK, Medium, Network, PacketId, Wires};
 pub use unit::{Direction, Transfer};
 
 #[cfg(test)]

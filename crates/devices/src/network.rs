@@ -8,6 +8,9 @@ use base::statistics::StationReport;
 use base::{Instant, Random};
 use serde::Deserialize;
 
+/// The name of the network between programs of one machine, which share its processors.
+pub const LOOPBACK: &str = "loopback";
+
 /// A described network.
 ///
 /// ```

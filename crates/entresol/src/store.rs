@@ -206,6 +206,30 @@ impl Opening {
         self.start(procedures, true, (None, Some(port))).map(Store::heard)
     }
 
+    /// As [`Opening::open_on`] and [`Opening::open_at`] at once: what was durable on the media of a machine at a port is found again, there
+    /// or by a machine without one.
+    ///
+    /// # Errors
+    /// As [`Opening::open`].
+    ///
+    /// ```
+    /// use entresol::{Opening, PartitionSpec, configuration::Configuration};
+    /// use virtual_driver::{Media, Network, NetworkOptions};
+    ///
+    /// let (network, media) = (Network::new(NetworkOptions::default()), Media::new());
+    /// let opening = Opening::new("described", Configuration::parse("hardware = \"nvme-2026\"")?);
+    /// let store = opening.clone().open_on_at(&media, network.attach(0))?;
+    /// let spec = PartitionSpec { device: "nvme".into(), ..PartitionSpec::b_tree("notes") };
+    /// store.run(async |database| database.create_partition(spec).await)?;
+    /// drop(store);
+    /// assert!(opening.open_on(&media)?.database().partition("notes").is_ok());
+    /// # Ok::<(), entresol::OpenError>(())
+    /// ```
+    pub fn open_on_at(self, media: &Media, port: Port) -> Result<Store, OpenError> {
+        let procedures = (self.procedures)();
+        self.start(procedures, true, (Some(media), Some(port))).map(Store::heard)
+    }
+
     /// Opens the database on this thread, if there is one.
     ///
     /// # Errors

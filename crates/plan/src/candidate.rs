@@ -44,7 +44,7 @@ pub enum Unfit {
     NoDrives(String),
     /// A volume of this kind cannot be so large, or do so much.
     Bounds(String),
-    /// The buffer, what records were, sets and the slots of the caches take more memory than there is.
+    /// The buffer, what records were, sets and the slots of caches, or the memories of nodes, take more memory than there is.
     Memory {
         /// What the database takes, in bytes.
         needed: u64,
@@ -194,7 +194,16 @@ impl Candidate {
     /// Whether memory does not hold the database beside this number of bytes of memory-resident sets, which are known when it was run.
     pub fn find_crowded(&self, of_sets: u64) -> Option<Unfit> {
         let slots: u64 = self.whole.caches().map(|cache| u64::from(cache.pages)).sum();
-        let needed = (self.whole.buffer.size + self.whole.undo.memory + SLOT_BYTES * slots).saturating_add(of_sets);
+        let own = (self.whole.buffer.size + self.whole.undo.memory + SLOT_BYTES * slots).saturating_add(of_sets);
+        // Nodes are beside their server, or have a machine like that each.
+        let of_node = self.whole.nodes.buffer.unwrap_or(self.whole.buffer.size);
+        let needed = match self.setting.work {
+            Work::Nodes { nodes, .. } if self.machine.is_for_all() => {
+                own.saturating_add(u64::from(nodes).saturating_mul(of_node))
+            }
+            Work::Nodes { .. } => own.max(of_node),
+            _ => own,
+        };
         let allowed = self.machine.memory.saturating_sub(self.machine.reserve);
         (needed > allowed).then_some(Unfit::Memory { needed, allowed })
     }

@@ -42,6 +42,8 @@ pub struct Catalogue {
     pub cpus: BTreeMap<String, Table>,
     /// `[drive.NAME]`: drives of instances, described as devices in a hardware description.
     pub drives: BTreeMap<String, Table>,
+    /// `[network.NAME]`: what joins instances, described as in a hardware description.
+    pub networks: BTreeMap<String, Table>,
 }
 
 #[derive(Deserialize)]
@@ -54,6 +56,8 @@ struct Written {
     cpu: BTreeMap<String, Table>,
     #[serde(default)]
     drive: BTreeMap<String, Table>,
+    #[serde(default)]
+    network: BTreeMap<String, Table>,
     #[serde(default)]
     instance: BTreeMap<String, Instance>,
     #[serde(default)]
@@ -77,6 +81,8 @@ pub struct Instance {
     pub cpus: u32,
     /// `cpu`: the name of the processor's description.
     pub cpu: String,
+    /// `network`: the name of the description of what joins it to others of its kind, if that is known.
+    pub network: Option<String>,
     /// `volumes`: what all volumes get together.
     #[serde(default)]
     pub volumes: Allowance,
@@ -251,8 +257,10 @@ impl Catalogue {
         })?;
         debug_assert_eq!(written.version, VERSION, "the version was looked at");
         let sources = vec![format!("{file} ({})", written.date)];
-        let Written { currency, cpu: cpus, drive: drives, instance: instances, volume: volumes, .. } = written;
-        Ok(Catalogue { sources, currency, instances, volumes, cpus, drives })
+        let Written {
+            currency, cpu: cpus, drive: drives, network: networks, instance: instances, volume: volumes, ..
+        } = written;
+        Ok(Catalogue { sources, currency, instances, volumes, cpus, drives, networks })
     }
 
     /// Adds what another has, in place of what has the same name here.
@@ -268,6 +276,7 @@ impl Catalogue {
         self.volumes.extend(other.volumes);
         self.cpus.extend(other.cpus);
         self.drives.extend(other.drives);
+        self.networks.extend(other.networks);
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use crate::PlanError;
 use crate::catalogue::{Catalogue, Instance, Volume, VolumePrice, parse_rate};
 use base::units::parse_size;
-use devices::Hardware;
+use devices::{Discipline, Hardware, LOOPBACK};
 use entresol::configuration::{Problem, nearest};
 use papers::experiment::Sources;
 use papers::experiment::document::overlay;
@@ -54,6 +54,32 @@ impl Machine {
     pub fn cost_per_month(&self) -> f64 {
         self.prices.iter().map(|(_, price)| price).sum()
     }
+
+    /// Whether the nodes of a server are programs of its instance.
+    pub fn is_for_all(&self) -> bool {
+        self.hardware.networks.contains_key(LOOPBACK)
+    }
+
+    /// With what is rented for this number of nodes: nothing if a loopback is described, else an instance for each like the server's.
+    ///
+    /// # Errors
+    /// Why it is not known what joins them.
+    pub(crate) fn with_nodes(mut self, nodes: u32) -> Result<Machine, String> {
+        let networks: Vec<&str> = self.hardware.networks.keys().map(String::as_str).collect();
+        if self.is_for_all() {
+            let share = self.hardware.cpu.as_ref().is_none_or(|cpu| cpu.discipline == Discipline::RunUntilWait);
+            let why = "nodes of one instance share its processors, which the [cpu] can say by 'run-until-wait' alone";
+            return if share { Ok(self) } else { Err(why.to_owned()) };
+        }
+        match networks[..] {
+            [_] => {}
+            [] => return Err(format!("nothing says what joins nodes on instances '{}'", self.instance)),
+            _ => return Err(format!("nodes are joined by one network, and there are {}", networks.join(", "))),
+        }
+        let price = self.prices[0].1;
+        self.prices.insert(1, (format!("{nodes} nodes: {}", self.instance), f64::from(nodes) * price));
+        Ok(self)
+    }
 }
 
 /// The keys of `[machine]`, of a volume and of the instance's drives in it.
@@ -96,15 +122,17 @@ impl Reader<'_> {
             None => RESERVE,
             Some(text) => self.quantity("machine.reserve", &text, parse_size(&text).map_err(|e| e.to_string()))?,
         };
-        let cpu = self.catalogue.cpus.get(&instance.cpu).ok_or_else(|| PlanError::Undescribed {
-            what: "cpu",
-            name: instance.cpu.clone(),
-            of: name.clone(),
-            file: self.file.clone(),
-        })?;
+        let cpu = self.catalogue.cpus.get(&instance.cpu);
+        let cpu = cpu.ok_or_else(|| self.undescribed("cpu", &instance.cpu, &name))?;
         let mut description = Table::new();
         description.insert("cpu".to_owned(), Value::Table(cpu.clone()));
         description.insert("device".to_owned(), Value::Table(devices));
+        if let Some(joined) = &instance.network {
+            let network =
+                self.catalogue.networks.get(joined).ok_or_else(|| self.undescribed("network", joined, &name))?;
+            let networks = Table::from_iter([(joined.clone(), Value::Table(network.clone()))]);
+            description.insert("network".to_owned(), Value::Table(networks));
+        }
         overlay(&mut description, changes);
         let text = toml::to_string(&description).expect("a table of TOML is TOML");
         let hardware = Hardware::parse(&text, &format!("{name} with its volumes")).map_err(PlanError::Hardware)?;
@@ -185,12 +213,8 @@ impl Reader<'_> {
             return Err(self.wrong("machine.local", problem, "name = \"nvme\""));
         }
         let Some(local) = &instance.local else { return Ok(()) };
-        let drive = self.catalogue.drives.get(&local.drive).ok_or_else(|| PlanError::Undescribed {
-            what: "drive",
-            name: local.drive.clone(),
-            of: "its instance".to_owned(),
-            file: self.file.clone(),
-        })?;
+        let drive = self.catalogue.drives.get(&local.drive);
+        let drive = drive.ok_or_else(|| self.undescribed("drive", &local.drive, "its instance"))?;
         let mut device = drive.clone();
         device.insert("capacity".to_owned(), Value::String(format!("{} B", local.capacity)));
         let place = Place {
@@ -212,6 +236,10 @@ impl Reader<'_> {
 
     fn priceless(&self, what: &'static str, name: &str) -> PlanError {
         PlanError::PriceMissing { what, name: name.to_owned(), file: self.file.clone() }
+    }
+
+    fn undescribed(&self, what: &'static str, name: &str, of: &str) -> PlanError {
+        PlanError::Undescribed { what, name: name.to_owned(), of: of.to_owned(), file: self.file.clone() }
     }
 
     fn only(&self, table: &Table, path: &str, known: &[&str]) -> Result<(), PlanError> {

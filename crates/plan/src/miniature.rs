@@ -42,7 +42,7 @@ pub(crate) fn shrink(configuration: &mut Table, workload: &mut Table, by: u64) -
     let kind = workload.get("kind").and_then(Value::as_str).unwrap_or("debit-credit").to_owned();
     match kind.as_str() {
         "synthetic" => objects(workload, by)?,
-        "trace" | "page-server" | "sort" | "join" | "torture" => {
+        "trace" | "page-server" | "nodes" | "sort" | "join" | "torture" => {
             return Err(format!("there is no miniature of the workload \"{kind}\""));
         }
         kind => {

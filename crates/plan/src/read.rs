@@ -52,7 +52,7 @@ pub enum PlanError {
     /// A catalogue names a description that it does not have.
     #[error("{file}: there is no [{what}.{name}], which '{of}' names")]
     Undescribed {
-        /// `cpu` or `drive`.
+        /// `cpu`, `drive` or `network`.
         what: &'static str,
         /// Its name.
         name: String,
@@ -264,10 +264,19 @@ impl Plan {
             }
             let setting = Setting::on_hardware(&tables, machine.hardware.clone(), sources)?;
             if matches!(setting.work, Work::Torture { .. } | Work::PageServer { .. }) {
-                let problem = Problem::Conflict("a plan's workload is done by one machine".to_owned());
-                let allowed = "debit-credit, credit-card, tpc-c, ycsb, synthetic, trace, page-stream, sort, join";
+                let problem = Problem::Conflict("that is no load that a machine is rented for".to_owned());
+                let allowed =
+                    "debit-credit, credit-card, tpc-c, ycsb, synthetic, trace, page-stream, nodes, sort, join";
                 return Err(sources.error("workload.kind", problem, allowed, None).into());
             }
+            let machine = match setting.work {
+                Work::Nodes { nodes, .. } => machine.with_nodes(nodes).map_err(|why| {
+                    let allowed = "'network' of the instance in a catalogue, or [hardware.network.NAME]; 'loopback' if all are on one";
+                    sources.error("workload.kind", Problem::Conflict(why), allowed, None)
+                })?,
+                _ => machine,
+            };
+            let cost = Some(machine.cost_per_month());
             // What the smaller one has passed can be wrong only in sizes that the larger one has.
             let whole = Configuration::on_hardware("configuration", text.as_bytes(), machine.hardware.clone());
             let whole = whole.map_err(|error| match error {

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod losses;
+mod nodes;
 mod search;
 
 use crate::{EXAMPLE, Plan, PlanError};

@@ -15,7 +15,7 @@ use crate::progress::Progress;
 use crate::report::Clock;
 use crate::{Failure, opening};
 use clap::Args;
-use devices::Hardware;
+use devices::{Hardware, LOOPBACK};
 use driver::FaultKind;
 use entresol::configuration::Configuration;
 use entresol::network::client_settings;
@@ -28,6 +28,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use virtual_driver::{Media, Network, NetworkOptions, Options, VirtualDriver};
 use workload::debit_credit::Scale;
+use workload::{Load, Plan};
 
 /// Debit-Credit on nodes of a page server, over loopback or a described network
 ///
@@ -64,71 +65,85 @@ pub struct Arguments {
 /// The port of the server's described machine; those of this machine take any that is free.
 const PORT: u16 = 7000;
 
+/// What runs on how many nodes, and where the server's database is.
+#[derive(Clone, Debug)]
+pub struct NodesLoad {
+    /// The directory, as far as the database is on this machine.
+    pub data: PathBuf,
+    /// Branches of 100,000 accounts, or as many as there are.
+    pub scale: Option<u32>,
+    /// How many nodes join the server.
+    pub nodes: u32,
+    /// Of each node.
+    pub clients: u32,
+    /// For how long. Its load is that of each node.
+    pub plan: Plan,
+}
+
 /// Loads the database if it is new, lets the nodes join, warms up, measures.
 pub fn run(arguments: &Arguments, progress: &Progress) -> Result<PageServerReport, Failure> {
-    let terms = &arguments.terms;
+    let Arguments { data, scale, nodes, clients, terms } = arguments;
     if terms.is_cold() || terms.like.is_some() {
         return Err("nodes are measured as a whole and warm: leave --course, --cold and --like away".into());
     }
-    run_with(arguments, terms.configuration(&arguments.data)?, progress)
+    let plan = terms.plan(Load::Closed { clients: *clients });
+    let load = NodesLoad { data: data.clone(), scale: *scale, nodes: *nodes, clients: *clients, plan };
+    run_with(&load, terms.configuration(data)?, None, progress)
 }
 
-/// The same with this configuration, on the clock of its hardware.
+/// The same with this configuration, on the clock of its hardware, whose devices have these media.
 pub fn run_with(
-    arguments: &Arguments,
+    load: &NodesLoad,
     mut configuration: Configuration,
+    media: Option<&Media>,
     progress: &Progress,
 ) -> Result<PageServerReport, Failure> {
-    configuration.nodes.transactions = configuration.nodes.transactions.max(arguments.clients);
+    configuration.nodes.transactions = configuration.nodes.transactions.max(load.clients);
     match configuration.hardware.clone() {
-        None => on_this_machine(arguments, configuration, progress),
-        Some(hardware) => on_described(arguments, (configuration, &hardware), progress),
+        None => on_this_machine(load, configuration, progress),
+        Some(hardware) => on_described(load, (configuration, &hardware), media, progress),
     }
 }
 
-fn planned(arguments: &Arguments, configuration: &Configuration, clock: Clock) -> NodesRun {
+fn planned(load: &NodesLoad, configuration: &Configuration, clock: Clock) -> NodesRun {
     NodesRun {
         clock,
-        plan: arguments.terms.plan(workload::Load::Closed { clients: arguments.clients }),
-        nodes: arguments.nodes,
-        clients: arguments.clients,
+        plan: load.plan,
+        nodes: load.nodes,
+        clients: load.clients,
         algorithm: configuration.nodes.algorithm,
         chances: configuration.nodes.chances,
-        stages: Arc::new(Stages::new(arguments.nodes)),
+        stages: Arc::new(Stages::new(load.nodes)),
     }
 }
 
 /// Opens the server's database, and brings it into memory.
-fn prepared(
-    store: Result<Store, Failure>,
-    arguments: &Arguments,
-    progress: &Progress,
-) -> Result<(Store, Scale), Failure> {
+fn prepared(store: Result<Store, Failure>, load: &NodesLoad, progress: &Progress) -> Result<(Store, Scale), Failure> {
     let store = store?;
-    let scale = bank::prepare(&store, arguments.scale, progress)?;
+    let scale = bank::prepare(&store, load.scale, progress)?;
     let warm = |page, pages| progress.step("reading", page, pages);
     store.run(async |database| bank::warm(database, &bank::WARMED, warm).await)?;
     Ok((store, scale))
 }
 
-fn opening_of(arguments: &Arguments, configuration: &Configuration) -> Opening {
-    arguments.terms.opening(&arguments.data, configuration.clone())
+fn opening_of(load: &NodesLoad, configuration: &Configuration) -> Opening {
+    Opening::new(&load.data, configuration.clone()).seed(load.plan.seed)
 }
 
 /// The server on this thread, each node on another one.
 fn on_this_machine(
-    arguments: &Arguments,
+    load: &NodesLoad,
     configuration: Configuration,
     progress: &Progress,
 ) -> Result<PageServerReport, Failure> {
-    let opened = opening::open(opening_of(arguments, &configuration), progress);
-    let (store, scale) = prepared(opened, arguments, progress)?;
-    let run = planned(arguments, &configuration, Clock::Real);
+    let opened = opening::open(opening_of(load, &configuration), progress);
+    let (store, scale) = prepared(opened, load, progress)?;
+    let run = planned(load, &configuration, Clock::Real);
     let (run, configuration) = (&run, &configuration);
     let (served, nodes) = std::thread::scope(|scope| {
         let mut nodes = Vec::new();
         let start = |address: SocketAddr| {
-            nodes = (0..arguments.nodes)
+            nodes = (0..load.nodes)
                 .map(|number| {
                     scope.spawn(move || {
                         let own = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -162,7 +177,7 @@ fn on_this_machine(
 
 /// The network of this hardware that joins the machines.
 fn network_of(hardware: &Hardware) -> Result<(&String, &devices::Network), Failure> {
-    let loopback = hardware.networks.get_key_value(crate::calibrate::loopback::NAME);
+    let loopback = hardware.networks.get_key_value(LOOPBACK);
     let only = hardware.networks.iter().next().filter(|_| hardware.networks.len() == 1);
     loopback.or(only).ok_or_else(|| {
         let name = &hardware.name;
@@ -182,13 +197,14 @@ impl Drop for NodeMachines {
 
 /// The server and each node on a described machine.
 fn on_described(
-    arguments: &Arguments,
+    load: &NodesLoad,
     (configuration, hardware): (Configuration, &Hardware),
+    media: Option<&Media>,
     progress: &Progress,
 ) -> Result<PageServerReport, Failure> {
     let (name, description) = network_of(hardware)?;
-    let seed = arguments.terms.seed;
-    let is_one_machine = name == crate::calibrate::loopback::NAME;
+    let seed = load.plan.seed;
+    let is_one_machine = name == LOOPBACK;
     let network = Network::new(NetworkOptions {
         name: name.clone(),
         description: description.clone(),
@@ -196,16 +212,21 @@ fn on_described(
         processors: hardware.cpu.as_ref().filter(|_| is_one_machine).map(|cpu| cpu.count),
         ..NetworkOptions::default()
     });
-    let opened = opening_of(arguments, &configuration).nodes(1).open_at(network.attach(0)).map_err(Failure::from);
-    let (store, scale) = prepared(opened, arguments, progress)?;
-    let run = planned(arguments, &configuration, Clock::Virtual);
+    let (opening, port) = (opening_of(load, &configuration).nodes(1), network.attach(0));
+    let opened = match media {
+        Some(media) => opening.open_on_at(media, port),
+        None => opening.open_at(port),
+    };
+    let opened = opened.map_err(Failure::from);
+    let (store, scale) = prepared(opened, load, progress)?;
+    let run = planned(load, &configuration, Clock::Virtual);
     let machine = |number: u32| {
         let hardware = Hardware { devices: BTreeMap::new(), ..hardware.clone() };
         let options = Options { seed: seed.wrapping_add(number.into()), ..Options::default() };
         let driver = VirtualDriver::on_network(hardware, options, Media::new(), network.attach(number));
         Executor::new(Box::new(driver), Order::FirstInFirstOut)
     };
-    let machines = NodeMachines((1..=arguments.nodes).map(machine).collect());
+    let machines = NodeMachines((1..=load.nodes).map(machine).collect());
     let executor = store.executor();
     // The server's clock is ahead, for it has loaded the database.
     let begin_ns = executor.now().ns() + 1;

@@ -91,6 +91,33 @@ pub fn report(database: &Database, headline: Headline, measured: &Measured) -> R
     }
 }
 
+/// Bytes written to each device per second: pages, twice where a device may tear one; log; what tiers take.
+pub fn written(database: &Database, elapsed_ns: u64) -> BTreeMap<String, f64> {
+    let mut bytes: BTreeMap<String, u64> = BTreeMap::new();
+    let executor = database.executor();
+    let page = database.settings().buffer.page_size as u64;
+    for partition in database.partitions() {
+        let written = match database.segments_written(partition.id()) {
+            Some(segments) => segments * partition.set_settings().map_or(0, |set| set.segment_size as u64),
+            None => {
+                let device = executor.device(&partition.device);
+                let is_torn = device.is_some_and(|device| u64::from(executor.traits(device).atomic_write) < page);
+                database.buffer().space(partition.id()).writes.get() * page * if is_torn { 2 } else { 1 }
+            }
+        };
+        *bytes.entry(partition.device.clone()).or_default() += written;
+    }
+    let settings = database.settings();
+    let second = settings.log.second.as_ref().map(|second| &second.device);
+    for device in std::iter::once(&settings.log_device).chain(second) {
+        *bytes.entry(device.clone()).or_default() += database.log().statistics().bytes_written;
+    }
+    for tier in database.tiers() {
+        *bytes.entry(tier.device).or_default() += tier.bytes_written;
+    }
+    bytes.into_iter().map(|(device, bytes)| (device, bytes as f64 * 1e9 / elapsed_ns.max(1) as f64)).collect()
+}
+
 /// A warning for each device in use that loses what it holds.
 fn not_durable(database: &Database) -> impl Iterator<Item = String> {
     let executor = database.executor();

@@ -1,10 +1,9 @@
 //! The description that a calibration writes: text that `devices::Hardware::parse` accepts.
 
-use super::loopback::NAME as LOOPBACK;
 use super::loopback_fit::FittedLoopback;
 use super::prices::StepPrices;
 use base::units::format_size;
-use devices::{ColdCaches, Device, Law, Times, Together, WriteCache};
+use devices::{ColdCaches, Device, LOOPBACK, Law, Times, Together, WriteCache};
 use driver::Work;
 use std::fmt::Write;
 

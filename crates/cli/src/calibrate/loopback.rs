@@ -8,7 +8,7 @@ use crate::node::joining::on_a_machine;
 use base::statistics::Histogram;
 use base::time::SECOND_NS;
 use base::{Instant, Random};
-use devices::{Cpu, Hardware, Network as Description};
+use devices::{Cpu, Hardware, LOOPBACK, Network as Description};
 use driver::{Fault, FaultKind};
 use executor::{Cluster, Connection, Executor, Order};
 use serde::{Deserialize, Serialize};
@@ -17,8 +17,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc;
 use virtual_driver::{Media, Network, NetworkOptions, Options, VirtualDriver};
 
-/// The name of the network in descriptions.
-pub const NAME: &str = "loopback";
 /// Bytes of a question.
 pub const QUESTION: usize = 64;
 /// Bytes of the longest answer.
@@ -146,7 +144,7 @@ pub fn show(
     count: u64,
     seed: u64,
 ) -> Result<Vec<Exchanged>, Failure> {
-    let name = NAME.to_owned();
+    let name = LOOPBACK.to_owned();
     let options = NetworkOptions { name, description: description.clone(), seed, ..NetworkOptions::default() };
     let network = Network::new(options);
     let machine = |number: u32| {

@@ -4,12 +4,12 @@
 
 use super::cpu::configuration;
 use crate::Failure;
-use crate::bench::page_server::{Arguments, run_with};
-use crate::bench::terms::{Setup, Terms};
+use crate::bench::page_server::{NodesLoad, run_with};
 use crate::progress::Progress;
 use entresol::configuration::Configuration;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+use workload::{Length, Load, Plan};
 
 /// What was seen of the nodes, for a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,11 +37,10 @@ pub fn measure((directory, described): (&Path, Option<&devices::Device>), second
 
 /// The nodes of a configuration, on the clock of its hardware.
 pub fn seen((directory, configuration): (&Path, Configuration), seconds: f64) -> Result<NodesSeen, Failure> {
-    let setup = Setup { config: None, hardware: None, json: false };
-    let terms =
-        Terms { seed: 1, seconds: Some(seconds), transactions: None, course: None, cold: false, like: None, setup };
-    let arguments = Arguments { data: directory.join("nodes"), scale: Some(1), nodes: 2, clients: 1, terms };
-    let report = run_with(&arguments, configuration, &Progress::hidden())?;
+    let (measure, clients) = (Length::Time((seconds * 1e9) as u64), 1);
+    let plan = Plan { load: Load::Closed { clients }, warm_up: measure.share(5), measure, seed: 1 };
+    let load = NodesLoad { data: directory.join("nodes"), scale: Some(1), nodes: 2, clients, plan };
+    let report = run_with(&load, configuration, None, &Progress::hidden())?;
     Ok(NodesSeen {
         messages: report.messages_per_transaction,
         cpu_us: report.cpu_us_per_transaction,

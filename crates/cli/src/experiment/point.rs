@@ -2,6 +2,7 @@
 
 use super::page_server;
 use crate::Failure;
+use crate::bench::page_server::{NodesLoad, run_with};
 use crate::bench::spill::{Input, Spilled, Watch};
 use crate::bench::{bank, cards, join, meter::Meter, sort, summary, synthetic, terms, tpcc, ycsb};
 use crate::files::{self, Directory};
@@ -9,7 +10,6 @@ use crate::progress::Progress;
 use crate::report::{Clock, Station};
 use crate::trace::Recording;
 use base::PartitionId;
-use engine::Internals;
 use engine::catalog::Locking;
 use entresol::JoinMethod;
 use entresol::configuration::{Choice, Configuration};
@@ -32,10 +32,10 @@ use workload::trace::Trace;
 use workload::trace::record::Recorded;
 use workload::trace::replay::{self, Replay};
 use workload::ycsb::{USERTABLE, Ycsb};
-use workload::{Measured, Plan};
+use workload::{Load, Measured, Plan};
 
 /// What a run's report has at its top, and so may be plotted.
-pub const KEYS: [&str; 28] = [
+pub const KEYS: [&str; 29] = [
     "response_us",
     "throughput_per_s",
     "transactions",
@@ -64,6 +64,7 @@ pub const KEYS: [&str; 28] = [
     "snapshots",
     "torture",
     "page_server",
+    "nodes",
 ];
 
 /// What one run gave.
@@ -222,12 +223,36 @@ fn opened(
             measured(&store, replay, plan, batches)
         }
         Work::PageServer { model, client } => page_server::run((model, client), configuration, plan, batches.0),
+        Work::Nodes { branches, nodes } => on_nodes((*branches, *nodes), (path, configuration), plan, circumstances),
         Work::Spill { operation, rows, row_size, memory } => {
             let input = Input { rows: *rows, row_size: *row_size, memory: *memory, seed: plan.seed };
             spilled(open(configuration)?, *operation, input)
         }
         Work::Torture { seeds } => Ok(tortured(*seeds, replication)),
     }
+}
+
+/// Runs Debit-Credit on nodes that share the database of a server. Its report has what those of other runs have, of all machines together, and
+/// all that is known of nodes.
+fn on_nodes(
+    (branches, nodes): (u32, u32),
+    (path, configuration): (&Path, Configuration),
+    plan: &Plan,
+    circumstances: Circumstances<'_>,
+) -> Result<PointRun, Failure> {
+    let Load::Closed { clients } = plan.load else { return Err("nodes have 'clients'".into()) };
+    let load = NodesLoad { data: path.to_owned(), scale: Some(branches), nodes, clients, plan: *plan };
+    let found = run_with(&load, configuration, circumstances.media, &Progress::hidden())?;
+    let of_nodes = serde_json::to_value(&found)?;
+    let mut report = of_nodes.clone();
+    report["hit_ratio_all"] = json!(found.node_hit_ratio);
+    let node_cpus = found.node_cpu_utilization.iter().zip(1..).map(|(utilization, number)| {
+        let name = format!("node {number}.cpu");
+        json!({ "name": name, "servers": 1, "utilization": utilization })
+    });
+    report["utilization"].as_array_mut().into_iter().for_each(|stations| stations.extend(node_cpus.clone()));
+    report["nodes"] = of_nodes;
+    Ok(PointRun { reports: vec![report], saturated: None })
 }
 
 /// Starts the machine again that has just stopped, and reports what that took, beside the last batch.
@@ -391,39 +416,12 @@ fn report(database: &Database, (plan, clock): (&Plan, Clock), measured: &Measure
     let (first, second) = hit_ratios(database, measured);
     (report["hit_ratio_all"], report["hit_ratio_second_level_all"]) = (json!(first), json!(second));
     report["segment_bytes"] = json!(database.segment_bytes());
-    report["written_bytes_per_s"] = json!(written(database, measured.elapsed_ns));
+    report["written_bytes_per_s"] = json!(summary::written(database, measured.elapsed_ns));
     report["cache"] = database.cache_contents().map_or(Value::Null, |cache| {
         let share = |slots: u64| slots as f64 / cache.slots.max(1) as f64;
         json!({ "used": share(cache.used), "dirty": share(cache.dirty), "outdated": share(cache.outdated) })
     });
     report
-}
-
-/// Bytes written to each device per second: pages, twice where a device may tear one; log; what tiers take.
-fn written(database: &Database, elapsed_ns: u64) -> BTreeMap<String, f64> {
-    let mut bytes: BTreeMap<String, u64> = BTreeMap::new();
-    let executor = database.executor();
-    let page = database.settings().buffer.page_size as u64;
-    for partition in database.partitions() {
-        let written = match database.segments_written(partition.id()) {
-            Some(segments) => segments * partition.set_settings().map_or(0, |set| set.segment_size as u64),
-            None => {
-                let device = executor.device(&partition.device);
-                let is_torn = device.is_some_and(|device| u64::from(executor.traits(device).atomic_write) < page);
-                database.buffer().space(partition.id()).writes.get() * page * if is_torn { 2 } else { 1 }
-            }
-        };
-        *bytes.entry(partition.device.clone()).or_default() += written;
-    }
-    let settings = database.settings();
-    let second = settings.log.second.as_ref().map(|second| &second.device);
-    for device in std::iter::once(&settings.log_device).chain(second) {
-        *bytes.entry(device.clone()).or_default() += database.log().statistics().bytes_written;
-    }
-    for tier in database.tiers() {
-        *bytes.entry(tier.device).or_default() += tier.bytes_written;
-    }
-    bytes.into_iter().map(|(device, bytes)| (device, bytes as f64 * 1e9 / elapsed_ns.max(1) as f64)).collect()
 }
 
 /// The shares of all object references that were found in main memory, and that a second level answered: a cache of the

@@ -199,7 +199,7 @@ mod tests {
         let report = &trial.outcomes[0].reports[0];
         // A workload of one type runs alone: without a transaction server and without readers of snapshots. It is no sort, no
         // restart and no torture.
-        let others = ["types", "server", "spill", "recovery", "snapshots", "torture", "page_server"];
+        let others = ["types", "server", "spill", "recovery", "snapshots", "torture", "page_server", "nodes"];
         for key in point::KEYS.iter().filter(|key| !others.contains(key)) {
             assert!(report.get(*key).is_some(), "the report has no {key}");
         }
@@ -297,6 +297,24 @@ mod tests {
         let real = real.replace("[workload]", "[configuration.server]\n[workload]");
         let failure = results(&real).trials[0].outcomes[0].failure.clone().expect("refused");
         assert!(failure.contains("leave it out"), "{failure}");
+    }
+
+    #[test]
+    fn nodes_report_what_all_machines_have_done() {
+        let text = "outputs = [\"nodes.messages_per_transaction\"]\nconfiguration.hardware = \"nvme-2026\"\n\
+                    configuration.log.device = \"nvme\"\nconfiguration.buffer.size = \"8 MiB\"\n\
+                    hardware.network.lan.latency = \"50 us\"\n\
+                    [workload]\nkind = \"nodes\"\nscale = 1\nclients = 2\n[run]\ntransactions = 200\nreplications = 2\n\
+                    [[vary]]\nparameter = \"workload.nodes\"\nvalues = [1, 2]";
+        let results = results(text);
+        let trial = &results.trials[0];
+        let figure = |nodes: f64, path: &str| trial.figure("", nodes, path).unwrap_or_else(|| panic!("{trial:?}"));
+        let messages = [1.0, 2.0].map(|nodes| figure(nodes, "nodes.messages_per_transaction"));
+        assert!(messages[1].exceeds(messages[0]), "two call copies back: {messages:?}");
+        assert!(
+            figure(2.0, "response_us.p99").mean > 100.0 && figure(2.0, "utilization.node 2.cpu.utilization").mean > 0.0
+        );
+        assert_eq!(trial.at("", 2.0).unwrap().reports.len(), 2, "one of each replication");
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub fn run(
     let media = Media::new();
     let circumstances = Circumstances {
         media: restarts.then_some(&media),
-        until_steady: !matches!(setting.work, Work::Trace { .. }),
+        until_steady: !matches!(setting.work, Work::Trace { .. } | Work::Nodes { .. }),
         recording: None,
     };
     let run = run_under(circumstances, &setting, 0, traces)?;
@@ -98,8 +98,8 @@ pub fn curve(candidate: &Candidate, traces: &Traces) -> Option<(MissRatioCurve, 
     if let Some(name) = candidate.trace() {
         return of_trace(traces.iter().find(|((known, _), _)| known == name)?.1);
     }
-    // A sort or a join has no pages of partitions.
-    if matches!(candidate.setting.work, Work::Spill { .. }) {
+    // A sort or a join has no pages of partitions; what nodes reference is in their memories and the server's.
+    if matches!(candidate.setting.work, Work::Spill { .. } | Work::Nodes { .. }) {
         return None;
     }
     let recording = Recording::default();

@@ -143,7 +143,7 @@ fn what_does_not_exist_is_shown_with_its_line_and_what_is_allowed() {
             "rate = 100",
             "kind = \"credit\"",
             ":8:8: 'kind' cannot be \"credit\"",
-            "debit-credit, credit-card, tpc-c, ycsb, synthetic, trace, page-stream, page-server, sort, join",
+            "debit-credit, credit-card, tpc-c, ycsb, synthetic, trace, page-stream, page-server, nodes, sort, join",
         ),
         ("rate = 100", "kind = \"torture\"\nseeds = 0", ":9:9: 'seeds' cannot be 0", "a whole number from 1"),
         ("rate = 100", "kind = \"torture\"\nrate = 1", ":9:1: unknown key 'rate'", "seeds"),

@@ -2,7 +2,7 @@
 
 use super::may_come;
 use crate::Failure;
-use crate::bench::summary::transfers;
+use crate::bench::summary::{transfers, written};
 use crate::calibrate::loopback::busy_ns;
 use crate::progress::Progress;
 use crate::report::{Clock, Station, Transfers};
@@ -102,6 +102,9 @@ pub struct ServerFigures {
     pub log_bytes: u64,
     /// By device.
     pub transfers: BTreeMap<String, Transfers>,
+    pub written_bytes_per_s: BTreeMap<String, f64>,
+    /// Of memory-resident sets.
+    pub segment_bytes: u64,
     /// Of its processor and its devices.
     pub stations: Vec<Station>,
     pub tiers: Vec<TierReport>,
@@ -176,6 +179,7 @@ impl NodesRun {
         restart_statistics(database);
         server.restart_counts();
         let cpu = CpuTime::begin(executor, self.clock);
+        let begin = executor.now();
         self.stages.all(executor, &self.stages.ended).await?;
         let is_here = |station: &Station| !station.name.starts_with("network.");
         let figures = ServerFigures {
@@ -185,6 +189,8 @@ impl NodesRun {
             bytes: server.traffic().bytes.get(),
             log_bytes: database.log().statistics().bytes_written,
             transfers: transfers(database, 1.0),
+            written_bytes_per_s: written(database, executor.now().since_ns(begin)),
+            segment_bytes: database.segment_bytes(),
             stations: executor.stations().into_iter().map(Station::from).filter(is_here).collect(),
             tiers: database.tiers(),
             driver: executor.description(),

@@ -58,6 +58,12 @@ pub struct PageServerReport {
     pub log_bytes_per_transaction: f64,
     /// Reads and writes of the server, by device.
     pub io_per_transaction: BTreeMap<String, Transfers>,
+    /// Of the server, pages twice where a device may tear them.
+    pub written_bytes_per_s: BTreeMap<String, f64>,
+    /// Memory that sets take at the server.
+    pub segment_bytes: u64,
+    /// How busy one processor of each node is.
+    pub node_cpu_utilization: Vec<f64>,
     /// The server's cache and write buffers, as far as it has any.
     pub tiers: Vec<TierUse>,
     /// Load and queueing of every station of the server.
@@ -133,6 +139,9 @@ impl PageServerReport {
             victims_per_transaction: per_transaction(counts.victims),
             log_bytes_per_transaction: per_transaction(served.log_bytes),
             io_per_transaction: served.transfers.iter().map(each).collect(),
+            written_bytes_per_s: served.written_bytes_per_s.clone(),
+            segment_bytes: served.segment_bytes,
+            node_cpu_utilization: nodes.iter().map(|node| node.cpu_ns as f64 / node.elapsed_ns.max(1) as f64).collect(),
             tiers: served.tiers.iter().map(|tier| tier_use(tier.clone())).collect(),
             utilization: served.stations.clone(),
         }
