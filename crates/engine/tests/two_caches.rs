@@ -85,6 +85,7 @@ fn two_caches_take_less_time_than_either_alone() {
         let took_ns = executor.run(async {
             let both = settings(named("migrate-all"), named("lazy-cleaning"));
             let second_level::Settings { upper_cache, cache, .. } = both.hierarchy.clone();
+            let cache = cache.map(|cache| CacheSettings { pages: 120, ..cache });
             let upper_cache = upper_cache.filter(|_| has_upper);
             let (upper_cache, cache) = if has_cache { (upper_cache, cache) } else { (None, upper_cache) };
             let hierarchy = second_level::Settings { upper_cache, cache, ..second_level::Settings::default() };

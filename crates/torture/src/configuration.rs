@@ -353,7 +353,7 @@ fn upper_cache(seed: u64) -> Option<CacheSettings> {
 }
 
 /// The share of caches that have another one above them.
-const UPPER: f64 = 0.2;
+const UPPER: f64 = 0.1;
 
 /// An upper cache: smaller than most caches below, so that there is something left for these to serve.
 pub fn draw_upper_cache(random: &mut Random) -> CacheSettings {
