@@ -61,6 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[allow(clippy::disallowed_methods, reason = "what it asks for is its own thread's, for good")]
     fn a_thread_that_gives_way_keeps_its_policy_and_others_their_slices() {
         let own = scheduling().expect("every Linux of these years tells it");
         let asked = std::thread::spawn(|| (give_way_to_woken(), scheduling().expect("as before")));
