@@ -1,5 +1,5 @@
 use crate::cache::{Cache, CacheKind};
-use crate::concurrency::Concurrency;
+use crate::concurrency::{Concurrency, Together};
 use crate::fields::{self, Assignment, Bandwidth, Discipline, ReadWrite, Servers, WriteCache};
 use crate::law::Law;
 use crate::limit::{self, Limit};
@@ -246,10 +246,13 @@ pub struct Device {
     /// What a durable write costs at the medium beyond a plain one; by default as much as `sync` with a volatile write
     /// cache, nothing without.
     pub durable_write: Option<Law>,
-    /// What a durable write takes beyond one over written data where, at least in part, nothing was ever written: the file system notes
-    /// that the place is written now. It is the same however many such writes are under way. Only described hardware knows it: a file of
-    /// this machine that shows a device's delays is taken for written. None by default.
+    /// What a write takes beyond one over written data where, at least in part, nothing was ever written: the file system notes
+    /// that the place is written now. Only described hardware knows it: a file of this machine that shows a device's delays is taken for
+    /// written. None by default.
     pub fresh_write: Option<Law>,
+    /// By what factor that is longer where several such writes are under way; it is the same by default.
+    #[serde(default, deserialize_with = "Together::read")]
+    pub fresh_together: Option<Together>,
     /// Offsets and lengths are multiples of this many bytes, a power of two.
     #[serde(default = "sector", deserialize_with = "fields::alignment")]
     pub alignment: u32,
@@ -493,6 +496,7 @@ impl Device {
             write_cache: WriteCache::None,
             durable_write: None,
             fresh_write: None,
+            fresh_together: None,
             alignment: 1,
             atomic_write: u32::MAX,
             synchronous: false,

@@ -93,6 +93,9 @@ fn of_device(name: &str, device: &Device) -> String {
     if let Some(fresh_write) = &device.fresh_write {
         let _ = writeln!(text, "fresh_write = \"{}\"", law(fresh_write));
     }
+    if let Some(together) = &device.fresh_together {
+        let _ = writeln!(text, "fresh_together = {}", factors(together));
+    }
     let _ = writeln!(text, "alignment = \"{}\"", format_size(u64::from(device.alignment)));
     let _ = writeln!(text, "atomic_write = \"{}\"", format_size(u64::from(device.atomic_write)));
     let _ = writeln!(text, "synchronous = {}\nvolatile = {}", device.synchronous, device.volatile);
@@ -127,15 +130,19 @@ fn of_device(name: &str, device: &Device) -> String {
         for (word, times) in named.into_iter().filter_map(|(word, times)| Some((word, times?))) {
             let _ = writeln!(text, "{word} = [\n{}]", rows(times));
         }
-        if let Some(Together { count, times }) = &tables.durable_together {
-            let times: Vec<String> = times.iter().map(|times| format!("{times:.2}")).collect();
-            let _ = writeln!(text, "durable_together = {{ count = {count:?}, times = [{}] }}", times.join(", "));
+        if let Some(together) = &tables.durable_together {
+            let _ = writeln!(text, "durable_together = {}", factors(together));
         }
         if tables.flush_holds {
             text += "# What comes while a flush is at it waits for its end.\nflush_holds = true\n";
         }
     }
     text
+}
+
+fn factors(Together { count, times }: &Together) -> String {
+    let times: Vec<String> = times.iter().map(|times| format!("{times:.2}")).collect();
+    format!("{{ count = {count:?}, times = [{}] }}", times.join(", "))
 }
 
 fn rows(Times(rows): &Times) -> String {
@@ -173,7 +180,7 @@ mod tests {
                       sync = [[\"40 us\", \"40 us\"], [\"60 us\", \"60 us\"]]\n\
                       durable_write = [[\"40 us\", \"40 us\"], [\"60 us\", \"60 us\"]]\n\
                       durable_together = { count = [1, 4], times = [1.0, 2.5] }\nflush_holds = true\n";
-        let laws = "[device.d]\nsync = \"quantiles 0% 4.5 us, 99.5% 100 us, 100% 1000 us\"\ndurable_write = \"46 us\"\nfresh_write = \"quantiles 0% 1 us, 100% 3 us\"\n\
+        let laws = "[device.d]\nsync = \"quantiles 0% 4.5 us, 99.5% 100 us, 100% 1000 us\"\ndurable_write = \"46 us\"\nfresh_write = \"quantiles 0% 1 us, 100% 3 us\"\nfresh_together = { count = [1, 8], times = [1.0, 2.5] }\n\
                     write_cache = \"volatile\"\natomic_write = \"4 KiB\"\n[device.d.medium.service]\n\
                     read = \"quantiles 0% 1 us, 100% 3 us\"\nwrite = \"100 us\"\n[device.d.transmission]\nservers = 1\n\
                     discipline = \"processor-sharing\"\nbandwidth = { read = \"1300 MB/s\", write = \"2200 MB/s\" }\n";

@@ -121,7 +121,7 @@ impl Calibration {
             let [fresh, written] = [fresh, written].map(|point| point.times[ProbeKind::Durable as usize].mean_ns / 1e3);
             sentences.push(format!(
                 "A durable write to a place that was never written takes {} us, {} us over written data. The description has \
-                 both, the former as if others that are under way did not matter; the engine writes its files in advance.",
+                 both; the engine writes its files in advance, but for temporary space.",
                 grouped_decimal(fresh, 0),
                 grouped_decimal(written, 0)
             ));
