@@ -6,10 +6,12 @@ mod description;
 mod device;
 pub mod fit;
 mod fresh;
+mod in_process;
 mod least_squares;
 pub mod loopback;
 mod loopback_fit;
 mod nodes;
+mod one_thread;
 mod page;
 mod prices;
 mod quality;
@@ -28,7 +30,7 @@ use devices::{Cpu, Device, Hardware};
 use driver::{Fault, FaultKind};
 use entresol::configuration::Configuration;
 use loopback::{LoopbackExtent, LoopbackMeasured};
-use loopback_fit::{FittedLoopback, MessagePrices};
+use loopback_fit::FittedLoopback;
 use papers::Extent;
 use quality::Calibration;
 use real_driver::DirectoryLock;
@@ -292,9 +294,8 @@ fn calibrated_loopback(
     keeping.kept.loopback = Some(measured.clone());
     keeping.keep();
     progress.phase("fitting nodes", 0);
-    let (batch_ns, shown) = nodes::fit(seen, |batch_ns| {
-        let prices = MessagePrices { batch_ns, ..fitted.prices };
-        let text = describe(&FittedLoopback { prices, ..fitted.clone() });
+    let (wake_ns, shown) = nodes::fit(seen, |wake_ns| {
+        let text = describe(&fitted.waking_in(wake_ns));
         let mut configuration = cpu::configuration(described, true, 64 << 20);
         let mut hardware = Hardware::parse(&text, "calibrated")?;
         if let Some(device) = described {
@@ -303,7 +304,7 @@ fn calibrated_loopback(
         configuration.hardware = Some(hardware);
         nodes::seen((directory, configuration), seconds)
     })?;
-    (fitted.prices.batch_ns, fitted.nodes) = (batch_ns, Some(shown));
+    fitted = FittedLoopback { nodes: Some(shown), ..fitted.waking_in(wake_ns) };
     Ok((measured, fitted))
 }
 

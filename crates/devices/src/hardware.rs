@@ -191,6 +191,15 @@ pub struct Instructions {
     /// One row entered into a hash table or looked for in it, beside its copy or the comparison.
     #[serde(default)]
     pub hash_entry: u64,
+    /// One message of a page server and its nodes, made or read at one end, beside what the system takes for it.
+    #[serde(default)]
+    pub node_message: u64,
+    /// One page in such a message, at one end.
+    #[serde(default)]
+    pub page_image: u64,
+    /// One change of a page by a node, looked through and tried on a copy of the page before it is logged.
+    #[serde(default)]
+    pub shipped_change: u64,
     /// One request of another thread, taken by the engine's and answered, beside what it asks for.
     #[serde(default)]
     pub request: u64,
@@ -208,6 +217,9 @@ pub struct Instructions {
     /// Going to sleep and waking up, with what cold caches cost behind it. With the CPU's discipline `run-until-wait`.
     #[serde(default)]
     pub wake_up: u64,
+    /// The same where a message wakes it; as much as `wake_up` by default.
+    #[serde(default)]
+    pub network_wake_up: Option<u64>,
     /// Operations end while the CPU is at work, whatever their number until it looks. With the CPU's discipline `run-until-wait`.
     #[serde(default)]
     pub interrupt: u64,

@@ -10,6 +10,7 @@ use crate::catalog::Organization;
 use crate::log::record::{Body, Record, renumbered, split};
 use crate::{Error, Result};
 use base::{PageId, PartitionId};
+use driver::Work;
 use std::collections::{BTreeMap, BTreeSet};
 use structures::canary::{self, Canary};
 use structures::page::header;
@@ -163,7 +164,7 @@ impl Database {
             return Err(Error::Shipment("its pages do not follow from those that are here".to_owned()));
         }
         let mut tried = self.pages_to_try(shipment)?;
-        let mut moved = 0;
+        let (mut moved, mut changes) = (0, 0);
         for record in ShippedRecords(shipment.records) {
             let undo = match record.body {
                 Body::Update(undo) => Some(UndoList::decode(undo)),
@@ -171,6 +172,7 @@ impl Database {
             };
             for (sequence, edit) in record.edits() {
                 let floor = self.buffer().pool().borrow().floor(edit.page.partition);
+                changes += 1;
                 let Some(page) = tried.get_mut(&edit.page) else { continue };
                 let refused = |why| Error::Shipment(format!("{} {why}", edit.page));
                 moved += page.try_change(sequence, &edit, undo.as_ref(), floor).map_err(refused)?;
@@ -180,6 +182,7 @@ impl Database {
                 return Err(Error::Shipment(why));
             }
         }
+        self.executor().charge_times(Work::ShippedChange, changes);
         for (page, bytes) in shipment.images {
             if tried.get_mut(page).is_some_and(|tried| !tried.has_become(bytes)) {
                 return Err(Error::Shipment(format!("{page} is not as its log records leave it")));
