@@ -1,5 +1,6 @@
 //! `entresol calibrate`: describes this machine by measuring it, and says how good the description is.
 
+mod budget;
 pub mod closed_loop;
 mod cpu;
 mod description;
@@ -23,6 +24,7 @@ use crate::files;
 use crate::progress::Progress;
 use crate::{Failure, print};
 use base::units::parse_size;
+use budget::Budget;
 use clap::Args;
 use cpu::{EngineExtent, EngineRun};
 use device::{DeviceExtent, DeviceMeasured};
@@ -199,11 +201,8 @@ fn calibrated(arguments: &Arguments, keeping: &mut Keeping) -> Result<Calibratio
     let progress = keeping.progress;
     let device_extent =
         if arguments.quick { DeviceExtent::quick(arguments.size) } else { DeviceExtent::full(arguments.size) };
-    let engine_extent = if arguments.quick {
-        EngineExtent { span_ns: 300_000_000, branches: 10 }
-    } else {
-        EngineExtent { span_ns: 3_000_000_000, branches: 60 }
-    };
+    let (budget, branches) = if arguments.quick { (Budget::QUICK, 10) } else { (Budget::FULL, 60) };
+    let begun_ns = real_driver::wall_ns();
     let described = shown(arguments.described.as_deref())?;
     progress.phase("writing the file", 0);
     let known = keeping.kept.device.take();
@@ -214,9 +213,17 @@ fn calibrated(arguments: &Arguments, keeping: &mut Keeping) -> Result<Calibratio
         go_on()
     })
     .map_err(|fault| refused(&arguments.directory, &fault))?;
+    let measured_ns = real_driver::wall_ns();
     let fitted = fit::fit(&measured, |round, rounds| progress.step("fitting", round as u64, rounds as u64))?;
+    let fitted_ns = real_driver::wall_ns();
 
-    if keeping.kept.engine_extent != Some(engine_extent) {
+    // What was interrupted goes on as it was begun.
+    let kept_extent = keeping.kept.engine_extent.filter(|kept| kept.branches == branches);
+    let engine_extent = kept_extent.unwrap_or_else(|| EngineExtent {
+        span_ns: budget.span_ns(fitted_ns - begun_ns, fitted_ns - measured_ns),
+        branches,
+    });
+    if kept_extent.is_none() {
         (keeping.kept.engine_extent, keeping.kept.runs) = (Some(engine_extent), Vec::new());
         keeping.kept.seldom.clear();
     }
