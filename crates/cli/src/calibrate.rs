@@ -1,15 +1,18 @@
 //! `entresol calibrate`: describes this machine by measuring it, and says how good the description is.
 
+mod budget;
 pub mod closed_loop;
 mod cpu;
 mod description;
 mod device;
 pub mod fit;
 mod fresh;
+mod in_process;
 mod least_squares;
 pub mod loopback;
 mod loopback_fit;
 mod nodes;
+mod one_thread;
 mod page;
 mod prices;
 mod quality;
@@ -21,6 +24,7 @@ use crate::files;
 use crate::progress::Progress;
 use crate::{Failure, print};
 use base::units::parse_size;
+use budget::Budget;
 use clap::Args;
 use cpu::{EngineExtent, EngineRun};
 use device::{DeviceExtent, DeviceMeasured};
@@ -28,7 +32,7 @@ use devices::{Cpu, Device, Hardware};
 use driver::{Fault, FaultKind};
 use entresol::configuration::Configuration;
 use loopback::{LoopbackExtent, LoopbackMeasured};
-use loopback_fit::{FittedLoopback, MessagePrices};
+use loopback_fit::FittedLoopback;
 use papers::Extent;
 use quality::Calibration;
 use real_driver::DirectoryLock;
@@ -197,11 +201,8 @@ fn calibrated(arguments: &Arguments, keeping: &mut Keeping) -> Result<Calibratio
     let progress = keeping.progress;
     let device_extent =
         if arguments.quick { DeviceExtent::quick(arguments.size) } else { DeviceExtent::full(arguments.size) };
-    let engine_extent = if arguments.quick {
-        EngineExtent { span_ns: 300_000_000, branches: 10 }
-    } else {
-        EngineExtent { span_ns: 3_000_000_000, branches: 60 }
-    };
+    let (budget, branches) = if arguments.quick { (Budget::QUICK, 10) } else { (Budget::FULL, 60) };
+    let begun_ns = real_driver::wall_ns();
     let described = shown(arguments.described.as_deref())?;
     progress.phase("writing the file", 0);
     let known = keeping.kept.device.take();
@@ -212,9 +213,17 @@ fn calibrated(arguments: &Arguments, keeping: &mut Keeping) -> Result<Calibratio
         go_on()
     })
     .map_err(|fault| refused(&arguments.directory, &fault))?;
+    let measured_ns = real_driver::wall_ns();
     let fitted = fit::fit(&measured, |round, rounds| progress.step("fitting", round as u64, rounds as u64))?;
+    let fitted_ns = real_driver::wall_ns();
 
-    if keeping.kept.engine_extent != Some(engine_extent) {
+    // What was interrupted goes on as it was begun.
+    let kept_extent = keeping.kept.engine_extent.filter(|kept| kept.branches == branches);
+    let engine_extent = kept_extent.unwrap_or_else(|| EngineExtent {
+        span_ns: budget.span_ns(fitted_ns - begun_ns, fitted_ns - measured_ns),
+        branches,
+    });
+    if kept_extent.is_none() {
         (keeping.kept.engine_extent, keeping.kept.runs) = (Some(engine_extent), Vec::new());
         keeping.kept.seldom.clear();
     }
@@ -292,9 +301,8 @@ fn calibrated_loopback(
     keeping.kept.loopback = Some(measured.clone());
     keeping.keep();
     progress.phase("fitting nodes", 0);
-    let (batch_ns, shown) = nodes::fit(seen, |batch_ns| {
-        let prices = MessagePrices { batch_ns, ..fitted.prices };
-        let text = describe(&FittedLoopback { prices, ..fitted.clone() });
+    let (wake_ns, shown) = nodes::fit(seen, |wake_ns| {
+        let text = describe(&fitted.waking_in(wake_ns));
         let mut configuration = cpu::configuration(described, true, 64 << 20);
         let mut hardware = Hardware::parse(&text, "calibrated")?;
         if let Some(device) = described {
@@ -303,7 +311,7 @@ fn calibrated_loopback(
         configuration.hardware = Some(hardware);
         nodes::seen((directory, configuration), seconds)
     })?;
-    (fitted.prices.batch_ns, fitted.nodes) = (batch_ns, Some(shown));
+    fitted = FittedLoopback { nodes: Some(shown), ..fitted.waking_in(wake_ns) };
     Ok((measured, fitted))
 }
 

@@ -59,6 +59,17 @@ impl Together {
         lengths && count[0] == 1 && times[0] == 1.0 && count.is_sorted_by(|a, b| a < b) && times.is_sorted()
     }
 
+    /// As it is written, if it can be.
+    pub(crate) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Together>, D::Error> {
+        let together = Together::deserialize(deserializer)?;
+        if together.is_sound() { Ok(Some(together)) } else { Err(D::Error::custom(together.unsound("fresh_together"))) }
+    }
+
+    fn unsound(&self, name: &str) -> String {
+        let example = "{ count = [1, 2, 8], times = [1.0, 1.5, 4.0] }";
+        format!("numbers ascend from 1 and their factors from 1.0, as many of each, as in {name} = {example}")
+    }
+
     /// The factor where this number is at it.
     pub(crate) fn factor(&self, number: usize) -> f64 {
         let (at, far) = place(&self.count, number.max(1));
@@ -140,9 +151,8 @@ impl TryFrom<Written> for Concurrency {
                 return Err(format!("'{name}' has {shape}: one row for each number of reads"));
             }
         }
-        if durable_together.as_ref().is_some_and(|together| !together.is_sound()) {
-            let example = "durable_together = { count = [1, 2, 8], times = [1.0, 1.5, 4.0] }";
-            return Err(format!("numbers ascend from 1 and their factors from 1.0, as many of each, as in {example}"));
+        if let Some(together) = durable_together.as_ref().filter(|together| !together.is_sound()) {
+            return Err(together.unsound("durable_together"));
         }
         Ok(Concurrency {
             reads,

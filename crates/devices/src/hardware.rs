@@ -1,5 +1,5 @@
 use crate::cache::{Cache, CacheKind};
-use crate::concurrency::Concurrency;
+use crate::concurrency::{Concurrency, Together};
 use crate::fields::{self, Assignment, Bandwidth, Discipline, ReadWrite, Servers, WriteCache};
 use crate::law::Law;
 use crate::limit::{self, Limit};
@@ -191,6 +191,15 @@ pub struct Instructions {
     /// One row entered into a hash table or looked for in it, beside its copy or the comparison.
     #[serde(default)]
     pub hash_entry: u64,
+    /// One message of a page server and its nodes, made or read at one end, beside what the system takes for it.
+    #[serde(default)]
+    pub node_message: u64,
+    /// One page in such a message, at one end.
+    #[serde(default)]
+    pub page_image: u64,
+    /// One change of a page by a node, looked through and tried on a copy of the page before it is logged.
+    #[serde(default)]
+    pub shipped_change: u64,
     /// One request of another thread, taken by the engine's and answered, beside what it asks for.
     #[serde(default)]
     pub request: u64,
@@ -208,6 +217,9 @@ pub struct Instructions {
     /// Going to sleep and waking up, with what cold caches cost behind it. With the CPU's discipline `run-until-wait`.
     #[serde(default)]
     pub wake_up: u64,
+    /// The same where a message wakes it; as much as `wake_up` by default.
+    #[serde(default)]
+    pub network_wake_up: Option<u64>,
     /// Operations end while the CPU is at work, whatever their number until it looks. With the CPU's discipline `run-until-wait`.
     #[serde(default)]
     pub interrupt: u64,
@@ -246,10 +258,13 @@ pub struct Device {
     /// What a durable write costs at the medium beyond a plain one; by default as much as `sync` with a volatile write
     /// cache, nothing without.
     pub durable_write: Option<Law>,
-    /// What a durable write takes beyond one over written data where, at least in part, nothing was ever written: the file system notes
-    /// that the place is written now. It is the same however many such writes are under way. Only described hardware knows it: a file of
-    /// this machine that shows a device's delays is taken for written. None by default.
+    /// What a write takes beyond one over written data where, at least in part, nothing was ever written: the file system notes
+    /// that the place is written now. Only described hardware knows it: a file of this machine that shows a device's delays is taken for
+    /// written. None by default.
     pub fresh_write: Option<Law>,
+    /// By what factor that is longer where several such writes are under way; it is the same by default.
+    #[serde(default, deserialize_with = "Together::read")]
+    pub fresh_together: Option<Together>,
     /// Offsets and lengths are multiples of this many bytes, a power of two.
     #[serde(default = "sector", deserialize_with = "fields::alignment")]
     pub alignment: u32,
@@ -493,6 +508,7 @@ impl Device {
             write_cache: WriteCache::None,
             durable_write: None,
             fresh_write: None,
+            fresh_together: None,
             alignment: 1,
             atomic_write: u32::MAX,
             synchronous: false,

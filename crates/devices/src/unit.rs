@@ -3,7 +3,7 @@ use crate::hardware::{Device, Pauses};
 use crate::limit::Bucket;
 use crate::queue::{Queue, Stay, Terms};
 use crate::station::Fifo;
-use crate::{Cache, CacheCounts, Law, Servers, WriteCache};
+use crate::{Cache, CacheCounts, Law, Servers, Together, WriteCache};
 use base::statistics::StationReport;
 use base::{Instant, Random};
 use std::collections::BTreeMap;
@@ -66,8 +66,10 @@ pub(crate) struct Unit {
     cache: Option<DiskCache>,
     terms: Terms,
     pauses: Option<Pauses>,
-    /// What a durable write takes longer where nothing was ever written.
+    /// What a write takes longer where nothing was ever written, by how many of these are under way, and how many are.
     fresh_write: Option<Law>,
+    fresh_together: Option<Together>,
+    fresh_under_way: usize,
     /// What was written since the last pause, in bytes.
     written: u64,
     random: Random,
@@ -91,6 +93,8 @@ impl Unit {
             terms: Terms::new(device, jitter),
             pauses: device.pauses.clone(),
             fresh_write: device.fresh_write.clone(),
+            fresh_together: device.fresh_together.clone(),
+            fresh_under_way: 0,
             written: 0,
             random: Random::stream(seed, name),
         }
@@ -119,15 +123,20 @@ impl Unit {
                 return NextStage::Stage(LIMIT, Stay::Until(self.limited.arrive(now, 0, at.since_ns(now))));
             }
         }
-        let Some(stage) = (from..DONE).find(|stage| self.concerns(*stage, transfer)) else { return NextStage::End };
+        let Some(stage) = (from..DONE).find(|stage| self.concerns(*stage, transfer)) else {
+            self.end_fresh(transfer);
+            return NextStage::End;
+        };
         let answer = match &mut self.cache {
             Some(cache) if stage == MEDIUM => cache.arrive(transfer),
             _ => Answer::Medium,
         };
         match answer {
             Answer::Medium => NextStage::Stage(stage, self.enter((now, job), stage, transfer)),
-            Answer::Done => NextStage::End,
-            Answer::Destage => NextStage::Destage,
+            Answer::Done | Answer::Destage => {
+                self.end_fresh(transfer);
+                if answer == Answer::Done { NextStage::End } else { NextStage::Destage }
+            }
         }
     }
 
@@ -151,10 +160,25 @@ impl Unit {
         self.stages[stage].as_mut().map_or((None, None), |queue| queue.expire(now))
     }
 
-    /// How long the file system takes to note that a place is written now. It does so for several writes at once.
+    /// Whether the file system has to note that a place is written now.
+    fn is_fresh(&self, transfer: &Transfer) -> bool {
+        transfer.fresh && self.fresh_write.is_some() && matches!(transfer.direction, Direction::Write { .. })
+    }
+
+    /// A request has passed the device. What a cache writes in the background was counted once.
+    fn end_fresh(&mut self, transfer: &Transfer) {
+        self.fresh_under_way = self.fresh_under_way.saturating_sub(usize::from(self.is_fresh(transfer)));
+    }
+
+    /// How long that takes for a write that has just come.
     fn fresh_ns(&mut self, transfer: &Transfer) -> Option<u64> {
-        let law = self.fresh_write.as_ref().filter(|_| transfer.fresh)?;
-        (transfer.direction == Direction::Write { durable: true }).then(|| law.draw(&mut self.random))
+        if !self.is_fresh(transfer) {
+            return None;
+        }
+        self.fresh_under_way += 1;
+        let alone_ns = self.fresh_write.as_ref()?.draw(&mut self.random);
+        let factor = self.fresh_together.as_ref().map_or(1.0, |together| together.factor(self.fresh_under_way));
+        Some((alone_ns as f64 * factor).round() as u64)
     }
 
     fn concerns(&self, stage: usize, transfer: &Transfer) -> bool {

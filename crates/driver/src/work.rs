@@ -45,13 +45,20 @@ pub enum Work {
     /// One row entered into a hash table, or looked for in it: what that costs beside its copy or the comparison, for memory is touched
     /// at random places.
     HashEntry,
+    /// One message of a page server and its nodes, made or read at one end: its form, its queue, and what follows from it in the state of
+    /// this end. What the system takes for it is beside that ([`Work::NetworkMessage`]).
+    NodeMessage,
+    /// One page in such a message, at one end: its checksum and its copies in memory.
+    PageImage,
+    /// One change of a page that a node has made, looked through and tried on a copy of the page before it is logged.
+    ShippedChange,
     /// One request of another thread, taken by the engine's and answered: what that costs beyond the same work of a task.
     Request,
 }
 
 impl Work {
     /// Every kind of work, in the order of their declaration.
-    pub const ALL: [Work; 21] = [
+    pub const ALL: [Work; 24] = [
         Work::BeginTransaction,
         Work::ObjectReference,
         Work::EndTransaction,
@@ -72,6 +79,9 @@ impl Work {
         Work::Redo,
         Work::TreeSearch,
         Work::HashEntry,
+        Work::NodeMessage,
+        Work::PageImage,
+        Work::ShippedChange,
         Work::Request,
     ];
 }

@@ -7,7 +7,7 @@
 use crate::channel::Channel;
 use crate::message::{self, Message, SIZE_MAX};
 use base::time::SECOND_NS;
-use driver::Fault;
+use driver::{Fault, Work};
 use executor::{Executor, WaitQueue};
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
@@ -117,10 +117,24 @@ impl Traffic {
     }
 }
 
+/// Whole messages that leave together.
+#[derive(Default)]
+struct Piece {
+    bytes: Vec<u8>,
+    /// How many there are, and how many pages in them.
+    messages: u64,
+    images: u64,
+}
+
+impl Piece {
+    fn steps(&self) -> [(Work, u64); 2] {
+        [(Work::NodeMessage, self.messages), (Work::PageImage, self.images)]
+    }
+}
+
 /// The queue of one channel.
 pub struct Outbox {
-    /// Pieces, each of whole messages.
-    pieces: RefCell<VecDeque<Vec<u8>>>,
+    pieces: RefCell<VecDeque<Piece>>,
     /// Memory for the next one.
     spare: RefCell<Vec<u8>>,
     waiting: Cell<usize>,
@@ -190,7 +204,9 @@ impl Outbox {
     pub fn flush(&self) {
         let Some(channel) = self.at_once.as_ref().and_then(Weak::upgrade) else { return };
         while let Some(piece) = self.pop() {
-            if channel.send_at_once(piece).is_err() {
+            // Where messages have prices, sending them takes time.
+            piece.steps().into_iter().for_each(|(work, times)| self.executor.charge_times(work, times));
+            if channel.send_at_once(piece.bytes).is_err() {
                 return self.discard();
             }
         }
@@ -199,39 +215,36 @@ impl Outbox {
     /// Puts a message into the last piece, or into one of its own. Returns how many bytes it has.
     fn append(&self, message: &impl Message) -> usize {
         let mut pieces = self.pieces.borrow_mut();
-        match pieces.back_mut().filter(|piece| piece.len() < PIECE && !self.executor.is_priced()) {
-            Some(piece) => {
-                let before = piece.len();
-                message::encode(message, self.size_min, piece);
-                piece.len() - before
+        let joins = |piece: &Piece| piece.bytes.len() < PIECE && !self.executor.is_priced();
+        if !pieces.back().is_some_and(joins) {
+            let mut bytes = self.spare.take();
+            if !pieces.is_empty() && !self.executor.is_priced() {
+                // It will be a full one.
+                bytes.reserve(PIECE + (PIECE >> 2));
             }
-            None => {
-                let mut piece = self.spare.take();
-                if !pieces.is_empty() && !self.executor.is_priced() {
-                    // It will be a full one.
-                    piece.reserve(PIECE + (PIECE >> 2));
-                }
-                message::encode(message, self.size_min, &mut piece);
-                let length = piece.len();
-                pieces.push_back(piece);
-                length
-            }
+            pieces.push_back(Piece { bytes, ..Piece::default() });
         }
+        let piece = pieces.back_mut().expect("there is one");
+        let before = piece.bytes.len();
+        message::encode(message, self.size_min, &mut piece.bytes);
+        piece.messages += 1;
+        piece.images += message.images() as u64;
+        piece.bytes.len() - before
     }
 
-    fn pop(&self) -> Option<Vec<u8>> {
+    fn pop(&self) -> Option<Piece> {
         let piece = self.pieces.borrow_mut().pop_front()?;
-        self.waiting.set(self.waiting.get() - piece.len());
-        self.traffic.take_waiting(piece.len());
+        self.waiting.set(self.waiting.get() - piece.bytes.len());
+        self.traffic.take_waiting(piece.bytes.len());
         self.wake_for_room();
         Some(piece)
     }
 
     /// A piece has left.
-    fn keep_memory_of(&self, mut piece: Vec<u8>) {
-        if piece.capacity() <= KEPT_MAX {
-            piece.clear();
-            self.spare.replace(piece);
+    fn keep_memory_of(&self, Piece { mut bytes, .. }: Piece) {
+        if bytes.capacity() <= KEPT_MAX {
+            bytes.clear();
+            self.spare.replace(bytes);
         }
     }
 
@@ -330,7 +343,8 @@ async fn send_all(outbox: &Outbox, channel: &dyn Channel) -> Result<(), Fault> {
     loop {
         match outbox.pop() {
             Some(piece) => {
-                channel.send(&piece).await?;
+                outbox.executor.pay_steps(&piece.steps()).await;
+                channel.send(&piece.bytes).await?;
                 outbox.keep_memory_of(piece);
             }
             // The peer ends then, too. If it cannot be told, it learns in other ways.

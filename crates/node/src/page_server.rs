@@ -347,6 +347,8 @@ impl ServerNode {
     async fn hear(&self, client: ClientId, incoming: &mut Incoming, outbox: &Outbox) {
         let mut ended = pin!(outbox.ended());
         while let Some(Ok(Some(message))) = Outbox::unless_ended(&mut ended, incoming.next::<ToServer>()).await {
+            let steps = [(Work::NodeMessage, 1), (Work::PageImage, message.images() as u64)];
+            self.executor().pay_steps(&steps).await;
             self.charge(&message);
             self.received.borrow_mut().add(message.kind(), incoming.last_size());
             self.executor().pay_debt().await;

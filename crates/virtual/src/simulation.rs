@@ -118,6 +118,9 @@ impl VirtualDriver {
                 Work::Redo => cpu.instructions.redo,
                 Work::TreeSearch => cpu.instructions.tree_search,
                 Work::HashEntry => cpu.instructions.hash_entry,
+                Work::NodeMessage => cpu.instructions.node_message,
+                Work::PageImage => cpu.instructions.page_image,
+                Work::ShippedChange => cpu.instructions.shipped_change,
                 Work::Request => cpu.instructions.request,
             };
             Prices {

@@ -192,6 +192,11 @@ impl ClosedLoop {
         self.fill(false)
     }
 
+    /// From now on a sequence begins with the first place.
+    pub fn rewind(&mut self) {
+        self.position = 0;
+    }
+
     /// Removes the file.
     pub fn remove(&mut self) -> Result<(), Fault> {
         self.once(Op::Remove { device: self.device, name: self.name.clone() }).map(|_| ())

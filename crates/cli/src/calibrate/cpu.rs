@@ -69,6 +69,17 @@ pub struct Calls {
     pub changes: u32,
 }
 
+impl Calls {
+    /// The keys of a transaction, one after another.
+    pub fn keys(&self, first: u64) -> impl FnMut() -> [u8; 8] {
+        let (mut at, records) = (first, self.records);
+        move || {
+            at = at.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            ((at >> 32) % records).to_be_bytes()
+        }
+    }
+}
+
 impl Workload for Calls {
     type Input = u64;
 
@@ -77,11 +88,7 @@ impl Workload for Calls {
     }
 
     async fn run(&self, tx: &mut Transaction, first: &u64) -> entresol::Result<()> {
-        let mut at = *first;
-        let mut key = || {
-            at = at.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-            ((at >> 32) % self.records).to_be_bytes()
-        };
+        let mut key = self.keys(*first);
         for _ in 0..self.reads {
             tx.get_with(self.partition, &key(), |record| record.map(|record| record[0])).await?;
         }

@@ -11,7 +11,7 @@ use std::fmt::Write;
 pub const VERSION: u32 = devices::CALIBRATION_VERSION;
 
 /// The names that descriptions have for the prices of steps.
-pub const NAMES: [(Work, &str); 18] = [
+pub const NAMES: [(Work, &str); 22] = [
     (Work::BeginTransaction, "begin_transaction"),
     (Work::ObjectReference, "object_reference"),
     (Work::EndTransaction, "end_transaction"),
@@ -30,6 +30,10 @@ pub const NAMES: [(Work, &str); 18] = [
     (Work::Message, "message"),
     (Work::Redo, "redo"),
     (Work::Request, "request"),
+    (Work::CopyRegistration, "copy_registration"),
+    (Work::NodeMessage, "node_message"),
+    (Work::PageImage, "page_image"),
+    (Work::ShippedChange, "shipped_change"),
 ];
 
 /// The text. One instruction is one nanosecond.
@@ -68,8 +72,9 @@ pub fn text(
     let _ = writeln!(text, "interrupt = {}", prices.system.interrupt_ns.round() as u64);
     if let Some(FittedLoopback { prices, .. }) = loopback {
         let (message, piece) = (prices.message_ns.round() as u64, prices.piece_ns.round() as u64);
-        let batch = prices.batch_ns.round() as u64;
-        let _ = writeln!(text, "network_submission = {batch}\nnetwork_message = {message}\nnetwork_bytes = {piece}");
+        let wake = prices.wake_ns.round() as u64;
+        let _ = writeln!(text, "network_submission = 0\nnetwork_wake_up = {wake}");
+        let _ = writeln!(text, "network_message = {message}\nnetwork_bytes = {piece}");
     }
     text + &of_device(name, device) + &loopback.map_or(String::new(), of_loopback)
 }
@@ -92,6 +97,9 @@ fn of_device(name: &str, device: &Device) -> String {
     }
     if let Some(fresh_write) = &device.fresh_write {
         let _ = writeln!(text, "fresh_write = \"{}\"", law(fresh_write));
+    }
+    if let Some(together) = &device.fresh_together {
+        let _ = writeln!(text, "fresh_together = {}", factors(together));
     }
     let _ = writeln!(text, "alignment = \"{}\"", format_size(u64::from(device.alignment)));
     let _ = writeln!(text, "atomic_write = \"{}\"", format_size(u64::from(device.atomic_write)));
@@ -127,15 +135,19 @@ fn of_device(name: &str, device: &Device) -> String {
         for (word, times) in named.into_iter().filter_map(|(word, times)| Some((word, times?))) {
             let _ = writeln!(text, "{word} = [\n{}]", rows(times));
         }
-        if let Some(Together { count, times }) = &tables.durable_together {
-            let times: Vec<String> = times.iter().map(|times| format!("{times:.2}")).collect();
-            let _ = writeln!(text, "durable_together = {{ count = {count:?}, times = [{}] }}", times.join(", "));
+        if let Some(together) = &tables.durable_together {
+            let _ = writeln!(text, "durable_together = {}", factors(together));
         }
         if tables.flush_holds {
             text += "# What comes while a flush is at it waits for its end.\nflush_holds = true\n";
         }
     }
     text
+}
+
+fn factors(Together { count, times }: &Together) -> String {
+    let times: Vec<String> = times.iter().map(|times| format!("{times:.2}")).collect();
+    format!("{{ count = {count:?}, times = [{}] }}", times.join(", "))
 }
 
 fn rows(Times(rows): &Times) -> String {
@@ -173,7 +185,7 @@ mod tests {
                       sync = [[\"40 us\", \"40 us\"], [\"60 us\", \"60 us\"]]\n\
                       durable_write = [[\"40 us\", \"40 us\"], [\"60 us\", \"60 us\"]]\n\
                       durable_together = { count = [1, 4], times = [1.0, 2.5] }\nflush_holds = true\n";
-        let laws = "[device.d]\nsync = \"quantiles 0% 4.5 us, 99.5% 100 us, 100% 1000 us\"\ndurable_write = \"46 us\"\nfresh_write = \"quantiles 0% 1 us, 100% 3 us\"\n\
+        let laws = "[device.d]\nsync = \"quantiles 0% 4.5 us, 99.5% 100 us, 100% 1000 us\"\ndurable_write = \"46 us\"\nfresh_write = \"quantiles 0% 1 us, 100% 3 us\"\nfresh_together = { count = [1, 8], times = [1.0, 2.5] }\n\
                     write_cache = \"volatile\"\natomic_write = \"4 KiB\"\n[device.d.medium.service]\n\
                     read = \"quantiles 0% 1 us, 100% 3 us\"\nwrite = \"100 us\"\n[device.d.transmission]\nservers = 1\n\
                     discipline = \"processor-sharing\"\nbandwidth = { read = \"1300 MB/s\", write = \"2200 MB/s\" }\n";
@@ -195,7 +207,7 @@ mod tests {
         };
         let latency = Law::quantiles(vec![(0.0, 4_500), (0.5, 7_250), (1.0, 30_000)]).expect("a law");
         let network = Network { latency, bandwidth: Some(Bandwidth(5_432e6)), packet: 65_536, ..Network::no_delay() };
-        let of_messages = MessagePrices { message_ns: 1_234.4, piece_ns: 17.0, batch_ns: 900.4 };
+        let of_messages = MessagePrices { message_ns: 1_234.4, piece_ns: 17.0, wake_ns: 900.4 };
         let loopback = FittedLoopback { network: network.clone(), prices: of_messages, shown: Vec::new(), nodes: None };
         let text = text(("d", &hardware.devices["d"]), &prices, Some(&loopback), "a test");
         let read = Hardware::parse(&text, "test").unwrap_or_else(|error| panic!("{error}\n{text}"));
@@ -206,7 +218,7 @@ mod tests {
         assert_eq!((cpu.instructions.submission, cpu.instructions.wake_up), (800, 4_321));
         assert_eq!((cpu.instructions.notification, cpu.instructions.interrupt), (2_345, 678));
         assert_eq!((cpu.instructions.network_message, cpu.instructions.network_bytes), (1_234, 17));
-        assert_eq!(cpu.instructions.network_submission, Some(900));
+        assert_eq!((cpu.instructions.network_submission, cpu.instructions.network_wake_up), (Some(0), Some(900)));
         assert_eq!(cpu.instructions.object_reference, 100 * Work::ObjectReference as u64);
         assert_eq!(cpu.cold_caches, Some(ColdCaches { instructions: 20_000, slowdown: 0.75 }));
         assert_eq!(cpu.footprint, [(1 << 20, 1.0), (1 << 30, 0.625)]);

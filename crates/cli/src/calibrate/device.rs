@@ -107,6 +107,9 @@ pub struct DeviceMeasured {
     pub references: Vec<ProbePoint>,
     /// Durable writes, one after the other, to places that were never written.
     pub fresh: Option<ProbePoint>,
+    /// As many plain writes to such places at once as sorts make, and then to the same places.
+    #[serde(default)]
+    pub fresh_together: Option<[ProbePoint; 2]>,
     /// Whether it shows the delays of a description.
     pub shows_described: bool,
 }
@@ -124,6 +127,11 @@ impl DeviceMeasured {
         rates.iter().fold(0.0, |most, rate| most.max((rate / mean - 1.0).abs()))
     }
 }
+
+/// Writes to fresh places as temporary space has them: of its clusters, some at once, in sequence.
+pub const FRESH_TOGETHER: Mix = Mix { depths: [0, 8, 0, 0], size: 256 << 10, in_sequence: true };
+/// How many of them at most.
+const FRESH_MAX: u64 = 2_000;
 
 /// How many references there are among the points.
 const REFERENCES: usize = 5;
@@ -152,6 +160,7 @@ pub fn measure(
         points: Vec::new(),
         references: Vec::new(),
         fresh: None,
+        fresh_together: None,
         shows_described: described.is_some(),
     };
     let mut measured = known.filter(|known| known.extent == *extent).unwrap_or(begun);
@@ -190,6 +199,13 @@ fn measure_points(
     let one = Mix { depths: [0, 0, 1, 0], size: PAGE, in_sequence: true };
     debug_assert_eq!(ProbeKind::ALL[2], ProbeKind::Durable);
     measured.fresh = Some(bench.run(one, span)?);
+    bench.make_fresh()?;
+    // No place is written twice.
+    let places = extent.file_bytes / u64::from(FRESH_TOGETHER.size) - u64::from(FRESH_TOGETHER.depths[1]);
+    let count = Until::Operations(places.min(FRESH_MAX));
+    let fresh = bench.run(FRESH_TOGETHER, count)?;
+    bench.rewind();
+    measured.fresh_together = Some([fresh, bench.run(FRESH_TOGETHER, count)?]);
     keep(measured, all)
 }
 

@@ -139,6 +139,7 @@ fn fit_form(
     let mixes: Vec<Mix> = measured.points.iter().map(|point| point.mix).collect();
     let shown = show(&device, costs, &mixes, 99)?;
     device.fresh_write = fresh::law(measured)?;
+    device.fresh_together = fresh::together(&device, costs, measured)?;
     let fresh = measured.fresh.map(|seen| fresh::show(&device, costs, &seen.mix)).transpose()?;
     Ok(Fitted { device, costs, shown, fresh })
 }
@@ -403,6 +404,7 @@ pub mod tests {
             points,
             references: Vec::new(),
             fresh: None,
+            fresh_together: None,
             shows_described: false,
         }
     }

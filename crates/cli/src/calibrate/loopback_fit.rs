@@ -27,8 +27,24 @@ pub struct MessagePrices {
     pub message_ns: f64,
     /// Of 256 bytes of it.
     pub piece_ns: f64,
-    /// Of a batch of operations of which none is for a device.
-    pub batch_ns: f64,
+    /// Of going to sleep and waking up by a message.
+    pub wake_ns: f64,
+}
+
+impl FittedLoopback {
+    /// The same where waking up by a message takes this CPU time: a processor that idles less is awake sooner, but messages take as long.
+    pub fn waking_in(&self, wake_ns: f64) -> FittedLoopback {
+        let longer = self.prices.wake_ns - wake_ns;
+        let shifted = |(share, ns): &(f64, u64)| (*share, (*ns as f64 + longer).max(0.0).round() as u64);
+        let latency = match &self.network.latency {
+            Law::Quantiles(points) => {
+                Law::quantiles(points.iter().map(shifted).collect()).expect("as ascending as they were")
+            }
+            other => other.clone(),
+        };
+        let network = Network { latency, ..self.network.clone() };
+        FittedLoopback { network, prices: MessagePrices { wake_ns, ..self.prices }, ..self.clone() }
+    }
 }
 
 /// How often the description is corrected, and how many answers of each mix it then gives.
@@ -49,7 +65,9 @@ struct Guess {
 impl Guess {
     fn cpu(&self, of_steps: &Cpu) -> Cpu {
         let mut cpu = of_steps.clone();
-        cpu.instructions.network_submission = Some(self.prices.batch_ns.round() as u64);
+        // Each message is a batch of its own here, and its price has that.
+        cpu.instructions.network_submission = Some(0);
+        cpu.instructions.network_wake_up = Some(self.prices.wake_ns.round() as u64);
         cpu.instructions.network_message = self.prices.message_ns.round() as u64;
         cpu.instructions.network_bytes = self.prices.piece_ns.round() as u64;
         cpu
@@ -76,9 +94,9 @@ impl Guess {
         let pieces = 2.0 * f64::from(ANSWER_MAX) / 256.0;
         let longer_ns = off(&Exchanged::cpu_ns_each, pairs.long_at_once) - cpu_ns;
         self.prices.piece_ns = (self.prices.piece_ns + longer_ns / pieces).max(0.0);
-        // Both sides have a batch for each answer, and sleep once.
+        // Both sides sleep for each answer, and hardly do where many are under way.
         let alone_ns = off(&Exchanged::cpu_ns_each, pairs.short_alone) - cpu_ns;
-        self.prices.batch_ns = (self.prices.batch_ns + alone_ns / 2.0).max(0.0);
+        self.prices.wake_ns = (self.prices.wake_ns + alone_ns / 2.0).max(0.0);
         for (index, ns) in self.latency_ns.iter_mut().enumerate() {
             *ns = (*ns + off(&|seen| seen.times.quantiles_ns[index] as f64, pairs.short_alone) / 2.0).max(0.0);
         }
@@ -118,7 +136,8 @@ impl<'a> Pairs<'a> {
     }
 }
 
-/// Fits a description to a loopback. What sleeping and waking up cost the engine is known, as all of the CPU but messages.
+/// Fits a description to a loopback. What the engine's steps cost is known; a message is taken from where many are under way, waking up from
+/// where one is.
 pub fn fit(measured: &LoopbackMeasured, of_steps: &Cpu) -> Result<FittedLoopback, Failure> {
     let mixes = measured.extent.mixes();
     let mut guess = Guess { prices: MessagePrices::default(), latency_ns: [0.0; SHARES.len()], transmission_ns: 0.0 };
@@ -143,7 +162,7 @@ mod tests {
             SystemCosts { submission_ns: 900.0, wake_up_ns: 2_500.0, gathering: true, ..SystemCosts::default() };
         let of_steps = cpu(costs);
         let mut cpu = of_steps.clone();
-        cpu.instructions.network_submission = Some(700);
+        (cpu.instructions.network_submission, cpu.instructions.network_wake_up) = (Some(0), Some(5_700));
         (cpu.instructions.network_message, cpu.instructions.network_bytes) = (1_800, 25);
         let latency = Law::quantiles(vec![(0.0, 4_000), (0.5, 7_000), (0.95, 9_000), (1.0, 30_000)]).expect("a law");
         let network = Network { latency, bandwidth: Some(Bandwidth(8e9)), packet: ANSWER_MAX, ..Network::no_delay() };
@@ -154,13 +173,27 @@ mod tests {
         let near = |found: f64, stated: f64, share: f64| (found / stated - 1.0).abs() < share;
         assert!(near(fitted.prices.message_ns, 1_800.0, 0.05), "{:?}", fitted.prices);
         assert!(near(fitted.prices.piece_ns, 25.0, 0.1), "{:?}", fitted.prices);
-        assert!(near(fitted.prices.batch_ns, 700.0, 0.1), "{:?}", fitted.prices);
+        assert!(near(fitted.prices.wake_ns, 5_700.0, 0.1), "{:?}", fitted.prices);
         assert!(near(fitted.network.latency.mean_ns(), network.latency.mean_ns(), 0.05), "{:?}", fitted.network);
         assert!(near(fitted.network.bandwidth.expect("it is found").0, 8e9, 0.1), "{:?}", fitted.network);
         for (measured, shown) in measured.exchanged.iter().zip(&fitted.shown) {
             assert!(near(shown.times.mean_ns, measured.times.mean_ns, 0.05), "{measured:?} {shown:?}");
             assert!(near(shown.cpu_ns_each(), measured.cpu_ns_each(), 0.05), "{measured:?} {shown:?}");
         }
+    }
+
+    #[test]
+    fn who_wakes_up_sooner_gets_messages_as_late() {
+        let latency = Law::quantiles(vec![(0.0, 4_000), (0.5, 7_000), (1.0, 30_000)]).expect("a law");
+        let network = Network { latency, ..Network::no_delay() };
+        let prices = MessagePrices { wake_ns: 5_000.0, ..MessagePrices::default() };
+        let fitted = FittedLoopback { network, prices, shown: Vec::new(), nodes: None };
+        let quantiles = |wake_ns| match fitted.waking_in(wake_ns).network.latency {
+            Law::Quantiles(points) => points.iter().map(|(_, ns)| *ns).collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(quantiles(3_500.0), [5_500, 8_500, 31_500]);
+        assert_eq!(quantiles(10_000.0), [0, 2_000, 25_000]);
     }
 
     #[test]

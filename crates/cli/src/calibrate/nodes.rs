@@ -1,6 +1,6 @@
-//! What messages cost a page server and its nodes: Debit-Credit on two nodes of this machine, and the price of a batch of messages with which
-//! the description takes as much CPU time for it. An exchange of bare messages does not tell: its processors idle more, so that waking up
-//! takes longer, and nothing is done for a message.
+//! What waking up costs a page server and its nodes: Debit-Credit on two nodes of this machine, and the price of waking up by a message with
+//! which the description takes as much CPU time for it. An exchange of bare messages does not tell: its processors idle more, so that waking
+//! up takes longer.
 
 use super::cpu::configuration;
 use crate::Failure;
@@ -18,6 +18,9 @@ pub struct NodesSeen {
     pub messages: f64,
     /// CPU time of the server and the nodes, in microseconds.
     pub cpu_us: f64,
+    /// Of it the server's.
+    #[serde(default)]
+    pub server_cpu_us: f64,
     /// Mean response time, in microseconds.
     pub response_us: f64,
 }
@@ -44,16 +47,17 @@ pub fn seen((directory, configuration): (&Path, Configuration), seconds: f64) ->
     Ok(NodesSeen {
         messages: report.messages_per_transaction,
         cpu_us: report.cpu_us_per_transaction,
+        server_cpu_us: report.server_cpu_us_per_transaction,
         response_us: report.response_us.mean,
     })
 }
 
-/// The price of a batch of messages, in nanoseconds, with which `show` shows the measured CPU time, and what it then shows.
+/// The price of waking up by a message, in nanoseconds, with which `show` shows the measured CPU time, and what it then shows.
 pub fn fit(
     measured: NodesSeen,
     mut show: impl FnMut(f64) -> Result<NodesSeen, Failure>,
 ) -> Result<(f64, NodesSeen), Failure> {
-    // The more a batch costs the more CPU time is shown, though not in proportion: caches are cold for a part of it.
+    // The more waking up costs the more CPU time is shown, though not in proportion: caches are cold for a part of it.
     let nothing = show(0.0)?;
     let missing_ns = (measured.cpu_us - nothing.cpu_us) * 1e3;
     if missing_ns <= 0.0 {
@@ -68,17 +72,17 @@ pub fn fit(
         (low, high) = (high, 2.0 * high);
         shown = show(high)?;
     }
-    let mut batch_ns = high;
+    let mut wake_ns = high;
     for _ in 0..HALVINGS {
-        batch_ns = f64::midpoint(low, high);
-        shown = show(batch_ns)?;
+        wake_ns = f64::midpoint(low, high);
+        shown = show(wake_ns)?;
         if shown.cpu_us < measured.cpu_us {
-            low = batch_ns;
+            low = wake_ns;
         } else {
-            high = batch_ns;
+            high = wake_ns;
         }
     }
-    Ok((batch_ns, shown))
+    Ok((wake_ns, shown))
 }
 
 #[cfg(test)]
@@ -86,16 +90,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_price_of_a_batch_is_found_again() {
+    fn the_price_of_waking_up_is_found_again() {
         // Speeds that it does not know of.
-        for (batch_ns, speed) in [(6_000.0, 0.8), (500.0, 0.25), (20_000.0, 1.5)] {
-            let show = |batch_ns: f64| {
+        for (wake_ns, speed) in [(6_000.0, 0.8), (500.0, 0.25), (20_000.0, 1.5)] {
+            let show = |wake_ns: f64| {
                 let messages = 16.0;
-                Ok(NodesSeen { messages, cpu_us: 150.0 + 2.0 * messages * batch_ns / 1e3 / speed, response_us: 900.0 })
+                let cpu_us = 150.0 + 2.0 * messages * wake_ns / 1e3 / speed;
+                Ok(NodesSeen { messages, cpu_us, server_cpu_us: cpu_us / 2.0, response_us: 900.0 })
             };
-            let measured = show(batch_ns).expect("it is calculated");
+            let measured = show(wake_ns).expect("it is calculated");
             let (found_ns, shown) = fit(measured, show).expect("it is calculated");
-            assert!((found_ns / batch_ns - 1.0).abs() < 0.08, "{found_ns}");
+            assert!((found_ns / wake_ns - 1.0).abs() < 0.08, "{found_ns}");
             assert!((shown.cpu_us / measured.cpu_us - 1.0).abs() < 0.05, "{shown:?}");
             let free = NodesSeen { cpu_us: 100.0, ..measured };
             assert_eq!(fit(free, show).expect("it is calculated").0, 0.0);

@@ -121,7 +121,7 @@ impl Calibration {
             let [fresh, written] = [fresh, written].map(|point| point.times[ProbeKind::Durable as usize].mean_ns / 1e3);
             sentences.push(format!(
                 "A durable write to a place that was never written takes {} us, {} us over written data. The description has \
-                 both, the former as if others that are under way did not matter; the engine writes its files in advance.",
+                 both; the engine writes its files in advance, but for temporary space.",
                 grouped_decimal(fresh, 0),
                 grouped_decimal(written, 0)
             ));
@@ -138,9 +138,9 @@ impl Calibration {
             "The speed beyond the processor's caches is known from one run, which it fits whatever it is.".to_owned(),
         );
         sentences.push(
-            "Begin and end of a transaction are known as a sum. Looks at a page server's directory of copies come with its messages: \
-             they have no price of their own, and what they take is in that of a batch of messages. An access to NVEM has its copy in \
-             its price, which a described NVEM has in its delays, too."
+            "Begin and end of a transaction are known as a sum. What a page server and its nodes do is priced by runs of all on one thread, \
+             whose caches are warmer than those of threads that take turns; what it takes to wake up by a message has the difference. An access to NVEM \
+             has its copy in its price, which a described NVEM has in its delays, too."
                 .to_owned(),
         );
         sentences
@@ -283,7 +283,12 @@ impl Calibration {
         };
         let point = |(seen, shown): (&Exchanged, &Exchanged)| json!({"size": seen.mix.size, "at_once": seen.mix.depth, "measured": of(seen), "shown": of(shown)});
         let of_nodes = |seen: Option<NodesSeen>| {
-            seen.map(|seen| json!({"messages": seen.messages, "cpu_us": seen.cpu_us, "mean_us": seen.response_us}))
+            seen.map(|seen| {
+                json!({
+                    "messages": seen.messages, "cpu_us": seen.cpu_us, "server_cpu_us": seen.server_cpu_us,
+                    "mean_us": seen.response_us,
+                })
+            })
         };
         json!({
             "points": measured.exchanged.iter().zip(&fitted.shown).map(point).collect::<Vec<_>>(),

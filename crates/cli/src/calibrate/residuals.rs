@@ -180,7 +180,11 @@ pub fn of_messages(measured: &LoopbackMeasured, fitted: &FittedLoopback) -> Vec<
     let of_nodes = match (measured.nodes, fitted.nodes) {
         (Some(seen), Some(shown)) => {
             let off = |of: fn(&NodesSeen) -> f64| (of(&shown) / of(&seen) - 1.0) * 100.0;
-            format!("two nodes: CPU {:+.0} %, mean {:+.0} %", off(|seen| seen.cpu_us), off(|seen| seen.response_us))
+            let (all, of_server) = (off(|seen| seen.cpu_us), off(|seen| seen.server_cpu_us));
+            format!(
+                "two nodes: CPU {all:+.0} % (server {of_server:+.0} %), mean {:+.0} %",
+                off(|seen| seen.response_us)
+            )
         }
         _ => "not measured".to_owned(),
     };
@@ -188,8 +192,7 @@ pub fn of_messages(measured: &LoopbackMeasured, fitted: &FittedLoopback) -> Vec<
     vec![
         of("message, at each end", fitted.prices.message_ns),
         of("256 bytes of it", fitted.prices.piece_ns),
-        PriceFit { basis: of_nodes, ..of("batch of messages", fitted.prices.batch_ns) },
-        PriceFit { basis: "in the batch of messages".to_owned(), ..of("look at the directory of copies", 0.0) },
+        PriceFit { basis: of_nodes, ..of("waking up by a message", fitted.prices.wake_ns) },
     ]
 }
 

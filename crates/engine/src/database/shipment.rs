@@ -12,6 +12,7 @@ use crate::catalog::Organization;
 use crate::log::record::{Body, Record, renumbered, split};
 use crate::{Error, Result};
 use base::{PageId, PartitionId};
+use driver::Work;
 use std::collections::{BTreeMap, BTreeSet};
 use structures::canary::{self, Canary};
 use structures::page::header;
@@ -185,13 +186,14 @@ impl Database {
         }
         let (pool, known) = (self.buffer().pool().borrow(), self.0.in_order.borrow());
         let mut tried = self.pages_to_try(shipment, (&pool, &known))?;
-        let mut moved = 0;
+        let (mut moved, mut changes) = (0, 0);
         for record in looked_through(shipment.records) {
             let undo = match record.body {
                 Body::Update(undo) => Some(UndoList::decode(undo)),
                 _ => None,
             };
             for (sequence, edit) in record.edits() {
+                changes += 1;
                 let Some(page) = tried.get_mut(edit.page) else { continue };
                 let refused = |why| Error::Shipment(format!("{} {why}", edit.page));
                 let floor = pool.floor(edit.page.partition);
@@ -202,6 +204,7 @@ impl Database {
                 return Err(Error::Shipment(why));
             }
         }
+        self.executor().charge_times(Work::ShippedChange, changes);
         for (page, bytes) in shipment.images {
             if tried.get_mut(*page).is_some_and(|tried| !tried.has_become(bytes)) {
                 return Err(Error::Shipment(format!("{page} is not as its log records leave it")));

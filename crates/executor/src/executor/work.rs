@@ -56,6 +56,20 @@ impl Executor {
         }
     }
 
+    /// Pays for these steps at once, whatever the current task owes. Ready at once on a real machine, and where they cost nothing.
+    pub async fn pay_steps(&self, steps: &[(Work, u64)]) {
+        let mut instructions = 0;
+        for (work, times) in steps.iter().copied().filter(|(_, times)| *times > 0) {
+            if self.0.recording.get() {
+                self.record(Step::Work(work));
+            }
+            instructions += self.price(work, times);
+        }
+        if instructions > 0 && !self.compute_alone(instructions) {
+            self.perform(Op::Cpu { instructions, class: Class::User }).await;
+        }
+    }
+
     /// Whether steps have prices here, so that what is paid for may take time. Never on a real machine.
     pub fn is_priced(&self) -> bool {
         self.0.priced

@@ -1,12 +1,17 @@
 //! The names by which messages are counted.
 
-use super::{Answer, Request, ToPeer, ToServer};
+use super::{Answer, Request, SnapshotAnswer, ToPeer, ToServer};
 use serde::Serialize;
 
 /// A message of a kind.
 pub trait Message: Serialize {
     /// The kind's name.
     fn kind(&self) -> &'static str;
+
+    /// How many pages it has.
+    fn images(&self) -> usize {
+        0
+    }
 }
 
 impl Message for ToServer {
@@ -33,6 +38,14 @@ impl Message for ToServer {
             Request::Abort { .. } => "abort",
             Request::Returned { .. } => "returned",
             Request::Snapshot { request, .. } => request.kind(),
+        }
+    }
+
+    fn images(&self) -> usize {
+        match &self.body {
+            Request::Commit { pages, .. } => pages.len(),
+            Request::Returned { .. } => 1,
+            _ => 0,
         }
     }
 }
@@ -70,6 +83,11 @@ impl Message for Answer {
             Answer::Snapshot { said, .. } => said.kind(),
         }
     }
+
+    fn images(&self) -> usize {
+        let has_one = matches!(self, Answer::Page { .. } | Answer::Snapshot { said: SnapshotAnswer::Page { .. }, .. });
+        usize::from(has_one)
+    }
 }
 
 impl Message for ToPeer {
@@ -77,5 +95,9 @@ impl Message for ToPeer {
         match self {
             ToPeer::Page { .. } => "page",
         }
+    }
+
+    fn images(&self) -> usize {
+        1
     }
 }

@@ -22,6 +22,11 @@ pub struct PageAnswer<'a> {
 const NUMBER: u32 = 5;
 
 impl<'a> PageAnswer<'a> {
+    /// Whether a whole frame is said to have one.
+    pub(crate) fn is_in_frame(bytes: &[u8]) -> bool {
+        matches!(frame::body(bytes), [number, ..] if u32::from(*number) == NUMBER)
+    }
+
     /// The page in a whole frame, if that is one with a page.
     ///
     /// # Errors
@@ -51,6 +56,10 @@ impl Message for PageAnswer<'_> {
     fn kind(&self) -> &'static str {
         "page"
     }
+
+    fn images(&self) -> usize {
+        1
+    }
 }
 
 #[cfg(test)]
@@ -68,6 +77,7 @@ mod tests {
             encode(&page, 0, &mut frame);
             encode(&Answer::Page { copy, bytes: bytes.clone(), fate }, 0, &mut same);
             assert_eq!(frame, same);
+            assert!(PageAnswer::is_in_frame(&frame));
             assert_eq!(PageAnswer::in_frame(&frame), Ok(Some(page)));
             assert!(PageAnswer::in_frame(&frame[..frame.len() - 1]).is_err());
             assert_eq!(decode(&frame), Ok(Answer::Page { copy, bytes, fate }));
@@ -76,5 +86,6 @@ mod tests {
         encode(&Answer::Renewed { sent: 5 }, 0, &mut other);
         assert_eq!(PageAnswer::in_frame(&other), Ok(None));
         assert_eq!(PageAnswer::in_frame(&[]), Ok(None));
+        assert!(!PageAnswer::is_in_frame(&other));
     }
 }

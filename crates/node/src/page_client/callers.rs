@@ -8,6 +8,7 @@ use crate::channel::{Acceptor, Channel, Ending, Incoming, next_connection};
 use crate::message::{Copy, LeavingFate, Secret, Session, ToPeer};
 use crate::server::CLIENTS_MAX;
 use base::time::SECOND_NS;
+use driver::Work;
 use executor::Executor;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -109,6 +110,8 @@ async fn attend(client: Weak<ClientNode>, channel: Rc<dyn Channel>, (callers, ex
 async fn hear(client: &Weak<ClientNode>, incoming: &mut Incoming, ends: impl Fn(Sent) -> bool) -> Option<Sent> {
     loop {
         let ToPeer::Page { to, secret, copy, bytes, fate } = incoming.next().await.ok()??;
+        let executor = client.upgrade()?.executor.clone();
+        executor.pay_steps(&[(Work::NodeMessage, 1), (Work::PageImage, 1)]).await;
         let sent = client.upgrade()?.arrive_from_peer((to, secret), copy, (&bytes, fate));
         if sent == Sent::Damaged || ends(sent) {
             return Some(sent);

@@ -155,7 +155,7 @@ impl PageTransaction {
         upper: Bound<&[u8]>,
     ) -> Result<(VecDeque<KeyValue>, Option<Bound<Vec<u8>>>)> {
         self.resolve(Intent::Read, |pages| {
-            let range = b_tree::forward(pages, partition, from)?;
+            let range = b_tree::forward(pages.to_search(), partition, from)?;
             let page = pages.page(range.page)?;
             let records = (range.slot..slotted::count(page)).map(|slot| record(page, slot));
             let left = records.take_while(|(key, _)| is_below(key, upper)).collect();
@@ -173,7 +173,7 @@ impl PageTransaction {
         lower: Bound<&[u8]>,
     ) -> Result<(VecDeque<KeyValue>, Option<Bound<Vec<u8>>>)> {
         self.resolve(Intent::Read, |pages| {
-            let range = b_tree::backward(pages, partition, from)?;
+            let range = b_tree::backward(pages.to_search(), partition, from)?;
             let page = pages.page(range.page)?;
             let records = (0..range.slot).rev().map(|slot| record(page, slot));
             let is_above = |key: &[u8]| match lower {

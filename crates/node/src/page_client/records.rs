@@ -158,7 +158,7 @@ impl PageTransaction {
         key: &[u8],
     ) -> Result<Option<(b_tree::Location, Vec<u8>)>> {
         self.resolve(Intent::Change, |pages| {
-            let (place, leaf) = b_tree::find(pages, partition, key)?;
+            let (place, leaf) = b_tree::find(pages.to_search(), partition, key)?;
             if !place.exact {
                 return Ok(None);
             }
@@ -429,7 +429,7 @@ fn plan_put(
         pages.permit(&plan)?;
         return Ok(Step::Restructure(plan));
     }
-    let (place, leaf) = b_tree::find(pages, partition, key)?;
+    let (place, leaf) = b_tree::find(pages.to_search(), partition, key)?;
     pages.write_permission(place.page)?;
     let old = place.exact.then(|| slotted::value(leaf, place.slot).to_vec());
     Ok(Step::Place { place, old })

@@ -12,7 +12,7 @@ use crate::message::{Request, Secret, Session, ToServer, Transaction};
 use crate::outbox::{Outbox, TO_SERVER_MAX, Traffic};
 use base::Instant;
 use base::time::MILLISECOND_NS;
-use driver::{Fault, FaultKind};
+use driver::{Fault, FaultKind, Work};
 use engine::{Error, Result};
 use executor::Executor;
 use std::net::SocketAddr;
@@ -158,7 +158,7 @@ pub(super) async fn renew(client: Weak<ClientNode>, executor: Executor) {
 
 /// Hears the server, and joins again whenever it is gone.
 pub(super) async fn stay(client: Weak<ClientNode>, mut incoming: Incoming, executor: Executor) {
-    while let Some(cause) = hear(&client, &mut incoming).await {
+    while let Some(cause) = hear(&client, &mut incoming, &executor).await {
         let Some(node) = client.upgrade() else { return };
         node.lose_server(&cause);
         // The transactions of the session end first.
@@ -179,12 +179,14 @@ pub(super) async fn stay(client: Weak<ClientNode>, mut incoming: Incoming, execu
 }
 
 /// Hears the server until it is gone, and says why. `None` if the client itself is.
-async fn hear(client: &Weak<ClientNode>, incoming: &mut Incoming) -> Option<String> {
+async fn hear(client: &Weak<ClientNode>, incoming: &mut Incoming, executor: &Executor) -> Option<String> {
     let (server, outbox) = client.upgrade().map(|node| (node.server, Rc::clone(&node.to_server.borrow())))?;
     let mut ended = pin!(outbox.ended());
     loop {
         match Outbox::unless_ended(&mut ended, incoming.next_frame()).await {
             Some(Ok(Some(frame))) => {
+                let images = u64::from(PageAnswer::is_in_frame(frame));
+                executor.pay_steps(&[(Work::NodeMessage, 1), (Work::PageImage, images)]).await;
                 if let Err(error) = client.upgrade()?.hear_frame(frame) {
                     return Some(lost(server, &error.into()).to_string());
                 }

@@ -157,6 +157,7 @@ impl PageSnapshot {
             return self.past_record(partition, key).await;
         }
         self.tree(partition).await?;
+        self.client.executor.charge(Work::TreeSearch);
         let found = self.resolve(|pages| {
             let (place, leaf) = b_tree::find(pages, partition, key)?;
             Ok(place.exact.then(|| slotted::value(leaf, place.slot).to_vec()))
@@ -180,6 +181,7 @@ impl PageSnapshot {
         self.tree(partition).await?;
         let mut from = from.map(<[u8]>::to_vec);
         loop {
+            self.client.executor.charge(Work::TreeSearch);
             let leaf = self.resolve(|pages| {
                 let range = b_tree::forward(pages, partition, from.as_ref().map(Vec::as_slice))?;
                 let page = pages.page(range.page)?;

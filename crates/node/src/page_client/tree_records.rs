@@ -68,7 +68,7 @@ impl PageTransaction {
             }
         }
         self.resolve(intent, |pages| {
-            let (place, leaf) = b_tree::find(pages, partition, key)?;
+            let (place, leaf) = b_tree::find(pages.to_search(), partition, key)?;
             Ok(place.exact.then(|| slotted::value(leaf, place.slot).to_vec()))
         })
         .await
@@ -141,7 +141,7 @@ impl PageTransaction {
             if pages.peek(root).is_none() && !pages.has_whole(root) {
                 return Ok(root);
             }
-            b_tree::leaf_of(&Descent(pages), partition, key)
+            b_tree::leaf_of(&Descent(pages.to_search()), partition, key)
         })
         .await
     }

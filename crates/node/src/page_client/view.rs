@@ -93,6 +93,12 @@ impl LockedPages<'_> {
         self.pool.page(id)
     }
 
+    /// These pages, for a search of a b-tree, which is charged.
+    pub fn to_search(&self) -> &Self {
+        self.client.executor.charge(Work::TreeSearch);
+        self
+    }
+
     /// Whether the transaction has locked all of a page.
     pub fn has_whole(&self, id: PageId) -> bool {
         let protocol = self.client.protocol.borrow();

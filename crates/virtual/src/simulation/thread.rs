@@ -29,6 +29,7 @@ pub(super) struct Thread {
     network_submission: u64,
     notification: u64,
     wake_up: u64,
+    network_wake_up: u64,
     interrupt: u64,
     wake_latency: Law,
     gathering: bool,
@@ -53,6 +54,7 @@ impl Thread {
             network_submission: cpu.instructions.network_submission.unwrap_or(submission),
             notification: cpu.instructions.notification,
             wake_up: cpu.instructions.wake_up,
+            network_wake_up: cpu.instructions.network_wake_up.unwrap_or(cpu.instructions.wake_up),
             interrupt: cpu.instructions.interrupt,
             wake_latency: cpu.wake_latency.clone(),
             gathering: cpu.gathering,
@@ -138,7 +140,7 @@ impl VirtualDriver {
         if done.is_empty() {
             self.sleep(until, done)?;
         }
-        self.wake_up(0, done)
+        self.wake_up(0, false, done)
     }
 
     /// While much is under way the thread sleeps until several operations have ended, though not for long.
@@ -201,11 +203,12 @@ impl VirtualDriver {
             return Ok(false);
         }
         thread.activity = Activity::Awake;
+        let is_message = completed && thread.landed.is_empty();
         self.answer_bell(done);
         self.take_landed(done)?;
         self.collect_from_network(done);
         if was_asleep {
-            self.wake_up(moment.since_ns(since), done)?;
+            self.wake_up(moment.since_ns(since), is_message, done)?;
         } else {
             self.pay_interrupt();
             self.hand_over(true);
@@ -291,11 +294,12 @@ impl VirtualDriver {
 
     /// The thread slept, and has something to do again. What it had to wait for a processor counts for the latency, which is that of an
     /// idle one.
-    fn wake_up(&mut self, waited_ns: u64, done: &mut Vec<Completion>) -> Result<(), Halt> {
+    fn wake_up(&mut self, waited_ns: u64, is_message: bool, done: &mut Vec<Completion>) -> Result<(), Halt> {
         let Some(thread) = &mut self.thread else { unreachable!("there is a thread") };
         thread.used.sleeps += 1;
         thread.cool_caches();
-        let (latency_ns, instructions) = (thread.wake_latency.draw(&mut thread.random), thread.wake_up);
+        let instructions = if is_message { thread.network_wake_up } else { thread.wake_up };
+        let latency_ns = thread.wake_latency.draw(&mut thread.random);
         let latency_ns = latency_ns.saturating_sub(waited_ns);
         if latency_ns > 0 {
             let awake = self.machine.delay(latency_ns);

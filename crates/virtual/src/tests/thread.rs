@@ -285,6 +285,15 @@ fn a_batch_without_devices_has_a_price_of_its_own() {
 }
 
 #[test]
+fn waking_up_by_a_message_has_a_price_of_its_own() {
+    let (machines, mut cluster, address) = machines_with(2, "submission = 2_000\nnetwork_wake_up = 700");
+    machines[0].spawn(answer(machines[0].clone(), address, 1, 0));
+    let asked = machines[1].spawn(ask(machines[1].clone(), address, 20));
+    let times = cluster.run(asked).expect("no machine stops");
+    assert_eq!(times[1..], [2 * (1_000 + 2_000 + 10_000 + 4_000 + 700 + 1_000); 19]);
+}
+
+#[test]
 fn what_a_machine_ahead_has_done_is_noticed_when_others_have_come_as_far() {
     let (machines, mut cluster, address) = machines(2);
     let [receiver, sender] = [machines[0].clone(), machines[1].clone()];

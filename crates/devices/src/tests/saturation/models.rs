@@ -364,7 +364,7 @@ fn fresh_places_cost_what_is_stated_whatever_else_is_under_way() {
     let without = Hardware::parse(&text.replace("fresh_write = \"900 us\"\n", ""), "test").expect("right");
     let of = |direction, fresh| move |number| Transfer { fresh, ..page(direction, number) };
     for (direction, fresh, ns) in
-        [(DURABLE, true, 1_000e3), (DURABLE, false, 100e3), (WRITE, true, 60e3), (Direction::Read, false, 60e3)]
+        [(DURABLE, true, 1_000e3), (DURABLE, false, 100e3), (WRITE, true, 960e3), (Direction::Read, false, 60e3)]
     {
         close(load(&hardware, "d", 1, of(direction, fresh)).response_ns, ns, 0.001);
         let unstated = if direction == DURABLE { 100e3 } else { 60e3 };
@@ -373,4 +373,14 @@ fn fresh_places_cost_what_is_stated_whatever_else_is_under_way() {
     // Ten wait for the file system at the same time, as fast as the medium takes one after the other.
     close(load(&hardware, "d", 10, of(DURABLE, true)).per_second, 10_000.0, 0.01);
     close(load(&hardware, "d", 40, of(DURABLE, true)).per_second, 20_000.0, 0.01);
+    // Where they are in each other's way, each takes longer the more there are: with ten 4.5 times 900 us and 60 us.
+    let stated = text
+        .replace("[device.d.medium]", "fresh_together = { count = [1, 19], times = [1.0, 8.0] }\n[device.d.medium]");
+    let hardware = Hardware::parse(&stated, "test").unwrap_or_else(|error| panic!("{error}"));
+    close(load(&hardware, "d", 1, of(WRITE, true)).response_ns, 960e3, 0.001);
+    close(load(&hardware, "d", 10, of(WRITE, true)).per_second, 10.0 / 4.110e-3, 0.01);
+    close(load(&hardware, "d", 10, of(WRITE, false)).response_ns, 300e3, 0.01);
+    let unsound = stated.replace("[1, 19]", "[2, 19]");
+    let error = Hardware::parse(&unsound, "test").expect_err("the first is one").to_string();
+    assert!(error.contains("fresh_together = {"), "{error}");
 }
