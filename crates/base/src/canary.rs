@@ -201,6 +201,10 @@ canaries! {
     ForgivenLoad,
     /// A restart passes over the changes of a page that it cannot read.
     PassedOver,
+    /// A change of several that is given up halfway leaves its transaction free to commit.
+    ForgottenHalf,
+    /// A database waits for a device that does not answer for as long as it takes, whatever it is told.
+    EndlessSilence,
     /// A thread that was woken with its answer wakes no other.
     KeptWake,
     /// Who wakes a thread with its answer takes one that has left by itself for woken.

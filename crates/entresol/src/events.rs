@@ -7,7 +7,7 @@
 
 use base::Instant;
 use base::time::SECOND_NS;
-use driver::{Fault, FaultKind, OpKind};
+use driver::{Fault, FaultKind};
 use engine::Error;
 use engine::statistics::{Event, Listener, RecoveryReport, TransactionTime};
 use executor::{Executor, Unanswered};
@@ -201,42 +201,5 @@ pub(crate) async fn watch(executor: Executor, tell: impl Fn(&Unanswered)) {
         }
         // Those that were submitted up to then have been looked at when they were late.
         told = Instant::from_ns(executor.now().ns().saturating_sub(SILENCE_NS)).max(told);
-    }
-}
-
-/// How much longer than other requests those may take that give a file room or take it away, in nanoseconds: room may be written.
-const ROOM_NS: u64 = 60 * SECOND_NS;
-
-/// Whether a database is given up that a device has left with this. A cache is done without once it is silent, and so is a file that is one of the
-/// log's and `is_spare`.
-pub(crate) fn is_overdue(late: &Unanswered, limit_ns: u64, is_spare: impl Fn(&str) -> bool) -> bool {
-    const CACHES: [&str; 3] = ["cache.tier", "cache-table.tier", "upper-cache.tier"];
-    let is_done_without = |file: &String| CACHES.contains(&file.as_str()) || is_spare(file);
-    let room_ns = if matches!(late.kind, OpKind::Open | OpKind::Resize | OpKind::Remove) { ROOM_NS } else { 0 };
-    late.waited_ns > limit_ns.saturating_add(room_ns) && !late.file.as_ref().is_some_and(is_done_without)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_done_without_gives_no_database_up() {
-        let is_given_up = |kind, file: &str, waited_ns, spare: &[&str]| {
-            let file = Some(file.to_owned());
-            let late = Unanswered { kind, device: "disk".to_owned(), file, since: Instant::START, waited_ns };
-            is_overdue(&late, 5 * SECOND_NS, |file| spare.contains(&file))
-        };
-        let late_ns = 6 * SECOND_NS;
-        assert!(is_given_up(OpKind::Read, "notes.pages", late_ns, &[]));
-        assert!(!is_given_up(OpKind::Read, "notes.pages", 4 * SECOND_NS, &[]));
-        assert!(is_given_up(OpKind::Write, "log", late_ns, &[]));
-        assert!(!is_given_up(OpKind::Write, "log", late_ns, &["log", "log-2"]));
-        assert!(is_given_up(OpKind::Write, "log", late_ns, &["log-2"]), "the other one was lost");
-        assert!(!is_given_up(OpKind::Write, "cache-table.tier", late_ns, &[]));
-        assert!(!is_given_up(OpKind::Read, "upper-cache.tier", late_ns, &[]));
-        assert!(is_given_up(OpKind::Read, "write-buffer.tier", late_ns, &[]));
-        assert!(!is_given_up(OpKind::Resize, "log", late_ns, &[]));
-        assert!(is_given_up(OpKind::Resize, "log", 66 * SECOND_NS, &[]));
     }
 }

@@ -5,21 +5,19 @@ mod contents;
 use crate::configuration::{Configuration, FILE_NAME};
 use crate::control::Control;
 use crate::error::{run, run_telling};
-use crate::events::{Events, SLOW_NS, Silence, is_overdue, watch};
+use crate::events::{Events, SLOW_NS, Silence, watch};
 use crate::{OpenError, assemble, existing, log_words, page_words, residence};
 use contents::{Contents, contents};
 use driver::{Fault, FaultKind};
-use engine::log::Log;
 use engine::server::TransactionServer;
 use engine::statistics::Listener;
-use engine::{Database, Error, Internals, Machine, Procedures, Settings};
+use engine::{Database, Error, Machine, Procedures, Settings};
 use executor::{Executor, JoinHandle, Order, Unanswered};
 use real_driver::{DirectoryLock, DirectoryLocks, DirectorySocket};
-use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use virtual_driver::{Media, Port};
@@ -293,13 +291,8 @@ impl Opening {
         if let Some(tell) = self.silence.clone().filter(|_| real) {
             executor.spawn(watch(executor.clone(), move |late| tell(late)));
         }
-        // An opening reads both of two logs, and does without none.
-        let log: Rc<OnceCell<Weak<Log>>> = Rc::default();
-        if let Some(limit_ns) = self.configuration.driver.answer_ns_max.filter(|_| real) {
-            let log = Rc::clone(&log);
-            let is_spare = move |file: &str| log.get().and_then(Weak::upgrade).is_some_and(|log| log.can_lose(file));
-            executor.limit_answers(limit_ns, move |late| is_overdue(late, limit_ns, &is_spare));
-        }
+        let limit = self.configuration.driver.answer_ns_max.filter(|_| real);
+        let limit = limit.map(|limit_ns| machine.limit_answers(limit_ns));
         if let Some(events) = events {
             events.hear_devices(executor, real);
         }
@@ -335,8 +328,7 @@ impl Opening {
                 created?
             }
         };
-        // A database that is open may have lost one of its logs.
-        let _first = log.set(Rc::downgrade(database.log()));
+        limit.inspect(|limit| limit.opened(&database));
         run(executor, existing::follow(&database, &self.configuration))??;
         if let Some(events) = events {
             events.tell_opened(is_new);

@@ -64,7 +64,9 @@ pub struct Observed {
     pub is_hung: Cell<bool>,
     /// Whether it was a cache's, or may have been.
     pub is_cache_hung: Cell<bool>,
-    /// Whether a device hangs for ever that nothing else serves for.
+    /// The file that gets no answers, if the database may be given up for it.
+    pub missed_file: RefCell<Option<String>>,
+    /// Whether a device hangs for ever that nothing else serves for, and for which the database is not given up.
     pub is_deaf: Cell<bool>,
     /// Whether the database is dropped while it is at work.
     pub is_dropped: Cell<bool>,
@@ -220,7 +222,9 @@ impl Adversary {
             self.plan.damage.iter().find(|(target, _)| self.meant(*target, step)).map(|(_, damage)| *damage);
         if let (Some(hang), Some(file), None) = (self.plan.hang, flight.file, &self.hung)
             && self.meant(hang.target, step)
-            && (self.observed.phase.get() == Phase::Running || matches!(step, Step::TierScan | Step::SegmentRead))
+            && (self.observed.phase.get() == Phase::Running
+                || matches!(step, Step::TierScan | Step::SegmentRead)
+                || self.is_limited())
         {
             self.hang(hang, file);
         }

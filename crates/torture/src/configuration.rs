@@ -73,6 +73,9 @@ pub struct Configuration {
     pub partition_clients: usize,
     /// How many small partitions are created beside those: mostly none, in a few seeds thousands.
     pub crowd: u64,
+    /// Whether more is given up before its end: clients call for several records at a time, and commit what they have given up halfway; databases are
+    /// closed at work, and given up for devices that do not answer.
+    pub haste: bool,
     /// Whether clients rest as futures of other runtimes do, now and then.
     pub foreign_waits: bool,
     /// How many different keys a client with records of its own uses.
@@ -93,6 +96,11 @@ pub struct Configuration {
     pub runs: u64,
     /// How many transactions each client runs in a run.
     pub transactions: u64,
+}
+
+/// Whether more is given up before its end than in other seeds.
+pub fn is_hasty(seed: u64) -> bool {
+    Random::stream(seed, "haste").chance(0.2)
 }
 
 fn one_of<T: Copy>(random: &mut Random, items: &[T]) -> T {
@@ -213,6 +221,7 @@ impl Configuration {
             record_clients,
             partition_clients: if contention.is_some() { 0 } else { partitions::clients(seed) },
             crowd,
+            haste: is_hasty(seed),
             foreign_waits: Random::stream(seed, "foreign waits").chance(0.1),
             keys: if tiny { 60 } else { random.between(5, 60) },
             value_max: if capacity < 1 << 20 { 4_000 } else { 20_000 },

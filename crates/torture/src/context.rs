@@ -10,7 +10,7 @@ use crate::{ClientEvent, Configuration};
 use base::time::SECOND_NS;
 use base::{Lsn, PartitionId, Random};
 use engine::log::Log;
-use engine::{Database, Error, Internals};
+use engine::{AnswerLimit, Database, Error, Internals};
 use executor::Executor;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -34,6 +34,10 @@ pub struct RunContext {
     pub detected: Rc<Cell<bool>>,
     /// Whether a comparison has shown something that damage explains: what the clients know is not what is there any more.
     pub is_astray: Rc<Cell<bool>>,
+    /// For how long devices may leave something unanswered before the database is given up.
+    pub limit: Option<AnswerLimit>,
+    /// Whether the database is being closed, or is, while clients are at work.
+    pub is_closing: Cell<bool>,
     /// Whether this run is over, so that clients should stop.
     pub over: Cell<bool>,
     /// Clients that are still at work.
@@ -160,6 +164,7 @@ impl RunContext {
         self.look_at_damages();
         match error {
             error if error.is_conflict() => After::Retry,
+            error if self.is_closing.get() && is_of_closing(error) => After::Reopen,
             Error::BufferExhausted { .. } | Error::SnapshotTooOld { .. } => After::Retry,
             Error::Input(_) if damage::is_injected(&error.to_string()) => After::Retry,
             Error::LogNotGrown { .. } if damage::is_injected(&error.to_string()) => {
@@ -189,6 +194,19 @@ impl RunContext {
                 }
                 After::Reopen
             }
+        }
+    }
+
+    /// Whether the database was given up for a device that did not answer, which is named.
+    ///
+    /// # Errors
+    /// What is wrong with that.
+    pub fn judge_silence(&self) -> Result<(), String> {
+        let (missed, overdue) = (self.observed.missed_file.borrow(), self.executor.overdue());
+        match (&*missed, overdue) {
+            (Some(missed), Some(late)) if late.file.as_ref() == Some(missed) => Ok(()),
+            (missed, Some(late)) => Err(format!("the database is given up for {late}, and {missed:?} is not answered")),
+            (_, None) => Err("the database is given up for nothing".to_owned()),
         }
     }
 
@@ -275,6 +293,16 @@ impl RunContext {
                 None
             }
         }
+    }
+}
+
+/// Whether an error says that the database is closed, or that its log is.
+fn is_of_closing(error: &Error) -> bool {
+    match error {
+        Error::Closed => true,
+        Error::LogFailed(why) => why.contains("the database was closed"),
+        Error::LogNotRelieved { cause } | Error::RollbackStalled { cause } => is_of_closing(cause),
+        _ => false,
     }
 }
 

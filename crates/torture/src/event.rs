@@ -142,11 +142,23 @@ pub enum ClientEvent {
     Repaired,
     /// The sync of a load failed, and what it was to make durable was gone.
     LoadNotSynced,
+    /// A call on several records was not waited for to its end.
+    SeveralGivenUp,
+    /// A rollback to a savepoint was not waited for to its end.
+    SavepointGivenUp,
+    /// A rollback to a savepoint failed.
+    SavepointFailed,
+    /// A transaction was to be committed that may have half of a change.
+    HalfCommitted,
+    /// The database was closed while transactions were under way, and had a little time for that.
+    ClosedAtWork,
+    /// The database was given up because a device did not answer.
+    SilenceEnded,
 }
 
 impl ClientEvent {
     /// Every event.
-    pub const ALL: [ClientEvent; 69] = [
+    pub const ALL: [ClientEvent; 75] = [
         ClientEvent::Replayed,
         ClientEvent::NothingCreated,
         ClientEvent::NotClosed,
@@ -216,6 +228,12 @@ impl ClientEvent {
         ClientEvent::MomentRead,
         ClientEvent::Repaired,
         ClientEvent::LoadNotSynced,
+        ClientEvent::SeveralGivenUp,
+        ClientEvent::SavepointGivenUp,
+        ClientEvent::SavepointFailed,
+        ClientEvent::HalfCommitted,
+        ClientEvent::ClosedAtWork,
+        ClientEvent::SilenceEnded,
     ];
 
     /// The event in a few words.
@@ -290,6 +308,12 @@ impl ClientEvent {
             ClientEvent::MomentRead => "earlier moment read",
             ClientEvent::Repaired => "medium repaired",
             ClientEvent::LoadNotSynced => "load not synced",
+            ClientEvent::SeveralGivenUp => "several given up",
+            ClientEvent::SavepointGivenUp => "savepoint given up",
+            ClientEvent::SavepointFailed => "savepoint failed",
+            ClientEvent::HalfCommitted => "commit of half a change",
+            ClientEvent::ClosedAtWork => "closed at work",
+            ClientEvent::SilenceEnded => "given up: no answer",
         }
     }
 
@@ -312,6 +336,8 @@ impl ClientEvent {
             | ClientEvent::CacheForeign
             | ClientEvent::CacheAway
             | ClientEvent::ContentsTaken
+            | ClientEvent::ClosedAtWork
+            | ClientEvent::SilenceEnded
             | ClientEvent::Repaired => true,
             ClientEvent::UndoFull | ClientEvent::VersionsSwept | ClientEvent::MomentRead => kind == SeedKind::Isolation,
             _ => kind == SeedKind::Durability,
@@ -351,6 +377,7 @@ impl ClientEvent {
                     | ClientEvent::LargeTransaction
                     | ClientEvent::VersionsSwept
                     | ClientEvent::LoadNotSynced
+                    | ClientEvent::SavepointFailed
             )
     }
 }

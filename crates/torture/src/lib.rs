@@ -36,6 +36,7 @@ mod adversary;
 mod backups;
 mod cache_change;
 mod cache_files;
+mod closing;
 pub mod cluster;
 mod configuration;
 mod context;

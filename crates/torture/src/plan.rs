@@ -92,6 +92,8 @@ pub struct Plan {
     pub outage: Option<Outage>,
     /// Whether reads of a file's pages wait for a sync of it that is under way and forgets.
     pub late_reads: bool,
+    /// For how long devices may leave something unanswered before the database is given up, in nanoseconds, if there is a limit.
+    pub answer_ns_max: Option<u64>,
     /// Whether clients have the syncs of loads fail.
     pub fails_loads: bool,
     /// Which allocation of frames fails, counted from 1.
@@ -440,6 +442,32 @@ impl Plan {
             _ => {}
         }
         self.with_slow_device(random, place, 100)
+    }
+
+    /// The same now and then with a limit to how long devices may leave something unanswered, and with one that answers nothing any more, or not
+    /// before that is over: of data, logs, caches, backups and archives.
+    pub fn with_answer_limit(mut self, random: &mut Random, kind: SeedKind) -> Plan {
+        if !random.chance(0.3) {
+            return self;
+        }
+        self.answer_ns_max = Some(random.between(100, 4_000) * MILLISECOND_NS);
+        // What is given up waits for nothing.
+        (self.cut, self.reopened_after, self.dropped_at) = (None, None, None);
+        let own = [Step::OnlineBackup, Step::LogArchive, Step::TempRead, Step::TempWrite];
+        let of_backups = own.into_iter().filter(|step| kind == SeedKind::Durability || !step.is_of_durability());
+        let steps: Vec<Step> = Step::ALL
+            .into_iter()
+            .filter(|step| step.transfers() && step.is_met_by(kind) && !step.is_temporary() && !step.is_of_backups())
+            .filter(|step| !matches!(step, Step::Create | Step::CatalogAnew))
+            .chain(of_backups)
+            .collect();
+        let step = *random.choose(&steps).expect("there are many");
+        let mean =
+            if matches!(step, Step::LogWrite | Step::LogSync | Step::PageRead | Step::PageWrite) { 20.0 } else { 3.0 };
+        let target = Target { step, nth: 1 + random.exponential(mean) as u64 };
+        let ns = random.chance(0.2).then(|| random.between(5_000, 20_000) * MILLISECOND_NS);
+        self.hang = Some(Hang { target, ns, paired: false });
+        self
     }
 
     /// What may go wrong with a restore: a cut, an error or no room.

@@ -11,7 +11,9 @@ use crate::history::{Anomaly, History};
 use crate::oracle::Oracle;
 use crate::plan::Plan;
 use crate::procedure::procedures;
-use crate::{ClientEvent, Configuration, Step, backups, debit_credit, isolation, partitions, records, spill, verify};
+use crate::{
+    ClientEvent, Configuration, Step, backups, closing, debit_credit, isolation, partitions, records, spill, verify,
+};
 use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use driver::Halt;
@@ -65,7 +67,7 @@ pub struct RunOutcome {
 }
 
 /// How long clients may take, besides drops that give up, in virtual nanoseconds.
-const WORK_MAX_NS: u64 = 60 * SECOND_NS;
+pub const WORK_MAX_NS: u64 = 60 * SECOND_NS;
 
 /// How often the creation of a partition is tried: more often than operations fail in a run.
 const CREATIONS_MAX: u64 = 5;
@@ -78,8 +80,10 @@ pub fn run(world: &World, run: u64, plan: Plan, purpose: Purpose) -> RunOutcome 
     let reopened_after = plan.reopened_after;
     let fails_loads = plan.fails_loads;
     let creation_fails = plan.injuries.iter().any(|(target, _)| target.step == Step::Create);
+    let answer_ns_max = plan.answer_ns_max;
     let machine = Machine(machine(world, run, plan, &observed));
     let executor = machine.0.clone();
+    let limit = answer_ns_max.map(|limit_ns| machine.limit_answers(limit_ns));
     let context = Rc::new(RunContext {
         executor: executor.clone(),
         media: world.media.clone(),
@@ -89,6 +93,8 @@ pub fn run(world: &World, run: u64, plan: Plan, purpose: Purpose) -> RunOutcome 
         wrong: Rc::clone(&wrong),
         detected: Rc::clone(&detected),
         is_astray: Rc::clone(&is_astray),
+        limit,
+        is_closing: Cell::new(false),
         over: Cell::new(false),
         working: Cell::new(0),
         run,
@@ -111,6 +117,10 @@ pub fn run(world: &World, run: u64, plan: Plan, purpose: Purpose) -> RunOutcome 
     }));
     match result {
         Ok(Ok(()) | Err(Halt::PowerCut)) => {}
+        Ok(Err(Halt::Unanswered)) => match context.judge_silence() {
+            Ok(()) => context.event(ClientEvent::SilenceEnded),
+            Err(what) => wrong.borrow_mut().push(what),
+        },
         Ok(Err(Halt::Idle)) if observed.is_deaf.get() || observed.is_dropped.get() => {}
         Ok(Err(Halt::Idle)) => wrong.borrow_mut().push("all tasks wait for ever".to_owned()),
         Ok(Err(halt)) => wrong.borrow_mut().push(format!("the run ends with {halt:?}")),
@@ -172,6 +182,7 @@ async fn use_database(context: &Rc<RunContext>, purpose: Purpose) {
     context.oracle.borrow_mut().log_copy_lost |= context.configuration.settings.log.second.is_some();
     let Some(Some(database)) = context.in_time(WORK_MAX_NS, "opening", open(context)).await else { return };
     context.log.replace(Some(Rc::clone(database.log())));
+    context.limit.iter().for_each(|limit| limit.opened(&database));
     let is_without = database.settings().log.without.is_some();
     let acknowledged = context.configuration.settings.log.second.as_ref().map(|second| second.acknowledged);
     context.observed.is_log_doubled.set(acknowledged == Some(Acknowledged::Both) && !is_without);
@@ -432,6 +443,7 @@ async fn work(context: &Rc<RunContext>, database: &Database, random: &mut Random
     for number in 0..configuration.partition_clients {
         spawn_client(context, partitions::client(Rc::clone(context), database.clone(), number));
     }
+    closing::spawn(context, database, server.as_ref());
     if configuration.crowd > 0 {
         spawn_client(context, partitions::crowd(Rc::clone(context), database.clone()));
     }
@@ -448,7 +460,7 @@ async fn work(context: &Rc<RunContext>, database: &Database, random: &mut Random
         let backups_ns = context.throttled.ns(context.executor.now(), WORK_MAX_NS);
         began.plus_ns(WORK_MAX_NS + delayed_ns + backups_ns)
     };
-    while context.working.get() > 0 && !context.over.get() {
+    while (context.working.get() > 0 || context.is_closing.get()) && !context.over.get() {
         if context.executor.now() >= deadline() {
             // Behind a log or a sync that has failed they are told so.
             if !context.observed.is_deaf.get() {

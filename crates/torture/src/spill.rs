@@ -6,6 +6,7 @@ use crate::context::RunContext;
 use crate::damage;
 use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
+use driver::FaultKind;
 use engine::temp::{self, Iterated, JoinKind, JoinMethod, JoinSettings, Rows};
 use engine::{Database, Error, Result};
 use std::rc::Rc;
@@ -57,6 +58,9 @@ fn judge(context: &RunContext, error: &Error) {
     let is_explained = match error {
         Error::TempFull { .. } => context.configuration.settings.temp.size < 1 << 20,
         error if damage::is_injected(&error.to_string()) => true,
+        // What sorts and joins use goes with the database, also from under one that goes on.
+        Error::Closed => context.is_closing.get(),
+        Error::Input(fault) if context.is_closing.get() && fault.kind == FaultKind::NotFound => true,
         error => damage::explain(&context.observed.damages.borrow(), error),
     };
     if !is_explained {

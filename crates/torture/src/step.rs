@@ -280,7 +280,8 @@ impl Step {
         }
     }
 
-    fn is_of_durability(self) -> bool {
+    /// Whether only seeds of durability come by the step.
+    pub fn is_of_durability(self) -> bool {
         self.is_temporary() || self.is_of_backups() || self == Step::CatalogAnew
     }
 

@@ -36,7 +36,7 @@ fn failure(canary: Canary, seed: u64) -> Failure {
 
 #[test]
 fn a_backup_that_lacks_what_is_changed_while_it_copies_is_found() {
-    let failure = failure(Canary::BackupPastChanges, 180);
+    let failure = failure(Canary::BackupPastChanges, 119);
     assert!(failure.plan.contains("a restore from"), "{failure}");
 }
 

@@ -201,8 +201,14 @@ fn a_page_whose_read_a_failed_sync_has_overtaken_is_found() {
 
 #[test]
 fn a_rollback_that_fails_and_is_abandoned_is_found() {
-    let failure = first_failure_of_long_runs(Canary::AbandonedRollback, 7..8);
+    let failure = first_failure_of_long_runs(Canary::AbandonedRollback, 151..152);
     assert!(failure.wrong[0].contains("transactions never end"), "{failure}");
+}
+
+#[test]
+fn half_of_a_rollback_that_is_committed_is_found() {
+    let failure = first_failure_of_long_runs(Canary::ForgottenHalf, 0..1);
+    assert!(failure.wrong[0].contains("has gone back halfway"), "{failure}");
 }
 
 #[test]

@@ -37,6 +37,17 @@ fn a_seed_replays_exactly() {
     assert_ne!(first.hash, run_seed(3, Options::QUICK).hash);
 }
 
+#[test]
+fn a_database_that_is_not_given_up_for_a_silent_device_is_found() {
+    let seed = Options::FULL.of(SeedKind::Isolation);
+    plant(Some(Canary::EndlessSilence));
+    let found = run_seed(7, seed).failure;
+    plant(None);
+    let failure = found.expect("it is found");
+    assert!(failure.wrong[0].contains("takes for ever"), "{failure}");
+    assert_eq!(run_seed(7, seed).failure, None, "without the planted bug the seed is sound");
+}
+
 /// The first failure with this bug planted, among the first `seeds` seeds that suit.
 fn first_failure(canary: Canary, seeds: usize, suits: impl Fn(&Contention) -> bool) -> Failure {
     let is_suitable =

@@ -56,7 +56,15 @@ fn to_text(summary: &ClusterSummary) -> String {
 }
 
 fn is_of_programs(fault: ClusterFault) -> bool {
-    matches!(fault, ClusterFault::Kill | ClusterFault::PowerCut | ClusterFault::Grant)
+    matches!(
+        fault,
+        ClusterFault::Kill
+            | ClusterFault::PowerCut
+            | ClusterFault::Grant
+            | ClusterFault::Closed
+            | ClusterFault::Paused
+            | ClusterFault::LogFailed
+    )
 }
 
 /// How often each step was hit by these faults.

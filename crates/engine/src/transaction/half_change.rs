@@ -4,6 +4,7 @@ use super::Transaction;
 use crate::engine::Engine;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use structures::canary::{self, Canary};
 use structures::lock::Owner;
 use structures::undo::UndoList;
 
@@ -40,7 +41,7 @@ impl HalfChange {
 
 impl Drop for HalfChange {
     fn drop(&mut self) {
-        if !self.is_whole && self.undo.borrow().len() != self.updates {
+        if !self.is_whole && !canary::is_planted(Canary::ForgottenHalf) && self.undo.borrow().len() != self.updates {
             self.is_given_up.set(true);
             self.engine.core.locks.set_victim(self.owner);
         }

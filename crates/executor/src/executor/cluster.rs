@@ -11,6 +11,7 @@ use super::{Executor, ROUND_MAX};
 use crate::{JoinHandle, TaskId};
 use base::Instant;
 use driver::{Completion, Halt};
+use std::collections::BTreeMap;
 
 /// Executors above drivers that one simulated network joins.
 ///
@@ -46,6 +47,8 @@ use driver::{Completion, Halt};
 #[derive(Default)]
 pub struct Cluster {
     machines: Vec<Executor>,
+    /// Those that are paused, by place, and until when.
+    paused: BTreeMap<usize, Instant>,
     now: Instant,
     done: Vec<Completion>,
 }
@@ -77,7 +80,14 @@ impl Cluster {
     /// # Panics
     /// If there is no such place.
     pub fn replace(&mut self, place: usize, machine: Executor) -> Executor {
+        self.paused.remove(&place);
         std::mem::replace(&mut self.machines[place], machine)
+    }
+
+    /// A machine does nothing until this moment of the time that all share, whatever comes to it and whatever is due: a process that was stopped, or a
+    /// virtual machine that was moved. Its clock goes on meanwhile.
+    pub fn pause(&mut self, place: usize, until: Instant) {
+        self.paused.insert(place, until);
     }
 
     /// The moment that the machine which had the latest turn has come to, in the time that all share.
@@ -111,7 +121,9 @@ impl Cluster {
     /// The next turn, if it comes before `end`; false otherwise.
     fn step(&mut self, end: Instant) -> Result<bool, Stop> {
         let moments = self.machines.iter().enumerate();
-        let moments = moments.filter_map(|(place, machine)| Some((machine.next_turn()?.max(self.now), place)));
+        let paused = |place: usize| self.paused.get(&place).copied().unwrap_or_default();
+        let moments =
+            moments.filter_map(|(place, machine)| Some((machine.next_turn()?.max(self.now).max(paused(place)), place)));
         let moments = moments.filter(|(moment, _)| *moment < Instant::NEVER);
         match moments.min() {
             None if end == Instant::NEVER => Err(Stop { machine: None, halt: Halt::Idle }),

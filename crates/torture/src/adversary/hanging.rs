@@ -25,9 +25,23 @@ impl Adversary {
         }
         // An opening that is given up for another one holds its files until it is answered.
         let is_waited_for = self.observed.phase.get() == Phase::Opening && self.plan.reopened_after.is_some();
-        self.observed.is_deaf.set(hang.ns.is_none() && !is_paired && (!is_cache || is_waited_for));
+        let is_lost = !is_paired && (!is_cache || is_waited_for);
+        let name = self.files.get(&file).map(|(_, name)| name.clone());
+        // An opening does without none of two logs.
+        let is_needed = !is_paired || self.observed.phase.get() == Phase::Opening;
+        let is_of_cache = name.as_ref().is_some_and(|name| name.starts_with("cache") && name.ends_with(".tier"));
+        let is_given_up = self.is_limited() && is_needed && !is_of_cache;
+        if is_given_up {
+            self.observed.missed_file.replace(name);
+        }
+        self.observed.is_deaf.set(hang.ns.is_none() && is_lost && !is_given_up);
         let until = hang.ns.map(|ns| self.driver.now().plus_ns(ns));
         self.hung = Some(Hung { file, until, withheld: Vec::new() });
+    }
+
+    /// Whether the database is given up for what a device does not answer, and so may have a device hang while it is opened.
+    pub(super) fn is_limited(&self) -> bool {
+        self.plan.answer_ns_max.is_some() && matches!(self.observed.phase.get(), Phase::Opening | Phase::Running)
     }
 
     /// Whether the completion is one that a hung device does not give now.

@@ -31,13 +31,17 @@ pub enum ClusterFault {
     PowerCut,
     /// A node may do other things than before.
     Grant,
+    /// A server is closed, as an operator does it, and started again.
+    Closed,
+    /// A machine does nothing for a while, and goes on where it was: its clock has gone on.
+    Paused,
     /// A write of the server's log fails: its program ends, and is started again.
     LogFailed,
 }
 
 impl ClusterFault {
     /// Every one.
-    pub const ALL: [ClusterFault; 14] = [
+    pub const ALL: [ClusterFault; 16] = [
         ClusterFault::Cut,
         ClusterFault::CutOut,
         ClusterFault::CutIn,
@@ -51,6 +55,8 @@ impl ClusterFault {
         ClusterFault::Kill,
         ClusterFault::PowerCut,
         ClusterFault::Grant,
+        ClusterFault::Closed,
+        ClusterFault::Paused,
         ClusterFault::LogFailed,
     ];
 
@@ -70,6 +76,8 @@ impl ClusterFault {
             ClusterFault::Kill => "kill",
             ClusterFault::PowerCut => "power cut",
             ClusterFault::Grant => "grant",
+            ClusterFault::Closed => "closed",
+            ClusterFault::Paused => "paused",
             ClusterFault::LogFailed => "log failed",
         }
     }
@@ -150,6 +158,10 @@ impl ClusterStep {
     pub fn admits(self, fault: ClusterFault) -> bool {
         match fault {
             ClusterFault::Kill | ClusterFault::PowerCut => true,
+            ClusterFault::Paused => true,
+            ClusterFault::Closed => {
+                matches!(self, ClusterStep::Gathering | ClusterStep::ServerCommit | ClusterStep::Serving)
+            }
             ClusterFault::LogFailed => matches!(self, ClusterStep::ServerCommit | ClusterStep::Serving),
             _ if self.is_of_server() => false,
             // Seldom is there a connection at such a moment.

@@ -59,7 +59,8 @@ fn shared_now(executor: &Executor) -> Instant {
 
 impl Course {
     pub fn new(shape: ClusterShape, schedule: &Schedule) -> Course {
-        let state = |node| NodeState { is_restricted: schedule.restricts(node), ..NodeState::default() };
+        let state =
+            |node| NodeState { is_restricted: schedule.restricts(node, shape.shares_names), ..NodeState::default() };
         let nodes = (1..=shape.nodes).map(state).collect();
         Course {
             shape,
@@ -185,15 +186,19 @@ impl Course {
                 FaultKind::Denied => self.event(ClusterEvent::Denied),
                 FaultKind::Reset | FaultKind::Cancelled | FaultKind::Closed => self.event(ClusterEvent::Lost),
                 FaultKind::Refused | FaultKind::TimedOut => {}
-                FaultKind::Device if self.is_of_failed_log(&fault.message) => self.event(ClusterEvent::Lost),
+                FaultKind::Device | FaultKind::NoSpace if self.is_of_failed_device(&fault.message) => {
+                    self.event(ClusterEvent::Lost);
+                }
                 _ => wrong(""),
             },
-            Error::CommitRefused(reason) if self.is_of_failed_log(reason) => self.event(ClusterEvent::Lost),
+            Error::CommitRefused(reason) if self.is_of_failed_device(reason) => self.event(ClusterEvent::Lost),
             _ => wrong(""),
         }
     }
 
-    fn is_of_failed_log(&self, words: &str) -> bool {
-        self.shape.log_fails && words.contains("the log failed")
+    /// Whether it follows from what devices of the server were made to refuse: its log has failed, or an operation of its data device has.
+    pub fn is_of_failed_device(&self, words: &str) -> bool {
+        let log_fails = self.shape.log_fails || self.shape.disk_fails;
+        log_fails && words.contains("the log failed") || self.shape.disk_fails && words.contains("injected")
     }
 }

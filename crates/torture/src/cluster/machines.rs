@@ -1,7 +1,7 @@
 //! The machines of a cluster: the server's has the number 0 and media that stay.
 
 use super::ClusterShape;
-use super::shape::LOG_DEVICE;
+use super::shape::{CACHE_DEVICE, DATA_DEVICE, LOG_DEVICE, SECOND_DEVICE};
 use base::time::{MICROSECOND_NS, SECOND_NS};
 use base::{Clock, Random};
 use devices::{Law, Network as Wiring};
@@ -10,7 +10,8 @@ use executor::{Executor, Order};
 use std::cell::Cell;
 use std::net::SocketAddr;
 use virtual_driver::{
-    ErrorAt, FaultPlan, Hardware, Media, Network, NetworkFaults, NetworkOptions, Options, PowerCut, VirtualDriver,
+    ErrorAt, FaultPlan, Hardware, Injury, Media, Network, NetworkFaults, NetworkOptions, Options, PowerCut,
+    VirtualDriver,
 };
 
 /// The port that all listen at.
@@ -20,11 +21,44 @@ const LATENCY_NS: u64 = 200 * MICROSECOND_NS;
 /// How far clocks are ahead, at most, when the scenario begins.
 const AHEAD_NS: u64 = 1_000_000 * SECOND_NS;
 
+/// Which operations of a server's devices fail, counted since it was started.
+#[derive(Default)]
+pub(super) struct Failing {
+    pub log_write: Option<u64>,
+    pub of_data: Vec<(OpKind, u64, Injury)>,
+}
+
+impl Failing {
+    /// Draws which of the data device fail, the first of them behind what a creation needs, if it is said so.
+    pub fn draw_of_data(random: &mut Random, behind_creation: bool) -> Vec<(OpKind, u64, Injury)> {
+        let draw = |random: &mut Random| {
+            let mean = if random.chance(0.5) { 20.0 } else { 200.0 };
+            let nth = 1 + random.exponential(mean) as u64 + if behind_creation { CREATION } else { 0 };
+            let (kind, injury) = *random
+                .choose(&[
+                    (OpKind::Read, Injury::Fail),
+                    (OpKind::Write, Injury::Fail),
+                    (OpKind::Write, Injury::NoSpace),
+                    (OpKind::Resize, Injury::NoSpace),
+                    (OpKind::Sync, Injury::Fail),
+                    (OpKind::Sync, Injury::Forget { cached: false }),
+                ])
+                .expect("there are some");
+            (kind, nth, injury)
+        };
+        (0..random.between(1, 4)).map(|_| draw(random)).collect()
+    }
+}
+
+/// How many operations of each kind a creation needs, at most.
+const CREATION: u64 = 150;
+
 pub(super) struct Machines {
     pub network: Network,
     media: Media,
     seed: u64,
     clock_gains_ppm: Option<Vec<u64>>,
+    hardware: Hardware,
     starts: Cell<u64>,
 }
 
@@ -40,18 +74,26 @@ impl Machines {
         let description = Wiring { latency: Law::Exponential(LATENCY_NS), ..Wiring::no_delay() };
         let options = NetworkOptions { seed, description, faults, ..NetworkOptions::default() };
         let (network, clock_gains_ppm) = (Network::new(options), shape.clock_gains_ppm.clone());
-        Machines { network, media: Media::new(), seed, clock_gains_ppm, starts: Cell::new(0) }
+        let mut hardware = Hardware::ideal();
+        let flash = hardware.device_mut(LOG_DEVICE).clone();
+        for (name, is_there) in [(SECOND_DEVICE, shape.second_log.is_some()), (CACHE_DEVICE, shape.cache.is_some())] {
+            is_there.then(|| hardware.devices.insert(name.to_owned(), flash.clone()));
+        }
+        Machines { network, media: Media::new(), seed, clock_gains_ppm, hardware, starts: Cell::new(0) }
     }
 
-    /// Starts a machine. Of the writes of its log one fails, if it is said which.
-    pub fn start(&self, number: u32, failing_write: Option<u64>) -> Executor {
+    /// Starts a machine. These of its operations fail.
+    pub fn start(&self, number: u32, failing: &Failing) -> Executor {
         self.starts.set(self.starts.get() + 1);
         let seed = Random::stream(self.seed, &format!("machine {number}, start {}", self.starts.get())).word();
         let media = if number == 0 { self.media.clone() } else { Media::new() };
-        let error = |nth| ErrorAt { kind: OpKind::Write, device: Some(LOG_DEVICE.to_owned()), nth };
-        let faults = FaultPlan { errors: failing_write.map(error).into_iter().collect(), ..FaultPlan::default() };
+        let error = |kind, device: &str, nth| ErrorAt { kind, device: Some(device.to_owned()), nth };
+        let of_log = failing.log_write.map(|nth| error(OpKind::Write, LOG_DEVICE, nth));
+        let injuries = failing.of_data.iter().map(|(kind, nth, injury)| (error(*kind, DATA_DEVICE, *nth), *injury));
+        let faults =
+            FaultPlan { errors: of_log.into_iter().collect(), injuries: injuries.collect(), ..FaultPlan::default() };
         let options = Options { seed, faults: Some(faults), jitter: true, discard: Vec::new() };
-        let driver = VirtualDriver::on_network(Hardware::ideal(), options, media, self.network.attach(number));
+        let driver = VirtualDriver::on_network(self.hardware.clone(), options, media, self.network.attach(number));
         Executor::new(Box::new(driver.with_clock(self.clock(number))), Order::Seeded(seed))
     }
 

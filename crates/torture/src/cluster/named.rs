@@ -14,6 +14,8 @@ pub(super) struct Named {
     pub executor: Executor,
     /// Whether channels take what is sent at once.
     pub at_once: bool,
+    /// Whether two machines come under one name.
+    pub shares_names: bool,
 }
 
 impl Named {
@@ -55,9 +57,9 @@ async fn empty(queue: Rc<Queue>, channel: Rc<dyn Channel>, executor: Executor) {
     }
 }
 
-/// The name of the machine with this number.
-pub(super) fn name_of(machine: u32) -> String {
-    format!("node-{machine}")
+/// The name of the machine with this number, which may be that of another one as well.
+pub(super) fn name_of(machine: u32, shares_names: bool) -> String {
+    format!("node-{}", if shares_names { machine.div_ceil(2) } else { machine })
 }
 
 struct NamedAcceptor {
@@ -92,7 +94,8 @@ impl Transport for Named {
     fn listen(&self, address: SocketAddr) -> Future<'_, Result<Rc<dyn Acceptor>, Fault>> {
         Box::pin(async move {
             let inner = Plain(self.executor.clone()).listen(address).await?;
-            let transport = Named { executor: self.executor.clone(), at_once: self.at_once };
+            let transport =
+                Named { executor: self.executor.clone(), at_once: self.at_once, shares_names: self.shares_names };
             Ok(Rc::new(NamedAcceptor { inner, transport }) as Rc<dyn Acceptor>)
         })
     }
@@ -118,7 +121,8 @@ impl Acceptor for NamedAcceptor {
                 SocketAddr::V4(peer) => (peer.ip().to_bits() & 0x00ff_ffff) - 1,
                 SocketAddr::V6(_) => 0,
             });
-            Ok(self.transport.channel(inner, machine.map(name_of)))
+            let name = machine.map(|machine| name_of(machine, self.transport.shares_names));
+            Ok(self.transport.channel(inner, name))
         })
     }
 }

@@ -73,7 +73,11 @@ impl NodeProgram {
             lock_wait_ns_max: shape.lock_wait_ns_max,
             patience_ns: shape.patience_ns,
         };
-        let transport = Rc::new(Named { executor: self.executor.clone(), at_once: shape.sends_at_once });
+        let transport = Rc::new(Named {
+            executor: self.executor.clone(),
+            at_once: shape.sends_at_once,
+            shares_names: shape.shares_names,
+        });
         let client = PageClient::join(&self.executor, transport, self.server, settings).await?;
         // Another one in this program may find that its place is still held.
         self.own.set_port(0);

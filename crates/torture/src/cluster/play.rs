@@ -1,7 +1,7 @@
 //! A scenario from its beginning to its end: what its schedule says is done to the cluster, all is mended, and it is judged.
 
 use super::course::Course;
-use super::machines::Machines;
+use super::machines::{Failing, Machines};
 use super::node::NodeProgram;
 use super::schedule::{Act, Planned, Rights};
 use super::serving::{self, AllRights};
@@ -11,6 +11,7 @@ use super::{
 };
 use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 use base::{Instant, Random};
+use engine::Database;
 use executor::{Cluster, Executor, JoinHandle, Stop};
 use node::page_server::PageServer;
 use std::cell::{Cell, RefCell};
@@ -36,6 +37,9 @@ const MENDED_DONE: u64 = 3;
 const MENDED_REST_NS: u64 = 5 * SECOND_NS;
 /// How often it is looked whether it has.
 const MENDED_LOOK_NS: u64 = 50 * MILLISECOND_NS;
+/// How long a close of the server may take, in nanoseconds, and how often it is looked whether it is done.
+const CLOSING_MAX_NS: u64 = 60 * SECOND_NS;
+const CLOSING_LOOK_NS: u64 = MILLISECOND_NS;
 /// In this time the last messages arrive.
 const QUIET_NS: u64 = 3 * SECOND_NS;
 
@@ -99,6 +103,10 @@ struct ClusterScenario<'a> {
     server_runs: bool,
     /// Whether a write of its log fails before it ends, if it comes to that.
     log_is_to_fail: bool,
+    /// Whether operations of its data device may fail before it ends.
+    disk_is_to_fail: bool,
+    of_disk: Random,
+    database: Rc<RefCell<Option<Database>>>,
     /// Whether its opening has failed.
     opening_has_failed: Rc<Cell<bool>>,
     rights: Rc<RefCell<AllRights>>,
@@ -112,7 +120,12 @@ impl<'a> ClusterScenario<'a> {
         let mut random = Random::stream(seed, "cluster media");
         // It is not the creation that fails.
         let failing_write = course.shape.log_fails.then(|| random.between(100, 1_500));
-        let start = |number| machines.start(number, failing_write.filter(|_| number == 0));
+        let of_data = |random: &mut Random| Failing::draw_of_data(random, true);
+        let disk_fails = course.shape.disk_fails;
+        let mut of_disk = Random::stream(seed, "cluster disk faults");
+        let of_data = if disk_fails { of_data(&mut of_disk) } else { Vec::new() };
+        let (of_server, none) = (Failing { log_write: failing_write, of_data }, Failing::default());
+        let start = |number| machines.start(number, if number == 0 { &of_server } else { &none });
         let executors: Vec<Executor> = (0..=course.shape.nodes).map(start).collect();
         ClusterScenario {
             course,
@@ -125,6 +138,9 @@ impl<'a> ClusterScenario<'a> {
             server: Rc::default(),
             server_runs: false,
             log_is_to_fail: failing_write.is_some(),
+            disk_is_to_fail: disk_fails,
+            of_disk,
+            database: Rc::default(),
             opening_has_failed: Rc::default(),
             rights: Rc::new(RefCell::new((1..=course.shape.nodes).map(|node| (node, Rights::all())).collect())),
             due: BTreeMap::new(),
@@ -150,7 +166,12 @@ impl<'a> ClusterScenario<'a> {
             let due = self.due.first_entry().filter(|entry| entry.key().0 <= now);
             if let Some(planned) = due.map(OccupiedEntry::remove) {
                 self.await_step(&planned)?;
-                self.perform(planned.act);
+                match planned.act {
+                    Act::CloseServer { down_ns } => self.close_server(down_ns)?,
+                    // What commits have not waited for only a close keeps.
+                    Act::EndServer { down_ns, .. } if !self.course.shape.is_durable => self.close_server(down_ns)?,
+                    act => self.perform(act),
+                }
                 continue;
             }
             let next = self.due.first_key_value().map_or(end, |((at, _), _)| end.min(*at));
@@ -186,7 +207,8 @@ impl<'a> ClusterScenario<'a> {
         match act {
             Act::Link { node, .. } | Act::EndNode { node, .. } | Act::Grant { node, .. } => self.course.step(*node),
             Act::Peers { nodes, .. } => self.course.step(nodes.0),
-            Act::EndServer { .. } => self.server_step(),
+            Act::EndServer { .. } | Act::CloseServer { .. } | Act::Pause { machine: 0, .. } => self.server_step(),
+            Act::Pause { machine, .. } => self.course.step(*machine),
             Act::StartNode { .. } | Act::StartServer { .. } | Act::GrantAll { .. } => None,
         }
     }
@@ -224,6 +246,11 @@ impl<'a> ClusterScenario<'a> {
                     self.plan_after(down_ns, Act::StartNode { node });
                 }
             }
+            Act::Pause { machine, ns } => {
+                self.hit(ClusterFault::Paused, step);
+                self.cluster.pause(machine as usize, self.cluster.now().plus_ns(ns));
+            }
+            Act::CloseServer { .. } => unreachable!("it takes time"),
             Act::StartNode { node } => self.start_node(node),
             Act::EndServer { fault, down_ns, again_ns } => {
                 if self.server_runs {
@@ -270,7 +297,12 @@ impl<'a> ClusterScenario<'a> {
                 let (sender, receiver) = if self.random.chance(0.5) { (one, other) } else { (other, one) };
                 return network.hang_connections(sender, receiver) > 0;
             }
-            ClusterFault::Kill | ClusterFault::PowerCut | ClusterFault::Grant | ClusterFault::LogFailed => {
+            ClusterFault::Kill
+            | ClusterFault::PowerCut
+            | ClusterFault::Grant
+            | ClusterFault::Closed
+            | ClusterFault::Paused
+            | ClusterFault::LogFailed => {
                 unreachable!("of no connection")
             }
         }
@@ -285,8 +317,15 @@ impl<'a> ClusterScenario<'a> {
     }
 
     fn start_machine(&mut self, number: u32) {
-        let failing_write = (number == 0).then(|| self.draw_failing_write()).flatten();
-        let executor = self.machines.start(number, failing_write);
+        let mut failing = Failing::default();
+        if number == 0 {
+            failing.log_write = self.draw_failing_write();
+            self.disk_is_to_fail = self.course.shape.disk_fails && self.course.mended.get().is_none();
+            if self.disk_is_to_fail {
+                failing.of_data = Failing::draw_of_data(&mut self.of_disk, false);
+            }
+        }
+        let executor = self.machines.start(number, &failing);
         self.cluster.replace(number as usize, executor.clone());
         self.executors[number as usize] = executor;
     }
@@ -304,7 +343,7 @@ impl<'a> ClusterScenario<'a> {
     /// The program of a server whose log has failed ends, and is started again.
     fn end_failed_server(&mut self) {
         let serves_no_more = self.server.borrow().as_ref().is_some_and(|server| server.failure().is_some());
-        if serves_no_more && !self.log_is_to_fail {
+        if serves_no_more && !self.log_is_to_fail && !self.disk_is_to_fail {
             self.course.wrong("the server's log has failed by itself".to_owned());
         }
         if self.server_runs && (serves_no_more || self.opening_has_failed.get()) {
@@ -345,10 +384,39 @@ impl<'a> ClusterScenario<'a> {
         self.programs.insert(node, executor.spawn(program.run()));
     }
 
-    fn end_server(&mut self, fault: ClusterFault) {
+    /// Closes the server as an operator does: nodes are told, and its database is closed while they work.
+    fn close_server(&mut self, down_ns: u64) -> Played {
+        let step = self.server_step();
+        let (server, database) = (self.server.borrow().clone(), self.database.borrow().clone());
+        let (Some(server), Some(database)) = (server, database) else { return Ok(()) };
+        self.hit(ClusterFault::Closed, step);
         self.count();
+        server.close();
+        let closing = self.executors[0].spawn(async move { database.close().await });
+        let end = self.cluster.now().plus_ns(CLOSING_MAX_NS);
+        while !closing.is_finished() && self.cluster.now() < end {
+            self.cluster.run_until(self.cluster.now().plus_ns(CLOSING_LOOK_NS))?;
+        }
+        if !closing.is_finished() {
+            self.course.wrong(format!("the server is not closed within {} s", CLOSING_MAX_NS / SECOND_NS));
+        } else if let Err(error) = self.cluster.run(closing)?
+            && !self.course.is_of_failed_device(&error.to_string())
+        {
+            self.course.wrong(format!("closing the server: {error}"));
+        }
+        drop(server);
+        self.end_server(ClusterFault::Closed);
+        self.plan_after(down_ns, Act::StartServer { again_ns: None });
+        Ok(())
+    }
+
+    fn end_server(&mut self, fault: ClusterFault) {
+        if fault != ClusterFault::Closed {
+            self.count();
+        }
         self.end_machine(0, fault);
         self.server.take();
+        self.database.take();
         self.server_runs = false;
         self.machines.treat_media(&mut self.random, fault == ClusterFault::PowerCut);
     }
@@ -367,10 +435,14 @@ impl<'a> ClusterScenario<'a> {
         let (address, rights) = (self.machines.address(0), Rc::clone(&self.rights));
         self.server_runs = true;
         self.opening_has_failed = Rc::default();
-        let (may_fail, has_failed) = (self.log_is_to_fail, Rc::clone(&self.opening_has_failed));
+        let may_fail = self.log_is_to_fail || self.disk_is_to_fail;
+        let (has_failed, of_database) = (Rc::clone(&self.opening_has_failed), Rc::clone(&self.database));
         executor.clone().spawn(async move {
             match serving::serve(executor, shape, address, &rights).await {
-                Ok(server) => drop(place.replace(Some(server))),
+                Ok((server, database)) => {
+                    of_database.replace(Some(database));
+                    place.replace(Some(server));
+                }
                 Err(_) if may_fail => has_failed.set(true),
                 Err(error) => course.wrong(format!("starting the server: {error}")),
             }
@@ -378,13 +450,18 @@ impl<'a> ClusterScenario<'a> {
     }
 
     fn grant(&mut self, node: u32, rights: Rights) {
-        self.rights.borrow_mut().insert(node, rights);
+        let of_name = |node| serving::name_of(node, self.course.shape.shares_names);
+        for (other, of_other) in &mut *self.rights.borrow_mut() {
+            if of_name(*other) == of_name(node) {
+                *of_other = rights.clone();
+            }
+        }
         self.tell_rights();
     }
 
     fn tell_rights(&self) {
         if let Some(server) = &*self.server.borrow()
-            && let Err(error) = server.grant(serving::grants(&self.rights.borrow()))
+            && let Err(error) = server.grant(serving::grants(&self.rights.borrow(), self.course.shape.shares_names))
         {
             self.course.wrong(format!("granting: {error}"));
         }
@@ -395,7 +472,7 @@ impl<'a> ClusterScenario<'a> {
         let server = self.server.borrow();
         let Some(server) = &*server else { return };
         let counts = server.counts();
-        if counts.refused_commits > 0 && server.failure().is_none() {
+        if counts.refused_commits > 0 && server.failure().is_none() && !self.disk_is_to_fail {
             self.course.wrong(format!("the server has refused {} commits", counts.refused_commits));
         }
         if let Some(misbehaviour) = server.protocol().last_misbehaviour() {
@@ -424,7 +501,9 @@ impl<'a> ClusterScenario<'a> {
     fn mend(&mut self) {
         self.due.clear();
         self.machines.network.heal();
-        if self.server_runs && self.log_is_to_fail {
+        let now = self.cluster.now();
+        (0..=self.course.shape.nodes).for_each(|machine| self.cluster.pause(machine as usize, now));
+        if self.server_runs && (self.log_is_to_fail || self.disk_is_to_fail) {
             self.end_server(ClusterFault::Kill);
         }
         self.course.mended.set(Some(self.cluster.now()));
@@ -482,14 +561,15 @@ impl<'a> ClusterScenario<'a> {
         Ok(())
     }
 
-    /// All machines end; the server's loses its power.
+    /// All machines end; the server's loses its power, or is only killed where commits do not wait for the log.
     fn stop(&mut self) {
-        self.end_machine(0, ClusterFault::PowerCut);
-        drop(self.server.take());
+        let power_goes = self.course.shape.is_durable;
+        self.end_machine(0, if power_goes { ClusterFault::PowerCut } else { ClusterFault::Kill });
+        drop((self.server.take(), self.database.take()));
         (1..=self.course.shape.nodes).for_each(|node| {
             self.executors[node as usize].stop();
             self.course.end(node);
         });
-        self.machines.treat_media(&mut self.random, true);
+        self.machines.treat_media(&mut self.random, power_goes);
     }
 }

@@ -1,6 +1,7 @@
 //! What goes wrong in one seed, and when.
 
-use super::shape::{ARRIVALS, LOG, OFFERS, PAGES, STOCK, THINGS, TREE};
+use super::named::name_of;
+use super::shape::{ARRIVALS, LOG, OFFERS, PAGES, STOCK, THINGS, TREE, has_upkeep};
 use super::{ClusterFault, ClusterOptions, ClusterShape, ClusterStep};
 use base::Random;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
@@ -55,6 +56,15 @@ pub(super) enum Act {
     },
     StartServer {
         again_ns: Option<u64>,
+    },
+    /// The server is closed, and is started again after so long.
+    CloseServer {
+        down_ns: u64,
+    },
+    /// A machine does nothing for so long.
+    Pause {
+        machine: u32,
+        ns: u64,
     },
     /// A node may do this, for so long.
     Grant {
@@ -127,14 +137,29 @@ impl Schedule {
         if drawing.random.chance(0.5) {
             drawing.late_renewal();
         }
+        let (random, planned) = (Random::stream(seed, "cluster closes"), drawing.planned);
+        let mut drawing = Drawing { random, shape, planned };
+        if has_upkeep(seed) && drawing.random.chance(0.6) {
+            drawing.close_server();
+        }
+        let (random, planned) = (Random::stream(seed, "cluster pauses"), drawing.planned);
+        let mut drawing = Drawing { random, shape, planned };
+        if has_upkeep(seed) && drawing.random.chance(0.6) {
+            (0..drawing.random.between(1, 3)).for_each(|_| drawing.pause_machine());
+        }
         let mut planned = drawing.planned;
         planned.sort_by_key(|planned| planned.at_ns);
         Schedule { planned }
     }
 
     /// Whether a node may do less than everything at some time.
-    pub(super) fn restricts(&self, node: u32) -> bool {
-        self.planned.iter().any(|planned| matches!(planned.act, Act::Grant { node: granted, .. } if granted == node))
+    pub(super) fn restricts(&self, node: u32, shares_names: bool) -> bool {
+        let name = name_of(node, shares_names);
+        let is_its = |planned: &Planned| match planned.act {
+            Act::Grant { node: granted, .. } => name_of(granted, shares_names) == name,
+            _ => false,
+        };
+        self.planned.iter().any(is_its)
     }
 }
 
@@ -241,6 +266,28 @@ impl Drawing<'_> {
             let at_ns = at_ns.saturating_sub(self.random_ms(500));
             self.plan(at_ns, None, Act::Link { fault: ClusterFault::Cut, node, ns, late_ns: 0 });
         }
+    }
+
+    /// The server is closed while nodes work, perhaps more than once.
+    fn close_server(&mut self) {
+        for _ in 0..self.random.between(1, 2) {
+            let (at_ns, step) = (self.random.below(self.shape.trouble_ns), self.step(true));
+            let down_ns = if self.random.chance(0.5) { 0 } else { self.random.below(3_000) * MILLISECOND_NS };
+            self.plan(at_ns, step, Act::CloseServer { down_ns });
+        }
+    }
+
+    /// A machine is paused, for longer than a lease most of the time: a node in most cases, the server in others.
+    fn pause_machine(&mut self) {
+        let of_server = self.random.chance(0.3);
+        let machine = if of_server { 0 } else { self.random.between(1, u64::from(self.shape.nodes)) as u32 };
+        let (at_ns, step) = (self.random.below(self.shape.trouble_ns), self.step(of_server));
+        let ns = if self.random.chance(0.3) {
+            self.duration_ns()
+        } else {
+            self.random.between(2_600, 6_000) * MILLISECOND_NS
+        };
+        self.plan(at_ns, step, Act::Pause { machine, ns });
     }
 
     fn random_ms(&mut self, most: u64) -> u64 {

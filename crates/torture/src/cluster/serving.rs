@@ -1,7 +1,8 @@
 //! The server: an engine on media that are tortured, whose pages are served.
 
 use super::ClusterShape;
-use super::named::{Named, name_of};
+use super::named::Named;
+pub(super) use super::named::name_of;
 use super::schedule::Rights;
 use super::things;
 use engine::{Database, Result};
@@ -23,11 +24,12 @@ const NAME: &str = "cluster";
 pub(super) type AllRights = BTreeMap<u32, Rights>;
 
 /// A table of nodes, as an operator writes it.
-pub(super) fn grants(rights: &AllRights) -> Grants {
+pub(super) fn grants(rights: &AllRights, shares_names: bool) -> Grants {
     let granted = |Rights { write, read }: &Rights| {
         BTreeMap::from([("write".to_owned(), write.clone()), ("read".to_owned(), read.clone())])
     };
-    let nodes: BTreeMap<String, _> = rights.iter().map(|(node, rights)| (name_of(*node), granted(rights))).collect();
+    let nodes: BTreeMap<String, _> =
+        rights.iter().map(|(node, rights)| (name_of(*node, shares_names), granted(rights))).collect();
     let table = BTreeMap::from([("node".to_owned(), nodes)]).into_deserializer();
     Grants::deserialize::<MapDeserializer<'_, _, ValueError>>(table).expect("a table of nodes")
 }
@@ -50,21 +52,22 @@ pub(super) async fn serve(
     shape: ClusterShape,
     address: SocketAddr,
     rights: &RefCell<AllRights>,
-) -> Result<PageServer> {
+) -> Result<(PageServer, Database)> {
     let database = Database::open(&executor, shape.settings(), NAME).await?;
     let settings = ServerSettings {
         algorithm: shape.algorithm,
         chances: shape.chances,
         message_size_min: 0,
         has_leases: true,
-        grants: Some(grants(&rights.borrow())),
+        grants: Some(grants(&rights.borrow(), shape.shares_names)),
     };
-    let transport = Rc::new(Named { executor, at_once: shape.sends_at_once });
+    let transport = Named { executor, at_once: shape.sends_at_once, shares_names: shape.shares_names };
+    let transport = Rc::new(transport);
     let server = PageServer::serve(&database, transport, address, settings).await?;
     shape.snapshot_room.inspect(|room| server.set_snapshot_room(*room));
     // They may be others by now.
-    server.grant(grants(&rights.borrow()))?;
-    Ok(server)
+    server.grant(grants(&rights.borrow(), shape.shares_names))?;
+    Ok((server, database))
 }
 
 /// Opens the database for the last time.

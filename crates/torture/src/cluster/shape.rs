@@ -5,6 +5,7 @@ use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use engine::catalog::{Locking, Organization};
 use engine::checkpoint::{Strategy, SweepSettings};
+use engine::second_level::{self, CacheSettings, DESIGNS};
 use engine::{PartitionSpec, Settings, buffer, checkpoint, log};
 use node::algorithm::{ALGORITHMS, Algorithm};
 use node::lease::CLOCK_GAIN_PPM_MAX;
@@ -77,6 +78,17 @@ pub struct ClusterShape {
     pub checkpoint: checkpoint::Policy,
     /// Whether writes of the log fail.
     pub log_fails: bool,
+    /// Whether two nodes come under one name.
+    pub shares_names: bool,
+    /// A second device of the server's log, and a cache below its memory, in a few seeds.
+    pub second_log: Option<log::Second>,
+    /// See [`ClusterShape::second_log`].
+    pub cache: Option<CacheSettings>,
+    /// Whether commits wait for the log. Where they do not, what was acknowledged has to outlive closes of the server; when all is over it is
+    /// killed, and nothing is asked for then but a sound database. The power is not cut: it may take log of which pages have the changes.
+    pub is_durable: bool,
+    /// Whether operations of the server's data device fail, some each time it is started.
+    pub disk_fails: bool,
     /// How many millionths each machine's clock gains on the slowest that there may be, the server's first. None if all clocks agree.
     pub clock_gains_ppm: Option<Vec<u64>>,
 }
@@ -114,6 +126,11 @@ impl fmt::Debug for ClusterShape {
             .field("log_size", &self.log_size)
             .field("checkpoint", &self.checkpoint)
             .field("log_fails", &self.log_fails)
+            .field("shares_names", &self.shares_names)
+            .field("second_log", &self.second_log)
+            .field("cache", &self.cache)
+            .field("is_durable", &self.is_durable)
+            .field("disk_fails", &self.disk_fails)
             .field("clock_gains_ppm", &self.clock_gains_ppm)
             .finish()
     }
@@ -160,6 +177,9 @@ impl ClusterShape {
         // In three of eight seeds, so that there are some with each algorithm.
         let things = if (4..7).contains(&(seed % 8)) { of_things.between(4, 40) } else { 0 };
         let (of_node, of_server) = if things > 0 { FRAMES_OF_THINGS } else { (0, 0) };
+        let has_upkeep = has_upkeep(seed);
+        let drawn = |concern: &str, share| has_upkeep && Random::stream(seed, concern).chance(share);
+        let is_durable = !drawn("cluster durability", 0.25);
         let checkpoint = checkpoint::Policy {
             log_bytes: Some(of_log.between(16, 256) << 10),
             interval_ns: Some(of_log.between(200, 2_000) * MILLISECOND_NS),
@@ -203,7 +223,12 @@ impl ClusterShape {
             trouble_ns: random.between(options.seconds_max / 2, options.seconds_max) * SECOND_NS,
             log_size: (256 << 10) << of_log.below(5),
             checkpoint,
-            log_fails: of_log.chance(0.4),
+            log_fails: of_log.chance(0.4) && is_durable,
+            shares_names: drawn("cluster names", 0.5),
+            second_log: draw_second_log(&mut Random::stream(seed, "cluster second log")).filter(|_| has_upkeep),
+            cache: draw_cache(&mut Random::stream(seed, "cluster cache")).filter(|_| has_upkeep),
+            is_durable,
+            disk_fails: is_durable && drawn("cluster disk", 0.4),
             clock_gains_ppm: draw_clocks(&mut Random::stream(seed, "cluster clocks"), nodes),
         }
     }
@@ -220,10 +245,12 @@ impl ClusterShape {
 
     /// The server's settings.
     pub(super) fn settings(&self) -> Settings {
-        let log = log::Settings { capacity: self.log_size, ..log::Settings::default() };
+        let (second, durable) = (self.second_log.clone(), self.is_durable);
+        let log = log::Settings { capacity: self.log_size, second, durable, ..log::Settings::default() };
+        let hierarchy = second_level::Settings { cache: self.cache.clone(), ..second_level::Settings::default() };
         let (buffer, log_device) = (self.buffer(self.frames.1), LOG_DEVICE.to_owned());
         let sweep = SweepSettings { strategy: self.strategy, ..SweepSettings::default() };
-        Settings { buffer, log, log_device, checkpoint: self.checkpoint, sweep, ..Settings::default() }
+        Settings { buffer, log, log_device, hierarchy, checkpoint: self.checkpoint, sweep, ..Settings::default() }
     }
 
     pub(super) fn buffer(&self, frames: usize) -> buffer::Settings {
@@ -250,6 +277,24 @@ impl ClusterShape {
     }
 }
 
+/// Whether the server is closed, paused, has other devices than most, such as fail, or nodes of one name.
+pub(super) fn has_upkeep(seed: u64) -> bool {
+    Random::stream(seed, "cluster upkeep").chance(0.3)
+}
+
+/// In a third of those seeds.
+fn draw_second_log(random: &mut Random) -> Option<log::Second> {
+    let acknowledged = *random.choose(&[log::Acknowledged::Both, log::Acknowledged::First]).expect("two");
+    random.chance(0.35).then(|| log::Second { device: SECOND_DEVICE.to_owned(), acknowledged })
+}
+
+/// In a third of those seeds, of any design.
+fn draw_cache(random: &mut Random) -> Option<CacheSettings> {
+    let design = *random.choose(&DESIGNS).expect("there are some");
+    let settings = CacheSettings { design, ..CacheSettings::new(CACHE_DEVICE, random.between(4, 60) as u32) };
+    random.chance(0.35).then_some(settings)
+}
+
 /// How fast clocks are: often those of the nodes as slow as leases allow for beside the server's.
 fn draw_clocks(random: &mut Random, nodes: u32) -> Option<Vec<u64>> {
     let differ = random.chance(0.5);
@@ -259,6 +304,11 @@ fn draw_clocks(random: &mut Random, nodes: u32) -> Option<Vec<u64>> {
 
 /// The device of the server's log.
 pub(super) const LOG_DEVICE: &str = "flash";
+/// That of pages.
+pub(super) const DATA_DEVICE: &str = "disk";
+/// Those of a second log and a cache.
+pub(super) const SECOND_DEVICE: &str = "second";
+pub(super) const CACHE_DEVICE: &str = "cache";
 
 /// The partition of pages.
 pub(super) const PAGES: &str = "page";

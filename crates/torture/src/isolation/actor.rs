@@ -1,5 +1,7 @@
 //! A transaction that records what it does and what it is shown.
 
+mod several;
+
 use super::store::{INDEX_NAME, Store, number_of, stored_key};
 use crate::ClientEvent;
 use crate::context::RunContext;

@@ -267,6 +267,9 @@ impl Client<'_> {
         let number = self.random.below(self.contention.keys);
         let look = *self.random.choose(&[Look::Copy, Look::InPlace, Look::ForUpdate]).expect("there are some");
         let new = self.new_value(store, number);
+        if self.contention.several && store.has_keys() && self.afterwards.chance(0.3) {
+            return self.act_on_several(actor, store, new).await;
+        }
         if store == Store::Direct {
             return match self.random.below(4) {
                 0 | 1 => actor.read(store, number, look).await,
@@ -313,6 +316,25 @@ impl Client<'_> {
                 Ok(())
             }
             _ => actor.read(store, number, look).await,
+        }
+    }
+
+    /// One call for several records, in any order or in that of their keys.
+    async fn act_on_several(&mut self, actor: &mut Actor<'_>, store: Store, new: New) -> Result<()> {
+        let count = self.afterwards.between(2, 4);
+        let mut numbers: Vec<u64> = (0..count).map(|_| self.afterwards.below(self.contention.keys)).collect();
+        if self.afterwards.chance(0.5) {
+            numbers.sort_unstable();
+        }
+        // A write to a place of which a unique index has another record is refused, and it is not told for which.
+        match self.afterwards.below(4) {
+            0 if store != Store::Unique => {
+                numbers.sort_unstable();
+                numbers.dedup();
+                actor.insert_each(store, &numbers, new).await
+            }
+            1 if store != Store::Unique => actor.modify_each(store, &numbers, new.place).await,
+            _ => actor.read_each(store, &numbers).await,
         }
     }
 

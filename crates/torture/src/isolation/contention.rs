@@ -1,4 +1,5 @@
 use super::store::{Store, set};
+use crate::configuration::is_hasty;
 use crate::history::Level;
 use base::Random;
 use base::time::{MICROSECOND_NS, SECOND_NS};
@@ -67,6 +68,8 @@ pub struct Contention {
     pub appended_locking: Locking,
     /// How many of them are on a page; 0 for as many as fit.
     pub appended_per_page: u32,
+    /// Whether some calls are for several records.
+    pub several: bool,
     /// A client that changes many unrelated records, so that versions outgrow the undo space.
     pub flood: Option<Flood>,
 }
@@ -125,6 +128,7 @@ impl Contention {
             past: *random.choose(&[0.0, 0.2, 0.5]).expect("there are some"),
             appended_locking: *random.choose(&[Locking::None, Locking::Page, Locking::Record]).expect("three"),
             appended_per_page: *random.choose(&[0, 1, 1, 3]).expect("four"),
+            several: is_hasty(seed),
             flood: None,
         };
         if let Some((flood, size)) = Flood::draw(seed) {

@@ -54,6 +54,11 @@ impl Store {
         matches!(self, Store::Tree | Store::Index | Store::Unique)
     }
 
+    /// Whether records are found by keys.
+    pub fn has_keys(self) -> bool {
+        !matches!(self, Store::Direct | Store::Appended)
+    }
+
     /// Whether a record's place is its group, by which an index finds it.
     pub fn is_indexed(self) -> bool {
         matches!(self, Store::Index | Store::Unique)

@@ -31,18 +31,24 @@ struct PartitionWork {
     written: u64,
     /// Whether it writes as much as it may.
     is_large: bool,
+    /// What the last call is to do, of which partition: its record of this number gets a value, or goes. Nothing if that is not known.
+    meant: Option<(usize, u64, Option<Rc<[u8]>>)>,
     /// Whether it may be large beside the log: it is meant to be, or changes what a scan meets.
     may_be_large: bool,
 }
 
 impl PartitionWork {
     fn new(changed: Vec<Changed>, is_large: bool) -> PartitionWork {
-        PartitionWork { changed, written: 0, is_large, may_be_large: is_large }
+        PartitionWork { changed, written: 0, is_large, meant: None, may_be_large: is_large }
     }
 }
 
 /// About what the log has of a small record's deletion on the smallest pages, with its share of the merges, in bytes.
 const LOGGED_BY_DELETE: u64 = 256;
+
+/// How many calls are given up before their end, where most of their transactions roll back and where they are to commit.
+const GIVEN_UP: f64 = 0.01;
+const GIVEN_UP_OF_SEVERAL: f64 = 0.08;
 
 const LEVELS: [Isolation; 4] =
     [Isolation::Serializable, Isolation::Serializable, Isolation::Snapshot, Isolation::ReadCommitted];
@@ -76,7 +82,8 @@ impl Client {
         let changes_max = if is_large { 300 } else { self.random.between(1, 8) };
         let mut work = PartitionWork::new(changed, is_large);
         for _ in 0..changes_max {
-            let polls = if self.random.chance(0.01) { self.random.between(1, 4) } else { u64::MAX };
+            let given_up = if self.context.configuration.haste { GIVEN_UP_OF_SEVERAL } else { GIVEN_UP };
+            let polls = if self.random.chance(given_up) { self.random.between(1, 4) } else { u64::MAX };
             match at_most(polls, self.change(&mut tx, &mut work)).await {
                 Some(Ok(())) => {}
                 Some(Err(error)) => {
@@ -84,6 +91,9 @@ impl Client {
                         return After::Reopen;
                     }
                     return self.undo(tx).await;
+                }
+                None if self.context.configuration.haste && work.meant.is_some() => {
+                    return self.commit_half(tx, work).await;
                 }
                 None => return self.undo(tx).await,
             }
@@ -170,6 +180,42 @@ impl Client {
         }
     }
 
+    /// Commits a transaction whose last call was given up: that was done, or not, or it is refused because half of it may be.
+    async fn commit_half(&mut self, tx: Transaction, work: PartitionWork) -> After {
+        let name_of = |index: usize| &work.changed[index].name;
+        let (index, number, value) = work.meant.as_ref().expect("it is known");
+        let done = work.changed[*index].with(*number, value.clone());
+        for changed in &work.changed {
+            with_known(&self.context, &changed.name, |known| known.may_become(Some(changed.after())));
+        }
+        with_known(&self.context, name_of(*index), |known| known.may_become(Some(Rc::clone(&done))));
+        match tx.commit().await {
+            Ok(()) => {
+                for changed in &work.changed {
+                    with_known(&self.context, &changed.name, |known| known.is(Some(changed.after())));
+                }
+                with_known(&self.context, name_of(*index), |known| known.may_become(Some(done)));
+                self.context.oracle.borrow_mut().acknowledged += 1;
+                self.reconcile(&name_of(*index).clone()).await
+            }
+            Err(error)
+                if error.is_conflict()
+                    || self.is_too_large(&error, &work)
+                    || matches!(error, Error::Abandoned | Error::Aborted { .. }) =>
+            {
+                self.context.event(ClientEvent::HalfCommitted);
+                for changed in work.changed {
+                    with_known(&self.context, &changed.name, |known| known.is(Some(changed.shape)));
+                }
+                After::Retry
+            }
+            Err(error) => {
+                self.avoid(work);
+                self.context.judge(&error, "commit")
+            }
+        }
+    }
+
     /// Whether the commit was made the next restart tells.
     fn avoid(&mut self, work: PartitionWork) {
         self.avoided.extend(work.changed.into_iter().map(|changed| changed.name));
@@ -178,6 +224,7 @@ impl Client {
     /// One call.
     async fn change(&mut self, tx: &mut Transaction, work: &mut PartitionWork) -> Result<()> {
         let index = self.random.below(work.changed.len() as u64) as usize;
+        work.meant = None;
         let changed = &mut work.changed[index];
         let (kind, objects) = (changed.shape.kind, changed.shape.objects());
         if kind.is_appended() {
@@ -200,7 +247,10 @@ impl Client {
         let value = self.value(changed, number, work.is_large);
         let key = stored_key(number);
         let reads = self.random.below(8);
+        let is_written = kind != ShapeKind::Direct && (reads > 2 || work.is_large);
+        work.meant = (is_written || reads == 0).then(|| (index, number, is_written.then(|| Rc::clone(&value))));
         if kind == ShapeKind::Direct {
+            work.meant = None;
             if reads < 2 {
                 let found = tx.read_object(changed.id, number, <[u8]>::to_vec).await?;
                 let found = found.iter().any(|byte| *byte != 0).then_some(found);
@@ -375,6 +425,16 @@ impl Client {
 }
 
 impl Changed {
+    /// The partition as the transaction leaves it if a record of it gets this value besides, or goes.
+    fn with(&self, number: u64, value: Option<Rc<[u8]>>) -> Rc<Shape> {
+        let mut contents = self.contents.clone();
+        match value {
+            Some(value) => contents.insert(number, value),
+            None => contents.remove(&number),
+        };
+        Rc::new(self.shape.with(contents))
+    }
+
     /// The partition as the transaction leaves it.
     fn after(&self) -> Rc<Shape> {
         Rc::new(self.shape.with(self.contents.clone()))

@@ -1,4 +1,7 @@
+mod several;
+
 use super::owner::{RecordsByKey, difference, key, owner_of, tag, value, version_of};
+use crate::ClientEvent;
 use crate::abandon::at_most;
 use crate::context::{After, RunContext};
 use crate::debit_credit::roll_back;
@@ -17,6 +20,8 @@ struct Client {
     partition: PartitionId,
     number: usize,
     random: Random,
+    /// The random numbers of calls on several records.
+    several: Random,
     /// How long it waits for a change of a record, in nanoseconds; for ever if this is absent.
     patience_ns: Option<u64>,
 }
@@ -30,6 +35,17 @@ struct RecordWork {
     savepoints: Vec<(Savepoint, RecordsByKey)>,
     /// The latest transaction of each other client of which it was shown a value.
     shown: BTreeMap<usize, u64>,
+    half: Half,
+}
+
+/// Whether a transaction has gone back to a savepoint in part, after which it can only be rolled back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Half {
+    No,
+    /// It was not seen yet.
+    Perhaps,
+    /// It was told so.
+    Refused,
 }
 
 /// Runs one client's transactions.
@@ -37,13 +53,19 @@ pub async fn client(context: Rc<RunContext>, database: Database, number: usize) 
     let Some(partition) = context.partition(&database, "records") else { return };
     let random = context.random(&format!("records {number}"));
     let patience_ns = patience_ns(&mut context.random(&format!("patience {number}")));
-    let mut client = Client { context, database, partition, number, random, patience_ns };
+    let several = context.random(&format!("several {number}"));
+    let mut client = Client { context, database, partition, number, random, several, patience_ns };
     for _ in 0..client.context.configuration.transactions {
         client.context.pause(&mut client.random).await;
         if client.context.over.get() || client.run().await == After::Reopen {
             return;
         }
     }
+}
+
+/// Whether a transaction is told that half of a change was given up.
+fn is_abandoned(error: &Error) -> bool {
+    matches!(error, Error::Abandoned | Error::Aborted { .. })
 }
 
 /// Every other client gives up calls whose operations take much longer than they should.
@@ -61,10 +83,14 @@ impl Client {
             let owner = &mut self.context.oracle.borrow_mut().owners[self.number];
             (owner.begin(), owner.committed.clone())
         };
-        let mut work = RecordWork { tx, version, contents, savepoints: Vec::new(), shown: BTreeMap::new() };
+        let mut work =
+            RecordWork { tx, version, contents, savepoints: Vec::new(), shown: BTreeMap::new(), half: Half::No };
         let long = self.random.chance(self.context.configuration.long_transactions);
         for _ in 0..self.random.between(1, if long { 80 } else { 10 }) {
             if let Err(error) = self.change(&mut work).await {
+                if work.half == Half::Perhaps && is_abandoned(&error) {
+                    return self.commit_half(work).await;
+                }
                 if self.context.judge(&error, "records") == After::Reopen {
                     return After::Reopen;
                 }
@@ -72,6 +98,9 @@ impl Client {
             }
             if self.context.over.get() {
                 return After::Reopen;
+            }
+            if work.half == Half::Refused {
+                return self.commit_half(work).await;
             }
         }
         if self.random.chance(0.15) { self.undo(work.tx).await } else { self.commit(work).await }
@@ -83,7 +112,7 @@ impl Client {
     }
 
     async fn commit(&mut self, work: RecordWork) -> After {
-        let RecordWork { tx, version, contents, shown, .. } = work;
+        let RecordWork { tx, version, contents, shown, half, .. } = work;
         let failed = self.database.log().failure().is_some();
         let changes = {
             let owner = &mut self.context.oracle.borrow_mut().owners[self.number];
@@ -99,10 +128,14 @@ impl Client {
                 if failed && changes {
                     self.context.wrong(format!("version {version} commits though the log has failed"));
                 }
-                After::Retry
+                // All of it is there, since it has not gone back at all.
+                if half == Half::No { After::Retry } else { self.resolve().await }
             }
-            // After a conflict there is no commit.
-            Some(Err(error)) if error.is_conflict() => {
+            // After a conflict there is no commit, and of half a transaction there is none.
+            Some(Err(error)) if error.is_conflict() || half != Half::No && is_abandoned(&error) => {
+                if half != Half::No {
+                    self.context.event(ClientEvent::HalfCommitted);
+                }
                 self.context.oracle.borrow_mut().owners[self.number].doubt = None;
                 self.context.note_owner(self.number);
                 After::Retry
@@ -112,6 +145,19 @@ impl Client {
                 After::Reopen => After::Reopen,
             },
             None => self.resolve().await,
+        }
+    }
+
+    /// Tries to commit one that was told that it has half of a change.
+    async fn commit_half(&mut self, work: RecordWork) -> After {
+        self.context.event(ClientEvent::HalfCommitted);
+        match work.tx.commit().await {
+            Ok(()) => {
+                self.context.wrong(format!("version {} commits though half of it was taken back", work.version));
+                After::Reopen
+            }
+            Err(error) if error.is_conflict() || is_abandoned(&error) => After::Retry,
+            Err(error) => self.context.judge(&error, "commit"),
         }
     }
 
@@ -173,6 +219,9 @@ impl Client {
 
     /// One call, or a few that belong together.
     async fn change(&mut self, work: &mut RecordWork) -> Result<()> {
+        if self.context.configuration.haste && self.several.chance(0.4) {
+            return self.change_several(work).await;
+        }
         match self.random.below(24) {
             0..=3 => self.delete(work).await,
             4..=6 => self.modify(work).await,

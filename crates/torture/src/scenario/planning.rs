@@ -44,6 +44,9 @@ impl Scenario {
             plan = self.with_more_kinds(plan, run, (kind, is_late));
         }
         plan = self.with_own_faults(plan, run);
+        if self.world.configuration.haste {
+            plan = plan.with_answer_limit(&mut random("answers, run"), kind);
+        }
         // The first run creates all partitions without faults, so that later runs meet them all.
         if partitions::is_large_crowd(self.world.configuration.crowd) && run == 0 { Plan::default() } else { plan }
     }
