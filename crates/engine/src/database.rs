@@ -48,7 +48,7 @@ pub use compact::Compaction;
 pub use figures::{Figures, PartitionFigures, TierFigures};
 pub use internals::Internals;
 pub use log_move::Asked;
-pub use machine::{AnswerLimit, Machine};
+pub use machine::{Machine, SilenceLimit};
 pub use partition::PartitionSpec;
 pub use recording::{RecordedPartition, RecordedReference, RecordedReferences};
 pub use residence::RESIDENCE_FILE;

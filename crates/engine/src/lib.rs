@@ -29,9 +29,9 @@ pub mod transaction;
 pub mod version;
 
 pub use database::{
-    AnswerLimit, Asked, CommitFailure, Compaction, Database, Figures, HeldMoment, IndexProgress, Internals,
-    KeptVersions, LockWait, Machine, PartitionFigures, PartitionSize, PartitionSpec, RESIDENCE_FILE, RecordedPartition,
-    RecordedReference, RecordedReferences, Served, SetChange, Settings, Shipment, TierFigures, UNNUMBERED,
+    Asked, CommitFailure, Compaction, Database, Figures, HeldMoment, IndexProgress, Internals, KeptVersions, LockWait,
+    Machine, PartitionFigures, PartitionSize, PartitionSpec, RESIDENCE_FILE, RecordedPartition, RecordedReference,
+    RecordedReferences, Served, SetChange, Settings, Shipment, SilenceLimit, TierFigures, UNNUMBERED,
 };
 pub use engine::{Catalog, Isolation};
 pub use error::{BackupError, Error, Need, Result};

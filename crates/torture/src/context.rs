@@ -9,8 +9,9 @@ use crate::oracle::Oracle;
 use crate::{ClientEvent, Configuration};
 use base::time::SECOND_NS;
 use base::{Lsn, PartitionId, Random};
+use driver::FaultKind;
 use engine::log::Log;
-use engine::{AnswerLimit, Database, Error, Internals};
+use engine::{Database, Error, Internals, SilenceLimit};
 use executor::Executor;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -35,7 +36,7 @@ pub struct RunContext {
     /// Whether a comparison has shown something that damage explains: what the clients know is not what is there any more.
     pub is_astray: Rc<Cell<bool>>,
     /// For how long devices may leave something unanswered before the database is given up.
-    pub limit: Option<AnswerLimit>,
+    pub limit: Option<SilenceLimit>,
     /// Whether the database is being closed, or is, while clients are at work.
     pub is_closing: Cell<bool>,
     /// Whether this run is over, so that clients should stop.
@@ -300,6 +301,8 @@ impl RunContext {
 fn is_of_closing(error: &Error) -> bool {
     match error {
         Error::Closed => true,
+        // The space that old versions go to is removed first. On Linux those who have the file open go on to read it.
+        Error::Input(fault) => fault.kind == FaultKind::NotFound && fault.message.contains("'undo.space'"),
         Error::LogFailed(why) => why.contains("the database was closed"),
         Error::LogNotRelieved { cause } | Error::RollbackStalled { cause } => is_of_closing(cause),
         _ => false,

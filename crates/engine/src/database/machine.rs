@@ -21,22 +21,22 @@ impl Drop for Machine {
 
 impl Machine {
     /// From now on everything ends that runs on it ([`driver::Halt::Unanswered`]) once something has waited for a device for longer than this, in
-    /// nanoseconds: unless it can do without that device, as with a cache, or with one of two logs once the database is [open](AnswerLimit::opened).
-    pub fn limit_answers(&self, limit_ns: u64) -> AnswerLimit {
+    /// nanoseconds: unless it can do without that device, as with a cache, or with one of two logs once the database is [open](SilenceLimit::opened).
+    pub fn limit_answers(&self, limit_ns: u64) -> SilenceLimit {
         let log: Rc<OnceCell<Weak<Log>>> = Rc::default();
         let opened = Rc::clone(&log);
         let is_spare = move |file: &str| opened.get().and_then(Weak::upgrade).is_some_and(|log| log.can_lose(file));
         self.0.limit_answers(limit_ns, move |late| is_overdue(late, limit_ns, &is_spare));
-        AnswerLimit { log }
+        SilenceLimit { log }
     }
 }
 
 /// For how long devices may leave something unanswered ([`Machine::limit_answers`]).
-pub struct AnswerLimit {
+pub struct SilenceLimit {
     log: Rc<OnceCell<Weak<Log>>>,
 }
 
-impl AnswerLimit {
+impl SilenceLimit {
     /// This database is open, and may have lost one of its logs; an opening reads both of two, and does without none.
     pub fn opened(&self, database: &Database) {
         let _first = self.log.set(Rc::downgrade(database.log()));

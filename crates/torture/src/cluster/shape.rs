@@ -290,7 +290,7 @@ fn draw_second_log(random: &mut Random) -> Option<log::Second> {
 
 /// In a third of those seeds, of any design.
 fn draw_cache(random: &mut Random) -> Option<CacheSettings> {
-    let design = *random.choose(&DESIGNS).expect("there are some");
+    let design = *random.choose(DESIGNS).expect("there are some");
     let settings = CacheSettings { design, ..CacheSettings::new(CACHE_DEVICE, random.between(4, 60) as u32) };
     random.chance(0.35).then_some(settings)
 }

@@ -24,6 +24,9 @@ struct Changed {
     contents: RecordsByNumber,
 }
 
+/// A partition by its place among those that are changed, the number of a record of it, and what that becomes.
+type Meant = (usize, u64, Option<Rc<[u8]>>);
+
 /// What a transaction has done.
 struct PartitionWork {
     changed: Vec<Changed>,
@@ -32,7 +35,7 @@ struct PartitionWork {
     /// Whether it writes as much as it may.
     is_large: bool,
     /// What the last call is to do, of which partition: its record of this number gets a value, or goes. Nothing if that is not known.
-    meant: Option<(usize, u64, Option<Rc<[u8]>>)>,
+    meant: Option<Meant>,
     /// Whether it may be large beside the log: it is meant to be, or changes what a scan meets.
     may_be_large: bool,
 }

@@ -137,11 +137,11 @@ impl Client {
         let mut shown: Vec<(usize, Option<Rc<[u8]>>)> = Vec::new();
         let look = |position: usize, value: Option<&[u8]>| shown.push((position, value.map(Rc::from)));
         let done = at_most(self.polls(), work.tx.get_each_with(self.partition, &keys, look)).await;
-        let is_in_order = |(index, (position, value)): (usize, &(usize, Option<Rc<[u8]>>))| {
-            index == *position && value.as_ref() == work.contents.get(&keys[index])
-        };
+        let expected = keys.iter().map(|key| work.contents.get(key)).enumerate();
+        let is_in_order =
+            shown.iter().zip(expected).all(|((position, value), next)| (*position, value.as_ref()) == next);
         let is_whole = !matches!(done, Some(Ok(()))) || shown.len() == keys.len();
-        if !is_whole || !shown.iter().enumerate().all(is_in_order) {
+        if !is_whole || !is_in_order {
             self.context.differs(&["records"], format!("client {} reads other values of several records", self.number));
         }
         done.unwrap_or(Ok(()))
