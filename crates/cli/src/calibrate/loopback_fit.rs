@@ -48,12 +48,13 @@ impl FittedLoopback {
 }
 
 /// How often the description is corrected, and how many answers of each mix it then gives.
-const ROUNDS: usize = 8;
+const ROUNDS: usize = 16;
 const ANSWERS: u64 = 2_000;
 /// A longer time than that of the share before it is that of so few that it stands for their mean.
 const TAIL: f64 = (1.0 - SHARES[SHARES.len() - 2]) / 2.0;
 
 /// What is fitted.
+#[derive(Clone)]
 struct Guess {
     prices: MessagePrices,
     /// Of a message on its way, at [`SHARES`].
@@ -85,9 +86,11 @@ impl Guess {
         Ok(Network { latency: Law::quantiles(points.collect())?, bandwidth, packet: ANSWER_MAX, ..Network::no_delay() })
     }
 
-    fn correct(&mut self, pairs: &Pairs<'_>) {
-        let off =
-            |of: &dyn Fn(&Exchanged) -> f64, (measured, shown): (&Exchanged, &Exchanged)| of(measured) - of(shown);
+    /// Takes this share of what is missing over into what is fitted.
+    fn correct(&mut self, pairs: &Pairs<'_>, taken: f64) {
+        let off = |of: &dyn Fn(&Exchanged) -> f64, (measured, shown): (&Exchanged, &Exchanged)| {
+            taken * (of(measured) - of(shown))
+        };
         // A question and its answer are two messages, and each has two ends.
         let cpu_ns = off(&Exchanged::cpu_ns_each, pairs.short_at_once);
         self.prices.message_ns = (self.prices.message_ns + cpu_ns / 4.0).max(0.0);
@@ -120,6 +123,16 @@ struct Pairs<'a> {
 }
 
 impl<'a> Pairs<'a> {
+    /// How far what is shown is from what was measured, in CPU time of each and in the mean time of one alone.
+    fn off(&self) -> f64 {
+        let share = |of: &dyn Fn(&Exchanged) -> f64, (measured, shown): (&Exchanged, &Exchanged)| {
+            (of(shown).max(1.0) / of(measured).max(1.0)).ln().powi(2)
+        };
+        let all = [self.short_alone, self.long_alone, self.short_at_once, self.long_at_once];
+        let cpu = all.map(|pair| share(&Exchanged::cpu_ns_each, pair)).iter().sum::<f64>();
+        cpu + share(&|seen| seen.times.mean_ns, self.short_alone)
+    }
+
     fn of(measured: &'a LoopbackMeasured, shown: &'a [Exchanged]) -> Result<Pairs<'a>, Failure> {
         let depth_max = measured.extent.depths.iter().copied().max().unwrap_or(1);
         let find = |size: u32, depth: u32| {
@@ -142,10 +155,18 @@ pub fn fit(measured: &LoopbackMeasured, of_steps: &Cpu) -> Result<FittedLoopback
     let mixes = measured.extent.mixes();
     let mut guess = Guess { prices: MessagePrices::default(), latency_ns: [0.0; SHARES.len()], transmission_ns: 0.0 };
     let show = |guess: &Guess, seed| show((&guess.cpu(of_steps), &guess.network()?), &mixes, ANSWERS, seed);
+    let mut best = (f64::INFINITY, guess.clone());
     for round in 0..ROUNDS {
         let shown = show(&guess, 1 + round as u64)?;
-        guess.correct(&Pairs::of(measured, &shown)?);
+        let pairs = Pairs::of(measured, &shown)?;
+        // A side that waits less sleeps more often, so that a correction may go too far, and the next one back.
+        let off = pairs.off();
+        if off < best.0 {
+            best = (off, guess.clone());
+        }
+        guess.correct(&pairs, if round < ROUNDS / 2 { 1.0 } else { 0.4 });
     }
+    let (_, guess) = best;
     let shown = show(&guess, 99)?;
     Ok(FittedLoopback { network: guess.network()?, prices: guess.prices, shown, nodes: None })
 }
