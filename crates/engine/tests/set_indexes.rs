@@ -6,7 +6,7 @@ use crate::ground::things::*;
 use base::{PartitionId, Random};
 use entresol_engine::catalog::IndexSpec;
 use entresol_engine::set::{FieldError, FieldType, FieldValue, RecordType};
-use entresol_engine::{Database, Direction, Error, Internals, PartitionSpec, Settings, Snapshot, version};
+use entresol_engine::{Database, Direction, Error, PartitionSpec, Settings, Snapshot, version};
 use virtual_driver::Media;
 
 fn set() -> PartitionSpec {
@@ -352,32 +352,6 @@ fn arrivals_get_an_index_too() {
             (0..=700_u64).filter(|number| number % 3 == 1).map(|number| number.to_be_bytes().to_vec()).collect();
         assert_eq!(of_one, Ok(expected));
         check(&database).await;
-    });
-}
-
-#[test]
-fn while_nodes_use_a_database_no_partition_gets_an_index() {
-    run(&Media::new(), async |executor| {
-        let database = Database::create(executor, settings()).await.expect("creates");
-        for spec in [set(), PartitionSpec::b_tree("tree").record(record())] {
-            let id = database.create_partition(spec).await.expect("creates");
-            let served = database.serve_nodes().expect("no index is being built");
-            let refused = database.create_index(id, by_group()).await.expect_err("nodes know nothing of it");
-            assert!(refused.to_string().contains("gets no index 'by_group' while nodes use it"), "{refused}");
-            drop(served);
-            put_all(&database, id, &some(2_000)).await;
-            let creating = executor.spawn({
-                let database = database.clone();
-                async move { database.create_index(id, by_group()).await }
-            });
-            while database.index_builds().is_empty() {
-                executor.sleep_ns(1_000).await;
-            }
-            let refused = database.serve_nodes().err();
-            assert!(creating.is_finished() || matches!(refused, Some(Error::PartitionInUse(_))), "{refused:?}");
-            creating.join().await.expect("is created");
-            assert!(database.serve_nodes().is_ok());
-        }
     });
 }
 

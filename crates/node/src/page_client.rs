@@ -102,7 +102,7 @@ pub struct PageClient(Rc<ClientNode>);
 struct ClientNode {
     executor: Executor,
     /// The handle that its users get.
-    users: Executor,
+    for_users: Executor,
     settings: ClientSettings,
     server: SocketAddr,
     /// Where other clients reach it.
@@ -201,7 +201,7 @@ impl PageClient {
         protocol.join(introduced.session, introduced.secret);
         let inner = Rc::new(ClientNode {
             executor: executor.clone(),
-            users,
+            for_users: users,
             settings,
             server,
             address: acceptor.address(),
@@ -290,7 +290,7 @@ impl PageClient {
 
     /// What its tasks run on.
     pub fn executor(&self) -> &Executor {
-        &self.0.users
+        &self.0.for_users
     }
 
     /// Its buffer.

@@ -63,18 +63,6 @@ pub struct IndexProgress {
     pub records: u64,
 }
 
-/// Nodes use the database as long as this is there: partitions get no indexes.
-pub struct Served {
-    engine: Rc<Engine>,
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let served = &self.engine.catalog.served;
-        served.set(served.get() - 1);
-    }
-}
-
 impl Database {
     /// The secondary indexes that are being built.
     pub fn index_builds(&self) -> Vec<IndexProgress> {
@@ -84,20 +72,6 @@ impl Database {
             Some(IndexProgress { partition, index: build.name.clone(), records: build.records.get() })
         };
         builds.iter().filter_map(progress).collect()
-    }
-
-    /// Nodes use the database from now on. They know the indexes that there are, so no partition gets one.
-    ///
-    /// # Errors
-    /// [`Error::PartitionInUse`] if an index is being built or dropped.
-    pub(crate) fn serve_nodes(&self) -> Result<Served> {
-        let engine = &self.0.engine;
-        if let Some(found) = engine.catalog.partitions.borrow().iter().find(|found| found.has_unready_index()) {
-            return Err(Error::PartitionInUse(found.name.clone()));
-        }
-        let served = &engine.catalog.served;
-        served.set(served.get() + 1);
-        Ok(Served { engine: Rc::clone(engine) })
     }
 
     /// Has an index that is being built be built no further, and waits until nothing of it is left. False if there is none, or it is there.

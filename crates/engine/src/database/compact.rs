@@ -87,11 +87,10 @@ impl Database {
     /// Transactions, backups and bulk loads that began before pages of a b-tree were moved, or before the room behind an append partition
     /// is given back, are waited for, up to ten seconds; of sets and direct partitions, backups are. What long
     /// values have left that are kept for snapshots is not free yet, and those of a partition without locks stay where they are. While it
-    /// goes on the partition is not dropped. Once there is no record left, it cannot be bulk-loaded any more. A database whose pages are
-    /// served to other nodes must not be compacted.
+    /// goes on the partition is not dropped. Once there is no record left, it cannot be bulk-loaded any more.
     ///
     /// # Errors
-    /// [`Error::NoPartition`]; [`Error::PartitionInUse`] if some of those have not ended in ten seconds: what was moved stays so, and another compaction goes on
+    /// [`Error::NoPartition`]; [`Error::Setting`] while nodes use the database, but for sets; [`Error::PartitionInUse`] if some of those have not ended in ten seconds: what was moved stays so, and another compaction goes on
     /// there; [`Error::LogCrowded`] if for ten seconds transactions keep the room in the log that a step needs; the log's or the driver's.
     ///
     /// ```
@@ -119,13 +118,16 @@ impl Database {
         let _visit = Visit::new(engine);
         let found = self.describe(id)?;
         let mut done = Compaction::default();
+        if let Organization::Set { .. } = found.organization {
+            return sets::compact_set(engine, &found).await;
+        }
+        let _moving = self.begin_moving(&found)?;
         match found.organization {
-            Organization::BTree => {}
+            Organization::BTree | Organization::Set { .. } => {}
             Organization::Append { .. } => {
                 done.given_back = self.shrink(&found).await?;
                 return Ok(done);
             }
-            Organization::Set { .. } => return sets::compact_set(engine, &found).await,
             Organization::Direct { .. } => {
                 done.given_back = objects::cut_blank_end(self, &found).await?;
                 return Ok(done);

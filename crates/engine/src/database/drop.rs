@@ -39,7 +39,7 @@ impl Database {
     /// goes on to its end even if its future is dropped.
     ///
     /// # Errors
-    /// [`Error::NoPartition`]; [`Error::PartitionInUse`] if some of those have not ended in ten seconds, one of the caller's own
+    /// [`Error::NoPartition`]; [`Error::Setting`] while nodes use the database; [`Error::PartitionInUse`] if some of those have not ended in ten seconds, one of the caller's own
     /// among them perhaps, or if others keep the sweep from going on for as long: the partition stays then. The log's or the driver's: the partition stays, or, if the superblock file cannot
     /// be written at all, is out of reach until the next opening shows what has become of it.
     ///
@@ -65,6 +65,7 @@ impl Database {
         let _turn = self.0.engine.catalog.creation.take(&self.0.engine.core.executor).await;
         self.0.engine.core.check_open()?;
         let found = self.describe_droppable(id)?;
+        self.check_unserved(&found, "is not dropped")?;
         let dropped = self.hide_with_indexes(&found)?;
         let change = self.begin_catalog_change();
         let prepared = self.prepare_drop(&found).await;

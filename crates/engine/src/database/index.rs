@@ -166,7 +166,7 @@ impl Database {
         let _turn = engine.catalog.creation.take(&engine.core.executor).await;
         engine.core.check_open()?;
         let found = engine.catalog.describe(base)?;
-        self.check_unserved(&found, &spec.name)?;
+        self.check_unserved(&found, &format!("gets no index '{}'", spec.name))?;
         let (mut schema, mut index) = planned(&found, &spec)?;
         let mut tree = None;
         if found.set_settings().is_none() {
@@ -322,6 +322,7 @@ impl Database {
         engine.core.check_open()?;
         let found = engine.catalog.describe(base)?;
         let number = engine.catalog.secondary(base, name)?;
+        self.check_unserved(&found, &format!("keeps its index '{name}'"))?;
         let index = found.typed()?.index(number).expect("it is there").clone();
         let (drops, keeps) = match index.tree {
             Some(tree) => (CatalogChange::Drop(tree.id.0), Some(CatalogChange::Enter(tree.id.0))),

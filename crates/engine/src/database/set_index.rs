@@ -114,15 +114,4 @@ impl Database {
             }
         }));
     }
-
-    /// Nodes that use a database know of no index that comes later.
-    pub(super) fn check_unserved(&self, found: &Partition, index: &str) -> Result<()> {
-        if self.0.engine.catalog.served.get() == 0 {
-            return Ok(());
-        }
-        Err(Error::Setting(format!(
-            "partition '{}' gets no index '{index}' while nodes use it; open the database with one engine for that",
-            found.name
-        )))
-    }
 }

@@ -30,7 +30,7 @@ impl Database {
     /// database has 65,536 numbers in its life; this takes one of them, and one for each index of a b-tree.
     ///
     /// # Errors
-    /// [`crate::Error::NoPartition`]; [`crate::Error::WrongOrganization`] for a secondary index; [`crate::Error::PartitionInUse`] if an index of it is
+    /// [`crate::Error::NoPartition`]; [`crate::Error::Setting`] while nodes use the database; [`crate::Error::WrongOrganization`] for a secondary index; [`crate::Error::PartitionInUse`] if an index of it is
     /// being created or dropped, others have not ended in ten seconds or keep the sweep from going on for as long; those of
     /// [`Database::create_partition`]: the partition stays as it was then, or, if the superblock file cannot be written at all, is
     /// out of reach until the next opening shows what has become of it.
@@ -58,6 +58,7 @@ impl Database {
         let _turn = engine.catalog.creation.take(&engine.core.executor).await;
         engine.core.check_open()?;
         let found = self.describe_droppable(id)?;
+        self.check_unserved(&found, "is not truncated")?;
         let mut made = Vec::new();
         if let Err(error) = self.build_successors(&found, &mut made).await {
             self.take_back(&made).await;

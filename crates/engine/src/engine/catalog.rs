@@ -106,6 +106,8 @@ pub struct Catalog {
     pub(crate) index_builds: RefCell<Vec<Rc<IndexBuild>>>,
     /// How many servers of nodes use the database.
     pub(crate) served: Cell<u32>,
+    /// The partition whose pages are being moved.
+    pub(crate) moving: Cell<Option<PartitionId>>,
     /// The turn to give a partition indexes that it is ensured to have.
     pub(crate) ensuring: Turn,
     /// How many bulk loads have ended, by partition: what they wrote is not in the log.
@@ -158,6 +160,7 @@ impl Catalog {
             shrinking: Cell::new(None),
             index_builds: RefCell::default(),
             served: Cell::new(0),
+            moving: Cell::new(None),
             ensuring: Turn::new(),
             loads: RefCell::default(),
             loading: RefCell::default(),
