@@ -72,7 +72,7 @@ fn a_request_that_joins_it_fails_and_no_other_does() {
     let (tell, under_way) = having_bread(&handle, notes);
     let told: Result<(), Error> = handle
         .with_database(async move |database| {
-            spill(&database, notes).join().await;
+            spill(database, notes).join().await;
             Ok(())
         })
         .wait();
@@ -94,7 +94,7 @@ fn a_task_that_none_joins_ends_alone() {
     let (tell, under_way) = having_bread(&handle, notes);
     let answered: Result<u8, Error> = handle
         .with_database(async move |database| {
-            drop(spill(&database, notes));
+            drop(spill(database, notes));
             Ok(7)
         })
         .wait();

@@ -290,7 +290,7 @@ impl PageClient {
 
     /// What its tasks run on.
     pub fn executor(&self) -> &Executor {
-        &self.0.for_users
+        self.0.for_users()
     }
 
     /// Its buffer.
@@ -369,6 +369,11 @@ impl Drop for ClientNode {
 }
 
 impl ClientNode {
+    /// What it runs on, as those who use it have it.
+    fn for_users(&self) -> &Executor {
+        &self.for_users
+    }
+
     fn attach(self: &Rc<Self>, partition: PartitionId) {
         let store = RemoteStore::new(Rc::downgrade(self), self.buffer.settings().page_size);
         let space = PageSpace::new(Rc::new(store), partition, false, PageKind::Direct);

@@ -98,7 +98,7 @@ impl PageTransaction {
 
     /// What the node runs on.
     pub fn executor(&self) -> &Executor {
-        &self.client.for_users
+        self.client.for_users()
     }
 
     /// Locks a page for reading and shows it. Returns also whether it was in the buffer.
