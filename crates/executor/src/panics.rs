@@ -63,12 +63,9 @@ impl<F: Future> CatchPanic<F> {
     }
 }
 
-/// Who is told of a contained panic.
-type Tell = Box<dyn Fn(Panic) -> Panic>;
-
 /// Whether panics of tasks are contained, and who is told of them.
 #[derive(Default)]
-pub(crate) struct Containment(OnceCell<Tell>);
+pub(crate) struct Containment(OnceCell<Box<dyn Fn(Panic) -> Panic>>);
 
 impl Executor {
     /// From now on a panic in a task that was spawned by a handle which is not a library's ([`Executor::of_library`]) ends that task
