@@ -151,9 +151,9 @@ async fn work(database: &Database, values: &mut Values, random: &mut Random, wor
 }
 
 /// A database that is worked on, stopped, opened and worked on again, once without the cache below.
-fn work_and_stop(above: Design, below: Design) {
+fn work_and_stop(above: Design, below: Design, seed: u64) {
     let (media, words) = (Media::new(), format!("{above:?} above {below:?}"));
-    let (mut values, mut random) = (Values(vec![0; PAGES as usize]), Random::stream(1, &words));
+    let (mut values, mut random) = (Values(vec![0; PAGES as usize]), Random::stream(seed, &words));
     run(&media, async |executor| {
         let database = create(executor, settings(above, below)).await;
         work(&database, &mut values, &mut random, &words).await;
@@ -174,7 +174,7 @@ fn work_and_stop(above: Design, below: Design) {
 #[test]
 fn no_level_serves_an_older_version_by_any_two_designs() {
     for &above in DESIGNS {
-        DESIGNS.iter().for_each(|below| work_and_stop(above, *below));
+        DESIGNS.iter().for_each(|below| work_and_stop(above, *below, 1));
     }
 }
 
@@ -185,9 +185,10 @@ fn an_upper_cache_that_keeps_what_was_changed_is_found() {
     // An exclusive one has no copy of what is in main memory.
     for above in ["clean-write", "dual-write", "tac", "rotating", "face", "frequency"] {
         plant(Some(Canary::StaleAbove));
-        let found = std::panic::catch_unwind(|| work_and_stop(named(above), named("lazy-cleaning")));
+        let work = |seed| std::panic::catch_unwind(|| work_and_stop(named(above), named("lazy-cleaning"), seed));
+        let found = (1..=20).find(|seed| work(*seed).is_err());
         plant(None);
-        assert!(found.is_err(), "nothing notices it of {above}");
+        assert!(found.is_some(), "nothing notices it of {above}");
     }
 }
 
