@@ -33,7 +33,7 @@ impl Levels {
         self.upper.is_none() && self.tiers.is_none()
     }
 
-    /// They, from the top down.
+    /// All levels, from the top down.
     pub fn from_top(&self) -> impl Iterator<Item = &Rc<Tiers>> {
         self.upper.iter().chain(&self.tiers)
     }

@@ -6,6 +6,9 @@ use crate::configuration::CACHE_DEVICE;
 use crate::plan::Hang;
 use driver::{Completion, Driver};
 
+/// The files of caches, which a database does without once they are silent.
+const CACHE_FILES: [&str; 3] = ["cache.tier", "cache-table.tier", "upper-cache.tier"];
+
 impl Adversary {
     /// Lets a file's device hang from now on.
     pub(super) fn hang(&mut self, hang: Hang, file: u32) {
@@ -19,17 +22,16 @@ impl Adversary {
         let device = self.files.get(&file).and_then(|(device, _)| self.devices.get(device.0 as usize));
         // The database switches such a cache off.
         let is_cache = device.is_some_and(|device| device == CACHE_DEVICE);
-        const CACHES: [&str; 3] = ["cache.tier", "cache-table.tier", "upper-cache.tier"];
-        if self.files.get(&file).is_some_and(|(_, name)| CACHES.contains(&name.as_str())) {
+        let name = self.files.get(&file).map(|(_, name)| name.clone());
+        let is_of_cache = name.as_ref().is_some_and(|name| CACHE_FILES.contains(&name.as_str()));
+        if is_of_cache {
             self.observed.is_cache_hung.set(true);
         }
         // An opening that is given up for another one holds its files until it is answered.
         let is_waited_for = self.observed.phase.get() == Phase::Opening && self.plan.reopened_after.is_some();
         let is_lost = !is_paired && (!is_cache || is_waited_for);
-        let name = self.files.get(&file).map(|(_, name)| name.clone());
         // An opening does without none of two logs.
         let is_needed = !is_paired || self.observed.phase.get() == Phase::Opening;
-        let is_of_cache = name.as_ref().is_some_and(|name| name.starts_with("cache") && name.ends_with(".tier"));
         let is_given_up = self.is_limited() && is_needed && !is_of_cache;
         if is_given_up {
             self.observed.missed_file.replace(name);
