@@ -18,7 +18,7 @@ use super::drop::PATIENCE_NS;
 use super::log_room::complete_logged;
 use crate::catalog::{Locking, Organization, Partition};
 use crate::checkpoint::checkpoint;
-use crate::engine::{Core, Engine, Shrinking, Visit};
+use crate::engine::{Core, Engine, NotedPartition, Visit};
 use crate::{Error, Need, Result, Transaction};
 use base::time::MILLISECOND_NS;
 use base::{Lsn, PageId, PartitionId};
@@ -176,7 +176,7 @@ impl Database {
             return Ok(0);
         }
         self.await_others(found, core.log.end()).await?;
-        let _shrinking = Shrinking::new(&engine.catalog.shrinking, found.id());
+        let _shrinking = NotedPartition::new(&engine.catalog.shrinking, found.id());
         let _growth = space.keep_length(&core.executor).await;
         core.check_open()?;
         let before = space.capacity();

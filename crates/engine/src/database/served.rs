@@ -4,7 +4,7 @@
 
 use super::Database;
 use crate::catalog::Partition;
-use crate::engine::Engine;
+use crate::engine::{Engine, NotedPartition};
 use crate::{Error, Result};
 use std::rc::Rc;
 
@@ -17,15 +17,6 @@ impl Drop for Served {
     fn drop(&mut self) {
         let served = &self.engine.catalog.served;
         served.set(served.get() - 1);
-    }
-}
-
-/// Pages of a partition move as long as this is there, and no node may begin to use the database.
-pub(super) struct Moving<'a>(&'a Engine);
-
-impl Drop for Moving<'_> {
-    fn drop(&mut self) {
-        self.0.catalog.moving.set(None);
     }
 }
 
@@ -57,10 +48,9 @@ impl Database {
         )))
     }
 
-    /// Begins to move pages of a partition, unless nodes use them.
-    pub(super) fn begin_moving(&self, found: &Partition) -> Result<Moving<'_>> {
+    /// Begins to move pages of a partition, unless nodes use them; until what this returns is dropped none may begin to use the database.
+    pub(super) fn begin_moving(&self, found: &Partition) -> Result<NotedPartition<'_>> {
         self.check_unserved(found, "is not compacted")?;
-        self.0.engine.catalog.moving.set(Some(found.id()));
-        Ok(Moving(&self.0.engine))
+        Ok(NotedPartition::new(&self.0.engine.catalog.moving, found.id()))
     }
 }

@@ -63,17 +63,17 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// A partition of which room is being given back, for as long as this exists.
-pub(crate) struct Shrinking<'a>(&'a Cell<Option<PartitionId>>);
+/// A partition that is named in a cell of the catalog for as long as this exists.
+pub(crate) struct NotedPartition<'a>(&'a Cell<Option<PartitionId>>);
 
-impl<'a> Shrinking<'a> {
-    pub fn new(shrinking: &'a Cell<Option<PartitionId>>, partition: PartitionId) -> Shrinking<'a> {
-        assert_eq!(shrinking.replace(Some(partition)), None, "compactions have turns");
-        Shrinking(shrinking)
+impl<'a> NotedPartition<'a> {
+    pub fn new(cell: &'a Cell<Option<PartitionId>>, partition: PartitionId) -> NotedPartition<'a> {
+        assert_eq!(cell.replace(Some(partition)), None, "compactions have turns");
+        NotedPartition(cell)
     }
 }
 
-impl Drop for Shrinking<'_> {
+impl Drop for NotedPartition<'_> {
     fn drop(&mut self) {
         self.0.set(None);
     }

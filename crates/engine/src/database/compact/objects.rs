@@ -13,7 +13,7 @@ use super::super::log_room::complete_logged;
 use super::{LOOK_NS, STEP_SIZE};
 use crate::buffer::PageSpace;
 use crate::catalog::Partition;
-use crate::engine::{Shrinking, check_length, state_end};
+use crate::engine::{NotedPartition, check_length, state_end};
 use crate::page_store::Transfer;
 use crate::{Error, Result};
 use base::PageId;
@@ -39,7 +39,7 @@ pub(super) async fn cut_blank_end(database: &Database, found: &Partition) -> Res
         }
         core.executor.sleep_ns(LOOK_NS).await;
     }
-    let _shrinking = Shrinking::new(&engine.catalog.shrinking, found.id());
+    let _shrinking = NotedPartition::new(&engine.catalog.shrinking, found.id());
     let _growth = space.keep_length(&core.executor).await;
     core.check_open()?;
     check_length(engine, &space).await?;
