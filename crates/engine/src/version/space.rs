@@ -7,6 +7,7 @@ use crate::temp::Extent;
 use crate::{Error, Result};
 use base::time::MILLISECOND_NS;
 use base::{Instant, Lsn, PartitionId};
+use driver::FaultKind;
 use executor::Executor;
 use std::ops::Range;
 use std::rc::{Rc, Weak};
@@ -138,13 +139,22 @@ impl VersionStore {
         for (number, found) in place.iter().enumerate().take(range.end.div_ceil(each)).skip(range.start / each) {
             let (from, to) = (range.start.max(number * each), range.end.min((number + 1) * each));
             let within = from - number * each..to - number * each;
-            let (frame, begin) = self.space.load(found, within, block_size).await?;
+            let load = self.space.load(found, within, block_size).await;
+            let (frame, begin) = load.map_err(|error| self.explained(error))?;
             if bytes.is_empty() {
                 start = number * each + begin;
             }
             bytes.extend_from_slice(&frame);
         }
         Ok(ReadPart { extent, start, bytes })
+    }
+
+    /// What a failed read means: a database that closes removes its undo space, although there are readers.
+    fn explained(&self, error: Error) -> Error {
+        match &error {
+            Error::Input(fault) if fault.kind == FaultKind::NotFound && self.is_closing.get() => Error::Closed,
+            _ => error,
+        }
     }
 }
 
