@@ -203,7 +203,9 @@ fn run_once(store: &dyn Store, plan: &Plan, threads: u16) -> PeerResult<Measured
     for (measured, counts) in [(plan.measured / 5, false), (plan.measured, true)] {
         let times = thread::scope(|scope| {
             let readers: Vec<_> = (0..threads).map(|number| scope.spawn(move || read(number, measured))).collect();
-            let ends = readers.into_iter().map(|reader| reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            let ends = readers
+                .into_iter()
+                .map(|reader| reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
             ends.collect::<PeerResult<Vec<_>>>()
         })?;
         if counts {
