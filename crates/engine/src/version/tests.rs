@@ -421,7 +421,7 @@ fn a_database_is_closed_while_versions_are_on_their_way() {
                 executor.sleep_ns(10_000).await;
             }
             database.clone().close().await?;
-            // What is gone with the undo space is not missed by the name of its file, or was never there.
+            // A reader whose versions went with the undo space is told that the database is closed; others find theirs in memory.
             let read = long.get(notes, &[7]).await;
             assert!(matches!(&read, Err(Error::Closed)) || read == Ok(Some(vec![7; 200])), "{read:?}");
             executor.sleep_ns(SECOND_NS).await;
