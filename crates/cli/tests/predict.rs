@@ -267,17 +267,18 @@ fn placements_checkpoints_and_a_database_that_is_there_are_predicted() {
     for key in ["io.fast.writes", "utilization.fast.medium"] {
         assert!(figure(&found, key)["predicted"].as_f64().unwrap() > 0.0, "{key}: {:#}", found["figures"]);
     }
-    // Sweeps over sets, one behind the other: they write as well as the log.
+    // Sweeps over sets, one behind the other: they write as well as the log. One client alone, so that commits are written one by one on
+    // either clock, however fast the disk is.
     write(
         "swept.toml",
         "[log]\nsize = \"4 MiB\"\n[buffer]\nsize = \"32 MiB\"\n[checkpoint]\nsets = \"accou\"\nsweep_interval = \"0 s\"\n\
          [partition.account]\norganization = \"set\"\n[partition.branch]\norganization = \"set\"\n\
          [partition.teller]\norganization = \"set\"\n[partition.history]\norganization = \"arrivals\"\nlocks = \"none\"\n",
     );
-    let swept = "debit-credit --config swept.toml --data swept.data --hardware here.toml --rounds 1 --scale 1 --clients 4 --transactions 6000";
+    let swept = "debit-credit --config swept.toml --data swept.data --hardware here.toml --rounds 1 --scale 1 --clients 1 --transactions 500";
     let found_swept = comparison(directory.path(), swept);
     let writes = figure(&found_swept, "io.disk.writes");
-    let without = "debit-credit --config unswept.toml --data unswept.data --hardware here.toml --rounds 1 --scale 1 --clients 4 --transactions 6000";
+    let without = "debit-credit --config unswept.toml --data unswept.data --hardware here.toml --rounds 1 --scale 1 --clients 1 --transactions 500";
     let text = std::fs::read_to_string(directory.path().join("swept.toml")).unwrap();
     write("unswept.toml", &text.replace("\"0 s\"", "\"off\""));
     let found_unswept = comparison(directory.path(), without);
