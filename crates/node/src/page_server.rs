@@ -23,7 +23,7 @@ use crate::grants::{Access, Grants};
 use crate::lease::{LEASE_NS, Term};
 use crate::message::{Answer, ClientId, Copy, Image, LeavingFate, Message, PageAnswer, Request, ToServer};
 use crate::outbox::{Kinds, Outbox, Traffic};
-use crate::server::{Action, Counts, Found, Memory, Server};
+use crate::server::{Action, Believed, Counts, Found, Memory, Server};
 use admitting::Unknown;
 use base::{Instant, PageId, PartitionId};
 use describing::describe;
@@ -127,7 +127,7 @@ impl PageServer {
         let mut protocol = Server::new(settings.algorithm, memory, begin_epoch(database, settings.has_leases).await?);
         protocol.set_chances(settings.chances);
         if settings.has_leases {
-            protocol.gather(database.log().settings().durable.then(|| database.identity()));
+            protocol.gather(believed(database));
         }
         let kept = database.keep_versions().await;
         let secret = settings.has_leases.then(|| database.executor().entropy());
@@ -266,6 +266,12 @@ async fn begin_epoch(database: &Database, has_leases: bool) -> engine::Result<u6
         Ok(()) => Ok(database.log().end().0),
         Err(CommitFailure::NothingLogged(error) | CommitFailure::Undecided(error)) => Err(error),
     }
+}
+
+/// The sessions with servers of this database behind whose beginning it has changed nothing by itself. None if its log is not durable.
+fn believed(database: &Database) -> Option<Believed> {
+    let since = database.log().changed_alone().0 + 1;
+    database.log().settings().durable.then(|| Believed { database: database.identity(), since })
 }
 
 /// How often it is looked for leases that are over, in nanoseconds.
