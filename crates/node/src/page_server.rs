@@ -78,7 +78,7 @@ struct ServerNode {
     executor: Executor,
     memory: InBuffer,
     settings: ServerSettings,
-    /// Keeps partitions from getting indexes, of which nodes would know nothing.
+    /// Keeps the database from changing anything by itself that nodes have copies of or know.
     served: RefCell<Option<Rc<Served>>>,
     grants: RefCell<Option<Grants>>,
     protocol: RefCell<Server>,
@@ -111,7 +111,8 @@ impl PageServer {
     ///
     /// # Errors
     /// The driver's, such as that of an address in use, and those of a log that has failed. [`Error::NoPartition`] if grants name a
-    /// partition that is not there, [`Error::PartitionInUse`] if an index is being built or dropped. Those of [`Database::check_ended`] if what transactions have left has not got on for a minute.
+    /// partition that is not there, [`Error::PartitionInUse`] if an index is being built or dropped, or a partition is being compacted or
+    /// loaded. [`Error::StillRunning`] if transactions of the database's own have not ended in ten seconds: while it is served it runs none. Those of [`Database::check_ended`] if what transactions have left has not got on for a minute.
     pub async fn serve(
         database: &Database,
         transport: Rc<dyn Transport>,
@@ -119,7 +120,7 @@ impl PageServer {
         settings: ServerSettings,
     ) -> engine::Result<PageServer> {
         settings.grants.as_ref().map_or(Ok(()), |grants| check_grants(database, grants))?;
-        let served = RefCell::new(Some(Rc::new(database.serve_nodes()?)));
+        let served = RefCell::new(Some(Rc::new(database.serve_nodes().await?)));
         ended::await_ends(database).await?;
         let acceptor = transport.listen(address).await?;
         let buffer = &database.settings().buffer;
