@@ -377,8 +377,7 @@ async fn make_earlier(executor: &Executor, format: u32) {
         let shape = [&[1_u8, 0][..], &varint(SIZE), &varint(SIZE), &[0, 0, 0, 0]].concat();
         let all = &block[CONTENTS..CONTENTS + length as usize];
         // Behind it which database this is, and up to where it was changed by itself: one and a number each.
-        let length =
-            (2..24).map(|behind| all.len() - behind - shape.len()).find(|at| all[*at..].starts_with(&shape));
+        let length = (2..24).map(|behind| all.len() - behind - shape.len()).find(|at| all[*at..].starts_with(&shape));
         let length = length.expect("it is there") as u32;
         block[8..12].copy_from_slice(&format.to_le_bytes());
         block[12..16].copy_from_slice(&length.to_le_bytes());
