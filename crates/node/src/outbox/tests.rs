@@ -160,7 +160,8 @@ fn what_is_flushed_leaves_in_that_step_where_it_takes_no_time() {
 /// Where messages have prices, the task that empties the queue pays for one while others come.
 #[test]
 fn what_is_flushed_overtakes_nothing_that_is_on_its_way() {
-    let hardware = Hardware::named("franklin-1992-server").expect("it is described");
+    let mut hardware = Hardware::named("franklin-1992-server").expect("it is described");
+    hardware.cpu.as_mut().expect("it has one").instructions.node_message = 1_000;
     let driver = VirtualDriver::new(hardware, Options::default(), Media::new());
     let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
     let channel = Rc::new(Immediate::default());
