@@ -490,8 +490,13 @@ async fn write_superblock(engine: &Engine, redo_start: Lsn, change: SuperblockCh
     if let Some(failure) = engine.core.log.failure() {
         return Err(failure);
     }
+    let changes = engine.catalog.take_changes();
+    if !changes.is_empty() {
+        engine.core.log.note_own_change();
+    }
     let mut superblock = engine.catalog.superblock.borrow().clone();
     superblock.redo_start = redo_start.0;
+    superblock.changed_alone = Some(engine.core.log.changed_alone().0);
     superblock.log_durable = if engine.core.is_durable() { engine.core.log.durable().0 } else { redo_start.0 };
     superblock.next_transaction = engine.transactions.registry.borrow().next();
     superblock.backup = change.backup.or(superblock.backup);
@@ -510,7 +515,7 @@ async fn write_superblock(engine: &Engine, redo_start: Lsn, change: SuperblockCh
     }
     engine.checkpointer.superblock_unsure.set(true);
     let mut superblock_file = engine.catalog.superblock_file.take().expect("only one task writes the superblock file");
-    superblock_file.change(engine.catalog.take_changes());
+    superblock_file.change(changes);
     let result = superblock_file.write(&engine.core.executor, &superblock).await;
     engine.catalog.superblock_file.replace(Some(superblock_file));
     result?;

@@ -221,6 +221,15 @@ pub enum Error {
          or give [log] a larger size, and serve it then"
     )]
     StillFreeing,
+    /// A database is to be served, and transactions of its own have not ended for ten seconds.
+    #[error("{count} transactions of the database's own have not ended; end them, and serve it then")]
+    StillRunning {
+        /// How many.
+        count: usize,
+    },
+    /// A transaction was to begin in a database that nodes use, whose copies of pages it would not ask for.
+    #[error("nodes use the database, which runs no transactions of its own meanwhile; run it at a node")]
+    ServesNodes,
     /// The log is full, and what it could give up cannot be archived.
     #[error(
         "the log is full, and what it could give up could not be archived: {cause}; make room in the archive or mend its device: \

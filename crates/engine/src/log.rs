@@ -85,6 +85,8 @@ pub struct Log {
     file: FileId,
     /// Where the first page of this opening stands.
     opened_at: Lsn,
+    /// See [`Log::changed_alone`].
+    changed_alone: Cell<Lsn>,
     /// Where positions lie in the file.
     circle: Circle,
     /// How much of the file is there.
@@ -172,6 +174,9 @@ impl Log {
         inner.scratch.clear();
         record::encode(transaction, body, edits, &mut inner.scratch);
         let end = inner.buffer.append(&inner.scratch);
+        if record::is_own_change(&inner.scratch) {
+            self.changed_alone.set(Lsn(end));
+        }
         self.note_record(inner, inner.scratch.len(), end)
     }
 
@@ -184,7 +189,20 @@ impl Log {
         assert!(length as usize == bytes.len() && bytes.len() >= record::Record::FIXED_SIZE, "a whole record");
         let inner = &mut *self.inner.borrow_mut();
         let end = inner.buffer.append(bytes);
+        if record::is_own_change(bytes) {
+            self.changed_alone.set(Lsn(end));
+        }
         self.note_record(inner, bytes.len(), end)
+    }
+
+    /// Up to where the database has changed something by itself: behind that the log has nothing but what other nodes have changed.
+    pub fn changed_alone(&self) -> Lsn {
+        self.changed_alone.get()
+    }
+
+    /// The database changes something by itself now that the log does not say.
+    pub(crate) fn note_own_change(&self) {
+        self.changed_alone.set(self.end());
     }
 
     #[inline]

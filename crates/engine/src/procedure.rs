@@ -28,7 +28,8 @@ pub(crate) trait Procedure {
 
 impl<Body: AsyncFn(&mut Transaction, &[u8]) -> Result<Vec<u8>>> Procedure for Body {
     fn run<'a>(&'a self, transaction: &'a mut Transaction, parameters: &'a [u8]) -> Answer<'a> {
-        Box::pin(self(transaction, parameters))
+        // What it does before it gives its future is done when that is polled, so that its panic is.
+        Box::pin(async move { self(transaction, parameters).await })
     }
 }
 
@@ -139,7 +140,7 @@ impl Registered {
 
     /// Gives it a `hint` that calls [`Prefetcher::prefetch`] for the records that a call with these parameters will need. A
     /// transaction server whose queue holds such a call asks for their memory while it runs the calls before it: waiting for
-    /// memory is most of what a short transaction on large sets does.
+    /// memory is most of what a short transaction on large sets does. A hint that panics has given none.
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }

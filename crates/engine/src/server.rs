@@ -164,9 +164,11 @@ impl TransactionServer {
         let mut tasks: Vec<_> = (0..=settings.standbys)
             .map(|number| executor.spawn_in(group, number, executors::serve(Rc::clone(&inner), number)))
             .collect();
-        tasks.push(executor.spawn_in(group, 0, requests::restart(Rc::clone(&inner))));
+        // These two run nothing of the program's. A panic of theirs, after which calls would have no answer, is not contained.
+        let library = executor.of_library();
+        tasks.push(library.spawn_in(group, 0, requests::restart(Rc::clone(&inner))));
         let log = executor.group(crate::log::GROUP, Members::Free);
-        tasks.push(executor.spawn_in(log, 0, responses::release(Rc::clone(&inner))));
+        tasks.push(library.spawn_in(log, 0, responses::release(Rc::clone(&inner))));
         inner.tasks.replace(tasks);
         Ok(TransactionServer(inner))
     }

@@ -86,6 +86,9 @@ pub struct Superblock {
     /// Tells this database from all others, also from the one of which it is a restored backup. While there is none, as in formats before 21,
     /// the next opening draws one.
     pub identity: Option<u64>,
+    /// When this was written, the log had nothing behind this position but what other nodes had changed. `None` if an earlier release has
+    /// written it, or it is of a restored backup: then that is not known.
+    pub changed_alone: Option<u64>,
 }
 
 /// What the superblock file says of the log's archive.

@@ -363,7 +363,7 @@ fn a_file_that_was_cut_is_named() {
     });
 }
 
-/// The superblock file as an earlier format with `cache_table` had it: the same without its last three entries.
+/// The superblock file as an earlier format with `cache_table` had it: the same without its last four entries.
 async fn make_earlier(executor: &Executor, format: u32) {
     const CONTENTS: usize = 32;
     let device = executor.device("disk").expect("described");
@@ -376,9 +376,8 @@ async fn make_earlier(executor: &Executor, format: u32) {
         // Some, the origin 0, two sizes of three bytes and one, false and none; no archive, and no moments.
         let shape = [&[1_u8, 0][..], &varint(SIZE), &varint(SIZE), &[0, 0, 0, 0]].concat();
         let all = &block[CONTENTS..CONTENTS + length as usize];
-        // Behind it which database this is, one and a number.
-        let length =
-            (1..12).map(|identity| all.len() - identity - shape.len()).find(|at| all[*at..].starts_with(&shape));
+        // Behind it which database this is, and up to where it was changed by itself: one and a number each.
+        let length = (2..24).map(|behind| all.len() - behind - shape.len()).find(|at| all[*at..].starts_with(&shape));
         let length = length.expect("it is there") as u32;
         block[8..12].copy_from_slice(&format.to_le_bytes());
         block[12..16].copy_from_slice(&length.to_le_bytes());

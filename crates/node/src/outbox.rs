@@ -141,6 +141,8 @@ pub struct Outbox {
     /// The bytes of what will be put here.
     expected: Cell<usize>,
     is_closed: Cell<bool>,
+    /// The task that empties the queue has taken something out of it that has not left yet.
+    is_sending: Cell<bool>,
     bytes_max: usize,
     bell: WaitQueue,
     /// Wakes those who wait until less waits to be sent.
@@ -169,6 +171,7 @@ impl Outbox {
             waiting: Cell::new(0),
             expected: Cell::new(0),
             is_closed: Cell::new(false),
+            is_sending: Cell::new(false),
             bytes_max,
             bell: WaitQueue::new(),
             room: WaitQueue::new(),
@@ -200,8 +203,11 @@ impl Outbox {
     }
 
     /// Sends what waits in this step, if the channel takes no time for that, rather than when the task has its turn that empties the
-    /// queue: many may come before it, and the peer would have nothing to do meanwhile.
+    /// queue: many may come before it, and the peer would have nothing to do meanwhile. Behind what is on its way it waits for that task.
     pub fn flush(&self) {
+        if self.is_sending.get() {
+            return;
+        }
         let Some(channel) = self.at_once.as_ref().and_then(Weak::upgrade) else { return };
         while let Some(piece) = self.pop() {
             // Where messages have prices, sending them takes time.
@@ -343,8 +349,10 @@ async fn send_all(outbox: &Outbox, channel: &dyn Channel) -> Result<(), Fault> {
     loop {
         match outbox.pop() {
             Some(piece) => {
+                outbox.is_sending.set(true);
                 outbox.executor.pay_steps(&piece.steps()).await;
                 channel.send(&piece.bytes).await?;
+                outbox.is_sending.set(false);
                 outbox.keep_memory_of(piece);
             }
             // The peer ends then, too. If it cannot be told, it learns in other ways.

@@ -23,7 +23,7 @@ use crate::grants::{Access, Grants};
 use crate::lease::{LEASE_NS, Term};
 use crate::message::{Answer, ClientId, Copy, Image, LeavingFate, Message, PageAnswer, Request, ToServer};
 use crate::outbox::{Kinds, Outbox, Traffic};
-use crate::server::{Action, Counts, Found, Memory, Server};
+use crate::server::{Action, Believed, Counts, Found, Memory, Server};
 use admitting::Unknown;
 use base::{Instant, PageId, PartitionId};
 use describing::describe;
@@ -78,7 +78,7 @@ struct ServerNode {
     executor: Executor,
     memory: InBuffer,
     settings: ServerSettings,
-    /// Keeps partitions from getting indexes, of which nodes would know nothing.
+    /// Keeps the database from changing anything by itself that nodes have copies of or know.
     served: RefCell<Option<Rc<Served>>>,
     grants: RefCell<Option<Grants>>,
     protocol: RefCell<Server>,
@@ -111,7 +111,8 @@ impl PageServer {
     ///
     /// # Errors
     /// The driver's, such as that of an address in use, and those of a log that has failed. [`Error::NoPartition`] if grants name a
-    /// partition that is not there, [`Error::PartitionInUse`] if an index is being built or dropped. Those of [`Database::check_ended`] if what transactions have left has not got on for a minute.
+    /// partition that is not there, [`Error::PartitionInUse`] if an index is being built or dropped, or a partition is being compacted or
+    /// loaded. [`Error::StillRunning`] if transactions of the database's own have not ended in ten seconds: while it is served it runs none. Those of [`Database::check_ended`] if what transactions have left has not got on for a minute.
     pub async fn serve(
         database: &Database,
         transport: Rc<dyn Transport>,
@@ -119,7 +120,7 @@ impl PageServer {
         settings: ServerSettings,
     ) -> engine::Result<PageServer> {
         settings.grants.as_ref().map_or(Ok(()), |grants| check_grants(database, grants))?;
-        let served = RefCell::new(Some(Rc::new(database.serve_nodes()?)));
+        let served = RefCell::new(Some(Rc::new(database.serve_nodes().await?)));
         ended::await_ends(database).await?;
         let acceptor = transport.listen(address).await?;
         let buffer = &database.settings().buffer;
@@ -127,7 +128,7 @@ impl PageServer {
         let mut protocol = Server::new(settings.algorithm, memory, begin_epoch(database, settings.has_leases).await?);
         protocol.set_chances(settings.chances);
         if settings.has_leases {
-            protocol.gather(database.log().settings().durable.then(|| database.identity()));
+            protocol.gather(believed(database));
         }
         let kept = database.keep_versions().await;
         let secret = settings.has_leases.then(|| database.executor().entropy());
@@ -266,6 +267,12 @@ async fn begin_epoch(database: &Database, has_leases: bool) -> engine::Result<u6
         Ok(()) => Ok(database.log().end().0),
         Err(CommitFailure::NothingLogged(error) | CommitFailure::Undecided(error)) => Err(error),
     }
+}
+
+/// The sessions with servers of this database behind whose beginning it has changed nothing by itself. None if its log is not durable.
+fn believed(database: &Database) -> Option<Believed> {
+    let since = database.log().changed_alone().0 + 1;
+    database.log().settings().durable.then(|| Believed { database: database.identity(), since })
 }
 
 /// How often it is looked for leases that are over, in nanoseconds.

@@ -48,7 +48,7 @@ use base::time::SECOND_NS;
 use base::{Instant, Lsn, PageId, PartitionId};
 use directory::{Directory, Kind, Waiting};
 use engine::canary::{self, Canary};
-pub use joining::Joined;
+pub use joining::{Believed, Joined};
 use passing::Idleness;
 pub use rights::Newcomer;
 pub use set_ranges::{SET_OWNERS_MAX, SET_RANGES_MAX, SetSight, span_of_index, span_of_record, span_of_records};
@@ -110,8 +110,8 @@ pub struct Server {
     last_misbehaviour: Option<Misbehaviour>,
     /// Whether clients of the server before this one may have copies that are not known here.
     is_gathering: bool,
-    /// The database of that server, if its clients' copies are what this server has, too.
-    believed: Option<u64>,
+    /// Which of its clients' copies are what this server has, too, if any are.
+    believed: Option<Believed>,
     epoch: u64,
     /// The time, as far as its owner has told it: no right is decided by that.
     now: Instant,
@@ -177,9 +177,9 @@ impl Server {
     }
 
     /// Clients of an earlier server may have copies: no write lock is granted before [`Server::end_gathering`]. Their copies are taken
-    /// for what they say if their session was with one of this database; of none if not all was durable that an earlier server has sent.
-    pub fn gather(&mut self, of_database: Option<u64>) {
-        (self.is_gathering, self.believed) = (true, of_database);
+    /// for what they say if their session is `believed`; those of none if not all was durable that an earlier server has sent.
+    pub fn gather(&mut self, believed: Option<Believed>) {
+        (self.is_gathering, self.believed) = (true, believed);
     }
 
     /// No client has a lease of an earlier server any more.

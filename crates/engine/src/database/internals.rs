@@ -25,11 +25,12 @@ pub trait Internals {
     /// Tells this database from all others, also from the one of which it is a restored backup; the same in each opening.
     fn identity(&self) -> u64;
 
-    /// Nodes use the database until this is dropped, and no partition gets an index.
+    /// Nodes use the database until this is dropped: it runs no transactions of its own, and its partitions keep their names, pages and indexes.
     ///
     /// # Errors
-    /// [`crate::Error::PartitionInUse`] if an index is being built or dropped.
-    fn serve_nodes(&self) -> Result<Served>;
+    /// [`crate::Error::PartitionInUse`] if an index is being built or dropped, or a partition is being compacted or loaded;
+    /// [`crate::Error::StillRunning`] if transactions of its own have not ended in ten seconds.
+    fn serve_nodes(&self) -> impl Future<Output = Result<Served>>;
 
     /// Commits a transaction of another node.
     ///
@@ -131,8 +132,8 @@ impl Internals for Database {
         self.0.engine.catalog.superblock.borrow().identity.expect("creation and opening see to it")
     }
 
-    fn serve_nodes(&self) -> Result<Served> {
-        Database::serve_nodes(self)
+    async fn serve_nodes(&self) -> Result<Served> {
+        Database::serve_nodes(self).await
     }
 
     async fn commit_shipped(&self, shipment: &Shipment<'_>) -> Result<(), CommitFailure> {

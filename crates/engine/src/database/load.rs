@@ -41,7 +41,7 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::NotEmpty`] if the tree is not empty, or has not stayed so meanwhile; [`Error::PartitionInUse`] if it is being loaded
-    /// already; [`Error::WrongOrganization`] if it is no b-tree, or has secondary indexes; [`Error::Field`] if a value is not of the type of its records; [`Error::Argument`] if a key is not above
+    /// already; [`Error::Setting`] while nodes use the database; [`Error::WrongOrganization`] if it is no b-tree, or has secondary indexes; [`Error::Field`] if a value is not of the type of its records; [`Error::Argument`] if a key is not above
     /// the one before it;
     /// [`Error::TooLarge`] if a key or value exceeds the limits of a leaf; [`Error::LogCrowded`] if for ten seconds
     /// transactions, one of the caller's own among them perhaps, keep the room in the log that its end needs;
@@ -74,6 +74,7 @@ impl Database {
         }
         let _visit = Visit::new(&self.0.engine);
         self.0.engine.core.complete(|| self.check_empty_tree(partition)).await?;
+        self.check_unserved(&found, "is not loaded")?;
         let mut loading = LoadInProgress::new(&self.0.engine, partition)?;
         // What a compaction cuts off may be where this is about to write.
         self.0.engine.catalog.await_shrinking(&self.0.engine.core, Some(partition)).await?;

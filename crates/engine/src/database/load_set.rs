@@ -129,7 +129,7 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::NotEmpty`] if the set is not empty, [`Error::WrongOrganization`] for what is no set with keys of the caller's,
-    /// those of an insert, and those of [`Database::checkpoint`]; [`Error::Field`] also if two records have the same contents in a unique
+    /// those of an insert, and those of [`Database::checkpoint`]; [`Error::Setting`] while nodes use the database; [`Error::Field`] also if two records have the same contents in a unique
     /// index; before anything is loaded, [`Error::LogCrowded`] if for ten seconds transactions, one of the caller's own among them
     /// perhaps, keep the room in the log that its end needs.
     pub async fn load_set<K: AsRef<[u8]>, V: AsRef<[u8]>>(
@@ -140,6 +140,7 @@ impl Database {
     ) -> Result<()> {
         let _visit = Visit::new(&self.0.engine);
         let found = self.0.engine.catalog.describe(partition)?;
+        self.check_unserved(&found, "is not loaded")?;
         let mut load = self.begin_set_load(&found).await?;
         // It may have got an index while the load waited to begin.
         let found = self.0.engine.catalog.describe(partition)?;

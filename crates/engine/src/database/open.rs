@@ -141,7 +141,8 @@ impl Database {
         settings.log.capacity = files.circle.size;
         let span = (superblock.scan_start(), Lsn(superblock.log_durable));
         let scan = LogScan::over(executor, files.copies, &settings.log, files.circle, span);
-        let mut scan = scan.since_opening(superblock.log_epoch);
+        let scan = scan.since_opening(superblock.log_epoch);
+        let mut scan = scan.changed_alone_before(superblock.changed_alone.map(Lsn));
         let double_write = DoubleWrite::open(executor, home_device, &settings.buffer).await?;
         let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;
         let tell = |event| settings.listener.iter().for_each(|listener| listener.hear(&event));

@@ -25,7 +25,7 @@ impl Database {
     /// procedures are logged as calls, all sets are swept.
     ///
     /// # Errors
-    /// [`Error::NoPartition`]; [`Error::PartitionExists`] if the name is taken, be it its own; [`Error::Setting`] if it is no
+    /// [`Error::NoPartition`]; [`Error::Setting`] while nodes use the database; [`Error::PartitionExists`] if the name is taken, be it its own; [`Error::Setting`] if it is no
     /// name; [`Error::WrongOrganization`] for a secondary index; [`Error::PartitionInUse`] if an index of it is being created or dropped, or others
     /// keep the sweep from going on for ten seconds; the log's or the driver's: it keeps its name then, unless the superblock file
     /// cannot be written at all, and the next opening shows which one it has.
@@ -56,6 +56,7 @@ impl Database {
         self.check_free(&name)?;
         let found =
             self.describe_at_rest(id, "it is a secondary index, and has the name of its partition and its own")?;
+        self.check_unserved(&found, "is not renamed")?;
         let renamed = self.plan_names(&found, name)?;
         let change = self.begin_catalog_change();
         self.sweep_calls(&found).await?;

@@ -14,7 +14,7 @@ use crate::buffer::ArrivingPages;
 use crate::engine::Visit;
 use crate::log::{Log, record};
 use crate::recovery::redo_edit;
-use crate::transaction::ShippedSets;
+use crate::transaction::{self, ShippedSets};
 use crate::{Error, Result};
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{Lsn, PageId};
@@ -138,7 +138,7 @@ impl Database {
     }
 
     async fn try_sets(&self, changes: &[SetChange<'_>]) -> Result<ShippedSets> {
-        let mut sets = ShippedSets::new(self.begin().await?);
+        let mut sets = ShippedSets::new(transaction::begin(&self.0.engine, None).await?);
         let mut left: Vec<&SetChange<'_>> = changes.iter().collect();
         let mut have_left = false;
         while !left.is_empty() {

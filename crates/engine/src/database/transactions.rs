@@ -18,7 +18,7 @@ impl Database {
     /// # Errors
     /// [`LogFailed`](crate::Error::LogFailed) if the log has failed; [`LogNotRelieved`](crate::Error::LogNotRelieved) if it is full and a checkpoint fails;
     /// [`OwnLog`](crate::Error::OwnLog) and [`TooManyTransactions`](crate::Error::TooManyTransactions) if it would wait for ever for another
-    /// transaction of the same task.
+    /// transaction of the same task; [`ServesNodes`](crate::Error::ServesNodes) while nodes use the database.
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
@@ -46,7 +46,11 @@ impl Database {
     /// # Errors
     /// Those of [`Database::begin`].
     pub async fn begin_aged(&self, began: Option<u64>) -> Result<Transaction> {
-        transaction::begin(&self.0.engine, began).await
+        self.check_own()?;
+        let transaction = transaction::begin(&self.0.engine, began).await?;
+        // Nodes may have come to use it while this has waited.
+        self.check_own()?;
+        Ok(transaction)
     }
 
     /// Begins a transaction at a level of isolation; [`Database::begin`] is for serializable ones.

@@ -119,6 +119,14 @@ pub enum Body<'a> {
 
 /// The kind of a [`Body::Shipment`].
 const SHIPMENT: u8 = 19;
+/// Kinds of records that change no records of users, or say what other nodes have changed: the end of a rollback, the time, the catalog, what
+/// was there before, the end of a load, a shipment.
+const NOT_OWN: [u8; 8] = [6, 11, 12, 15, 16, 17, 18, SHIPMENT];
+
+/// Whether the database has changed something by itself that this record, in stored form, says: not a transaction of another node.
+pub(super) fn is_own_change(record: &[u8]) -> bool {
+    !NOT_OWN.contains(&record[4])
+}
 
 /// The longest record in bytes: a restart, which reads several megabytes together, counts their bytes in 32 bits.
 pub const SIZE_MAX: u64 = u32::MAX as u64 - (64 << 20);

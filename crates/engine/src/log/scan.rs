@@ -4,7 +4,7 @@ use super::circle::Circle;
 use super::kept::ScanSource;
 use super::page::{self, Flaw, HEADER_SIZE, Header};
 use super::read_ahead::{Chunk, ReadAhead, Sources};
-use super::record::Record;
+use super::record::{Record, is_own_change};
 use super::start::{LogFile, Start};
 use super::{Log, Settings};
 use crate::{Error, Result};
@@ -81,6 +81,8 @@ pub struct LogScan {
     next_page: u64,
     /// The latest opening of which a page was met, or is known to have been.
     epoch: u32,
+    /// Up to where the database has changed something by itself, as far as that is known: what the log says is.
+    changed_alone: Option<Lsn>,
     /// Whether a page was met.
     begun: bool,
     /// The unread rest of the present page, as offsets in the chunk.
@@ -174,6 +176,7 @@ impl LogScan {
             chunk: None,
             next_page: oldest,
             epoch: 0,
+            changed_alone: None,
             begun: false,
             at: 0,
             used: 0,
@@ -207,6 +210,9 @@ impl LogScan {
         let chunk = self.chunk.as_ref().expect("records end in the present chunk");
         self.end = Lsn(chunk.position + self.at as u64);
         let bytes = place.map_or(&self.partial[..], |place| &chunk.frame[place]);
+        if is_own_change(bytes) {
+            self.changed_alone = self.changed_alone.map(|_| self.end);
+        }
         Ok(Some(LogEntry { start, end: self.end, bytes }))
     }
 
@@ -214,6 +220,13 @@ impl LogScan {
     /// openings there are what a crash left beyond the end of its time. To be called before the first record is read.
     pub fn since_opening(mut self, epoch: u32) -> LogScan {
         self.epoch = epoch;
+        self
+    }
+
+    /// States up to where the database had changed something by itself before what this reads, if that is known. To be called before the
+    /// first record is read.
+    pub(crate) fn changed_alone_before(mut self, at: Option<Lsn>) -> LogScan {
+        self.changed_alone = at;
         self
     }
 
@@ -323,14 +336,17 @@ impl LogScan {
     /// If [`LogScan::next`] has not yet returned `None`.
     pub fn finish(self) -> Rc<Log> {
         let position = self.tail.expect("the log is taken up at its end");
-        let start =
-            Start { files: self.files, circle: self.circle, position, oldest: self.oldest, epoch: self.epoch + 1 };
+        // Nothing of what a crash has taken was changed.
+        let changed_alone = self.changed_alone.map_or(Lsn(position), |at| at.min(self.end));
+        let LogScan { files, circle, oldest, .. } = self;
+        let start = Start { files, circle, position, oldest, epoch: self.epoch + 1, changed_alone };
         Log::start(&self.executor, &self.settings, &start)
     }
 
     /// A log for components that append nothing while this one is read.
     pub fn idle_log(&self) -> Rc<Log> {
-        let start = Start { files: self.files[..1].to_vec(), circle: self.circle, position: 0, oldest: 0, epoch: 0 };
+        let (files, circle, changed_alone) = (self.files[..1].to_vec(), self.circle, Lsn::ZERO);
+        let start = Start { files, circle, position: 0, oldest: 0, epoch: 0, changed_alone };
         Log::assemble(&self.executor, &self.settings, &start)
     }
 

@@ -45,6 +45,7 @@ impl Log {
             position: circle.first(settings.page_size as u64),
             oldest: circle.first(settings.page_size as u64),
             epoch: 1,
+            changed_alone: Lsn::ZERO,
         };
         Ok(Log::start(executor, settings, &start))
     }
@@ -83,6 +84,7 @@ impl Log {
             measured: start.files.iter().map(|file| file.measured).collect(),
             file,
             opened_at: Lsn(position),
+            changed_alone: Cell::new(start.changed_alone),
             circle,
             growth,
             limit: Cell::new(0),
@@ -197,6 +199,8 @@ pub(super) struct Start {
     pub position: u64,
     pub oldest: u64,
     pub epoch: u32,
+    /// Up to where the database has changed something by itself.
+    pub changed_alone: Lsn,
 }
 
 impl Start {

@@ -190,6 +190,7 @@ impl Manifest {
             moments_since: None,
             // It is another database, and its first opening names it.
             identity: None,
+            changed_alone: None,
         }
     }
 }

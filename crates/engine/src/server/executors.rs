@@ -15,6 +15,7 @@ use base::time::MICROSECOND_NS;
 use executor::{Executor, TaskId, catch_panic};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
@@ -104,7 +105,7 @@ pub(super) async fn serve(inner: Rc<ServerState>, number: u8) {
             continue;
         };
         executor.set_rank(0);
-        inner.unless_given_up(inner.run(request)).await;
+        inner.unless_given_up(inner.attend(request)).await;
         executor.set_rank(number);
         streak += 1;
         if number > 0 || streak == STREAK_MAX || executor.is_turn_wanted() {
@@ -112,6 +113,11 @@ pub(super) async fn serve(inner: Rc<ServerState>, number: u8) {
             executor.yield_now().await;
         }
     }
+}
+
+/// The request that is answered now, or is to be by others.
+fn taken(place: &mut Option<Request>) -> Request {
+    place.take().expect("it is answered once")
 }
 
 impl ServerState {
@@ -149,7 +155,9 @@ impl ServerState {
         for (ahead, distance) in [(NEAR, PrefetchDistance::Near), (FAR, PrefetchDistance::Far)] {
             self.requests.look_ahead(ahead, |request| {
                 let found = &self.procedures[request.procedure.0 as usize].1;
-                found.prefetch_for(&request.parameters, || self.database.prefetcher(distance));
+                let hint = || found.prefetch_for(&request.parameters, || self.database.prefetcher(distance));
+                // It is its program's code, and without effect on what its calls do.
+                let _hinted = catch_unwind(AssertUnwindSafe(hint));
             });
         }
     }
@@ -164,12 +172,25 @@ impl ServerState {
         poll_fn(|context| if self.is_given_up.get() { Poll::Ready(()) } else { work.as_mut().poll(context) }).await;
     }
 
-    /// Runs one transaction to its end, its restart or its failure.
-    async fn run(self: &Rc<Self>, mut request: Request) {
+    /// Runs one transaction and answers, also if that panics: this executor goes on, and the transaction has been dropped.
+    async fn attend(self: &Rc<Self>, request: Request) {
+        let (name, _) = &self.procedures[request.procedure.0 as usize];
+        let mut unanswered = Some(request);
+        if let Err(panic) = catch_panic(self.run(&mut unanswered)).await {
+            let error = self.database.panicked(name, panic);
+            if let Some(request) = unanswered {
+                self.respond(request, Err(error));
+            }
+        }
+    }
+
+    /// Runs one transaction to its end, its restart or its failure. It takes the request where it is answered, or is to be.
+    async fn run(self: &Rc<Self>, place: &mut Option<Request>) {
+        let request = place.as_mut().expect("it is to be answered");
         let (name, found) = &self.procedures[request.procedure.0 as usize];
         let mut transaction = match self.database.begin_aged(request.age).await {
             Ok(transaction) => transaction,
-            Err(error) => return self.respond(request, Err(error)),
+            Err(error) => return self.respond(taken(place), Err(error)),
         };
         let done = match found.enter(&mut transaction, name, &request.parameters).await {
             Ok(()) => {
@@ -189,15 +210,15 @@ impl ServerState {
         };
         match done {
             Ok(answer) => match transaction.commit_early() {
-                EarlyCommit::Logged(lsn) => self.release_at(lsn, request, Ok(answer)),
-                EarlyCommit::Unfinished(committing) => self.release_after(committing, request, answer),
+                EarlyCommit::Logged(lsn) => self.release_at(lsn, taken(place), Ok(answer)),
+                EarlyCommit::Unfinished(committing) => self.release_after(committing, taken(place), answer),
             },
             Err(error) => {
                 request.age = Some(transaction.began());
                 match transaction.rollback_early().await {
-                    Err(failed) => self.respond(request, Err(failed)),
-                    Ok(_) if is_refused => self.put_back(request),
-                    Ok(dependency) => self.release_at(dependency, request, Err(error)),
+                    Err(failed) => self.respond(taken(place), Err(failed)),
+                    Ok(_) if is_refused => self.put_back(taken(place)),
+                    Ok(dependency) => self.release_at(dependency, taken(place), Err(error)),
                 }
             }
         }

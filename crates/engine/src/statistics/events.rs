@@ -7,6 +7,7 @@ use executor::{Executor, TaskId};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 /// Something that has happened.
@@ -126,8 +127,13 @@ pub trait Listener: Debug {
     /// From how many nanoseconds on a transaction is slow.
     fn slow_ns(&self) -> u64;
 
-    /// Something has happened.
+    /// Something has happened. A panic ends nothing of what it is told of.
     fn hear(&self, event: &Event<'_>);
+}
+
+/// Tells a listener, which is its program's code.
+fn hear(listener: &dyn Listener, event: &Event<'_>) {
+    let _heard = catch_unwind(AssertUnwindSafe(|| listener.hear(event)));
 }
 
 /// The listener, and what is kept for it.
@@ -150,7 +156,7 @@ impl Statistics {
     /// Tells an event.
     pub(crate) fn tell(&self, event: &Event<'_>) {
         if let Some(listener) = self.listening.listener.get() {
-            listener.hear(event);
+            hear(&**listener, event);
         }
     }
 
@@ -199,7 +205,7 @@ impl Statistics {
         let waits = self.listening.waits.borrow_mut().remove(&task).unwrap_or_default();
         let took_ns = now.since_ns(began);
         if let Some(listener) = self.listening.listener.get().filter(|listener| took_ns >= listener.slow_ns()) {
-            listener.hear(&Event::SlowTransaction(TransactionTime { transaction, committed, took_ns, waits }));
+            hear(&**listener, &Event::SlowTransaction(TransactionTime { transaction, committed, took_ns, waits }));
         }
     }
 }

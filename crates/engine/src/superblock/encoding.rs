@@ -41,6 +41,8 @@ struct StoredSuperblock {
     archive: Option<ArchivedLog>,
     moments_since: Option<u64>,
     identity: Option<u64>,
+    /// Came without a new format: releases of format 21 that do not know it pass over it, and write none.
+    changed_alone: Option<u64>,
 }
 
 /// The same up to format 6, which had the partitions in it.
@@ -95,6 +97,7 @@ pub(super) fn encode(generation: u64, superblock: &Superblock, catalog: Span) ->
         archive: superblock.archive,
         moments_since: superblock.moments_since,
         identity: superblock.identity,
+        changed_alone: superblock.changed_alone,
     };
     let body = postcard::to_stdvec(&stored).expect("plain contents can always be stored");
     if body.len() > REGION as usize - CONTENTS {
@@ -146,7 +149,7 @@ pub(super) fn decode(copy: &[u8], path: &str) -> Result<(u64, Decoded)> {
 fn present(format: u32, body: &[u8]) -> Option<Decoded> {
     let mut body = body.to_vec();
     // What a later format than the file's has added is nothing. Not each has added something; what is too much is not read.
-    body.extend((format..FORMAT).map(|_| 0));
+    body.extend((format..=FORMAT).map(|_| 0));
     let found: StoredSuperblock = postcard::from_bytes(&body).ok()?;
     let superblock = Superblock {
         page_size: found.page_size,
@@ -166,6 +169,7 @@ fn present(format: u32, body: &[u8]) -> Option<Decoded> {
         // An earlier log has not what sets and long values were.
         moments_since: found.moments_since.filter(|_| format >= PAST_OF_SETS),
         identity: found.identity,
+        changed_alone: found.changed_alone,
     };
     is_sound(&superblock).then_some(Decoded::Present(superblock, found.catalog))
 }
@@ -198,6 +202,7 @@ fn earlier(format: u32, body: &[u8]) -> Option<Decoded> {
         archive: None,
         moments_since: None,
         identity: None,
+        changed_alone: None,
     };
     (is_numbered && is_sound(&superblock)).then_some(Decoded::Earlier(superblock, partitions))
 }

@@ -25,6 +25,7 @@ fn superblock() -> Superblock {
         archive: None,
         moments_since: None,
         identity: None,
+        changed_alone: None,
     }
 }
 

@@ -2,7 +2,9 @@
 
 use crate::ground::machine::run;
 use base::PartitionId;
+use base::time::SECOND_NS;
 use entresol_engine::server::{self, TransactionServer};
+use entresol_engine::statistics::{Event, Listener};
 use entresol_engine::{Database, Error, PartitionSpec, Procedures, Result, Settings, Transaction};
 use executor::{catch_panic, panic_message};
 use virtual_driver::Media;
@@ -79,4 +81,91 @@ fn a_panic_within_a_call_leaves_what_it_was_about_as_it_was() {
         }
         Ok(())
     });
+}
+
+/// A procedure that panics before it gives its future.
+fn hasty(_: &mut Transaction, _: &[u8]) -> std::future::Ready<Result<Vec<u8>>> {
+    panic!("in haste")
+}
+
+/// Panics whenever it hears of a transaction that is run again.
+#[derive(Debug)]
+struct Nervous;
+
+impl Listener for Nervous {
+    fn slow_ns(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn hear(&self, event: &Event<'_>) {
+        assert!(!matches!(event, Event::Retry { .. }), "once more");
+    }
+}
+
+/// Calls of a transaction server with two executors, while panics of its program's tasks are contained. Their answers, by tag.
+fn answers(procedures: Procedures, calls: &[(&str, &[u8])]) -> Vec<Result<Vec<u8>>> {
+    let mut found = Vec::new();
+    run(&Media::new(), async |executor| {
+        let listener = Some(std::rc::Rc::new(Nervous) as std::rc::Rc<dyn Listener>);
+        let settings = Settings { procedures, listener, ..Settings::default() };
+        let database = Database::create(executor, settings).await?;
+        database.contain_panics();
+        let set = database.create_partition(PartitionSpec::set("set")).await?;
+        for key in [b"a", b"b"] {
+            database.transaction(async |tx| tx.put(set, key, &[0]).await).await?;
+        }
+        let settings = server::Settings { standbys: 1, ..server::Settings::default() };
+        let server = TransactionServer::start(&database, settings)?;
+        let (messages, mut responses) = (server.message_server(), Vec::new());
+        for (tag, (name, parameters)) in (0..).zip(calls) {
+            messages.submit(server.procedure(name)?, tag, parameters.to_vec()).await?;
+        }
+        let all = async {
+            while responses.len() < calls.len() {
+                messages.receive(&mut responses).await;
+            }
+        };
+        executor.within(SECOND_NS, all).await.expect("each call is answered");
+        server.close().await;
+        responses.sort_by_key(|response| response.tag);
+        found = responses.into_iter().map(|response| response.answer).collect();
+        database.close().await
+    })
+    .expect("nothing else fails");
+    found
+}
+
+#[test]
+fn a_procedure_that_panics_before_it_begins_fails_alone() {
+    let mut procedures = Procedures::new();
+    procedures.register("hasty", hasty);
+    procedures.register("calm", async |_, _| Ok(Vec::new()));
+    let calls: Vec<(&str, &[u8])> = vec![("hasty", b""), ("hasty", b""), ("hasty", b""), ("calm", b"")];
+    let found = answers(procedures, &calls);
+    let named = Error::Panicked { what: "hasty".into(), message: "in haste".into() };
+    assert_eq!(found, [Err(named.clone()), Err(named.clone()), Err(named), Ok(Vec::new())]);
+}
+
+#[test]
+fn a_hint_that_panics_changes_nothing_of_what_its_calls_do() {
+    let mut procedures = Procedures::new();
+    let hinted = procedures.register("hinted", async |_, parameters| Ok(parameters.to_vec()));
+    hinted.prefetch(|_, _| panic!("no hint"));
+    let calls: Vec<(&str, &[u8])> = (0..8).map(|_| ("hinted", &b"x"[..])).collect();
+    assert_eq!(answers(procedures, &calls), vec![Ok(b"x".to_vec()); 8]);
+}
+
+#[test]
+fn a_listener_that_panics_leaves_no_call_unanswered() {
+    let mut procedures = Procedures::new();
+    procedures.register("swap", async |tx, keys| {
+        let set = tx.partition("set")?;
+        for key in keys {
+            tx.modify(set, &[*key], |value| value[0] += 1).await?;
+            tx.executor().sleep_ns(1_000).await;
+        }
+        Ok(Vec::new())
+    });
+    // One of them is a deadlock's victim, and is run again.
+    assert_eq!(answers(procedures, &[("swap", b"ab"), ("swap", b"ba")]), vec![Ok(Vec::new()); 2]);
 }

@@ -157,6 +157,30 @@ fn what_is_flushed_leaves_in_that_step_where_it_takes_no_time() {
     });
 }
 
+/// Where messages have prices, the task that empties the queue pays for one while others come.
+#[test]
+fn what_is_flushed_overtakes_nothing_that_is_on_its_way() {
+    let mut hardware = Hardware::named("franklin-1992-server").expect("it is described");
+    hardware.cpu.as_mut().expect("it has one").instructions.node_message = 1_000;
+    let driver = VirtualDriver::new(hardware, Options::default(), Media::new());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let channel = Rc::new(Immediate::default());
+    let outbox = Outbox::new(&executor, Rc::clone(&channel) as Rc<dyn Channel>, &Rc::default(), (0, usize::MAX));
+    let pushed = executor.run(async {
+        outbox.push(&Answer::Renewed { sent: 0 });
+        executor.yield_now().await;
+        assert_eq!(outbox.waiting.get(), 0, "it is on its way");
+        for sent in 1..4 {
+            outbox.push(&Answer::Renewed { sent });
+            outbox.flush();
+        }
+        executor.sleep_ns(SECOND_NS).await;
+    });
+    pushed.expect("the machine goes on");
+    executor.stop();
+    assert_eq!(messages_of(&channel.taken.borrow()), [0, 1, 2, 3], "in their order");
+}
+
 #[test]
 fn a_thread_that_has_ended_has_no_end_of_the_channel_though_its_queue_is_kept() {
     let channel = Rc::new(Immediate::default());

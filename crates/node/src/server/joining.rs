@@ -3,7 +3,8 @@
 //! A client that comes again may keep the copies that it names. In the same epoch that is so while the server has not given it up: then
 //! all that it names is in the directory. A server that was started again takes its word while it grants no write lock: what is said by
 //! a client with a lease was true when the server before ended, and nothing was changed since then. That server was of the same database:
-//! one of another, or of a restored backup, may have come to its address.
+//! one of another, or of a restored backup, may have come to its address. And since that server's epoch began the database was changed by
+//! its nodes alone: a database that was opened without a server, or served no more, asks no node before it changes a page.
 
 use super::directory::RegisteredCopy;
 use super::passing::Idleness;
@@ -24,6 +25,21 @@ pub struct Joined {
     pub former: Outcome,
     /// The client that it was in its former session, which is given up.
     pub replaces: Option<ClientId>,
+}
+
+/// Of which earlier sessions the copies are believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Believed {
+    /// Those with a server of this database.
+    pub database: u64,
+    /// And of this epoch or a later one: since then it was changed by nodes alone.
+    pub since: u64,
+}
+
+impl Believed {
+    fn has(&self, Session { epoch, .. }: Session, secret: Secret) -> bool {
+        secret.is_of(self.database) && epoch >= self.since
+    }
 }
 
 /// Whether a client that may do this may have all of these copies.
@@ -74,7 +90,7 @@ impl Server {
             joined.next_copy = joined.next_copy.max(known.next_copy);
             told.former = Outcome::Committed(known.last_committed);
             told.keeps = copies.iter().all(|copy| self.directory.holds(before.client, *copy));
-        } else if before.epoch < self.epoch && self.is_gathering && self.believes(*shown) {
+        } else if before.epoch < self.epoch && self.is_gathering && self.believes(*before, *shown) {
             let pages: BTreeSet<_> = copies.iter().map(|copy| copy.page).collect();
             told.keeps = pages.len() == copies.len();
         }
@@ -104,9 +120,9 @@ impl Server {
         told
     }
 
-    /// Whether what a client of an earlier server says of its copies is believed: they are this database's.
-    fn believes(&self, secret: Secret) -> bool {
-        self.believed.is_some_and(|database| secret.is_of(database))
+    /// Whether what a client of an earlier server says of its copies is believed: they are what this database has.
+    fn believes(&self, before: Session, secret: Secret) -> bool {
+        self.believed.is_some_and(|believed| believed.has(before, secret))
     }
 
     /// The client that had this session and has its secret and its name, if it was not given up.

@@ -42,6 +42,9 @@ const SET: PartitionId = PartitionId(9);
 
 const FRAMES: Frames = Frames::lru(4);
 
+/// Believed are those of database 9, of whatever epoch.
+const OF_ANY_EPOCH: Believed = Believed { database: 9, since: 0 };
+
 struct Ground {
     server: Server,
     memory: Having,
@@ -255,7 +258,7 @@ fn clients_of_another_epoch_keep_copies_only_while_nothing_is_granted() {
     for (epoch, gathers, is_believed) in epochs {
         let mut ground = Ground::new("fwd");
         ground.server = Server::new(algorithm::named("fwd").expect("it is one of them"), FRAMES, 2);
-        ground.server.gather(Some(9));
+        ground.server.gather(Some(OF_ANY_EPOCH));
         if !gathers {
             ground.step(|server, memory, actions| server.end_gathering(memory, actions));
         }
@@ -275,7 +278,7 @@ fn clients_of_another_epoch_keep_copies_only_while_nothing_is_granted() {
 fn what_a_client_names_twice_it_does_not_keep() {
     let mut ground = Ground::new("fwd");
     ground.server = Server::new(algorithm::named("fwd").expect("it is one of them"), FRAMES, 2);
-    ground.server.gather(Some(9));
+    ground.server.gather(Some(OF_ANY_EPOCH));
     let session = Session { epoch: 1, client: ClientId(0) };
     let copies = vec![copy(0, 5), copy(0, 6)];
     assert!(!ground.join_again(&Former { session, secret: Secret(9), copies }).keeps);

@@ -17,7 +17,7 @@ use entresol_node::lease::Lease;
 use entresol_node::message::{
     Answer, ClientId, Copy, Former, Image, Leaving, LeavingFate, Request, Secret, Session, ToServer, Transaction,
 };
-use entresol_node::server::{Action, Counts, Memory, Newcomer, Server};
+use entresol_node::server::{Action, Believed, Counts, Memory, Newcomer, Server};
 use std::collections::BTreeMap;
 use world::{FRAMES, Faults, Plan, World};
 
@@ -217,7 +217,7 @@ fn stale_return() -> Option<String> {
 /// A node without grants says that it had a copy before the server was started again.
 fn ungranted_copy() -> Option<String> {
     let (mut server, mut actions) = (Server::new(&ALGORITHMS[0], FRAMES, 2), Vec::new());
-    server.gather(Some(0));
+    server.gather(Some(Believed { database: 0, since: 0 }));
     let (session, copies) = (Session { epoch: 1, client: ClientId(0) }, vec![Copy { page: node::page(0), number: 0 }]);
     let former = Former { session, secret: Secret::default(), copies };
     let access = Access::Granted(BTreeMap::new());

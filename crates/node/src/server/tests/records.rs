@@ -236,7 +236,7 @@ fn no_client_has_locks_of_records_where_locks_do_not_fall() {
 #[test]
 fn no_lock_for_a_change_is_given_while_copies_may_be_unknown() {
     let mut ground = Ground::new("ps-aa");
-    ground.server.gather(Some(9));
+    ground.server.gather(Some(OF_ANY_EPOCH));
     let client = ground.join();
     let asked = ground.say(client, record(lock(0, 1, false))).expect("it is honest");
     assert!(sent(&asked, client, lock(0, 1, false)), "{asked:?}");

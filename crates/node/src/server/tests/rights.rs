@@ -118,7 +118,7 @@ fn whatever_is_asked_for_takes_a_grant() {
 fn copies_that_a_node_may_not_read_are_not_taken_over_from_an_earlier_session() {
     for right in [None, Some(Right::Read)] {
         let mut ground = Ground::new("cbl");
-        ground.server.gather(Some(9));
+        ground.server.gather(Some(OF_ANY_EPOCH));
         let session = Session { epoch: 0, client: ClientId(3) };
         let former = Former { session, secret: Secret(9), copies: vec![copy(0, 0)] };
         let joined = join(&mut ground, "node", right, Some(&former));

@@ -4,6 +4,7 @@ use super::{Connection, DATABASE, LEASE_NS, Pending, Place, ServerMemory, World,
 use base::Instant;
 use entresol_node::lease::Term;
 use entresol_node::message::{Request, Secret, ToPeer};
+use entresol_node::server::Believed;
 
 impl World {
     /// A connection breaks. What the server has received of it, it may still hear.
@@ -58,7 +59,7 @@ impl World {
         self.memory = ServerMemory::default();
         self.epoch += 1;
         self.server = serve(&self.plan, self.epoch);
-        self.server.gather(Some(DATABASE));
+        self.server.gather(Some(Believed { database: DATABASE, since: 0 }));
         self.gathers_until = Term::new(LEASE_NS, Instant::from_ns(self.now)).end();
     }
     /// What a client has said is heard after its connection broke. If it was given up, the rest of it is not.
