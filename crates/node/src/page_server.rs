@@ -263,7 +263,11 @@ async fn begin_epoch(database: &Database, has_leases: bool) -> engine::Result<u6
         return Ok(0);
     }
     match database.commit_shipped(&Shipment::default()).await {
-        Ok(()) => Ok(database.log().end().0),
+        Ok(()) => {
+            let epoch = database.log().end();
+            database.log().flush(epoch).await?;
+            Ok(epoch.0)
+        }
         Err(CommitFailure::NothingLogged(error) | CommitFailure::Undecided(error)) => Err(error),
     }
 }
