@@ -111,7 +111,8 @@ impl PageServer {
     ///
     /// # Errors
     /// The driver's, such as that of an address in use, and those of a log that has failed. [`Error::NoPartition`] if grants name a
-    /// partition that is not there, [`Error::PartitionInUse`] if an index is being built or dropped. Those of [`Database::check_ended`] if what transactions have left has not got on for a minute.
+    /// partition that is not there, [`Error::PartitionInUse`] if an index is being built or dropped, [`Error::Setting`] if the database has a
+    /// page server that has not ended. Those of [`Database::check_ended`] if what transactions have left has not got on for a minute.
     pub async fn serve(
         database: &Database,
         transport: Rc<dyn Transport>,

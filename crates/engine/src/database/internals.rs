@@ -28,7 +28,7 @@ pub trait Internals {
     /// Nodes use the database until this is dropped, and no partition gets an index.
     ///
     /// # Errors
-    /// [`crate::Error::PartitionInUse`] if an index is being built or dropped.
+    /// [`crate::Error::PartitionInUse`] if an index is being built or dropped; [`crate::Error::Setting`] if nodes use it already.
     fn serve_nodes(&self) -> Result<Served>;
 
     /// Commits a transaction of another node.

@@ -24,9 +24,14 @@ impl Database {
     /// Nodes use the database from now on.
     ///
     /// # Errors
-    /// [`Error::PartitionInUse`] if an index is being built or dropped, or a partition is being compacted.
+    /// [`Error::PartitionInUse`] if an index is being built or dropped, or a partition is being compacted. [`Error::Setting`] if nodes use it
+    /// already: what one server tells its nodes of locks and copies another one does not know.
     pub(crate) fn serve_nodes(&self) -> Result<Served> {
         let engine = &self.0.engine;
+        if engine.catalog.served.get() > 0 {
+            let message = "this database has a page server, which has not ended: two would not know of each other's locks and copies";
+            return Err(Error::Setting(message.to_owned()));
+        }
         let moving = engine.catalog.moving.get();
         let is_in_use = |found: &&Rc<Partition>| found.has_unready_index() || moving == Some(found.id());
         if let Some(found) = engine.catalog.partitions.borrow().iter().find(is_in_use) {
