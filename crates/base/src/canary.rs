@@ -32,6 +32,8 @@ impl Canary {
 canaries! {
     /// Commits are acknowledged while their log write is still under way.
     CommitBeforeSync,
+    /// Pages are written once the log that explains them is written, whether or not it is synced.
+    PageBeforeLogSync,
     /// A restart does not undo what was not committed.
     SkippedUndo,
     /// Pages that a power cut may tear are written in place without a copy.

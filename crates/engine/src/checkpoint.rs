@@ -439,8 +439,12 @@ pub(crate) async fn state_lost_log_device(engine: &Engine) {
 /// States in the superblock file what becomes of partitions. If that fails, the next write of the superblock file states it.
 ///
 /// # Errors
-/// Those of a write of the superblock file: an opening may find one state or the other.
+/// Those of a write of the superblock file, before which the log may fail: an opening may find one state or the other.
 pub(crate) async fn state_catalog(engine: &Engine, changes: Vec<CatalogChange>) -> Result<()> {
+    if !engine.core.is_durable() {
+        // What was committed before is not to be lost without the change.
+        engine.core.log.flush(engine.core.log.end()).await?;
+    }
     engine.catalog.note_change(changes);
     let _turn = engine.checkpointer.turn.take(&engine.core.executor).await;
     write_superblock(engine, pages_begin(&engine.catalog), SuperblockChange::default()).await
@@ -497,7 +501,7 @@ async fn write_superblock(engine: &Engine, redo_start: Lsn, change: SuperblockCh
     let mut superblock = engine.catalog.superblock.borrow().clone();
     superblock.redo_start = redo_start.0;
     superblock.changed_alone = Some(engine.core.log.changed_alone().0);
-    superblock.log_durable = if engine.core.is_durable() { engine.core.log.durable().0 } else { redo_start.0 };
+    superblock.log_durable = engine.core.log.durable().0;
     superblock.next_transaction = engine.transactions.registry.borrow().next();
     superblock.backup = change.backup.or(superblock.backup);
     superblock.cache_table = change.cache_table.unwrap_or(superblock.cache_table);

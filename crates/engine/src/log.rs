@@ -25,6 +25,7 @@ mod group_commit;
 mod growth;
 mod holds;
 mod kept;
+mod lazy_sync;
 mod measured;
 pub mod page;
 mod past;
@@ -103,16 +104,20 @@ pub struct Log {
     writes_in_flight_max: usize,
     inner: RefCell<LogState>,
     /// Everything before this is written without a gap.
+    written: Cell<Lsn>,
+    /// Everything before this survives a power cut: beyond `written` at no time, and the same where commits wait for it.
     durable: Cell<Lsn>,
-    /// Everything before this is on both devices, or on the only one: beyond `durable` at no time.
+    /// Everything before this is durable on both devices, or on the only one: beyond `durable` at no time.
     complete: Cell<Lsn>,
-    /// What page headers say is durable; stays behind if writes are not made durable.
-    attested: Cell<Lsn>,
+    /// Everything before this is written to each device, and needs no memory.
+    released: Cell<Lsn>,
     /// The front of the first page that must not be overwritten.
     oldest: Cell<Lsn>,
     /// Everything before this is to be written.
     demand: Cell<Lsn>,
     syncing: Cell<bool>,
+    /// What is to be synced where commits do not wait for that.
+    lazy: lazy_sync::LazySync,
     failed: RefCell<Option<String>>,
     waiters: Waiters,
     /// Tasks waiting for room.
@@ -267,15 +272,21 @@ impl Log {
         Lsn(self.inner.borrow().buffer.end())
     }
 
-    /// The position before which everything is durable. Without durability (`Settings::durable`): before which everything is
-    /// written and survives the end of the process.
+    /// The position before which everything is written, and survives the end of the process.
+    #[inline]
+    pub fn written(&self) -> Lsn {
+        self.written.get()
+    }
+
+    /// The position before which everything is durable, and survives a power cut: that of [`Log::written`], unless commits do not
+    /// wait for it (`Settings::durable`).
     #[inline]
     pub fn durable(&self) -> Lsn {
         self.durable.get()
     }
 
-    /// Asks for the durability of a commit record by the group-commit policy and waits for it. Without durability it
-    /// returns at once.
+    /// Asks for the durability of a commit record by the group-commit policy and waits for it. Where commits do not wait
+    /// (`Settings::durable`) it returns at once.
     ///
     /// # Errors
     /// [`Error::LogFailed`] if a log write failed before the record was durable.
@@ -292,7 +303,7 @@ impl Log {
     /// [`Error::LogFailed`] if a log write failed before.
     pub(crate) fn demand_commit(&self, lsn: Lsn) -> Result<bool> {
         self.inner.borrow_mut().statistics.commits += 1;
-        if lsn <= self.durable.get() {
+        if lsn <= self.written.get() {
             return Ok(false);
         }
         if let Some(why) = &*self.failed.borrow() {
@@ -314,7 +325,7 @@ impl Log {
     /// Asks for the durability of a commit record as [`Log::commit`] does, for callers that wait with [`Log::wait_durable`].
     pub fn begin_commit(&self, lsn: Lsn) {
         self.inner.borrow_mut().statistics.commits += 1;
-        if lsn <= self.durable.get() || self.failed.borrow().is_some() {
+        if lsn <= self.written.get() || self.failed.borrow().is_some() {
             return;
         }
         match self.join_group(lsn) {
@@ -381,7 +392,7 @@ impl Log {
 
     /// Demands that everything up to `lsn` be written soon, without waiting.
     pub fn request(&self, lsn: Lsn) {
-        if lsn > self.durable.get() && lsn > self.demand.get() {
+        if lsn > self.written.get() && lsn > self.demand.get() {
             self.demand.set(lsn);
             self.bell.wake_all(&self.executor);
         }
@@ -403,6 +414,7 @@ impl Log {
             let task = self.executor.waiter(context, &mut relay);
             if registered.replace(task) != Some(task) {
                 self.waiters.register(task, lsn);
+                self.sync_lazily();
             }
             Poll::Pending
         })
@@ -497,7 +509,7 @@ impl Log {
     /// Whether too much of the log waits in memory to be written.
     #[inline]
     pub fn is_behind(&self) -> bool {
-        self.end().0 - self.complete.get().0 > self.settings.buffer_size_max
+        self.end().0 - self.released.get().0 > self.settings.buffer_size_max
     }
 
     /// Waits until the log has room for new work. Rollbacks and the checkpointer do not ask; the reserve is theirs.

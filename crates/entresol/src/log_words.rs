@@ -8,7 +8,7 @@ use engine::{Database, Internals};
 pub fn describe(database: &Database) -> String {
     let settings = database.log().settings();
     let method = match settings.method() {
-        _ if !settings.durable => "writes that no transaction waits for",
+        _ if !settings.durable => "writes that no transaction waits for, synced within a second",
         SyncMethod::SyncWrite => "data-sync writes",
         SyncMethod::WriteThenSync => "writes, and a sync after them",
     };

@@ -112,7 +112,9 @@ impl PageServer {
     /// # Errors
     /// The driver's, such as that of an address in use, and those of a log that has failed. [`Error::NoPartition`] if grants name a
     /// partition that is not there, [`Error::PartitionInUse`] if an index is being built or dropped, or a partition is being compacted or
-    /// loaded. [`Error::StillRunning`] if transactions of the database's own have not ended in ten seconds: while it is served it runs none. Those of [`Database::check_ended`] if what transactions have left has not got on for a minute.
+    /// loaded, [`Error::Setting`] if the database has a page server that has not ended. [`Error::StillRunning`] if transactions of the
+    /// database's own have not ended in ten seconds: while it is served it runs none. Those of [`Database::check_ended`] if what transactions
+    /// have left has not got on for a minute.
     pub async fn serve(
         database: &Database,
         transport: Rc<dyn Transport>,
@@ -264,7 +266,11 @@ async fn begin_epoch(database: &Database, has_leases: bool) -> engine::Result<u6
         return Ok(0);
     }
     match database.commit_shipped(&Shipment::default()).await {
-        Ok(()) => Ok(database.log().end().0),
+        Ok(()) => {
+            let epoch = database.log().end();
+            database.log().flush(epoch).await?;
+            Ok(epoch.0)
+        }
         Err(CommitFailure::NothingLogged(error) | CommitFailure::Undecided(error)) => Err(error),
     }
 }

@@ -25,6 +25,7 @@ mod long_values;
 mod machines;
 mod model;
 mod named;
+mod one_server;
 mod real;
 mod records;
 mod redone;

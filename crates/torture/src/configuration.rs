@@ -3,7 +3,7 @@
 use crate::SeedKind;
 use crate::coverage::pairs;
 use crate::isolation::Contention;
-use crate::{backups, partitions, spill};
+use crate::{backups, lost_end, partitions, spill};
 use base::Random;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 use engine::catalog::{Locking, Organization};
@@ -184,6 +184,7 @@ impl Configuration {
                     silence_ns_max,
                     first_extent: first_extent(seed, capacity),
                     archive,
+                    durable: lost_end::waits(seed, options),
                     ..log(random, capacity, is_short)
                 },
                 home_device: "disk".into(),

@@ -68,6 +68,8 @@ pub enum ClientEvent {
     LogNotGrown,
     /// The database was opened with a log that had come to another device or size, then or before.
     LogMoved,
+    /// The power, or the end of the process, has taken the end of the log, of which clients were told that it is committed.
+    EndLost,
     /// The undo space was to grow and found no room.
     UndoFull,
     /// A page was read while a sync of its file was under way that forgot what had been written.
@@ -158,7 +160,7 @@ pub enum ClientEvent {
 
 impl ClientEvent {
     /// Every event.
-    pub const ALL: [ClientEvent; 75] = [
+    pub const ALL: [ClientEvent; 76] = [
         ClientEvent::Replayed,
         ClientEvent::NothingCreated,
         ClientEvent::NotClosed,
@@ -191,6 +193,7 @@ impl ClientEvent {
         ClientEvent::LogFull,
         ClientEvent::LogNotGrown,
         ClientEvent::LogMoved,
+        ClientEvent::EndLost,
         ClientEvent::UndoFull,
         ClientEvent::ReadOvertaken,
         ClientEvent::Outage,
@@ -271,6 +274,7 @@ impl ClientEvent {
             ClientEvent::LogFull => "log full",
             ClientEvent::LogNotGrown => "log not grown",
             ClientEvent::LogMoved => "log moved",
+            ClientEvent::EndLost => "end of log lost",
             ClientEvent::UndoFull => "undo space full",
             ClientEvent::ReadOvertaken => "read overtaken",
             ClientEvent::Outage => "no read succeeds",

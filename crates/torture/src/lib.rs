@@ -10,6 +10,9 @@
 //! is compared with what the clients were told: every acknowledged transaction is there whole, and no other transaction is
 //! there in part.
 //!
+//! In some seeds commits do not wait until they are durable. What a power cut, or the end of the process, takes of these must be the end of the
+//! log, and no more than was not synced ([`ClientEvent::EndLost`]).
+//!
 //! Some seeds are backed up while clients work, and have their log archived. What is restored on new devices is compared with
 //! what was known at its position ([`ClientEvent::Restored`], [`ClientEvent::RestoredTo`]), and a backup that was cut off or
 //! damaged must not pass for a whole one.
@@ -48,6 +51,7 @@ mod foreign;
 pub mod history;
 mod isolation;
 pub mod ledger;
+mod lost_end;
 mod oracle;
 mod partitions;
 mod plan;

@@ -3,6 +3,7 @@
 use crate::backups::{Past, Taken};
 use crate::history::History;
 use crate::ledger::Ledger;
+use crate::lost_end::LogEnd;
 use crate::partitions::Known;
 use crate::records::Owner;
 use base::Lsn;
@@ -33,8 +34,10 @@ pub struct Oracle {
     pub moments: Vec<(Lsn, usize)>,
     /// Transactions acknowledged, of all kinds.
     pub acknowledged: u64,
-    /// What was known earlier, if backups are taken.
+    /// What was known earlier, if backups are taken, or the end of the log may be lost.
     pub past: Option<Past>,
+    /// How far the log had come when the last run ended, if commits do not wait until they are durable.
+    pub log_end: LogEnd,
     /// The backups that were begun, at most one in each place.
     pub backups: Vec<Taken>,
     /// Whether the database's list of them may be damaged: one was not answered, or has failed.

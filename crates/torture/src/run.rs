@@ -8,11 +8,13 @@ use crate::context::{After, RunContext};
 use crate::coverage::pairs;
 use crate::damage::{self, Damage, Damages};
 use crate::history::{Anomaly, History};
+use crate::lost_end::LogEnd;
 use crate::oracle::Oracle;
 use crate::plan::Plan;
 use crate::procedure::procedures;
 use crate::{
-    ClientEvent, Configuration, Step, backups, closing, debit_credit, isolation, partitions, records, spill, verify,
+    ClientEvent, Configuration, Step, backups, closing, debit_credit, isolation, lost_end, partitions, records, spill,
+    verify,
 };
 use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
@@ -74,6 +76,7 @@ const CREATIONS_MAX: u64 = 5;
 
 /// Performs one run.
 pub fn run(world: &World, run: u64, plan: Plan, purpose: Purpose) -> RunOutcome {
+    let is_end_lost = lost_end::take_back(world);
     let observed = Rc::new(Observed { damages: Rc::clone(&world.damages), ..Observed::default() });
     let wrong = Rc::new(RefCell::new(Vec::new()));
     let (detected, is_astray) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
@@ -106,6 +109,9 @@ pub fn run(world: &World, run: u64, plan: Plan, purpose: Purpose) -> RunOutcome 
         refused_ns: Cell::new(0),
         throttled: backups::ThrottledTime::default(),
     });
+    if is_end_lost {
+        context.event(ClientEvent::EndLost);
+    }
     let result = catch_unwind(AssertUnwindSafe(|| {
         let result = executor.run(use_database(&context, purpose));
         drop(machine);
@@ -182,6 +188,7 @@ async fn use_database(context: &Rc<RunContext>, purpose: Purpose) {
     context.oracle.borrow_mut().log_copy_lost |= context.configuration.settings.log.second.is_some();
     let Some(Some(database)) = context.in_time(WORK_MAX_NS, "opening", open(context)).await else { return };
     context.log.replace(Some(Rc::clone(database.log())));
+    lost_end::compare(context, database.log());
     context.limit.iter().for_each(|limit| limit.opened(&database));
     let is_without = database.settings().log.without.is_some();
     let acknowledged = context.configuration.settings.log.second.as_ref().map(|second| second.acknowledged);
@@ -224,6 +231,7 @@ struct LogCopyWatch<'a> {
 impl Drop for LogCopyWatch<'_> {
     fn drop(&mut self) {
         self.context.log.take();
+        self.context.oracle.borrow_mut().log_end = LogEnd::of(&self.log);
         let is_lost = self.is_without || self.log.lost_device().is_some();
         self.context.oracle.borrow_mut().log_copy_lost = is_lost;
         if is_lost {
@@ -364,6 +372,9 @@ async fn prepare(context: &RunContext, database: &Database) -> bool {
     if !context.oracle.borrow().loaded {
         if let Err(error) = load(context, database).await {
             context.judge(&error, "loading");
+            return false;
+        }
+        if !lost_end::make_durable(context, database).await {
             return false;
         }
         context.oracle.borrow_mut().loaded = true;

@@ -3,11 +3,11 @@
 mod planning;
 mod restoring;
 
-use crate::backups::Past;
 use crate::cache_files::CacheFiles;
 use crate::configuration::Rows;
 use crate::damage::{self, Damage, Damages};
 use crate::isolation::Contention;
+use crate::lost_end;
 use crate::oracle::Oracle;
 use crate::plan::Plan;
 use crate::records::Owner;
@@ -121,7 +121,11 @@ pub fn run_range(seeds: Range<u64>, options: Options, mut progress: impl FnMut(&
 pub fn run_seed(seed: u64, options: Options) -> Outcome {
     let configuration = Rc::new(Configuration::draw(seed, options));
     let owners = vec![Owner::default(); configuration.record_clients];
-    let oracle = Oracle { owners, past: configuration.backups.then(Past::default), ..Oracle::default() };
+    let oracle = Oracle {
+        owners,
+        past: lost_end::past(configuration.backups, configuration.settings.log.durable),
+        ..Oracle::default()
+    };
     let world = World {
         seed,
         media: Media::new(),
@@ -265,6 +269,7 @@ impl Scenario {
         let goes_on = self.world.left.is_some()
             && !Random::stream(self.world.seed, &format!("power behind drop {}", self.outcome.runs)).chance(0.3);
         self.is_unsynced = plan.kill || goes_on;
+        self.world.oracle.borrow_mut().log_end.note_end(self.is_unsynced);
         if self.is_unsynced {
             self.world.media.process_end(&mut self.random);
         } else {

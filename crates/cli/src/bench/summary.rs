@@ -43,7 +43,7 @@ pub fn report(database: &Database, headline: Headline, measured: &Measured) -> R
     });
     let mut notes = Vec::new();
     if !database.settings().log.durable {
-        notes.push("commits are not durable: the log is written after they are acknowledged".to_owned());
+        notes.push("commits are not durable: the log is written and synced after they are acknowledged".to_owned());
     }
     notes.extend(not_durable(database));
     notes.extend(database.log().lost_device().map(|why| format!("the log lost one of its two devices: {why}")));

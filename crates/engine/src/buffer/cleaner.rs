@@ -158,8 +158,8 @@ impl Buffer {
         }
         let silent = self.silence.silent(self.executor.now());
         let mut cold = self.pool.borrow().coldest_dirty(cleaner.ahead, room, &silent);
-        if let Some(durable) = self.log_to_spare() {
-            cold.retain(|frame| self.pool.borrow().is_logged(*frame, durable));
+        if let Some(written) = self.log_to_spare() {
+            cold.retain(|frame| self.pool.borrow().is_logged(*frame, written));
         }
         let worth = if cleaner.pressed.take() { 1 } else { cleaner.worth };
         if cold.len() < worth {

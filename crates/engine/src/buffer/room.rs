@@ -22,13 +22,13 @@ impl Buffer {
     fn victim(&self, pool: &Pool) -> Option<u32> {
         let silent = self.silence.silent(self.executor.now());
         let victim = pool.victim(if self.settings.cleaner { CLEAN_WITHIN } else { 0 }, &silent)?;
-        let durable = self.log_to_spare().filter(|durable| !pool.is_logged(victim, *durable));
-        durable.and_then(|durable| pool.logged_victim(durable, &silent)).or(Some(victim))
+        let written = self.log_to_spare().filter(|written| !pool.is_logged(victim, *written));
+        written.and_then(|written| pool.logged_victim(written, &silent)).or(Some(victim))
     }
 
-    /// Where the log is durable up to, while it is short of room.
+    /// Where the log is written up to, while it is short of room.
     pub(super) fn log_to_spare(&self) -> Option<Lsn> {
-        self.log.get().filter(|log| log.is_scarce()).map(|log| log.durable())
+        self.log.get().filter(|log| log.is_scarce()).map(|log| log.written())
     }
 
     /// A free frame, or a clean page's that nothing keeps; otherwise the one that has to be emptied, if there is one.

@@ -29,7 +29,8 @@ pub trait Internals {
     ///
     /// # Errors
     /// [`crate::Error::PartitionInUse`] if an index is being built or dropped, or a partition is being compacted or loaded;
-    /// [`crate::Error::StillRunning`] if transactions of its own have not ended in ten seconds.
+    /// [`crate::Error::Setting`] if nodes use it already; [`crate::Error::StillRunning`] if transactions of its own have not ended in ten
+    /// seconds.
     fn serve_nodes(&self) -> impl Future<Output = Result<Served>>;
 
     /// Commits a transaction of another node.

@@ -187,9 +187,7 @@ impl Database {
         let replaying = assemble(executor, &settings, scan.idle_log(), parts, None, superblock.clone());
         let unfinished =
             recovery::redo(&replaying, &settings.procedures, (sets_begin, Rc::clone(&opened.torn)), &mut scan).await?;
-        if settings.log.durable {
-            opened.check_time(scan.end())?;
-        }
+        opened.check_time(scan.end())?;
         let (pages_left, left_bytes) = buffer.end_reading_log(scan.kept());
         // Nothing comes by it that redo has yet to read, and the log has been read.
         let upper = open_upper_cache(executor, &buffer, (&settings.hierarchy, settings.force, stamp)).await?;

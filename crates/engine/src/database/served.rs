@@ -39,12 +39,17 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::PartitionInUse`] if an index is being built or dropped, or a partition is being compacted or loaded;
-    /// [`Error::StillRunning`] if transactions have not ended in ten seconds.
+    /// [`Error::StillRunning`] if transactions have not ended in ten seconds. [`Error::Setting`] if nodes use it already: what one server
+    /// tells its nodes of locks and copies another one does not know.
     pub(crate) async fn serve_nodes(&self) -> Result<Served> {
         let engine = &self.0.engine;
         self.check_at_rest()?;
         let turn = engine.catalog.creation.take(&engine.core.executor).await;
         engine.core.check_open()?;
+        if engine.catalog.served.get() > 0 {
+            let message = "this database has a page server, which has not ended: two would not know of each other's locks and copies";
+            return Err(Error::Setting(message.to_owned()));
+        }
         // Others may have begun while this has waited. From the same step on they are refused.
         self.check_at_rest()?;
         let served = Served::new(engine);

@@ -43,7 +43,9 @@ pub(super) struct SideFile {
 struct Side {
     place: SideFile,
     batches: Batches,
-    /// It has everything before this.
+    /// It has everything before this, if power stays.
+    written: u64,
+    /// It has everything before this, whatever happens to the power.
     durable: u64,
     /// When the sync under way was submitted.
     syncing_since: Option<Instant>,
@@ -54,7 +56,8 @@ struct Side {
 
 impl Side {
     fn new(place: SideFile, durable: u64) -> Side {
-        Side { place, batches: Batches::default(), durable, syncing_since: None, watched: false, lost: false }
+        let (written, batches) = (durable, Batches::default());
+        Side { place, batches, written, durable, syncing_since: None, watched: false, lost: false }
     }
 
     /// Since when the device owes an answer.
@@ -91,10 +94,20 @@ impl Duplex {
         }
     }
 
+    /// Before this everything is written as it is to be.
+    fn written(&self) -> u64 {
+        self.acknowledged(|side| side.written)
+    }
+
     /// Before this everything is durable as it is to be.
     fn durable(&self) -> u64 {
+        self.acknowledged(|side| side.durable)
+    }
+
+    /// How far as many of the devices have it as are to.
+    fn acknowledged(&self, has: impl Fn(&Side) -> u64) -> u64 {
         let sides = self.sides.borrow();
-        let kept = sides.iter().filter(|side| !side.lost).map(|side| side.durable);
+        let kept = sides.iter().filter(|side| !side.lost).map(has);
         match self.acknowledged {
             Acknowledged::Both => kept.min().unwrap_or(0),
             Acknowledged::First => kept.max().unwrap_or(0),
@@ -113,10 +126,18 @@ impl Duplex {
         self.sides.borrow().iter().any(|side| !side.lost && side.waits_since().is_some())
     }
 
-    /// Before this everything is on each device that is not lost.
+    /// Before this everything is durable on each device that is not lost.
     fn complete(&self) -> u64 {
-        let sides = self.sides.borrow();
-        sides.iter().filter(|side| !side.lost).map(|side| side.durable).min().unwrap_or(0)
+        self.least(|side| side.durable)
+    }
+
+    /// Before this everything is written to each device that is not lost.
+    fn released(&self) -> u64 {
+        self.least(|side| side.written)
+    }
+
+    fn least(&self, has: impl Fn(&Side) -> u64) -> u64 {
+        self.sides.borrow().iter().filter(|side| !side.lost).map(has).min().unwrap_or(0)
     }
 }
 
@@ -274,25 +295,65 @@ impl Log {
         {
             let side = &mut duplex.sides.borrow_mut()[index];
             let Some(end) = side.batches.advance() else { return };
-            side.durable = end;
+            side.written = end;
+            if self.settings.durable {
+                side.durable = end;
+            }
         }
         self.advance_both(duplex);
         duplex.alarm.wake_all(&self.executor);
     }
 
-    /// Moves the durable position to where both devices, or the first of them, allow it.
+    /// Moves the positions to where both devices, or the first of them, allow it.
     fn advance_both(&self, duplex: &Duplex) {
         if !duplex.frozen.get() {
-            let durable = duplex.durable();
+            let written = duplex.written();
             loop {
-                let ended = self.inner.borrow().batches.in_flight_up_to(durable);
+                let ended = self.inner.borrow().batches.in_flight_up_to(written);
                 let Some((number, length)) = ended else { break };
                 self.note_written(number, length, false);
             }
             self.advance();
+            if !self.settings.durable {
+                self.note_durable(Lsn(duplex.durable()).min(self.written.get()));
+            }
         }
         self.complete.set(Lsn(duplex.complete()).min(self.durable.get()));
+        self.released.set(Lsn(duplex.released()).min(self.written.get()));
         self.room.wake_all(&self.executor);
+        self.sync_lazily();
+    }
+
+    /// Notes that a device is about to be synced for the sake of what is before `wanted`. Returns its file, and up to where that makes it
+    /// durable; `None` if nothing of that is written there, or a sync is under way.
+    pub(super) fn begin_side_sync(&self, duplex: &Duplex, index: usize, wanted: Lsn) -> Option<(FileId, u64)> {
+        let side = &mut duplex.sides.borrow_mut()[index];
+        let is_wanted = !side.lost && side.durable < side.written.min(wanted.0);
+        if !is_wanted || side.syncing_since.is_some() {
+            return None;
+        }
+        side.syncing_since = Some(self.executor.now());
+        self.watch(side, index);
+        Some((side.place.file, side.written))
+    }
+
+    /// Reacts to the end of such a sync.
+    pub(super) fn side_synced_up_to(&self, index: usize, up_to: u64, completion: Completion) {
+        let duplex = self.duplex.as_ref().expect("one of two devices was synced");
+        if self.failed.borrow().is_some() || duplex.sides.borrow()[index].lost {
+            return;
+        }
+        if let Err(fault) = completion.result {
+            return self.lose_side(duplex, index, &fault);
+        }
+        {
+            let side = &mut duplex.sides.borrow_mut()[index];
+            side.syncing_since = None;
+            side.durable = up_to;
+        }
+        self.inner.borrow_mut().statistics.syncs += 1;
+        self.advance_both(duplex);
+        duplex.alarm.wake_all(&self.executor);
     }
 
     /// A device has failed. With the other one the log goes on, once the superblock file says so.
@@ -360,7 +421,8 @@ impl Log {
                 return None;
             }
             let lost = duplex.lost.borrow().as_ref().map(|(index, _)| *index);
-            if let Some(index) = lost.filter(|_| duplex.complete() >= self.durable.get().0) {
+            let has_all = duplex.complete() >= self.durable.get().0 && duplex.released() >= self.written.get().0;
+            if let Some(index) = lost.filter(|_| has_all) {
                 return Some(index as u8);
             }
             duplex.alarm.wait(&self.executor).await;

@@ -59,8 +59,9 @@ pub struct Settings {
     /// When commits are written.
     pub group_commit: GroupCommit,
     /// Whether commits wait until they are durable. If not, a commit returns at once; the log is written when pages fill up
-    /// or shortly after, and never synced: a power cut may lose what was committed, and leave pages that the log
-    /// does not explain, so that the database has to be restored from a backup. The end of the process loses what was not written.
+    /// or a tenth of a second later, and synced a second after a commit at the latest, or as soon as pages or the superblock file are written
+    /// that rely on it. The end of the process loses what was not written, and a power cut what was not synced: of the transactions
+    /// those that committed last, and no others.
     pub durable: bool,
     /// How writes become durable. `None`: as measured when the log was created, by data-sync writes if nothing was.
     pub sync_method: Option<SyncMethod>,

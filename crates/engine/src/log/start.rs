@@ -6,6 +6,7 @@ use super::buffer::LogBuffer;
 use super::duplex::{Duplex, SideFile};
 use super::group_commit::CommitGroup;
 use super::growth::{LogExtent, LogGrowth};
+use super::lazy_sync::LazySync;
 use super::statistics::LogStatistics;
 use super::waiters::Waiters;
 use super::{GROUP, GroupCommit, Log, LogState, Measured, Settings, writer};
@@ -100,12 +101,14 @@ impl Log {
                 scratch: Vec::with_capacity(4096),
                 statistics: LogStatistics::default(),
             }),
+            written: Cell::new(Lsn(position)),
             durable: Cell::new(Lsn(position)),
             complete: Cell::new(Lsn(position)),
-            attested: Cell::new(Lsn(position)),
+            released: Cell::new(Lsn(position)),
             oldest: Cell::new(Lsn(oldest)),
             demand: Cell::new(Lsn::ZERO),
             syncing: Cell::new(false),
+            lazy: LazySync::new(Lsn(position)),
             failed: RefCell::new(None),
             waiters: Waiters::default(),
             room: WaitQueue::new(),

@@ -10,6 +10,7 @@ use super::*;
 use base::Random;
 use driver::{Access, DeviceId, Frame, Halt, Op};
 use executor::Order;
+use lazy_sync::LAZY_SYNC_NS;
 use start::LAZY_WRITE_NS;
 use virtual_driver::{FaultPlan, Hardware, Media, Options, VirtualDriver};
 
@@ -22,6 +23,8 @@ struct Site {
     media: Media,
     /// A restart does as if the second of two devices had everything.
     trusts_second_alone: bool,
+    /// A restart expects what was committed, though nothing says that it is durable.
+    believes_commits: bool,
 }
 
 impl Site {
@@ -44,7 +47,8 @@ impl Site {
         let driver = VirtualDriver::new(Site::hardware(), options, self.media.clone());
         let executor = Executor::new(Box::new(driver), order);
         let device = executor.device(DEVICE).expect("the ideal hardware has a disk");
-        Machine { executor, device, trusts_second_alone: self.trusts_second_alone }
+        let (trusts_second_alone, believes_commits) = (self.trusts_second_alone, self.believes_commits);
+        Machine { executor, device, trusts_second_alone, believes_commits }
     }
 }
 
@@ -52,6 +56,7 @@ struct Machine {
     executor: Executor,
     device: DeviceId,
     trusts_second_alone: bool,
+    believes_commits: bool,
 }
 
 impl Machine {

@@ -21,6 +21,11 @@ impl Waiters {
         }
     }
 
+    /// The first position that a task waits for.
+    pub fn first(&self) -> Option<Lsn> {
+        self.0.borrow().front().map(|(lsn, _)| *lsn)
+    }
+
     /// Wakes the tasks that wait for positions up to `durable`.
     pub fn wake_up_to(&self, executor: &Executor, durable: Lsn) {
         let mut queue = self.0.borrow_mut();

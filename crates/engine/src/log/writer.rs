@@ -1,4 +1,4 @@
-//! Submits log writes, notes their completion and moves the durable position.
+//! Submits log writes, notes their completion and moves the positions up to which the log is written and durable.
 
 use super::batches::{FIRST, Taken};
 use super::buffer::ClosedPages;
@@ -129,7 +129,7 @@ impl Log {
         self.grow_ahead(piece.end());
         let ClosedPages { position, length, mut frame } = piece;
         for page in frame[..length].chunks_exact_mut(self.settings.page_size) {
-            page::seal(page, self.attested.get());
+            page::seal(page, self.durable.get());
         }
         self.note_submission(commits);
         if let Some(duplex) = &self.duplex {
@@ -149,7 +149,7 @@ impl Log {
         // What was paid may have been for room that the write buffer no longer has.
         let access = if self.synchronous { access } else { Access::Asynchronous };
         let op = self.write_op(position, length as u32, frame, (durable, access));
-        self.executor.submit(op, move |completion| log.written(number, length, completion));
+        self.executor.submit(op, move |completion| log.write_ended(number, length, completion));
     }
 
     /// The write to the log's own device.
@@ -170,7 +170,7 @@ impl Log {
             buffer.drained(position);
             let durable = self.settings.method() == SyncMethod::SyncWrite;
             let op = self.write_op(position, length, frame, (durable, Access::Asynchronous));
-            self.executor.submit(op, move |completion| log.written(number, length as usize, completion));
+            self.executor.submit(op, move |completion| log.write_ended(number, length as usize, completion));
             return;
         }
         self.executor.spawn_in(self.group, 0, async move { log.drain(position, length, frame).await });
@@ -212,7 +212,7 @@ impl Log {
     }
 
     /// Reacts to the end of a write.
-    fn written(&self, number: u64, length: usize, completion: Completion) {
+    fn write_ended(&self, number: u64, length: usize, completion: Completion) {
         let needs_sync = self.settings.durable && self.settings.method() == SyncMethod::WriteThenSync;
         {
             let inner = &mut *self.inner.borrow_mut();
@@ -262,22 +262,32 @@ impl Log {
         self.advance();
     }
 
-    /// Moves the durable position over the finished batches and wakes the tasks waiting for that.
+    /// Moves the positions over the finished batches and wakes the tasks waiting for that.
     pub(super) fn advance(&self) {
-        let end = self.inner.borrow_mut().batches.advance();
+        let end = self.inner.borrow_mut().batches.advance().map(Lsn);
         if let Some(end) = end {
-            let durable = Lsn(end);
-            self.durable.set(durable);
+            self.written.set(end);
             if self.duplex.is_none() {
-                self.complete.set(durable);
+                self.released.set(end);
             }
             if self.settings.durable {
-                self.attested.set(durable);
+                if self.duplex.is_none() {
+                    self.complete.set(end);
+                }
+                self.note_durable(end);
+            } else {
+                self.sync_lazily();
             }
-            self.waiters.wake_up_to(&self.executor, durable);
             self.room.wake_all(&self.executor);
         }
         self.bell.wake_all(&self.executor);
+    }
+
+    /// Everything before `end` is durable.
+    pub(super) fn note_durable(&self, end: Lsn) {
+        self.durable.set(end);
+        self.waiters.wake_up_to(&self.executor, end);
+        self.room.wake_all(&self.executor);
     }
 
     pub(super) fn fail_by(&self, fault: &Fault) {

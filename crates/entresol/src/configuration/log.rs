@@ -42,7 +42,7 @@ pub struct Log {
     /// `writes_in_flight`: how many log writes may be under way at once, 1 to 64. `None` for `"measured"`: one if the device
     /// served no more at once when the database was created (then a write serves every transaction that is ready), else four.
     pub writes_in_flight: Option<u32>,
-    /// `durable`: whether commits wait until their log record survives a power cut.
+    /// `durable`: whether commits wait until their log record survives a power cut. If not, that takes the last ones, a second's at most.
     pub durable: bool,
     /// `hold_locks`: until when a committing transaction keeps its locks.
     pub hold_locks: LockHold,

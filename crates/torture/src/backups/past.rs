@@ -4,6 +4,7 @@
 //! another one stands before it. Between these two it is in doubt.
 
 use crate::ledger::TransferOutcome;
+use crate::lost_end::LogEnd;
 use crate::oracle::Oracle;
 use crate::partitions::Known;
 use crate::records::Owner;
@@ -44,6 +45,10 @@ impl<T> Timeline<T> {
         before.into_iter().chain(beside).map(|moment| &moment.known)
     }
 
+    fn end_at(&mut self, end: Lsn) {
+        self.0.retain(|moment| moment.position <= end);
+    }
+
     fn note(&mut self, position: Lsn, is_certain: bool, known: T) {
         self.0.push(KnownThen { position, is_certain, known });
     }
@@ -71,6 +76,16 @@ pub struct Past {
 }
 
 impl Past {
+    /// Forgets what was noted behind `end`, where the log ends now and goes on.
+    pub fn end_at(&mut self, end: Lsn) {
+        self.transfers.retain(|_, bracket| bracket.from < end);
+        self.transfers.values_mut().for_each(|bracket| bracket.to = bracket.to.filter(|to| *to <= end));
+        self.owners.values_mut().for_each(|owner| owner.end_at(end));
+        self.own.values_mut().for_each(|partition| partition.end_at(end));
+        self.loads.retain(|begun| *begun <= end);
+        self.changes.retain(|begun| *begun <= end);
+    }
+
     /// Notes that a partition is about to be bulk-loaded.
     pub fn note_load(&mut self, position: Lsn) {
         self.loads.push(position);
@@ -144,6 +159,7 @@ impl Past {
             moments: present.moments.iter().filter(|(moment, _)| *moment <= end).copied().collect(),
             acknowledged: present.acknowledged,
             past: None,
+            log_end: LogEnd::default(),
             backups: Vec::new(),
             is_list_in_doubt: false,
         }

@@ -47,7 +47,7 @@ async fn read_last(executor: &Executor, course: &Course) -> Result<()> {
     if !report.findings.is_empty() {
         course.wrong(format!("the database is not sound: {:?}", report.findings));
     }
-    // A kill has taken the end of the log, for which no commit has waited.
+    // The power has taken the end of the log, for which no commit has waited.
     if !course.shape.is_durable {
         return database.close().await;
     }

@@ -84,8 +84,8 @@ pub struct ClusterShape {
     pub second_log: Option<log::Second>,
     /// See [`ClusterShape::second_log`].
     pub cache: Option<CacheSettings>,
-    /// Whether commits wait for the log. Where they do not, what was acknowledged has to outlive closes of the server; when all is over it is
-    /// killed, and nothing is asked for then but a sound database. The power is not cut: it may take log of which pages have the changes.
+    /// Whether commits wait for the log. Where they do not, what was acknowledged has to outlive closes of the server; when all is over the
+    /// power takes the last of it, and nothing is asked for then but a sound database.
     pub is_durable: bool,
     /// Whether operations of the server's data device fail, some each time it is started.
     pub disk_fails: bool,

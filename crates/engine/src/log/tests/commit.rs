@@ -1,4 +1,5 @@
 use super::*;
+use base::time::{MILLISECOND_NS, SECOND_NS};
 use driver::OpKind;
 use virtual_driver::ErrorAt;
 
@@ -88,7 +89,7 @@ fn writes_that_hold_the_processor_come_one_after_the_other() {
     let driver = VirtualDriver::new(hardware, Options::default(), Media::new());
     let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
     let device = executor.device("nvem").expect("as described");
-    let machine = Machine { executor, device, trusts_second_alone: false };
+    let machine = Machine { executor, device, trusts_second_alone: false, believes_commits: false };
     let settings = Settings { capacity: 1 << 20, ..Settings::default() };
     let log = machine.run(machine.create(&settings));
     let clients: Vec<_> = (0..16_u64)
@@ -122,7 +123,7 @@ fn come_one_by_one(group_commit: GroupCommit, clients: u64, pause_ns: u64) -> (f
     let driver = VirtualDriver::new(hardware, Options::default(), Media::new());
     let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
     let device = executor.device(DEVICE).expect("as described");
-    let machine = Machine { executor, device, trusts_second_alone: false };
+    let machine = Machine { executor, device, trusts_second_alone: false, believes_commits: false };
     let settings = Settings { group_commit, capacity: 1 << 28, ..Settings::default() };
     let log = machine.run(machine.create(&settings));
     let longest = Rc::new(Cell::new(0));
@@ -171,7 +172,7 @@ fn a_dropped_commit_leaves_its_write_to_the_writer() {
     let driver = VirtualDriver::new(hardware, Options::default(), Media::new());
     let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
     let device = executor.device(&name).expect("as described");
-    let machine = Machine { executor, device, trusts_second_alone: false };
+    let machine = Machine { executor, device, trusts_second_alone: false, believes_commits: false };
     let settings = Settings { group_commit: GroupCommit::None, capacity: 1 << 20, ..Settings::default() };
     machine.run(async {
         let log = machine.create(&settings).await;
@@ -274,11 +275,35 @@ fn without_durability_commits_return_at_once_and_are_written_later() {
         let before = machine.executor.now();
         let lsn = log.append(TransactionId(1), &Body::Commit { chains: &[], changes: &[] }, []);
         log.commit(lsn).await.expect("nothing to wait for");
-        assert!(machine.executor.now() == before && log.durable() < lsn);
-        log.wait_durable(lsn).await.expect("written by itself");
-        assert!(machine.executor.now().since_ns(before) >= LAZY_WRITE_NS);
-        assert_eq!(log.statistics().syncs, 0);
+        assert!(machine.executor.now() == before && log.written() < lsn);
+        log.executor.sleep_ns(LAZY_WRITE_NS + MILLISECOND_NS).await;
+        assert!(log.written() >= lsn && log.durable() < lsn, "written by itself, and not synced");
+        log.executor.sleep_ns(LAZY_SYNC_NS).await;
+        assert!(log.durable() >= lsn && log.statistics().syncs == 1, "synced by itself");
+        assert!(machine.executor.now().since_ns(before) < SECOND_NS);
     });
+}
+
+#[test]
+fn without_durability_what_is_demanded_is_synced_at_once() {
+    for second in [None, Some(Acknowledged::Both), Some(Acknowledged::First)] {
+        let site = Site::default();
+        let machine = site.machine();
+        let two = second.map(|acknowledged| Second { device: SECOND.to_owned(), acknowledged });
+        let settings = Settings { durable: false, second: two, ..small_settings() };
+        machine.run(async {
+            let log = machine.create(&settings).await;
+            for round in 1..=3 {
+                let before = machine.executor.now();
+                let lsn = log.append(TransactionId(round), &Body::Commit { chains: &[], changes: &[] }, []);
+                log.flush(lsn).await.expect("demanded");
+                assert!(log.durable() >= lsn && log.written() >= lsn);
+                assert!(machine.executor.now().since_ns(before) < LAZY_WRITE_NS, "nothing else is waited for");
+                log.truncate(lsn);
+            }
+            assert!(log.oldest() > log.opened_at(), "what is durable is given up");
+        });
+    }
 }
 
 #[test]
