@@ -220,7 +220,7 @@ impl Database {
         log_files::watch(&engine);
         checkpoint::start_relief(&engine);
         let rebuilt = rebuild_moments(&engine, past).await;
-        let report = recovery::finish(&engine, unfinished, rebuilt.loaded()).await?;
+        let report = recovery::finish(&engine, unfinished, rebuilt.loaded(), settings.undone_first_max).await?;
         // What is in the log yet may have to be archived before all that the catalog says has room in it.
         archiver.iter().for_each(|archiver| start_archiving(&engine, archiver));
         if let Err(error) = make_ready(&engine).await {
@@ -263,7 +263,8 @@ impl Database {
     }
 
     /// Takes a full checkpoint, so that the next opening has nothing to redo, and ends the background tasks. A transaction that has not
-    /// ended by then cannot be committed any more: the next opening takes it back.
+    /// ended by then cannot be committed any more: the next opening takes it back. What this one has left to be undone gets ten seconds;
+    /// the next one goes on with the rest.
     ///
     /// # Errors
     /// Those of [`Database::checkpoint`]; [`crate::Error::Unended`].
@@ -278,6 +279,7 @@ impl Database {
         engine.core.closing.set(true);
         engine.versions.stop();
         self.finish_endings().await;
+        self.stop_undoing().await;
         let closed = self.write_back().await;
         let archived = if closed.is_ok() { self.end_archive().await } else { Ok(()) };
         self.0.archiver.iter().for_each(|archiver| archiver.stop());
@@ -313,7 +315,8 @@ impl Database {
     pub(super) async fn finish_endings(&self) {
         let (endings, executor) = (&self.0.engine.transactions.endings, self.executor());
         let until = executor.now().plus_ns(ENDINGS_NS_MAX);
-        while endings.get() > 0 && executor.now() < until {
+        let undoes = || self.0.engine.transactions.left.is_at_work();
+        while (endings.get() > 0 || undoes()) && executor.now() < until {
             executor.sleep_ns(LOOK_NS).await;
         }
     }

@@ -14,8 +14,17 @@ use std::rc::Rc;
 pub enum Event<'a> {
     /// A restart begins to make the database what it was.
     RecoveryBegun,
-    /// It is so again.
+    /// It is so again, but for what is left to be undone behind the opening.
     Recovered(RecoveryReport),
+    /// A transaction that the opening had left is undone: what it had changed can be used again.
+    Undone {
+        /// Its number.
+        transaction: TransactionId,
+        /// How many of its changes were undone since the opening.
+        changes: u64,
+        /// How long that took, in nanoseconds.
+        took_ns: u64,
+    },
     /// A checkpoint begins, of pages or of the memory-resident sets. There is one of each at a time.
     CheckpointBegun {
         /// Whether it is one of sets.
