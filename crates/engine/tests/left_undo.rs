@@ -384,3 +384,10 @@ fn a_rollback_that_was_cut_off_is_left_where_it_was() {
     }
     assert!(left.is_sorted_by(|before, after| before > after), "{left:?}");
 }
+
+#[cfg(feature = "canary")]
+#[test]
+fn locks_that_are_not_taken_again_are_noticed() {
+    use entresol_engine::canary::Canary;
+    crate::ground::planting::is_found(Canary::UnlockedLoser, ranges_wait_for_what_is_left_to_be_undone);
+}

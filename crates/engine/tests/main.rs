@@ -54,6 +54,7 @@ mod leaving_pages;
 mod left_redo;
 mod left_redo_faults;
 mod left_undo;
+mod left_undo_beside;
 mod load_remains;
 mod log_admission;
 mod log_moves;
