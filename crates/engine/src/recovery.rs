@@ -13,7 +13,8 @@ mod tiers;
 
 pub(crate) use moments::{find_past, rebuild_moments};
 pub(crate) use tiers::{
-    NewCache, StatedTiers, TornPages, are_same_slots, begin_upper_cache, create_cache, open_upper_cache, reconcile,
+    CacheNotOpened, NewCache, StatedTiers, TornPages, are_same_slots, begin_upper_cache, create_cache,
+    open_upper_cache, reconcile, unless_bad,
 };
 
 use crate::buffer::{Buffer, PageCopies, Pins, Presence, begins_page};

@@ -150,6 +150,13 @@ impl Listener for Events {
         match event {
             Event::RecoveryBegun => drop(self.recovery.replace(Some(info_span!(target: "entresol", "recovery")))),
             Event::Recovered(report) => self.tell_recovered(report),
+            Event::CacheNotOpened { is_upper, device, error } => warn!(
+                target: "entresol",
+                parent: span,
+                is_upper,
+                device,
+                "opened without a cache, whose device is bad: {error}"
+            ),
             Event::Undone { transaction, changes, took_ns } => info!(
                 target: "entresol",
                 parent: span,

@@ -13,10 +13,11 @@ use crate::locks::Locks;
 use crate::log::{Log, LogScan, WriteBuffer};
 use crate::mvcc::keep_moments;
 use crate::online_backup::{Archiver, begin_archive, forget_beyond, keep_unarchived, start_archiving};
-use crate::recovery::{self, StatedTiers, find_past, open_upper_cache, rebuild_moments, reconcile};
+use crate::recovery::{self, StatedTiers, find_past, open_upper_cache, rebuild_moments, reconcile, unless_bad};
 use crate::second_level::CacheSettings;
 use crate::statistics::{Event, RecoveryReport, Statistics};
 use crate::superblock::{Superblock, SuperblockFile};
+use crate::tier_file::Kind;
 use crate::version::VersionStore;
 use crate::{Result, temp};
 use base::Lsn;
@@ -102,7 +103,9 @@ pub(super) fn assemble(
 }
 
 impl Database {
-    /// Opens a database and recovers it. `path` names it in errors. Behind a cache that is taken over, redo of a page is left until it is
+    /// Opens a database and recovers it. `path` names it in errors. What large transactions have left that had not ended is undone behind it
+    /// ([`Database::undoing`]). A cache whose device fails or does not answer is done without
+    /// ([`Event::CacheNotOpened`]). Behind a cache that is taken over, redo of a page is left until it is
     /// read: that one cannot be read shows then, and in each checkpoint until it can be. An opening that is given up is followed by no other
     /// one on the same executor: what it has begun to write may come after what that has written. [`Executor::stop`] waits for it.
     ///
@@ -144,7 +147,8 @@ impl Database {
         let mut scan = scan.since_opening(superblock.log_epoch);
         let double_write = DoubleWrite::open(executor, home_device, &settings.buffer).await?;
         let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;
-        let tell = |event| settings.listener.iter().for_each(|listener| listener.hear(&event));
+        let listener = settings.listener.clone();
+        let tell = |event: Event<'_>| listener.iter().for_each(|listener| listener.hear(&event));
         tell(Event::RecoveryBegun);
         let began = executor.now();
         let partitions = superblock_file.partitions();
@@ -168,7 +172,8 @@ impl Database {
         records.extend(kept.clone());
         superblock_file.note_tiers(executor, &mut superblock, (records, reconciled.kept_table())).await?;
         let wanted = (hierarchy, settings.force, stamp);
-        let opened = reconciled.open(&buffer, executor, wanted).await?;
+        let mut opened = reconciled.open(&buffer, executor, wanted).await?;
+        let mut not_opened = Vec::from_iter(opened.not_opened.take());
         let mut records = opened.records.clone();
         let log_buffer = WriteBuffer::open(executor, &settings.log, write_buffer, kept, stamp).await?;
         records.extend(log_buffer.as_ref().map(|(_, record)| record.clone()));
@@ -191,8 +196,12 @@ impl Database {
         }
         let (pages_left, left_bytes) = buffer.end_reading_log(scan.kept());
         // Nothing comes by it that redo has yet to read, and the log has been read.
-        let upper = open_upper_cache(executor, &buffer, (&settings.hierarchy, settings.force, stamp)).await?;
-        buffer.set_upper_cache(upper);
+        let upper = open_upper_cache(executor, &buffer, (&settings.hierarchy, settings.force, stamp)).await;
+        let of_upper = settings.hierarchy.upper_cache.as_ref().map_or("", |upper| &upper.device);
+        match unless_bad(upper, (Kind::UpperCache, of_upper))? {
+            Ok(upper) => buffer.set_upper_cache(upper),
+            Err(bad) => not_opened.push(bad),
+        }
         let memory = (RefCell::new(replaying.sets.sets.take()), backup);
         superblock_file.limit_since(scan.end());
         if !canary::is_planted(Canary::LostBackupBegin) {
@@ -235,7 +244,15 @@ impl Database {
         let database = Database::of(engine, settings, (report, archiver));
         database.begin_spent();
         if is_cache_missing {
-            database.replace_missing_cache().await?;
+            not_opened.extend(database.replace_missing_cache().await?);
+        }
+        for bad in not_opened {
+            tell(Event::CacheNotOpened {
+                is_upper: bad.kind == Kind::UpperCache,
+                device: &bad.device,
+                error: &bad.error,
+            });
+            database.go_on_without(bad);
         }
         Ok(database)
     }

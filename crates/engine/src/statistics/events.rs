@@ -16,6 +16,15 @@ pub enum Event<'a> {
     RecoveryBegun,
     /// It is so again, but for what is left to be undone behind the opening.
     Recovered(RecoveryReport),
+    /// The device of a cache fails, or does not answer: the opening does without the cache, and nothing is lost by that.
+    CacheNotOpened {
+        /// Whether it is the upper cache.
+        is_upper: bool,
+        /// The device's name.
+        device: &'a str,
+        /// Why not.
+        error: &'a Error,
+    },
     /// A transaction that the opening had left is undone: what it had changed can be used again.
     Undone {
         /// Its number.
