@@ -36,6 +36,8 @@ canaries! {
     PageBeforeLogSync,
     /// A restart does not undo what was not committed.
     SkippedUndo,
+    /// An opening does not lock again what it leaves to be undone behind it.
+    UnlockedLoser,
     /// Pages that a power cut may tear are written in place without a copy.
     NoDoubleWrite,
     /// A tier's slot may be reused before the write of its page to the page's own device has ended.

@@ -2,9 +2,9 @@
 
 use crate::progress::Progress;
 use crate::{Failure, files};
-use base::units::format_size;
+use base::units::{format_size, grouped};
 use entresol::configuration::Configuration;
-use entresol::{OpenError, Opening, Store};
+use entresol::{OpenError, Opening, Store, UndoProgress};
 use std::path::Path;
 use virtual_driver::Media;
 
@@ -86,5 +86,17 @@ fn announced(
     // A command is one engine, but where it has nodes of its own.
     let store = open(watched(opening.nodes(1), progress))?;
     progress.warn(&store.warnings());
+    left_to_undo(store.database().undoing()).iter().for_each(|words| progress.warner()(words));
     Ok(store)
+}
+
+/// What is undone beside whatever a command does, in words.
+pub fn left_to_undo(left: UndoProgress) -> Option<String> {
+    let (transactions, changes) = (grouped(left.transactions), grouped(left.changes));
+    (left.transactions > 0).then(|| {
+        format!(
+            "{transactions} large transactions had not ended and are undone beside this, {changes} changes of theirs are left: what they \
+             have changed stays locked"
+        )
+    })
 }

@@ -41,6 +41,7 @@ mod sort;
 mod transactions;
 mod tried_page;
 mod truncate;
+mod undoing;
 mod upper_cache;
 mod waits;
 

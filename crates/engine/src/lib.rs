@@ -33,7 +33,7 @@ pub use database::{
     Machine, PartitionFigures, PartitionSize, PartitionSpec, RESIDENCE_FILE, RecordedPartition, RecordedReference,
     RecordedReferences, Served, SetChange, Settings, Shipment, SilenceLimit, TierFigures, UNNUMBERED,
 };
-pub use engine::{Catalog, Isolation};
+pub use engine::{Catalog, Isolation, UndoProgress};
 pub use error::{BackupError, Error, Need, Result};
 pub use locks::Locks;
 pub use mvcc::{FoundInSet, SetPortion};

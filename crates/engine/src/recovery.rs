@@ -13,7 +13,8 @@ mod tiers;
 
 pub(crate) use moments::{find_past, rebuild_moments};
 pub(crate) use tiers::{
-    NewCache, StatedTiers, TornPages, are_same_slots, begin_upper_cache, create_cache, open_upper_cache, reconcile,
+    CacheNotOpened, NewCache, StatedTiers, TornPages, are_same_slots, begin_upper_cache, create_cache,
+    open_upper_cache, reconcile, unless_bad,
 };
 
 use crate::buffer::{Buffer, PageCopies, Pins, Presence, begins_page};
@@ -24,7 +25,7 @@ use crate::log::record::{Body, Record};
 use crate::procedure::Procedures;
 use crate::second_level::design::Pattern;
 use crate::statistics::RecoveryReport;
-use crate::transaction::{Chains, free_after_restart, undo};
+use crate::transaction::{Chains, LeftLoser, Loser, begin_left_undo, free_after_restart, leave, undo, without_room};
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, PartitionId, TransactionId};
 use batch::{DecodedBatch, LogBatch};
@@ -43,11 +44,21 @@ const AHEAD: usize = 4;
 #[derive(Default)]
 struct Unfinished {
     undo: UndoList,
+    /// Where its first record begins, and how many bytes of the log each of its updates has taken.
+    first: Lsn,
+    sizes: Vec<u32>,
     /// For a committed one: the pages with which the chains go on that are still to be freed, and where the record begins that
     /// stated them last.
     chains: Option<(Lsn, Vec<PageId>)>,
     /// Which pages it has changed.
     pages: BTreeSet<PageId>,
+}
+
+impl Unfinished {
+    /// One whose first record begins there.
+    fn since(first: Lsn) -> Unfinished {
+        Unfinished { first, ..Unfinished::default() }
+    }
 }
 
 /// What the scan left to do.
@@ -182,7 +193,10 @@ impl Remainder {
     fn note_all(&mut self, decoded: &DecodedBatch) -> Result<()> {
         for &number in &decoded.noted {
             let (start, end, record) = decoded.batch.record(number)?;
-            self.note((start, end), &record);
+            let before = decoded.batch.end_before(number).unwrap_or(self.end);
+            let before = if before == Lsn::ZERO { start } else { before.min(start) };
+            // With what was left empty before it: undoing it may leave as much.
+            self.note((start, end), u32::try_from(end.0 - before.0).unwrap_or(u32::MAX), &record);
         }
         self.end = decoded.batch.end().unwrap_or(self.end);
         self.report.records += decoded.batch.records() as u64;
@@ -193,7 +207,7 @@ impl Remainder {
         Ok(())
     }
 
-    fn note(&mut self, (start, end): (Lsn, Lsn), record: &Record<'_>) {
+    fn note(&mut self, (start, end): (Lsn, Lsn), size: u32, record: &Record<'_>) {
         let id = record.transaction;
         match record.body {
             Body::System
@@ -206,12 +220,15 @@ impl Remainder {
             Body::LoadUndone { partition, loaded } => self.loads.retain(|load| *load != (partition, loaded)),
             Body::LoadEnded { partition } => self.loads.retain(|(of, _)| *of != partition),
             Body::Update(undo) => {
-                let unfinished = self.transactions.entry(id).or_default();
+                let unfinished = self.transactions.entry(id).or_insert_with(|| Unfinished::since(start));
                 unfinished.undo.push_stored(undo);
+                unfinished.sizes.push(size);
                 unfinished.pages.extend(record.edits().map(|(_, edit)| edit.page));
             }
             Body::Compensation { remaining } => {
-                self.transactions.entry(id).or_default().undo.truncate(remaining as usize);
+                let unfinished = self.transactions.entry(id).or_insert_with(|| Unfinished::since(start));
+                unfinished.undo.truncate(remaining as usize);
+                unfinished.sizes.truncate(remaining as usize);
             }
             Body::Commit { chains, .. } | Body::SweptCommit { chains, .. } if !chains.is_empty() => {
                 let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
@@ -260,29 +277,35 @@ fn say_ended_loads(engine: &Engine, loads: Vec<(PartitionId, Lsn)>, loaded: &[Pa
     }
 }
 
-/// Undoes what was not committed, completes what was, and takes a checkpoint. Loads of the partitions `loaded` have no end in the log, wherever
-/// they began.
+/// Undoes what was not committed, but for what can be left of transactions with more than `first_max` changes, completes what was, and takes a
+/// checkpoint. Loads of the partitions `loaded` have no end in the log, wherever they began.
 ///
 /// # Errors
 /// A damaged page, or the driver's. Opening again goes on where this stopped.
-pub async fn finish(engine: &Rc<Engine>, remainder: Remainder, loaded: &[PartitionId]) -> Result<RecoveryReport> {
+pub async fn finish(
+    engine: &Rc<Engine>,
+    remainder: Remainder,
+    loaded: &[PartitionId],
+    first_max: u64,
+) -> Result<RecoveryReport> {
     let began = engine.core.executor.now();
     let unfinished = remainder.transactions.len() as u64;
     engine.transactions.registry.borrow_mut().skip(remainder.last);
     say_ended_loads(engine, remainder.loads, loaded, remainder.end);
-    read_changed(engine, &remainder.transactions).await;
-    let mut freeing = Vec::new();
-    for (id, unfinished) in remainder.transactions {
-        match unfinished.chains {
+    let (mut first, mut large, mut freeing) = (Vec::new(), Vec::new(), Vec::new());
+    for (id, Unfinished { undo, first: first_lsn, sizes, chains, pages }) in remainder.transactions {
+        match chains {
             Some((stated, chains)) => freeing.push((id, stated, chains)),
             None if canary::is_planted(Canary::SkippedUndo) => {}
-            None => {
-                let mut state = TransactionState::unfinished(id, unfinished.undo);
-                undo(&engine.core, &mut state, 0).await?;
-                engine.core.log.append(id, &Body::RolledBack, std::iter::empty());
-            }
+            None if undo.len() as u64 > first_max => large.push(Loser { id, first: first_lsn, undo, sizes }),
+            None => first.push((id, undo, pages)),
         }
     }
+    read_changed(engine, first.iter().flat_map(|(.., pages)| pages)).await;
+    for (id, list, _) in first {
+        undo_at_once(engine, id, list).await?;
+    }
+    let left = leave_or_undo(engine, large).await?;
     // Rollbacks come first: they were promised the room that the log has left.
     for (id, stated, mut chains) in freeing {
         let is_gone = |page: &&mut PageId| !engine.core.buffer.is_attached(page.partition);
@@ -292,15 +315,42 @@ pub async fn finish(engine: &Rc<Engine>, remainder: Remainder, loaded: &[Partiti
     let undo_ns = engine.core.executor.now().since_ns(began);
     begin_rest_of_redo(engine);
     checkpoint_restart(engine).await?;
-    Ok(RecoveryReport { unfinished, undo_ns, ..remainder.report })
+    let undos_left = left.len() as u64;
+    begin_left_undo(engine, left);
+    Ok(RecoveryReport { unfinished, undo_ns, undos_left, ..remainder.report })
+}
+
+/// Leaves those transactions that can be left, and undoes the others.
+async fn leave_or_undo(engine: &Rc<Engine>, mut large: Vec<Loser>) -> Result<Vec<LeftLoser>> {
+    large.sort_by_key(|loser| loser.first);
+    let without_room = without_room(engine, &large);
+    let mut left = Vec::new();
+    for (number, loser) in large.into_iter().enumerate() {
+        let refused = match leave(engine, loser, number >= without_room) {
+            Ok(loser) => {
+                left.push(loser);
+                continue;
+            }
+            Err(refused) => refused,
+        };
+        undo_at_once(engine, refused.id, refused.undo).await?;
+    }
+    engine.core.executor.pay_debt().await;
+    Ok(left)
+}
+
+async fn undo_at_once(engine: &Engine, id: TransactionId, list: UndoList) -> Result<()> {
+    let mut state = TransactionState::unfinished(id, list);
+    undo(&engine.core, &mut state, 0).await?;
+    engine.core.log.append(id, &Body::RolledBack, std::iter::empty());
+    Ok(())
 }
 
 /// Reads the pages together that unfinished transactions have changed, as far as they were not read by redo, before these are undone one
 /// after the other.
-async fn read_changed(engine: &Engine, transactions: &BTreeMap<TransactionId, Unfinished>) {
+async fn read_changed(engine: &Engine, changed: impl Iterator<Item = &PageId>) {
     let buffer = &engine.core.buffer;
-    let changed = transactions.values().flat_map(|unfinished| &unfinished.pages).copied();
-    let left: BTreeSet<PageId> = changed.filter(|page| buffer.is_left(*page)).collect();
+    let left: BTreeSet<PageId> = changed.copied().filter(|page| buffer.is_left(*page)).collect();
     let at_once = (buffer.settings().frames / 4).max(1);
     // What fails shows when it is undone.
     let _tried = buffer.prefetch(left.into_iter().take(at_once), Pattern::Random).await;

@@ -82,8 +82,11 @@ pub struct RecoveryReport {
     pub pages_left: u64,
     /// About how many bytes of memory these changes took when the log was read to its end.
     pub left_bytes: u64,
-    /// The time of taking back what was not committed, in nanoseconds; the checkpoint that ends a restart excluded.
+    /// The time of taking back what was not committed, in nanoseconds; the checkpoint that ends a restart excluded, and what is undone
+    /// behind the opening.
     pub undo_ns: u64,
+    /// Unfinished transactions that are undone behind the opening.
+    pub undos_left: u64,
     /// Bytes of log read once more to make moments before the opening readable, where `[undo] retention` asks for that.
     pub moments_log_bytes: u64,
     /// The time that has taken, in nanoseconds.

@@ -53,6 +53,8 @@ mod lazy_designs;
 mod leaving_pages;
 mod left_redo;
 mod left_redo_faults;
+mod left_undo;
+mod left_undo_beside;
 mod load_remains;
 mod log_admission;
 mod log_moves;

@@ -102,6 +102,7 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
         hold_locks: configuration.log.hold_locks == LockHold::UntilDurable,
         victim: configuration.locks.victim,
         lock_wait_ns_max: configuration.locks.wait_ns_max,
+        undone_first_max: configuration.checkpoint.undone_first,
         checkpoint: checkpoint::Policy {
             log_bytes: configuration.checkpoint.log_bytes,
             interval_ns: configuration.checkpoint.interval_ns,

@@ -255,6 +255,9 @@ pub struct Checkpoint {
     /// `segment_interval`: the least time from one segment that is written to the next in nanoseconds, up to 10 s; 0 for
     /// `"off"`.
     pub segment_interval_ns: u64,
+    /// `undone_first`: an opening serves before it has undone what is left of an unfinished transaction with more changes than this, 0 to a
+    /// billion; what such a transaction has changed stays locked until it is undone.
+    pub undone_first: u64,
 }
 
 impl Checkpoint {
@@ -271,6 +274,7 @@ impl Checkpoint {
             sweep_device_percent: 10,
             segments_in_flight: 8,
             segment_interval_ns: 0,
+            undone_first: 1_000,
         }
     }
 }

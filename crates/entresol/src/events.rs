@@ -94,6 +94,7 @@ impl Events {
             log_bytes,
             pages_left,
             unfinished,
+            undos_left,
             backup_bytes,
             load_ns,
             redo_ns,
@@ -111,6 +112,7 @@ impl Events {
             log_bytes,
             pages_left,
             unfinished,
+            undos_left,
             backup_bytes,
             load_us = load_ns / 1_000,
             redo_us = redo_ns / 1_000,
@@ -148,6 +150,21 @@ impl Listener for Events {
         match event {
             Event::RecoveryBegun => drop(self.recovery.replace(Some(info_span!(target: "entresol", "recovery")))),
             Event::Recovered(report) => self.tell_recovered(report),
+            Event::CacheNotOpened { is_upper, device, error } => warn!(
+                target: "entresol",
+                parent: span,
+                is_upper,
+                device,
+                "opened without a cache, whose device is bad: {error}"
+            ),
+            Event::Undone { transaction, changes, took_ns } => info!(
+                target: "entresol",
+                parent: span,
+                transaction = transaction.0,
+                changes,
+                took_us = took_ns / 1_000,
+                "undone behind the opening"
+            ),
             Event::CheckpointBegun { of_sets } => {
                 let around = info_span!(target: "entresol", parent: span, "checkpoint", of = kind(*of_sets));
                 self.checkpoints[usize::from(*of_sets)].replace(Some(around));

@@ -123,7 +123,7 @@ pub use engine::{
 };
 /// What was counted and found, what a restart did, and the cache.
 pub use engine::{
-    IndexProgress, RecordedPartition, RecordedReference, RecordedReferences,
+    IndexProgress, RecordedPartition, RecordedReference, RecordedReferences, UndoProgress,
     check::{CheckReport, Finding, Progress},
     second_level::{CacheSettings, Design, Parameters, WriteBudget},
     statistics::{Observer, RecoveryReport, Statistics},

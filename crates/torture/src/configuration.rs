@@ -193,6 +193,7 @@ impl Configuration {
                 force: random.chance(0.2),
                 hold_locks: random.chance(0.25),
                 victim: one_of(random, &[VictimPolicy::Requester, VictimPolicy::Youngest]),
+                undone_first_max: one_of(&mut Random::stream(seed, "undone first"), &[0, 1, 4, 16, 50, 1_000]),
                 checkpoint,
                 sweep,
                 logging,

@@ -169,7 +169,14 @@ async fn quiet_report(context: &RunContext, database: &Database) -> Result<Check
     let (began, jumped_ns) = (context.executor.now(), context.observed.jumped_ns.get());
     let until = || began.plus_ns(FREEING_NS_MAX + context.observed.jumped_ns.get() - jumped_ns);
     loop {
-        let report = database.check(|_| ()).await?;
+        let report = match database.check(|_| ()).await {
+            // What the opening has left is tried again until it is undone.
+            Err(Error::RollbackStalled { .. } | Error::StillUndoing) if context.executor.now() < until() => {
+                context.executor.sleep_ns(SECOND_NS).await;
+                continue;
+            }
+            checked => checked?,
+        };
         let is_searched = report.unsearched.is_none() && database.check_ended().is_ok();
         let is_done = is_searched && !report.findings.iter().any(is_unfreed);
         let observed = &context.observed;

@@ -31,6 +31,11 @@ fn a_skipped_undo_is_found() {
 }
 
 #[test]
+fn what_is_left_to_be_undone_and_not_locked_is_found() {
+    first_failure(Canary::UnlockedLoser, 300);
+}
+
+#[test]
 fn torn_pages_without_a_copy_are_found() {
     let failure = first_failure(Canary::NoDoubleWrite, 300);
     assert!(failure.wrong[0].contains("damaged"), "{failure}");

@@ -1,12 +1,14 @@
 //! `waits`: transactions that wait, and which others are in their way, in this process or another one.
 
+use crate::opening::left_to_undo;
 use base::units::{format_duration_ns, grouped};
 use entresol::{Database, LockWait, WaitsElsewhere};
 
 /// A line for each wait, the longest first, and how many tasks wait to begin a transaction.
 pub fn list(database: &Database) -> String {
     let (locks, beginning) = (database.waits(), database.waiting_to_begin() as u64);
-    to_text(&WaitsElsewhere { locks, left_out: 0, beginning })
+    let waits = to_text(&WaitsElsewhere { locks, left_out: 0, beginning });
+    left_to_undo(database.undoing()).into_iter().fold(waits, |waits, left| format!("{waits}\n{left}"))
 }
 
 /// The same, of what another process says.

@@ -4,7 +4,7 @@ use super::Database;
 use crate::checkpoint::state_tiers;
 use crate::engine::new_stamp;
 use crate::io::device;
-use crate::recovery::{NewCache, are_same_slots, create_cache};
+use crate::recovery::{CacheNotOpened, NewCache, are_same_slots, create_cache, unless_bad};
 use crate::second_level::{self, CacheSettings, Spending, Tiers};
 use crate::tier_file::table::SlotTable;
 use crate::tier_file::{Kind, TierRecord};
@@ -25,6 +25,8 @@ pub struct CacheChanges {
     /// Devices on which the creation of a cache's files has not ended. A driver cannot take it back, and its end may remove
     /// or replace files of that name.
     creating: Rc<RefCell<BTreeSet<String>>>,
+    /// Those that the opening has asked for caches in vain.
+    bad: RefCell<BTreeSet<String>>,
     /// What was left of the budget of writes when the cache was turned off.
     spending: RefCell<Option<Spending>>,
 }
@@ -85,10 +87,26 @@ impl Database {
     }
 
     /// The cache that an earlier opening has left is not there, and redo has missed nothing: openings need not look for it any more,
-    /// and the one that the settings ask for takes its place.
-    pub(super) async fn replace_missing_cache(&self) -> Result<()> {
+    /// and the one that the settings ask for takes its place, unless its device is bad.
+    pub(super) async fn replace_missing_cache(&self) -> Result<Option<CacheNotOpened>> {
         let wanted = self.0.cache.take();
-        self.set_cache(wanted).await
+        let device = wanted.as_ref().map_or_else(String::new, |cache| cache.device.clone());
+        let replaced = self.set_cache(wanted).await;
+        // Nothing has changed that had to, or all but that there is a new one.
+        let is_forgotten = self.records_without_cache() == self.0.engine.catalog.superblock.borrow().tiers;
+        match replaced {
+            Err(error) if !is_forgotten => Err(error),
+            replaced => Ok(unless_bad(replaced, (Kind::Cache, &device))?.err()),
+        }
+    }
+
+    /// The opening does without a cache. What it has begun to create may still be under way, so none is created there until that has ended.
+    pub(super) fn go_on_without(&self, bad: CacheNotOpened) {
+        match bad.kind {
+            Kind::UpperCache => self.0.upper_cache.replace(None),
+            _ => self.0.cache.replace(None),
+        };
+        self.0.changes.bad.borrow_mut().insert(bad.device);
     }
 
     /// A cache that is turned on behind an opening begins with nothing of its budget of writes, as the one of the opening does.
@@ -206,6 +224,10 @@ impl Database {
         wanted: (usize, u64),
     ) -> Result<JoinHandle<Result<NewCache>>> {
         let creating = Rc::clone(&self.0.changes.creating);
+        let is_bad = self.0.changes.bad.borrow().contains(&cache.device);
+        if is_bad && self.executor().unanswered(0).iter().any(|request| request.device == cache.device) {
+            return Err(silent(kind, &cache.device, "was being created by the opening, which has not been answered"));
+        }
         if !creating.borrow_mut().insert(cache.device.clone()) {
             return Err(silent(kind, &cache.device, "is still being created by an earlier change"));
         }

@@ -87,11 +87,12 @@ impl Database {
     /// Transactions, backups and bulk loads that began before pages of a b-tree were moved, or before the room behind an append partition
     /// is given back, are waited for, up to ten seconds; of sets and direct partitions, backups are. What long
     /// values have left that are kept for snapshots is not free yet, and those of a partition without locks stay where they are. While it
-    /// goes on the partition is not dropped. Once there is no record left, it cannot be bulk-loaded any more.
+    /// goes on the partition is not dropped. What the opening has left to be undone is waited for as long as that gets on, but for sets. Once there is no record left, it cannot be bulk-loaded any more.
     ///
     /// # Errors
     /// [`Error::NoPartition`]; [`Error::Setting`] while nodes use the database, but for sets; [`Error::PartitionInUse`] if some of those have not ended in ten seconds: what was moved stays so, and another compaction goes on
-    /// there; [`Error::LogCrowded`] if for ten seconds transactions keep the room in the log that a step needs; the log's or the driver's.
+    /// there; [`Error::StillUndoing`] or
+    /// [`Error::RollbackStalled`] if what the opening has left does not get on; [`Error::LogCrowded`] if for ten seconds transactions keep the room in the log that a step needs; the log's or the driver's.
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
@@ -118,6 +119,9 @@ impl Database {
         let _visit = Visit::new(engine);
         let found = self.describe(id)?;
         let mut done = Compaction::default();
+        if found.set_settings().is_none() {
+            self.await_undone().await?;
+        }
         if let Organization::Set { .. } = found.organization {
             return sets::compact_set(engine, &found).await;
         }

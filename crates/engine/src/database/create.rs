@@ -57,6 +57,9 @@ impl Database {
         let stated = StatedTiers { records: &[], table: None, redo_start: Lsn::ZERO, opening: stamp };
         let reconciled = reconcile(executor, &buffer, &settings.hierarchy, stated).await?;
         let opened = reconciled.open(&buffer, executor, (&settings.hierarchy, settings.force, stamp)).await?;
+        if let Some(bad) = opened.not_opened {
+            return Err(bad.error);
+        }
         tiers.extend(opened.records);
         if let Some(found) = opened.tiers {
             buffer.set_tiers(Some(found));

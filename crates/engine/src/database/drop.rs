@@ -36,10 +36,10 @@ impl Database {
     /// name may be: at once, unless a device that has pages or files of it does not answer. Callers that begin to use it meanwhile get
     /// [`Error::NoPartition`]; every transaction, snapshot and load that is under way is waited for, up to ten seconds, a
     /// committed transaction whose long values are being freed among them. For a set, all sets are swept without rest. The drop
-    /// goes on to its end even if its future is dropped.
+    /// goes on to its end even if its future is dropped. What the opening has left to be undone is waited for as long as that gets on.
     ///
     /// # Errors
-    /// [`Error::NoPartition`]; [`Error::Setting`] while nodes use the database; [`Error::PartitionInUse`] if some of those have not ended in ten seconds, one of the caller's own
+    /// [`Error::NoPartition`]; [`Error::StillUndoing`] or [`Error::RollbackStalled`] if that does not get on; [`Error::Setting`] while nodes use the database; [`Error::PartitionInUse`] if some of those have not ended in ten seconds, one of the caller's own
     /// among them perhaps, or if others keep the sweep from going on for as long: the partition stays then. The log's or the driver's: the partition stays, or, if the superblock file cannot
     /// be written at all, is out of reach until the next opening shows what has become of it.
     ///
@@ -62,6 +62,7 @@ impl Database {
     }
 
     async fn drop_undisturbed(&self, id: PartitionId) -> Result<()> {
+        self.await_undone().await?;
         let _turn = self.0.engine.catalog.creation.take(&self.0.engine.core.executor).await;
         self.0.engine.core.check_open()?;
         let found = self.describe_droppable(id)?;

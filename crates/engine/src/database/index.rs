@@ -66,6 +66,7 @@ impl Database {
     /// fails, is dropped meanwhile ([`Database::drop_index`]) or is cut off leaves nothing behind. If it is unique, others may be told so of
     /// their records before it is whole. How far it is [`Database::index_builds`] says.
     ///
+    /// What the opening has left to be undone is waited for as long as that gets on.
     /// Transactions and snapshots that had begun before it are waited for, up to ten seconds; for a set once more, those that had begun
     /// before it had all records, and for a unique index those that change a record whose contents two have had. Where procedures are logged as calls, all sets
     /// are swept, and meanwhile the log has what calls change. For a b-tree memory is taken for a few records only; entries come in the
@@ -76,7 +77,8 @@ impl Database {
     /// [`IndexSpec::record`] says none; also for a unique index of a set that is not locked by record; [`Error::Setting`] while nodes use the
     /// database; [`Error::Field`] if the index has the name of another one or a field that the records do not have, or if it is
     /// unique and two records have the same contents ([`FieldError::NotUnique`] names both); [`Error::Unsuitable`] if a record is not of the type; [`Error::TooLarge`] if the contents of
-    /// a record's fields are too long for a key; [`Error::PartitionInUse`] if another index is being built or others do not end; and those of
+    /// a record's fields are too long for a key; [`Error::StillUndoing`] or [`Error::RollbackStalled`] if what the opening has left does not
+    /// get on; [`Error::PartitionInUse`] if another index is being built or others do not end; and those of
     /// [`Database::create_partition`].
     ///
     /// ```
@@ -150,6 +152,8 @@ impl Database {
     }
 
     async fn create_index_undisturbed(&self, base: PartitionId, spec: IndexSpec) -> Result<usize> {
+        // What is undone is not entered in an index that was not there when it was changed.
+        self.await_undone().await?;
         let building = self.begin_index(base, spec).await?;
         match self.fill_and_enter(&building).await {
             Ok(number) => Ok(number),

@@ -37,7 +37,7 @@ struct LoadRun {
 impl Database {
     /// Fills an empty b-tree with records in ascending order of their keys. No other transaction may use it meanwhile, except
     /// for readers of earlier moments, for which it stays empty. `progress` is called with the number of records loaded. Values
-    /// must be short enough for a leaf.
+    /// must be short enough for a leaf. What the opening has left to be undone is waited for as long as that gets on.
     ///
     /// # Errors
     /// [`Error::NotEmpty`] if the tree is not empty, or has not stayed so meanwhile; [`Error::PartitionInUse`] if it is being loaded
@@ -45,6 +45,7 @@ impl Database {
     /// the one before it;
     /// [`Error::TooLarge`] if a key or value exceeds the limits of a leaf; [`Error::LogCrowded`] if for ten seconds
     /// transactions, one of the caller's own among them perhaps, keep the room in the log that its end needs;
+    /// [`Error::StillUndoing`] if what the opening has left does not get on;
     /// [`Error::LogNotRelieved`], [`Error::RollbackStalled`], [`Error::LogFailed`]; or the driver's.
     ///
     /// ```
@@ -72,6 +73,8 @@ impl Database {
         if found.index_of.is_some() || found.index_trees().next().is_some() {
             return Err(found.wrong_organization("load it before it has secondary indexes, then create these"));
         }
+        // It takes no locks, and would be met by what is undone.
+        self.await_undone().await?;
         let _visit = Visit::new(&self.0.engine);
         self.0.engine.core.complete(|| self.check_empty_tree(partition)).await?;
         self.check_unserved(&found, "is not loaded")?;

@@ -35,10 +35,11 @@ impl Database {
     /// Checks every page and every structure of every partition, after a checkpoint, so that the files are current. To be
     /// called while no transaction is active: pages that one has allocated and not yet put into a tree look lost. While a rollback is
     /// tried again, or the log has no room for it yet to free the pages of deleted long values, pages that are neither in use nor free
-    /// are not reported ([`CheckReport::unsearched`]). A compaction that is under way ends before, and another one waits.
+    /// are not reported ([`CheckReport::unsearched`]). What the opening has left to be undone is undone before. A compaction that is under way ends before, and another one waits.
     ///
     /// # Errors
-    /// Those of the checkpoint, without which nothing is checked; why the cache was switched off, if only it has what is to be looked
+    /// [`Error::StillUndoing`] if what the opening has left to be undone has not got on for ten seconds, [`Error::RollbackStalled`] if that
+    /// fails; those of the checkpoint, without which nothing is checked; why the cache was switched off, if only it has what is to be looked
     /// at: that is not lost, a restart makes it anew. What else cannot be read is a finding.
     ///
     /// ```
@@ -56,6 +57,7 @@ impl Database {
     pub async fn check(&self, progress: impl FnMut(Progress)) -> Result<CheckReport> {
         // A compaction moves pages from step to step.
         let _turn = self.0.engine.catalog.compaction.take(self.executor()).await;
+        self.await_undone().await?;
         self.checkpoint().await?;
         if self.is_freeing() {
             self.finish_endings().await;
@@ -86,7 +88,8 @@ impl Database {
     /// Checks that nothing is changed but by transactions that run.
     ///
     /// # Errors
-    /// [`Error::RollbackStalled`] if a rollback fails and is tried again, [`Error::StillFreeing`] if pages wait to be freed.
+    /// [`Error::RollbackStalled`] if a rollback fails and is tried again, [`Error::StillUndoing`] if the opening has left some that are not
+    /// undone, [`Error::StillFreeing`] if pages wait to be freed.
     pub fn check_ended(&self) -> Result<()> {
         self.0.engine.transactions.check_ended()
     }

@@ -13,10 +13,11 @@ use crate::locks::Locks;
 use crate::log::{Log, LogScan, WriteBuffer};
 use crate::mvcc::keep_moments;
 use crate::online_backup::{Archiver, begin_archive, forget_beyond, keep_unarchived, start_archiving};
-use crate::recovery::{self, StatedTiers, find_past, open_upper_cache, rebuild_moments, reconcile};
+use crate::recovery::{self, StatedTiers, find_past, open_upper_cache, rebuild_moments, reconcile, unless_bad};
 use crate::second_level::CacheSettings;
 use crate::statistics::{Event, RecoveryReport, Statistics};
 use crate::superblock::{Superblock, SuperblockFile};
+use crate::tier_file::Kind;
 use crate::version::VersionStore;
 use crate::{Result, temp};
 use base::Lsn;
@@ -102,7 +103,9 @@ pub(super) fn assemble(
 }
 
 impl Database {
-    /// Opens a database and recovers it. `path` names it in errors. Behind a cache that is taken over, redo of a page is left until it is
+    /// Opens a database and recovers it. `path` names it in errors. What large transactions have left that had not ended is undone behind it
+    /// ([`Database::undoing`]). A cache whose device fails or does not answer is done without
+    /// ([`Event::CacheNotOpened`]). Behind a cache that is taken over, redo of a page is left until it is
     /// read: that one cannot be read shows then, and in each checkpoint until it can be. An opening that is given up is followed by no other
     /// one on the same executor: what it has begun to write may come after what that has written. [`Executor::stop`] waits for it.
     ///
@@ -145,7 +148,8 @@ impl Database {
         let mut scan = scan.changed_alone_before(superblock.changed_alone.map(Lsn));
         let double_write = DoubleWrite::open(executor, home_device, &settings.buffer).await?;
         let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;
-        let tell = |event| settings.listener.iter().for_each(|listener| listener.hear(&event));
+        let listener = settings.listener.clone();
+        let tell = |event: Event<'_>| listener.iter().for_each(|listener| listener.hear(&event));
         tell(Event::RecoveryBegun);
         let began = executor.now();
         let partitions = superblock_file.partitions();
@@ -169,7 +173,8 @@ impl Database {
         records.extend(kept.clone());
         superblock_file.note_tiers(executor, &mut superblock, (records, reconciled.kept_table())).await?;
         let wanted = (hierarchy, settings.force, stamp);
-        let opened = reconciled.open(&buffer, executor, wanted).await?;
+        let mut opened = reconciled.open(&buffer, executor, wanted).await?;
+        let mut not_opened = Vec::from_iter(opened.not_opened.take());
         let mut records = opened.records.clone();
         let log_buffer = WriteBuffer::open(executor, &settings.log, write_buffer, kept, stamp).await?;
         records.extend(log_buffer.as_ref().map(|(_, record)| record.clone()));
@@ -190,8 +195,12 @@ impl Database {
         opened.check_time(scan.end())?;
         let (pages_left, left_bytes) = buffer.end_reading_log(scan.kept());
         // Nothing comes by it that redo has yet to read, and the log has been read.
-        let upper = open_upper_cache(executor, &buffer, (&settings.hierarchy, settings.force, stamp)).await?;
-        buffer.set_upper_cache(upper);
+        let upper = open_upper_cache(executor, &buffer, (&settings.hierarchy, settings.force, stamp)).await;
+        let of_upper = settings.hierarchy.upper_cache.as_ref().map_or("", |upper| &upper.device);
+        match unless_bad(upper, (Kind::UpperCache, of_upper))? {
+            Ok(upper) => buffer.set_upper_cache(upper),
+            Err(bad) => not_opened.push(bad),
+        }
         let memory = (RefCell::new(replaying.sets.sets.take()), backup);
         superblock_file.limit_since(scan.end());
         if !canary::is_planted(Canary::LostBackupBegin) {
@@ -219,7 +228,7 @@ impl Database {
         log_files::watch(&engine);
         checkpoint::start_relief(&engine);
         let rebuilt = rebuild_moments(&engine, past).await;
-        let report = recovery::finish(&engine, unfinished, rebuilt.loaded()).await?;
+        let report = recovery::finish(&engine, unfinished, rebuilt.loaded(), settings.undone_first_max).await?;
         // What is in the log yet may have to be archived before all that the catalog says has room in it.
         archiver.iter().for_each(|archiver| start_archiving(&engine, archiver));
         if let Err(error) = make_ready(&engine).await {
@@ -234,7 +243,15 @@ impl Database {
         let database = Database::of(engine, settings, (report, archiver));
         database.begin_spent();
         if is_cache_missing {
-            database.replace_missing_cache().await?;
+            not_opened.extend(database.replace_missing_cache().await?);
+        }
+        for bad in not_opened {
+            tell(Event::CacheNotOpened {
+                is_upper: bad.kind == Kind::UpperCache,
+                device: &bad.device,
+                error: &bad.error,
+            });
+            database.go_on_without(bad);
         }
         Ok(database)
     }
@@ -262,7 +279,8 @@ impl Database {
     }
 
     /// Takes a full checkpoint, so that the next opening has nothing to redo, and ends the background tasks. A transaction that has not
-    /// ended by then cannot be committed any more: the next opening takes it back.
+    /// ended by then cannot be committed any more: the next opening takes it back. What this one has left to be undone gets ten seconds;
+    /// the next one goes on with the rest.
     ///
     /// # Errors
     /// Those of [`Database::checkpoint`]; [`crate::Error::Unended`].
@@ -277,6 +295,7 @@ impl Database {
         engine.core.closing.set(true);
         engine.versions.stop();
         self.finish_endings().await;
+        self.stop_undoing().await;
         let closed = self.write_back().await;
         let archived = if closed.is_ok() { self.end_archive().await } else { Ok(()) };
         self.0.archiver.iter().for_each(|archiver| archiver.stop());
@@ -312,7 +331,8 @@ impl Database {
     pub(super) async fn finish_endings(&self) {
         let (endings, executor) = (&self.0.engine.transactions.endings, self.executor());
         let until = executor.now().plus_ns(ENDINGS_NS_MAX);
-        while endings.get() > 0 && executor.now() < until {
+        let undoes = || self.0.engine.transactions.left.is_at_work();
+        while (endings.get() > 0 || undoes()) && executor.now() < until {
             executor.sleep_ns(LOOK_NS).await;
         }
     }

@@ -43,6 +43,9 @@ pub struct Settings {
     pub victim: VictimPolicy,
     /// How long a call of a transaction waits for a lock at most, in nanoseconds; without a limit if this is absent.
     pub lock_wait_ns_max: Option<u64>,
+    /// An opening serves before it has undone what is left of an unfinished transaction with more changes than this; smaller ones are undone
+    /// first. So are those whose changes no lock keeps from others, and those that the log has no room for beside new work.
+    pub undone_first_max: u64,
     /// When checkpoints are taken.
     pub checkpoint: checkpoint::Policy,
     /// How memory-resident sets are swept.
@@ -83,6 +86,7 @@ impl Default for Settings {
             hold_locks: false,
             victim: VictimPolicy::default(),
             lock_wait_ns_max: None,
+            undone_first_max: 1_000,
             checkpoint,
             sweep: checkpoint::SweepSettings::default(),
             logging: Logging::default(),

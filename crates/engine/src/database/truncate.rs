@@ -25,12 +25,13 @@ impl Database {
     /// ([`Database::secondary`]) neither. It is durable when this returns, and goes on to its end even if its future is dropped.
     ///
     /// Every transaction, snapshot and load that is under way is waited for, up to ten seconds, one of the caller's own among
-    /// them perhaps; those who begin to use the partition meanwhile get [`crate::Error::NoPartition`]. For a set, all sets are swept without
+    /// them perhaps, and before that for what the opening has left to be undone, as long as that gets on; those who begin to use the partition meanwhile get [`crate::Error::NoPartition`]. For a set, all sets are swept without
     /// rest. A snapshot of a moment before it gets [`crate::Error::SnapshotTooOld`] from the partition. A
     /// database has 65,536 numbers in its life; this takes one of them, and one for each index of a b-tree.
     ///
     /// # Errors
-    /// [`crate::Error::NoPartition`]; [`crate::Error::Setting`] while nodes use the database; [`crate::Error::WrongOrganization`] for a secondary index; [`crate::Error::PartitionInUse`] if an index of it is
+    /// [`crate::Error::NoPartition`]; [`crate::Error::StillUndoing`] or [`crate::Error::RollbackStalled`] if what the opening has left to be
+    /// undone does not get on; [`crate::Error::Setting`] while nodes use the database; [`crate::Error::WrongOrganization`] for a secondary index; [`crate::Error::PartitionInUse`] if an index of it is
     /// being created or dropped, others have not ended in ten seconds or keep the sweep from going on for as long; those of
     /// [`Database::create_partition`]: the partition stays as it was then, or, if the superblock file cannot be written at all, is
     /// out of reach until the next opening shows what has become of it.
@@ -55,6 +56,7 @@ impl Database {
 
     async fn truncate_undisturbed(&self, id: PartitionId) -> Result<PartitionId> {
         let engine = &self.0.engine;
+        self.await_undone().await?;
         let _turn = engine.catalog.creation.take(&engine.core.executor).await;
         engine.core.check_open()?;
         let found = self.describe_droppable(id)?;

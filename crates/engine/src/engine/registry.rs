@@ -105,6 +105,15 @@ impl Registry {
         state
     }
 
+    /// Enters a transaction again that an earlier opening has begun, whose records begin there in the log.
+    pub fn resume(&mut self, id: TransactionId, first: Lsn) -> Active {
+        let mut state = self.begin(None);
+        state.id = id;
+        let slot = &mut self.slots[state.owner.0 as usize];
+        (slot.id, slot.first_lsn) = (id, first);
+        state
+    }
+
     /// The number of the transaction that has this place now, or had it last.
     pub fn id_of(&self, owner: Owner) -> TransactionId {
         self.slots.get(owner.0 as usize).map_or_else(TransactionId::default, |slot| slot.id)

@@ -2,6 +2,7 @@
 
 use super::PartialRollbacks;
 use super::call::Call;
+use super::left_undo::LeftUndos;
 use super::registry::Registry;
 use super::{Engine, Isolation};
 use crate::version::ReaderPace;
@@ -45,6 +46,8 @@ pub(crate) struct Transactions {
     pub unfinished: Cell<u64>,
     /// How many ends of transactions go on by themselves: rollbacks, and the freeing of what was deleted.
     pub endings: Cell<u32>,
+    /// What the opening has left to be undone.
+    pub left: LeftUndos,
     /// The turn to be promised room in the log.
     pub log_claims: Turn,
     /// Which calls of procedures are logged as such.
@@ -65,6 +68,7 @@ impl Transactions {
             admitted_max: Cell::new(rules.multiprogramming_level),
             unfinished: Cell::new(0),
             endings: Cell::new(0),
+            left: LeftUndos::default(),
             log_claims: Turn::new(),
             call_barrier: CallBarrier::default(),
             may_have_calls: Cell::new(rules.logging == Logging::Procedures),
@@ -74,10 +78,11 @@ impl Transactions {
     /// Checks that nothing is changed but by those that run.
     ///
     /// # Errors
-    /// [`Error::RollbackStalled`] or [`Error::StillFreeing`].
+    /// [`Error::RollbackStalled`], [`Error::StillUndoing`] or [`Error::StillFreeing`].
     pub fn check_ended(&self) -> Result<()> {
         match self.registry.borrow().stalled().first() {
             Some((_, cause)) => Err(Error::stalled(cause.clone())),
+            None if self.left.is_any() => Err(Error::StillUndoing),
             None if self.endings.get() > 0 => Err(Error::StillFreeing),
             None => Ok(()),
         }

@@ -116,6 +116,11 @@ impl LogBatch {
         Ok((start, end, record))
     }
 
+    /// Where the record before the one of this number ends in the log, if it is here.
+    pub(super) fn end_before(&self, number: usize) -> Option<Lsn> {
+        number.checked_sub(1).map(|before| self.records[before].1)
+    }
+
     /// What is wrong with the log if these of its bytes are no change of a set.
     pub(super) fn damage(&self, Malformed(at): Malformed) -> Error {
         let number = self.records.partition_point(|(_, _, to)| *to <= at);

@@ -1,21 +1,23 @@
 //! Opening the tiers. A cache that goes on as it was and whose table is sound is taken over by that, unread; of the others, what
 //! they hold that is newer than on the pages' own devices goes there first.
 
+mod answer_limit;
+mod not_opened;
 mod scan;
 mod torn;
 
+pub use not_opened::{CacheNotOpened, is_of_device, unless_bad};
 pub use torn::TornPages;
 
-use crate::Result;
 use crate::buffer::Buffer;
 use crate::io::device;
 use crate::second_level::{CacheSettings, Settings, Tiers};
 use crate::tier_file::table::{BLOCK_BYTES, HeldVersion, SlotTable, Statement, TablePosition, TableReader, blocks_for};
 use crate::tier_file::{Kind, TierFile, TierRecord, open_file, read_header};
-use base::time::SECOND_NS;
-use base::units::format_duration_ns;
+use crate::{Error, Result};
+use answer_limit::AnswerLimit;
 use base::{Lsn, PageId};
-use driver::{DeviceId, Fault, FaultKind, FileId, Op};
+use driver::{DeviceId, FileId, Op};
 use executor::Executor;
 use scan::{HomeState, Scanned, SlotCopy, bring_home, scan};
 use std::collections::BTreeMap;
@@ -29,9 +31,6 @@ const AT_ONCE: usize = 32;
 const AHEAD_OF_REDO: u64 = 16;
 /// That is so if more than one statement in this number is of a version that redo comes by.
 const REDONE_SHARE: usize = 8;
-
-/// How long the device of a cache may take for an answer if the settings ask for none, in nanoseconds.
-const SILENCE_NS_MAX: u64 = 10 * SECOND_NS;
 
 /// A tier that an earlier opening left.
 struct EarlierTier {
@@ -47,55 +46,6 @@ impl EarlierTier {
         let [cache, _] = wanted(executor, settings);
         let goes_on = cache.is_some_and(|cache| cache.suits(&self.record));
         self.record.kind == Kind::Cache && !self.record.in_use && !goes_on
-    }
-}
-
-/// How long a tier's device may take for an answer, in nanoseconds; 0 for any time.
-#[derive(Clone, Copy)]
-struct AnswerLimit(u64);
-
-impl AnswerLimit {
-    /// What the settings ask for of a tier of this kind. A write buffer has all the time that it takes: the database cannot do without it.
-    fn of(kind: Kind, settings: &Settings) -> AnswerLimit {
-        let limit_ns = settings.cache.as_ref().map_or(SILENCE_NS_MAX, |cache| cache.silence_ns_max);
-        AnswerLimit(if kind == Kind::Cache { limit_ns } else { 0 })
-    }
-
-    /// What the creation of a file of this many bytes has, of a tier of this kind.
-    fn of_creation(
-        executor: &Executor,
-        (kind, device): (Kind, DeviceId),
-        settings: &Settings,
-        bytes: u64,
-    ) -> AnswerLimit {
-        let cache = settings.cache.as_ref().filter(|_| kind == Kind::Cache);
-        let is_memory = executor.traits(device).synchronous;
-        AnswerLimit(cache.map_or(0, |cache| cache.creation_ns_max(bytes, is_memory)))
-    }
-
-    /// Waits for an operation of the tier; `None` if it lasts too long.
-    async fn answered<T>(self, executor: &Executor, operation: impl Future<Output = T>) -> Option<T> {
-        match self.0 {
-            0 => Some(operation.await),
-            limit_ns => executor.within(limit_ns, operation).await,
-        }
-    }
-
-    /// Waits until something of a cache on this device is made.
-    ///
-    /// # Errors
-    /// The driver's; that of a device that does not answer, which is named.
-    async fn made<T>(self, executor: &Executor, device: &str, making: impl Future<Output = Result<T>>) -> Result<T> {
-        let made = self.answered(executor, making).await;
-        made.unwrap_or_else(|| {
-            let why = format!("the cache on device '{device}' was not made: {}", self.exceeded());
-            Err(Fault::new(FaultKind::Device, why + "; mend it, or open the database without a cache").into())
-        })
-    }
-
-    /// Words for an operation that has lasted too long.
-    fn exceeded(self) -> String {
-        format!("it has not answered for {}", format_duration_ns(self.0 as f64))
     }
 }
 
@@ -148,6 +98,8 @@ pub struct OpenedTiers {
     pub table: Option<TablePosition>,
     /// Where redo finds what a power cut has torn.
     pub torn: Rc<TornPages>,
+    /// A cache that is not among them, because its device is bad.
+    pub not_opened: Option<CacheNotOpened>,
     latest: Option<(Lsn, TierRecord)>,
 }
 
@@ -183,7 +135,11 @@ pub async fn reconcile(
     for record in stated.records.iter().filter(|record| record.kind != Kind::LogBuffer) {
         let limit = AnswerLimit::of(record.kind, settings);
         let tier = limit.answered(executor, find(executor, record, (page_size, limit))).await;
-        match tier.unwrap_or_else(|| Ok(Err(limit.exceeded())))? {
+        let tier = match tier.unwrap_or_else(|| Ok(Err(limit.exceeded()))) {
+            Err(error) if record.kind == Kind::Cache && is_of_device(&error) => Err(error.to_string()),
+            tier => tier?,
+        };
+        match tier {
             Ok(tier) => found.push(tier),
             Err(_) if !record.in_use => {}
             // The log has what only the cache had, unless the power cut has torn a page.
@@ -257,7 +213,11 @@ async fn open_table(
     };
     let (Some(position), Some(old)) = (stated.table, found.iter().find(suits)) else { return Ok(None) };
     let opened = SlotTable::open(executor, old.device, (old.record.capacity as u32, stated.opening), position);
+    let is_bad = |error: &Error| is_of_device(error);
     let Some(opened) = old.limit.answered(executor, opened).await else { return Ok(None) };
+    if opened.as_ref().is_err_and(is_bad) {
+        return Ok(None);
+    }
     let Ok((table, mut rest)) = opened? else { return Ok(None) };
     let ahead = settings.cache.as_ref().map_or(0, |cache| cache.table_ahead / BLOCK_BYTES as u64);
     let down_to = position.number.saturating_sub(ahead);
@@ -268,7 +228,11 @@ async fn open_table(
             0 => AHEAD_OF_REDO,
             left => left,
         };
-        match old.limit.answered(executor, rest.read(executor, blocks_max)).await.transpose()? {
+        let read = old.limit.answered(executor, rest.read(executor, blocks_max)).await;
+        if read.as_ref().is_some_and(|read| read.as_ref().is_err_and(is_bad)) {
+            return Ok(None);
+        }
+        match read.transpose()? {
             Some(Ok(Some(read))) => {
                 let is_redone = |(_, held): &&Statement| held.is_some_and(|held| held.version.lsn > stated.redo_start);
                 redo_gains = REDONE_SHARE * read.iter().filter(is_redone).count() > read.len();
@@ -344,10 +308,10 @@ impl Reconciled {
         self.table.as_ref().map(|opened| opened.table.position())
     }
 
-    /// Opens the tiers that `settings` ask for: those kept, and new ones with this stamp.
+    /// Opens the tiers that `settings` ask for: those kept, and new ones with this stamp. A cache whose device is bad is not among them.
     ///
     /// # Errors
-    /// [`Error::Setting`](crate::Error::Setting), or the driver's, that of a cache's device that does not answer among them.
+    /// [`Error::Setting`](crate::Error::Setting), or the driver's.
     pub async fn open(
         self,
         buffer: &Rc<Buffer>,
@@ -359,7 +323,7 @@ impl Reconciled {
         }
         let page_size = buffer.settings().page_size;
         let (mut records, mut files) = (Vec::new(), [None, None]);
-        let mut adopted = None;
+        let (mut adopted, mut not_opened) = (None, None);
         for (place, wanted) in files.iter_mut().zip(wanted(executor, settings)) {
             let Some(WantedTier { kind, device: name, capacity, volatile, .. }) = &wanted else { continue };
             let device = device(executor, name)?;
@@ -378,31 +342,51 @@ impl Reconciled {
                     let making = TierFile::create(executor, device, &record, page_size, volatile);
                     let limit =
                         AnswerLimit::of_creation(executor, (kind, device), settings, capacity * page_size as u64);
-                    let file = limit.made(executor, name, making).await?;
-                    (record, file)
+                    let made = limit.made(executor, name, making).await;
+                    match made {
+                        Err(error) if kind == Kind::Cache && is_of_device(&error) => {
+                            not_opened = Some(CacheNotOpened { kind, device: (*name).clone(), error });
+                            continue;
+                        }
+                        made => (record, made?),
+                    }
                 }
             };
             *place = Some(file);
             records.extend((!volatile).then_some(record));
         }
+        let made = match &not_opened {
+            None => make_table(executor, settings, (self.table.is_some(), stamp)).await?,
+            Some(_) => Ok(None),
+        };
+        let made = made.unwrap_or_else(|bad| {
+            // What it had is on the pages' own devices.
+            files[0] = None;
+            records.retain(|record| record.kind != Kind::Cache);
+            not_opened = Some(bad);
+            None
+        });
         records.extend(self.needed.clone());
+        let without = Settings { cache: None, ..settings.clone() };
+        let settings = if not_opened.is_some() { &without } else { settings };
         if files.iter().all(Option::is_none) {
             return Ok(OpenedTiers {
                 tiers: None,
                 records,
                 table: None,
                 torn: Rc::new(self.torn),
+                not_opened,
                 latest: self.latest,
             });
         }
         let host: Weak<Buffer> = Rc::downgrade(buffer);
         let tiers = Rc::new(Tiers::new(executor, (settings, force), files, host));
         let Reconciled { table, current, torn, redo_start, latest, .. } = self;
-        if let Some(cache) = adopted.filter(|_| table.is_none()) {
+        if let Some(cache) = adopted.filter(|_| table.is_none() && not_opened.is_none()) {
             adopt(buffer, &tiers, cache, current);
         }
-        let table = begin_table(executor, &tiers, settings, (table, redo_start, stamp)).await?;
-        Ok(OpenedTiers { tiers: Some(tiers), records, table, torn: Rc::new(torn), latest })
+        let table = begin_table(&tiers, settings, (table, redo_start), made).await;
+        Ok(OpenedTiers { tiers: Some(tiers), records, table, torn: Rc::new(torn), not_opened, latest })
     }
 }
 
@@ -460,7 +444,7 @@ pub async fn open_upper_cache(
     let Some(upper) = settings.upper_cache.clone().map(CacheSettings::upper) else { return Ok(None) };
     let is_memory = executor.traits(device(executor, &upper.device)?).synchronous;
     let page_size = buffer.settings().page_size;
-    let limit = AnswerLimit(upper.creation_ns_max(u64::from(upper.pages) * page_size as u64, is_memory));
+    let limit = AnswerLimit::of_cache(&upper, u64::from(upper.pages) * page_size as u64, is_memory);
     let making = create_cache(executor, (Kind::UpperCache, &upper), (page_size, stamp));
     let NewCache { file, .. } = limit.made(executor, &upper.device, making).await?;
     Ok(Some(begin_upper_cache(buffer, &upper, force, file)))
@@ -474,29 +458,41 @@ pub fn begin_upper_cache(buffer: &Rc<Buffer>, upper: &CacheSettings, force: bool
     tiers
 }
 
-/// Goes on with the cache's table, or makes a new one if there is to be one. Returns what the superblock is to say of it.
-async fn begin_table(
+/// A new table for the cache, if there is to be one and none goes on.
+async fn make_table(
     executor: &Executor,
+    settings: &Settings,
+    (goes_on, stamp): (bool, u64),
+) -> Result<Result<Option<SlotTable>, CacheNotOpened>> {
+    let [Some(WantedTier { device: name, table: true, capacity, kind, .. }), _] = wanted(executor, settings) else {
+        return Ok(Ok(None));
+    };
+    if goes_on {
+        return Ok(Ok(None));
+    }
+    let device = device(executor, name)?;
+    let bytes = blocks_for(capacity as u32) * BLOCK_BYTES as u64;
+    let limit = AnswerLimit::of_creation(executor, (kind, device), settings, bytes);
+    let made = limit.made(executor, name, SlotTable::create(executor, device, capacity as u32, stamp)).await;
+    unless_bad(made.map(Some), (kind, name))
+}
+
+/// Goes on with the cache's table, or begins with a new one. Returns what the superblock is to say of it.
+async fn begin_table(
     tiers: &Rc<Tiers>,
     settings: &Settings,
-    (old, redo_start, stamp): (Option<OpenedTable>, Lsn, u64),
-) -> Result<Option<TablePosition>> {
-    let [Some(WantedTier { device: name, table: true, capacity, .. }), _] = wanted(executor, settings) else {
-        return Ok(None);
-    };
+    (old, redo_start): (Option<OpenedTable>, Lsn),
+    made: Option<SlotTable>,
+) -> Option<TablePosition> {
     if let Some(OpenedTable { table, statements, rest, is_in_use }) = old {
         let position = table.position();
         tiers.begin_with_table(table, statements, (redo_start, is_in_use));
         let ahead = settings.cache.as_ref().map_or(0, |cache| cache.table_ahead);
         tiers.go_on_loading(rest, ahead);
-        return Ok(Some(position));
+        return Some(position);
     }
-    let device = device(executor, name)?;
-    let bytes = blocks_for(capacity as u32) * BLOCK_BYTES as u64;
-    let limit = AnswerLimit::of_creation(executor, (Kind::Cache, device), settings, bytes);
-    let table = limit.made(executor, name, SlotTable::create(executor, device, capacity as u32, stamp)).await?;
-    tiers.set_table(table);
-    Ok(tiers.state_table().await)
+    tiers.set_table(made?);
+    tiers.state_table().await
 }
 
 /// A tier that the settings ask for.

@@ -15,8 +15,26 @@ use std::rc::Rc;
 pub enum Event<'a> {
     /// A restart begins to make the database what it was.
     RecoveryBegun,
-    /// It is so again.
+    /// It is so again, but for what is left to be undone behind the opening.
     Recovered(RecoveryReport),
+    /// The device of a cache fails, or does not answer: the opening does without the cache, and nothing is lost by that.
+    CacheNotOpened {
+        /// Whether it is the upper cache.
+        is_upper: bool,
+        /// The device's name.
+        device: &'a str,
+        /// Why not.
+        error: &'a Error,
+    },
+    /// A transaction that the opening had left is undone: what it had changed can be used again.
+    Undone {
+        /// Its number.
+        transaction: TransactionId,
+        /// How many of its changes were undone since the opening.
+        changes: u64,
+        /// How long that took, in nanoseconds.
+        took_ns: u64,
+    },
     /// A checkpoint begins, of pages or of the memory-resident sets. There is one of each at a time.
     CheckpointBegun {
         /// Whether it is one of sets.

@@ -187,9 +187,7 @@ pub(crate) async fn free_after_restart(
     chains: Chains,
 ) -> Result<()> {
     engine.transactions.active.set(engine.transactions.active.get() + 1);
-    let mut state = engine.transactions.registry.borrow_mut().begin(None);
-    state.id = id;
-    engine.transactions.registry.borrow_mut().set_first_lsn(state.owner, stated);
+    let mut state = engine.transactions.registry.borrow_mut().resume(id, stated);
     // It may have to state its rest again, beside new work. Others were promised more when it was committed.
     state.logged = chains.logged();
     engine.transactions.unfinished.set(engine.transactions.unfinished.get() + state.logged);

@@ -112,6 +112,18 @@ impl VersionStore {
         );
     }
 
+    /// Keeps what records were before the changes of a transaction that was found in the log.
+    pub(crate) fn keep_list(&self, records: Records<'_>, owner: Owner, list: &UndoList) {
+        for (number, stored) in list.iter().enumerate() {
+            self.keep_undo(records, owner, number, &UndoList::decode(stored));
+        }
+    }
+
+    /// The object of a direct partition of which these bytes at this place of a page are a part, if they are of one.
+    pub(crate) fn object_of(&self, records: Records<'_>, (page, offset): (PageId, u16), length: usize) -> Option<u64> {
+        object_at(records, page, offset, length).map(|(object, ..)| object)
+    }
+
     /// Whether the addition of a record need not be kept one by one, because the record stands behind a fence. Sets a fence for
     /// the present snapshots if there is none.
     fn leave_addition_out(&self, records: Records<'_>, (owner, number): (Owner, usize), position: Position) -> bool {

@@ -14,6 +14,7 @@ pub mod flash_cache;
 pub mod holding;
 pub mod kept;
 pub mod kinds;
+pub mod losers;
 pub mod machine;
 pub mod planting;
 pub mod restoring;

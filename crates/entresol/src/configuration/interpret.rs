@@ -347,6 +347,7 @@ fn read_checkpoint(section: &mut Section<'_>, log: &Log) -> Checkpoint {
         .unless_off("segment_interval", |section| section.duration_ns("segment_interval", pace, ", or \"off\""))
         .flatten()
         .unwrap_or(0);
+    checkpoint.undone_first = section.number("undone_first", 0..=1_000_000_000).unwrap_or(checkpoint.undone_first);
     checkpoint
 }
 

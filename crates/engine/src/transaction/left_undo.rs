@@ -1,0 +1,247 @@
+//! Large transactions that had not ended when the machine stopped are undone behind the opening.
+//!
+//! 1. The restart locks again all that such a transaction has changed: its records are to others what they were before the crash, those of
+//!    one that goes on. Who reads them in the present waits, who reads a moment gets what was committed, by way of its undo list.
+//! 2. It stands in the table of active transactions, with its first record in the log: so checkpoints keep the log that undoing it takes,
+//!    and the log keeps the room that was promised to it.
+//! 3. One task undoes them one after the other, a few changes at a time. Each is a logged compensation as in any rollback, so wherever this
+//!    is cut off, by a crash or by closing the database, the next opening goes on there.
+//!
+//! What no lock keeps from others is not left but undone first: changes of partitions without locks, of what the next opening does not find,
+//! and of what nodes may have changed by pages. So is what the log has no room for beside others.
+
+use super::rollback::end_rollback;
+use super::stall::{REST_NS_MAX, REST_NS_MIN, renew_stall, report_stall};
+use super::undo;
+use crate::Error;
+use crate::catalog::{Locking, Organization};
+use crate::engine::{Active, Engine};
+use crate::statistics::Event;
+use base::{Instant, Lsn, TransactionId};
+use driver::Work;
+use std::rc::{Rc, Weak};
+use structures::canary::{self, Canary};
+use structures::key_hash;
+use structures::lock::{Mode, Owner, Resource};
+use structures::organization::append::{self, Position};
+use structures::undo::{Undo, UndoList};
+
+/// Others get their turn after this number of changes.
+const STEP: usize = 32;
+
+/// A transaction that had not ended at the end of the log.
+pub(crate) struct Loser {
+    pub id: TransactionId,
+    /// Where the log has its first record.
+    pub first: Lsn,
+    pub undo: UndoList,
+    /// How many bytes of the log each of its changes has taken.
+    pub sizes: Vec<u32>,
+}
+
+/// One that is undone behind the opening.
+pub(crate) struct LeftLoser {
+    state: Active,
+    sizes: Vec<u32>,
+}
+
+/// What a change has to be locked by.
+enum ChangeLock {
+    Nothing,
+    Record(Resource),
+    /// The record was deleted: who reads ranges around its key has to find that.
+    Deleted(Resource),
+}
+
+impl Loser {
+    /// Bytes of its changes in the log.
+    fn logged(&self) -> u64 {
+        self.sizes.iter().map(|size| u64::from(*size)).sum()
+    }
+}
+
+/// Of these transactions, how many have room in the log beside new work while they are undone: those behind keep less of it.
+pub(crate) fn without_room(engine: &Engine, losers: &[Loser]) -> usize {
+    let log = &engine.core.log;
+    let fits = |losers: &[Loser]| {
+        let kept = losers.iter().map(|loser| log.end().0 - loser.first.0).max().unwrap_or(0);
+        let logged = losers.iter().map(Loser::logged).sum();
+        kept + engine.core.rollback_room_when_grown(logged) + log.capacity() / 4 <= log.capacity()
+    };
+    (0..=losers.len()).find(|count| fits(&losers[*count..])).unwrap_or(losers.len())
+}
+
+/// Locks again what a transaction has changed, and enters it among the active ones.
+///
+/// # Errors
+/// The transaction as it was, if it cannot be left: the log `has_room` for it, or something that it has changed cannot be locked.
+pub(crate) fn leave(engine: &Engine, loser: Loser, has_room: bool) -> Result<LeftLoser, Loser> {
+    if !has_room {
+        return Err(loser);
+    }
+    let mut state = engine.transactions.registry.borrow_mut().resume(loser.id, loser.first);
+    if !lock_again(engine, state.owner, &loser.undo) {
+        engine.core.locks.release_all(state.owner, None);
+        engine.transactions.registry.borrow_mut().end(state);
+        return Err(loser);
+    }
+    engine.core.executor.charge_times(Work::LockPair, loser.undo.len() as u64);
+    state.wrote = true;
+    state.logged = loser.logged();
+    engine.transactions.unfinished.set(engine.transactions.unfinished.get() + state.logged);
+    engine.transactions.left.add(loser.undo.len());
+    if engine.versions.is_kept() {
+        engine.versions.keep_list(engine.records(), state.owner, &loser.undo);
+    }
+    *state.undo.borrow_mut() = loser.undo;
+    Ok(LeftLoser { state, sizes: loser.sizes })
+}
+
+/// Locks all that undoing these changes will touch; false if that is not possible.
+fn lock_again(engine: &Engine, owner: Owner, undo: &UndoList) -> bool {
+    let locks = &engine.core.locks;
+    for stored in undo.iter() {
+        let undo = UndoList::decode(stored);
+        let Some(lock) = lock_of(engine, &undo) else { return false };
+        if canary::is_planted(Canary::UnlockedLoser) {
+            continue;
+        }
+        let (ChangeLock::Record(resource) | ChangeLock::Deleted(resource)) = lock else { continue };
+        if locks.try_acquire(owner, resource, Mode::Exclusive).is_none() {
+            return false;
+        }
+        if let (ChangeLock::Deleted(_), Undo::Insert { partition, key, .. }) = (lock, undo) {
+            locks.note_deleted(owner, partition, key);
+        }
+    }
+    true
+}
+
+/// What a transaction holds that has made this change; `None` if nothing keeps others from what it has changed.
+fn lock_of(engine: &Engine, undo: &Undo<'_>) -> Option<ChangeLock> {
+    if !engine.core.buffer.is_attached(undo.partition()) {
+        return None;
+    }
+    let partitions = engine.catalog.partitions.borrow();
+    let found = partitions.get_or_hidden(undo.partition())?;
+    let is_tree = found.organization == Organization::BTree && found.locking == Locking::Record;
+    let of_key = |key: &[u8]| Resource::record(undo.partition(), key_hash(key));
+    let lock = match *undo {
+        Undo::Remove { key, .. } | Undo::Replace { key, .. } | Undo::PatchValue { key, .. } if is_tree => {
+            ChangeLock::Record(of_key(key))
+        }
+        Undo::Insert { key, .. } if is_tree => ChangeLock::Deleted(of_key(key)),
+        Undo::FreePage { .. } if is_tree => ChangeLock::Nothing,
+        Undo::EraseAppended { page, slot } if matches!(found.organization, Organization::Append { .. }) => {
+            match found.locking {
+                Locking::None => return None,
+                Locking::Page => ChangeLock::Record(Resource::page(page)),
+                Locking::Record => {
+                    let number = append::number(Position { page, slot });
+                    ChangeLock::Record(Resource::record(page.partition, number))
+                }
+            }
+        }
+        Undo::PatchPage { page, offset, bytes } => {
+            let locking = found.locking;
+            drop(partitions);
+            let object = engine.versions.object_of(engine.records(), (page, offset), bytes.len())?;
+            match locking {
+                Locking::None => return None,
+                Locking::Page => ChangeLock::Record(Resource::page(page)),
+                Locking::Record => ChangeLock::Record(Resource::record(page.partition, object)),
+            }
+        }
+        _ => return None,
+    };
+    Some(lock)
+}
+
+/// Begins to undo them, one after the other, beside everything else.
+pub(crate) fn begin_left_undo(engine: &Rc<Engine>, losers: Vec<LeftLoser>) {
+    if losers.is_empty() {
+        return;
+    }
+    engine.transactions.left.set_at_work(true);
+    let (weak, executor) = (Rc::downgrade(engine), engine.core.executor.clone());
+    executor.spawn(async move {
+        for loser in losers {
+            if undo_left(&weak, loser).await.is_none() {
+                break;
+            }
+        }
+        if let Some(engine) = weak.upgrade() {
+            engine.transactions.left.set_at_work(false);
+        }
+    });
+}
+
+/// Undoes one, and ends it. `None` if it is stopped before: what it has locked stays so, and the next opening goes on.
+async fn undo_left(weak: &Weak<Engine>, LeftLoser { mut state, mut sizes }: LeftLoser) -> Option<()> {
+    let (began, changes) = (weak.upgrade()?.core.executor.now(), state.updates());
+    let (mut rest_ns, mut is_stalled) = (REST_NS_MIN, false);
+    while state.updates() > 0 {
+        let engine = weak.upgrade()?;
+        let closes = is_stalled && engine.core.closing.get();
+        if engine.transactions.left.is_stopped() || closes {
+            return None;
+        }
+        let step = async {
+            if engine.core.log.is_behind() {
+                engine.core.log.catch_up().await?;
+            }
+            let remaining = state.updates().saturating_sub(STEP);
+            undo(&engine.core, &mut state, remaining).await
+        };
+        let done = step.await;
+        note_step(&engine, &mut state, &mut sizes);
+        match done {
+            Ok(()) if std::mem::take(&mut is_stalled) => {
+                engine.transactions.registry.borrow_mut().end_stall(state.owner);
+                rest_ns = REST_NS_MIN;
+            }
+            Ok(()) => {}
+            Err(cause) => {
+                is_stalled = tell_stall(&engine, state.owner, is_stalled, cause)?;
+                let executor = engine.core.executor.clone();
+                drop(engine);
+                executor.sleep_ns(rest_ns).await;
+                rest_ns = (2 * rest_ns).min(REST_NS_MAX);
+                continue;
+            }
+        }
+        engine.core.executor.pay_debt().await;
+        engine.core.executor.yield_now().await;
+    }
+    let engine = weak.upgrade()?;
+    end(&engine, state, (began, changes)).await;
+    Some(())
+}
+
+/// What was undone takes no room in the log any more.
+fn note_step(engine: &Engine, state: &mut Active, sizes: &mut Vec<u32>) {
+    let undone = sizes.drain(state.updates()..);
+    engine.transactions.left.note_undone(undone.len());
+    let bytes: u64 = undone.map(u64::from).sum();
+    state.logged -= bytes;
+    engine.transactions.unfinished.set(engine.transactions.unfinished.get() - bytes);
+}
+
+/// Tells the tasks waiting for its locks, or for its log, why it fails. `None` if it is not tried again.
+fn tell_stall(engine: &Engine, owner: Owner, was_stalled: bool, cause: Error) -> Option<bool> {
+    match was_stalled {
+        true => renew_stall(engine, owner, cause),
+        false => report_stall(&engine.core, &engine.transactions, owner, cause),
+    }
+    (engine.core.log.failure().is_none() && !engine.core.closing.get()).then_some(true)
+}
+
+async fn end(engine: &Engine, state: Active, (began, changes): (Instant, usize)) {
+    let (transaction, transactions) = (state.id, &engine.transactions);
+    // It has not counted among those that may be active, and its end takes it out of them.
+    transactions.active.set(transactions.active.get() + 1);
+    end_rollback(engine, state).await;
+    transactions.left.note_ended();
+    let took_ns = engine.core.executor.now().since_ns(began);
+    engine.core.statistics.tell(&Event::Undone { transaction, changes: changes as u64, took_ns });
+}

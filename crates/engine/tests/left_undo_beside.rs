@@ -1,0 +1,168 @@
+//! What may come in the way of undoing large transactions behind an opening: devices that fail, a backup, a lost place for pages.
+
+use crate::ground::losers::{at_moment, compare, cut, judge, key, killed, on, settings, under, undone};
+use base::time::{MILLISECOND_NS, SECOND_NS};
+use driver::{Op, OpKind};
+use entresol_engine::{
+    BackupSettings, Database, Error, Internals, RestoreSource, Transaction, UndoProgress, checkpoint::Policy,
+};
+use executor::Executor;
+use virtual_driver::{ErrorAt, FaultPlan, Media};
+
+/// How many pages are read before the opening ends.
+fn reads_of_opening(media: &Media) -> u64 {
+    on(&media.copy(), async |executor| {
+        let database = Database::open(executor, settings(), "here").await.expect("opens");
+        let trees = database.partitions();
+        let paged = trees.iter().filter(|partition| partition.set_settings().is_none());
+        paged.map(|partition| database.buffer().space(partition.id()).reads.get()).sum()
+    })
+}
+
+#[test]
+fn a_device_that_fails_for_a_while_keeps_it_waiting_and_others_are_told() {
+    let (media, wanted) = killed(&settings());
+    let first = reads_of_opening(&media) + 30;
+    let error = |nth| ErrorAt { kind: OpKind::Read, device: Some("data".into()), nth };
+    let faults = FaultPlan { errors: (first..first + 60).map(error).collect(), ..FaultPlan::default() };
+    let ended = under(faults, &media, async |executor| {
+        let database = Database::open(executor, settings(), "here").await.expect("opens");
+        let rows = database.partition("rows").expect("it exists");
+        let waited = database.transaction(async |tx| tx.get(rows, &key(1)).await).await;
+        let told = waited.expect_err("the undoing fails");
+        assert!(matches!(&told, Error::RollbackStalled { .. }), "{told}");
+        assert!(database.undoing().changes > 0);
+        assert!(matches!(database.check_ended(), Err(Error::RollbackStalled { .. })));
+        let dropped = database.drop_partition(rows).await;
+        assert!(matches!(dropped, Err(Error::RollbackStalled { .. })), "{dropped:?}");
+        undone(executor, &database).await;
+        judge(&database, &wanted).await;
+        assert_eq!(database.active_transactions(), 0);
+        database.close().await.expect("closes");
+    });
+    assert_eq!(ended, Ok(()));
+}
+
+/// The next opening goes on, on a device that answers again.
+#[test]
+fn a_device_that_fails_for_good_leaves_it_to_the_next_opening() {
+    let (media, wanted) = killed(&settings());
+    let first = reads_of_opening(&media) + 30;
+    let error = |nth| ErrorAt { kind: OpKind::Read, device: Some("data".into()), nth };
+    for closes in [true, false] {
+        let media = media.copy();
+        let faults = FaultPlan { errors: (first..first + 5_000).map(error).collect(), ..FaultPlan::default() };
+        let ended = under(faults, &media, async |executor| {
+            let database = Database::open(executor, settings(), "here").await.expect("opens");
+            executor.sleep_ns(3 * SECOND_NS).await;
+            assert!(database.undoing().changes > 0);
+            if closes {
+                let began = executor.now();
+                database.close().await.expect("writes back what is in memory");
+                assert!(executor.now().since_ns(began) < 8 * SECOND_NS, "a failing device is not waited for");
+            }
+        });
+        assert_eq!(ended, Ok(()));
+        cut(&media, 1);
+        on(&media, async |executor| {
+            let database = Database::open(executor, settings(), "here").await.expect("opens");
+            judge(&database, &wanted).await;
+        });
+    }
+}
+
+#[test]
+fn a_log_that_fails_ends_it_and_those_who_wait_are_told() {
+    let (media, wanted) = killed(&settings());
+    on(&media, async |executor| {
+        let database = Database::open(executor, settings(), "here").await.expect("opens");
+        let rows = database.partition("rows").expect("it exists");
+        let waiting = {
+            let database = database.clone();
+            executor.spawn(async move { database.transaction(async |tx| tx.get(rows, &key(1)).await).await })
+        };
+        executor.sleep_ns(MILLISECOND_NS).await;
+        database.log().fail("its device is gone");
+        executor.sleep_ns(30 * SECOND_NS).await;
+        assert!(waiting.is_finished(), "a task waits for ever");
+    });
+    cut(&media, 2);
+    on(&media, async |executor| {
+        let database = Database::open(executor, settings(), "here").await.expect("opens");
+        judge(&database, &wanted).await;
+    });
+}
+
+async fn lose(executor: &Executor) {
+    for name in ["disk", "data"] {
+        let device = executor.device(name).expect("the machine has it");
+        for name in executor.names(device).await.expect("lists") {
+            executor.perform(Op::Remove { device, name }).await.result.expect("removes");
+        }
+    }
+}
+
+/// A backup begins and ends while it goes on, or begins before its end and ends behind it.
+#[test]
+fn a_backup_beside_it_has_what_was_committed() {
+    for bytes_per_second in [None, Some(200_000)] {
+        let (media, wanted) = killed(&settings());
+        on(&media, async |executor| {
+            let database = Database::open(executor, settings(), "here").await.expect("opens");
+            let backup = BackupSettings { target: "backup".into(), base: None, bytes_per_second };
+            assert!(database.undoing().changes > 0);
+            database.backup(&backup, |_| {}).await.expect("is taken");
+            assert_eq!(database.undoing().changes == 0, bytes_per_second.is_some());
+            lose(executor).await;
+        });
+        on(&media, async |executor| {
+            let source = RestoreSource { backup: "backup".into(), archive: None };
+            Database::restore(executor, &settings(), &source, |_| {}).await.expect("is restored");
+            let database = Database::open(executor, settings(), "restored").await.expect("opens");
+            compare(&at_moment(&database).await, &wanted, "restored");
+            judge(&database, &wanted).await;
+        });
+    }
+}
+
+/// Beside checkpoints by size, readers and writers of all kinds, it comes to its end.
+#[test]
+fn much_beside_it_keeps_it_from_nothing() {
+    let mut settings = settings();
+    settings.checkpoint = Policy { log_bytes: Some(64 << 10), interval_ns: Some(20 * MILLISECOND_NS) };
+    settings.multiprogramming_level = 2;
+    let (media, wanted) = killed(&settings);
+    on(&media, async |executor| {
+        let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+        let [rows, stock] = ["rows", "stock"].map(|name| database.partition(name).expect("it exists"));
+        let writers: Vec<_> = (0..4_u32)
+            .map(|writer| {
+                let database = database.clone();
+                executor.spawn(async move {
+                    for round in 0..30_u32 {
+                        let number = (writer * 30 + round) * 2;
+                        // What it has changed, and what it has not.
+                        let write = async |tx: &mut Transaction| {
+                            let value = tx.get(rows, &key(number)).await?.unwrap_or_default();
+                            tx.put(rows, &key(number), b"for a moment").await?;
+                            tx.put(rows, &key(number), &value).await?;
+                            tx.put(stock, b"busy", &round.to_be_bytes()).await
+                        };
+                        database.transaction(write).await?;
+                    }
+                    Ok::<_, Error>(())
+                })
+            })
+            .collect();
+        for writer in writers {
+            writer.join().await.expect("commits");
+        }
+        undone(executor, &database).await;
+        // What it had deleted is there, and what it had inserted is not, though others have written that since.
+        let found = at_moment(&database).await;
+        let differs = |(key, value): &(&(String, Vec<u8>), &Vec<u8>)| wanted.get(key) != Some(value);
+        assert_eq!(found.iter().find(differs), None);
+        assert_eq!(database.undoing(), UndoProgress::default());
+        assert!(database.check(|_| {}).await.expect("checks").is_clean());
+    });
+}
