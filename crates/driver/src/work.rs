@@ -54,11 +54,18 @@ pub enum Work {
     ShippedChange,
     /// One request of another thread, taken by the engine's and answered: what that costs beyond the same work of a task.
     Request,
+    /// 256 bytes of a record's value, or the rest of it, copied or shown where it lies.
+    ValueCopy,
+    /// One value in pages that the CPU's caches do not hold, because too many are in use, looked for in its leaf: each page on the way
+    /// is waited for, in place of being at hand.
+    DistantValue,
+    /// 256 bytes of such a value, or the rest of it, beside [`Work::ValueCopy`].
+    DistantCopy,
 }
 
 impl Work {
     /// Every kind of work, in the order of their declaration.
-    pub const ALL: [Work; 24] = [
+    pub const ALL: [Work; 27] = [
         Work::BeginTransaction,
         Work::ObjectReference,
         Work::EndTransaction,
@@ -83,6 +90,9 @@ impl Work {
         Work::PageImage,
         Work::ShippedChange,
         Work::Request,
+        Work::ValueCopy,
+        Work::DistantValue,
+        Work::DistantCopy,
     ];
 }
 

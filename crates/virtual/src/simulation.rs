@@ -122,6 +122,9 @@ impl VirtualDriver {
                 Work::PageImage => cpu.instructions.page_image,
                 Work::ShippedChange => cpu.instructions.shipped_change,
                 Work::Request => cpu.instructions.request,
+                Work::ValueCopy => cpu.instructions.value_copy,
+                Work::DistantValue => cpu.instructions.distant_value,
+                Work::DistantCopy => cpu.instructions.distant_copy,
             };
             Prices {
                 instructions: Work::ALL.map(price),

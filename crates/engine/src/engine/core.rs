@@ -7,13 +7,16 @@ use crate::log::Log;
 use crate::log::record::Body;
 use crate::statistics::{Statistics, WaitKind};
 use crate::{Error, Need, Result};
-use base::{Lsn, TransactionId};
+use base::{Lsn, PartitionId, TransactionId};
 use driver::Work;
 use executor::Executor;
 use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 use structures::organization::append::End;
 use structures::page::{Edit, Pages, header};
+
+/// Of a partition that has more bytes in memory, the caches of a core hold little: they have one or two MiB today.
+const NEAR_MAX: usize = 8 << 20;
 
 /// What everything goes through.
 pub(crate) struct Core {
@@ -63,6 +66,13 @@ impl Core {
     pub(crate) fn pages_to_search(&self) -> Ref<'_, Pool> {
         self.executor.charge(Work::TreeSearch);
         self.buffer.pool().borrow()
+    }
+
+    /// A value of `bytes` bytes was found in a page, and copied or shown: this is charged.
+    #[inline]
+    pub(crate) fn charge_value(&self, pool: &Pool, partition: PartitionId, bytes: usize) {
+        let in_use = (pool.len() - pool.free_count()).min(pool.capacity(partition) as usize);
+        self.executor.charge_value(bytes, in_use * self.page_size() > NEAR_MAX);
     }
 
     /// Refuses what would change the database's files while it is being closed, or afterwards.

@@ -6,6 +6,8 @@ use driver::{Class, Op, Work};
 
 /// How many bytes one [`Work::NetworkBytes`] is for.
 const MESSAGE_PIECE: usize = 256;
+/// And one [`Work::ValueCopy`], a power of two.
+const VALUE_PIECE: usize = 256;
 
 impl Executor {
     /// Marks a step of the engine. On described hardware its price joins the current task's debt.
@@ -22,6 +24,18 @@ impl Executor {
         }
         let price = self.price(work, times);
         self.0.debt.set(self.0.debt.get() + price);
+    }
+
+    /// Marks that a value of this many bytes was copied or shown; `is_distant` tells whether it lies where the CPU's caches do not
+    /// hold what is used.
+    #[inline]
+    pub fn charge_value(&self, bytes: usize, is_distant: bool) {
+        let pieces = bytes.div_ceil(VALUE_PIECE) as u64;
+        self.charge_times(Work::ValueCopy, pieces);
+        if is_distant {
+            self.charge(Work::DistantValue);
+            self.charge_times(Work::DistantCopy, pieces);
+        }
     }
 
     /// Adds a step of about `mean` instructions to the current task's debt: work that a workload describes itself, beside
