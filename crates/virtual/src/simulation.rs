@@ -313,13 +313,11 @@ impl VirtualDriver {
         Completion { token, result, buffer }
     }
 
-    fn submit_to_devices(&mut self, token: Token, op: Op) {
-        if self.halted {
-            return;
-        }
+    fn submit_to_devices(&mut self, token: Token, op: Op) -> JobId {
         let limit = if let Op::Sync { file } = op { self.disks.write_limit(file) } else { 0 };
         let (job, slow) = self.start(&op);
         self.board(job, Flight { token, op, limit, slow, cancelled: false, injury: None });
+        job
     }
 
     /// Events happen until operations have completed, or until a moment.
@@ -392,9 +390,10 @@ impl Driver for VirtualDriver {
             return;
         }
         match &mut self.thread {
+            Some(_) if op.kind() != OpKind::Cpu && op.holds_cpu() => self.access_here(token, op),
             Some(thread) => thread.submit(token, op),
             None if op.kind().is_network() => self.submit_to_network(token, op),
-            None => self.submit_to_devices(token, op),
+            None => _ = self.submit_to_devices(token, op),
         }
     }
 
