@@ -120,9 +120,9 @@ fn compared(arguments: &Arguments, progress: &Progress) -> Result<Comparison, Fa
 /// What a calibration of an earlier release says nothing of.
 fn unpriced(hardware: &Hardware) -> Option<String> {
     let cpu = hardware.cpu.as_ref().filter(|cpu| cpu.discipline == Discipline::RunUntilWait)?;
-    let prices = [cpu.instructions.value_copy, cpu.instructions.distant_value, cpu.instructions.distant_copy];
-    (prices == [0; 3]).then(|| {
-        "the description has no prices of values (value_copy, distant_value, distant_copy), so that reading and writing them takes no time in \
+    let prices = [cpu.instructions.value_copy, cpu.instructions.distant_value];
+    (prices == [0; 2]).then(|| {
+        "the description has no prices of values (value_copy, distant_value), so that reading and writing them takes no time in \
          the prediction; a calibration by this release has them"
             .to_owned()
     })

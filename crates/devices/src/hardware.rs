@@ -206,12 +206,10 @@ pub struct Instructions {
     /// Each 256 bytes of a record's value that is copied or shown.
     #[serde(default)]
     pub value_copy: u64,
-    /// One value looked for in pages that are too many for the CPU's caches: what that takes longer.
+    /// One value that the CPU's caches do not hold, because its partition has too many pages in use: what looking for it and copying it
+    /// take longer.
     #[serde(default)]
     pub distant_value: u64,
-    /// Each 256 bytes of such a value, beside `value_copy`.
-    #[serde(default)]
-    pub distant_copy: u64,
     /// Operations given to the operating system, whatever their number: what a batch costs beside `input_output` for each. With
     /// the CPU's discipline `run-until-wait`.
     #[serde(default)]

@@ -56,16 +56,14 @@ pub enum Work {
     Request,
     /// 256 bytes of a record's value, or the rest of it, copied or shown where it lies.
     ValueCopy,
-    /// One value in pages that the CPU's caches do not hold, because too many are in use, looked for in its leaf: each page on the way
-    /// is waited for, in place of being at hand.
+    /// One value that the CPU's caches do not hold, because its partition has too many pages in use: looking for it and copying it wait for
+    /// memory.
     DistantValue,
-    /// 256 bytes of such a value, or the rest of it, beside [`Work::ValueCopy`].
-    DistantCopy,
 }
 
 impl Work {
     /// Every kind of work, in the order of their declaration.
-    pub const ALL: [Work; 27] = [
+    pub const ALL: [Work; 26] = [
         Work::BeginTransaction,
         Work::ObjectReference,
         Work::EndTransaction,
@@ -92,7 +90,6 @@ impl Work {
         Work::Request,
         Work::ValueCopy,
         Work::DistantValue,
-        Work::DistantCopy,
     ];
 }
 

@@ -124,7 +124,6 @@ impl VirtualDriver {
                 Work::Request => cpu.instructions.request,
                 Work::ValueCopy => cpu.instructions.value_copy,
                 Work::DistantValue => cpu.instructions.distant_value,
-                Work::DistantCopy => cpu.instructions.distant_copy,
             };
             Prices {
                 instructions: Work::ALL.map(price),

@@ -11,7 +11,7 @@ use std::fmt::Write;
 pub const VERSION: u32 = devices::CALIBRATION_VERSION;
 
 /// The names that descriptions have for the prices of steps.
-pub const NAMES: [(Work, &str); 25] = [
+pub const NAMES: [(Work, &str); 24] = [
     (Work::BeginTransaction, "begin_transaction"),
     (Work::ObjectReference, "object_reference"),
     (Work::EndTransaction, "end_transaction"),
@@ -36,7 +36,6 @@ pub const NAMES: [(Work, &str); 25] = [
     (Work::ShippedChange, "shipped_change"),
     (Work::ValueCopy, "value_copy"),
     (Work::DistantValue, "distant_value"),
-    (Work::DistantCopy, "distant_copy"),
 ];
 
 /// The text. One instruction is one nanosecond.

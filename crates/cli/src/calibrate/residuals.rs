@@ -146,7 +146,6 @@ pub fn of_prices(runs: &[EngineRun], costs: SystemCosts, prices: &StepPrices) ->
         step("row in a hash table", Work::HashEntry),
         step("256 B of a value", Work::ValueCopy),
         step("value beyond the caches", Work::DistantValue),
-        step("256 B of one", Work::DistantCopy),
         step("input or output", Work::InputOutput),
         single("submission of a batch", prices.system.submission_ns, "mixes and runs"),
         single("more if the device is at rest", prices.system.notification_ns, "mixes and runs"),

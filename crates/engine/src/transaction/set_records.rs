@@ -30,7 +30,7 @@ impl Transaction {
                 Ok(look.take().expect("shown once")(found))
             })
             .await?;
-        self.engine.core.executor.charge_value(bytes, false);
+        self.engine.core.executor.charge_value(bytes);
         Ok(shown)
     }
 
@@ -51,7 +51,7 @@ impl Transaction {
                 })
             })
             .await?;
-        self.engine.core.executor.charge_value(bytes, false);
+        self.engine.core.executor.charge_value(bytes);
         Ok(changed)
     }
 
@@ -70,7 +70,7 @@ impl Transaction {
             other => other.map(|()| true),
         };
         let is_written = self.in_set(partition, write).await?;
-        self.engine.core.executor.charge_value(value.len(), false);
+        self.engine.core.executor.charge_value(value.len());
         Ok(is_written)
     }
 

@@ -26,16 +26,10 @@ impl Executor {
         self.0.debt.set(self.0.debt.get() + price);
     }
 
-    /// Marks that a value of this many bytes was copied or shown; `is_distant` tells whether it lies where the CPU's caches do not
-    /// hold what is used.
+    /// Marks that a value of this many bytes was copied or shown.
     #[inline]
-    pub fn charge_value(&self, bytes: usize, is_distant: bool) {
-        let pieces = bytes.div_ceil(VALUE_PIECE) as u64;
-        self.charge_times(Work::ValueCopy, pieces);
-        if is_distant {
-            self.charge(Work::DistantValue);
-            self.charge_times(Work::DistantCopy, pieces);
-        }
+    pub fn charge_value(&self, bytes: usize) {
+        self.charge_times(Work::ValueCopy, bytes.div_ceil(VALUE_PIECE) as u64);
     }
 
     /// Adds a step of about `mean` instructions to the current task's debt: work that a workload describes itself, beside
