@@ -18,6 +18,7 @@ mod prices;
 mod quality;
 mod residuals;
 mod seldom;
+mod values;
 
 use crate::experiment::report_head;
 use crate::files;

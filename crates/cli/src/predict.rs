@@ -11,7 +11,7 @@ use crate::progress::Progress;
 use crate::{Failure, print};
 use clap::Args;
 use comparison::Comparison;
-use devices::Hardware;
+use devices::{Discipline, Hardware};
 use entresol::configuration::{Configuration, FILE_NAME};
 use papers::Extent;
 use probe::Prober;
@@ -113,7 +113,19 @@ fn compared(arguments: &Arguments, progress: &Progress) -> Result<Comparison, Fa
     let probes = prober.finish()?;
     let (predicted, took) = early.map_or_else(predict, Ok)?;
     let wall_seconds = [took, comparison::median(&seconds).unwrap_or(0.0)];
-    Ok(Comparison { hardware: hardware_name, real: runs, predicted, wall_seconds, probes })
+    let notes = Vec::from_iter(unpriced(&hardware));
+    Ok(Comparison { hardware: hardware_name, real: runs, predicted, wall_seconds, probes, notes })
+}
+
+/// What a calibration of an earlier release says nothing of.
+fn unpriced(hardware: &Hardware) -> Option<String> {
+    let cpu = hardware.cpu.as_ref().filter(|cpu| cpu.discipline == Discipline::RunUntilWait)?;
+    let prices = [cpu.instructions.value_copy, cpu.instructions.distant_value];
+    (prices == [0; 2]).then(|| {
+        "the description has no prices of values (value_copy, distant_value), so that reading and writing them takes no time in \
+         the prediction; a calibration by this release has them"
+            .to_owned()
+    })
 }
 
 /// What was done, and how many seconds of the wall clock it took.

@@ -60,6 +60,8 @@ pub(crate) struct Finished {
 pub(crate) struct Cpus {
     description: Cpu,
     ns_per_instruction: f64,
+    /// The bytes of memory for which it is that.
+    footprint: u64,
     servers: Vec<Server>,
     system: VecDeque<Burst>,
     user: VecDeque<Burst>,
@@ -75,6 +77,7 @@ impl Cpus {
         Cpus {
             description: cpu.clone(),
             ns_per_instruction: 1e3 / cpu.mips / cpu.speed(0),
+            footprint: 0,
             servers: vec![Server::Idle; cpu.count as usize],
             system: VecDeque::new(),
             user: VecDeque::new(),
@@ -86,7 +89,10 @@ impl Cpus {
 
     /// From now on the steps touch this many bytes of memory.
     pub(crate) fn set_footprint(&mut self, bytes: u64) {
-        self.ns_per_instruction = 1e3 / self.description.mips / self.description.speed(bytes);
+        if bytes != self.footprint {
+            self.footprint = bytes;
+            self.ns_per_instruction = 1e3 / self.description.mips / self.description.speed(bytes);
+        }
     }
 
     /// Whether a task keeps its thread until it waits.

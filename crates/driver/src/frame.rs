@@ -47,11 +47,15 @@ impl Frame {
             return Vec::new();
         }
         let bytes = count.checked_mul(size).expect("the region fits the address space");
-        let layout = Layout::from_size_align(bytes, ALIGNMENT).expect("the region fits the address space");
+        // The allocator writes zeros over what is to be aligned, so that all of it is touched; it gets other memory from the system as zeros.
+        let layout = bytes.checked_add(ALIGNMENT).and_then(|bytes| Layout::from_size_align(bytes, 1).ok());
+        let layout = layout.expect("the region fits the address space");
         // SAFETY: the layout has a size above zero.
-        let start = unsafe { alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else { std::alloc::handle_alloc_error(layout) };
-        let memory = Arc::new(Heap { start, layout });
+        let allocated = unsafe { alloc_zeroed(layout) };
+        let Some(allocated) = NonNull::new(allocated) else { std::alloc::handle_alloc_error(layout) };
+        let memory = Arc::new(Heap { start: allocated, layout });
+        // SAFETY: the first aligned place lies less than `ALIGNMENT` bytes behind the beginning, and `count * size` bytes follow it.
+        let start = unsafe { allocated.add(allocated.align_offset(ALIGNMENT)) };
         // SAFETY: the region is `count * size` bytes, initialized, owned by `memory` and cut only here.
         unsafe { Frame::cut(start, count, size, memory) }
     }

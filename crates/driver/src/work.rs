@@ -54,11 +54,16 @@ pub enum Work {
     ShippedChange,
     /// One request of another thread, taken by the engine's and answered: what that costs beyond the same work of a task.
     Request,
+    /// 256 bytes of a record's value, or the rest of it, copied or shown where it lies.
+    ValueCopy,
+    /// One value that the CPU's caches do not hold, because its partition has too many pages in use: looking for it and copying it wait for
+    /// memory.
+    DistantValue,
 }
 
 impl Work {
     /// Every kind of work, in the order of their declaration.
-    pub const ALL: [Work; 24] = [
+    pub const ALL: [Work; 26] = [
         Work::BeginTransaction,
         Work::ObjectReference,
         Work::EndTransaction,
@@ -83,6 +88,8 @@ impl Work {
         Work::PageImage,
         Work::ShippedChange,
         Work::Request,
+        Work::ValueCopy,
+        Work::DistantValue,
     ];
 }
 

@@ -122,6 +122,8 @@ impl VirtualDriver {
                 Work::PageImage => cpu.instructions.page_image,
                 Work::ShippedChange => cpu.instructions.shipped_change,
                 Work::Request => cpu.instructions.request,
+                Work::ValueCopy => cpu.instructions.value_copy,
+                Work::DistantValue => cpu.instructions.distant_value,
             };
             Prices {
                 instructions: Work::ALL.map(price),
@@ -310,13 +312,11 @@ impl VirtualDriver {
         Completion { token, result, buffer }
     }
 
-    fn submit_to_devices(&mut self, token: Token, op: Op) {
-        if self.halted {
-            return;
-        }
+    fn submit_to_devices(&mut self, token: Token, op: Op) -> JobId {
         let limit = if let Op::Sync { file } = op { self.disks.write_limit(file) } else { 0 };
         let (job, slow) = self.start(&op);
         self.board(job, Flight { token, op, limit, slow, cancelled: false, injury: None });
+        job
     }
 
     /// Events happen until operations have completed, or until a moment.
@@ -389,9 +389,10 @@ impl Driver for VirtualDriver {
             return;
         }
         match &mut self.thread {
+            Some(_) if op.kind() != OpKind::Cpu && op.holds_cpu() => self.access_here(token, op),
             Some(thread) => thread.submit(token, op),
             None if op.kind().is_network() => self.submit_to_network(token, op),
-            None => self.submit_to_devices(token, op),
+            None => _ = self.submit_to_devices(token, op),
         }
     }
 

@@ -1,7 +1,9 @@
 /// Chunk numbers per leaf of the directory.
 const LEAF: usize = 512;
-/// Chunks per allocation.
+/// Chunks per allocation while a file has few.
 const SEGMENT: usize = 32;
+/// Chunks per allocation from this many on: memory that comes by the MiB takes an eighth of the system calls.
+const LARGE_SEGMENT: usize = 256;
 const CHUNK_MIN: usize = 128;
 const CHUNK_MAX: usize = 4096;
 
@@ -95,8 +97,10 @@ impl Sparse {
                 chunk
             }
             None => {
-                if self.used as usize == self.segments.len() * SEGMENT {
-                    self.segments.push(vec![0; SEGMENT * self.chunk].into_boxed_slice());
+                let (segment, _) = Self::place(self.used);
+                if segment == self.segments.len() {
+                    let chunks = if self.used as usize >= LARGE_SEGMENT { LARGE_SEGMENT } else { SEGMENT };
+                    self.segments.push(vec![0; chunks * self.chunk].into_boxed_slice());
                 }
                 self.used += 1;
                 self.used - 1
@@ -110,14 +114,23 @@ impl Sparse {
         chunk
     }
 
+    /// The segment of a chunk, and how many chunks come before it there.
+    fn place(chunk: u32) -> (usize, usize) {
+        let chunk = chunk as usize;
+        match chunk.checked_sub(LARGE_SEGMENT) {
+            None => (chunk / SEGMENT, chunk % SEGMENT),
+            Some(beyond) => (LARGE_SEGMENT / SEGMENT + beyond / LARGE_SEGMENT, beyond % LARGE_SEGMENT),
+        }
+    }
+
     fn bytes(&self, chunk: u32) -> &[u8] {
-        let start = chunk as usize % SEGMENT * self.chunk;
-        &self.segments[chunk as usize / SEGMENT][start..start + self.chunk]
+        let (segment, before) = Self::place(chunk);
+        &self.segments[segment][before * self.chunk..(before + 1) * self.chunk]
     }
 
     fn bytes_mut(&mut self, chunk: u32) -> &mut [u8] {
-        let start = chunk as usize % SEGMENT * self.chunk;
-        &mut self.segments[chunk as usize / SEGMENT][start..start + self.chunk]
+        let (segment, before) = Self::place(chunk);
+        &mut self.segments[segment][before * self.chunk..(before + 1) * self.chunk]
     }
 }
 
@@ -163,6 +176,8 @@ mod tests {
             sparse.write(page * 128 * 5_000, &[7; 128]);
         }
         assert_eq!(sparse.chunk, 128);
-        assert_eq!(sparse.segments.len(), 1_000usize.div_ceil(SEGMENT), "no segment is begun before the last is full");
+        let large = (1_000 - LARGE_SEGMENT).div_ceil(LARGE_SEGMENT);
+        let expected = LARGE_SEGMENT / SEGMENT + large;
+        assert_eq!(sparse.segments.len(), expected, "no segment is begun before the last is full");
     }
 }

@@ -12,7 +12,7 @@ pub struct Budget {
 }
 
 /// How many times as long as one run all take together: some are measured for several times as long.
-const RUNS: u64 = 70;
+const RUNS: u64 = 79;
 /// How many times as long as the fit of the device everything behind it takes that has a length of its own: the loads of databases, sorts and
 /// joins, the runs of described nodes. Both are work of one processor.
 const BESIDE: u64 = 3;

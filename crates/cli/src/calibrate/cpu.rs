@@ -2,6 +2,7 @@
 //! that explain the measured CPU times best are found.
 
 use super::ENGINE_DEVICE;
+use super::values::VALUE_CALLS;
 use crate::Failure;
 use crate::bench::spill::{Input, Watch};
 use crate::bench::{bank, join, meter::Meter, sort};
@@ -104,7 +105,7 @@ pub const RECORDS: u64 = 4_000;
 const VALUE: usize = 92;
 /// How many runs there are.
 pub const RUNS: u64 =
-    10 + (SPILLS.len() * SPILL_MEMORY.len()) as u64 + 2 * PAGED_CLIENTS.len() as u64 + 2 + DURABLE_CLIENTS.len() as u64;
+    10 + VALUE_CALLS.len() as u64 + (SPILLS.len() * SPILL_MEMORY.len()) as u64 + 2 * PAGED_CLIENTS.len() as u64 + 2 + DURABLE_CLIENTS.len() as u64;
 /// How many clients run what does not wait for the log.
 const CLIENTS: u32 = 64;
 /// Numbers of clients whose records are in pages that memory does not hold: how many such records there are, and the buffer's size.
@@ -164,6 +165,12 @@ pub fn run_engine(
             }
         }
         store.close()?;
+    }
+    for calls in VALUE_CALLS {
+        if !has(&runs, &calls.name()) {
+            let run = calls.run((directory, described), (CLIENTS, extent.span_ns))?;
+            add(&mut runs, run)?;
+        }
     }
     for (operator, memory) in SPILLS.into_iter().flat_map(|operator| SPILL_MEMORY.map(|memory| (operator, memory))) {
         if !has(&runs, &spill_name(operator, memory)) {

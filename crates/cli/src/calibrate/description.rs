@@ -11,7 +11,7 @@ use std::fmt::Write;
 pub const VERSION: u32 = devices::CALIBRATION_VERSION;
 
 /// The names that descriptions have for the prices of steps.
-pub const NAMES: [(Work, &str); 22] = [
+pub const NAMES: [(Work, &str); 24] = [
     (Work::BeginTransaction, "begin_transaction"),
     (Work::ObjectReference, "object_reference"),
     (Work::EndTransaction, "end_transaction"),
@@ -34,6 +34,8 @@ pub const NAMES: [(Work, &str); 22] = [
     (Work::NodeMessage, "node_message"),
     (Work::PageImage, "page_image"),
     (Work::ShippedChange, "shipped_change"),
+    (Work::ValueCopy, "value_copy"),
+    (Work::DistantValue, "distant_value"),
 ];
 
 /// The text. One instruction is one nanosecond.

@@ -39,7 +39,7 @@ pub type StepRange = ([f64; Work::ALL.len()], [f64; Work::ALL.len()]);
 pub const SEEN: f64 = 0.05;
 
 /// Steps that are told apart. Begin and end of a transaction come together: only their sum is known.
-const SOLVED: [Work; 10] = [
+const SOLVED: [Work; 12] = [
     Work::BeginTransaction,
     Work::ObjectReference,
     Work::TreeSearch,
@@ -50,6 +50,8 @@ const SOLVED: [Work; 10] = [
     Work::KeyComparison,
     Work::RowCopy,
     Work::HashEntry,
+    Work::ValueCopy,
+    Work::DistantValue,
 ];
 
 /// How much a price that the device's mixes have shown counts against the errors of the runs: where these tell little of it, it stays

@@ -144,6 +144,8 @@ pub fn of_prices(runs: &[EngineRun], costs: SystemCosts, prices: &StepPrices) ->
         step("key comparison", Work::KeyComparison),
         step("row copy", Work::RowCopy),
         step("row in a hash table", Work::HashEntry),
+        step("256 B of a value", Work::ValueCopy),
+        step("value beyond the caches", Work::DistantValue),
         step("input or output", Work::InputOutput),
         single("submission of a batch", prices.system.submission_ns, "mixes and runs"),
         single("more if the device is at rest", prices.system.notification_ns, "mixes and runs"),

@@ -109,6 +109,8 @@ pub struct Comparison {
     pub wall_seconds: [f64; 2],
     /// Looks at the devices between the runs.
     pub probes: Probes,
+    /// What the description leaves out, beside what the runs say themselves.
+    pub notes: Vec<String>,
 }
 
 impl Comparison {
@@ -151,7 +153,7 @@ impl Comparison {
 
     /// What a reader must know to trust the figures.
     fn notes(&self) -> Vec<String> {
-        let mut notes: Vec<String> = Vec::new();
+        let mut notes = self.notes.clone();
         for outcome in self.real.iter().chain([&self.predicted]) {
             match outcome {
                 Outcome::Transactions(report) => {

@@ -97,6 +97,7 @@ pub(super) fn assemble(
             scratch: RefCell::default(),
             closing: Cell::new(false),
             is_closed: Cell::new(false),
+            distance: Cell::default(),
             is_changing: Cell::new(false),
         },
     })

@@ -70,6 +70,7 @@ impl Core {
             let id = PageId::new(partition, first);
             return Err(file.damaged(id, format!("its long value has {} bytes of {length}", value.len())));
         }
+        self.executor.charge_value(length);
         Ok(value)
     }
 }

@@ -55,7 +55,9 @@ async fn stored_at(
             let state = {
                 let pool = engine.core.buffer.pool().borrow();
                 let (place, leaf) = b_tree::find(&*pool, partition, key)?;
-                place.exact.then(|| slotted::value(leaf, place.slot).to_vec())
+                let found = place.exact.then(|| slotted::value(leaf, place.slot).to_vec());
+                engine.core.charge_value(&pool, partition, found.as_ref().map_or(0, Vec::len));
+                found
             };
             Ok(engine.versions.reconstruct_in_memory(view, partition, key, state)?)
         };

@@ -480,9 +480,14 @@ impl Transaction {
     fn read_leaf(&mut self, cursor: &Cursor) -> Result<LeafStep, Need> {
         let engine = self.engine.clone();
         let pool = engine.core.pages_to_search();
-        let mut records = VecDeque::new();
-        let read = |key: &[u8], stored: &[u8]| records.push_back((key.to_vec(), Reconstruction::present(stored)));
-        Ok(match self.meet_share(cursor, &pool, read)? {
+        let (mut records, mut bytes) = (VecDeque::new(), 0);
+        let read = |key: &[u8], stored: &[u8]| {
+            bytes += stored.len();
+            records.push_back((key.to_vec(), Reconstruction::present(stored)));
+        };
+        let met = self.meet_share(cursor, &pool, read)?;
+        engine.core.charge_value(&pool, cursor.partition, bytes);
+        Ok(match met {
             Ok(met) => LeafStep::Read(Share { records, from: met.from, is_within_leaf: met.is_within_leaf }),
             Err(resource) => LeafStep::Blocked(resource),
         })

@@ -202,7 +202,9 @@ pub(super) fn show<R, F: FnOnce(Option<&[u8]>) -> R>(
     if !place.exact {
         return Ok(Shown::Here(answer(None)));
     }
-    Ok(match stored::read(slotted::value(leaf, place.slot)) {
+    let stored = slotted::value(leaf, place.slot);
+    core.charge_value(&pool, partition, stored.len());
+    Ok(match stored::read(stored) {
         Stored::Here(value) => Shown::Here(answer(Some(value))),
         Stored::Elsewhere(length, first) => Shown::Elsewhere(length, first),
     })

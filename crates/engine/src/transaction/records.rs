@@ -314,6 +314,7 @@ impl Transaction {
             let pool = engine.core.pages_to_search();
             let (place, leaf) = b_tree::find_near(&*pool, partition, key, near)?;
             let old = place.exact.then(|| slotted::value(leaf, place.slot).to_vec());
+            engine.core.charge_value(&pool, partition, stored.len());
             Ok((place, old, b_tree::has_room(leaf, &place, key.len(), stored.len())))
         };
         let (mut place, mut old, mut has_room) = descend(near)?;
@@ -541,7 +542,9 @@ fn find(core: &Core, partition: PartitionId, key: &[u8]) -> Result<FoundRecord, 
     if !place.exact {
         return Ok(FoundRecord::Nothing);
     }
-    Ok(match stored::read(slotted::value(leaf, place.slot)) {
+    let stored = slotted::value(leaf, place.slot);
+    core.charge_value(&pool, partition, stored.len());
+    Ok(match stored::read(stored) {
         Stored::Here(value) => FoundRecord::Here(value.to_vec()),
         Stored::Elsewhere(length, first) => FoundRecord::Elsewhere(length, first),
     })

@@ -22,12 +22,16 @@ impl Transaction {
         (key, hash): (&[u8], u64),
         look: impl FnOnce(Option<&[u8]>) -> R,
     ) -> Result<R> {
-        let mut look = Some(look);
-        self.in_set(partition, |sets, owner| {
-            let found = sets.get(owner, partition, key, hash)?;
-            Ok(look.take().expect("shown once")(found))
-        })
-        .await
+        let (mut look, mut bytes) = (Some(look), 0);
+        let shown = self
+            .in_set(partition, |sets, owner| {
+                let found = sets.get(owner, partition, key, hash)?;
+                bytes = found.map_or(0, <[u8]>::len);
+                Ok(look.take().expect("shown once")(found))
+            })
+            .await?;
+        self.engine.core.executor.charge_value(bytes);
+        Ok(shown)
     }
 
     /// Changes the value of `key`, whose lock is held, in place.
@@ -38,11 +42,17 @@ impl Transaction {
         (key, hash): (&[u8], u64),
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R> {
-        let mut change = Some(change);
-        self.in_set(partition, |sets, owner| {
-            sets.modify(owner, partition, key, hash, |value| change.take().expect("changed once")(value))
-        })
-        .await
+        let (mut change, mut bytes) = (Some(change), 0);
+        let changed = self
+            .in_set(partition, |sets, owner| {
+                sets.modify(owner, partition, key, hash, |value| {
+                    bytes = value.len();
+                    change.take().expect("changed once")(value)
+                })
+            })
+            .await?;
+        self.engine.core.executor.charge_value(bytes);
+        Ok(changed)
     }
 
     /// Inserts a record, whose lock is held; one that is there gets the value if `replace` says so. Returns whether it has
@@ -59,7 +69,9 @@ impl Transaction {
             Err(Refusal::Duplicate) => Ok(false),
             other => other.map(|()| true),
         };
-        self.in_set(partition, write).await
+        let is_written = self.in_set(partition, write).await?;
+        self.engine.core.executor.charge_value(value.len());
+        Ok(is_written)
     }
 
     /// Makes what was changed in sets final without logging it: while a set is loaded.

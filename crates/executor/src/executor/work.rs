@@ -6,6 +6,8 @@ use driver::{Class, Op, Work};
 
 /// How many bytes one [`Work::NetworkBytes`] is for.
 const MESSAGE_PIECE: usize = 256;
+/// And one [`Work::ValueCopy`], a power of two.
+const VALUE_PIECE: usize = 256;
 
 impl Executor {
     /// Marks a step of the engine. On described hardware its price joins the current task's debt.
@@ -22,6 +24,12 @@ impl Executor {
         }
         let price = self.price(work, times);
         self.0.debt.set(self.0.debt.get() + price);
+    }
+
+    /// Marks that a value of this many bytes was copied or shown.
+    #[inline]
+    pub fn charge_value(&self, bytes: usize) {
+        self.charge_times(Work::ValueCopy, bytes.div_ceil(VALUE_PIECE) as u64);
     }
 
     /// Adds a step of about `mean` instructions to the current task's debt: work that a workload describes itself, beside

@@ -1,6 +1,7 @@
 //! A described CPU whose tasks keep it until they wait, as the executor's thread does on a real machine: while a burst of CPU
 //! time passes, devices go on, and what completes is noticed when the thread next asks. Operations reach the devices and the network
-//! when the thread has nothing more to run for the moment, all in one batch.
+//! when the thread has nothing more to run for the moment, all in one batch; but what it accesses synchronously it carries through at once,
+//! and does nothing else meanwhile.
 //!
 //! Among other machines that a network joins, it takes turns, and its own clock may be ahead of theirs: by a burst, a batch or a
 //! wake-up. What others see of it, and it of others, is left until they have come as far. It may share its processor with them.
@@ -8,8 +9,8 @@
 use super::VirtualDriver;
 use crate::Port;
 use base::{Instant, Random};
-use devices::{Class, ColdCaches, Cpu, Law};
-use driver::{Completion, GATHERING_NS, Halt, Op, OpKind, ThreadUse, Token, ends_gathered};
+use devices::{Class, ColdCaches, Cpu, JobId, Law};
+use driver::{Access, Completion, GATHERING_NS, Halt, Op, OpKind, ThreadUse, Token, ends_gathered};
 use std::sync::atomic::Ordering;
 
 /// What the thread does between its turns.
@@ -41,6 +42,8 @@ pub(super) struct Thread {
     pub(super) batch: Vec<(Token, Op)>,
     /// What completed while the thread ran.
     landed: Vec<Completion>,
+    /// Synchronous accesses, which the thread has carried through itself.
+    carried: Vec<Completion>,
     activity: Activity,
     /// Since statistics were last restarted.
     pub(super) used: ThreadUse,
@@ -63,6 +66,7 @@ impl Thread {
             random: Random::stream(seed, "thread"),
             batch: Vec::new(),
             landed: Vec::new(),
+            carried: Vec::new(),
             activity: Activity::Awake,
             used: ThreadUse::default(),
         }
@@ -86,7 +90,7 @@ impl Thread {
     }
 
     fn has_work(&self) -> bool {
-        !self.batch.is_empty() || !self.landed.is_empty()
+        !self.batch.is_empty() || !self.landed.is_empty() || !self.carried.is_empty()
     }
 }
 
@@ -102,20 +106,49 @@ impl VirtualDriver {
         if self.halted || instructions == 0 {
             return;
         }
-        let burst = self.machine.compute(instructions, Class::User);
-        while !self.halted {
-            if self.faults.as_ref().is_some_and(|faults| faults.power_goes(VirtualDriver::events(self))) {
-                self.cut_power();
-                return;
-            }
-            let ended = self.machine.step();
-            if ended == Some(burst) {
-                break;
-            }
-            self.land_meanwhile(ended);
+        // Where nothing comes between, its end is the next event, without the calendar. Faults count events.
+        if self.faults.is_some() || !self.machine.compute_alone(instructions, None) {
+            let burst = self.machine.compute(instructions, Class::User);
+            self.run_until(burst);
         }
         self.fold(self.machine.now().ns());
         self.fold(OpKind::Cpu as u64);
+    }
+
+    /// The thread keeps its processor until a request of its own ends; false if the power goes before.
+    fn run_until(&mut self, own: JobId) -> bool {
+        while !self.halted {
+            if self.faults.as_ref().is_some_and(|faults| faults.power_goes(VirtualDriver::events(self))) {
+                self.cut_power();
+                break;
+            }
+            let ended = self.machine.step();
+            if ended == Some(own) {
+                return true;
+            }
+            self.land_meanwhile(ended);
+        }
+        false
+    }
+
+    /// The thread carries a synchronous access through: others wait until it has ended, however many processors there are.
+    pub(super) fn access_here(&mut self, token: Token, mut op: Op) {
+        if let Op::Read { access, .. } | Op::Write { access, .. } = &mut op
+            && let Access::Synchronous { instructions } = access
+        {
+            let steps = std::mem::take(instructions);
+            self.run_steps(steps);
+        }
+        if self.halted {
+            return;
+        }
+        let own = self.submit_to_devices(token, op);
+        if self.run_until(own)
+            && let Some(flight) = self.flights[own.0 as usize].take()
+        {
+            let completion = self.land(flight);
+            self.thread.as_mut().expect("a thread runs").carried.push(completion);
+        }
     }
 
     fn land_meanwhile(&mut self, ended: Option<devices::JobId>) {
@@ -203,7 +236,7 @@ impl VirtualDriver {
             return Ok(false);
         }
         thread.activity = Activity::Awake;
-        let is_message = completed && thread.landed.is_empty();
+        let is_message = completed && thread.landed.is_empty() && thread.carried.is_empty();
         self.answer_bell(done);
         self.take_landed(done)?;
         self.collect_from_network(done);
@@ -322,6 +355,7 @@ impl VirtualDriver {
             return Err(Halt::PowerCut);
         }
         let Some(thread) = &mut self.thread else { unreachable!("there is a thread") };
+        done.append(&mut thread.carried);
         done.append(&mut thread.landed);
         Ok(())
     }

@@ -4,7 +4,7 @@ use super::{Bench, read};
 use crate::{FaultPlan, Media, Network, NetworkOptions, Options, VirtualDriver};
 use base::Instant;
 use devices::{Hardware, Law};
-use driver::{Driver, FileId, Halt, Op, ThreadUse, Token, Work};
+use driver::{Access, Driver, FileId, Frame, Halt, Op, ThreadUse, Token, Work};
 use executor::{Cluster, Connection, Executor, Order};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -125,6 +125,25 @@ fn steps_are_slower_while_caches_are_cold() {
     let start = bench.driver.now();
     assert_eq!(park(&mut bench, start).1, 2_000);
     steps_take(&mut bench, 2_000, 2_500);
+}
+
+#[test]
+fn a_synchronous_access_keeps_the_thread_and_one_cpu() {
+    for cpus in [1, 2] {
+        let (mut bench, file) = bench(&format!("count = {cpus}"), "interrupt = 9_000\nwake_up = 9_000", None);
+        bench.driver.restart_statistics();
+        let start = bench.driver.now();
+        let access = Access::Synchronous { instructions: 1_000 };
+        let [first, second] = [0, 512].map(|offset| {
+            let buffer = Frame::allocate(1, 512).remove(0);
+            bench.submit(Op::Read { file, offset, length: 512, buffer, access })
+        });
+        assert_eq!(bench.driver.now().since_ns(start), 2 * 51_000, "one after the other, of {cpus} CPUs");
+        assert_eq!(park(&mut bench, start), (vec![first, second], 102_000), "it neither slept nor was interrupted");
+        let cpu = bench.driver.stations().into_iter().find(|station| station.name == "cpu").expect("described");
+        assert!((cpu.utilization - 1.0 / f64::from(cpus)).abs() < 1e-9, "{cpu:?}");
+        assert_eq!(bench.driver.thread_use(), ThreadUse::default());
+    }
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub(super) fn record(number: u64) -> [u8; RECORD_LENGTH] {
 /// The engine's.
 pub async fn load(database: &Database, spec: PartitionSpec, records: u64, progress: impl FnMut(u64)) -> Result<()> {
     let mut numbers: Vec<u64> = (0..records).collect();
-    numbers.sort_unstable_by_key(|number| keys::rank(keys::hash(*number)));
+    numbers.sort_by_cached_key(|number| keys::rank(keys::hash(*number)));
     let partition = database.create_partition(spec).await?;
     let records = numbers.into_iter().map(|number| (Key::of(number), record(number)));
     database.load_b_tree(partition, records, progress).await?;

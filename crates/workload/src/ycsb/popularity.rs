@@ -12,33 +12,42 @@ const THETA: f64 = 0.99;
 struct Zipfian {
     items: u64,
     zeta: f64,
+    /// What follows from these: as much of the law as the first two ranks have, and the approximation's factor.
+    two: f64,
+    eta: f64,
 }
 
 impl Zipfian {
     fn new(items: u64) -> Zipfian {
-        let mut zipfian = Zipfian { items: 0, zeta: 0.0 };
+        let mut zipfian = Zipfian::of(0, 0.0);
         zipfian.grow(items);
         zipfian
     }
 
+    fn of(items: u64, zeta: f64) -> Zipfian {
+        let two = 1.0 + 0.5_f64.powf(THETA);
+        let eta = (1.0 - (2.0 / items as f64).powf(1.0 - THETA)) / (1.0 - two / zeta);
+        Zipfian { items, zeta, two, eta }
+    }
+
     /// From now on there are `items` items.
     fn grow(&mut self, items: u64) {
-        self.zeta += (self.items + 1..=items).map(|rank| 1.0 / (rank as f64).powf(THETA)).sum::<f64>();
-        self.items = self.items.max(items);
+        if items > self.items {
+            let more = (self.items + 1..=items).map(|rank| 1.0 / (rank as f64).powf(THETA)).sum::<f64>();
+            *self = Zipfian::of(items, self.zeta + more);
+        }
     }
 
     fn draw(&self, random: &mut Random) -> u64 {
         let unit = random.unit();
         let scaled = unit * self.zeta;
-        let two = 1.0 + 0.5_f64.powf(THETA);
         if scaled < 1.0 {
             return 0;
         }
-        if scaled < two {
+        if scaled < self.two {
             return 1;
         }
-        let items = self.items as f64;
-        let eta = (1.0 - (2.0 / items).powf(1.0 - THETA)) / (1.0 - two / self.zeta);
+        let (items, eta) = (self.items as f64, self.eta);
         let number = (items * (eta * unit - eta + 1.0).powf(1.0 / (1.0 - THETA))) as u64;
         number.min(self.items - 1)
     }
@@ -55,7 +64,7 @@ impl Scrambled {
     /// Numbers below `items`.
     pub fn new(items: u64) -> Scrambled {
         // The original's constants: the sum over this many items takes a minute.
-        let zipfian = Zipfian { items: 10_000_000_000, zeta: 26.469_028_201_783_02 };
+        let zipfian = Zipfian::of(10_000_000_000, 26.469_028_201_783_02);
         Scrambled { zipfian, items }
     }
 

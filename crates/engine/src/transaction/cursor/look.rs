@@ -61,7 +61,7 @@ impl Transaction {
             Ok(met) => met,
             Err(resource) => return Ok(Err(resource)),
         };
-        let (mut key, mut shown, mut looked) = (Vec::new(), 0, Looked::Share);
+        let (mut key, mut shown, mut bytes, mut looked) = (Vec::new(), 0, 0, Looked::Share);
         // Should `look` panic, the cursor goes on behind what it was shown.
         cursor.is_lost = true;
         for slot in met.slots() {
@@ -75,12 +75,14 @@ impl Transaction {
             };
             cursor.pass(&key);
             shown += 1;
+            bytes += value.len();
             if !look(&key, value) {
                 looked = Looked::Enough;
                 break;
             }
         }
         cursor.is_lost = false;
+        self.engine.core.charge_value(&pool, cursor.partition, bytes);
         cursor.share_max = cursor.share_max.saturating_mul(SHARE_GROWTH);
         if shown == met.count {
             cursor.from = met.from;
