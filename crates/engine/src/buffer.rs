@@ -4,6 +4,7 @@
 //! only when the log is durable up to the copy's log position. Where a device may tear a page, the copy goes to the
 //! double-write area first.
 
+mod ahead;
 mod arriving;
 mod cleaner;
 mod detach;
@@ -388,21 +389,6 @@ impl Buffer {
             }
         }
         Ok(absent)
-    }
-
-    /// Starts to read a page that is absent, beside everything else. False if it is here or on its way, or needs no read because
-    /// it was never written. A failure shows when the page is used.
-    pub fn read_ahead(self: &Rc<Self>, id: PageId) -> bool {
-        let is_written =
-            self.find_space(id.partition).is_ok_and(|space| id.number < space.written().min(space.capacity()));
-        if !is_written || self.pool.borrow().presence(id) != Presence::Absent || self.is_wanted(id) {
-            return false;
-        }
-        let this = Rc::clone(self);
-        self.executor.spawn(async move {
-            let _failed = this.prefetch([id], Pattern::Sequential).await;
-        });
-        true
     }
 
     /// Has a page read, for as long as `turn` lasts at least. False if another task did so meanwhile, or it moved between the

@@ -28,6 +28,7 @@ mod own_log;
 mod own_wait;
 mod past_log;
 mod prefetch;
+mod read_ahead;
 mod read_ranges;
 mod records;
 mod rollback;

@@ -79,6 +79,7 @@ mod restart_cores;
 mod restored_kinds;
 mod restores;
 mod rollback_room;
+mod scans_ahead;
 mod served;
 mod servers;
 mod set_compaction;

@@ -275,8 +275,8 @@ impl Buffer {
     /// between the first and the last that no tier has: a device that has to leave some out is slower than one that reads them
     /// all (Do et al. 2011, section 3.3.3).
     ///
-    /// Scans of numbered objects, loads and residents read pages so. A cursor over a b-tree does not: it is not known how far it is
-    /// asked to go, so it reads leaf by leaf, each from wherever it is, and nothing has to be trimmed.
+    /// Scans of numbered objects and of what was appended, loads and residents read pages so, and cursors the leaves ahead of them that
+    /// lie side by side.
     pub(super) fn past_cache(&self, pages: &[PageId], pattern: Pattern) -> Range<usize> {
         if self.levels.borrow().is_empty() || pattern != Pattern::Sequential {
             return 0..0;

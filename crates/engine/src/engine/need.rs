@@ -33,31 +33,12 @@ impl Core {
                 self.statistics.count_reference(usize::from(partition.0), true);
                 Ok(value)
             }
-            Err(need) => self.resolve_access_after(need, (partition, Pattern::Random), attempt).await,
+            Err(need) => self.resolve_access_after(need, partition, attempt).await,
         }
     }
 
-    /// As [`Core::resolve_access`], for a page of a scan that is not its first one.
-    ///
-    /// # Errors
-    /// As there.
-    #[inline]
-    pub(crate) async fn resolve_access_in_scan<T>(
-        &self,
-        partition: PartitionId,
-        mut attempt: impl FnMut() -> Result<T, Need>,
-    ) -> Result<T> {
-        match attempt() {
-            Ok(value) => {
-                self.statistics.count_reference(usize::from(partition.0), true);
-                Ok(value)
-            }
-            Err(need) => self.resolve_access_after(need, (partition, Pattern::Sequential), attempt).await,
-        }
-    }
-
-    /// As [`Core::resolve_access`] for the first share of a scan, [`Core::resolve_access_in_scan`] for others, and [`Core::complete`]
-    /// for what is of the same leaf as the share before.
+    /// As [`Core::resolve_access`], for a share of a scan: the pages of all but its first one are used in sequence, and what is of the
+    /// same leaf as the share before is no reference of its own. Returns also whether it fetched a page.
     ///
     /// # Errors
     /// As there.
@@ -66,15 +47,20 @@ impl Core {
         &self,
         partition: PartitionId,
         (is_within_leaf, is_first): (bool, bool),
-        attempt: impl FnMut() -> Result<T, Need>,
-    ) -> Result<T> {
-        if is_within_leaf {
-            self.complete(attempt).await
-        } else if is_first {
-            self.resolve_access(partition, attempt).await
-        } else {
-            self.resolve_access_in_scan(partition, attempt).await
+        mut attempt: impl FnMut() -> Result<T, Need>,
+    ) -> Result<(T, bool)> {
+        let (value, missed) = match attempt() {
+            Ok(value) => (value, false),
+            Err(Need::Fail(error)) => return Err(*error),
+            Err(need) => {
+                let pattern = if is_within_leaf || is_first { Pattern::Random } else { Pattern::Sequential };
+                self.resolve(need, pattern, attempt).await?
+            }
+        };
+        if !is_within_leaf {
+            self.statistics.count_reference(usize::from(partition.0), !missed);
         }
+        Ok((value, missed))
     }
 
     /// As [`Core::resolve_access`], after a first attempt that lacked something.
@@ -85,13 +71,13 @@ impl Core {
     pub(crate) async fn resolve_access_after<T>(
         &self,
         need: Need,
-        (partition, pattern): (PartitionId, Pattern),
+        partition: PartitionId,
         attempt: impl FnMut() -> Result<T, Need>,
     ) -> Result<T> {
         if let Need::Fail(error) = need {
             return Err(*error);
         }
-        let (value, missed) = self.resolve(need, pattern, attempt).await?;
+        let (value, missed) = self.resolve(need, Pattern::Random, attempt).await?;
         self.statistics.count_reference(usize::from(partition.0), !missed);
         Ok(value)
     }

@@ -103,7 +103,7 @@ pub(crate) async fn object_at(
     Ok(state.expect("objects are there always"))
 }
 
-/// The appended records of a page that a view sees, with their places.
+/// The appended records of a page that a view sees, with their places, and whether the page had to be fetched.
 ///
 /// # Errors
 /// As [`object_at`].
@@ -112,7 +112,7 @@ pub(crate) async fn appended_in(
     view: View,
     page: PageId,
     pace: &ReaderPace,
-) -> Result<Vec<(Position, Vec<u8>)>> {
+) -> Result<(Vec<(Position, Vec<u8>)>, bool)> {
     let read = || {
         let (records, versions) = (engine.core.appended(page)?, engine.versions.versions().borrow());
         let number = |slot| append::number(Position { page, slot });
@@ -126,14 +126,14 @@ pub(crate) async fn appended_in(
         Ok(pasts)
     };
     let mut seen = Vec::new();
-    for (position, past) in
-        engine.core.resolve_access_in_scan(page.partition, || engine.versions.step_of(pace, read)).await?
-    {
+    let share = engine.core.resolve_share(page.partition, (false, false), || engine.versions.step_of(pace, read));
+    let (pasts, missed) = share.await?;
+    for (position, past) in pasts {
         let key = append::number(position).to_be_bytes();
         let record = engine.versions.reconstruct(view, page.partition, &key, past).await?;
         seen.extend(record.filter(|record| record.first() == Some(&LIVE)).map(|record| (position, record)));
     }
-    Ok(seen)
+    Ok((seen, missed))
 }
 
 /// Shows every record of a set that a view sees to `look`, in no particular order, until that returns false: in many small

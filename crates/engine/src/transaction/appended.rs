@@ -5,6 +5,7 @@
 
 use super::Transaction;
 use super::log_room::admit_change;
+use super::read_ahead::ReadAhead;
 use super::records::LockStep;
 use super::update::update;
 use crate::catalog::{Locking, Organization, Partition};
@@ -174,9 +175,12 @@ impl Transaction {
         if let Some(read_view) = read_view {
             return self.scan_appended_past(read_view, partition, count, look).await;
         }
+        let mut read_ahead = ReadAhead::default();
         for number in 1..count {
             let page = PageId::new(partition, number);
-            let slots = engine.core.resolve_access_in_scan(partition, || engine.core.appended_slots(page)).await?;
+            let share = engine.core.resolve_share(partition, (false, false), || engine.core.appended_slots(page));
+            let (slots, missed) = share.await?;
+            read_ahead.go_on(&engine.core.buffer, (page, missed), count);
             self.trace_access(page, 0, false);
             for slot in 0..slots {
                 let position = Position { page, slot };
@@ -218,12 +222,14 @@ impl Transaction {
         mut look: impl FnMut(Position, &[u8]) -> bool,
     ) -> Result<()> {
         let (engine, pace) = (self.engine.clone(), self.pace());
+        let mut read_ahead = ReadAhead::default();
         for number in 1..count {
             let page = PageId::new(partition, number);
             if number > 1 {
                 rest(&engine, &pace).await;
             }
-            let seen = appended_in(&engine, read_view.view, page, &pace).await?;
+            let (seen, missed) = appended_in(&engine, read_view.view, page, &pace).await?;
+            read_ahead.go_on(&engine.core.buffer, (page, missed), count);
             self.trace_access(page, 0, false);
             if seen.iter().any(|(position, record)| !look(*position, &record[1..])) {
                 return Ok(());

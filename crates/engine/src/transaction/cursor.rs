@@ -1,11 +1,13 @@
 //! Range reads of b-trees, both ways. A cursor locks the range that it has gone through, so that a repeated read shows the same.
 //! It reads a share of the range at a time: first a few records, since it may not be asked for more, then ever more of a leaf.
 
+mod ahead;
 mod look;
 
 pub(super) use look::Looked;
 
 use super::Transaction;
+use super::read_ahead::ReadAhead;
 use crate::buffer::Pool;
 use crate::engine::Engine;
 use crate::mvcc::{ReadView, read_at, rest};
@@ -64,6 +66,8 @@ pub struct Cursor {
     share_max: usize,
     /// Whether its next share is of the same leaf as the one before.
     is_within_leaf: bool,
+    /// How far it reads ahead.
+    read_ahead: ReadAhead,
 }
 
 /// How many records the first share of a cursor has at most, and how many times more each next one.
@@ -314,6 +318,7 @@ impl Transaction {
             ready: VecDeque::new(),
             share_max: FIRST_SHARE,
             is_within_leaf: false,
+            read_ahead: ReadAhead::default(),
         }
     }
 
@@ -406,7 +411,7 @@ impl Transaction {
             let is_within_leaf = cursor.is_within_leaf;
             let is_first = self.refer_to_leaf(cursor).await?;
             let engine = self.engine.clone();
-            let step = if cursor.read_view.is_some() {
+            let (step, missed) = if cursor.read_view.is_some() {
                 self.read_past_leaf(cursor, is_first).await?
             } else {
                 let read = || self.read_leaf(cursor);
@@ -421,6 +426,9 @@ impl Transaction {
                     cursor.ready = share.records;
                     cursor.from = share.from;
                     cursor.is_within_leaf = share.is_within_leaf;
+                    if !is_within_leaf {
+                        engine.core.read_leaves_ahead(cursor, (is_first, missed));
+                    }
                 }
                 LeafStep::Blocked(resource) => self.lock(resource, Mode::Shared).await?,
             }
@@ -437,7 +445,7 @@ impl Transaction {
 
     /// Reads what a view sees of the next leaf's share: no transaction waits for a long reader, so it yields first unless this
     /// is its first leaf.
-    async fn read_past_leaf(&mut self, cursor: &Cursor, is_first: bool) -> Result<LeafStep> {
+    async fn read_past_leaf(&mut self, cursor: &Cursor, is_first: bool) -> Result<(LeafStep, bool)> {
         let (engine, pace) = (self.engine.clone(), self.pace());
         if !is_first {
             rest(&engine, &pace).await;
@@ -447,13 +455,7 @@ impl Transaction {
             blocked @ LeafStep::Blocked(_) => Ok(blocked),
         };
         let read = || engine.versions.step_of(&pace, &mut read);
-        if cursor.is_within_leaf {
-            return engine.core.complete(read).await;
-        }
-        if is_first {
-            return engine.core.resolve_access(cursor.partition, read).await;
-        }
-        engine.core.resolve_access_in_scan(cursor.partition, read).await
+        engine.core.resolve_share(cursor.partition, (cursor.is_within_leaf, is_first), read).await
     }
 
     /// The value of a record that was read; `None` if a view sees none there after all.

@@ -3,7 +3,6 @@
 
 use super::Transaction;
 use crate::engine::{Core, Keyed};
-use crate::second_level::design::Pattern;
 use crate::{Need, Result};
 use base::{PageId, PartitionId};
 use structures::key_hash;
@@ -109,7 +108,7 @@ impl Transaction {
             Err(need) => {
                 has_waited = true;
                 let attempt = || show(core, partition, (key, None), &mut look);
-                core.resolve_access_after(need, (partition, Pattern::Random), attempt).await?
+                core.resolve_access_after(need, partition, attempt).await?
             }
         };
         self.trace_key_access(partition, key, false);

@@ -5,7 +5,6 @@ use super::log_room::admit_change;
 use super::update::update;
 use crate::engine::{Core, Engine, Keyed, KeyedPartition, TransactionState};
 use crate::locks::Ungranted;
-use crate::second_level::design::Pattern;
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
 use structures::difference::difference;
@@ -208,7 +207,7 @@ impl Transaction {
             try_modify(engine, state, partition, (key, None), &mut change)
         };
         let answer = match need {
-            Some(need) => engine.core.resolve_access_after(need, (partition, Pattern::Random), attempt).await?,
+            Some(need) => engine.core.resolve_access_after(need, partition, attempt).await?,
             None => engine.core.resolve_access(partition, attempt).await?,
         };
         self.trace_key_access(partition, key, true);

@@ -12,6 +12,7 @@
 //! Each value begins with a version word, reserved for a page server; its top bit marks a long value. Direct objects
 //! have none.
 
+pub mod ahead;
 pub mod check;
 pub mod load;
 pub mod merge;
@@ -24,6 +25,7 @@ pub mod stored;
 #[cfg(test)]
 mod tests;
 
+pub use ahead::{leaves_above, leaves_below};
 pub use check::{Child, Expected, check_node};
 pub use load::BulkLoader;
 pub use merge::{find_to_remove, is_underfull, merge};

@@ -44,8 +44,14 @@ impl Transaction {
             let is_within_leaf = cursor.is_within_leaf;
             let place = (is_within_leaf, self.refer_to_leaf(cursor).await?);
             let (partition, step) = (cursor.partition, || self.look_at_leaf(cursor, look));
-            match engine.core.resolve_share(partition, place, step).await? {
-                Ok(looked) => return Ok(looked),
+            let (step, missed) = engine.core.resolve_share(partition, place, step).await?;
+            match step {
+                Ok(looked) => {
+                    if !is_within_leaf {
+                        engine.core.read_leaves_ahead(cursor, (place.1, missed));
+                    }
+                    return Ok(looked);
+                }
                 Err(resource) => self.lock(resource, Mode::Shared).await?,
             }
         }

@@ -76,6 +76,6 @@ fn descend_group<K: AsRef<[u8]>>(
 
 /// Whether the page is a node of this level.
 #[inline]
-fn is_node(page: &[u8], level: u8) -> bool {
+pub(super) fn is_node(page: &[u8], level: u8) -> bool {
     page[4] == PageKind::Node as u8 && slotted::level(page) == level
 }

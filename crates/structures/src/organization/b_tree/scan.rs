@@ -76,7 +76,7 @@ fn check_around(id: PageId, page: &[u8], from: Bound<&[u8]>) -> Result<(), Need>
 }
 
 /// How many of the node's keys are below `key`, which may be the node's upper fence and then need not have its prefix.
-fn entries_below(page: &[u8], key: &[u8]) -> u16 {
+pub(super) fn entries_below(page: &[u8], key: &[u8]) -> u16 {
     if !slotted::upper(page).is_empty() && key >= slotted::upper(page) {
         return slotted::count(page);
     }

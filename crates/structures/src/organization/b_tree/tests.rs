@@ -1,5 +1,6 @@
 //! The tree against the standard library's, on pages in memory.
 
+mod ahead;
 mod corruption;
 mod model;
 mod prefetch;

@@ -4,10 +4,10 @@ use super::*;
 use crate::organization::b_tree;
 
 /// A tree some of whose pages are not in memory.
-struct Partial<'a> {
-    pages: &'a BTreeMap<PageId, Vec<u8>>,
-    absent: BTreeSet<PageId>,
-    asked: RefCell<BTreeSet<PageId>>,
+pub(super) struct Partial<'a> {
+    pub pages: &'a BTreeMap<PageId, Vec<u8>>,
+    pub absent: BTreeSet<PageId>,
+    pub asked: RefCell<BTreeSet<PageId>>,
 }
 
 impl Pages for Partial<'_> {
@@ -29,12 +29,12 @@ impl Pages for Partial<'_> {
     }
 }
 
-fn key(number: u64) -> [u8; 8] {
+pub(super) fn key(number: u64) -> [u8; 8] {
     (number * 3).to_be_bytes()
 }
 
 /// A tree of these many records.
-fn tree(records: u64) -> Store {
+pub(super) fn tree(records: u64) -> Store {
     let mut store = Store::new(PAGE_SIZE_MIN);
     for number in 0..records {
         store.put(&key(number), &[7; 30]);

@@ -1,0 +1,54 @@
+//! How far a scan reads ahead: not at all before it has missed a second page, since most ranges are short, then twice as far each time
+//! that it has come half of the way.
+
+use crate::buffer::Buffer;
+use base::PageId;
+use std::rc::Rc;
+
+/// The first pages that are read ahead.
+const FIRST: usize = 2;
+
+/// The pages that a scan has ahead of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ReadAhead {
+    /// How many pages it looks ahead at a time.
+    window: usize,
+    /// How many of those that it looked at it has not come to.
+    left: usize,
+}
+
+impl ReadAhead {
+    /// The scan has come to a page, its first one or not, which was missed or not. Returns how many pages behind this one ought to be
+    /// here or on their way; 0 if nothing is to be done.
+    #[inline]
+    pub fn pass(&mut self, (is_first, missed): (bool, bool), max: usize) -> usize {
+        if self.left > 0 {
+            self.left -= 1;
+            if 2 * self.left > self.window {
+                return 0;
+            }
+        } else if is_first || !missed {
+            return 0;
+        }
+        self.window = (2 * self.window).max(FIRST).min(max);
+        self.window
+    }
+
+    /// These many pages were named for what [`ReadAhead::pass`] asked for, and these many of them had to be read. If none had, all is here,
+    /// and there is nothing to look for before the next miss.
+    pub fn note(&mut self, named: usize, begun: usize) {
+        self.left = if begun > 0 { named } else { 0 };
+    }
+
+    /// A scan of pages as they are numbered, up to `end`, has come to this one, which was missed or not: has those behind it read, if it is
+    /// time.
+    pub fn go_on(&mut self, buffer: &Rc<Buffer>, (page, missed): (PageId, bool), end: u32) {
+        let count = self.pass((page.number == 1, missed), buffer.ahead_max());
+        if count > 0 {
+            let behind = (page.number + 1..end).take(count);
+            let pages: Vec<PageId> = behind.map(|number| PageId { number, ..page }).collect();
+            let named = pages.len();
+            self.note(named, buffer.read_all_ahead(pages));
+        }
+    }
+}
