@@ -309,6 +309,10 @@ canaries! {
     UnlockedRecord,
     /// A node whose locks fall to records says only which ones it has changed.
     UntoldRecord,
+    /// A node gives its server up when it has sought it for half as long as it was told to.
+    ShortPatience,
+    /// A page server that is closed tells none of its nodes.
+    SilentClose,
     /// A node does not note which records of a leaf a transaction has read, or has not found there.
     UnnotedKey,
 }

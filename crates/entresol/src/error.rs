@@ -40,8 +40,8 @@ pub enum OpenError {
         /// How many.
         count: u32,
     },
-    /// The engine's thread has panicked, by code of its program's perhaps: what [`Opening::on_silence`] tells. A panic in a request, or in a
-    /// task that it has spawned, ends only these.
+    /// The engine's thread has panicked. A panic in a request, or in a task that it has spawned, ends only these; one in what
+    /// [`Opening::on_silence`] tells, nothing.
     ///
     /// [`Opening::on_silence`]: crate::Opening::on_silence
     #[error("the engine's thread panicked: {message}; what was committed is there when the database is opened again")]

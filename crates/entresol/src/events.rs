@@ -13,6 +13,7 @@ use engine::statistics::{Event, Listener, RecoveryReport, TransactionTime};
 use executor::{Executor, Unanswered};
 use std::cell::RefCell;
 use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use tracing::{Level, Span, debug, enabled, error, info, info_span, warn};
@@ -208,15 +209,52 @@ fn kind(of_sets: bool) -> &'static str {
     if of_sets { "sets" } else { "pages" }
 }
 
-/// Tells of requests that are unanswered for long, each once.
+/// Tells of requests that are unanswered for long, each once. What `tell` panics with, as code of the program's may, keeps none from being told.
 pub(crate) async fn watch(executor: Executor, tell: impl Fn(&Unanswered)) {
     let mut told = Instant::START;
     loop {
         executor.sleep_ns(LOOK_NS).await;
         for late in executor.unanswered(SILENCE_NS).iter().filter(|late| late.since > told) {
-            tell(late);
+            let _told = catch_unwind(AssertUnwindSafe(|| tell(late)));
         }
         // Those that were submitted up to then have been looked at when they were late.
         told = Instant::from_ns(executor.now().ns().saturating_sub(SILENCE_NS)).max(told);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use devices::Hardware;
+    use executor::Order;
+    use virtual_driver::{FaultPlan, Media, Options, Slow, VirtualDriver};
+
+    #[test]
+    fn what_panics_when_it_is_told_is_told_of_the_next_request_too() {
+        let (from, factor) = (Instant::START, Slow::HUNG);
+        let slow = Slow { device: "data".into(), from, until: from.plus_ns(3_600 * SECOND_NS), factor };
+        let faults = Some(FaultPlan { slow: vec![slow], ..FaultPlan::default() });
+        let text = "[device.data]\nmedium.service = \"20 us\"\nsync = \"20 us\"\n";
+        let hardware = Hardware::parse(text, "test").expect("a description");
+        let driver = VirtualDriver::new(hardware, Options { faults, ..Options::default() }, Media::new());
+        let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+        executor.contain_panics(|panic| panic);
+        let told = Rc::new(RefCell::new(Vec::new()));
+        let heard = Rc::clone(&told);
+        executor.spawn(watch(executor.clone(), move |late| {
+            heard.borrow_mut().push(late.file.clone().expect("it is of a file"));
+            assert!(heard.borrow().len() > 1, "the first");
+        }));
+        let asked = executor.run(async {
+            let device = executor.device("data").expect("described");
+            for name in ["one", "other"] {
+                let own = executor.clone();
+                executor.spawn(async move { own.open(device, name, true).await });
+                executor.sleep_ns(10 * SECOND_NS).await;
+            }
+        });
+        asked.expect("the machine goes on");
+        executor.stop();
+        assert_eq!(*told.borrow(), ["one", "other"]);
     }
 }

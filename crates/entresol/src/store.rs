@@ -109,7 +109,7 @@ impl Opening {
 
     /// Has `tell` told, on the database's thread, of each request that a device of this machine leaves unanswered for five
     /// seconds, once: whatever needs the device waits then, the opening itself perhaps. [`Database::unanswered`] lists them at
-    /// any time.
+    /// any time. If it panics, nothing else ends.
     pub fn on_silence(mut self, tell: impl Fn(&Unanswered) + Send + Sync + 'static) -> Opening {
         self.silence = Some(Arc::new(tell));
         self

@@ -37,10 +37,10 @@ fn what_is_planted_between_nodes_is_found() {
     let planted = [
         (Canary::UncalledCopies, 0, "commits nothing of the transaction"),
         (Canary::EarlyRelease, 0, "commits nothing of the transaction"),
-        (Canary::HastyGrant, 16, "commits nothing of the transaction"),
+        (Canary::HastyGrant, 1, "commits nothing of the transaction"),
         (Canary::LeaseFromAnswer, 25, "in real time"),
         (Canary::MarginlessTerm, 56, "in real time"),
-        (Canary::EndlessLease, 7, "commits nothing of the transaction"),
+        (Canary::EndlessLease, 1, "G-single"),
         (Canary::UnnumberedCopies, 3, "after all is mended"),
         (Canary::BaselessRefusal, 0, "commits nothing of the transaction"),
         (Canary::UnrenewedTerm, 1, "after all is mended"),
@@ -52,13 +52,15 @@ fn what_is_planted_between_nodes_is_found() {
         (Canary::PresentForMoment, 14, "is not part of a long value"),
         (Canary::ForgottenEntry, 4, "index"),
         (Canary::UntoldRecord, 5, "lost update"),
-        (Canary::UnnotedKey, 40, "G-single"),
+        (Canary::UnnotedKey, 4, "G-single"),
         (Canary::IgnoredSavepoint, 5, "aborted read"),
         (Canary::UnloggedSets, 35, "offer"),
         (Canary::UnlockedSetRead, 63, "stock"),
         (Canary::UnlockedSetRange, 52, "offer"),
         (Canary::PresentSetForMoment, 19, "offer"),
         (Canary::UnlockedRecord, 11, "given up an honest client"),
+        (Canary::ShortPatience, 12, "gives up"),
+        (Canary::SilentClose, 13, "is not told that its server was closed"),
     ];
     for (canary, seed, words) in planted {
         plant(Some(canary));

@@ -23,8 +23,10 @@ pub(super) struct Course {
     pub wrong: RefCell<Vec<String>>,
     pub acknowledged: Cell<u64>,
     hash: Cell<u64>,
-    /// From when on all is mended.
+    /// From when on all is mended, or the server is started again since then.
     pub mended: Cell<Option<Instant>>,
+    /// How often that has begun.
+    mendings: Cell<u32>,
     /// Nodes begin nothing more.
     pub over: Cell<bool>,
     /// By number, from 1 on.
@@ -38,6 +40,8 @@ struct NodeState {
     /// Transactions that were begun and acknowledged since all is mended. Of a node that writes those count that have written: what only
     /// reads needs a lease and no server.
     done: Cell<u64>,
+    /// When its server was last known to have answered it, by its own clock.
+    answered: Cell<Option<Instant>>,
     /// Whether it may ever do less than everything.
     is_restricted: bool,
 }
@@ -48,6 +52,8 @@ pub(super) struct TransactionStart {
     pub node: u32,
     /// When all was mended.
     pub is_mended: bool,
+    /// How often that had begun.
+    mendings: u32,
     /// When its node had proven that its server hears it, or was to have that long ago: nothing may be lost any more.
     pub is_settled: bool,
 }
@@ -70,6 +76,7 @@ impl Course {
             acknowledged: Cell::new(0),
             hash: Cell::new(0),
             mended: Cell::new(None),
+            mendings: Cell::new(0),
             over: Cell::new(false),
             nodes,
         }
@@ -115,18 +122,44 @@ impl Course {
         let (mended, now) = (self.mended.get(), shared_now(executor));
         let is_late = mended.is_some_and(|mended| now.since_ns(mended) > AFTERMATH_NS);
         let has_written = self.done(node) > 0 && !self.shape.only_reads(node);
-        TransactionStart { node, is_mended: mended.is_some(), is_settled: is_late || has_written }
+        let (is_mended, mendings) = (mended.is_some(), self.mendings.get());
+        TransactionStart { node, is_mended, mendings, is_settled: is_late || has_written }
+    }
+
+    /// From now on all is mended, and every node has to commit again. What was begun before may be lost.
+    pub fn expect_commits(&self, now: Instant) {
+        self.mended.set(Some(now));
+        self.mendings.set(self.mendings.get() + 1);
+        self.nodes.iter().for_each(|node| node.done.set(0));
+    }
+
+    /// Whether nothing may be lost any more of what was begun so.
+    fn is_settled(&self, begun: TransactionStart) -> bool {
+        begun.is_settled && begun.mendings == self.mendings.get()
+    }
+
+    /// Whether a node takes itself for one that its server hears.
+    pub fn has_server(&self, node: u32) -> bool {
+        self.node(node).client.borrow().as_ref().is_some_and(PageClient::has_server)
+    }
+
+    /// A node's server has answered it, by the clock of this machine.
+    pub fn note_answer(&self, node: u32, executor: &Executor) {
+        self.node(node).answered.set(Some(executor.now()));
     }
 
     /// A transaction that was begun so was acknowledged, now and on this machine.
     pub fn acknowledge(
         &self,
-        TransactionStart { node, is_mended, .. }: TransactionStart,
+        TransactionStart { node, is_mended, mendings, .. }: TransactionStart,
         has_written: bool,
         executor: &Executor,
     ) {
+        if has_written {
+            self.note_answer(node, executor);
+        }
         self.acknowledged.set(self.acknowledged.get() + 1);
-        let counts = is_mended && (has_written || self.shape.only_reads(node));
+        let counts = is_mended && mendings == self.mendings.get() && (has_written || self.shape.only_reads(node));
         self.node(node).done.set(self.node(node).done.get() + u64::from(counts));
         self.fold(shared_now(executor).ns());
     }
@@ -155,16 +188,25 @@ impl Course {
         }
     }
 
-    /// A node is of no use any more, and another one takes its place.
-    pub fn give_up(&self, TransactionStart { node, is_settled, .. }: TransactionStart, cause: &str) {
+    /// A node is of no use any more, and another one takes its place. Unless its server has refused it, as it does one that may do nothing any
+    /// more, it has sought that for as long as it was told to.
+    pub fn give_up(&self, begun: TransactionStart, cause: &str, executor: &Executor) {
         self.event(ClusterEvent::GivenUp);
-        if is_settled {
-            self.wrong(format!("node {node} is given up after all is mended: {cause}"));
+        let state = self.node(begun.node);
+        if self.is_settled(begun) {
+            self.wrong(format!("node {} is given up after all is mended: {cause}", begun.node));
+        }
+        let (patience_ns, now) = (self.shape.patience_ns, executor.now());
+        let sought_ns = state.answered.get().map_or(u64::MAX, |answered| now.since_ns(answered));
+        if sought_ns < patience_ns && !state.is_restricted {
+            let words = "ns after an answer of its server, and was to seek it for";
+            self.wrong(format!("node {} gives up {sought_ns} {words} {patience_ns} ns: {cause}", begun.node));
         }
     }
 
     /// Notes why something failed that was begun so, and whether that may be.
-    pub fn judge(&self, TransactionStart { node, is_settled, .. }: TransactionStart, error: &Error, what: &str) {
+    pub fn judge(&self, begun: TransactionStart, error: &Error, what: &str) {
+        let (node, is_settled) = (begun.node, self.is_settled(begun));
         let wrong = |when: &str| self.wrong(format!("{what} of node {node}{when}: {error}"));
         match error {
             Error::Deadlock => self.event(ClusterEvent::Victim),

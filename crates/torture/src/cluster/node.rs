@@ -34,6 +34,7 @@ impl NodeProgram {
     pub async fn run(mut self) {
         while !self.course.over.get() {
             let Some((client, tables)) = self.join().await else { continue };
+            self.course.note_answer(self.number, &self.executor);
             self.course.set_client(self.number, Some(client.clone()));
             let mut workers: Vec<_> =
                 (0..self.course.shape.transactions).map(|_| self.start_worker(&client, tables)).collect();
@@ -132,7 +133,8 @@ impl NodeWorker {
             let rest_ns = self.random.below(if only_reads { rest_ns_max / 4 } else { rest_ns_max });
             self.executor.sleep_ns(rest_ns).await;
             if let Some(cause) = client.failure() {
-                self.course.give_up(self.course.begun(self.number, &self.executor), &cause);
+                let begun = self.course.begun(self.number, &self.executor);
+                self.course.give_up(begun, &cause, &self.executor);
                 return;
             }
             self.transact(client, tables, only_reads).await;

@@ -1,5 +1,7 @@
 //! A scenario from its beginning to its end: what its schedule says is done to the cluster, all is mended, and it is judged.
 
+mod closing;
+
 use super::course::Course;
 use super::machines::{Failing, Machines};
 use super::node::NodeProgram;
@@ -37,9 +39,6 @@ const MENDED_DONE: u64 = 3;
 const MENDED_REST_NS: u64 = 5 * SECOND_NS;
 /// How often it is looked whether it has.
 const MENDED_LOOK_NS: u64 = 50 * MILLISECOND_NS;
-/// How long a close of the server may take, in nanoseconds, and how often it is looked whether it is done.
-const CLOSING_MAX_NS: u64 = 60 * SECOND_NS;
-const CLOSING_LOOK_NS: u64 = MILLISECOND_NS;
 /// In this time the last messages arrive.
 const QUIET_NS: u64 = 3 * SECOND_NS;
 
@@ -181,6 +180,10 @@ impl<'a> ClusterScenario<'a> {
         }
         self.mend();
         self.await_commits()?;
+        if self.course.wrong.borrow().is_empty() {
+            self.close_beside_work()?;
+            self.await_commits()?;
+        }
         self.finish()
     }
 
@@ -385,32 +388,6 @@ impl<'a> ClusterScenario<'a> {
         self.programs.insert(node, executor.spawn(program.run()));
     }
 
-    /// Closes the server as an operator does: nodes are told, and its database is closed while they work.
-    fn close_server(&mut self, down_ns: u64) -> Played {
-        let step = self.server_step();
-        let (server, database) = (self.server.borrow().clone(), self.database.borrow().clone());
-        let (Some(server), Some(database)) = (server, database) else { return Ok(()) };
-        self.hit(ClusterFault::Closed, step);
-        self.count();
-        server.close();
-        let closing = self.executors[0].spawn(async move { database.close().await });
-        let end = self.cluster.now().plus_ns(CLOSING_MAX_NS);
-        while !closing.is_finished() && self.cluster.now() < end {
-            self.cluster.run_until(self.cluster.now().plus_ns(CLOSING_LOOK_NS))?;
-        }
-        if !closing.is_finished() {
-            self.course.wrong(format!("the server is not closed within {} s", CLOSING_MAX_NS / SECOND_NS));
-        } else if let Err(error) = self.cluster.run(closing)?
-            && !self.course.is_of_failed_device(&error.to_string())
-        {
-            self.course.wrong(format!("closing the server: {error}"));
-        }
-        drop(server);
-        self.end_server(ClusterFault::Closed);
-        self.plan_after(down_ns, Act::StartServer { again_ns: None });
-        Ok(())
-    }
-
     fn end_server(&mut self, fault: ClusterFault) {
         if fault != ClusterFault::Closed {
             self.count();
@@ -444,7 +421,7 @@ impl<'a> ClusterScenario<'a> {
                     of_database.replace(Some(database));
                     place.replace(Some(server));
                 }
-                Err(_) if may_fail => has_failed.set(true),
+                Err(error) if may_fail && course.is_of_failed_device(&error.to_string()) => has_failed.set(true),
                 Err(error) => course.wrong(format!("starting the server: {error}")),
             }
         });
@@ -507,7 +484,7 @@ impl<'a> ClusterScenario<'a> {
         if self.server_runs && (self.log_is_to_fail || self.disk_is_to_fail) {
             self.end_server(ClusterFault::Kill);
         }
-        self.course.mended.set(Some(self.cluster.now()));
+        self.course.expect_commits(self.cluster.now());
         (1..=self.course.shape.nodes).for_each(|node| self.start_node(node));
         self.start_server();
         self.rights.borrow_mut().values_mut().for_each(|rights| *rights = Rights::all());
