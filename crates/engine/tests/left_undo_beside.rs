@@ -1,31 +1,34 @@
-//! What may come in the way of undoing large transactions behind an opening: devices that fail, a backup, a lost place for pages.
+//! What may come in the way of undoing large transactions behind an opening: devices that fail, a backup, others that do much.
 
 use crate::ground::losers::{at_moment, compare, cut, judge, key, killed, on, settings, under, undone};
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use driver::{Op, OpKind};
-use entresol_engine::{
-    BackupSettings, Database, Error, Internals, RestoreSource, Transaction, UndoProgress, checkpoint::Policy,
-};
+use entresol_engine::{BackupSettings, Database, Error, RestoreSource, Transaction, UndoProgress, checkpoint::Policy};
 use executor::Executor;
 use virtual_driver::{ErrorAt, FaultPlan, Media};
 
-/// How many pages are read before the opening ends.
-fn reads_of_opening(media: &Media) -> u64 {
-    on(&media.copy(), async |executor| {
-        let database = Database::open(executor, settings(), "here").await.expect("opens");
-        let trees = database.partitions();
-        let paged = trees.iter().filter(|partition| partition.set_settings().is_none());
-        paged.map(|partition| database.buffer().space(partition.id()).reads.get()).sum()
-    })
+/// The reads of the pages' device from this one on fail, this number of them.
+fn failing(first: u64, count: u64) -> FaultPlan {
+    let error = |nth| ErrorAt { kind: OpKind::Read, device: Some("data".into()), nth };
+    FaultPlan { errors: (first..first + count).map(error).collect(), ..FaultPlan::default() }
+}
+
+/// A read that comes behind the opening.
+fn read_behind_opening(media: &Media) -> u64 {
+    let opens = |first: &u64| {
+        let opened = under(failing(*first, 5_000), &media.copy(), async |executor| {
+            let database = Database::open(executor, settings(), "here").await?;
+            Ok::<_, Error>(database.undoing().changes > 0)
+        });
+        opened == Ok(Ok(true))
+    };
+    (100..).step_by(50).find(opens).expect("one is behind it") + 20
 }
 
 #[test]
 fn a_device_that_fails_for_a_while_keeps_it_waiting_and_others_are_told() {
     let (media, wanted) = killed(&settings());
-    let first = reads_of_opening(&media) + 30;
-    let error = |nth| ErrorAt { kind: OpKind::Read, device: Some("data".into()), nth };
-    let faults = FaultPlan { errors: (first..first + 60).map(error).collect(), ..FaultPlan::default() };
-    let ended = under(faults, &media, async |executor| {
+    let ended = under(failing(read_behind_opening(&media), 60), &media, async |executor| {
         let database = Database::open(executor, settings(), "here").await.expect("opens");
         let rows = database.partition("rows").expect("it exists");
         let waited = database.transaction(async |tx| tx.get(rows, &key(1)).await).await;
@@ -47,12 +50,10 @@ fn a_device_that_fails_for_a_while_keeps_it_waiting_and_others_are_told() {
 #[test]
 fn a_device_that_fails_for_good_leaves_it_to_the_next_opening() {
     let (media, wanted) = killed(&settings());
-    let first = reads_of_opening(&media) + 30;
-    let error = |nth| ErrorAt { kind: OpKind::Read, device: Some("data".into()), nth };
+    let first = read_behind_opening(&media);
     for closes in [true, false] {
         let media = media.copy();
-        let faults = FaultPlan { errors: (first..first + 5_000).map(error).collect(), ..FaultPlan::default() };
-        let ended = under(faults, &media, async |executor| {
+        let ended = under(failing(first, 5_000), &media, async |executor| {
             let database = Database::open(executor, settings(), "here").await.expect("opens");
             executor.sleep_ns(3 * SECOND_NS).await;
             assert!(database.undoing().changes > 0);
@@ -69,28 +70,6 @@ fn a_device_that_fails_for_good_leaves_it_to_the_next_opening() {
             judge(&database, &wanted).await;
         });
     }
-}
-
-#[test]
-fn a_log_that_fails_ends_it_and_those_who_wait_are_told() {
-    let (media, wanted) = killed(&settings());
-    on(&media, async |executor| {
-        let database = Database::open(executor, settings(), "here").await.expect("opens");
-        let rows = database.partition("rows").expect("it exists");
-        let waiting = {
-            let database = database.clone();
-            executor.spawn(async move { database.transaction(async |tx| tx.get(rows, &key(1)).await).await })
-        };
-        executor.sleep_ns(MILLISECOND_NS).await;
-        database.log().fail("its device is gone");
-        executor.sleep_ns(30 * SECOND_NS).await;
-        assert!(waiting.is_finished(), "a task waits for ever");
-    });
-    cut(&media, 2);
-    on(&media, async |executor| {
-        let database = Database::open(executor, settings(), "here").await.expect("opens");
-        judge(&database, &wanted).await;
-    });
 }
 
 async fn lose(executor: &Executor) {

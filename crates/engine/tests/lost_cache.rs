@@ -4,12 +4,15 @@ use crate::ground::holding::holding;
 use crate::ground::machine::run;
 use base::Instant;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
+use driver::OpKind;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{self, CacheSettings, DESIGNS, Design};
+use entresol_engine::statistics::{Event, Listener};
 use entresol_engine::{Database, Internals, PartitionSpec, Result, Settings, buffer, checkpoint, log};
 use executor::{Executor, Order};
-use std::cell::Cell;
-use virtual_driver::{FaultPlan, Hardware, Media, Options, Slow, VirtualDriver};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use virtual_driver::{ErrorAt, FaultPlan, Hardware, Media, Options, Slow, VirtualDriver};
 
 const PAGES: u64 = 120;
 const SILENCE_NS_MAX: u64 = 80 * MILLISECOND_NS;
@@ -218,8 +221,16 @@ fn an_opening_does_not_wait_for_a_device_that_never_answers() {
                     let opening = Database::open(executor, settings.clone(), "here");
                     let opened = executor.within(60 * SECOND_NS, opening).await;
                     let opened = opened.unwrap_or_else(|| panic!("{design:?}, {micros} us: the opening waits"));
-                    if let Err(error) = opened {
-                        assert!(error.to_string().contains("'flash'"), "{design:?}, {micros} us: {error}");
+                    match opened {
+                        Ok(database) => {
+                            let is_off = database.tiers().iter().all(|tier| tier.lost.is_some());
+                            assert!(micros > 0 || is_off && database.cache().is_none(), "{design:?}");
+                        }
+                        // It was taken over before its device fell silent.
+                        Err(error) if micros > 0 => {
+                            assert!(error.to_string().contains("'flash'"), "{design:?}, {micros} us: {error}");
+                        }
+                        Err(error) => panic!("{design:?}: {error}"),
                     }
                 });
                 run(&media, async |executor| {
@@ -254,4 +265,98 @@ fn a_process_that_was_stopped_keeps_its_cache() {
         let _given_up = executor.within(5 * SILENCE_NS_MAX, read(&database, 1)).await;
         assert!(database.tiers()[0].lost.is_some(), "it is switched off");
     });
+}
+
+/// Hears of caches that an opening does without.
+#[derive(Debug, Default)]
+struct NotOpened(RefCell<Vec<(bool, String, String)>>);
+
+impl Listener for NotOpened {
+    fn slow_ns(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn hear(&self, event: &Event<'_>) {
+        if let Event::CacheNotOpened { is_upper, device, error } = event {
+            self.0.borrow_mut().push((*is_upper, (*device).to_owned(), error.to_string()));
+        }
+    }
+}
+
+/// All that can be asked of the cache's device fails.
+fn on_a_failing_device<T>(media: &Media, work: impl AsyncFnOnce(&Executor) -> T) -> T {
+    let kinds = [OpKind::Open, OpKind::Read, OpKind::Write, OpKind::Sync, OpKind::Resize];
+    let error = |(nth, kind)| ErrorAt { kind, device: Some("flash".into()), nth };
+    let errors = (1..200).flat_map(|nth| kinds.map(|kind| error((nth, kind)))).collect();
+    let options = Options { faults: Some(FaultPlan { errors, ..FaultPlan::default() }), ..Options::default() };
+    let driver = VirtualDriver::new(Hardware::ideal(), options, media.clone());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let result = executor.run(work(&executor));
+    executor.stop();
+    result.expect("the machine goes on")
+}
+
+/// Of any design, whether it goes on or is a new one, and an upper one.
+#[test]
+fn an_opening_does_without_a_cache_whose_device_is_bad() {
+    for design in DESIGNS {
+        for (goes_on, table, closed) in
+            [(true, true, false), (true, false, true), (false, true, true), (false, false, false)]
+        {
+            let mut settings = settings(*design);
+            let upper = CacheSettings { silence_ns_max: SILENCE_NS_MAX, ..CacheSettings::new("flash", 10) };
+            let cache = settings.hierarchy.cache.as_mut().expect("there is one");
+            (cache.table, settings.hierarchy.upper_cache) = (Some(table), Some(upper));
+            let mut before = settings.clone();
+            if !goes_on {
+                before.hierarchy = second_level::Settings::default();
+            }
+            let media = Media::new();
+            run(&media, async |executor| {
+                let database = filled(executor, before).await.expect("works");
+                if closed {
+                    database.close().await.expect("closes");
+                }
+            });
+            for hangs in [true, false] {
+                let (media, when) = (media.copy(), format!("{design:?} {goes_on} {table} {closed} {hangs}"));
+                let heard = Rc::new(NotOpened::default());
+                let listening = Settings { listener: Some(Rc::clone(&heard) as Rc<dyn Listener>), ..settings.clone() };
+                let work = async |executor: &Executor| {
+                    let opening = Database::open(executor, listening, "here");
+                    let database = executor.within(60 * SECOND_NS, opening).await.expect("it waits for a cache");
+                    let database = database.unwrap_or_else(|error| panic!("{when}: {error}"));
+                    assert!(database.cache().is_none() && database.upper_cache().is_none(), "{when}");
+                    for number in 0..PAGES {
+                        assert_eq!(read(&database, number).await, Ok(2), "{when}");
+                        change(&database, number, 3).await.expect("there is no cache in its way");
+                    }
+                    if hangs {
+                        let cache = settings.hierarchy.cache.clone();
+                        let again = executor.within(60 * SECOND_NS, database.set_cache(cache)).await;
+                        let refused = again.expect("it waits for a cache").expect_err("its device hangs");
+                        assert!(refused.to_string().contains("'flash'"), "{refused}");
+                    }
+                    database.close().await.expect("closes");
+                };
+                match hangs {
+                    true => on_a_silent_device(&media, Instant::START, work),
+                    false => on_a_failing_device(&media, work),
+                }
+                let heard = heard.0.take();
+                let told: Vec<bool> = heard.iter().map(|(is_upper, ..)| *is_upper).collect();
+                assert!(told.contains(&true) && told.contains(&false) && told.len() == 2, "{when}: {heard:?}");
+                assert!(heard.iter().all(|(_, device, why)| device == "flash" && why.contains("flash")), "{heard:?}");
+                run(&media, async |executor| {
+                    let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+                    assert!(database.cache().is_some() && database.upper_cache().is_some(), "{when}");
+                    for number in 0..PAGES {
+                        assert_eq!(read(&database, number).await, Ok(3), "{when}");
+                    }
+                    let report = database.check(|_| ()).await.expect("everything is in reach");
+                    assert!(report.is_clean(), "{when}: {:?}", report.findings);
+                });
+            }
+        }
+    }
 }

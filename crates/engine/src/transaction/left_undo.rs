@@ -163,6 +163,7 @@ pub(crate) fn begin_left_undo(engine: &Rc<Engine>, losers: Vec<LeftLoser>) {
         return;
     }
     engine.transactions.left.set_at_work(true);
+    engine.versions.stay_kept(true);
     let (weak, executor) = (Rc::downgrade(engine), engine.core.executor.clone());
     executor.spawn(async move {
         for loser in losers {
@@ -171,6 +172,7 @@ pub(crate) fn begin_left_undo(engine: &Rc<Engine>, losers: Vec<LeftLoser>) {
             }
         }
         if let Some(engine) = weak.upgrade() {
+            engine.versions.stay_kept(false);
             engine.transactions.left.set_at_work(false);
         }
     });

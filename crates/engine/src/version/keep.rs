@@ -283,9 +283,17 @@ impl VersionStore {
         self.relax();
     }
 
+    /// Large transactions are under way that no reader may see: from the first reader on all is kept until they have ended.
+    pub(crate) fn stay_kept(&self, stays: bool) {
+        self.stays_kept.set(stays);
+        if !stays {
+            self.relax();
+        }
+    }
+
     fn relax(&self) {
         let mut versions = self.versions.borrow_mut();
-        if versions.is_wanted() {
+        if versions.is_wanted() || self.stays_kept.get() {
             versions.purge(self.now());
         } else {
             versions.clear();

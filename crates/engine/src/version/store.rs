@@ -26,6 +26,8 @@ pub(crate) struct VersionStore {
     pub(super) is_kept: Cell<bool>,
     /// The last commit record.
     pub(super) last_commit: Cell<Lsn>,
+    /// Whether what is kept stays although nothing reads it at present: making it anew for the next reader would take long.
+    pub(super) stays_kept: Cell<bool>,
     pub(super) is_closing: Cell<bool>,
     /// Whether moments before the opening can be read.
     pub(super) is_rebuilt: Cell<bool>,
@@ -58,6 +60,7 @@ impl VersionStore {
             readers: Readers::default(),
             is_kept: Cell::new(false),
             last_commit: Cell::new(began),
+            stays_kept: Cell::new(false),
             is_closing: Cell::new(false),
             is_rebuilt: Cell::new(false),
             unix_began_ns: executor.unix_ns().saturating_sub(executor.now().ns()),
