@@ -34,7 +34,7 @@ pub use snapshot::{PastAsk, SnapshotAnswer, SnapshotRequest};
 use std::net::SocketAddr;
 
 /// The version of the messages. Nodes of different versions do not talk to each other.
-pub const VERSION: u8 = 17;
+pub const VERSION: u8 = 18;
 /// The bytes before a message: its length and its version.
 pub const HEAD_SIZE: usize = 5;
 /// The longest message, in bytes: a commit of some thousands of pages.
@@ -395,6 +395,8 @@ pub enum Answer {
         copy: Copy,
         /// Whether it is that the client has no grant to read it.
         is_denied: bool,
+        /// Whether it is that the page's file finds no room to become longer.
+        is_full: bool,
         /// Why, in words.
         reason: String,
     },

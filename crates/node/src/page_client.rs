@@ -433,7 +433,10 @@ impl ClientNode {
             Answer::Catalog { partitions } => self.take_catalog(partitions),
             Answer::Renewed { sent } => self.prolong(Instant::from_ns(sent)),
             Answer::Page { copy, bytes, fate } => self.arrive(copy, &bytes, fate),
-            Answer::Failed { copy, is_denied, reason } => self.fail(copy, refusal(is_denied, reason)),
+            Answer::Failed { copy, is_full: true, reason, .. } => {
+                self.fail(copy, Fault::new(FaultKind::NoSpace, reason))
+            }
+            Answer::Failed { copy, is_denied, reason, .. } => self.fail(copy, refusal(is_denied, reason)),
             Answer::Denied { transaction, reason } => self.condemn(transaction, RollbackCause::Denied(reason)),
             Answer::Granted { copy, transaction } => {
                 if self.protocol.borrow_mut().granted(copy, transaction) {

@@ -384,7 +384,7 @@ impl Server {
         joined.next_copy = copy.number.saturating_add(1);
         if self.directory.held_by(client) >= COPIES_MAX {
             let reason = format!("its node has {COPIES_MAX} pages already, and no more may be used at a time");
-            actions.push(Action::Send(client, Answer::Failed { copy, is_denied: false, reason }));
+            actions.push(Action::Send(client, Answer::Failed { copy, is_denied: false, is_full: false, reason }));
             return Ok(());
         }
         let kind = Kind::Read { leaving, secret, writes };

@@ -305,7 +305,7 @@ fn an_offer_that_has_to_wait_is_answered_when_the_page_before_it_has_come_or_com
             assert_eq!(executor.within(100 * MILLISECOND_NS, line.hear()).await, None, "its frames are few");
             line.say(&match end {
                 0 => Answer::Page { copy, bytes: sound(PAGE), fate: LeavingFate::Dropped },
-                1 => Answer::Failed { copy, is_denied: false, reason: "it is gone".to_owned() },
+                1 => Answer::Failed { copy, is_denied: false, is_full: false, reason: "it is gone".to_owned() },
                 // No transaction waits for it.
                 _ => Answer::AskAgain { copies: vec![copy] },
             })

@@ -120,7 +120,7 @@ impl Liar {
         match self.random.below(24) {
             0..5 => Answer::Page { copy, bytes: sound(copy.page), fate: self.fate() },
             5 => Answer::Page { copy, bytes: self.bytes(), fate: self.fate() },
-            6 => Answer::Failed { copy, is_denied: self.random.chance(0.5), reason },
+            6 => Answer::Failed { copy, is_denied: self.random.chance(0.5), is_full: self.random.chance(0.5), reason },
             7 => Answer::Denied { transaction: self.transaction(), reason },
             8 | 9 => Answer::Granted { copy, transaction: self.transaction() },
             10 => Answer::CallBack { copy },

@@ -10,7 +10,8 @@ use std::rc::Rc;
 
 async fn serve_twice(executor: Executor, [first, second]: [SocketAddr; 2], durable: bool) {
     let buffer = buffer::Settings { frames: 64, page_size: 1024, ..buffer::Settings::default() };
-    let settings = Settings { buffer, log: log::Settings { durable, ..log::Settings::default() }, ..Settings::default() };
+    let settings =
+        Settings { buffer, log: log::Settings { durable, ..log::Settings::default() }, ..Settings::default() };
     let database = Database::create(&executor, settings).await.expect("the medium is empty");
     database.create_partition(PartitionSpec::b_tree("texts")).await.expect("there is room");
     let serve = async |address| {

@@ -34,6 +34,7 @@ mod set_orders;
 mod sets;
 mod shape;
 mod snapshots;
+mod space;
 mod things;
 
 pub use act::{ClusterEvent, ClusterFault, ClusterStep};

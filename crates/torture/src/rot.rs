@@ -234,7 +234,8 @@ fn blank_log_page(media: &Media, configuration: &Configuration, random: &mut Ran
         let read = media.read(device, "log", number * size, &mut bytes);
         read.is_ok() && bytes.iter().all(|byte| *byte == 0)
     };
-    let blank = (0..pages).rev().take_while(|number| is_blank(number)).count() as u64;
+    // The file's front is left blank until the log has gone round: the first page that is written is the one behind it.
+    let blank = (1..pages).rev().take_while(|number| is_blank(number)).count() as u64;
     let others = blank.checked_sub(1).filter(|others| *others > 0)?;
     let number = pages - 1 - random.below(others);
     Some(StoredByte { is_redundant: true, ..StoredByte::alone(device, "log", number * size + random.below(size)) })

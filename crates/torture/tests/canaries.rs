@@ -308,3 +308,9 @@ fn a_cloned_waker_that_wakes_no_task_is_found() {
     let failure = first_failure_of_long_runs(Canary::DeafWaker, 26..27);
     assert!(failure.wrong[0].contains("clients wait for ever"), "{failure}");
 }
+
+#[test]
+fn a_page_written_before_its_log_is_synced_is_found() {
+    let failure = first_failure_among(Canary::PageBeforeLogSync, 127..128);
+    assert!(failure.wrong[0].contains("is damaged"), "{failure}");
+}

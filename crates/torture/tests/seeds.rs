@@ -174,3 +174,9 @@ fn what_takes_itself_back_is_waited_for() {
         assert_eq!(run_seed(seed, Options::FULL.of(SeedKind::Isolation)).failure, None);
     }
 }
+
+/// It has never written to its log, so the page behind the file's front is where that goes on.
+#[test]
+fn an_unreadable_page_at_the_end_of_an_unwritten_log_may_be_refused() {
+    assert_eq!(run_seed(462, Options::QUICK).failure, None);
+}

@@ -106,6 +106,8 @@ struct Directory {
     /// The lengths of all files together.
     used: u64,
     volatile: bool,
+    /// Whether no file may become longer.
+    full: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -176,7 +178,7 @@ impl Media {
         let index = contents.find(device, file).unwrap_or_else(|| contents.create(device, file, description));
         let end = offset + bytes.len() as u64;
         if end > contents.files[index].length() {
-            contents.reserve(device, index, end, None).expect("without a capacity there is room");
+            contents.count_length(device, index, end);
             contents.files[index].resize(end);
         }
         for (number, piece) in bytes.chunks(PIECE).enumerate() {
@@ -184,6 +186,11 @@ impl Media {
                 contents.files[index].write_durably(offset + (number * PIECE) as u64, piece);
             }
         }
+    }
+
+    /// Makes a device full, or no longer so: while it is, what would make a file of it longer fails with [`FaultKind::NoSpace`].
+    pub fn set_full(&self, device: &str, full: bool) {
+        self.0.borrow_mut().devices.entry(device.to_owned()).or_default().full = full;
     }
 
     /// Flips bit `bit` (0 to 7) of the byte at `offset`: the medium decays.
@@ -353,15 +360,22 @@ impl Contents {
         length: u64,
         capacity: Option<u64>,
     ) -> Result<(), Fault> {
-        let Some(directory) = self.devices.get_mut(device) else { unreachable!("a file's device is known") };
-        let file = &self.files[file];
-        let used = directory.used - file.length() + length;
-        if length > file.length() && capacity.is_some_and(|capacity| used > capacity) {
-            let message = format!("device '{device}' has no room for file '{}' of {length} bytes", file.name);
+        let Some(directory) = self.devices.get(device) else { unreachable!("a file's device is known") };
+        let found = &self.files[file];
+        let used = directory.used - found.length() + length;
+        let is_refused = directory.full || capacity.is_some_and(|capacity| used > capacity);
+        if length > found.length() && is_refused {
+            let message = format!("device '{device}' has no room for file '{}' of {length} bytes", found.name);
             return Err(Fault::new(FaultKind::NoSpace, message));
         }
-        directory.used = used;
+        self.count_length(device, file, length);
         Ok(())
+    }
+
+    /// Counts the file at this length.
+    fn count_length(&mut self, device: &str, file: usize, length: u64) {
+        let Some(directory) = self.devices.get_mut(device) else { unreachable!("a file's device is known") };
+        directory.used = directory.used - self.files[file].length() + length;
     }
 
     fn finish_interrupted(&mut self, random: &mut Random) {
@@ -383,7 +397,8 @@ impl Contents {
             }
             Interrupted::Remove { device, name } => self.remove(&device, &name),
             Interrupted::Resize { device, file, length } => {
-                if !self.files[file].removed && self.reserve(&device, file, length, None).is_ok() {
+                if !self.files[file].removed {
+                    self.count_length(&device, file, length);
                     self.files[file].resize(length);
                 }
             }

@@ -5,6 +5,7 @@ use crate::algorithm::Recency;
 use crate::grants::Right;
 use crate::message::{ClientId, Copy, LeavingFate};
 use base::PageId;
+use driver::FaultKind;
 use engine::buffer::Pins;
 use engine::catalog::Organization;
 use engine::second_level::design::Pattern;
@@ -21,8 +22,9 @@ impl ServerNode {
         match fetched {
             Ok(()) => assert!(self.send_page(to, copy, fate, recency), "a pinned page is here"),
             Err(error) => {
-                let reason = error.to_string();
-                self.step(|server, memory, actions| server.failed(to, copy, reason, memory, actions));
+                let is_full = matches!(&error, Error::Input(fault) if fault.kind == FaultKind::NoSpace);
+                let why = (is_full, error.to_string());
+                self.step(|server, memory, actions| server.failed(to, copy, why, memory, actions));
             }
         }
     }

@@ -177,18 +177,18 @@ impl Server {
         self.counts.undecided_commits += 1;
     }
 
-    /// A page that a client waits for cannot be read. The copy stays: the client may have got the page from another one. It says so if
+    /// A page that a client waits for cannot be read, or its file has no room for it. The copy stays: the client may have got the page from another one. It says so if
     /// it has not.
     pub fn failed(
         &mut self,
         client: ClientId,
         copy: Copy,
-        reason: String,
+        (is_full, reason): (bool, String),
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
     ) {
         if self.directory.holds(client, copy) {
-            actions.push(Action::Send(client, Answer::Failed { copy, is_denied: false, reason }));
+            actions.push(Action::Send(client, Answer::Failed { copy, is_denied: false, is_full, reason }));
             if canary::is_planted(Canary::ForgottenCopy) {
                 self.directory.remove(client, copy);
                 self.advance(copy.page, memory, actions);

@@ -135,7 +135,10 @@ impl Server {
             self.leave((client, leaving), false, memory, actions);
         }
         if !self.may_be_passed(by, offered.copy, client) {
-            actions.push(Action::Send(client, Answer::Failed { copy, is_denied: false, reason: GONE.to_owned() }));
+            actions.push(Action::Send(
+                client,
+                Answer::Failed { copy, is_denied: false, is_full: false, reason: GONE.to_owned() },
+            ));
             return Ok(());
         }
         let passed = self.directory.held(by, offered.copy).map_or(0, |held| held.passed);

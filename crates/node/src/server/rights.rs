@@ -58,7 +58,7 @@ impl Server {
         }
         let reason = self.note_denial(client, copy.page, right);
         let answer = match lock_of {
-            None => Answer::Failed { copy, is_denied: true, reason },
+            None => Answer::Failed { copy, is_denied: true, is_full: false, reason },
             Some(transaction) => Answer::Denied { transaction, reason },
         };
         actions.push(Action::Send(client, answer));

@@ -134,7 +134,7 @@ impl Server {
         let was_accepted = |held: &RegisteredCopy| held.was_accepted;
         actions.push(if self.directory.held(to, copy).is_some_and(was_accepted) {
             // No one has asked for it, so it is not worth an access to the disk.
-            Action::Send(to, Answer::Failed { copy, is_denied: false, reason: GONE.to_owned() })
+            Action::Send(to, Answer::Failed { copy, is_denied: false, is_full: false, reason: GONE.to_owned() })
         } else {
             self.page_to(to, copy, fate, Found::Refused)
         });

@@ -135,7 +135,7 @@ fn a_copy_that_may_have_come_from_another_client_outlives_a_failed_read() {
     // The page was slow to come, so it is asked for again; it comes from the other client, and the server cannot read it.
     ground.say(other, read(copy(0, 0), 0, None)).expect("it is honest");
     let failed = ground.step(|server, memory, actions| {
-        server.failed(other, copy(0, 0), "the disk is broken".to_owned(), memory, actions);
+        server.failed(other, copy(0, 0), (false, "the disk is broken".to_owned()), memory, actions);
     });
     assert!(matches!(failed[..], [Action::Send(_, Answer::Failed { .. })]), "{failed:?}");
     let asked = ground.say(one, write(copy(0, 0), 1)).expect("it is honest");

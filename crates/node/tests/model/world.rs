@@ -532,7 +532,7 @@ impl World {
         match self.pending.swap_remove(index) {
             Pending::Page { to, copy, .. } if self.has_leases() && self.random.chance(0.02) => {
                 let reason = "its disk does not answer".to_owned();
-                self.server.failed(to, copy, reason, &self.memory, &mut actions);
+                self.server.failed(to, copy, (false, reason), &self.memory, &mut actions);
             }
             Pending::Page { to, copy, fate } => {
                 self.memory.use_page(copy.page);

@@ -37,11 +37,13 @@ pub enum ClusterFault {
     Paused,
     /// A write of the server's log fails: its program ends, and is started again.
     LogFailed,
+    /// The server's data device has no room for files that become longer.
+    Full,
 }
 
 impl ClusterFault {
     /// Every one.
-    pub const ALL: [ClusterFault; 16] = [
+    pub const ALL: [ClusterFault; 17] = [
         ClusterFault::Cut,
         ClusterFault::CutOut,
         ClusterFault::CutIn,
@@ -58,6 +60,7 @@ impl ClusterFault {
         ClusterFault::Closed,
         ClusterFault::Paused,
         ClusterFault::LogFailed,
+        ClusterFault::Full,
     ];
 
     /// It in a few words.
@@ -79,6 +82,7 @@ impl ClusterFault {
             ClusterFault::Closed => "closed",
             ClusterFault::Paused => "paused",
             ClusterFault::LogFailed => "log failed",
+            ClusterFault::Full => "data device full",
         }
     }
 
@@ -162,7 +166,9 @@ impl ClusterStep {
             ClusterFault::Closed => {
                 matches!(self, ClusterStep::Gathering | ClusterStep::ServerCommit | ClusterStep::Serving)
             }
-            ClusterFault::LogFailed => matches!(self, ClusterStep::ServerCommit | ClusterStep::Serving),
+            ClusterFault::LogFailed | ClusterFault::Full => {
+                matches!(self, ClusterStep::ServerCommit | ClusterStep::Serving)
+            }
             _ if self.is_of_server() => false,
             // Seldom is there a connection at such a moment.
             ClusterFault::Broken | ClusterFault::Hung | ClusterFault::PeerBroken => {
@@ -250,11 +256,17 @@ pub enum ClusterEvent {
     SnapshotRead,
     /// A snapshot was too old before that.
     SnapshotTooOld,
+    /// Something was refused because the server's data device was full.
+    DeviceFull,
+    /// A partition was made beside nodes.
+    PartitionMade,
+    /// One was not dropped, because nodes used the database.
+    DropRefused,
 }
 
 impl ClusterEvent {
     /// Every one.
-    pub const ALL: [ClusterEvent; 37] = [
+    pub const ALL: [ClusterEvent; 40] = [
         ClusterEvent::Committed,
         ClusterEvent::CommittedReading,
         ClusterEvent::RolledBack,
@@ -292,6 +304,9 @@ impl ClusterEvent {
         ClusterEvent::ClocksAtBound,
         ClusterEvent::SnapshotRead,
         ClusterEvent::SnapshotTooOld,
+        ClusterEvent::DeviceFull,
+        ClusterEvent::PartitionMade,
+        ClusterEvent::DropRefused,
     ];
 
     /// It in a few words.
@@ -334,6 +349,9 @@ impl ClusterEvent {
             ClusterEvent::ClocksAtBound => "clocks at the bound",
             ClusterEvent::SnapshotRead => "snapshot read",
             ClusterEvent::SnapshotTooOld => "snapshot too old",
+            ClusterEvent::DeviceFull => "no room on the data device",
+            ClusterEvent::PartitionMade => "partition made",
+            ClusterEvent::DropRefused => "drop refused",
         }
     }
 }

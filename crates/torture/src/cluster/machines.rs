@@ -108,6 +108,11 @@ impl Machines {
         (self.network.address(number), PORT).into()
     }
 
+    /// The server's data device is full from now on, or no longer.
+    pub fn set_full(&self, full: bool) {
+        self.media.set_full(DATA_DEVICE, full);
+    }
+
     /// The server's machine, which does not run, has lost its power, or only its program.
     pub fn treat_media(&self, random: &mut Random, power_is_gone: bool) {
         if power_is_gone {

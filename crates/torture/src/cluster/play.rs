@@ -9,7 +9,7 @@ use super::schedule::{Act, Planned, Rights};
 use super::serving::{self, AllRights};
 use super::{
     ClusterEvent, ClusterFailure, ClusterFault, ClusterOptions, ClusterOutcome, ClusterShape, ClusterStep, Schedule,
-    judge,
+    judge, space,
 };
 use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 use base::{Instant, Random};
@@ -212,6 +212,7 @@ impl<'a> ClusterScenario<'a> {
             Act::Link { node, .. } | Act::EndNode { node, .. } | Act::Grant { node, .. } => self.course.step(*node),
             Act::Peers { nodes, .. } => self.course.step(nodes.0),
             Act::EndServer { .. } | Act::CloseServer { .. } | Act::Pause { machine: 0, .. } => self.server_step(),
+            Act::FillDevice { .. } | Act::FreeDevice | Act::ChangePartitions { .. } => self.server_step(),
             Act::Pause { machine, .. } => self.course.step(*machine),
             Act::StartNode { .. } | Act::StartServer { .. } | Act::GrantAll { .. } => None,
         }
@@ -253,6 +254,19 @@ impl<'a> ClusterScenario<'a> {
             Act::Pause { machine, ns } => {
                 self.hit(ClusterFault::Paused, step);
                 self.cluster.pause(machine as usize, self.cluster.now().plus_ns(ns));
+            }
+            Act::FillDevice { ns } => {
+                self.hit(ClusterFault::Full, step);
+                self.machines.set_full(true);
+                self.plan_after(ns, Act::FreeDevice);
+            }
+            Act::FreeDevice => self.machines.set_full(false),
+            Act::ChangePartitions { number, kind } => {
+                let database = self.database.borrow().clone();
+                if let Some(database) = database {
+                    let course = Rc::clone(self.course);
+                    self.executors[0].spawn(space::change_partitions(course, database, (number, kind)));
+                }
             }
             Act::CloseServer { .. } => unreachable!("it takes time"),
             Act::StartNode { node } => self.start_node(node),
@@ -306,6 +320,7 @@ impl<'a> ClusterScenario<'a> {
             | ClusterFault::Grant
             | ClusterFault::Closed
             | ClusterFault::Paused
+            | ClusterFault::Full
             | ClusterFault::LogFailed => {
                 unreachable!("of no connection")
             }
@@ -413,7 +428,7 @@ impl<'a> ClusterScenario<'a> {
         let (address, rights) = (self.machines.address(0), Rc::clone(&self.rights));
         self.server_runs = true;
         self.opening_has_failed = Rc::default();
-        let may_fail = self.log_is_to_fail || self.disk_is_to_fail;
+        let may_fail = self.log_is_to_fail || self.disk_is_to_fail || self.may_be_full();
         let (has_failed, of_database) = (Rc::clone(&self.opening_has_failed), Rc::clone(&self.database));
         executor.clone().spawn(async move {
             match serving::serve(executor, shape, address, &rights).await {
@@ -425,6 +440,11 @@ impl<'a> ClusterScenario<'a> {
                 Err(error) => course.wrong(format!("starting the server: {error}")),
             }
         });
+    }
+
+    /// Whether the server's data device may be full.
+    fn may_be_full(&self) -> bool {
+        self.course.shape.fills && self.course.mended.get().is_none()
     }
 
     fn grant(&mut self, node: u32, rights: Rights) {
@@ -479,9 +499,10 @@ impl<'a> ClusterScenario<'a> {
     fn mend(&mut self) {
         self.due.clear();
         self.machines.network.heal();
+        self.machines.set_full(false);
         let now = self.cluster.now();
         (0..=self.course.shape.nodes).for_each(|machine| self.cluster.pause(machine as usize, now));
-        if self.server_runs && (self.log_is_to_fail || self.disk_is_to_fail) {
+        if self.server_runs && (self.log_is_to_fail || self.disk_is_to_fail || self.opening_has_failed.get()) {
             self.end_server(ClusterFault::Kill);
         }
         self.course.expect_commits(self.cluster.now());

@@ -2,7 +2,7 @@
 
 use super::named::name_of;
 use super::shape::{ARRIVALS, LOG, OFFERS, PAGES, STOCK, THINGS, TREE, has_upkeep};
-use super::{ClusterFault, ClusterOptions, ClusterShape, ClusterStep};
+use super::{ClusterFault, ClusterOptions, ClusterShape, ClusterStep, space};
 use base::Random;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 
@@ -60,6 +60,16 @@ pub(super) enum Act {
     /// The server is closed, and is started again after so long.
     CloseServer {
         down_ns: u64,
+    },
+    /// The server's data device is full, for so long.
+    FillDevice {
+        ns: u64,
+    },
+    FreeDevice,
+    /// A partition is made, and is to be dropped.
+    ChangePartitions {
+        number: u64,
+        kind: u64,
     },
     /// A machine does nothing for so long.
     Pause {
@@ -148,6 +158,7 @@ impl Schedule {
             (0..drawing.random.between(1, 3)).for_each(|_| drawing.pause_machine());
         }
         let mut planned = drawing.planned;
+        planned.extend(space::draw(seed, shape));
         planned.sort_by_key(|planned| planned.at_ns);
         Schedule { planned }
     }

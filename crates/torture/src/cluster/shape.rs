@@ -1,6 +1,6 @@
 //! What one seed's cluster is.
 
-use super::{ClusterOptions, set_orders, sets, things};
+use super::{ClusterOptions, set_orders, sets, space, things};
 use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use engine::catalog::{Locking, Organization};
@@ -89,6 +89,8 @@ pub struct ClusterShape {
     pub is_durable: bool,
     /// Whether operations of the server's data device fail, some each time it is started.
     pub disk_fails: bool,
+    /// Whether that device is full at times, and partitions are made and dropped beside nodes.
+    pub fills: bool,
     /// How many millionths each machine's clock gains on the slowest that there may be, the server's first. None if all clocks agree.
     pub clock_gains_ppm: Option<Vec<u64>>,
 }
@@ -131,6 +133,7 @@ impl fmt::Debug for ClusterShape {
             .field("cache", &self.cache)
             .field("is_durable", &self.is_durable)
             .field("disk_fails", &self.disk_fails)
+            .field("fills", &self.fills)
             .field("clock_gains_ppm", &self.clock_gains_ppm)
             .finish()
     }
@@ -229,6 +232,7 @@ impl ClusterShape {
             cache: draw_cache(&mut Random::stream(seed, "cluster cache")).filter(|_| has_upkeep),
             is_durable,
             disk_fails: is_durable && drawn("cluster disk", 0.4),
+            fills: space::is_of(seed),
             clock_gains_ppm: draw_clocks(&mut Random::stream(seed, "cluster clocks"), nodes),
         }
     }

@@ -127,6 +127,21 @@ fn a_full_device_says_so_and_keeps_what_it_has() {
 }
 
 #[test]
+fn a_device_is_full_for_as_long_as_it_is_made_so() {
+    let media = Media::new();
+    let mut bench = Bench::new(Hardware::ideal(), Options::default(), &media);
+    let file = bench.open("disk", "first");
+    assert!(bench.write(file, 0, 1, 4096, false).result.is_ok());
+    media.set_full("disk", true);
+    for op in [write(file, 4096, 2, 4096, false), Op::Resize { file, length: 8192, prewrite: true }] {
+        assert_eq!(bench.run(op).result.expect_err("no room").kind, FaultKind::NoSpace);
+    }
+    assert!(bench.write(file, 0, 3, 4096, true).result.is_ok(), "what is there may be written");
+    media.set_full("disk", false);
+    assert!(bench.write(file, 4096, 2, 4096, false).result.is_ok());
+}
+
+#[test]
 fn discarded_files_keep_their_length_only() {
     let media = Media::new();
     let options = Options { discard: vec!["log".to_owned()], ..Options::default() };
