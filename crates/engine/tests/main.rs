@@ -110,6 +110,7 @@ mod undone_loads;
 mod unique_indexes;
 mod unique_sets;
 mod unreadable;
+mod value_charges;
 mod warm_cache;
 mod write_back_pace;
 mod write_budgets;

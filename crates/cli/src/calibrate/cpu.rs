@@ -104,8 +104,12 @@ impl Workload for Calls {
 pub const RECORDS: u64 = 4_000;
 const VALUE: usize = 92;
 /// How many runs there are.
-pub const RUNS: u64 =
-    10 + VALUE_CALLS.len() as u64 + (SPILLS.len() * SPILL_MEMORY.len()) as u64 + 2 * PAGED_CLIENTS.len() as u64 + 2 + DURABLE_CLIENTS.len() as u64;
+pub const RUNS: u64 = 10
+    + VALUE_CALLS.len() as u64
+    + (SPILLS.len() * SPILL_MEMORY.len()) as u64
+    + 2 * PAGED_CLIENTS.len() as u64
+    + 2
+    + DURABLE_CLIENTS.len() as u64;
 /// How many clients run what does not wait for the log.
 const CLIENTS: u32 = 64;
 /// Numbers of clients whose records are in pages that memory does not hold: how many such records there are, and the buffer's size.

@@ -135,7 +135,9 @@ impl Calibration {
             ),
         }
         sentences.push(
-            "The speed beyond the processor's caches is known from one run, which it fits whatever it is.".to_owned(),
+            "The speed beyond the processor's caches is known from one run, which it fits whatever it is. A value of a partition with more than \
+             8 MiB in memory is priced as if a quarter of the references went to few records, which stay in caches."
+                .to_owned(),
         );
         sentences.push(
             "Begin and end of a transaction are known as a sum. What a page server and its nodes do is priced by runs of all on one thread, \

@@ -8,7 +8,7 @@ use entresol::{Opening, PartitionSpec, Store};
 use std::path::Path;
 use workload::Workload;
 
-/// Reads or changes of values of some length, in so many bytes of them.
+/// Reads or changes of values of one length, in a table of some size.
 #[derive(Clone, Copy, Debug)]
 pub struct ValueCalls {
     length: usize,

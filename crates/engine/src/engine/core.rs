@@ -17,7 +17,7 @@ use structures::page::{Edit, Pages, header};
 
 /// How many bytes of a partition's pages are near a core: what Debit-Credit took longer with 11 and with 118 MiB, and reads of values
 /// with 64, was in proportion to what they had beyond this, on a processor with caches of 2 MiB and translations of 6 MiB for each core.
-const NEAR: usize = 8 << 20;
+pub(crate) const NEAR: usize = 8 << 20;
 
 /// What everything goes through.
 pub(crate) struct Core {
@@ -30,7 +30,9 @@ pub(crate) struct Core {
     pub statistics: Statistics,
     /// The ends of partitions that records are appended to, by partition.
     pub append_ends: RefCell<Vec<End>>,
-    /// Bytes beyond what caches hold that no distant value was charged for yet.
+    /// As many pages as [`NEAR`] has.
+    pub near_pages: usize,
+    /// Pages beyond these that no distant value was charged for yet.
     pub distance: Cell<usize>,
     /// Reusable memory for a record or the part of it that changes, before and after the change.
     pub scratch: RefCell<(Vec<u8>, Vec<u8>)>,
@@ -76,12 +78,11 @@ impl Core {
     #[inline]
     pub(crate) fn charge_value(&self, pool: &Pool, partition: PartitionId, length: usize) {
         self.executor.charge_value(length);
-        let pages = (pool.len() - pool.free_count()).min(pool.capacity(partition) as usize);
-        let bytes = pages * self.page_size();
-        if bytes > NEAR {
-            let distance = self.distance.get() + bytes - NEAR;
-            let is_distant = distance >= bytes;
-            self.distance.set(if is_distant { distance - bytes } else { distance });
+        let (pages, near) = ((pool.len() - pool.free_count()).min(pool.capacity(partition) as usize), self.near_pages);
+        if pages > near {
+            let distance = self.distance.get() + pages - near;
+            let is_distant = distance >= pages;
+            self.distance.set(if is_distant { distance - pages } else { distance });
             if is_distant {
                 self.executor.charge(Work::DistantValue);
             }

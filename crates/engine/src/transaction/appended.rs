@@ -135,7 +135,6 @@ impl Transaction {
         stored.push(LIVE);
         stored.extend_from_slice(record);
         let Position { page, slot } = position;
-        engine.core.executor.charge_value(record.len());
         let change = Change::InsertSlot { slot, key: &[], value: stored };
         update(&self.engine, &mut self.state, &Undo::EraseAppended { page, slot }, &[Edit { page, change }]);
         drop(scratch);
