@@ -5,15 +5,18 @@ use crate::second_level::design::Pattern;
 use base::PageId;
 use std::rc::Rc;
 
+/// Nothing more is read ahead while so great a share of the frames is being read or written.
+const IN_FLIGHT_SHARE: usize = 4;
 /// Which share of the frames a scan's pages may take before the scan has come to them.
 const FRAMES_SHARE: usize = 16;
 /// How many such pages a scan has at most: more are on their way at once than what devices of today work on side by side.
 const PAGES_MAX: usize = 64;
 
 impl Buffer {
-    /// How many pages a scan reads ahead at most.
+    /// How many pages a scan may have ahead of it now.
     pub fn ahead_max(&self) -> usize {
-        (self.settings.frames / FRAMES_SHARE).min(PAGES_MAX)
+        let frames = self.settings.frames;
+        (frames / FRAMES_SHARE).min(PAGES_MAX).min((frames / IN_FLIGHT_SHARE).saturating_sub(self.in_flight.get()))
     }
 
     /// Starts to read a page that is absent. False if it is here or on its way, or needs no read because it was never written.

@@ -40,7 +40,10 @@ impl Examiner<'_> {
         let mut roles = Roles(vec![Role::Unknown; state.page_count as usize]);
         roles.0[0] = Role::Allocator;
         let mut stack = vec![(b_tree::ROOT, Expected::ROOT)];
+        let mut visited = 0;
         while let Some((number, expected)) = stack.pop() {
+            self.read_ahead(visited, &stack);
+            visited += 1;
             if !self.claim(&mut roles, number, Role::Node) {
                 continue;
             }
@@ -67,6 +70,16 @@ impl Examiner<'_> {
             }
         }
         None
+    }
+
+    /// Now and then has the nodes read that are visited next.
+    fn read_ahead(&self, visited: usize, stack: &[(u32, Expected)]) {
+        let buffer = &self.engine.core.buffer;
+        let ahead = buffer.ahead_max();
+        if ahead > 0 && visited.is_multiple_of(ahead.div_ceil(2)) {
+            let next = stack.iter().rev().take(ahead);
+            buffer.read_all_ahead(next.map(|(number, _)| self.id(*number)).collect());
+        }
     }
 
     /// Notes what a page is used for; false, with a finding, if it cannot be that.

@@ -47,7 +47,7 @@ impl Transaction {
             let (step, missed) = engine.core.resolve_share(partition, place, step).await?;
             match step {
                 Ok(looked) => {
-                    if !is_within_leaf {
+                    if !is_within_leaf && matches!(looked, Looked::Share) {
                         engine.core.read_leaves_ahead(cursor, (place.1, missed));
                     }
                     return Ok(looked);
