@@ -242,6 +242,9 @@ impl Course {
     /// Whether it follows from what devices of the server were made to refuse: its log has failed, or an operation of its data device has.
     pub fn is_of_failed_device(&self, words: &str) -> bool {
         let log_fails = self.shape.log_fails || self.shape.disk_fails;
-        log_fails && words.contains("the log failed") || self.shape.disk_fails && words.contains("injected")
+        let may_be_full = self.shape.fills && self.mended.get().is_none();
+        log_fails && words.contains("the log failed")
+            || self.shape.disk_fails && words.contains("injected")
+            || may_be_full && words.contains("has no room for file")
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn draw(seed: u64, shape: &ClusterShape) -> Vec<Planned> {
         return Vec::new();
     }
     let mut planned = Vec::new();
-    for _ in 0..random.between(1, 3) {
+    for _ in 0..random.between(1, 6) {
         let (at_ns, ns) = (random.below(shape.trouble_ns), random.between(50, 4_000) * MILLISECOND_NS);
         planned.push(Planned { at_ns, at_step: None, act: Act::FillDevice { ns } });
     }
