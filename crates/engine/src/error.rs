@@ -230,8 +230,7 @@ pub enum Error {
     /// A transaction was to begin in a database that nodes use, whose copies of pages it would not ask for.
     #[error("nodes use the database, which runs no transactions of its own meanwhile; run it at a node")]
     ServesNodes,
-    /// What the opening has left of unfinished transactions is not undone yet, has not got on for some time, and what was asked for cannot be done
-    /// beside it.
+    /// What the opening has left of unfinished transactions is not undone yet, and what was asked for cannot be done beside it.
     #[error(
         "transactions that had not ended when the database was last closed or stopped are still being undone; let it run until \
          they are, then try again"

@@ -5,7 +5,7 @@
 
 use super::Transaction;
 use super::log_room::admit_change;
-use super::read_ahead::ReadAhead;
+use super::read_ahead::AheadWindow;
 use super::records::LockStep;
 use super::update::update;
 use crate::catalog::{Locking, Organization, Partition};
@@ -174,7 +174,7 @@ impl Transaction {
         if let Some(read_view) = read_view {
             return self.scan_appended_past(read_view, partition, count, look).await;
         }
-        let mut read_ahead = ReadAhead::default();
+        let mut read_ahead = AheadWindow::default();
         for number in 1..count {
             let page = PageId::new(partition, number);
             let share = engine.core.resolve_share(partition, (false, false), || engine.core.appended_slots(page));
@@ -221,7 +221,7 @@ impl Transaction {
         mut look: impl FnMut(Position, &[u8]) -> bool,
     ) -> Result<()> {
         let (engine, pace) = (self.engine.clone(), self.pace());
-        let mut read_ahead = ReadAhead::default();
+        let mut read_ahead = AheadWindow::default();
         for number in 1..count {
             let page = PageId::new(partition, number);
             if number > 1 {

@@ -7,7 +7,7 @@ mod look;
 pub(super) use look::Looked;
 
 use super::Transaction;
-use super::read_ahead::ReadAhead;
+use super::read_ahead::AheadWindow;
 use crate::buffer::Pool;
 use crate::engine::Engine;
 use crate::mvcc::{ReadView, read_at, rest};
@@ -67,7 +67,7 @@ pub struct Cursor {
     /// Whether its next share is of the same leaf as the one before.
     is_within_leaf: bool,
     /// How far it reads ahead.
-    read_ahead: ReadAhead,
+    read_ahead: AheadWindow,
 }
 
 /// How many records the first share of a cursor has at most, and how many times more each next one.
@@ -318,7 +318,7 @@ impl Transaction {
             ready: VecDeque::new(),
             share_max: FIRST_SHARE,
             is_within_leaf: false,
-            read_ahead: ReadAhead::default(),
+            read_ahead: AheadWindow::default(),
         }
     }
 
@@ -427,7 +427,7 @@ impl Transaction {
                     cursor.from = share.from;
                     cursor.is_within_leaf = share.is_within_leaf;
                     if !is_within_leaf {
-                        engine.core.read_leaves_ahead(cursor, (is_first, missed));
+                        cursor.read_leaves_ahead(&engine.core.buffer, (is_first, missed));
                     }
                 }
                 LeafStep::Blocked(resource) => self.lock(resource, Mode::Shared).await?,

@@ -10,14 +10,14 @@ const FIRST: usize = 2;
 
 /// The pages that a scan has ahead of it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ReadAhead {
+pub(super) struct AheadWindow {
     /// How many pages it looks ahead at a time.
     window: usize,
     /// How many of those that it looked at it has not come to.
     left: usize,
 }
 
-impl ReadAhead {
+impl AheadWindow {
     /// The scan has come to a page, its first one or not, which was missed or not. Returns how many pages behind this one ought to be
     /// here or on their way; 0 if nothing is to be done.
     #[inline]
@@ -34,7 +34,7 @@ impl ReadAhead {
         self.window
     }
 
-    /// These many pages were named for what [`ReadAhead::pass`] asked for, and these many of them had to be read. If none had, all is here,
+    /// These many pages were named for what [`AheadWindow::pass`] asked for, and these many of them had to be read. If none had, all is here,
     /// and there is nothing to look for before the next miss.
     pub fn note(&mut self, named: usize, begun: usize) {
         self.left = if begun > 0 { named } else { 0 };

@@ -48,7 +48,7 @@ impl Transaction {
             match step {
                 Ok(looked) => {
                     if !is_within_leaf && matches!(looked, Looked::Share) {
-                        engine.core.read_leaves_ahead(cursor, (place.1, missed));
+                        cursor.read_leaves_ahead(&engine.core.buffer, (place.1, missed));
                     }
                     return Ok(looked);
                 }
