@@ -26,6 +26,7 @@ mod tiered;
 mod wanted;
 mod write_back;
 
+pub use ahead::ReservedFrames;
 pub use arriving::ArrivingPages;
 pub use double_write::DoubleWrite;
 pub use fresh::LOADED;
@@ -125,6 +126,8 @@ pub struct Buffer {
     in_flight: Cell<usize>,
     /// Which pages tasks look for frames for.
     wanted: WantedPages,
+    /// Frames that scans may fill ahead of them.
+    reserved_ahead: Cell<usize>,
     spare_pins: SparePins,
     /// Tasks waiting for any frame: no page could leave when they looked.
     freed: WaitQueue,
@@ -167,6 +170,7 @@ impl Buffer {
             is_ended: Cell::new(false),
             in_flight: Cell::new(0),
             wanted: WantedPages::default(),
+            reserved_ahead: Cell::new(0),
             spare_pins: SparePins::default(),
             freed: WaitQueue::new(),
             written: WaitQueue::new(),

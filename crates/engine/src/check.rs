@@ -127,9 +127,10 @@ impl Examiner<'_> {
     }
 
     /// Compares a b-tree's pages with each other and with its indexes. Beside a rollback, or the freeing of a long value, what is found
-    /// may be a difference between two moments: then it is looked for again.
+    /// may be a difference between two moments: then it is looked for again. In the end what two rounds have found alike is damage.
     async fn check_structure(&mut self) {
         let (listed, omitted, before) = (self.report.findings.len(), self.report.omitted, self.findings());
+        let mut earlier = Vec::new();
         for round in 1.. {
             let begin = self.engine.core.log.end();
             let Some(state) = self.allocator().await else { return };
@@ -141,22 +142,31 @@ impl Examiner<'_> {
             let is_of_one_moment =
                 !is_found || self.engine.core.log.end() == begin || canary::is_planted(Canary::HastyCheck);
             if is_of_one_moment || round == ROUNDS_MAX {
-                if !is_of_one_moment && unsearched.is_some() {
-                    self.forget(listed, omitted);
+                let mut unsearched = unsearched;
+                if !is_of_one_moment {
+                    let lasting = self.forget(listed, omitted).into_iter().filter(|finding| earlier.contains(finding));
+                    self.report.findings.extend(lasting);
+                    unsearched = unsearched.or_else(|| Some(self.restless()));
                 }
                 if let Some(why) = unsearched {
                     self.report.unsearched.get_or_insert(why);
                 }
                 return;
             }
-            self.forget(listed, omitted);
+            earlier = self.forget(listed, omitted);
         }
     }
 
-    /// Removes the findings behind the first `listed`, with the count of those `omitted` as it was then.
-    fn forget(&mut self, listed: usize, omitted: u64) {
-        self.report.findings.truncate(listed);
+    /// Removes the findings behind the first `listed`, with the count of those `omitted` as it was then. Returns them.
+    fn forget(&mut self, listed: usize, omitted: u64) -> Vec<Finding> {
         self.report.omitted = omitted;
+        self.report.findings.split_off(listed)
+    }
+
+    /// Why it is not known whether the pages fit each other.
+    fn restless(&self) -> Error {
+        let name = &self.partition.name;
+        Error::Setting(format!("partition '{name}' changed all the time; check it again while less is written"))
     }
 
     /// A set's segments and search structures, as they are in memory.

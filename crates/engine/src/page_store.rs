@@ -57,6 +57,11 @@ pub trait PageStore {
         None
     }
 
+    /// Whether an access holds the processor until it is done.
+    fn is_synchronous(&self) -> bool {
+        false
+    }
+
     /// Starts to read pages to the front of the transfer's buffer. What was never written reads as zeros.
     fn read(&self, executor: &Executor, transfer: Transfer, then: Then);
 

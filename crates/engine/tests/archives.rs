@@ -1,6 +1,6 @@
 //! The archive of the log: everything that was acknowledged is in it, once and without a gap, whatever comes in between.
 
-use crate::ground::archived::{PAGE, added_keys, hardware, histories, on, settings, under};
+use crate::ground::archived::{PAGE, added_keys, hardware, histories, on, put_archive, settings, under};
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{Instant, Random};
 use devices::Hardware;
@@ -262,17 +262,6 @@ fn an_opening_without_the_archive_begins_another_history() {
     counts.sort_unstable();
     assert_eq!(counts.len(), 2);
     assert_eq!(counts[0], 300, "nothing of the opening without an archive is in the first one");
-}
-
-/// Puts what was archived on one machine beside the database of another one.
-fn put_archive(from: &Media, to: &Media) {
-    let mut hardware = hardware();
-    let place = hardware.device_mut("archive").clone();
-    for file in from.names("archive") {
-        let mut bytes = vec![0; from.length("archive", &file).expect("it is named") as usize];
-        from.read("archive", &file, 0, &mut bytes).expect("it is sound");
-        to.put(("archive", &place), &file, 0, &bytes);
-    }
 }
 
 #[test]

@@ -1,19 +1,14 @@
 //! Operations on the archive of the log that happen late, and openings that cannot reach it: what it has stays there, and goes on.
 
-use crate::ground::archived::{PAGE, added_keys, hardware, histories, on, settings};
+use crate::ground::archived::{PAGE, added_keys, hardware, histories, on, put_archive, settings};
 use crate::ground::holding::{Holder, holding};
 use base::Instant;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use driver::Op;
-use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, log};
+use entresol_engine::{Database, Error, PartitionSpec, Result, Settings};
 use executor::Executor;
 use std::cell::{Cell, RefCell};
 use virtual_driver::Media;
-
-/// Where commits do not wait until they are durable.
-fn lazy() -> Settings {
-    Settings { log: log::Settings { durable: false, ..settings().log }, ..settings() }
-}
 
 /// How many records were added.
 type Added = RefCell<Vec<u64>>;
@@ -100,35 +95,39 @@ fn what_a_closing_has_left_under_way_in_the_archive_leaves_the_next_opening_alon
     }
 }
 
-/// The archive has some of a log that has lost it.
-fn archive_ahead(media: &Media) {
-    let added = Added::default();
-    on(media, async |executor| {
-        let database = open_or_create(executor, lazy()).await?;
+/// A database whose archive has more than its log: an older copy of it, beside what was archived since.
+fn archived_ahead() -> Media {
+    let (media, added) = (Media::new(), Added::default());
+    on(&media, async |executor| {
+        let database = open_or_create(executor, settings()).await?;
         add(&database, 100, &added).await?;
-        database.checkpoint().await?;
-        executor.sleep_ns(30 * SECOND_NS).await;
-        add(&database, 20, &added).await?;
-        executor.sleep_ns(30 * SECOND_NS).await;
-        Ok::<(), Error>(())
+        database.close().await
     })
     .expect("works");
+    let older = media.copy();
+    on(&media, async |executor| {
+        let database = open_or_create(executor, settings()).await?;
+        add(&database, 200, &added).await?;
+        database.close().await
+    })
+    .expect("works");
+    put_archive(&media, &older);
+    older
 }
 
 #[test]
 fn an_opening_that_wrote_what_the_archive_has_otherwise_and_could_not_reach_it_is_noticed_by_the_next_one() {
-    let (media, added) = (Media::new(), Added::default());
-    archive_ahead(&media);
+    let (media, added) = (archived_ahead(), Added::default());
     holding(hardware(), &media, async |executor, holder| {
         hold(executor, holder, 1, 1_000);
-        let database = open_or_create(executor, lazy()).await?;
+        let database = open_or_create(executor, settings()).await?;
         add(&database, 200, &added).await?;
         executor.sleep_ns(SECOND_NS).await;
         Ok::<(), Error>(())
     })
     .expect("works");
     on(&media, async |executor| {
-        let database = open_or_create(executor, lazy()).await?;
+        let database = open_or_create(executor, settings()).await?;
         add(&database, 400, &added).await?;
         database.close().await
     })
@@ -139,10 +138,9 @@ fn an_opening_that_wrote_what_the_archive_has_otherwise_and_could_not_reach_it_i
 
 #[test]
 fn a_closing_that_does_not_wait_for_the_archive_abandons_no_write_of_the_superblock_file() {
-    let media = Media::new();
-    archive_ahead(&media);
+    let media = archived_ahead();
     holding(hardware(), &media, async |executor, holder| {
-        let database = open_or_create(executor, lazy()).await?;
+        let database = open_or_create(executor, settings()).await?;
         let (archive, is_listed) = (executor.device("archive").expect("it is there"), Cell::new(false));
         holder.hold(executor.now().plus_ns(100 * SECOND_NS), move |op| {
             is_listed.set(is_listed.get() || matches!(op, Op::List { device } if *device == archive));
@@ -150,7 +148,7 @@ fn a_closing_that_does_not_wait_for_the_archive_abandons_no_write_of_the_superbl
         });
         database.close().await?;
         assert!(holder.has_held());
-        open_or_create(executor, lazy()).await?.close().await
+        open_or_create(executor, settings()).await?.close().await
     })
     .expect("works");
 }

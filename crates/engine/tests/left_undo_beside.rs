@@ -46,6 +46,22 @@ fn a_device_that_fails_for_a_while_keeps_it_waiting_and_others_are_told() {
     assert_eq!(ended, Ok(()));
 }
 
+/// Also where the last change is undone and what follows it fails.
+#[test]
+fn wherever_a_device_fails_for_a_while_nothing_seems_to_fail_when_that_is_over() {
+    let (media, _) = killed(&settings());
+    let first = read_behind_opening(&media);
+    for from in (first..first + 400).step_by(7) {
+        let ended = under(failing(from, 30), &media.copy(), async |executor| {
+            let database = Database::open(executor, settings(), "here").await.expect("opens");
+            undone(executor, &database).await;
+            database.check_ended().unwrap_or_else(|error| panic!("from read {from}: {error}"));
+            database.close().await.expect("closes");
+        });
+        assert_eq!(ended, Ok(()));
+    }
+}
+
 /// The next opening goes on, on a device that answers again.
 #[test]
 fn a_device_that_fails_for_good_leaves_it_to_the_next_opening() {

@@ -3,6 +3,7 @@
 use crate::ground::cut_machine::run_up_to;
 use devices::Hardware;
 use entresol_engine::catalog::{Locking, Organization};
+use entresol_engine::replacement::Policy;
 use entresol_engine::second_level::{self, CacheSettings, Design};
 use entresol_engine::{Database, Direction, Internals, PartitionSpec, Result, Settings, buffer, checkpoint, log};
 use executor::Executor;
@@ -168,6 +169,57 @@ fn a_small_buffer_is_not_filled_with_what_comes_later() {
             timed(&media, 1_000, "tree", async |database| go_through(database, Direction::Forward, usize::MAX).await);
         assert!(reads <= once + once / 20, "{frames} frames: {reads} reads, {once} with many");
     }
+}
+
+#[test]
+fn many_scans_at_once_read_each_page_about_once() {
+    let media = filled();
+    const SCANS: u32 = 24;
+    let scan_all = async |database: &Database| {
+        let tree = database.partition("tree")?;
+        let mut tasks = Vec::new();
+        for number in 0..SCANS {
+            let database = database.clone();
+            let share = RECORDS / SCANS;
+            tasks.push(database.executor().clone().spawn(async move {
+                let mut tx = database.begin().await?;
+                let (from, to) = (key(number * share), key((number + 1) * share));
+                let mut cursor = tx.cursor(tree, Bound::Included(&from), Bound::Excluded(&to), Direction::Forward);
+                while tx.next(&mut cursor).await?.is_some() {
+                    database.executor().sleep_ns(READ_NS / 50).await;
+                }
+                tx.commit().await
+            }));
+        }
+        for task in tasks {
+            task.join().await?;
+        }
+        Ok(())
+    };
+    let (_, once) = timed(&media, 1_000, "tree", scan_all);
+    let (_, reads) = timed(&media, 100, "tree", scan_all);
+    assert!(reads <= once + once / 5, "{reads} reads, {once} with many frames");
+}
+
+/// It takes a page's coming for its first use, and would have pages leave that are read ahead before they are used.
+#[test]
+fn a_policy_that_counts_arrivals_keeps_what_is_used() {
+    let media = filled();
+    let counted = |frames| {
+        let replacement = Policy::named("lru-2").expect("a policy");
+        let settings = settings(frames);
+        Settings { buffer: buffer::Settings { replacement, ..settings.buffer }, ..settings }
+    };
+    on(&media, async |executor| {
+        let database = Database::open(executor, counted(256), "here").await?;
+        let space = database.buffer().space(database.partition("tree")?);
+        go_through(&database, Direction::Forward, usize::MAX).await?;
+        let once = space.reads.get();
+        go_through(&database, Direction::Forward, usize::MAX).await?;
+        assert!(space.reads.get() <= 2 * once, "{} reads, then {}", once, space.reads.get() - once);
+        database.close().await
+    })
+    .expect("is read");
 }
 
 #[test]

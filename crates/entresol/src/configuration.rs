@@ -305,7 +305,7 @@ pub struct Driver {
     /// `socket`: whether other programs of the same user, and root's, can have the open database backed up and see what waits in it, by the socket `entresol.socket` in
     /// its directory.
     pub socket: bool,
-    /// `answer_at_most`: how long a device may leave unanswered what something waits for, in nanoseconds; 100 ms to 24 h. Then the database
+    /// `answer_at_most`: how long a device may leave unanswered what something waits for, or a scan reads ahead, in nanoseconds; 100 ms to 24 h. Then the database
     /// is given up as by a power cut, and all that was under way ends with an error that names the device. `None`: for ever.
     pub answer_ns_max: Option<u64>,
 }

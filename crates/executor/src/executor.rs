@@ -542,7 +542,11 @@ impl Executor {
         }
         let submission = Submission::of(&op, || self.round_now());
         let token = self.0.operations.borrow_mut().insert(state, submission);
+        let takes_time = op.holds_cpu();
         self.0.driver.borrow_mut().submit(token, op);
+        if takes_time {
+            self.0.round.set(None);
+        }
         token
     }
 

@@ -1,8 +1,6 @@
 //! A database that still frees what was deleted is served when that is done: nodes would not learn which pages it changes.
 
-#[allow(dead_code, reason = "other tests lose parcels")]
-mod machines;
-
+use crate::machines::Machines;
 use base::Random;
 use base::time::MILLISECOND_NS;
 use engine::checkpoint::Policy;
@@ -12,7 +10,6 @@ use entresol_node::channel::Plain;
 use entresol_node::page_client::{ClientSettings, PageClient};
 use entresol_node::page_server::{PageServer, ServerSettings};
 use executor::{Cluster, Executor};
-use machines::Machines;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
@@ -67,7 +64,16 @@ async fn serve(executor: Executor, address: SocketAddr) -> PageServer {
 
 async fn put_records(executor: Executor, server: SocketAddr, address: SocketAddr) {
     let patience_ns = 60_000 * MILLISECOND_NS;
-    let settings = ClientSettings { buffer: buffer_settings(), address, message_size_min: 0, transactions: 8, keeps_write_locks: false, commits_pages: true, lock_wait_ns_max: None, patience_ns };
+    let settings = ClientSettings {
+        buffer: buffer_settings(),
+        address,
+        message_size_min: 0,
+        transactions: 8,
+        keeps_write_locks: false,
+        commits_pages: true,
+        lock_wait_ns_max: None,
+        patience_ns,
+    };
     let client = PageClient::join(&executor, Rc::new(Plain(executor.clone())), server, settings).await;
     let client = client.expect("the server listens");
     let texts = client.partition("texts").await.expect("it is there").id();

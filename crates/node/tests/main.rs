@@ -11,6 +11,7 @@ mod counting;
 mod crowds;
 mod falling;
 mod faults;
+mod freeing;
 mod granted_indexes;
 mod history;
 mod hostile;

@@ -18,9 +18,9 @@ pub use order::Order;
 
 /// The policies, the usual one first.
 pub const POLICIES: &[Policy] = &[
-    Policy { name: "lru", build: |frames| Box::new(Lru::new(frames)) },
-    Policy { name: "clock", build: |frames| Box::new(Clock::new(frames)) },
-    Policy { name: "lru-2", build: |frames| Box::new(Lru2::new(frames)) },
+    Policy { name: "lru", build: |frames| Box::new(Lru::new(frames)), counts_arrivals: false },
+    Policy { name: "clock", build: |frames| Box::new(Clock::new(frames)), counts_arrivals: false },
+    Policy { name: "lru-2", build: |frames| Box::new(Lru2::new(frames)), counts_arrivals: true },
 ];
 
 /// Orders the resident frames by how soon they should leave.
@@ -70,12 +70,18 @@ pub trait Replacement {
 pub struct Policy {
     name: &'static str,
     build: fn(usize) -> Box<dyn Replacement>,
+    counts_arrivals: bool,
 }
 
 impl Policy {
     /// What the policy is called.
     pub fn name(self) -> &'static str {
         self.name
+    }
+
+    /// Whether it takes a page's coming for one of the uses that it counts, so that pages which come before they are used mislead it.
+    pub fn counts_arrivals(self) -> bool {
+        self.counts_arrivals
     }
 
     /// The policy of this name, if there is one.

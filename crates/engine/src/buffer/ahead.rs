@@ -1,22 +1,64 @@
 //! Pages that are read before they are asked for, beside everything else. A failure shows when the page is used.
 
-use super::{Buffer, Presence};
+use super::{Buffer, PageSpace, Presence};
 use crate::second_level::design::Pattern;
 use base::PageId;
+use std::fmt;
 use std::rc::Rc;
 
+/// Which share of the frames the pages that one scan has ahead of it may take, and those of all scans. More would have pages leave before
+/// their scans have come to them.
+const FRAMES_SHARE: usize = 16;
+const FRAMES_SHARE_OF_ALL: usize = 8;
 /// Nothing more is read ahead while so great a share of the frames is being read or written.
 const IN_FLIGHT_SHARE: usize = 4;
-/// Which share of the frames a scan's pages may take before the scan has come to them.
-const FRAMES_SHARE: usize = 16;
-/// How many such pages a scan has at most: more are on their way at once than what devices of today work on side by side.
+/// How many pages a scan has ahead of it at most: more are on their way at once than what devices of today work on side by side.
 const PAGES_MAX: usize = 64;
 
+/// Frames that a scan may fill ahead of it as long as this is there.
+pub struct ReservedFrames {
+    buffer: Rc<Buffer>,
+    count: usize,
+}
+
+impl ReservedFrames {
+    /// How many.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+}
+
+impl fmt::Debug for ReservedFrames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ReservedFrames").field(&self.count).finish()
+    }
+}
+
+impl Drop for ReservedFrames {
+    fn drop(&mut self) {
+        let reserved = &self.buffer.reserved_ahead;
+        reserved.set(reserved.get() - self.count);
+    }
+}
+
 impl Buffer {
-    /// How many pages a scan may have ahead of it now.
+    /// How many pages one more scan may have ahead of it now. None where the policy takes their coming for a use: it would have them leave
+    /// before they are used.
     pub fn ahead_max(&self) -> usize {
+        if self.settings.replacement.counts_arrivals() {
+            return 0;
+        }
         let frames = self.settings.frames;
-        (frames / FRAMES_SHARE).min(PAGES_MAX).min((frames / IN_FLIGHT_SHARE).saturating_sub(self.in_flight.get()))
+        let of_all = (frames / FRAMES_SHARE_OF_ALL).saturating_sub(self.reserved_ahead.get());
+        let in_flight = (frames / IN_FLIGHT_SHARE).saturating_sub(self.in_flight.get());
+        (frames / FRAMES_SHARE).min(PAGES_MAX).min(of_all).min(in_flight)
+    }
+
+    /// Frames for pages that a scan reads ahead, no more than these; `None` if there are none for it now.
+    pub fn reserve_ahead(self: &Rc<Self>, wanted: usize) -> Option<ReservedFrames> {
+        let count = wanted.min(self.ahead_max());
+        self.reserved_ahead.set(self.reserved_ahead.get() + count);
+        (count > 0).then(|| ReservedFrames { buffer: Rc::clone(self), count })
     }
 
     /// Starts to read a page that is absent. False if it is here or on its way, or needs no read because it was never written.
@@ -28,14 +70,19 @@ impl Buffer {
     /// the pages of a file in sequence are.
     pub fn read_all_ahead(self: &Rc<Self>, mut ids: Vec<PageId>) -> usize {
         ids.retain(|id| self.is_to_read(*id));
+        let (count, first) = (ids.len(), ids.first().copied());
         ids.sort_unstable();
         ids.dedup();
-        let count = ids.len();
         if count > 0 {
             let this = Rc::clone(self);
             self.executor.spawn(async move {
-                for run in ids.chunk_by(|page, next| page.number + 1 == next.number) {
-                    if this.begin_reads(run.iter().copied(), Pattern::Sequential).await.is_err() {
+                let mut runs: Vec<&[PageId]> = ids.chunk_by(|page, next| page.number + 1 == next.number).collect();
+                // What is wanted first is asked for first.
+                runs.sort_by_key(|run| !run.iter().any(|id| Some(*id) == first));
+                for run in runs {
+                    // It may have been cut off, or read, meanwhile.
+                    let run = run.iter().copied().filter(|id| this.is_to_read(*id));
+                    if this.is_ended.get() || this.begin_reads(run, Pattern::Sequential).await.is_err() {
                         break;
                     }
                 }
@@ -44,9 +91,13 @@ impl Buffer {
         count
     }
 
+    /// What holds the processor while it is read comes no sooner if it is read ahead.
     fn is_to_read(&self, id: PageId) -> bool {
-        self.find_space(id.partition).is_ok_and(|space| id.number < space.written().min(space.capacity()))
+        let is_written_apart =
+            |space: Rc<PageSpace>| id.number < space.written().min(space.capacity()) && !space.is_synchronous();
+        self.find_space(id.partition).is_ok_and(is_written_apart)
             && self.pool.borrow().presence(id) == Presence::Absent
             && !self.is_wanted(id)
+            && self.copy_of(id).is_none_or(|source| !source.is_synchronous())
     }
 }

@@ -55,6 +55,11 @@ pub(super) struct Source {
 }
 
 impl Source {
+    /// Whether an access holds the processor until it is done.
+    pub fn is_synchronous(&self) -> bool {
+        self.tiers.file(self.tier).is_memory()
+    }
+
     /// Pays for one access and says how it is made.
     pub async fn access(&self, buffer: &Buffer) -> Access {
         self.tiers.file(self.tier).access(&buffer.executor).await

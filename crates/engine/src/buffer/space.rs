@@ -238,6 +238,11 @@ impl PageSpace {
         self.store.page_size()
     }
 
+    /// Whether an access holds the processor until it is done.
+    pub fn is_synchronous(&self) -> bool {
+        self.store.is_synchronous()
+    }
+
     /// Whether a power cut may leave a page half written.
     pub fn may_tear(&self) -> bool {
         self.store.may_tear()

@@ -130,7 +130,9 @@ async fn close_as_it_is(
     path: &str,
     hierarchy: &second_level::Settings,
 ) -> Result<Stated> {
-    let as_it_is = Settings { asked: Asked::default(), hierarchy: hierarchy.clone(), ..settings.clone() };
+    // What an opening leaves to be undone keeps its part of the log.
+    let (asked, undone_first_max) = (Asked::default(), u64::MAX);
+    let as_it_is = Settings { asked, hierarchy: hierarchy.clone(), undone_first_max, ..settings.clone() };
     Box::pin(Database::open(executor, as_it_is, path)).await?.close().await?;
     SuperblockFile::open(executor, device(executor, &settings.home_device)?, path).await
 }

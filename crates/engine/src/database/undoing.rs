@@ -47,6 +47,8 @@ impl Database {
     pub(super) async fn stop_undoing(&self) {
         let (left, executor) = (&self.0.engine.transactions.left, self.executor());
         left.stop();
+        // Who waits for what they have locked is told.
+        self.0.engine.core.locks.wake_waiters();
         let until = executor.now().plus_ns(STEP_NS_MAX);
         while left.is_at_work() && executor.now() < until {
             executor.sleep_ns(LOOK_NS).await;

@@ -42,6 +42,11 @@ impl LeftUndos {
         self.transactions.get() > 0
     }
 
+    /// Whether what there is of it is left to the next opening.
+    pub fn is_given_up(&self) -> bool {
+        self.is_stopped.get() && self.is_any()
+    }
+
     /// A transaction of this number of changes is left.
     pub fn add(&self, changes: usize) {
         self.transactions.set(self.transactions.get() + 1);

@@ -211,7 +211,7 @@ impl LogScan {
         self.end = Lsn(chunk.position + self.at as u64);
         let bytes = place.map_or(&self.partial[..], |place| &chunk.frame[place]);
         if is_own_change(bytes) {
-            self.changed_alone = self.changed_alone.map(|_| self.end);
+            self.changed_alone = self.changed_alone.map(|at| at.max(self.end));
         }
         Ok(Some(LogEntry { start, end: self.end, bytes }))
     }

@@ -70,6 +70,10 @@ impl PageStore for DataFile {
         (whole as usize) < self.page_size
     }
 
+    fn is_synchronous(&self) -> bool {
+        self.traits.synchronous
+    }
+
     fn access_at_once(&self, executor: &Executor) -> Option<Access> {
         crate::io::access_at_once(executor, &self.traits)
     }

@@ -216,6 +216,10 @@ async fn undo_left(weak: &Weak<Engine>, LeftLoser { mut state, mut sizes }: Left
         engine.core.executor.yield_now().await;
     }
     let engine = weak.upgrade()?;
+    // What failed behind the last change is not tried again.
+    if is_stalled {
+        engine.transactions.registry.borrow_mut().end_stall(state.owner);
+    }
     end(&engine, state, (began, changes)).await;
     Some(())
 }

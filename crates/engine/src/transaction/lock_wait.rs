@@ -62,7 +62,9 @@ impl Transaction {
             let own = || own_wait.is_for_ever().then(|| own_lock(engine, owner, resource));
             let over =
                 || until.filter(|until| now >= *until).map(|_| timeout(engine, owner, resource, now.since_ns(began)));
-            stalled.or_else(own).or_else(over)
+            // The transaction that is waited for may be one whose undoing the next opening goes on with.
+            let left = || engine.transactions.left.is_given_up().then_some(Error::Closed);
+            stalled.or_else(own).or_else(over).or_else(left)
         };
         let granted = engine.core.locks.wait(owner, ungranted, until, hopeless).await;
         engine.core.statistics.add_wait(WaitKind::Lock, executor, began);

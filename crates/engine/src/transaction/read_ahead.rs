@@ -1,7 +1,7 @@
 //! How far a scan reads ahead: not at all before it has missed a second page, since most ranges are short, then twice as far each time
 //! that it has come half of the way.
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, ReservedFrames};
 use base::PageId;
 use std::rc::Rc;
 
@@ -9,19 +9,28 @@ use std::rc::Rc;
 const FIRST: usize = 2;
 
 /// The pages that a scan has ahead of it.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct AheadWindow {
-    /// How many pages it looks ahead at a time.
+    /// The frames for the pages that it looks ahead at a time, while it does.
+    frames: Option<ReservedFrames>,
+    /// How far it looked the last time.
     window: usize,
     /// How many of those that it looked at it has not come to.
     left: usize,
+}
+
+impl Clone for AheadWindow {
+    /// What goes on in two places reads ahead anew.
+    fn clone(&self) -> AheadWindow {
+        AheadWindow::default()
+    }
 }
 
 impl AheadWindow {
     /// The scan has come to a page, its first one or not, which was missed or not. Returns how many pages behind this one ought to be
     /// here or on their way; 0 if nothing is to be done.
     #[inline]
-    pub fn pass(&mut self, (is_first, missed): (bool, bool), max: usize) -> usize {
+    pub fn pass(&mut self, buffer: &Rc<Buffer>, (is_first, missed): (bool, bool)) -> usize {
         if self.left > 0 {
             self.left -= 1;
             if 2 * self.left > self.window {
@@ -30,20 +39,31 @@ impl AheadWindow {
         } else if is_first || !missed {
             return 0;
         }
-        self.window = (2 * self.window).max(FIRST).min(max);
+        self.widen(buffer)
+    }
+
+    #[cold]
+    fn widen(&mut self, buffer: &Rc<Buffer>) -> usize {
+        self.frames = None;
+        self.frames = buffer.reserve_ahead((2 * self.window).max(FIRST));
+        self.window = self.frames.as_ref().map_or(0, ReservedFrames::count);
         self.window
     }
 
     /// These many pages were named for what [`AheadWindow::pass`] asked for, and these many of them had to be read. If none had, all is here,
     /// and there is nothing to look for before the next miss.
     pub fn note(&mut self, named: usize, begun: usize) {
-        self.left = if begun > 0 { named } else { 0 };
+        if begun > 0 {
+            self.left = named;
+        } else {
+            (self.left, self.frames) = (0, None);
+        }
     }
 
     /// A scan of pages as they are numbered, up to `end`, has come to this one, which was missed or not: has those behind it read, if it is
     /// time.
     pub fn go_on(&mut self, buffer: &Rc<Buffer>, (page, missed): (PageId, bool), end: u32) {
-        let count = self.pass((page.number == 1, missed), buffer.ahead_max());
+        let count = self.pass(buffer, (page.number == 1, missed));
         if count > 0 {
             let behind = (page.number + 1..end).take(count);
             let pages: Vec<PageId> = behind.map(|number| PageId { number, ..page }).collect();

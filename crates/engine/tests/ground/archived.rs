@@ -45,6 +45,17 @@ pub fn under<T>(faults: FaultPlan, media: &Media, work: impl AsyncFnOnce(&Execut
     result.expect("the machine goes on")
 }
 
+/// Puts what was archived on one machine beside the database of another one.
+pub fn put_archive(from: &Media, to: &Media) {
+    let mut hardware = hardware();
+    let place = hardware.device_mut("archive").clone();
+    for file in from.names("archive") {
+        let mut bytes = vec![0; from.length("archive", &file).expect("it is named") as usize];
+        from.read("archive", &file, 0, &mut bytes).expect("it is sound");
+        to.put(("archive", &place), &file, 0, &bytes);
+    }
+}
+
 /// Where the pages of a segment begin.
 const BLOCK: usize = 4096;
 

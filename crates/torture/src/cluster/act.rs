@@ -82,7 +82,7 @@ impl ClusterFault {
             ClusterFault::Closed => "closed",
             ClusterFault::Paused => "paused",
             ClusterFault::LogFailed => "log failed",
-            ClusterFault::Full => "data device full",
+            ClusterFault::Full => "data full",
         }
     }
 
@@ -349,7 +349,7 @@ impl ClusterEvent {
             ClusterEvent::ClocksAtBound => "clocks at the bound",
             ClusterEvent::SnapshotRead => "snapshot read",
             ClusterEvent::SnapshotTooOld => "snapshot too old",
-            ClusterEvent::DeviceFull => "no room on the data device",
+            ClusterEvent::DeviceFull => "no room for data",
             ClusterEvent::PartitionMade => "partition made",
             ClusterEvent::DropRefused => "drop refused",
         }

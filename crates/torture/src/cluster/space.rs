@@ -66,7 +66,9 @@ pub(super) async fn change_partitions(course: Rc<Course>, database: Database, (n
 fn judge(course: &Course, error: &Error, doing: &str) {
     match error {
         Error::Closed => {}
-        Error::Input(fault) if fault.kind == FaultKind::NoSpace => course.event(ClusterEvent::DeviceFull),
+        Error::Input(fault) if fault.kind == FaultKind::NoSpace && course.mended.get().is_none() => {
+            course.event(ClusterEvent::DeviceFull);
+        }
         error if course.is_of_failed_device(&error.to_string()) => {}
         error => course.wrong(format!("{doing} beside nodes: {error}")),
     }

@@ -10,7 +10,7 @@ impl Cursor {
     /// time.
     #[inline]
     pub(super) fn read_leaves_ahead(&mut self, buffer: &Rc<Buffer>, (is_first, missed): (bool, bool)) {
-        let count = self.read_ahead.pass((is_first, missed), buffer.ahead_max());
+        let count = self.read_ahead.pass(buffer, (is_first, missed));
         if count > 0 && self.from.is_some() {
             self.read_next_leaves(buffer, count);
         }
