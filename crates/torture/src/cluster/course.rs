@@ -228,7 +228,7 @@ impl Course {
                 FaultKind::Denied => self.event(ClusterEvent::Denied),
                 FaultKind::Reset | FaultKind::Cancelled | FaultKind::Closed => self.event(ClusterEvent::Lost),
                 FaultKind::Refused | FaultKind::TimedOut => {}
-                FaultKind::NoSpace if self.shape.fills && !is_settled => self.event(ClusterEvent::DeviceFull),
+                FaultKind::NoSpace if self.shape.fills && !begun.is_mended => self.event(ClusterEvent::DeviceFull),
                 FaultKind::Device | FaultKind::NoSpace if self.is_of_failed_device(&fault.message) => {
                     self.event(ClusterEvent::Lost);
                 }
