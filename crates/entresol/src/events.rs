@@ -249,9 +249,10 @@ mod tests {
             let device = executor.device("data").expect("described");
             for name in ["one", "other"] {
                 let own = executor.clone();
-                executor.spawn(async move { own.open(device, name, true).await });
                 executor.sleep_ns(10 * SECOND_NS).await;
+                executor.spawn(async move { own.open(device, name, true).await });
             }
+            executor.sleep_ns(10 * SECOND_NS).await;
         });
         asked.expect("the machine goes on");
         executor.stop();
