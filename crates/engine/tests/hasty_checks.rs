@@ -8,7 +8,7 @@ use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, buffer, 
 use executor::{Executor, Order};
 use virtual_driver::{Media, Options, VirtualDriver};
 
-/// A check in the midst of which leaves are divided, this often, and with pauses of so many microseconds at most.
+/// A check in the midst of which leaves are divided: this many times, with pauses of this many microseconds at most.
 async fn check_within(executor: &Executor, seed: u64, (times, pause_us): (u64, u64)) -> Result<CheckReport> {
     let buffer = buffer::Settings { frames: 32, page_size: 1024, ..buffer::Settings::default() };
     let settings = Settings { buffer, checkpoint: checkpoint::Policy::OFF, ..Settings::default() };

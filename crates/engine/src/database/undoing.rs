@@ -47,7 +47,7 @@ impl Database {
     pub(super) async fn stop_undoing(&self) {
         let (left, executor) = (&self.0.engine.transactions.left, self.executor());
         left.stop();
-        // Who waits for what they have locked is told.
+        // Tasks that wait for what they have locked are told.
         self.0.engine.core.locks.wake_waiters();
         let until = executor.now().plus_ns(STEP_NS_MAX);
         while left.is_at_work() && executor.now() < until {
