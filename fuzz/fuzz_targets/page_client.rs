@@ -258,7 +258,7 @@ fn likely(bytes: &[u8; 4]) -> Option<Answer> {
     let lock = RecordLock { slot: u16::from(number >> 4) % 4, transaction, writes: number % 2 == 0 };
     Some(match kind % 16 {
         0 | 1 => Answer::Page { copy, bytes: Vec::new(), fate },
-        2 => Answer::Failed { copy, is_denied, reason: String::new() },
+        2 => Answer::Failed { copy, is_denied, is_full: number > 127, reason: String::new() },
         3 => Answer::Granted { copy, transaction },
         4 => Answer::CallBack { copy },
         5 => Answer::Withdrawn { copy },
