@@ -135,7 +135,7 @@ fn end(server: &mut Server, pending: &mut Vec<Action>, which: u8, actions: &mut 
         return;
     }
     match pending.swap_remove(usize::from(which) % pending.len()) {
-        Action::SendPage { to, copy, .. } => server.failed(to, copy, "no disk".to_owned(), &Half, actions),
+        Action::SendPage { to, copy, .. } => server.failed(to, copy, (false, "no disk".to_owned()), &Half, actions),
         Action::Keep(image) => server.kept(image.page, &Half, actions),
         Action::ReadSnapshot { client, number, page } => drop(server.as_of((client, number), page, actions)),
         Action::BeginSnapshot { client, number, .. } if which % 2 == 0 => {
