@@ -1,5 +1,6 @@
 //! A cache whose device fails or does not answer is switched off while the database goes on.
 
+use crate::ground::cut_machine::run_under;
 use crate::ground::holding::holding;
 use crate::ground::machine::run;
 use base::Instant;
@@ -59,13 +60,8 @@ fn on_a_bad_device<T>(media: &Media, work: impl AsyncFnOnce(&Executor) -> T) -> 
 /// From this moment on the cache's device answers nothing.
 fn on_a_silent_device<T>(media: &Media, from: Instant, work: impl AsyncFnOnce(&Executor) -> T) -> T {
     let slow = Slow { device: "flash".into(), from, until: Instant::NEVER, factor: Slow::HUNG };
-    let faults = Some(FaultPlan { slow: vec![slow], ..FaultPlan::default() });
-    let options = Options { faults, ..Options::default() };
-    let driver = VirtualDriver::new(Hardware::ideal(), options, media.clone());
-    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
-    let result = executor.run(work(&executor));
-    executor.stop();
-    result.expect("the machine goes on")
+    let faults = FaultPlan { slow: vec![slow], ..FaultPlan::default() };
+    run_under(media, Hardware::ideal(), faults, work).expect("the machine goes on")
 }
 
 #[test]
@@ -288,12 +284,8 @@ fn on_a_failing_device<T>(media: &Media, work: impl AsyncFnOnce(&Executor) -> T)
     let kinds = [OpKind::Open, OpKind::Read, OpKind::Write, OpKind::Sync, OpKind::Resize];
     let error = |(nth, kind)| ErrorAt { kind, device: Some("flash".into()), nth };
     let errors = (1..200).flat_map(|nth| kinds.map(|kind| error((nth, kind)))).collect();
-    let options = Options { faults: Some(FaultPlan { errors, ..FaultPlan::default() }), ..Options::default() };
-    let driver = VirtualDriver::new(Hardware::ideal(), options, media.clone());
-    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
-    let result = executor.run(work(&executor));
-    executor.stop();
-    result.expect("the machine goes on")
+    let faults = FaultPlan { errors, ..FaultPlan::default() };
+    run_under(media, Hardware::ideal(), faults, work).expect("the machine goes on")
 }
 
 /// Of any design, whether it goes on or is a new one, and an upper one.

@@ -220,20 +220,24 @@ impl Log {
         self.executor.submit(Op::Sync { file }, move |completion| log.side_synced(index, completion));
     }
 
-    fn side_synced(&self, index: usize, completion: Completion) {
+    /// The end of a sync of one of the devices; `None` if it has failed, or does not matter any more.
+    fn end_side_sync(&self, index: usize, completion: Completion) -> Option<&Duplex> {
         let duplex = self.duplex.as_ref().expect("one of two devices was synced");
         if self.failed.borrow().is_some() || duplex.sides.borrow()[index].lost {
-            return;
+            return None;
         }
         if let Err(fault) = completion.result {
-            return self.lose_side(duplex, index, &fault);
+            self.lose_side(duplex, index, &fault);
+            return None;
         }
-        {
-            let side = &mut duplex.sides.borrow_mut()[index];
-            side.syncing_since = None;
-            side.batches.end_sync();
-        }
+        duplex.sides.borrow_mut()[index].syncing_since = None;
         self.inner.borrow_mut().statistics.syncs += 1;
+        Some(duplex)
+    }
+
+    fn side_synced(&self, index: usize, completion: Completion) {
+        let Some(duplex) = self.end_side_sync(index, completion) else { return };
+        duplex.sides.borrow_mut()[index].batches.end_sync();
         self.sync_side(duplex, index);
         self.side_advanced(duplex, index);
         self.pump(duplex, index);
@@ -339,19 +343,8 @@ impl Log {
 
     /// Reacts to the end of such a sync.
     pub(super) fn side_synced_up_to(&self, index: usize, up_to: u64, completion: Completion) {
-        let duplex = self.duplex.as_ref().expect("one of two devices was synced");
-        if self.failed.borrow().is_some() || duplex.sides.borrow()[index].lost {
-            return;
-        }
-        if let Err(fault) = completion.result {
-            return self.lose_side(duplex, index, &fault);
-        }
-        {
-            let side = &mut duplex.sides.borrow_mut()[index];
-            side.syncing_since = None;
-            side.durable = up_to;
-        }
-        self.inner.borrow_mut().statistics.syncs += 1;
+        let Some(duplex) = self.end_side_sync(index, completion) else { return };
+        duplex.sides.borrow_mut()[index].durable = up_to;
         self.advance_both(duplex);
         duplex.alarm.wake_all(&self.executor);
     }

@@ -1,5 +1,6 @@
 // Databases of every organization in which a large transaction had not ended when the machine stopped.
 
+use crate::ground::cut_machine::run_under;
 use crate::ground::things::{ALL, record, stored, thing};
 use base::{PartitionId, Random};
 use devices::Hardware;
@@ -9,11 +10,11 @@ use entresol_engine::checkpoint::Policy;
 use entresol_engine::{
     Database, Direction, Isolation, PartitionSpec, Result, Settings, Transaction, UndoProgress, buffer, log,
 };
-use executor::{Executor, Order};
+use executor::Executor;
 use std::collections::BTreeMap;
 use std::mem::forget;
 use std::ops::Bound;
-use virtual_driver::{FaultPlan, Media, Options, PowerCut, VirtualDriver};
+use virtual_driver::{FaultPlan, Media, PowerCut};
 
 /// How many records each partition has.
 pub const ROWS: u32 = 240;
@@ -40,25 +41,12 @@ fn hardware(of_pages: u32) -> Hardware {
 
 /// Runs `work` on the machine, whatever goes wrong, until the program is killed.
 pub fn under<T>(faults: FaultPlan, media: &Media, work: impl AsyncFnOnce(&Executor) -> T) -> Result<T, Halt> {
-    on_hardware(hardware(500), faults, media, work)
+    run_under(media, hardware(500), faults, work)
 }
 
 /// The same on a machine that is very slow.
 pub fn slowly<T>(media: &Media, work: impl AsyncFnOnce(&Executor) -> T) -> T {
-    on_hardware(hardware(40_000), FaultPlan::default(), media, work).expect("the machine goes on")
-}
-
-fn on_hardware<T>(
-    hardware: Hardware,
-    faults: FaultPlan,
-    media: &Media,
-    work: impl AsyncFnOnce(&Executor) -> T,
-) -> Result<T, Halt> {
-    let driver = VirtualDriver::new(hardware, Options { faults: Some(faults), ..Options::default() }, media.clone());
-    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
-    let result = executor.run(work(&executor));
-    executor.stop();
-    result
+    run_under(media, hardware(40_000), FaultPlan::default(), work).expect("the machine goes on")
 }
 
 /// The same where nothing goes wrong.

@@ -29,14 +29,7 @@ pub fn leaves_above(
     };
     let mut separator = Vec::new();
     loop {
-        let node = match parent(pages, partition, |page| slot_for(page, from)) {
-            Ok(Some(node)) => node,
-            Ok(None) => return found,
-            Err(absent) => {
-                found.push(absent);
-                return found;
-            }
-        };
+        let Some(node) = parent(pages, partition, |page| slot_for(page, from), &mut found) else { return found };
         let first = slot_for(node, from);
         for slot in first..slotted::count(node) {
             if slot > first {
@@ -76,14 +69,7 @@ pub fn leaves_below(
             Bound::Excluded(key) => entries_below(page, key).saturating_sub(1),
             Bound::Unbounded => slotted::count(page).saturating_sub(1),
         };
-        let node = match parent(pages, partition, choose) {
-            Ok(Some(node)) => node,
-            Ok(None) => return found,
-            Err(absent) => {
-                found.push(absent);
-                return found;
-            }
-        };
+        let Some(node) = parent(pages, partition, choose, &mut found) else { return found };
         for slot in (0..=choose(node)).rev() {
             if found.len() == count {
                 return found;
@@ -107,23 +93,29 @@ pub fn leaves_below(
 }
 
 /// The lowest inner node that `choose` leads to; `None` if the root is a leaf, or a page on the way is not the node that it ought to
-/// be: the search that meets it will say so.
-///
-/// # Errors
-/// The first node on the way that is not in memory.
-fn parent<P: Pages>(pages: &P, partition: PartitionId, choose: impl Fn(&[u8]) -> u16) -> Result<Option<&[u8]>, PageId> {
+/// be: the search that meets it will say so. The first node on the way that is not in memory is added to `absent`.
+fn parent<'a>(
+    pages: &'a impl Pages,
+    partition: PartitionId,
+    choose: impl Fn(&[u8]) -> u16,
+    absent: &mut Vec<PageId>,
+) -> Option<&'a [u8]> {
+    let mut look = |id| {
+        let page = pages.prefetch_header(id);
+        if page.is_none() {
+            absent.push(id);
+        }
+        page
+    };
     let mut id = PageId::new(partition, ROOT);
-    let mut page = pages.prefetch_header(id).ok_or(id)?;
+    let mut page = look(id)?;
     let height = slotted::level(page);
     if height == 0 || !is_node(page, height) {
-        return Ok(None);
+        return None;
     }
     for level in (1..height).rev() {
         id.number = child(page, choose(page));
-        page = pages.prefetch_header(id).ok_or(id)?;
-        if !is_node(page, level) {
-            return Ok(None);
-        }
+        page = look(id).filter(|page| is_node(page, level))?;
     }
-    Ok(Some(page))
+    Some(page)
 }
