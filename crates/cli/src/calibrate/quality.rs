@@ -136,7 +136,7 @@ impl Calibration {
         }
         sentences.push(
             "The speed beyond the processor's caches is known from one run, which it fits whatever it is. A value of a partition with more than \
-             8 MiB in memory is priced as if a quarter of the references went to few records, which stay in caches."
+             8 MiB in memory is priced as if all records were referred to as often."
                 .to_owned(),
         );
         sentences.push(
