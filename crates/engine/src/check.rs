@@ -166,7 +166,8 @@ impl Examiner<'_> {
     /// Why it is not known whether the pages fit each other.
     fn restless(&self) -> Error {
         let name = &self.partition.name;
-        Error::Setting(format!("partition '{name}' changed all the time; check it again while less is written"))
+        let what = "changed all the time, and what did not fit was never the same twice";
+        Error::Setting(format!("partition '{name}' {what}; check it again while less is written"))
     }
 
     /// A set's segments and search structures, as they are in memory.

@@ -2,8 +2,8 @@
 
 mod events;
 
-pub(crate) use events::WaitKind;
 pub use events::{Event, Listener, TransactionTime, Waits};
+pub(crate) use events::{WaitKind, hear};
 
 use crate::{Error, Result};
 use base::{Lsn, PageId, TransactionId};

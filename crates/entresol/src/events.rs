@@ -214,11 +214,12 @@ pub(crate) async fn watch(executor: Executor, tell: impl Fn(&Unanswered)) {
     let mut told = Instant::START;
     loop {
         executor.sleep_ns(LOOK_NS).await;
+        let looked = executor.now();
         for late in executor.unanswered(SILENCE_NS).iter().filter(|late| late.since > told) {
             let _told = catch_unwind(AssertUnwindSafe(|| tell(late)));
         }
         // Those that were submitted up to then have been looked at when they were late.
-        told = Instant::from_ns(executor.now().ns().saturating_sub(SILENCE_NS)).max(told);
+        told = Instant::from_ns(looked.ns().saturating_sub(SILENCE_NS)).max(told);
     }
 }
 

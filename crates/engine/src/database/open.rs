@@ -15,7 +15,7 @@ use crate::mvcc::keep_moments;
 use crate::online_backup::{Archiver, begin_archive, forget_beyond, keep_unarchived, start_archiving};
 use crate::recovery::{self, StatedTiers, find_past, open_upper_cache, rebuild_moments, reconcile, unless_bad};
 use crate::second_level::CacheSettings;
-use crate::statistics::{Event, RecoveryReport, Statistics};
+use crate::statistics::{Event, RecoveryReport, Statistics, hear};
 use crate::superblock::{Superblock, SuperblockFile};
 use crate::tier_file::Kind;
 use crate::version::VersionStore;
@@ -151,7 +151,7 @@ impl Database {
         let double_write = DoubleWrite::open(executor, home_device, &settings.buffer).await?;
         let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;
         let listener = settings.listener.clone();
-        let tell = |event: Event<'_>| listener.iter().for_each(|listener| listener.hear(&event));
+        let tell = |event: Event<'_>| listener.iter().for_each(|listener| hear(&**listener, &event));
         tell(Event::RecoveryBegun);
         let began = executor.now();
         let partitions = superblock_file.partitions();

@@ -142,7 +142,7 @@ pub(crate) enum WaitKind {
 /// # });
 /// ```
 pub trait Listener: Debug {
-    /// From how many nanoseconds on a transaction is slow.
+    /// From how many nanoseconds on a transaction is slow. None is if it panics.
     fn slow_ns(&self) -> u64;
 
     /// Something has happened. A panic ends nothing of what it is told of.
@@ -150,8 +150,13 @@ pub trait Listener: Debug {
 }
 
 /// Tells a listener, which is its program's code.
-fn hear(listener: &dyn Listener, event: &Event<'_>) {
+pub(crate) fn hear(listener: &dyn Listener, event: &Event<'_>) {
     let _heard = catch_unwind(AssertUnwindSafe(|| listener.hear(event)));
+}
+
+/// Whether what took so long is slow to a listener.
+fn is_slow(listener: &dyn Listener, took_ns: u64) -> bool {
+    catch_unwind(AssertUnwindSafe(|| took_ns >= listener.slow_ns())).unwrap_or(false)
 }
 
 /// The listener, and what is kept for it.
@@ -222,7 +227,7 @@ impl Statistics {
     ) {
         let waits = self.listening.waits.borrow_mut().remove(&task).unwrap_or_default();
         let took_ns = now.since_ns(began);
-        if let Some(listener) = self.listening.listener.get().filter(|listener| took_ns >= listener.slow_ns()) {
+        if let Some(listener) = self.listening.listener.get().filter(|listener| is_slow(&***listener, took_ns)) {
             hear(&**listener, &Event::SlowTransaction(TransactionTime { transaction, committed, took_ns, waits }));
         }
     }

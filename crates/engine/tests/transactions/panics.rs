@@ -102,6 +102,41 @@ impl Listener for Nervous {
     }
 }
 
+/// Panics whatever it is asked or told.
+#[derive(Debug)]
+struct Useless;
+
+impl Listener for Useless {
+    fn slow_ns(&self) -> u64 {
+        panic!("it does not know")
+    }
+
+    fn hear(&self, _: &Event<'_>) {
+        panic!("it does not want to know")
+    }
+}
+
+#[test]
+fn a_listener_that_panics_at_everything_ends_nothing() {
+    let settings = || Settings { listener: Some(std::rc::Rc::new(Useless)), ..Settings::default() };
+    let media = Media::new();
+    run(&media, async |executor| {
+        let database = Database::create(executor, settings()).await?;
+        let set = database.create_partition(PartitionSpec::set("set")).await?;
+        database.transaction(async |tx| tx.put(set, b"a", &[1]).await).await?;
+        assert_eq!(database.active_transactions(), 0);
+        database.checkpoint().await
+    })
+    .expect("it is not asked");
+    run(&media, async |executor| {
+        let database = Database::open(executor, settings(), "here").await?;
+        let set = database.partition("set")?;
+        assert_eq!(database.transaction(async |tx| tx.get(set, b"a").await).await?, Some(vec![1]));
+        database.close().await
+    })
+    .expect("opens all the same");
+}
+
 /// Calls of a transaction server with two executors, while panics of its program's tasks are contained. Their answers, by tag.
 fn answers(procedures: Procedures, calls: &[(&str, &[u8])]) -> Vec<Result<Vec<u8>>> {
     let mut found = Vec::new();

@@ -4,6 +4,7 @@ use crate::Executor;
 use crate::operations::Reaction;
 use driver::{Completion, Fault, Token};
 use std::cell::OnceCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What is done with a fault.
 type Tell = Box<dyn Fn(&Fault)>;
@@ -14,7 +15,7 @@ pub(super) struct Ear(OnceCell<Tell>);
 
 impl Executor {
     /// Has `tell` told of every operation that fails, before its task learns of that: also of those that are expected to, such as the
-    /// opening of a file that may be there.
+    /// opening of a file that may be there. If it panics, that ends nothing.
     ///
     /// # Panics
     /// If another is told already.
@@ -41,7 +42,7 @@ impl Executor {
     #[cold]
     fn tell(&self, fault: &Fault) {
         if let Some(tell) = self.0.faults.0.get() {
-            tell(fault);
+            let _told = catch_unwind(AssertUnwindSafe(|| tell(fault)));
         }
     }
 
