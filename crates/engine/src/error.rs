@@ -221,8 +221,8 @@ pub enum Error {
          or give [log] a larger size, and serve it then"
     )]
     StillFreeing,
-    /// A database is to be served, and transactions of its own have not ended for ten seconds.
-    #[error("{count} transactions of the database's own have not ended; end them, and serve it then")]
+    /// A database is to be served, and transactions or snapshots of its own have not ended for ten seconds.
+    #[error("{count} transactions or snapshots of the database's own have not ended; end them, and serve it then")]
     StillRunning {
         /// How many.
         count: usize,
