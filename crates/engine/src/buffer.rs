@@ -23,6 +23,7 @@ mod silence;
 mod space;
 mod spare;
 mod tiered;
+mod values;
 mod wanted;
 mod write_back;
 
@@ -56,6 +57,7 @@ use std::rc::Rc;
 use structures::canary::{self, Canary};
 use structures::page::{Pages, header};
 use structures::replacement::Policy;
+use values::Distances;
 use wanted::{Fetching, WantedPages};
 
 /// How the buffer works.
@@ -138,6 +140,7 @@ pub struct Buffer {
     cleaner: Cleaner,
     /// Which devices do not answer writes.
     silence: Silence,
+    distances: Distances,
 }
 
 /// How many frames are allocated at once for pages that stay for good.
@@ -177,6 +180,7 @@ impl Buffer {
             permitted: WaitQueue::new(),
             cleaner: Cleaner::new(settings.frames, settings.batch),
             silence: Silence::default(),
+            distances: Distances::new(settings.page_size),
         });
         if settings.cleaner {
             executor.spawn(cleaner::run(Rc::downgrade(&buffer), executor.clone()));
