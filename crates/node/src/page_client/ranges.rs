@@ -159,6 +159,7 @@ impl PageTransaction {
             let page = pages.page(range.page)?;
             let records = (range.slot..slotted::count(page)).map(|slot| record(page, slot));
             let left = records.take_while(|(key, _)| is_below(key, upper)).collect();
+            pages.charge_value(range.page, length_of(&left));
             let fence = range.fence.filter(|fence| is_below(fence, upper));
             Ok((left, fence.map(Bound::Included)))
         })
@@ -182,6 +183,7 @@ impl PageTransaction {
                 Bound::Excluded(lower) => key > lower,
             };
             let left = records.take_while(|(key, _)| is_above(key)).collect();
+            pages.charge_value(range.page, length_of(&left));
             // What is left is below the fence.
             let goes_on = |fence: &Vec<u8>| match lower {
                 Bound::Unbounded => true,
@@ -197,6 +199,11 @@ fn record(page: &[u8], slot: u16) -> KeyValue {
     let mut key = Vec::new();
     slotted::key_into(page, slot, &mut key);
     (key, slotted::value(page, slot).to_vec())
+}
+
+/// How many bytes their values have.
+fn length_of(records: &VecDeque<KeyValue>) -> usize {
+    records.iter().map(|(_, stored)| stored.len()).sum()
 }
 
 fn is_below(key: &[u8], upper: Bound<&[u8]>) -> bool {

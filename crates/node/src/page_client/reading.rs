@@ -35,7 +35,7 @@ pub(super) struct Spot {
 }
 
 impl ClientNode {
-    /// Where an object is.
+    /// Where an object is, which is looked at: this is charged.
     pub(super) async fn spot_of(&self, partition: PartitionId, number: u64) -> Result<Spot> {
         let found = self.described(partition).await?;
         let Organization::Direct { objects, blocking_factor, record_size } = found.organization else {
@@ -47,6 +47,7 @@ impl ClientNode {
         }
         let place = direct::place(partition, number, blocking_factor, record_size);
         let length = record_size as usize;
+        self.charge_value(place.page, length);
         Ok(Spot { page: place.page, slot: place.slot(length), offset: place.offset, length })
     }
 }
@@ -96,6 +97,7 @@ pub(super) async fn scan_appended(
             Ok((0..count).map(|slot| slotted::value(bytes, slot).to_vec()).collect::<Vec<_>>())
         });
         for (record, slot) in records.await?.iter().zip(0..) {
+            reader.node().charge_value(page, record.len());
             if record.first() == Some(&LIVE) && !look(Position { page, slot }, &record[1..]) {
                 return Ok(());
             }
@@ -119,6 +121,7 @@ pub(super) async fn value_of(reader: &mut impl PageReader, partition: PartitionI
     while page.number != 0 && value.len() < length {
         let part = |bytes: &[u8]| stored::part_in(page, bytes).map(|(next, part)| (next, part.to_vec()));
         let (next, part) = reader.look_at(page, part).await?;
+        node.charge_value(page, part.len());
         value.extend_from_slice(&part);
         page.number = next;
     }

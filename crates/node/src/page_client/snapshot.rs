@@ -160,9 +160,11 @@ impl PageSnapshot {
         self.client.executor.charge(Work::TreeSearch);
         let found = self.resolve(|pages| {
             let (place, leaf) = b_tree::find(pages, partition, key)?;
-            Ok(place.exact.then(|| slotted::value(leaf, place.slot).to_vec()))
+            Ok((place.page, place.exact.then(|| slotted::value(leaf, place.slot).to_vec())))
         });
-        match found.await? {
+        let (leaf, found) = found.await?;
+        self.client.charge_value(leaf, found.as_ref().map_or(0, Vec::len));
+        match found {
             None => Ok(None),
             Some(stored) => reading::value_of(self, partition, &stored).await.map(Some),
         }
@@ -190,9 +192,10 @@ impl PageSnapshot {
                     slotted::key_into(page, slot, &mut key);
                     (key, slotted::value(page, slot).to_vec())
                 });
-                Ok((records.collect::<Vec<_>>(), range.fence))
+                Ok((range.page, records.collect::<Vec<_>>(), range.fence))
             });
-            let (records, fence) = leaf.await?;
+            let (page, records, fence) = leaf.await?;
+            self.client.charge_value(page, records.iter().map(|(_, stored)| stored.len()).sum());
             for (key, stored) in records {
                 let value = reading::value_of(self, partition, &stored).await?;
                 if !look(&key, &value) {

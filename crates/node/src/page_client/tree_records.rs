@@ -57,21 +57,23 @@ impl PageTransaction {
             let leaf = self.leaf_for_record(partition, key).await?;
             if self.granule(leaf) == Granule::Record {
                 let bytes = self.records_alone(leaf, key, is_for_update).await?;
-                return Ok(leaf_records::find(&bytes, key).map(|found| bytes[found.value].to_vec()));
+                let found = leaf_records::find(&bytes, key).map(|found| bytes[found.value].to_vec());
+                return Ok(self.charged(leaf, found));
             }
             if self.bring_leaf(leaf, intent).await? && self.is_leaf(leaf).await? {
                 let found = self.with_page(leaf, |page| on_leaf(page, key).map(|(_, stored)| stored.to_vec()));
                 if !canary::is_planted(Canary::UnnotedKey) {
                     self.note_record(leaf, (leaf_records::number_of(key), false));
                 }
-                return Ok(found);
+                return Ok(self.charged(leaf, found));
             }
         }
-        self.resolve(intent, |pages| {
+        let found = self.resolve(intent, |pages| {
             let (place, leaf) = b_tree::find(pages.to_search(), partition, key)?;
-            Ok(place.exact.then(|| slotted::value(leaf, place.slot).to_vec()))
-        })
-        .await
+            Ok((place.page, place.exact.then(|| slotted::value(leaf, place.slot).to_vec())))
+        });
+        let (leaf, found) = found.await?;
+        Ok(self.charged(leaf, found))
     }
 
     /// Shows the stored value of `key`, if there is one, which is locked for a change, to `change`, and gives it what that makes of it: as many
@@ -87,6 +89,7 @@ impl PageTransaction {
             if self.granule(leaf) == Granule::Record {
                 let bytes = self.records_alone(leaf, key, true).await?;
                 let old = leaf_records::find(&bytes, key).map(|found| &bytes[found.value]);
+                self.client.charge_value(leaf, old.map_or(0, <[u8]>::len));
                 let (new, answer) = change(old);
                 new.inspect(|new| self.patch_alone(leaf, key, bytes, new));
                 return Ok(answer);
@@ -94,6 +97,7 @@ impl PageTransaction {
             if self.lock_leaf(leaf).await? && self.is_leaf(leaf).await? {
                 let found = |page: &[u8]| on_leaf(page, key).map(|(slot, stored)| (slot, stored.to_vec()));
                 let found = self.with_page(leaf, found);
+                self.client.charge_value(leaf, found.as_ref().map_or(0, |(_, old)| old.len()));
                 let answer = self.change_on_leaf(leaf, key, found, change);
                 self.note_record(leaf, (leaf_records::number_of(key), true));
                 return Ok(answer);
@@ -132,6 +136,12 @@ impl PageTransaction {
             (new, is_done)
         };
         self.change_stored(partition, key, overwritten).await
+    }
+
+    /// A stored value that was looked for in a leaf, which is charged.
+    fn charged(&self, leaf: PageId, found: Option<Vec<u8>>) -> Option<Vec<u8>> {
+        self.client.charge_value(leaf, found.as_ref().map_or(0, Vec::len));
+        found
     }
 
     /// The leaf of a key, whose way there is locked; or the root, if what it is shows only when it is here.

@@ -81,7 +81,20 @@ impl Pages for LockedPages<'_> {
     }
 }
 
+impl ClientNode {
+    /// A value of `length` bytes was copied or shown where it lies on a page that the node has or has had, or written there: this is charged
+    /// as an engine is ([`Buffer::charge_value`](engine::buffer::Buffer::charge_value)).
+    pub(super) fn charge_value(&self, page: PageId, length: usize) {
+        self.buffer.charge_value(&self.buffer.pool().borrow(), page, length);
+    }
+}
+
 impl LockedPages<'_> {
+    /// As [`ClientNode::charge_value`].
+    pub fn charge_value(&self, page: PageId, length: usize) {
+        self.client.buffer.charge_value(&self.pool, page, length);
+    }
+
     /// Locks a page that is here, if nothing is in the way of that.
     fn enter(&self, id: PageId) -> Result<&[u8], Need> {
         let mode = self.intent.mode(id, self.pool.peek(id).ok_or(Need::Page(id))?);
