@@ -348,6 +348,8 @@ impl Versions {
         state: Option<Vec<u8>>,
     ) -> Result<Reconstruction, Error> {
         self.check(view)?;
+        // It may have become unknown since the call began.
+        self.check_emptied(record.0, view.at)?;
         let rest = self.heads.get(name);
         let is_hidden = rest.target() == Target::Nowhere && self.fences.hides(view.at, record.0, record.1);
         let state = state.filter(|_| !is_hidden);

@@ -91,6 +91,7 @@ mod shipped;
 mod shipped_kinds;
 mod shipped_lies;
 mod shipped_long_values;
+mod shipped_moments;
 mod shipped_records;
 mod shipped_sets;
 mod shipped_trees;

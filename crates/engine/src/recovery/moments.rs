@@ -268,7 +268,8 @@ impl<'a> Rebuilding<'a> {
         let number = unended.updates;
         unended.updates += 1;
         let is_there = engine.catalog.partitions.borrow().get_or_hidden(undo.partition()).is_some();
-        !is_there || engine.versions.rebuild_update(engine.records(), (unended.owner, number), undo)
+        let (versions, update) = (&engine.versions, (unended.owner, number));
+        !is_there || versions.keep_recorded(engine.records(), update, undo, versions.present())
     }
 
     /// Makes versions of what records of sets were before a transaction.
@@ -291,7 +292,7 @@ impl<'a> Rebuilding<'a> {
         if let Some(unended) = self.unended.get_mut(&id) {
             unended.forget_undone(self.engine);
             let from = (unended.owner, unended.next_long);
-            unended.next_long = self.engine.versions.rebuild_long_value(from, update, value);
+            unended.next_long = self.engine.versions.make_whole(from, update, value);
         }
     }
 
