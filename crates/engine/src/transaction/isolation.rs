@@ -27,7 +27,6 @@ pub(crate) async fn await_segments(engine: &Engine) {
 /// Begins to read as of `at`, outside the multiprogramming level: a read-only transaction keeps no other waiting.
 pub(crate) fn begin_reading(engine: &Rc<Engine>, at: Lsn) -> Transaction {
     engine.transactions.active.set(engine.transactions.active.get() + 1);
-    engine.transactions.reading.set(engine.transactions.reading.get() + 1);
     let mut state = engine.transactions.registry.borrow_mut().begin(None);
     (state.isolation, state.at) = (Isolation::Snapshot, at);
     state.user.set(Some(engine.core.executor.caller()));
@@ -87,7 +86,6 @@ impl Transaction {
         self.ended = true;
         let state = std::mem::take(&mut self.state);
         self.engine.core.locks.release_all(state.owner, None);
-        self.engine.transactions.reading.set(self.engine.transactions.reading.get() - 1);
         retire(&self.engine, state);
     }
 
