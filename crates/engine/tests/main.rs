@@ -10,6 +10,7 @@ mod backups;
 mod bad_cache_devices;
 mod bad_caches;
 mod busy_caches;
+mod busy_checks;
 mod cache_change_faults;
 mod care;
 mod catalogs_in_full_logs;
