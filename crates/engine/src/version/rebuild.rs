@@ -73,7 +73,13 @@ impl VersionStore {
         is_free
     }
 
-    /// Whether no other transaction that has not ended has changed a record.
+    /// A transaction has undone its updates from this number on. Others may change what these have changed before it has ended: an opening locks
+    /// again only what is left to be undone.
+    pub(crate) fn rebuild_undone(&self, owner: Owner, updates: usize) {
+        self.versions.borrow_mut().roll_back_updates_to(owner, updates);
+    }
+
+    /// Whether no other transaction that has not ended has changed a record, and not undone that.
     fn is_free_for(&self, owner: Owner, name: Resource) -> bool {
         let head = self.versions.borrow().heads.get(name).target();
         !matches!(head, Target::Private(of, _) if of != owner)
