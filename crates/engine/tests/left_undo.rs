@@ -180,6 +180,32 @@ fn a_database_that_is_closed_before_gives_it_ten_seconds_and_leaves_the_rest() {
     });
 }
 
+/// The next opening goes on with that: until then nothing releases its locks.
+#[test]
+fn a_task_that_waits_for_what_a_close_leaves_to_be_undone_is_told() {
+    let (media, _) = killed(&settings());
+    slowly(&media, async |executor| {
+        let database = Database::open(executor, settings(), "here").await.expect("opens");
+        let rows = database.partition("rows").expect("it exists");
+        // Among the first that were changed, so among the last to be undone.
+        let waiting = {
+            let database = database.clone();
+            let read = async move |tx: &mut Transaction| tx.get(rows, &key(67)).await;
+            executor.spawn(async move { database.transaction(read).await })
+        };
+        executor.sleep_ns(MILLISECOND_NS).await;
+        assert!(!waiting.is_finished());
+        let closing = {
+            let database = database.clone();
+            executor.spawn(async move { database.close().await })
+        };
+        let told = executor.within(60 * SECOND_NS, waiting.join()).await.expect("it is told");
+        assert_eq!(told, Err(Error::Closed));
+        closing.join().await.expect("closes");
+        assert!(database.undoing().changes > 0);
+    });
+}
+
 /// Redo begins no later than at the first change of what is left.
 #[test]
 fn checkpoints_beside_it_keep_the_log_that_it_needs() {
