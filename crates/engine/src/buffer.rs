@@ -24,6 +24,7 @@ mod space;
 mod spare;
 mod tiered;
 mod wanted;
+mod window;
 mod write_back;
 
 pub use ahead::ReservedFrames;
@@ -36,6 +37,7 @@ pub use levels::Levels;
 pub use pins::Pins;
 pub use pool::{Departure, Pool, Presence};
 pub use space::PageSpace;
+pub use window::AheadWindow;
 
 use crate::log::Log;
 use crate::page_store::Transfer;

@@ -9,7 +9,7 @@ use crate::client::{Client, SNAPSHOTS_MAX, Sight, SnapshotState};
 use crate::message::{Described, Session, SnapshotAnswer, ToServer};
 use base::{Lsn, PageId, PartitionId};
 use driver::{Fault, FaultKind, Work};
-use engine::buffer::{Pins, Pool};
+use engine::buffer::{AheadWindow, Pins, Pool};
 use engine::organization::append::Position;
 use engine::organization::b_tree;
 use engine::page::{Pages, slotted};
@@ -319,9 +319,11 @@ impl PageReader for PageSnapshot {
         &self.client
     }
 
-    async fn look_at<T>(&mut self, page: PageId, mut look: impl FnMut(&[u8]) -> Result<T, Need>) -> Result<T> {
-        self.resolve(|pages| look(pages.page(page)?)).await
+    async fn look_at<T>(&mut self, page: PageId, mut look: impl FnMut(&[u8]) -> Result<T, Need>) -> Result<(T, bool)> {
+        self.resolve(|pages| look(pages.page(page)?)).await.map(|seen| (seen, false))
     }
+
+    fn go_on(&self, _: &mut AheadWindow, _: (PageId, bool), _: u32) {}
 }
 
 impl Drop for PageSnapshot {
