@@ -2,9 +2,10 @@
 
 use crate::machines::Machines;
 use crate::things::{PAGE_SIZE, serve_database, settings};
-use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
+use base::{PageId, Random};
 use engine::catalog::{Locking, Organization};
+use engine::organization::allocator;
 use engine::{Database, Direction, Error, PartitionSpec, Result, buffer};
 use entresol_node::algorithm::ALGORITHMS;
 use entresol_node::channel::Plain;
@@ -112,7 +113,11 @@ impl Far {
 
     /// How many pages a node has asked for.
     fn asked(&self, node: usize) -> u64 {
-        self.clients[node].traffic().kinds.borrow().get("read").map_or(0, |reads| reads.messages)
+        self.sent(node, "read")
+    }
+
+    fn sent(&self, node: usize, kind: &str) -> u64 {
+        self.clients[node].traffic().kinds.borrow().get(kind).map_or(0, |sent| sent.messages)
     }
 
     /// For how long, in nanoseconds, a node does something, and how many pages it asks for.
@@ -161,6 +166,27 @@ async fn scan_history(client: &PageClient) -> Result<()> {
     tx.commit().await
 }
 
+async fn scan_snapshot(client: &PageClient) -> Result<()> {
+    let mut snapshot = client.snapshot().await?;
+    let tree = snapshot.partition("tree").await?.id();
+    let history = snapshot.partition("history").await?.id();
+    let mut count = 0;
+    let look = |found: &[u8], record: &[u8]| {
+        assert_eq!((found, record), (&key(count)[..], &value(count)[..]));
+        count += 1;
+        true
+    };
+    snapshot.scan(tree, Bound::Unbounded, look).await?;
+    assert_eq!(count, RECORDS);
+    let look = |_, _: &[u8]| {
+        count -= 1;
+        true
+    };
+    snapshot.scan_appended(history, look).await?;
+    assert_eq!(count, 0);
+    Ok(())
+}
+
 #[test]
 fn a_scan_waits_for_a_few_of_its_round_trips_only() {
     for seed in 0..ALGORITHMS.len() as u64 {
@@ -174,6 +200,20 @@ fn a_scan_waits_for_a_few_of_its_round_trips_only() {
             let trips = took_ns / ROUND_TRIP_NS;
             assert!(trips < asked / 8, "{name}, {way}: {asked} pages in {trips} round trips");
         }
+        far.end();
+        // Of a snapshot nothing enters the buffer.
+        let mut far = Far::new(seed, 1_024);
+        let (took_ns, _) = far.timed(0, async |client| scan_snapshot(client).await);
+        let asked = far.sent(0, "snapshot read");
+        assert!(asked > 400 && took_ns / ROUND_TRIP_NS < asked / 8, "{name}: {asked} pages in {took_ns} ns");
+        let pages = far.run(0, async |client| {
+            let history = client.partition("history").await?.id();
+            let mut tx = client.begin().await;
+            let (pages, _) = tx.read(PageId::new(history, 0), |page| allocator::read(page).page_count).await?;
+            Ok(u64::from(pages))
+        });
+        // The tree has about as many.
+        assert!(asked < 2 * pages + pages / 3, "{name}: {asked} pages are asked for, {pages} are appended");
         far.end();
     }
 }

@@ -62,17 +62,33 @@ impl AheadWindow {
 
     /// Has the pages read that were named for what [`AheadWindow::pass`] asked for, in the order in which the scan comes to them.
     pub fn read(&mut self, buffer: &Rc<Buffer>, pages: Vec<PageId>) {
+        self.read_with(pages, |pages| buffer.read_all_ahead(pages));
+    }
+
+    /// The same with another way to read them, which returns how many had to be read.
+    pub fn read_with(&mut self, pages: Vec<PageId>, begin: impl FnOnce(Vec<PageId>) -> usize) {
         let named = pages.len();
-        self.note(named, buffer.read_all_ahead(pages));
+        self.note(named, begin(pages));
     }
 
     /// A scan of pages as they are numbered, up to `end`, has come to this one, which was missed or not: has those behind it read, if it is
     /// time.
-    pub fn go_on(&mut self, buffer: &Rc<Buffer>, (page, missed): (PageId, bool), end: u32) {
+    pub fn go_on(&mut self, buffer: &Rc<Buffer>, page: (PageId, bool), end: u32) {
+        self.go_on_with(buffer, page, end, |pages| buffer.read_all_ahead(pages));
+    }
+
+    /// The same with another way to read them, which returns how many had to be read.
+    pub fn go_on_with(
+        &mut self,
+        buffer: &Rc<Buffer>,
+        (page, missed): (PageId, bool),
+        end: u32,
+        begin: impl FnOnce(Vec<PageId>) -> usize,
+    ) {
         let count = self.pass(buffer, (page.number == 1, missed));
         if count > 0 {
             let behind = (page.number + 1..end).take(count);
-            self.read(buffer, behind.map(|number| PageId { number, ..page }).collect());
+            self.read_with(behind.map(|number| PageId { number, ..page }).collect(), begin);
         }
     }
 }

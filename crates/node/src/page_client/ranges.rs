@@ -126,7 +126,8 @@ impl<'a> PageScan<'a> {
 }
 
 impl PageTransaction {
-    /// The records of a range of a b-tree, beginning at the end that `direction` comes from.
+    /// The records of a range of a b-tree, beginning at the end that `direction` comes from. From the second leaf on that is not here, those
+    /// behind it are asked for ahead: up to 64, and an eighth of the buffer for all scans. What is not come to is not locked.
     pub fn scan_range(&mut self, partition: PartitionId, range: impl KeyRange, direction: Direction) -> PageScan<'_> {
         let bounds = Some(range.into_bounds());
         PageScan { transaction: self, partition, scan: None, bounds, direction }
