@@ -25,6 +25,7 @@ mod spare;
 mod tiered;
 mod values;
 mod wanted;
+mod window;
 mod write_back;
 
 pub use ahead::ReservedFrames;
@@ -37,6 +38,7 @@ pub use levels::Levels;
 pub use pins::Pins;
 pub use pool::{Departure, Pool, Presence};
 pub use space::PageSpace;
+pub use window::AheadWindow;
 
 use crate::log::Log;
 use crate::page_store::Transfer;

@@ -33,6 +33,7 @@ mod redone;
 mod replaced;
 mod revoked;
 mod savepoints;
+mod scans_ahead;
 mod set_ranges;
 mod sets;
 mod snapshots;

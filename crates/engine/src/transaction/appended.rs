@@ -5,9 +5,9 @@
 
 use super::Transaction;
 use super::log_room::admit_change;
-use super::read_ahead::AheadWindow;
 use super::records::LockStep;
 use super::update::update;
+use crate::buffer::AheadWindow;
 use crate::catalog::{Locking, Organization, Partition};
 use crate::engine::Core;
 use crate::mvcc::{ReadView, appended_in, rest};

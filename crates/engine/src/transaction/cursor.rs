@@ -7,8 +7,7 @@ mod look;
 pub(super) use look::Looked;
 
 use super::Transaction;
-use super::read_ahead::AheadWindow;
-use crate::buffer::Pool;
+use crate::buffer::{AheadWindow, Pool};
 use crate::engine::Engine;
 use crate::mvcc::{ReadView, read_at, rest};
 use crate::version::{Reconstruction, View};

@@ -21,6 +21,16 @@ impl Machines {
         Machines { network: Network::new(options), media: Media::new(), seed }
     }
 
+    /// On a network that takes so long, in nanoseconds, to carry anything.
+    #[allow(dead_code, reason = "most networks take no time")]
+    pub fn far_apart(seed: u64, latency_ns: u64) -> Machines {
+        let text = format!("[network.far]\nlatency = \"{latency_ns} ns\"\n");
+        let hardware = Hardware::parse(&text, "test").expect("a description");
+        let description = hardware.networks["far"].clone();
+        let options = NetworkOptions { description, seed, ..NetworkOptions::default() };
+        Machines { network: Network::new(options), media: Media::new(), seed }
+    }
+
     fn start(&self, number: u32, media: Media) -> Executor {
         let options = Options { seed: self.seed + u64::from(number), ..Options::default() };
         let port = self.network.attach(number);
