@@ -39,4 +39,5 @@ mod sets;
 mod snapshots;
 mod things;
 mod typed_records;
+mod undoing;
 mod value_charges;
