@@ -12,7 +12,7 @@ use executor::Executor;
 const KEY: &[u8] = b"key";
 
 /// Keeps a note, many times if the log is to be long.
-async fn note(database: &Database, value: &[u8], times: u32) -> engine::Result<()> {
+pub async fn note(database: &Database, value: &[u8], times: u32) -> engine::Result<()> {
     let notes = database.partition("notes")?;
     for _ in 0..times {
         database.transaction(async |tx| tx.put(notes, KEY, value).await).await?;
@@ -58,7 +58,7 @@ fn replace(served: &mut ServedThings, make: impl AsyncFnOnce(&Executor) -> Datab
 }
 
 /// The server ends, without a word, and another one of its database goes on, which this opens.
-fn go_on(served: &mut ServedThings, open: impl AsyncFnOnce(&Executor) -> Database + 'static) -> Database {
+pub fn go_on(served: &mut ServedThings, open: impl AsyncFnOnce(&Executor) -> Database + 'static) -> Database {
     put_in_place(served, Machines::server, open)
 }
 
@@ -82,7 +82,7 @@ fn put_in_place(
     database
 }
 
-async fn open(executor: &Executor) -> Database {
+pub async fn open(executor: &Executor) -> Database {
     Database::open(executor, things::settings(), "things").await.expect("it opens")
 }
 

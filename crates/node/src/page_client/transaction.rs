@@ -47,6 +47,8 @@ pub(super) struct WorkDone {
     pub lacking: BTreeMap<(PageId, u16), Fault>,
     pub sets: SetWork,
     pub savepoints: Savepoints,
+    /// Why nothing can be done in the transaction any more, if its session has ended and it was rolled back with that.
+    pub lost: Option<String>,
 }
 
 impl WorkDone {
@@ -60,7 +62,7 @@ impl WorkDone {
     }
 }
 
-/// A transaction that reads and writes pages. It is rolled back if it is dropped.
+/// A transaction that reads and writes pages. It is rolled back if it is dropped, and if its session at the server ends before it does.
 pub struct PageTransaction {
     pub(super) client: Rc<ClientNode>,
     pub(super) transaction: Transaction,
@@ -365,16 +367,11 @@ impl PageTransaction {
     /// It is over: its pages may leave, and the next one may begin.
     fn end(&mut self) {
         self.is_over = true;
-        self.client.doomed.borrow_mut().remove(&self.transaction);
-        self.client.works.borrow_mut().remove(&self.transaction);
-        self.client.advance();
-        self.client.running.set(self.client.running.get() - 1);
-        self.client.gate.wake_all(&self.client.executor);
+        self.client.end(self.transaction);
     }
 
     fn unpin(&mut self) {
-        let mut pool = self.client.buffer.pool().borrow_mut();
-        std::mem::take(&mut self.work.borrow_mut().pinned).into_values().for_each(|frame| pool.unpin(frame));
+        self.client.unpin(&mut self.work.borrow_mut());
     }
 
     /// Whether all that it has seen is known to be committed. Otherwise that shows when it commits itself.
@@ -390,8 +387,13 @@ impl PageTransaction {
     /// It may go on. While the client has no lease, it waits.
     pub(super) async fn check(&self) -> Result<()> {
         loop {
-            if let ServerState::Lost(cause) | ServerState::GivenUp(cause) = &*self.client.standing.borrow() {
-                return Err(Fault::new(FaultKind::Reset, cause.clone()).into());
+            let lost = || self.work.borrow().lost.clone();
+            let cause = match &*self.client.standing.borrow() {
+                ServerState::Lost(cause) | ServerState::GivenUp(cause) => Some(cause.clone()),
+                ServerState::Joined => lost(),
+            };
+            if let Some(cause) = cause {
+                return Err(Fault::new(FaultKind::Reset, cause).into());
             }
             match self.client.doomed.borrow().get(&self.transaction) {
                 None => {}
@@ -426,6 +428,47 @@ impl ClientNode {
         }
     }
 
+    fn unpin(&self, work: &mut WorkDone) {
+        let mut pool = self.buffer.pool().borrow_mut();
+        std::mem::take(&mut work.pinned).into_values().for_each(|frame| pool.unpin(frame));
+    }
+
+    /// A transaction is over.
+    fn end(&self, transaction: Transaction) {
+        self.doomed.borrow_mut().remove(&transaction);
+        self.works.borrow_mut().remove(&transaction);
+        self.advance();
+        self.running.set(self.running.get() - 1);
+        self.gate.wake_all(&self.executor);
+    }
+
+    fn roll_back(&self, transaction: Transaction, work: &SharedWork) {
+        self.unpin(&mut work.borrow_mut());
+        let is_begun = |page| work.borrow().changed.get(&page).is_some_and(|redo| redo.is_formatted());
+        self.forget_begun(is_begun);
+        let changed: BTreeSet<PageId> = work.borrow().changed.keys().copied().collect();
+        self.changing.borrow_mut().retain(|page| !changed.contains(page));
+        let restored = self.protocol.borrow_mut().aborted(transaction, &changed);
+        self.restore(&restored);
+        self.end(transaction);
+    }
+
+    /// Rolls back the transactions that are left of a session which was lost. False if that has to wait: calls of some are under way, and keep
+    /// pages in the buffer.
+    pub(super) fn roll_back_all(&self, cause: &str) -> bool {
+        let left: Vec<(Transaction, SharedWork)> =
+            self.works.borrow().iter().map(|(transaction, work)| (*transaction, Rc::clone(work))).collect();
+        let pins_at_rest: usize = left.iter().map(|(_, work)| work.borrow().pinned.len()).sum();
+        if self.buffer.pool().borrow().pins() > pins_at_rest {
+            return false;
+        }
+        for (transaction, work) in left {
+            self.roll_back(transaction, &work);
+            work.replace(WorkDone { lost: Some(cause.to_owned()), ..WorkDone::default() });
+        }
+        true
+    }
+
     /// Pages are not begun after all: others may begin them.
     pub(super) fn forget_begun(&self, is_undone: impl Fn(PageId) -> bool) {
         for own in self.append_pages.borrow_mut().values_mut() {
@@ -450,18 +493,10 @@ impl ClientNode {
 
 impl Drop for PageTransaction {
     fn drop(&mut self) {
-        if self.is_over {
-            return;
+        let is_lost = self.work.borrow().lost.is_some();
+        if !self.is_over && !is_lost {
+            self.client.roll_back(self.transaction, &self.work);
         }
-        self.unpin();
-        let client = Rc::clone(&self.client);
-        let is_begun = |page| self.work.borrow().changed.get(&page).is_some_and(|redo| redo.is_formatted());
-        client.forget_begun(is_begun);
-        let changed: BTreeSet<PageId> = self.work.borrow().changed.keys().copied().collect();
-        client.changing.borrow_mut().retain(|page| !changed.contains(page));
-        let restored = client.protocol.borrow_mut().aborted(self.transaction, &changed);
-        client.restore(&restored);
-        self.end();
     }
 }
 
