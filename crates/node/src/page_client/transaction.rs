@@ -47,8 +47,8 @@ pub(super) struct WorkDone {
     pub lacking: BTreeMap<(PageId, u16), Fault>,
     pub sets: SetWork,
     pub savepoints: Savepoints,
-    /// Why nothing can be done in the transaction any more, if its session has ended and it was rolled back with that.
-    pub lost: Option<String>,
+    /// Why nothing can be done in the transaction, if that is so: its session has ended, and it was rolled back with that, or it was not begun.
+    pub void: Option<Error>,
 }
 
 impl WorkDone {
@@ -75,14 +75,34 @@ pub struct PageTransaction {
 }
 
 impl PageClient {
-    /// Begins a transaction. It waits while the server is sought, and while as many run as may: those that wait begin in their order.
+    /// Begins a transaction. It waits while the server is sought, and while as many run as may: those that wait begin in their order. If none of
+    /// those that run has ended for as long as a lock would be waited for, which may all wait for this one, the transaction is void: all
+    /// that is called of it gets [`Error::LockTimeout`].
     pub async fn begin(&self) -> PageTransaction {
+        self.try_begin().await.unwrap_or_else(|error| PageTransaction::void(&self.0, error))
+    }
+
+    /// The same, with the error of a transaction that would be void.
+    pub(super) async fn try_begin(&self) -> Result<PageTransaction> {
         let client = &self.0;
-        let _next = client.beginning.take(&client.executor).await;
-        while !client.may_begin() {
-            client.gate.wait(&client.executor).await;
+        let mut begun = pin!(async {
+            let _next = client.beginning.take(&client.executor).await;
+            while !client.may_begin() {
+                client.gate.wait(&client.executor).await;
+            }
+            PageTransaction::new(client)
+        });
+        let Some(limit_ns) = client.settings.lock_wait_ns_max else { return Ok(begun.await) };
+        loop {
+            if let Some(begun) = client.executor.within(limit_ns, begun.as_mut()).await {
+                return Ok(begun);
+            }
+            // How long a server is sought is not for this to say.
+            if *client.standing.borrow() == ServerState::Joined {
+                let resource = format!("a place among the node's {} transactions", client.running_max());
+                return Err(Error::LockTimeout { resource, holders: Vec::new(), waited_ns: limit_ns });
+            }
         }
-        PageTransaction::new(client)
     }
 }
 
@@ -96,6 +116,19 @@ impl PageTransaction {
         client.works.borrow_mut().insert(transaction, Rc::clone(&work));
         let client = Rc::clone(client);
         PageTransaction { client, transaction, work, depends: Vec::new(), lock_wait_ns_max: None, is_over: false }
+    }
+
+    /// One in which nothing can be done.
+    fn void(client: &Rc<ClientNode>, why: Error) -> PageTransaction {
+        let work = WorkDone { void: Some(why), ..WorkDone::default() };
+        PageTransaction {
+            client: Rc::clone(client),
+            transaction: Transaction::NONE,
+            work: Rc::new(RefCell::new(work)),
+            depends: Vec::new(),
+            lock_wait_ns_max: None,
+            is_over: true,
+        }
     }
 
     /// What the node runs on.
@@ -387,13 +420,11 @@ impl PageTransaction {
     /// It may go on. While the client has no lease, it waits.
     pub(super) async fn check(&self) -> Result<()> {
         loop {
-            let lost = || self.work.borrow().lost.clone();
-            let cause = match &*self.client.standing.borrow() {
-                ServerState::Lost(cause) | ServerState::GivenUp(cause) => Some(cause.clone()),
-                ServerState::Joined => lost(),
-            };
-            if let Some(cause) = cause {
-                return Err(Fault::new(FaultKind::Reset, cause).into());
+            if let ServerState::Lost(cause) | ServerState::GivenUp(cause) = &*self.client.standing.borrow() {
+                return Err(Fault::new(FaultKind::Reset, cause.clone()).into());
+            }
+            if let Some(why) = &self.work.borrow().void {
+                return Err(why.clone());
             }
             match self.client.doomed.borrow().get(&self.transaction) {
                 None => {}
@@ -416,13 +447,15 @@ impl PageTransaction {
 }
 
 impl ClientNode {
+    /// How many transactions may run at a time.
+    fn running_max(&self) -> usize {
+        let frames = self.settings.buffer.frames;
+        self.settings.transactions.min(frames / FRAMES_EACH).min(WAITING_MAX / 2).max(1)
+    }
+
     fn may_begin(&self) -> bool {
         match &*self.standing.borrow() {
-            ServerState::Joined => {
-                let frames = self.settings.buffer.frames;
-                let most = self.settings.transactions.min(frames / FRAMES_EACH).min(WAITING_MAX / 2);
-                self.running.get() < most.max(1)
-            }
+            ServerState::Joined => self.running.get() < self.running_max(),
             ServerState::Lost(_) => false,
             ServerState::GivenUp(_) => true,
         }
@@ -464,7 +497,8 @@ impl ClientNode {
         }
         for (transaction, work) in left {
             self.roll_back(transaction, &work);
-            work.replace(WorkDone { lost: Some(cause.to_owned()), ..WorkDone::default() });
+            let why = Fault::new(FaultKind::Reset, cause);
+            work.replace(WorkDone { void: Some(why.into()), ..WorkDone::default() });
         }
         true
     }
@@ -493,8 +527,8 @@ impl ClientNode {
 
 impl Drop for PageTransaction {
     fn drop(&mut self) {
-        let is_lost = self.work.borrow().lost.is_some();
-        if !self.is_over && !is_lost {
+        let is_void = self.work.borrow().void.is_some();
+        if !self.is_over && !is_void {
             self.client.roll_back(self.transaction, &self.work);
         }
     }
