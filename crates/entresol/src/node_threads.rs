@@ -48,7 +48,8 @@ use std::thread::JoinHandle;
 /// Calls wait for a lock, their own node's or another one's, for as long as `[locks] wait_at_most` says, or [`PageTransaction::wait_at_most`] of
 /// their transaction. A transaction must not await a request of a [`NodeHandle`] that wants what it has written or read: that waits for itself,
 /// which no node can see, until such a limit is over. A request to a node does not wait for another one to
-/// the same node, as long as no more are under way than the configuration says (`[nodes]`, `transactions`).
+/// the same node, as long as no more are under way than the configuration says (`[nodes]`, `transactions`); one more waits as long as for a
+/// lock.
 ///
 /// Each node may have copies of as many pages as its buffer holds, so together they take as much memory as the sum of theirs and
 /// the server's.

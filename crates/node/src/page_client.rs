@@ -89,7 +89,8 @@ pub struct ClientSettings {
     /// Whether a commit carries all pages that it has changed. Otherwise it carries those of which that is cheaper than to have the server
     /// redo their log records, which it carries in any case.
     pub commits_pages: bool,
-    /// For how long a call of a transaction waits for a lock, in nanoseconds, unless the transaction itself says how long; `None`: without end.
+    /// For how long a call of a transaction waits for a lock, in nanoseconds, unless the transaction itself says how long, and a transaction for
+    /// others of the node to end before it begins; `None`: without end.
     pub lock_wait_ns_max: Option<u64>,
     /// For how long a server that cannot be reached is tried again, in nanoseconds. Then the node is of no use any more.
     pub patience_ns: u64,

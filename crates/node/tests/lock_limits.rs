@@ -165,6 +165,47 @@ fn a_snapshot_is_refused_where_no_other_ends_for_that_long() {
     executors.iter().for_each(Executor::stop);
 }
 
+/// Each of as many as may run waits for one that it has begun itself.
+#[test]
+fn a_transaction_waits_to_begin_until_the_limit_is_over() {
+    let joined = joined((5, "cbl"), 40, |settings| ClientSettings {
+        lock_wait_ns_max: Some(LIMIT_NS),
+        transactions: 2,
+        ..settings
+    });
+    let Joined { mut cluster, executors, server, clients, counters } = joined;
+    let page = PageId::new(counters, 0);
+    let nesting: Vec<_> = (0..2)
+        .map(|_| {
+            let (client, executor) = (clients[0].clone(), executors[1].clone());
+            executors[1].spawn(async move {
+                let nested = client.transaction(async |tx| {
+                    tx.read(page, value).await?;
+                    executor.sleep_ns(MILLISECOND_NS).await;
+                    is_over(
+                        client.transaction(async |own| own.read(page, value).await.map(drop)).await,
+                        "2 transactions",
+                    );
+                    let mut own = client.begin().await;
+                    is_over(own.read(page, value).await.map(drop), "2 transactions");
+                    is_over(own.commit().await, "2 transactions");
+                    // The other one gives up a little later.
+                    executor.sleep_ns(LIMIT_NS).await;
+                    tx.read(page, value).await.map(drop)
+                });
+                nested.await
+            })
+        })
+        .collect();
+    cluster.run_until(cluster.now().plus_ns(10 * SECOND_NS)).expect("they go on");
+    assert!(nesting.iter().all(|nesting| nesting.is_finished()), "they wait on");
+    for nesting in nesting {
+        cluster.run(nesting).expect("they go on").unwrap_or_else(|error: Error| panic!("{error}"));
+    }
+    drop((server, clients));
+    executors.iter().for_each(Executor::stop);
+}
+
 /// One task watches the limits of all waits, and none of those that have ended.
 #[test]
 fn waits_that_have_ended_leave_no_watch_behind() {

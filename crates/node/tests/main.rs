@@ -31,6 +31,7 @@ mod real;
 mod records;
 mod redone;
 mod replaced;
+mod resting;
 mod revoked;
 mod savepoints;
 mod scans_ahead;

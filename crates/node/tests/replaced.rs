@@ -12,7 +12,7 @@ use executor::Executor;
 const KEY: &[u8] = b"key";
 
 /// Keeps a note, many times if the log is to be long.
-async fn note(database: &Database, value: &[u8], times: u32) -> engine::Result<()> {
+pub async fn note(database: &Database, value: &[u8], times: u32) -> engine::Result<()> {
     let notes = database.partition("notes")?;
     for _ in 0..times {
         database.transaction(async |tx| tx.put(notes, KEY, value).await).await?;
@@ -58,7 +58,7 @@ fn replace(served: &mut ServedThings, make: impl AsyncFnOnce(&Executor) -> Datab
 }
 
 /// The server ends, without a word, and another one of its database goes on, which this opens.
-fn go_on(served: &mut ServedThings, open: impl AsyncFnOnce(&Executor) -> Database + 'static) -> Database {
+pub fn go_on(served: &mut ServedThings, open: impl AsyncFnOnce(&Executor) -> Database + 'static) -> Database {
     put_in_place(served, Machines::server, open)
 }
 
@@ -82,7 +82,7 @@ fn put_in_place(
     database
 }
 
-async fn open(executor: &Executor) -> Database {
+pub async fn open(executor: &Executor) -> Database {
     Database::open(executor, things::settings(), "things").await.expect("it opens")
 }
 
@@ -204,4 +204,35 @@ fn they_are_not_if_it_was_changed_when_its_server_was_closed_and_another_opening
         let found = read_anew(&mut served);
         assert!(found.0 == b"by itself" && served.cluster.now().since_ns(last) < LEASE_NS, "{is_closed}: {found:?}");
     }
+}
+
+#[test]
+fn a_partition_that_is_renamed_between_two_servings_is_used_by_its_new_name() {
+    let mut served = served();
+    let database = go_on(&mut served, async |executor| open(executor).await);
+    assert_eq!(read(&mut served), Ok(b"of the first".to_vec()));
+    alone(&mut served, &database, async |database| {
+        database.rename_partition(database.partition("notes")?, "other").await?;
+        database.rename_partition(database.partition("stock")?, "notes").await
+    });
+    let address = served.machines.address(0);
+    let serving = served.server.spawn(async move { things::serve_database(&database, address, 1, None).await });
+    served.page_server = served.cluster.run(serving).expect("it starts");
+    let executor = served.nodes[0].clone();
+    let found = served.run(async move |client| {
+        loop {
+            let found = client.transaction(async |tx| {
+                let other = tx.partition("other").await?.id();
+                let stock = tx.partition("notes").await?.id();
+                Ok((tx.get(other, KEY).await?, tx.get(stock, KEY).await?))
+            });
+            match found.await {
+                Err(Error::Input(fault)) if fault.kind == FaultKind::Reset => {
+                    executor.sleep_ns(10 * MILLISECOND_NS).await;
+                }
+                found => return found,
+            }
+        }
+    });
+    assert_eq!(found, Ok((Some(b"of the first".to_vec()), None)));
 }

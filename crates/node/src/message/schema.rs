@@ -115,10 +115,10 @@ impl Described {
         !matches!(self.organization, Organization::Set { .. })
     }
 
-    /// Whether another description is one of the same partition, which may have got or lost a type and indexes.
+    /// Whether another description may be one of the same partition, which may have got another name, and got or lost a type and indexes.
     pub(crate) fn is_same(&self, other: &Described) -> bool {
-        let Described { id, name, organization, schema: _, index_of } = other;
-        (self.id, &self.name, self.organization, self.index_of) == (*id, name, *organization, *index_of)
+        let Described { id, name: _, organization, schema: _, index_of } = other;
+        (self.id, self.organization, self.index_of) == (*id, *organization, *index_of)
     }
 
     /// The error of a call that does not suit it.

@@ -1,7 +1,7 @@
 //! What partitions the server's database has. A client asks once in each session: the server may have been started again.
 
 use super::{ClientNode, PageClient, PageTransaction, ServerState};
-use crate::message::{Described, Request, Session, ToServer};
+use crate::message::{Described, Request, Secret, Session, ToServer};
 use base::PartitionId;
 use driver::{Fault, FaultKind};
 use engine::catalog::{Organization, Schema};
@@ -18,7 +18,10 @@ pub(super) struct KnownCatalog {
     partitions: BTreeMap<PartitionId, Rc<Described>>,
     /// What records of those consist of that have a type, or why that cannot be used.
     schemas: BTreeMap<PartitionId, std::result::Result<Rc<Schema>, String>>,
-    /// Whether this is another database than at first: what a partition is does not change.
+    /// The secret of the session in which it has come the last time, whose lower half says of which database it is.
+    of: Secret,
+    /// Whether this is another database than at first: what a partition is does not change. Its name may, of the same database, while that is
+    /// not served.
     is_another: bool,
 }
 
@@ -132,9 +135,13 @@ impl ClientNode {
     pub(super) fn take_catalog(self: &Rc<Self>, partitions: Vec<Described>) {
         let mut catalog = self.catalog.borrow_mut();
         let new: BTreeMap<_, _> = partitions.into_iter().map(|found| (found.id(), Rc::new(found))).collect();
+        let secret = self.protocol.borrow().secret();
+        let may_be_renamed = secret.is_of(catalog.of.0 as u64);
+        let is_same =
+            |was: &Described, found: &Described| was.is_same(found) && (may_be_renamed || was.name == found.name);
         catalog.is_another |=
-            new.iter().any(|(id, found)| catalog.partitions.get(id).is_some_and(|was| !was.is_same(found)));
-        catalog.came = self.protocol.borrow().session();
+            new.iter().any(|(id, found)| catalog.partitions.get(id).is_some_and(|was| !is_same(was, found)));
+        (catalog.came, catalog.of) = (self.protocol.borrow().session(), secret);
         let schema =
             |found: &Described| found.schema.as_ref().map(|schema| schema.schema(!found.has_pages()).map(Rc::new));
         catalog.schemas = new.iter().filter_map(|(id, found)| Some((*id, schema(found)?))).collect();

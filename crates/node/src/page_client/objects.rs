@@ -82,7 +82,9 @@ impl PageTransaction {
 
     async fn spot_of(&self, partition: PartitionId, number: u64) -> Result<Spot> {
         self.pay_reference().await;
-        self.client.spot_of(partition, number).await
+        let spot = self.client.spot_of(partition, number).await?;
+        self.check().await?;
+        Ok(spot)
     }
 
     pub(super) fn granule(&self, page: PageId) -> Granule {

@@ -13,7 +13,8 @@ impl PageClient {
     /// Runs `work` as a transaction, again if it was a deadlock's victim, until it is committed.
     ///
     /// # Errors
-    /// Those of `work` and of [`PageTransaction::commit`].
+    /// Those of `work` and of [`PageTransaction::commit`]; [`Error::LockTimeout`] if as many transactions run as may, and none of them has ended
+    /// for as long as a lock would be waited for: those of code that waits for this one never do.
     pub async fn transaction<T, E: From<Error>>(
         &self,
         mut work: impl AsyncFnMut(&mut PageTransaction) -> Result<T, E>,
@@ -21,7 +22,7 @@ impl PageClient {
         let executor = &self.0.executor;
         let mut backoff_ns = BACKOFF_NS_MIN;
         loop {
-            let mut transaction = self.begin().await;
+            let mut transaction = self.try_begin().await?;
             match work(&mut transaction).await {
                 Ok(value) => match transaction.commit().await {
                     Ok(()) => return Ok(value),

@@ -162,12 +162,8 @@ pub(super) async fn stay(client: Weak<ClientNode>, mut incoming: Incoming, execu
     while let Some(cause) = hear(&client, &mut incoming, &executor).await {
         let Some(node) = client.upgrade() else { return };
         node.lose_server(&cause);
-        // The transactions of the session end first.
-        while node.running.get() > 0 {
-            node.gate.wait(&executor).await;
-        }
         drop(node);
-        let introduced = seek(&client, &executor).await;
+        let introduced = seek(&client, &executor, &cause).await;
         let Some(node) = client.upgrade() else { return };
         match introduced {
             Some(introduced) => incoming = node.begin_session(introduced),
@@ -202,13 +198,33 @@ async fn hear(client: &Weak<ClientNode>, incoming: &mut Incoming, executor: &Exe
 /// How long it is waited before a server is tried again, in nanoseconds.
 const PAUSE_NS: u64 = 100 * MILLISECOND_NS;
 
+/// Ends the transactions of a session that was lost. Most do so by themselves when their next call fails; one that rests, or whose program waits
+/// for the server in another way, is rolled back where it stands. `None` if a call that is not awaited any more keeps pages until `end`.
+async fn end_transactions(client: &Weak<ClientNode>, executor: &Executor, cause: &str, end: Instant) -> Option<()> {
+    loop {
+        let node = client.upgrade()?;
+        let all_end = async {
+            while node.running.get() > 0 {
+                node.gate.wait(executor).await;
+            }
+        };
+        if executor.within(PAUSE_NS, all_end).await.is_some() || node.roll_back_all(cause) {
+            return Some(());
+        }
+        if executor.now() >= end {
+            return None;
+        }
+    }
+}
+
 /// Joins again. `None` if the server is not to be found, or does not want this client.
-async fn seek(client: &Weak<ClientNode>, executor: &Executor) -> Option<Introduced> {
+async fn seek(client: &Weak<ClientNode>, executor: &Executor, cause: &str) -> Option<Introduced> {
     let patience_ns = client.upgrade()?.settings.patience_ns;
     let patience_ns = if canary::is_planted(Canary::ShortPatience) { patience_ns / 2 } else { patience_ns };
     let end = executor.now().plus_ns(patience_ns);
     // On networks without leases nothing is lost.
     let is_sought = client.upgrade()?.lease.get().length_ns() > 0;
+    end_transactions(client, executor, cause, end).await?;
     while is_sought && executor.now() < end {
         let tried = client.upgrade()?.rejoin().await;
         match tried {

@@ -47,6 +47,8 @@ pub(super) struct WorkDone {
     pub lacking: BTreeMap<(PageId, u16), Fault>,
     pub sets: SetWork,
     pub savepoints: Savepoints,
+    /// Why nothing can be done in the transaction, if that is so: its session has ended, and it was rolled back with that, or it was not begun.
+    pub void: Option<Error>,
 }
 
 impl WorkDone {
@@ -60,7 +62,7 @@ impl WorkDone {
     }
 }
 
-/// A transaction that reads and writes pages. It is rolled back if it is dropped.
+/// A transaction that reads and writes pages. It is rolled back if it is dropped, and if its session at the server ends before it does.
 pub struct PageTransaction {
     pub(super) client: Rc<ClientNode>,
     pub(super) transaction: Transaction,
@@ -73,14 +75,34 @@ pub struct PageTransaction {
 }
 
 impl PageClient {
-    /// Begins a transaction. It waits while the server is sought, and while as many run as may: those that wait begin in their order.
+    /// Begins a transaction. It waits while the server is sought, and while as many run as may: those that wait begin in their order. If none of
+    /// those that run has ended for as long as a lock would be waited for, which may all wait for this one, the transaction is void: all
+    /// that is called of it gets [`Error::LockTimeout`].
     pub async fn begin(&self) -> PageTransaction {
+        self.try_begin().await.unwrap_or_else(|error| PageTransaction::void(&self.0, error))
+    }
+
+    /// The same, with the error of a transaction that would be void.
+    pub(super) async fn try_begin(&self) -> Result<PageTransaction> {
         let client = &self.0;
-        let _next = client.beginning.take(&client.executor).await;
-        while !client.may_begin() {
-            client.gate.wait(&client.executor).await;
+        let mut begun = pin!(async {
+            let _next = client.beginning.take(&client.executor).await;
+            while !client.may_begin() {
+                client.gate.wait(&client.executor).await;
+            }
+            PageTransaction::new(client)
+        });
+        let Some(limit_ns) = client.settings.lock_wait_ns_max else { return Ok(begun.await) };
+        loop {
+            if let Some(begun) = client.executor.within(limit_ns, begun.as_mut()).await {
+                return Ok(begun);
+            }
+            // How long a server is sought is not for this to say.
+            if *client.standing.borrow() == ServerState::Joined {
+                let resource = format!("a place among the node's {} transactions", client.running_max());
+                return Err(Error::LockTimeout { resource, holders: Vec::new(), waited_ns: limit_ns });
+            }
         }
-        PageTransaction::new(client)
     }
 }
 
@@ -94,6 +116,19 @@ impl PageTransaction {
         client.works.borrow_mut().insert(transaction, Rc::clone(&work));
         let client = Rc::clone(client);
         PageTransaction { client, transaction, work, depends: Vec::new(), lock_wait_ns_max: None, is_over: false }
+    }
+
+    /// One in which nothing can be done.
+    fn void(client: &Rc<ClientNode>, why: Error) -> PageTransaction {
+        let work = WorkDone { void: Some(why), ..WorkDone::default() };
+        PageTransaction {
+            client: Rc::clone(client),
+            transaction: Transaction::NONE,
+            work: Rc::new(RefCell::new(work)),
+            depends: Vec::new(),
+            lock_wait_ns_max: None,
+            is_over: true,
+        }
     }
 
     /// What the node runs on.
@@ -365,16 +400,11 @@ impl PageTransaction {
     /// It is over: its pages may leave, and the next one may begin.
     fn end(&mut self) {
         self.is_over = true;
-        self.client.doomed.borrow_mut().remove(&self.transaction);
-        self.client.works.borrow_mut().remove(&self.transaction);
-        self.client.advance();
-        self.client.running.set(self.client.running.get() - 1);
-        self.client.gate.wake_all(&self.client.executor);
+        self.client.end(self.transaction);
     }
 
     fn unpin(&mut self) {
-        let mut pool = self.client.buffer.pool().borrow_mut();
-        std::mem::take(&mut self.work.borrow_mut().pinned).into_values().for_each(|frame| pool.unpin(frame));
+        self.client.unpin(&mut self.work.borrow_mut());
     }
 
     /// Whether all that it has seen is known to be committed. Otherwise that shows when it commits itself.
@@ -392,6 +422,9 @@ impl PageTransaction {
         loop {
             if let ServerState::Lost(cause) | ServerState::GivenUp(cause) = &*self.client.standing.borrow() {
                 return Err(Fault::new(FaultKind::Reset, cause.clone()).into());
+            }
+            if let Some(why) = &self.work.borrow().void {
+                return Err(why.clone());
             }
             match self.client.doomed.borrow().get(&self.transaction) {
                 None => {}
@@ -414,16 +447,60 @@ impl PageTransaction {
 }
 
 impl ClientNode {
+    /// How many transactions may run at a time.
+    fn running_max(&self) -> usize {
+        let frames = self.settings.buffer.frames;
+        self.settings.transactions.min(frames / FRAMES_EACH).min(WAITING_MAX / 2).max(1)
+    }
+
     fn may_begin(&self) -> bool {
         match &*self.standing.borrow() {
-            ServerState::Joined => {
-                let frames = self.settings.buffer.frames;
-                let most = self.settings.transactions.min(frames / FRAMES_EACH).min(WAITING_MAX / 2);
-                self.running.get() < most.max(1)
-            }
+            ServerState::Joined => self.running.get() < self.running_max(),
             ServerState::Lost(_) => false,
             ServerState::GivenUp(_) => true,
         }
+    }
+
+    fn unpin(&self, work: &mut WorkDone) {
+        let mut pool = self.buffer.pool().borrow_mut();
+        std::mem::take(&mut work.pinned).into_values().for_each(|frame| pool.unpin(frame));
+    }
+
+    /// A transaction is over.
+    fn end(&self, transaction: Transaction) {
+        self.doomed.borrow_mut().remove(&transaction);
+        self.works.borrow_mut().remove(&transaction);
+        self.advance();
+        self.running.set(self.running.get() - 1);
+        self.gate.wake_all(&self.executor);
+    }
+
+    fn roll_back(&self, transaction: Transaction, work: &SharedWork) {
+        self.unpin(&mut work.borrow_mut());
+        let is_begun = |page| work.borrow().changed.get(&page).is_some_and(|redo| redo.is_formatted());
+        self.forget_begun(is_begun);
+        let changed: BTreeSet<PageId> = work.borrow().changed.keys().copied().collect();
+        self.changing.borrow_mut().retain(|page| !changed.contains(page));
+        let restored = self.protocol.borrow_mut().aborted(transaction, &changed);
+        self.restore(&restored);
+        self.end(transaction);
+    }
+
+    /// Rolls back the transactions that are left of a session which was lost. False if that has to wait: calls of some are under way, and keep
+    /// pages in the buffer.
+    pub(super) fn roll_back_all(&self, cause: &str) -> bool {
+        let left: Vec<(Transaction, SharedWork)> =
+            self.works.borrow().iter().map(|(transaction, work)| (*transaction, Rc::clone(work))).collect();
+        let pins_at_rest: usize = left.iter().map(|(_, work)| work.borrow().pinned.len()).sum();
+        if self.buffer.pool().borrow().pins() > pins_at_rest {
+            return false;
+        }
+        for (transaction, work) in left {
+            self.roll_back(transaction, &work);
+            let why = Fault::new(FaultKind::Reset, cause);
+            work.replace(WorkDone { void: Some(why.into()), ..WorkDone::default() });
+        }
+        true
     }
 
     /// Pages are not begun after all: others may begin them.
@@ -450,18 +527,10 @@ impl ClientNode {
 
 impl Drop for PageTransaction {
     fn drop(&mut self) {
-        if self.is_over {
-            return;
+        let is_void = self.work.borrow().void.is_some();
+        if !self.is_over && !is_void {
+            self.client.roll_back(self.transaction, &self.work);
         }
-        self.unpin();
-        let client = Rc::clone(&self.client);
-        let is_begun = |page| self.work.borrow().changed.get(&page).is_some_and(|redo| redo.is_formatted());
-        client.forget_begun(is_begun);
-        let changed: BTreeSet<PageId> = self.work.borrow().changed.keys().copied().collect();
-        client.changing.borrow_mut().retain(|page| !changed.contains(page));
-        let restored = client.protocol.borrow_mut().aborted(self.transaction, &changed);
-        client.restore(&restored);
-        self.end();
     }
 }
 

@@ -92,9 +92,8 @@ pub async fn serve_database(
     PageServer::serve(database, transport, address, settings).await.expect("the port is free")
 }
 
-pub async fn join(executor: Executor, server: SocketAddr, address: SocketAddr, commits_pages: bool) -> PageClient {
-    executor.sleep_ns(1_000).await;
-    let settings = ClientSettings {
+fn client_settings(address: SocketAddr, commits_pages: bool) -> ClientSettings {
+    ClientSettings {
         buffer: buffer_settings(160),
         address,
         message_size_min: 0,
@@ -103,7 +102,11 @@ pub async fn join(executor: Executor, server: SocketAddr, address: SocketAddr, c
         commits_pages,
         lock_wait_ns_max: None,
         patience_ns: 60 * SECOND_NS,
-    };
+    }
+}
+
+async fn join(executor: Executor, server: SocketAddr, settings: ClientSettings) -> PageClient {
+    executor.sleep_ns(1_000).await;
     let transport = Rc::new(Plain(executor.clone()));
     PageClient::join(&executor, transport, server, settings).await.expect("the server listens")
 }
@@ -120,6 +123,16 @@ pub struct ServedThings {
 
 impl ServedThings {
     pub fn new(seed: u64, nodes: u32, grants: Option<Grants>) -> ServedThings {
+        ServedThings::suited(seed, nodes, grants, |settings| settings)
+    }
+
+    /// The same with settings of the clients that suit a test.
+    pub fn suited(
+        seed: u64,
+        nodes: u32,
+        grants: Option<Grants>,
+        suit: impl Fn(ClientSettings) -> ClientSettings,
+    ) -> ServedThings {
         let machines = Machines::new(seed);
         let server = machines.server();
         let nodes: Vec<Executor> = (1..=nodes).map(|number| machines.client(number)).collect();
@@ -129,7 +142,8 @@ impl ServedThings {
         let page_server = cluster.run(serving).expect("it starts");
         let mut clients = Vec::new();
         for (executor, number) in nodes.iter().zip(1..) {
-            let joining = join(executor.clone(), at, machines.address(number), number % 2 == 0);
+            let settings = suit(client_settings(machines.address(number), number % 2 == 0));
+            let joining = join(executor.clone(), at, settings);
             clients.push(cluster.run(executor.spawn(joining)).expect("it joins"));
         }
         ServedThings { machines, cluster, server, page_server, nodes, clients }
