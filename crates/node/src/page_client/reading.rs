@@ -47,8 +47,9 @@ impl ClientNode {
         }
         let place = direct::place(partition, number, blocking_factor, record_size);
         let length = record_size as usize;
-        self.charge_value(place.page, length);
-        Ok(Spot { page: place.page, slot: place.slot(length), offset: place.offset, length })
+        let slot = place.slot(length);
+        self.charge_value(place.page, slot, length);
+        Ok(Spot { page: place.page, slot, offset: place.offset, length })
     }
 }
 
@@ -97,7 +98,7 @@ pub(super) async fn scan_appended(
             Ok((0..count).map(|slot| slotted::value(bytes, slot).to_vec()).collect::<Vec<_>>())
         });
         for (record, slot) in records.await?.iter().zip(0..) {
-            reader.node().charge_value(page, record.len());
+            reader.node().charge_value(page, slot, record.len());
             if record.first() == Some(&LIVE) && !look(Position { page, slot }, &record[1..]) {
                 return Ok(());
             }
@@ -121,7 +122,7 @@ pub(super) async fn value_of(reader: &mut impl PageReader, partition: PartitionI
     while page.number != 0 && value.len() < length {
         let part = |bytes: &[u8]| stored::part_in(page, bytes).map(|(next, part)| (next, part.to_vec()));
         let (next, part) = reader.look_at(page, part).await?;
-        node.charge_value(page, part.len());
+        node.charge_value(page, 0, part.len());
         value.extend_from_slice(&part);
         page.number = next;
     }

@@ -160,10 +160,11 @@ impl PageSnapshot {
         self.client.executor.charge(Work::TreeSearch);
         let found = self.resolve(|pages| {
             let (place, leaf) = b_tree::find(pages, partition, key)?;
-            Ok((place.page, place.exact.then(|| slotted::value(leaf, place.slot).to_vec())))
+            let found = place.exact.then(|| slotted::value(leaf, place.slot).to_vec());
+            Ok((place, found))
         });
-        let (leaf, found) = found.await?;
-        self.client.charge_value(leaf, found.as_ref().map_or(0, Vec::len));
+        let (place, found) = found.await?;
+        self.client.charge_value(place.page, place.slot, found.as_ref().map_or(0, Vec::len));
         match found {
             None => Ok(None),
             Some(stored) => reading::value_of(self, partition, &stored).await.map(Some),
@@ -195,7 +196,7 @@ impl PageSnapshot {
                 Ok((range.page, records.collect::<Vec<_>>(), range.fence))
             });
             let (page, records, fence) = leaf.await?;
-            self.client.charge_value(page, records.iter().map(|(_, stored)| stored.len()).sum());
+            self.client.charge_value(page, 0, records.iter().map(|(_, stored)| stored.len()).sum());
             for (key, stored) in records {
                 let value = reading::value_of(self, partition, &stored).await?;
                 if !look(&key, &value) {
