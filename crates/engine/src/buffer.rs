@@ -59,7 +59,7 @@ use std::rc::Rc;
 use structures::canary::{self, Canary};
 use structures::page::{Pages, header};
 use structures::replacement::Policy;
-use values::Distances;
+use values::NearMemory;
 use wanted::{Fetching, WantedPages};
 
 /// How the buffer works.
@@ -142,7 +142,7 @@ pub struct Buffer {
     cleaner: Cleaner,
     /// Which devices do not answer writes.
     silence: Silence,
-    distances: Distances,
+    near: NearMemory,
 }
 
 /// How many frames are allocated at once for pages that stay for good.
@@ -182,7 +182,7 @@ impl Buffer {
             permitted: WaitQueue::new(),
             cleaner: Cleaner::new(settings.frames, settings.batch),
             silence: Silence::default(),
-            distances: Distances::new(settings.page_size),
+            near: NearMemory::new(settings.page_size),
         });
         if settings.cleaner {
             executor.spawn(cleaner::run(Rc::downgrade(&buffer), executor.clone()));

@@ -2,7 +2,7 @@
 
 use crate::ground::machine::run;
 use crate::ground::things::*;
-use base::PartitionId;
+use base::{PartitionId, Random};
 use driver::Work;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::set::FieldValue;
@@ -11,7 +11,8 @@ use entresol_engine::{
 };
 use virtual_driver::Media;
 
-const READS: u64 = 400;
+const DRAWS: u64 = 10_000;
+const BATCH: u64 = 50;
 
 /// Runs `work` with a new database, which nothing but `work` uses.
 fn with_database(work: impl AsyncFnOnce(&Database)) {
@@ -22,45 +23,79 @@ fn with_database(work: impl AsyncFnOnce(&Database)) {
     });
 }
 
-/// Reads [`READS`] records of a b-tree that has this many of 1,000 bytes each, and changes as many: what a step was charged for, before a
-/// change and behind it.
-async fn charged(database: &Database, name: &str, records: u64) -> [[u64; 2]; 2] {
+/// A b-tree of 1,000 bytes in each of this many records, all in memory.
+async fn loaded(database: &Database, name: &str, records: u64) -> PartitionId {
     let partition = database.create_partition(PartitionSpec::b_tree(name)).await.expect("creates");
-    let values = (0..records).map(|number| (number.to_be_bytes(), [7; 1_000]));
+    let values = (0..records).map(|number| (number.to_be_bytes(), VALUE));
     database.load_b_tree(partition, values, |_| {}).await.expect("loads");
     database.warm(partition, |_| {}).await.expect("reads");
-    let counts = || [Work::ValueCopy, Work::DistantValue].map(|work| database.executor().work_counts()[work as usize]);
-    let before = counts();
-    each(database, partition, records, false).await;
-    let between = counts();
-    each(database, partition, records, true).await;
-    let after = counts();
-    [0, 1].map(|step| [between[step] - before[step], after[step] - between[step]])
+    partition
 }
 
-async fn each(database: &Database, partition: PartitionId, records: u64, changes: bool) {
-    let all = async |tx: &mut Transaction| {
-        for number in (0..READS).map(|number| number * records / READS) {
-            match changes {
-                true => tx.modify(partition, &number.to_be_bytes(), |value| value[5] ^= 1).await?,
-                false => assert!(tx.get(partition, &number.to_be_bytes()).await?.is_some()),
-            }
+/// Calls `access` [`DRAWS`] times with records as `draw` says, after as many times which show what is near: how many pieces of values a
+/// time is charged with, and the share of distant ones.
+async fn charged(
+    database: &Database,
+    mut draw: impl FnMut(&mut Random) -> u64,
+    access: impl AsyncFn(&mut Transaction, [u8; 8]) -> Result<()>,
+) -> (u64, f64) {
+    let counts = || [Work::ValueCopy, Work::DistantValue].map(|work| database.executor().work_counts()[work as usize]);
+    let (mut random, mut charged) = (Random::stream(1, "draws"), [[0; 2]; 2]);
+    for charged in &mut charged {
+        for _ in 0..DRAWS / BATCH {
+            let numbers: Vec<u64> = (0..BATCH).map(|_| draw(&mut random)).collect();
+            let all = async |tx: &mut Transaction| {
+                for number in &numbers {
+                    access(tx, number.to_be_bytes()).await?;
+                }
+                Ok::<_, Error>(())
+            };
+            database.transaction(all).await.expect("commits");
         }
-        Ok::<_, Error>(())
-    };
-    database.transaction(all).await.expect("commits");
+        *charged = counts();
+    }
+    let [copies, distant] = [0, 1].map(|work| charged[1][work] - charged[0][work]);
+    (copies / DRAWS, distant as f64 / DRAWS as f64)
 }
 
 #[test]
-fn values_are_charged_by_their_length_and_by_how_many_caches_do_not_hold() {
+fn values_are_distant_by_how_much_caches_do_not_hold_of_those_that_are_referred_to() {
     with_database(async |database| {
-        let [copies, distant] = charged(database, "few", 1_000).await;
-        assert_eq!((copies, distant), ([4 * READS; 2], [0; 2]), "a MiB");
-        let [copies, distant] = charged(database, "many", 21_000).await;
-        assert_eq!(copies, [4 * READS; 2]);
+        let (few, many) = (loaded(database, "few", 1_000).await, loaded(database, "many", 21_000).await);
+        let get = |partition| {
+            async move |tx: &mut Transaction, key: [u8; 8]| {
+                tx.get(partition, &key).await.map(|found| assert!(found.is_some()))
+            }
+        };
+        let modify = |partition| {
+            async move |tx: &mut Transaction, key: [u8; 8]| tx.modify(partition, &key, |value| value[5] ^= 1).await
+        };
+        // A MiB.
+        let few_of_all = |random: &mut Random| random.below(1_000);
+        assert_eq!(charged(database, few_of_all, get(few)).await, (4, 0.0));
+        assert_eq!(charged(database, few_of_all, modify(few)).await, (4, 0.0));
         // Some 24 MiB, of which 8 are near.
-        let shares = distant.map(|count| count as f64 / READS as f64);
-        assert!(shares.iter().all(|share| (0.6..0.72).contains(share)), "{shares:?}");
+        let uniform = |random: &mut Random| random.below(21_000);
+        let (copies, read) = charged(database, uniform, get(many)).await;
+        assert!(copies == 4 && (0.6..0.72).contains(&read), "{copies} pieces, {read} of those read distant");
+        let (copies, changed) = charged(database, uniform, modify(many)).await;
+        assert!(copies == 4 && (0.6..0.72).contains(&changed), "{copies} pieces, {changed} of those changed distant");
+        // What was read is near when it is changed next.
+        let both = async |tx: &mut Transaction, key: [u8; 8]| {
+            get(many)(tx, key).await?;
+            modify(many)(tx, key).await
+        };
+        let (copies, distant) = charged(database, uniform, both).await;
+        assert!(copies == 8 && (0.6..0.72).contains(&distant), "{copies} pieces, {distant} distant of two");
+        // Nine times of ten it is one of a thousand that lie among the others.
+        let mut random = Random::stream(2, "popular");
+        let popular: Vec<u64> = (0..1_000).map(|_| uniform(&mut random)).collect();
+        let skewed = |random: &mut Random| match random.chance(0.9) {
+            true => popular[random.below(1_000) as usize],
+            false => uniform(random),
+        };
+        let (_, distant) = charged(database, skewed, get(many)).await;
+        assert!((0.05..0.1).contains(&distant), "{distant} of those read distant, where few are popular");
     });
 }
 

@@ -38,7 +38,7 @@ impl Core {
         let page = pool.page(id)?;
         let charged = |slot| {
             let record = slotted::value(page, slot);
-            self.buffer.charge_value(&pool, id, record.len());
+            self.buffer.charge_value(id, slot, record.len());
             record.to_vec()
         };
         Ok((0..slots).map(|slot| (slot, charged(slot))).collect())
@@ -47,7 +47,7 @@ impl Core {
     pub fn appended_at(&self, position: Position) -> Result<Vec<u8>, Need> {
         let pool = self.buffer.pool().borrow();
         let record = slotted::value(pool.page(position.page)?, position.slot);
-        self.buffer.charge_value(&pool, position.page, record.len());
+        self.buffer.charge_value(position.page, position.slot, record.len());
         Ok(record.to_vec())
     }
 
@@ -67,7 +67,7 @@ impl Core {
                     value.truncate(start);
                     let pool = buffer.pool().borrow();
                     let (next, bytes) = stored::part(&*pool, page)?;
-                    buffer.charge_value(&pool, page, bytes.len());
+                    buffer.charge_value(page, 0, bytes.len());
                     value.extend_from_slice(bytes);
                     Ok(next)
                 })

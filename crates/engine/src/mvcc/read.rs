@@ -56,7 +56,7 @@ async fn stored_at(
                 let pool = engine.core.buffer.pool().borrow();
                 let (place, leaf) = b_tree::find(&*pool, partition, key)?;
                 let found = place.exact.then(|| slotted::value(leaf, place.slot).to_vec());
-                engine.core.buffer.charge_value(&pool, place.page, found.as_ref().map_or(0, Vec::len));
+                engine.core.buffer.charge_value(place.page, place.slot, found.as_ref().map_or(0, Vec::len));
                 found
             };
             Ok(engine.versions.reconstruct_in_memory(view, partition, key, state)?)
@@ -98,7 +98,7 @@ pub(crate) async fn object_at(
         let state = {
             let pool = engine.core.buffer.pool().borrow();
             let object = &pool.page(place.page)?[start..start + length];
-            engine.core.buffer.charge_value(&pool, place.page, length);
+            engine.core.buffer.charge_value(place.page, place.slot(length), length);
             object.to_vec()
         };
         let (name, versions) = (Resource::record(partition, number), engine.versions.versions().borrow());

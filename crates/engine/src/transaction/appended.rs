@@ -135,7 +135,7 @@ impl Transaction {
         stored.push(LIVE);
         stored.extend_from_slice(record);
         let Position { page, slot } = position;
-        engine.core.buffer.charge_value(&engine.core.buffer.pool().borrow(), page, stored.len());
+        engine.core.buffer.charge_value(page, slot, stored.len());
         let change = Change::InsertSlot { slot, key: &[], value: stored };
         update(&self.engine, &mut self.state, &Undo::EraseAppended { page, slot }, &[Edit { page, change }]);
         drop(scratch);

@@ -491,7 +491,7 @@ impl Transaction {
             Ok(met) => met,
             Err(resource) => return Ok(LeafStep::Blocked(resource)),
         };
-        engine.core.buffer.charge_value(&pool, met.page, bytes);
+        engine.core.buffer.charge_value(met.page, 0, bytes);
         Ok(LeafStep::Read(Share { records, from: met.from, is_within_leaf: met.is_within_leaf }))
     }
 

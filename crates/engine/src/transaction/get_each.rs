@@ -199,7 +199,7 @@ pub(super) fn show<R, F: FnOnce(Option<&[u8]>) -> R>(
     };
     let mut answer = |value: Option<&[u8]>| look.take().expect("an attempt succeeds once")(value);
     let stored = place.exact.then(|| slotted::value(leaf, place.slot));
-    core.buffer.charge_value(&pool, place.page, stored.map_or(0, <[u8]>::len));
+    core.buffer.charge_value(place.page, place.slot, stored.map_or(0, <[u8]>::len));
     let Some(stored) = stored else { return Ok(Shown::Here(answer(None))) };
     Ok(match stored::read(stored) {
         Stored::Here(value) => Shown::Here(answer(Some(value))),

@@ -70,7 +70,7 @@ impl Transaction {
                     let planned = overflow::add(&*pool, partition, next, part)?;
                     let page = PageId::new(partition, planned.0);
                     pool.page(page)?;
-                    engine.core.buffer.charge_value(&pool, page, part.len());
+                    engine.core.buffer.charge_value(page, 0, part.len());
                     planned
                 };
                 let edits: Vec<Edit<'_>> = edits.iter().map(|edit| edit.as_edit()).collect();

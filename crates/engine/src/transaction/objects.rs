@@ -53,7 +53,7 @@ impl Transaction {
                 let pool = engine.core.buffer.pool().borrow();
                 let start = usize::from(place.offset);
                 let object = &pool.page(place.page)?[start..start + length];
-                engine.core.buffer.charge_value(&pool, place.page, length);
+                engine.core.buffer.charge_value(place.page, place.slot(length), length);
                 Ok(look.take().expect("an attempt succeeds once")(object))
             })
             .await?;
@@ -175,7 +175,7 @@ impl Transaction {
                         return Err(Need::Space(partition));
                     }
                     pool.write_permission(place.page)?;
-                    engine.core.buffer.charge_value(&pool, place.page, length);
+                    engine.core.buffer.charge_value(place.page, place.slot(length), length);
                     old.clear();
                     old.extend_from_slice(&page[start..start + length]);
                 }

@@ -314,7 +314,7 @@ impl Transaction {
             let pool = engine.core.pages_to_search();
             let (place, leaf) = b_tree::find_near(&*pool, partition, key, near)?;
             let old = place.exact.then(|| slotted::value(leaf, place.slot).to_vec());
-            engine.core.buffer.charge_value(&pool, place.page, stored.len());
+            engine.core.buffer.charge_value(place.page, place.slot, stored.len());
             Ok((place, old, b_tree::has_room(leaf, &place, key.len(), stored.len())))
         };
         let (mut place, mut old, mut has_room) = descend(near)?;
@@ -418,12 +418,12 @@ impl Transaction {
             let pool = engine.core.pages_to_search();
             let (place, leaf, has_underfull_parent) = b_tree::find_to_remove(&*pool, partition, key)?;
             if !place.exact {
-                engine.core.buffer.charge_value(&pool, place.page, 0);
+                engine.core.buffer.charge_value(place.page, place.slot, 0);
                 return Ok(None);
             }
             pool.write_permission(place.page)?;
             let old = slotted::value(leaf, place.slot);
-            engine.core.buffer.charge_value(&pool, place.page, old.len());
+            engine.core.buffer.charge_value(place.page, place.slot, old.len());
             (place, old.to_vec(), has_underfull_parent)
         };
         if locks_records {
@@ -546,7 +546,7 @@ fn find(core: &Core, partition: PartitionId, key: &[u8]) -> Result<FoundRecord, 
     let pool = core.pages_to_search();
     let (place, leaf) = b_tree::find(&*pool, partition, key)?;
     let stored = place.exact.then(|| slotted::value(leaf, place.slot));
-    core.buffer.charge_value(&pool, place.page, stored.map_or(0, <[u8]>::len));
+    core.buffer.charge_value(place.page, place.slot, stored.map_or(0, <[u8]>::len));
     let Some(stored) = stored else { return Ok(FoundRecord::Nothing) };
     Ok(match stored::read(stored) {
         Stored::Here(value) => FoundRecord::Here(value.to_vec()),

@@ -189,7 +189,7 @@ impl PageTransaction {
             let page = pages.page(range.page)?;
             let records = (range.slot..slotted::count(page)).map(|slot| record(page, slot));
             let left = records.take_while(|(key, _)| is_below(key, upper)).collect();
-            pages.charge_value(range.page, length_of(&left));
+            pages.charge_value(range.page, 0, length_of(&left));
             let fence = range.fence.filter(|fence| is_below(fence, upper));
             Ok((left, fence.map(Bound::Included)))
         })
@@ -213,7 +213,7 @@ impl PageTransaction {
                 Bound::Excluded(lower) => key > lower,
             };
             let left = records.take_while(|(key, _)| is_above(key)).collect();
-            pages.charge_value(range.page, length_of(&left));
+            pages.charge_value(range.page, 0, length_of(&left));
             // What is left is below the fence.
             let goes_on = |fence: &Vec<u8>| match lower {
                 Bound::Unbounded => true,

@@ -50,8 +50,9 @@ impl ClientNode {
         }
         let place = direct::place(partition, number, blocking_factor, record_size);
         let length = record_size as usize;
-        self.charge_value(place.page, length);
-        Ok(Spot { page: place.page, slot: place.slot(length), offset: place.offset, length })
+        let slot = place.slot(length);
+        self.charge_value(place.page, slot, length);
+        Ok(Spot { page: place.page, slot, offset: place.offset, length })
     }
 }
 
@@ -77,7 +78,7 @@ pub(super) async fn scan_appended(
         let (records, missed) = records.await?;
         reader.go_on(&mut read_ahead, (page, missed), count);
         for (record, slot) in records.iter().zip(0..) {
-            reader.node().charge_value(page, record.len());
+            reader.node().charge_value(page, slot, record.len());
             if record.first() == Some(&LIVE) && !look(Position { page, slot }, &record[1..]) {
                 return Ok(());
             }
@@ -101,7 +102,7 @@ pub(super) async fn value_of(reader: &mut impl PageReader, partition: PartitionI
     while page.number != 0 && value.len() < length {
         let part = |bytes: &[u8]| stored::part_in(page, bytes).map(|(next, part)| (next, part.to_vec()));
         let ((next, part), _) = reader.look_at(page, part).await?;
-        node.charge_value(page, part.len());
+        node.charge_value(page, 0, part.len());
         value.extend_from_slice(&part);
         page.number = next;
     }

@@ -160,12 +160,12 @@ impl PageTransaction {
         self.resolve(Intent::Change, |pages| {
             let (place, leaf) = b_tree::find(pages.to_search(), partition, key)?;
             if !place.exact {
-                pages.charge_value(place.page, 0);
+                pages.charge_value(place.page, place.slot, 0);
                 return Ok(None);
             }
             pages.write_permission(place.page)?;
             let old = slotted::value(leaf, place.slot);
-            pages.charge_value(place.page, old.len());
+            pages.charge_value(place.page, place.slot, old.len());
             Ok(Some((place, old.to_vec())))
         })
         .await
@@ -340,7 +340,7 @@ impl PageTransaction {
                 Ok(Position { page, slot }) => {
                     let undo = Undo::EraseAppended { page, slot }.stored();
                     let change = Change::InsertSlot { slot, key: &[], value: &stored };
-                    client.charge_value(page, stored.len());
+                    client.charge_value(page, slot, stored.len());
                     self.apply(&Body::Update(&undo), &[Edit { page, change }]);
                     client.append_pages.borrow_mut().insert(partition, Some(page));
                     return Ok(Position { page, slot });
@@ -429,7 +429,7 @@ fn plan_put(
     if !replace {
         let place = b_tree::find(pages, partition, key)?.0;
         if place.exact {
-            pages.charge_value(place.page, stored.len());
+            pages.charge_value(place.page, place.slot, stored.len());
             return Ok(Step::Present);
         }
     }
@@ -440,7 +440,7 @@ fn plan_put(
     let (place, leaf) = b_tree::find(pages.to_search(), partition, key)?;
     pages.write_permission(place.page)?;
     let old = place.exact.then(|| slotted::value(leaf, place.slot).to_vec());
-    pages.charge_value(place.page, stored.len());
+    pages.charge_value(place.page, place.slot, stored.len());
     Ok(Step::Place { place, old })
 }
 

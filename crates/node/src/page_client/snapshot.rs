@@ -170,10 +170,11 @@ impl PageSnapshot {
         self.client.executor.charge(Work::TreeSearch);
         let found = self.resolve(|pages| {
             let (place, leaf) = b_tree::find(pages, partition, key)?;
-            Ok((place.page, place.exact.then(|| slotted::value(leaf, place.slot).to_vec())))
+            let found = place.exact.then(|| slotted::value(leaf, place.slot).to_vec());
+            Ok((place, found))
         });
-        let (leaf, found) = found.await?;
-        self.client.charge_value(leaf, found.as_ref().map_or(0, Vec::len));
+        let (place, found) = found.await?;
+        self.client.charge_value(place.page, place.slot, found.as_ref().map_or(0, Vec::len));
         match found {
             None => Ok(None),
             Some(stored) => reading::value_of(self, partition, &stored).await.map(Some),
@@ -211,7 +212,7 @@ impl PageSnapshot {
                 Ok((range.page, records, behind, range.fence))
             });
             let (page, records, behind, fence) = leaf.await?;
-            self.client.charge_value(page, records.iter().map(|(_, stored)| stored.len()).sum());
+            self.client.charge_value(page, 0, records.iter().map(|(_, stored)| stored.len()).sum());
             is_first = false;
             if let Some(behind) = behind {
                 read_ahead.read_with(behind, |pages| self.ask_ahead(pages));

@@ -83,15 +83,15 @@ impl Pages for LockedPages<'_> {
 impl ClientNode {
     /// A value of `length` bytes was copied or shown where it lies on a page that the node has or has had, or written there: this is charged
     /// as an engine is ([`Buffer::charge_value`](engine::buffer::Buffer::charge_value)).
-    pub(super) fn charge_value(&self, page: PageId, length: usize) {
-        self.buffer.charge_value(&self.buffer.pool().borrow(), page, length);
+    pub(super) fn charge_value(&self, page: PageId, slot: u16, length: usize) {
+        self.buffer.charge_value(page, slot, length);
     }
 }
 
 impl LockedPages<'_> {
     /// As [`ClientNode::charge_value`].
-    pub fn charge_value(&self, page: PageId, length: usize) {
-        self.client.buffer.charge_value(&self.pool, page, length);
+    pub fn charge_value(&self, page: PageId, slot: u16, length: usize) {
+        self.client.charge_value(page, slot, length);
     }
 
     /// Locks a page that is here, if nothing is in the way of that.
