@@ -315,6 +315,10 @@ canaries! {
     ShortPatience,
     /// A page server that is closed tells none of its nodes.
     SilentClose,
+    /// A database does with its partitions what it likes while nodes use it.
+    DroppedBesideNodes,
+    /// A database changes itself while nodes have leases whose server has ended.
+    ForgottenLeases,
     /// A node does not note which records of a leaf a transaction has read, or has not found there.
     UnnotedKey,
 }

@@ -28,7 +28,7 @@ mod transactions;
 pub(crate) use call::Call;
 pub(crate) use call::StoredCall;
 pub use catalog::Catalog;
-pub(crate) use catalog::{Counted, Keyed, KeyedPartition, NotedPartition};
+pub(crate) use catalog::{Counted, Keyed, KeyedPartition, NotedPartition, Serving};
 pub(crate) use checkpointer::Checkpointer;
 pub use checkpointer::Policy;
 pub(crate) use core::{Core, margin_min};

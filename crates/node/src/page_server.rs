@@ -114,7 +114,7 @@ impl PageServer {
     /// # Errors
     /// The driver's, such as that of an address in use, and those of a log that has failed. [`Error::NoPartition`] if grants name a
     /// partition that is not there, [`Error::PartitionInUse`] if an index is being built or dropped, or a partition is being compacted or
-    /// loaded, [`Error::Setting`] if the database has a page server that has not ended. [`Error::StillRunning`] if transactions of the
+    /// loaded, [`Error::Setting`] if the database has a page server that was not closed. [`Error::StillRunning`] if transactions of the
     /// database's own have not ended in ten seconds: while it is served it runs none. Those of [`Database::check_ended`] if what transactions
     /// have left has not got on for a minute.
     pub async fn serve(
@@ -196,11 +196,13 @@ impl PageServer {
         self.0.address
     }
 
-    /// Serves no more: every client is told that this is the end. The address is free as soon as other tasks have run.
+    /// Serves no more: every client is told that this is the end. The address is free as soon as other tasks have run. What the database itself
+    /// is to change from now on waits until the leases of all of them are over, since some may not hear of it, and another server for the
+    /// commits that are under way.
     pub fn close(&self) {
         self.0.ending.come(self.0.executor());
         self.0.set_views.take();
-        self.0.served.take();
+        self.0.end_serving();
         if !canary::is_planted(Canary::SilentClose) {
             self.0.outboxes.borrow().values().for_each(|outbox| outbox.close());
         }
@@ -320,10 +322,20 @@ async fn accept(server: Weak<ServerNode>, acceptor: Rc<dyn Acceptor>, (ending, e
 impl Drop for ServerNode {
     fn drop(&mut self) {
         self.ending.come(self.database.executor());
+        self.end_serving();
     }
 }
 
 impl ServerNode {
+    /// Nodes may use the database until their leases are over, those of an earlier server among them.
+    fn end_serving(&self) {
+        let Some(served) = self.served.take() else { return };
+        let earlier = self.settings.has_leases.then(|| Term::new(LEASE_NS, self.since));
+        let terms = self.terms.borrow();
+        let ends = terms.values().copied().chain(earlier).map(|term| term.end());
+        served.end(ends.max().unwrap_or(Instant::START));
+    }
+
     fn executor(&self) -> &Executor {
         &self.executor
     }

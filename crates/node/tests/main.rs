@@ -9,6 +9,7 @@ mod cluster;
 mod copies;
 mod counting;
 mod crowds;
+mod ended_servers;
 mod falling;
 mod faults;
 mod freeing;

@@ -125,6 +125,7 @@ impl Database {
         if let Organization::Set { .. } = found.organization {
             return sets::compact_set(engine, &found).await;
         }
+        self.await_leases().await?;
         let _moving = self.begin_moving(&found)?;
         match found.organization {
             Organization::BTree | Organization::Set { .. } => {}

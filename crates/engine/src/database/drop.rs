@@ -63,6 +63,7 @@ impl Database {
 
     async fn drop_undisturbed(&self, id: PartitionId) -> Result<()> {
         self.await_undone().await?;
+        self.await_leases().await?;
         let _turn = self.0.engine.catalog.creation.take(&self.0.engine.core.executor).await;
         self.0.engine.core.check_open()?;
         let found = self.describe_droppable(id)?;

@@ -167,6 +167,7 @@ impl Database {
     /// Makes the b-tree of an index, or that of a set in memory, and has all changes of records from now on kept in it.
     async fn begin_index(&self, base: PartitionId, spec: IndexSpec) -> Result<Building> {
         let engine = &self.0.engine;
+        self.await_leases().await?;
         let _turn = engine.catalog.creation.take(&engine.core.executor).await;
         engine.core.check_open()?;
         let found = engine.catalog.describe(base)?;
@@ -322,6 +323,7 @@ impl Database {
         if self.give_up_build(base, name).await? {
             return Ok(());
         }
+        self.await_leases().await?;
         let turn = engine.catalog.creation.take(&engine.core.executor).await;
         engine.core.check_open()?;
         let found = engine.catalog.describe(base)?;

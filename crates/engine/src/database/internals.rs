@@ -29,7 +29,7 @@ pub trait Internals {
     ///
     /// # Errors
     /// [`crate::Error::PartitionInUse`] if an index is being built or dropped, or a partition is being compacted or loaded;
-    /// [`crate::Error::Setting`] if nodes use it already; [`crate::Error::StillRunning`] if transactions of its own have not ended in ten
+    /// [`crate::Error::Setting`] if nodes use it already, but for those of a server that was told to end; [`crate::Error::StillRunning`] if transactions of its own have not ended in ten
     /// seconds.
     fn serve_nodes(&self) -> impl Future<Output = Result<Served>>;
 

@@ -75,6 +75,7 @@ impl Database {
         }
         // It takes no locks, and would be met by what is undone.
         self.await_undone().await?;
+        self.await_leases().await?;
         let _visit = Visit::new(&self.0.engine);
         self.0.engine.core.complete(|| self.check_empty_tree(partition)).await?;
         self.check_unserved(&found, "is not loaded")?;

@@ -138,6 +138,7 @@ impl Database {
         records: impl IntoIterator<Item = (K, V)>,
         mut progress: impl FnMut(u64),
     ) -> Result<()> {
+        self.await_leases().await?;
         let _visit = Visit::new(&self.0.engine);
         let found = self.0.engine.catalog.describe(partition)?;
         self.check_unserved(&found, "is not loaded")?;

@@ -50,6 +50,7 @@ impl Database {
 
     async fn rename_undisturbed(&self, id: PartitionId, name: String) -> Result<()> {
         let engine = &self.0.engine;
+        self.await_leases().await?;
         let _turn = engine.catalog.creation.take(&engine.core.executor).await;
         engine.core.check_open()?;
         // A name that is taken is refused whatever is done to the partition's indexes.

@@ -1,35 +1,48 @@
 //! That other nodes use the database. They keep copies of its pages, and know its partitions and indexes as they were when they first used
 //! them; copies are called back before a page is changed in a transaction of a node, and for nothing else. So what changes records otherwise,
 //! or gives partitions other names, pages or indexes, is refused meanwhile, and has ended before.
+//!
+//! A server that ends may leave nodes behind that have not heard of it: they use their copies until their leases are over. So the same waits
+//! for that, and for the last commits of the server.
 
 use super::Database;
 use crate::catalog::Partition;
-use crate::engine::{Engine, NotedPartition};
+use crate::engine::{Engine, NotedPartition, Serving};
 use crate::{Error, Result};
+use base::Instant;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use std::rc::Rc;
+use structures::canary::{self, Canary};
 
 /// How long transactions of the database's own are waited for before nodes use it, and how often it is looked, in nanoseconds.
 const PATIENCE_NS: u64 = 10 * SECOND_NS;
 const LOOK_NS: u64 = MILLISECOND_NS / 2;
+/// The same while leases last: it may be closed meanwhile.
+const LEASES_LOOK_NS: u64 = 100 * MILLISECOND_NS;
 
-/// Nodes use the database as long as this is there.
+/// Nodes use the database as long as this is there, and until their leases are over.
 pub struct Served {
     engine: Rc<Engine>,
 }
 
 impl Served {
     fn new(engine: &Rc<Engine>) -> Served {
-        let served = &engine.catalog.served;
-        served.set(served.get() + 1);
+        engine.catalog.served.set(Serving::Begun);
         Served { engine: Rc::clone(engine) }
+    }
+
+    /// No node may begin to use it any more, but some may have leases up to this moment. What is under way ends by itself: until this is
+    /// dropped.
+    pub fn end(&self, leased: Instant) {
+        let catalog = &self.engine.catalog;
+        catalog.served.set(Serving::Ending);
+        catalog.leased.set(leased.max(catalog.leased.get()));
     }
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
-        let served = &self.engine.catalog.served;
-        served.set(served.get() - 1);
+        self.engine.catalog.served.set(Serving::Ended);
     }
 }
 
@@ -40,13 +53,17 @@ impl Database {
     /// # Errors
     /// [`Error::PartitionInUse`] if an index is being built or dropped, or a partition is being compacted or loaded;
     /// [`Error::StillRunning`] if transactions have not ended in ten seconds. [`Error::Setting`] if nodes use it already: what one server
-    /// tells its nodes of locks and copies another one does not know.
+    /// tells its nodes of locks and copies another one does not know. One that has been told to end is waited for.
     pub(crate) async fn serve_nodes(&self) -> Result<Served> {
         let engine = &self.0.engine;
         self.check_at_rest()?;
         let turn = engine.catalog.creation.take(&engine.core.executor).await;
         engine.core.check_open()?;
-        if engine.catalog.served.get() > 0 {
+        while engine.catalog.served.get() == Serving::Ending {
+            engine.core.executor.sleep_ns(LOOK_NS).await;
+            engine.core.check_open()?;
+        }
+        if engine.catalog.served.get() == Serving::Begun {
             let message = "this database has a page server, which has not ended: two would not know of each other's locks and copies";
             return Err(Error::Setting(message.to_owned()));
         }
@@ -78,7 +95,7 @@ impl Database {
 
     /// Refuses what may not happen to a partition while nodes use the database.
     pub(super) fn check_unserved(&self, found: &Partition, refused: &str) -> Result<()> {
-        if self.0.engine.catalog.served.get() == 0 {
+        if self.is_unserved() || canary::is_planted(Canary::DroppedBesideNodes) {
             return Ok(());
         }
         Err(Error::Setting(format!(
@@ -90,7 +107,48 @@ impl Database {
     /// Refuses a transaction of the database's own while nodes use it: they would not be asked for their copies.
     #[inline]
     pub(super) fn check_own(&self) -> Result<()> {
-        if self.0.engine.catalog.served.get() == 0 { Ok(()) } else { Err(Error::ServesNodes) }
+        if self.is_unserved() { Ok(()) } else { Err(Error::ServesNodes) }
+    }
+
+    /// No node has a copy.
+    #[inline]
+    fn is_unserved(&self) -> bool {
+        let catalog = &self.0.engine.catalog;
+        match catalog.served.get() {
+            Serving::Never => true,
+            Serving::Begun | Serving::Ending => false,
+            Serving::Ended => {
+                catalog.leased.get() <= self.executor().now() || canary::is_planted(Canary::ForgottenLeases)
+            }
+        }
+    }
+
+    /// Waits until a server has ended that was told to, with the leases of its nodes. None is waited for that serves.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    #[inline]
+    pub(super) async fn await_leases(&self) -> Result<()> {
+        match self.0.engine.catalog.served.get() {
+            Serving::Never | Serving::Begun => Ok(()),
+            Serving::Ending | Serving::Ended => Box::pin(self.await_end_of_leases()).await,
+        }
+    }
+
+    #[cold]
+    async fn await_end_of_leases(&self) -> Result<()> {
+        let (engine, executor) = (&self.0.engine, self.executor());
+        loop {
+            let (serving, now) = (engine.catalog.served.get(), executor.now());
+            match serving {
+                Serving::Ending => executor.sleep_ns(LOOK_NS).await,
+                Serving::Ended if now < engine.catalog.leased.get() && !canary::is_planted(Canary::ForgottenLeases) => {
+                    executor.sleep_ns(LEASES_LOOK_NS.min(engine.catalog.leased.get().since_ns(now))).await;
+                }
+                _ => return Ok(()),
+            }
+            engine.core.check_open()?;
+        }
     }
 
     /// Begins to move pages of a partition, unless nodes use them; until what this returns is dropped none may begin to use the database.

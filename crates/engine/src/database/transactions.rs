@@ -18,7 +18,8 @@ impl Database {
     /// # Errors
     /// [`LogFailed`](crate::Error::LogFailed) if the log has failed; [`LogNotRelieved`](crate::Error::LogNotRelieved) if it is full and a checkpoint fails;
     /// [`OwnLog`](crate::Error::OwnLog) and [`TooManyTransactions`](crate::Error::TooManyTransactions) if it would wait for ever for another
-    /// transaction of the same task; [`ServesNodes`](crate::Error::ServesNodes) while nodes use the database.
+    /// transaction of the same task; [`ServesNodes`](crate::Error::ServesNodes) while nodes use the database. Behind the end of their server
+    /// it waits until the leases are over of those that may not have heard of it.
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
@@ -46,6 +47,7 @@ impl Database {
     /// # Errors
     /// Those of [`Database::begin`].
     pub async fn begin_aged(&self, began: Option<u64>) -> Result<Transaction> {
+        self.await_leases().await?;
         self.check_own()?;
         let transaction = transaction::begin(&self.0.engine, began).await?;
         // Nodes may have come to use it while this has waited.

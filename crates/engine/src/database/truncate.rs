@@ -57,6 +57,7 @@ impl Database {
     async fn truncate_undisturbed(&self, id: PartitionId) -> Result<PartitionId> {
         let engine = &self.0.engine;
         self.await_undone().await?;
+        self.await_leases().await?;
         let _turn = engine.catalog.creation.take(&engine.core.executor).await;
         engine.core.check_open()?;
         let found = self.describe_droppable(id)?;

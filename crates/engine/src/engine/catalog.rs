@@ -5,7 +5,7 @@ use crate::catalog::{Locking, Organization, Partition, Partitions};
 use crate::superblock::{CatalogChange, Superblock, SuperblockFile};
 use crate::{Error, Result};
 use base::time::{MILLISECOND_NS, SECOND_NS};
-use base::{Lsn, PartitionId};
+use base::{Instant, Lsn, PartitionId};
 use driver::DeviceId;
 use executor::Turn;
 use std::cell::{Cell, RefCell};
@@ -82,6 +82,19 @@ impl Drop for NotedPartition<'_> {
 /// How long it is waited for a file to become shorter, in nanoseconds: longer than that takes where its device answers.
 const SHRINKING_NS_MAX: u64 = 10 * SECOND_NS;
 
+/// Whether nodes use a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Serving {
+    /// None has since the opening.
+    Never,
+    /// They do, by way of a server.
+    Begun,
+    /// The server was told to end, and has something under way.
+    Ending,
+    /// It has ended. Nodes that have not heard of that may have leases.
+    Ended,
+}
+
 /// The catalog.
 pub struct Catalog {
     /// The device that holds the superblock's file.
@@ -104,8 +117,10 @@ pub struct Catalog {
     pub(crate) shrinking: Cell<Option<PartitionId>>,
     /// The indexes that are being built.
     pub(crate) index_builds: RefCell<Vec<Rc<IndexBuild>>>,
-    /// How many servers of nodes use the database.
-    pub(crate) served: Cell<u32>,
+    /// Whether nodes use the database.
+    pub(crate) served: Cell<Serving>,
+    /// Until when nodes have leases whose server has ended.
+    pub(crate) leased: Cell<Instant>,
     /// The partition whose pages are being moved.
     pub(crate) moving: Cell<Option<PartitionId>>,
     /// The turn to give a partition indexes that it is ensured to have.
@@ -159,7 +174,8 @@ impl Catalog {
             backups: Cell::new(0),
             shrinking: Cell::new(None),
             index_builds: RefCell::default(),
-            served: Cell::new(0),
+            served: Cell::new(Serving::Never),
+            leased: Cell::new(Instant::START),
             moving: Cell::new(None),
             ensuring: Turn::new(),
             loads: RefCell::default(),
