@@ -45,7 +45,7 @@ impl Charges<'_> {
     }
 }
 
-/// What the first of so many nodes is charged with for something.
+/// What the one node of a served database is charged with for something.
 fn charged(seed: u64, work: impl AsyncFnOnce(&mut Charges<'_>) -> Result<()> + 'static) -> Vec<(&'static str, u64)> {
     let mut served = ServedThings::new(seed, 1, None);
     let executor = served.nodes[0].clone();
