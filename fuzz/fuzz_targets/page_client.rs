@@ -124,6 +124,11 @@ impl Owner {
                 self.memory.remove(&page);
                 self.protocol.left(page);
             }
+            2 if !self.memory.contains(&page) && !self.protocol.is_coming(page) => {
+                if self.protocol.user(page).is_none() {
+                    self.protocol.request((page, Secret::default()), Transaction::NONE, false);
+                }
+            }
             3 if !self.is_committing => {
                 self.roll_back();
                 self.begin();
@@ -175,6 +180,7 @@ impl Owner {
                 self.arrive(copy, arrival);
             }
             Answer::Failed { copy, .. } => drop(self.protocol.failed(copy)),
+            Answer::WouldBlock { copy } => drop(self.protocol.would_block(copy)),
             Answer::Granted { copy, transaction } => drop(self.protocol.granted(copy, transaction)),
             Answer::CallBack { copy } => {
                 if self.protocol.call_back(copy).discards {
@@ -219,7 +225,7 @@ impl Owner {
             }
             Answer::AskAgain { copies } => {
                 for copy in copies.into_iter().filter(|copy| self.protocol.lacks(*copy)).collect::<Vec<_>>() {
-                    if self.protocol.was_offered(copy.page) {
+                    if self.protocol.is_speculative(copy.page) {
                         self.protocol.failed(copy);
                     } else {
                         self.protocol.ask_again(copy.page);
@@ -264,6 +270,7 @@ fn likely(bytes: &[u8; 4]) -> Option<Answer> {
         5 => Answer::Withdrawn { copy },
         6 => Answer::Victim { transaction, withdrawn: vec![copy] },
         7 if number > 127 => Answer::AskAgain { copies: vec![copy] },
+        7 => Answer::WouldBlock { copy },
         8 => Answer::Fall { copy },
         9 => Answer::ByRecords { copy },
         10 => Answer::Record { page: copy.page, lock, is_alone: page > 127, bytes: vec![0; 8] },

@@ -70,6 +70,7 @@ fn likely(bytes: &[u8; 4]) -> Option<Request> {
         0 | 1 => {
             let waited_ns = [0, 1, 1 << 20, u64::MAX][usize::from(kind >> 6)];
             let waited = (page % 128 > 31).then_some(Wait { copy: earlier, waited_ns });
+            let transaction = if kind == 1 { Transaction::NONE } else { transaction };
             Request::Read { copy, secret: Secret(1), transaction, writes: number > 127, leaving, waited }
         }
         2 => Request::Write { copy, transaction },

@@ -65,13 +65,14 @@ fn describe(finding: &Finding, database: &Database) -> String {
 }
 
 fn failure(report: &CheckReport, listed: &[String]) -> String {
-    let unsearched = report.unsearched.as_ref().map(|why| {
+    let in_words = |why| {
         wrapped(&format!(
             "not everything was looked at, such as whether pages are neither in use nor free: {why}; check again later"
         ))
-    });
+    };
+    let unsearched: Vec<String> = report.unsearched.iter().map(in_words).collect();
     if listed.is_empty() {
-        return format!("{} pages read, nothing found, and\n{}", grouped(report.pages), unsearched.unwrap_or_default());
+        return format!("{} pages read, nothing found, and\n{}", grouped(report.pages), unsearched.join("\n"));
     }
     let count = listed.len() as u64 + report.omitted;
     let mut text = format!("{} found:\n  {}", grouped(count), listed.join("\n  "));
@@ -89,16 +90,17 @@ mod tests {
 
     #[test]
     fn omitted_findings_are_counted() {
-        let report = CheckReport { pages: 10, findings: Vec::new(), omitted: 1_234, unsearched: None };
+        let report = CheckReport { pages: 10, findings: Vec::new(), omitted: 1_234, unsearched: Vec::new() };
         let text = failure(&report, &["file 'a.pages', page 3: it is torn".to_owned()]);
         assert!(text.starts_with("1,235 found:\n  file 'a.pages', page 3: it is torn\n  and 1,234 more"), "{text}");
     }
 
     #[test]
     fn what_was_not_looked_at_is_a_failure() {
-        let unsearched = Some(entresol::Error::StillFreeing);
+        let unsearched = vec![entresol::Error::StillFreeing, entresol::Error::StillUndoing];
         let report = CheckReport { pages: 1_010, findings: Vec::new(), omitted: 0, unsearched };
         let text = failure(&report, &[]);
         assert!(text.starts_with("1,010 pages read, nothing found, and\nnot everything was looked at"), "{text}");
+        assert_eq!(text.matches("not everything").count(), 2, "{text}");
     }
 }

@@ -12,7 +12,7 @@ use crate::{Failure, print};
 use clap::Args;
 use comparison::Comparison;
 use devices::{Discipline, Hardware};
-use entresol::configuration::{Configuration, FILE_NAME};
+use entresol::configuration::{Configuration, Device, FILE_NAME};
 use papers::Extent;
 use probe::Prober;
 use std::path::PathBuf;
@@ -91,7 +91,11 @@ fn prepared(workload: &OnEitherClock) -> Result<Prepared, Failure> {
 
 /// Runs the workload on both clocks.
 fn compared(arguments: &Arguments, progress: &Progress) -> Result<Comparison, Failure> {
-    let Prepared { real, described, configuration, hardware, hardware_name } = prepared(&arguments.workload)?;
+    let Prepared { real, mut described, configuration, hardware, hardware_name } = prepared(&arguments.workload)?;
+    // What is memory here takes no changed page of a cache, and so it does not in the prediction.
+    let is_memory = |device: &Device| real_driver::is_memory(device.path.as_deref().unwrap_or(real.data()));
+    let volatile = configuration.devices.iter().filter(|(_, device)| is_memory(device));
+    described.setup_mut().volatile = volatile.map(|(name, _)| name.clone()).collect();
     // A copy of a database that is made here is predicted behind the runs that make it.
     let is_late = arguments.workload.clone().terms_mut().is_some_and(|terms| terms.like.is_some());
     let predict = || timed(|| described.run(progress));

@@ -306,3 +306,20 @@ fn what_cannot_run_on_both_clocks_is_refused_before_anything_runs() {
     assert!(refused("debit-credit --hardware rahm-1991").contains("--config"));
     assert!(refused("debit-credit --hardware nowhere.toml").contains("nowhere.toml"));
 }
+
+#[test]
+fn what_memory_stands_for_is_predicted_to_lose_its_contents_as_it_does_here() {
+    let (directory, memory) = (workshop(), tempfile::tempdir_in("/dev/shm").unwrap());
+    let text = format!(
+        "[device.nvem]\npath = {:?}\nkind = \"mapped\"\ndescribed = \"rahm-1991:nvem\"\n[log]\nsize = \"4 MiB\"\n[buffer]\n\
+         size = \"4 MiB\"\n[cache]\ndevice = \"nvem\"\nsize = \"4 MiB\"\ndesign = \"lazy-cleaning\"\n",
+        memory.path().join("nvem")
+    );
+    std::fs::write(directory.path().join("cached.toml"), text).unwrap();
+    let line =
+        "debit-credit --config cached.toml --hardware here.toml --rounds 1 --scale 2 --clients 4 --transactions 1000";
+    let found = comparison(directory.path(), line);
+    for report in [&found["real"][0], &found["predicted"]] {
+        assert_eq!(report["tiers"][0]["volatile"], true, "{:#}", report["tiers"]);
+    }
+}

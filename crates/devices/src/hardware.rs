@@ -203,11 +203,11 @@ pub struct Instructions {
     /// One request of another thread, taken by the engine's and answered, beside what it asks for.
     #[serde(default)]
     pub request: u64,
-    /// Each 256 bytes of a record's value that is copied or shown.
+    /// Each 256 bytes of a record's value that is read, shown, written, or kept because it is deleted.
     #[serde(default)]
     pub value_copy: u64,
-    /// One value that the CPU's caches do not hold, because its partition has too many pages in use: what looking for it and copying it
-    /// take longer.
+    /// One value that the CPU's caches do not hold, as far as that is known by what was referred to before: what looking for it and
+    /// copying it take longer.
     #[serde(default)]
     pub distant_value: u64,
     /// Operations given to the operating system, whatever their number: what a batch costs beside `input_output` for each. With

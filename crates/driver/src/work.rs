@@ -54,10 +54,10 @@ pub enum Work {
     ShippedChange,
     /// One request of another thread, taken by the engine's and answered: what that costs beyond the same work of a task.
     Request,
-    /// 256 bytes of a record's value, or the rest of it, copied or shown where it lies.
+    /// 256 bytes of a record's value, or the rest of it: read, shown where it lies, written, or kept because it is deleted.
     ValueCopy,
-    /// One value that the CPU's caches do not hold, because its partition has too many pages in use: looking for it and copying it wait for
-    /// memory.
+    /// One value that the CPU's caches do not hold, as far as that is known by what was referred to before: looking for it and copying it
+    /// wait for memory.
     DistantValue,
 }
 

@@ -23,7 +23,9 @@ mod silence;
 mod space;
 mod spare;
 mod tiered;
+mod values;
 mod wanted;
+mod window;
 mod write_back;
 
 pub use ahead::ReservedFrames;
@@ -36,6 +38,7 @@ pub use levels::Levels;
 pub use pins::Pins;
 pub use pool::{Departure, Pool, Presence};
 pub use space::PageSpace;
+pub use window::AheadWindow;
 
 use crate::log::Log;
 use crate::page_store::Transfer;
@@ -56,6 +59,7 @@ use std::rc::Rc;
 use structures::canary::{self, Canary};
 use structures::page::{Pages, header};
 use structures::replacement::Policy;
+use values::NearMemory;
 use wanted::{Fetching, WantedPages};
 
 /// How the buffer works.
@@ -138,6 +142,7 @@ pub struct Buffer {
     cleaner: Cleaner,
     /// Which devices do not answer writes.
     silence: Silence,
+    near: NearMemory,
 }
 
 /// How many frames are allocated at once for pages that stay for good.
@@ -177,6 +182,7 @@ impl Buffer {
             permitted: WaitQueue::new(),
             cleaner: Cleaner::new(settings.frames, settings.batch),
             silence: Silence::default(),
+            near: NearMemory::new(settings.page_size),
         });
         if settings.cleaner {
             executor.spawn(cleaner::run(Rc::downgrade(&buffer), executor.clone()));

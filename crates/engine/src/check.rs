@@ -3,6 +3,7 @@
 //! The files are read from front to back, whatever stands in the buffer; then structures are followed through the buffer.
 //! No byte is trusted: whatever is found is listed, nothing is changed but what a checkpoint writes.
 
+mod found;
 mod index;
 mod medium;
 mod tree;
@@ -12,6 +13,7 @@ use crate::catalog::{Organization, Partition};
 use crate::engine::{Engine, Visit, set_returned};
 use crate::{Error, Result};
 use base::PageId;
+use found::ListedFindings;
 use std::fmt;
 use std::rc::Rc;
 use structures::canary::{self, Canary};
@@ -47,10 +49,10 @@ pub struct CheckReport {
     pub findings: Vec<Finding>,
     /// Findings beyond those listed.
     pub omitted: u64,
-    /// Why it was not looked for pages that are neither in use nor free, in one b-tree at least, if it was not, nor whether its pages
+    /// Why it was not looked for pages that are neither in use nor free, in b-trees where it was not, nor whether their pages
     /// fit each other where they changed all the time: what transactions have left is not done yet
-    /// ([`Database::check_ended`](crate::Database::check_ended)). A later check can.
-    pub unsearched: Option<Error>,
+    /// ([`Database::check_ended`](crate::Database::check_ended)). Each reason once. A later check can.
+    pub unsearched: Vec<Error>,
 }
 
 impl CheckReport {
@@ -59,7 +61,7 @@ impl CheckReport {
 
     /// Whether everything was looked at, and nothing found to be wrong.
     pub fn is_clean(&self) -> bool {
-        self.findings.is_empty() && self.unsearched.is_none()
+        self.findings.is_empty() && self.unsearched.is_empty()
     }
 }
 
@@ -83,7 +85,9 @@ pub(crate) async fn check(engine: &Rc<Engine>, mut progress: impl FnMut(Progress
     let total = paged.map(|partition| u64::from(medium::page_count(&engine.core.buffer, partition.id()))).sum();
     let mut report = CheckReport::default();
     for partition in &partitions {
-        let mut examiner = Examiner { engine, partition, report: &mut report, out_of_reach: None };
+        let first = report.findings.len();
+        let found = ListedFindings { first, likenesses: Vec::new() };
+        let mut examiner = Examiner { engine, partition, report: &mut report, found, out_of_reach: None };
         examiner.check(&mut |done| progress(Progress { done, total })).await;
         if let Some(error) = examiner.out_of_reach {
             return Err(error);
@@ -97,6 +101,7 @@ struct Examiner<'a> {
     engine: &'a Rc<Engine>,
     partition: &'a Partition,
     report: &'a mut CheckReport,
+    found: ListedFindings,
     /// Why a page cannot be looked at that is not known to be damaged.
     out_of_reach: Option<Error>,
 }
@@ -127,7 +132,8 @@ impl Examiner<'_> {
     }
 
     /// Compares a b-tree's pages with each other and with its indexes. Beside a rollback, or the freeing of a long value, what is found
-    /// may be a difference between two moments: then it is looked for again. In the end what two rounds have found alike is damage.
+    /// may be a difference between two moments: then it is looked for again. In the end what two rounds have found alike is damage, and so is
+    /// what differs at one moment.
     async fn check_structure(&mut self) {
         let (listed, omitted, before) = (self.report.findings.len(), self.report.omitted, self.findings());
         let mut earlier = Vec::new();
@@ -144,23 +150,26 @@ impl Examiner<'_> {
             if is_of_one_moment || round == ROUNDS_MAX {
                 let mut unsearched = unsearched;
                 if !is_of_one_moment {
-                    let lasting = self.forget(listed, omitted).into_iter().filter(|finding| earlier.contains(finding));
-                    self.report.findings.extend(lasting);
+                    let found = self.forget((listed, omitted)).into_iter();
+                    found.filter(|found| earlier.iter().any(|earlier| found.is_like(earlier))).for_each(|found| {
+                        self.list(found);
+                    });
                     unsearched = unsearched.or_else(|| Some(self.restless()));
                 }
                 if let Some(why) = unsearched {
-                    self.report.unsearched.get_or_insert(why);
+                    self.check_free_count().await;
+                    self.note_unsearched(why);
                 }
                 return;
             }
-            earlier = self.forget(listed, omitted);
+            earlier = self.forget((listed, omitted));
         }
     }
 
-    /// Removes the findings behind the first `listed`, with the count of those `omitted` as it was then. Returns them.
-    fn forget(&mut self, listed: usize, omitted: u64) -> Vec<Finding> {
-        self.report.omitted = omitted;
-        self.report.findings.split_off(listed)
+    fn note_unsearched(&mut self, why: Error) {
+        if !self.report.unsearched.contains(&why) {
+            self.report.unsearched.push(why);
+        }
     }
 
     /// Why it is not known whether the pages fit each other.
@@ -210,7 +219,7 @@ impl Examiner<'_> {
     async fn page(&mut self, number: u32) -> Option<Vec<u8>> {
         let id = self.id(number);
         let buffer = &self.engine.core.buffer;
-        match self.engine.core.complete(|| Ok(buffer.pool().borrow().page(id)?.to_vec())).await {
+        match self.copy(number).await {
             Ok(page) => Some(page),
             Err(error) => {
                 let only_there = buffer.tiers().filter(|tiers| tiers.is_pending(id));
@@ -221,6 +230,12 @@ impl Examiner<'_> {
                 None
             }
         }
+    }
+
+    /// The same; an error if it cannot be read.
+    async fn copy(&self, number: u32) -> Result<Vec<u8>> {
+        let (id, core) = (self.id(number), &self.engine.core);
+        core.complete(|| Ok(core.buffer.pool().borrow().page(id)?.to_vec())).await
     }
 
     fn id(&self, number: u32) -> PageId {
@@ -239,19 +254,5 @@ impl Examiner<'_> {
             Presence::Resident(frame) => pool.is_dirty(frame) || pool.is_writing(frame),
             _ => false,
         }
-    }
-
-    /// How much was found so far.
-    fn findings(&self) -> u64 {
-        self.report.findings.len() as u64 + self.report.omitted
-    }
-
-    fn report(&mut self, page: u32, what: impl Into<String>) {
-        if self.report.findings.len() == CheckReport::FINDINGS_MAX {
-            self.report.omitted += 1;
-            return;
-        }
-        let (partition, what) = (self.partition.name.clone(), what.into());
-        self.report.findings.push(Finding { partition, page, what });
     }
 }

@@ -31,7 +31,7 @@ pub use catalog::Catalog;
 pub(crate) use catalog::{Counted, Keyed, KeyedPartition, NotedPartition};
 pub(crate) use checkpointer::Checkpointer;
 pub use checkpointer::Policy;
-pub(crate) use core::{Core, NEAR, margin_min};
+pub(crate) use core::{Core, margin_min};
 pub(crate) use direct_end::{RedoneEnds, check_length, lengthen, lengthen_unstated, state_end};
 pub(crate) use index_build::IndexBuild;
 pub use isolation::Isolation;

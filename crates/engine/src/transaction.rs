@@ -28,7 +28,6 @@ mod own_log;
 mod own_wait;
 mod past_log;
 mod prefetch;
-mod read_ahead;
 mod read_ranges;
 mod records;
 mod rollback;

@@ -241,10 +241,10 @@ impl Versions {
         }
     }
 
-    /// Drops the versions of an owner's changes for which `goes` says that they are undone.
-    fn drop_own(&mut self, owner: Owner, goes: impl Fn(OwnChange) -> bool) {
+    /// Drops the versions of an owner's changes, from the version of this number on, for which `goes` says that they are undone.
+    fn drop_own(&mut self, (owner, first): (Owner, usize), goes: impl Fn(OwnChange) -> bool) {
         let count = self.own.of(owner).versions.len();
-        for number in (0..count).rev() {
+        for number in (first..count).rev() {
             let own = self.own.of(owner);
             let private = &mut own.versions[number];
             if !goes(private.change) {
@@ -323,11 +323,19 @@ impl Versions {
 
     /// A transaction has undone its changes from these numbers on, of pages and of sets.
     pub(crate) fn roll_back_to(&mut self, owner: Owner, updates: usize, of_sets: usize) {
-        self.drop_own(owner, |change| match change {
+        self.drop_own((owner, 0), |change| match change {
             OwnChange::Update(number) => number >= updates,
             OwnChange::OfSet(number) => number >= of_sets,
         });
         self.own.of(owner).forget_from(updates, of_sets);
+    }
+
+    /// The same of a transaction that has changed no sets: it looks at no versions but those that go.
+    fn roll_back_updates_to(&mut self, owner: Owner, updates: usize) {
+        let stays = |private: &Private| matches!(private.change, OwnChange::Update(number) if number < updates);
+        let first = self.own.of(owner).versions.partition_point(stays);
+        self.drop_own((owner, first), |_| true);
+        self.own.of(owner).forget_from(updates, 0);
     }
 
     /// Whether the view has the change that the version at `link` precedes.
@@ -348,6 +356,8 @@ impl Versions {
         state: Option<Vec<u8>>,
     ) -> Result<Reconstruction, Error> {
         self.check(view)?;
+        // It may have become unknown since the call began.
+        self.check_emptied(record.0, view.at)?;
         let rest = self.heads.get(name);
         let is_hidden = rest.target() == Target::Nowhere && self.fences.hides(view.at, record.0, record.1);
         let state = state.filter(|_| !is_hidden);

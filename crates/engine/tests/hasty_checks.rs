@@ -60,7 +60,7 @@ fn a_check_beside_changes_without_end_finds_no_damage() {
     let report = executor.run(check_within(&executor, 1, (500, 2_000))).expect("the machine goes on").expect("works");
     executor.stop();
     assert_eq!(report.findings, []);
-    assert!(report.unsearched.is_some_and(|why| why.to_string().contains("changed all the time")));
+    assert!(report.unsearched.iter().any(|why| why.to_string().contains("changed all the time")));
 }
 
 #[cfg(feature = "canary")]

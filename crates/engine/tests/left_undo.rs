@@ -180,6 +180,32 @@ fn a_database_that_is_closed_before_gives_it_ten_seconds_and_leaves_the_rest() {
     });
 }
 
+/// The next opening goes on with that: until then nothing releases its locks.
+#[test]
+fn a_task_that_waits_for_what_a_close_leaves_to_be_undone_is_told() {
+    let (media, _) = killed(&settings());
+    slowly(&media, async |executor| {
+        let database = Database::open(executor, settings(), "here").await.expect("opens");
+        let rows = database.partition("rows").expect("it exists");
+        // Among the first that were changed, so among the last to be undone.
+        let waiting = {
+            let database = database.clone();
+            let read = async move |tx: &mut Transaction| tx.get(rows, &key(67)).await;
+            executor.spawn(async move { database.transaction(read).await })
+        };
+        executor.sleep_ns(MILLISECOND_NS).await;
+        assert!(!waiting.is_finished());
+        let closing = {
+            let database = database.clone();
+            executor.spawn(async move { database.close().await })
+        };
+        let told = executor.within(60 * SECOND_NS, waiting.join()).await.expect("it is told");
+        assert_eq!(told, Err(Error::Closed));
+        closing.join().await.expect("closes");
+        assert!(database.undoing().changes > 0);
+    });
+}
+
 /// Redo begins no later than at the first change of what is left.
 #[test]
 fn checkpoints_beside_it_keep_the_log_that_it_needs() {
@@ -257,41 +283,6 @@ fn what_cannot_go_on_beside_it_waits_for_its_end() {
         cut(&media, 3);
         on(&media, async |executor| {
             let database = Database::open(executor, settings(), "here").await.expect("opens");
-            assert!(database.check(|_| {}).await.expect("checks").is_clean());
-        });
-    }
-}
-
-/// What no lock keeps from others is undone before.
-#[test]
-fn changes_without_locks_are_undone_before_the_opening_ends() {
-    use entresol_engine::catalog::{Locking, Organization};
-    let direct = Organization::Direct { objects: 200, blocking_factor: 10, record_size: 32 };
-    let specs = [
-        PartitionSpec::new("free", direct, Locking::None),
-        PartitionSpec { locking: Locking::None, ..PartitionSpec::b_tree("free") },
-        PartitionSpec::new("free", Organization::Append { blocking_factor: 0 }, Locking::None),
-    ];
-    for (kind, spec) in specs.into_iter().enumerate() {
-        let media = Media::new();
-        on(&media, async |executor| {
-            let database = create(executor, settings()).await;
-            let free = database.create_partition(spec).await.expect("creates");
-            let mut tx = database.begin().await.expect("begins");
-            for number in 0..100_u32 {
-                match kind {
-                    0 => tx.modify_object(free, u64::from(number), |object| object[0] = 1).await.expect("changes"),
-                    1 => tx.put(free, &key(number), b"lost").await.expect("puts"),
-                    _ => drop(tx.append(free, b"lost").await.expect("appends")),
-                }
-            }
-            forget(tx);
-            let rows = database.partition("rows").expect("it exists");
-            database.transaction(async |tx| tx.put(rows, b"behind", b"1").await).await.expect("commits");
-        });
-        on(&media, async |executor| {
-            let database = Database::open(executor, settings(), "here").await.expect("opens");
-            assert_eq!((database.recovery().unfinished, database.recovery().undos_left), (1, 0));
             assert!(database.check(|_| {}).await.expect("checks").is_clean());
         });
     }

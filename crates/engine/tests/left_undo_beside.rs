@@ -1,10 +1,11 @@
 //! What may come in the way of undoing large transactions behind an opening: devices that fail, a backup, others that do much.
 
-use crate::ground::losers::{at_moment, compare, cut, judge, key, killed, on, settings, under, undone};
+use crate::ground::losers::{ROWS, at_moment, compare, cut, judge, key, killed, on, settings, under, undone};
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use driver::{Op, OpKind};
 use entresol_engine::{BackupSettings, Database, Error, RestoreSource, Transaction, UndoProgress, checkpoint::Policy};
 use executor::Executor;
+use std::time::Duration;
 use virtual_driver::{ErrorAt, FaultPlan, Media};
 
 /// The reads of the pages' device from this one on fail, this number of them.
@@ -118,6 +119,57 @@ fn a_backup_beside_it_has_what_was_committed() {
             judge(&database, &wanted).await;
         });
     }
+}
+
+/// An opening locks again what is left to be undone, so others change what was undone before it, and the transaction goes on having not ended.
+#[test]
+fn what_others_change_of_what_is_undone_in_part_takes_no_moment_away() {
+    let mut settings = settings();
+    settings.undo.retention_ns = 3_600 * SECOND_NS;
+    let (media, wanted) = killed(&settings);
+    // Inserted last, so undone first.
+    let undone_first = key(ROWS + 59);
+    let moment = on(&media, async |executor| {
+        let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+        let left = database.undoing().changes;
+        while database.undoing().changes + 200 > left {
+            executor.sleep_ns(MILLISECOND_NS).await;
+        }
+        let moment = database.snapshot().await.expect("begins").moment();
+        let rows = database.partition("rows").expect("it exists");
+        // What is undone is so for certain.
+        database.transaction(async |tx| tx.put(rows, b"other", b"1").await).await.expect("commits");
+        assert!(database.undoing().changes > 0);
+        moment
+    });
+    for round in 0..2_u8 {
+        on(&media, async |executor| {
+            let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+            let rows = database.partition("rows").expect("it exists");
+            let mut past = database.as_of(moment).await.expect("is known");
+            assert_eq!(past.get(rows, &undone_first).await, Ok(None));
+            assert_eq!(past.get(rows, &key(67)).await.as_ref().map(Option::as_ref), Ok(wanted.get(&of_rows(67))));
+            let write = async |tx: &mut Transaction| {
+                tx.wait_at_most(Some(Duration::from_millis(1)));
+                tx.put(rows, &undone_first, &[round]).await
+            };
+            database.transaction(write).await.expect("it is locked no more");
+            assert!(database.undoing().changes > 0, "round {round}");
+        });
+    }
+    on(&media, async |executor| {
+        let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+        let rows = database.partition("rows").expect("it exists");
+        let mut past = database.as_of(moment).await.expect("is known");
+        assert_eq!(past.get(rows, &undone_first).await, Ok(None));
+        assert_eq!(past.get(rows, &key(67)).await.as_ref().map(Option::as_ref), Ok(wanted.get(&of_rows(67))));
+        undone(executor, &database).await;
+        assert_eq!(database.snapshot().await.expect("begins").get(rows, &undone_first).await, Ok(Some(vec![1])));
+    });
+}
+
+fn of_rows(number: u32) -> (String, Vec<u8>) {
+    ("rows".to_owned(), key(number).to_vec())
 }
 
 /// Beside checkpoints by size, readers and writers of all kinds, it comes to its end.

@@ -16,6 +16,7 @@ use std::rc::Rc;
 use virtual_driver::{ErrorAt, FaultPlan, Hardware, Media, Options, Slow, VirtualDriver};
 
 const PAGES: u64 = 120;
+const CACHE_FILE: &str = "cache.tier";
 const SILENCE_NS_MAX: u64 = 80 * MILLISECOND_NS;
 
 fn settings(design: Design) -> Settings {
@@ -351,4 +352,45 @@ fn an_opening_does_without_a_cache_whose_device_is_bad() {
             }
         }
     }
+}
+
+/// A cache that is missing is replaced once redo has missed nothing, which writes to the database's own device.
+#[test]
+fn a_fault_of_the_home_device_is_not_told_of_as_one_of_the_cache() {
+    let settings = settings(Design::default());
+    let media = Media::new();
+    run(&media, async |executor| _ = filled(executor, settings.clone()).await.expect("works"));
+    media.remove("flash", CACHE_FILE);
+    let opening = async |executor: &Executor| {
+        let heard = Rc::new(NotOpened::default());
+        let listener = Some(Rc::clone(&heard) as Rc<dyn Listener>);
+        let opened = Database::open(executor, Settings { listener, ..settings.clone() }, "here").await;
+        let cache = opened.map(|database| database.cache().is_some());
+        (cache, heard.0.take())
+    };
+    let (mut refused, mut opened) = (0, 0);
+    for kind in [OpKind::Write, OpKind::Sync] {
+        for nth in 1..1_000 {
+            let errors = vec![ErrorAt { kind, device: Some("disk".into()), nth }];
+            let faults = FaultPlan { errors, ..FaultPlan::default() };
+            let ended = run_under(&media.copy(), Hardware::ideal(), faults, &opening).expect("the machine goes on");
+            let (cache, heard) = ended;
+            assert_eq!(heard, [], "{kind:?} {nth}: the cache's device is sound");
+            match cache {
+                Ok(has_cache) => {
+                    assert!(has_cache, "{kind:?} {nth}");
+                    opened += 1;
+                }
+                Err(_) => {
+                    refused += 1;
+                    opened = 0;
+                }
+            }
+            // Behind the last one the device is asked for nothing more.
+            if opened == 20 {
+                break;
+            }
+        }
+    }
+    assert!(refused > 2, "{refused} of the openings have failed");
 }

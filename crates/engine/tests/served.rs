@@ -107,6 +107,26 @@ fn while_nodes_use_a_database_it_is_changed_by_nothing_else() {
 }
 
 #[test]
+fn a_snapshot_that_is_held_keeps_no_nodes_from_a_database() {
+    run(&Media::new(), async |executor| {
+        let database = Database::create(executor, settings()).await.expect("creates");
+        let tree = database.create_partition(PartitionSpec::b_tree("tree")).await.expect("creates");
+        database.transaction(async |tx| tx.put(tree, b"milk", b"two litres").await).await.expect("there is room");
+        let mut held = database.snapshot().await.expect("the log goes on");
+        let began = executor.now();
+        let served = database.serve_nodes().await.expect("it changes nothing");
+        assert!(executor.now().since_ns(began) < SECOND_NS, "none waits for its end");
+        assert_eq!(held.get(tree, b"milk").await, Ok(Some(b"two litres".to_vec())));
+        drop(served);
+        let own = database.begin().await.expect("no node uses it");
+        assert_eq!(database.serve_nodes().await.err(), Some(Error::StillRunning { count: 1 }), "it is no snapshot");
+        drop(own);
+        drop(held);
+        drop(database.serve_nodes().await.expect("nothing is in their way"));
+    });
+}
+
+#[test]
 fn nodes_use_a_database_once_what_it_does_by_itself_has_ended() {
     run(&Media::new(), async |executor| {
         let database = Database::create(executor, settings()).await.expect("creates");

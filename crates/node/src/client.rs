@@ -107,8 +107,8 @@ struct Held {
     is_spoiled: bool,
     /// Whether its bytes were here.
     was_here: bool,
-    /// Whether it was offered and has not come: no transaction has asked for it.
-    was_offered: bool,
+    /// Whether it was offered, or asked for ahead, and has not come: no transaction has asked for it.
+    is_speculative: bool,
     /// Whether a transaction has used it, and when one did last.
     was_used: bool,
     used: Instant,
@@ -125,7 +125,7 @@ impl Held {
             is_called: false,
             is_spoiled: false,
             was_here: false,
-            was_offered: false,
+            is_speculative: false,
             was_used: true,
             used: now,
         }
@@ -283,8 +283,8 @@ impl Client {
     pub fn enter(&mut self, transaction: Transaction, page: PageId) -> Option<ToServer> {
         let held = self.copies.get(&page)?;
         match held.place {
-            // What was offered comes soon or never, and waits for no one.
-            Place::Coming { by } if by != transaction && !self.is_used_by(by, page) && !held.was_offered => {
+            // It comes soon or never, and waits for no one.
+            Place::Coming { by } if by != transaction && !self.is_used_by(by, page) && !held.is_speculative => {
                 self.repeat(page, transaction)
             }
             _ => None,
@@ -383,8 +383,8 @@ impl Client {
         ToServer { drops: std::mem::replace(&mut self.drops, rest), body }
     }
 
-    /// A page that is not in the memory is needed by a transaction, which `writes` it if its write lock is to come with it. A copy that is
-    /// asked for the first time gets the secret. Returns the request, and a copy whose bytes, kept until now, are not needed.
+    /// A page that is not in the memory is needed by a transaction, which `writes` it if its write lock is to come with it; or by
+    /// [`Transaction::NONE`], ahead of one. A copy that is asked for the first time gets the secret. Returns the request, and a copy whose bytes, kept until now, are not needed.
     ///
     /// # Panics
     /// If it is there or was asked for: a memory asks once.
@@ -409,7 +409,9 @@ impl Client {
                 let number = self.next_copy;
                 self.next_copy += 1;
                 let lock = if writes { Lock::Asked(transaction) } else { Lock::Shared };
-                self.copies.insert(page, Held { lock, ..Held::asked_for((number, secret), place, self.now) });
+                let asked = Held::asked_for((number, secret), place, self.now);
+                let is_speculative = transaction == Transaction::NONE;
+                self.copies.insert(page, Held { lock, is_speculative, ..asked });
                 (number, secret)
             }
         };
@@ -474,7 +476,7 @@ impl Client {
         let held = self.copies.get_mut(&copy.page).filter(|held| held.number == copy.number)?;
         let Place::Coming { .. } = held.place else { return None };
         (held.place, held.was_here, held.used) = (Place::Resident, true, self.now);
-        (held.was_offered, held.since) = (false, self.snapshots.now());
+        (held.is_speculative, held.since) = (false, self.snapshots.now());
         held.is_called &= !canary::is_planted(Canary::KeptArrival);
         let is_called = held.is_called;
         let is_free = self.user(copy.page).is_none() && !self.commits.has(copy.page);
@@ -494,14 +496,14 @@ impl Client {
         // A write lock that was not granted before this is not on its way.
         let is_granted = held.was_here || matches!(held.lock, Lock::Exclusive(_));
         let is_locked = held.was_here && is_used || is_granted && is_committing;
-        let (is_called, was_offered) = (held.is_called, held.was_offered);
+        let (is_called, was_speculative) = (held.is_called, held.is_speculative);
         held.place = Place::Left;
         self.drops.extend(leaving);
         if is_locked && is_called {
             self.stay_called(copy);
         }
         let answer = if is_locked { None } else { self.give_up(copy.page) };
-        Failure { was_waited_for: true, was_offered, forgets: leaving, answer }
+        Failure { was_waited_for: true, was_speculative, forgets: leaving, answer }
     }
 
     /// The server has taken a request for a page out of its queue. Whether it was waited for, and a copy whose kept bytes are not

@@ -10,6 +10,7 @@ mod frame;
 mod kind;
 mod leaving;
 mod page;
+mod peer;
 mod schema;
 mod sets;
 mod snapshot;
@@ -23,6 +24,7 @@ pub use frame::{MessageError, decode, encode, frame_size};
 pub use kind::Message;
 pub use leaving::{Leaving, LeavingFate};
 pub use page::PageAnswer;
+pub use peer::ToPeer;
 pub(crate) use schema::SCHEMAS_MAX;
 pub use schema::{DescribedIndex, DescribedSchema};
 use serde::{Deserialize, Serialize};
@@ -34,7 +36,7 @@ pub use snapshot::{PastAsk, SnapshotAnswer, SnapshotRequest};
 use std::net::SocketAddr;
 
 /// The version of the messages. Nodes of different versions do not talk to each other.
-pub const VERSION: u8 = 18;
+pub const VERSION: u8 = 19;
 /// The bytes before a message: its length and its version.
 pub const HEAD_SIZE: usize = 5;
 /// The longest message, in bytes: a commit of some thousands of pages.
@@ -90,7 +92,7 @@ impl std::fmt::Debug for Secret {
 pub struct Transaction(pub u64);
 
 impl Transaction {
-    /// No transaction has this number: a page comes for it that those which wanted it do without by now, or that was offered.
+    /// No transaction has this number: a page comes for it that was offered, or is asked for ahead of a scan.
     pub const NONE: Transaction = Transaction(u64::MAX);
 }
 
@@ -153,7 +155,8 @@ pub enum Request {
     /// It wants to know what partitions there are.
     Catalog,
     /// It wants a page, and the read lock that comes with the copy. Said again if the page does not come, which may have been lost on
-    /// its way from another client, and if another transaction waits for it now.
+    /// its way from another client, and if another transaction waits for it now. For [`Transaction::NONE`] it is asked for ahead, and waits for
+    /// no one: it comes, or [`Answer::WouldBlock`].
     Read {
         /// The copy that it will be; one that it has already, if the page has left its memory while it is in use.
         copy: Copy,
@@ -400,6 +403,11 @@ pub enum Answer {
         /// Why, in words.
         reason: String,
     },
+    /// A page that was asked for ahead is not to be had without a wait for others. The client has no such copy.
+    WouldBlock {
+        /// Which copy it would have been.
+        copy: Copy,
+    },
     /// A transaction does not get the write lock that it asked for, since its client has no grant for that.
     Denied {
         /// Which.
@@ -573,25 +581,6 @@ pub enum Outcome {
     Unknown,
     /// This one was committed last, and none after it is.
     Committed(Option<Transaction>),
-}
-
-/// What a client says to another.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ToPeer {
-    /// The page that the other has asked the server for.
-    Page {
-        /// The session in which it has asked. If it has another one by now, this is not for it.
-        to: Session,
-        /// What the other has named with its request.
-        secret: Secret,
-        /// Which copy of the other's it is.
-        copy: Copy,
-        /// Its bytes.
-        #[serde(with = "raw")]
-        bytes: Vec<u8>,
-        /// What becomes of the copy that leaves the other's memory for it.
-        fate: LeavingFate,
-    },
 }
 
 #[cfg(test)]

@@ -37,6 +37,7 @@ mod transaction;
 mod tree_records;
 mod view;
 mod waits;
+mod withdrawing;
 
 pub use ahead::READ_AHEAD_MAX;
 pub use callers::CALLERS_MAX;
@@ -438,6 +439,7 @@ impl ClientNode {
                 self.fail(copy, Fault::new(FaultKind::NoSpace, reason))
             }
             Answer::Failed { copy, is_denied, reason, .. } => self.fail(copy, refusal(is_denied, reason)),
+            Answer::WouldBlock { copy } => self.do_without(copy),
             Answer::Denied { transaction, reason } => self.condemn(transaction, RollbackCause::Denied(reason)),
             Answer::Granted { copy, transaction } => {
                 if self.protocol.borrow_mut().granted(copy, transaction) {
@@ -496,19 +498,6 @@ impl ClientNode {
         self.advance();
     }
 
-    /// The client is gone that was to send a page, which may have come.
-    fn ask_elsewhere(self: &Rc<Self>, copy: Copy) {
-        let (is_lacking, was_offered) = {
-            let protocol = self.protocol.borrow();
-            (protocol.lacks(copy), protocol.was_offered(copy.page))
-        };
-        if is_lacking && was_offered {
-            self.fail(copy, Fault::new(FaultKind::Cancelled, "the node is gone that was to send the page"));
-        } else if is_lacking {
-            self.ask_again(copy.page);
-        }
-    }
-
     /// A page has come from the server.
     fn arrive(self: &Rc<Self>, copy: Copy, bytes: &[u8], fate: LeavingFate) {
         if let Err(detail) = self.check_page(copy.page, bytes) {
@@ -560,19 +549,8 @@ impl ClientNode {
         self.advance();
         if failure.was_waited_for {
             // Transactions that wait for it by now have to ask for it.
-            let kind = if failure.was_offered { FaultKind::Cancelled } else { cause.kind };
+            let kind = if failure.was_speculative { FaultKind::Cancelled } else { cause.kind };
             self.reads.fail(copy.page, Fault { kind, ..cause });
-        }
-        self.consider_deferred();
-    }
-
-    /// A deadlock's victim gets a page no more that it has asked for.
-    fn withdraw(self: &Rc<Self>, copy: Copy) {
-        let (was_waited_for, forgotten) = self.protocol.borrow_mut().request_withdrawn(copy);
-        self.forget(forgotten);
-        if was_waited_for {
-            let words = "a deadlock's victim has asked for the page";
-            self.reads.fail(copy.page, Fault::new(FaultKind::Cancelled, words));
         }
         self.consider_deferred();
     }

@@ -82,6 +82,8 @@ struct ServerNode {
     served: RefCell<Option<Rc<Served>>>,
     grants: RefCell<Option<Grants>>,
     protocol: RefCell<Server>,
+    /// Memory for what a step decides.
+    actions: RefCell<Vec<Action>>,
     outboxes: RefCell<BTreeMap<ClientId, Rc<Outbox>>>,
     /// Peers that have not said who they are, the latest last.
     strangers: RefCell<VecDeque<Unknown>>,
@@ -147,6 +149,7 @@ impl PageServer {
             settings,
             served,
             protocol: RefCell::new(protocol),
+            actions: RefCell::default(),
             outboxes: RefCell::default(),
             strangers: RefCell::default(),
             terms: RefCell::default(),
@@ -283,6 +286,9 @@ fn believed(database: &Database) -> Option<Believed> {
     database.log().settings().durable.then(|| Believed { database: database.identity(), since })
 }
 
+/// For how many actions memory is kept from step to step. Most have one or two.
+const ACTIONS_KEPT: usize = 64;
+
 /// How often it is looked for leases that are over, in nanoseconds.
 const LOOK_NS: u64 = LEASE_NS / 16;
 /// Gives up clients whose leases are over. The leases that an earlier server has given end first.
@@ -401,10 +407,14 @@ impl ServerNode {
 
     /// One synchronous step of the protocol, and what follows from it.
     fn step<T>(&self, step: impl FnOnce(&mut Server, &dyn Memory, &mut Vec<Action>) -> T) -> T {
-        let mut actions = Vec::new();
+        // What is performed may take a step of its own, with other memory.
+        let mut actions = self.actions.take();
         self.protocol.borrow_mut().note_time(self.executor().round_now());
         let value = step(&mut self.protocol.borrow_mut(), &self.memory, &mut actions);
-        actions.into_iter().for_each(|action| self.perform(action));
+        actions.drain(..).for_each(|action| self.perform(action));
+        if actions.capacity() <= ACTIONS_KEPT {
+            self.actions.replace(actions);
+        }
         self.end_set_views();
         value
     }

@@ -387,6 +387,16 @@ impl Server {
             actions.push(Action::Send(client, Answer::Failed { copy, is_denied: false, is_full: false, reason }));
             return Ok(());
         }
+        if transaction == Transaction::NONE {
+            // Were it to wait, others would wait behind it, and it might never be wanted.
+            writes = false;
+            if !self.directory.get(copy.page).is_none_or(|entry| entry.is_free_for(client)) {
+                self.counts.would_block += 1;
+                actions.push(Action::Send(client, Answer::WouldBlock { copy }));
+                return Ok(());
+            }
+            self.counts.ahead += 1;
+        }
         let kind = Kind::Read { leaving, secret, writes };
         self.enqueue(Waiting::new((client, transaction), (copy, kind), self.now), memory, actions)
     }

@@ -247,7 +247,7 @@ fn an_offer_that_comes_to_nothing_leaves_nothing_and_a_transaction_asks_by_itsel
     assert_eq!(client.lock(reader, page(1), Mode::Shared), PageLock::Held);
     assert_eq!(client.enter(reader, page(1)), None, "it comes soon or never");
     let failure = client.failed(copy);
-    assert!(failure.was_waited_for && failure.was_offered);
+    assert!(failure.was_waited_for && failure.was_speculative);
     assert!(failure.answer.is_some_and(|answer| gives_up(&[answer], copy)));
     let asked = client.request((page(1), SECRET), reader, false).0.body;
     assert!(matches!(asked, Request::Read { copy: next, .. } if next != copy), "{asked:?}");
@@ -257,12 +257,12 @@ fn an_offer_that_comes_to_nothing_leaves_nothing_and_a_transaction_asks_by_itsel
 fn a_page_that_was_offered_and_has_come_is_asked_for_as_any_other() {
     let (mut client, _) = holding(0..0);
     let Request::Accept { copy, .. } = client.accept((page(1), SECRET)).0.body else { panic!("it is taken") };
-    assert!(client.was_offered(page(1)) && client.arrived(copy, LeavingFate::Dropped).is_some());
+    assert!(client.is_speculative(page(1)) && client.arrived(copy, LeavingFate::Dropped).is_some());
     let reader = client.begin();
     assert_eq!(client.lock(reader, page(1), Mode::Shared), PageLock::Held);
     client.left(page(1));
     assert!(matches!(client.request((page(1), SECRET), reader, false).0.body, Request::Read { .. }));
-    assert!(!client.was_offered(page(1)) && !client.failed(copy).was_offered, "a transaction waits for it");
+    assert!(!client.is_speculative(page(1)) && !client.failed(copy).was_speculative, "a transaction waits for it");
 }
 
 #[test]

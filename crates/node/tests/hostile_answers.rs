@@ -128,6 +128,7 @@ impl Liar {
             12 => Answer::ByRecords { copy },
             13 | 14 => self.of_record(),
             15 => Answer::Set { transaction: self.transaction(), number: self.random.below(4), said: self.of_set() },
+            16 if self.random.chance(0.5) => Answer::WouldBlock { copy },
             16 => Answer::Withdrawn { copy },
             17 => Answer::Offer { page: copy.page },
             18 => Answer::LastCopy { copy },

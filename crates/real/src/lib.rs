@@ -65,6 +65,7 @@ pub use directory_socket::DirectorySocket;
 pub use end_request::{is_end_requested, note_end_requests};
 pub use heap::Heap;
 pub use job::PREWRITE_MAX;
+pub use medium::is_memory;
 pub use memory::REGISTERED_MAX;
 pub use options::{Backend, Behaviour, Options};
 pub use real_driver::RealDriver;

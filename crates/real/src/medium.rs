@@ -38,7 +38,7 @@ impl Medium {
         let fail = |error: io::Error| fault_of(&format!("opening the directory '{}'", directory.display()), &error);
         create_durably(directory).map_err(fail)?;
         let path = CString::new(directory.as_os_str().as_bytes()).map_err(|error| fail(error.into()))?;
-        let memory = is_memory(&path).map_err(fail)?;
+        let memory = has_files_in_memory(&path).map_err(fail)?;
         let buffered = match (direct, memory) {
             (false, _) => Some("direct I/O not wanted".to_owned()),
             (true, true) => Some("its files are memory".to_owned()),
@@ -91,8 +91,15 @@ pub(crate) fn file_system(path: &CStr) -> io::Result<libc::c_long> {
     Ok(status.f_type)
 }
 
-fn is_memory(path: &CStr) -> io::Result<bool> {
+fn has_files_in_memory(path: &CStr) -> io::Result<bool> {
     Ok(matches!(file_system(path)?, libc::TMPFS_MAGIC | RAMFS_MAGIC))
+}
+
+/// Whether files of the directory are memory (tmpfs), which loses them with the power; of one that is missing, where it would be created.
+pub fn is_memory(directory: &Path) -> bool {
+    let place = directory.ancestors().map(|path| path.join(".")).find(|path| path.is_dir());
+    let path = place.and_then(|place| CString::new(place.as_os_str().as_bytes()).ok());
+    path.is_some_and(|path| has_files_in_memory(&path).unwrap_or(false))
 }
 
 /// A file without a name in the directory, where the file system has such.

@@ -177,7 +177,7 @@ async fn quiet_report(context: &RunContext, database: &Database) -> Result<Check
             }
             checked => checked?,
         };
-        let is_searched = report.unsearched.is_none() && database.check_ended().is_ok();
+        let is_searched = report.unsearched.is_empty() && database.check_ended().is_ok();
         let is_done = is_searched && !report.findings.iter().any(is_unfreed);
         let observed = &context.observed;
         context.look_at_damages();

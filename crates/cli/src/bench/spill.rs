@@ -76,7 +76,7 @@ impl SpillTerms {
     pub fn open(&self, data: &PathBuf, progress: &Progress) -> Result<Store, Failure> {
         let inside = data.join(FILE_NAME);
         let file = self.setup.config.clone().or_else(|| inside.is_file().then_some(inside));
-        let mut configuration = Configuration::read(file.as_deref(), self.setup.hardware.as_deref())?;
+        let mut configuration = self.setup.read(file.as_deref())?;
         if file.is_none() {
             configuration.log.size = LOG;
             configuration.buffer.size = BUFFER;

@@ -49,6 +49,21 @@ pub struct Setup {
     /// Prints the report as JSON
     #[arg(long)]
     pub json: bool,
+    /// Devices that lose their contents with the power on this hardware, whatever its description says.
+    #[arg(skip)]
+    pub volatile: Vec<String>,
+}
+
+impl Setup {
+    /// Reads a configuration for the hardware that the arguments name.
+    pub fn read(&self, file: Option<&Path>) -> Result<Configuration, Failure> {
+        let mut configuration = Configuration::read(file, self.hardware.as_deref())?;
+        let described = configuration.hardware.iter_mut().flat_map(|hardware| &mut hardware.devices);
+        for (_, device) in described.filter(|(name, _)| self.volatile.contains(name)) {
+            device.volatile = true;
+        }
+        Ok(configuration)
+    }
 }
 
 impl Terms {
@@ -56,7 +71,7 @@ impl Terms {
     pub fn configuration(&self, data: &Path) -> Result<Configuration, Failure> {
         let of_copied = self.like.as_ref().map(|directory| directory.join(FILE_NAME)).filter(|file| file.is_file());
         Ok(match (&self.setup.config, self.setup.hardware.as_deref()) {
-            (None, Some(hardware)) if self.like.is_some() => Configuration::read(of_copied.as_deref(), Some(hardware))?,
+            (None, Some(_)) if self.like.is_some() => self.setup.read(of_copied.as_deref())?,
             (None, Some(hardware)) if let Some(base) = papers::base(hardware) => {
                 Configuration::from_bytes(hardware, base.as_bytes(), None)?
             }
@@ -64,7 +79,7 @@ impl Terms {
                 let inside = data.join(FILE_NAME);
                 Configuration::read(inside.is_file().then_some(inside.as_path()), None)?
             }
-            (file, hardware) => Configuration::read(file.as_deref(), hardware)?,
+            (file, _) => self.setup.read(file.as_deref())?,
         })
     }
 

@@ -135,8 +135,8 @@ impl Calibration {
             ),
         }
         sentences.push(
-            "The speed beyond the processor's caches is known from one run, which it fits whatever it is. A value of a partition with more than \
-             8 MiB in memory is priced as if all records were referred to as often."
+            "The speed beyond the processor's caches is known from one run, which it fits whatever it is. A value is priced as one \
+             beyond them if its KiB of a page is not among the latest 8 MiB that were referred to; no value of a set is."
                 .to_owned(),
         );
         sentences.push(

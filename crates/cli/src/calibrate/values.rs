@@ -78,7 +78,7 @@ struct Values {
 impl Workload for Values {
     type Input = u64;
 
-    /// All are as popular, so that what is far is far: a table whose records are not is predicted too slow by as much as caches hold them.
+    /// All are as popular, so that it is known how many of those that are far no cache holds.
     fn draw(&self, random: &mut Random) -> u64 {
         random.below(self.calls.records())
     }

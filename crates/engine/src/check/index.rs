@@ -64,7 +64,7 @@ impl Examiner<'_> {
                 found += 1;
             }
             if found != count {
-                self.report(0, format!("index '{}' has {found} entries for {count} records", index.name));
+                self.report_counts(0, format!("index '{}' has {found} entries for {count} records", index.name));
             }
         }
         Ok(())

@@ -29,6 +29,13 @@ impl Role {
     }
 }
 
+/// How often free pages are counted that come and go meanwhile.
+const COUNTINGS_MAX: u32 = 10;
+
+fn in_words(state: &allocator::State, found: u32) -> String {
+    format!("it counts {} free pages, the list has {found}", state.free_count)
+}
+
 /// What the partition's pages are used for, as far as they were met.
 struct Roles(Vec<Role>);
 
@@ -60,7 +67,7 @@ impl Examiner<'_> {
             return Some(why);
         }
         if let Some(found) = found.filter(|found| *found != state.free_count) {
-            self.report(0, format!("it counts {} free pages, the list has {found}", state.free_count));
+            self.report_counts(0, in_words(&state, found));
         }
         // What lies behind damage was not reached and is not therefore lost.
         if self.findings() == before {
@@ -127,6 +134,38 @@ impl Examiner<'_> {
         if found != length {
             self.report(first, format!("the long value that begins here has {found} bytes of {length}"));
         }
+    }
+
+    /// Compares the count of free pages with their list at one moment: page 0 changes with each of them, and has not meanwhile. A finding of
+    /// two moments goes before that. Nothing is said if it changes all the time.
+    pub(super) async fn check_free_count(&mut self) {
+        for _ in 0..COUNTINGS_MAX {
+            let Ok(first) = self.copy(0).await else { return };
+            let state = allocator::read(&first);
+            let found = self.count_free(&state).await;
+            let Ok(again) = self.copy(0).await else { return };
+            if header::sequence(&first) == header::sequence(&again) {
+                let found = found.filter(|found| *found != state.free_count);
+                let what = found.map(|found| in_words(&state, found));
+                let is_new = |what: &String| self.report.findings.iter().all(|finding| finding.what != *what);
+                what.filter(is_new).into_iter().for_each(|what| self.report_counts(0, what));
+                return;
+            }
+        }
+    }
+
+    /// How many pages the free list has, if it is one.
+    async fn count_free(&self, state: &allocator::State) -> Option<u32> {
+        let (mut number, mut found) = (state.free_head, 0);
+        while number != 0 {
+            let page = self.copy(number).await.ok()?;
+            if header::kind(&page) != Some(PageKind::Free) || found == state.page_count {
+                return None;
+            }
+            found += 1;
+            number = allocator::next_free(&page);
+        }
+        Some(found)
     }
 
     /// How many pages are on the free list, if that has an end.

@@ -90,13 +90,15 @@ impl Database {
     /// and the one that the settings ask for takes its place, unless its device is bad.
     pub(super) async fn replace_missing_cache(&self) -> Result<Option<CacheNotOpened>> {
         let wanted = self.0.cache.take();
-        let device = wanted.as_ref().map_or_else(String::new, |cache| cache.device.clone());
-        let replaced = self.set_cache(wanted).await;
-        // Nothing has changed that had to, or all but that there is a new one.
-        let is_forgotten = self.records_without_cache() == self.0.engine.catalog.superblock.borrow().tiers;
-        match replaced {
-            Err(error) if !is_forgotten => Err(error),
-            replaced => Ok(unless_bad(replaced, (Kind::Cache, &device))?.err()),
+        self.set_cache(None).await?;
+        let Some(cache) = wanted else { return Ok(None) };
+        // Only this asks nothing of other devices.
+        match unless_bad(self.create_cache(Kind::Cache, &cache).await, (Kind::Cache, &cache.device))? {
+            Ok(new) => {
+                let this = self.clone();
+                self.executor().spawn(async move { this.take_into_use(cache, new).await }).join().await.map(|()| None)
+            }
+            Err(bad) => Ok(Some(bad)),
         }
     }
 
@@ -167,9 +169,14 @@ impl Database {
 
     /// Creates a cache where there is none, and has pages enter it. If that fails there is none.
     async fn turn_on(&self, cache: CacheSettings) -> Result<()> {
-        let engine = &self.0.engine;
         // No turn is held meanwhile: a large file takes long.
-        let NewCache { file, record, table } = self.create_cache(Kind::Cache, &cache).await?;
+        let new = self.create_cache(Kind::Cache, &cache).await?;
+        self.take_into_use(cache, new).await
+    }
+
+    /// Has pages enter a cache that was created.
+    async fn take_into_use(&self, cache: CacheSettings, new: NewCache) -> Result<()> {
+        let (engine, NewCache { file, record, table }) = (&self.0.engine, new);
         let present = self.buffer().tiers();
         close(present.as_ref()).await?;
         let _paging = engine.checkpointer.paging.take(self.executor()).await;

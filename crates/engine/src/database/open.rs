@@ -7,7 +7,7 @@ use crate::backup::Backup;
 use crate::buffer::{Buffer, DoubleWrite};
 use crate::catalog::Partitions;
 use crate::checkpoint;
-use crate::engine::{Catalog, Checkpointer, Core, Engine, NEAR, Rules, SetStore, Transactions, margin_min, stamp};
+use crate::engine::{Catalog, Checkpointer, Core, Engine, Rules, SetStore, Transactions, margin_min, stamp};
 use crate::io::device;
 use crate::locks::Locks;
 use crate::log::{Log, LogScan, WriteBuffer};
@@ -97,8 +97,6 @@ pub(super) fn assemble(
             scratch: RefCell::default(),
             closing: Cell::new(false),
             is_closed: Cell::new(false),
-            near_pages: NEAR / settings.buffer.page_size,
-            distance: Cell::default(),
             is_changing: Cell::new(false),
         },
     })

@@ -35,7 +35,7 @@ impl Drop for Served {
 
 impl Database {
     /// Nodes use the database from now on. Changes of its partitions that are under way end before, and so do its own transactions; no other
-    /// ones begin meanwhile.
+    /// ones begin meanwhile. Snapshots stay, and others begin.
     ///
     /// # Errors
     /// [`Error::PartitionInUse`] if an index is being built or dropped, or a partition is being compacted or loaded;
@@ -55,9 +55,9 @@ impl Database {
         let served = Served::new(engine);
         drop(turn);
         let until = engine.core.executor.now().plus_ns(PATIENCE_NS);
-        while engine.transactions.active.get() > 0 {
+        while engine.transactions.may_change() > 0 {
             if engine.core.executor.now() >= until {
-                return Err(Error::StillRunning { count: engine.transactions.active.get() });
+                return Err(Error::StillRunning { count: engine.transactions.may_change() });
             }
             engine.core.executor.sleep_ns(LOOK_NS).await;
         }

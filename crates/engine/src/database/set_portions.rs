@@ -76,7 +76,10 @@ impl Database {
                 return Err(found.wrong_organization("it has no such index"));
             }
             match self.try_portion_of_index((partition, secondary), range, behind) {
-                Ok((portion, is_last)) => return Ok(take(portion, is_last)),
+                Ok((portion, is_last)) => {
+                    self.executor().charge_value(portion.length_of_values());
+                    return Ok(take(portion, is_last));
+                }
                 Err(refusal) => resolve_refusal(&self.0.engine, partition, refusal).await?,
             }
         }
@@ -122,6 +125,7 @@ impl Database {
             match self.try_portion_of_set((partition, is_of_arrivals), from) {
                 Ok((portion, next)) => {
                     let portion = portion.whole(&self.describe(partition)?.name)?;
+                    self.executor().charge_value(portion.length_of_values());
                     return Ok(take(portion, next));
                 }
                 Err(refusal) => resolve_refusal(&self.0.engine, partition, refusal).await?,

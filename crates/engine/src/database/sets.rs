@@ -28,7 +28,10 @@ impl Database {
                 sets.peek(partition, key, Sets::hash(key)).map(|value| value.map(<[u8]>::to_vec))
             };
             match seen {
-                Ok(value) => return Ok(value),
+                Ok(value) => {
+                    self.executor().charge_value(value.as_ref().map_or(0, Vec::len));
+                    return Ok(value);
+                }
                 Err(refusal) => resolve_refusal(&self.0.engine, partition, refusal).await?,
             }
         }

@@ -75,21 +75,12 @@ impl Database {
         engine.core.check_open()?;
         check_length(shipment.records.len() as u64 + COMMIT_SIZE)?;
         self.check_shipment(shipment)?;
-        let former = self.values_to_keep(shipment);
-        let of_former: u64 = former.iter().map(|value| FORMER_SIZE + value.length() as u64).sum();
-        let of_pages = shipment.records.len() as u64 + of_former + COMMIT_SIZE;
+        engine.versions.wait_for_room().await;
+        let of_pages = shipment.records.len() as u64 + self.logged_length_of_former(shipment) + COMMIT_SIZE;
         let mut length = of_pages + shipment.sets.iter().map(SetChange::bytes_of_log).sum::<u64>();
         check_length(length)?;
         check_log_of_shipment(engine, length)?;
-        if !former.is_empty() {
-            // Before they are read: the values have been there, as far as the pages are here, and on no more pages than come. Others may
-            // change objects meanwhile, so the numbers that theirs get now are for this alone.
-            let numbered = self.number_shipped(shipment);
-            let tried = Shipment { records: numbered.as_deref().unwrap_or(shipment.records), ..*shipment };
-            self.check_against_present(&tried)?;
-            self.check_room_of_former(shipment, &former)?;
-        }
-        let former = self.read_to_keep(&former).await;
+        let mut former = self.find_former(shipment).await?;
         let mut arriving = self.buffer().arriving();
         arriving.fetch(shipment.redone).await?;
         for (page, _) in shipment.images {
@@ -105,7 +96,11 @@ impl Database {
             if let Some(failure) = self.log().failure() {
                 return Err(failure);
             }
-            if has_log_beside(engine, length) {
+            if former.is_none() && engine.versions.has_moments() {
+                // A snapshot has begun meanwhile.
+                drop(sets);
+                former = self.find_former(shipment).await?;
+            } else if has_log_beside(engine, length) {
                 if !at_hand() {
                     return Ok(None);
                 }
@@ -113,7 +108,7 @@ impl Database {
                 let numbered = self.number_shipped(shipment);
                 let shipment = &Shipment { records: numbered.as_deref().unwrap_or(shipment.records), ..*shipment };
                 let in_order = self.check_against_present(shipment)?;
-                let end = self.append_shipped(shipment, sets, &former, (&mut arriving, note));
+                let end = self.append_shipped(shipment, sets, former.as_deref(), (&mut arriving, note));
                 self.0.in_order.borrow_mut().note(&in_order);
                 return Ok(Some(end));
             }
@@ -173,7 +168,7 @@ impl Database {
         &self,
         shipment: &Shipment<'_>,
         sets: Option<ShippedSets>,
-        former: &[(u32, Vec<u8>)],
+        former: Option<&[(u32, Vec<u8>)]>,
         (arriving, note): (&mut ArrivingPages<'_>, impl FnOnce(Lsn)),
     ) -> Lsn {
         let log = self.log();
@@ -182,13 +177,29 @@ impl Database {
         let start = log.end();
         let append = |id, commit: Option<&[u8]>| {
             let commit = commit.filter(|_| !canary::is_planted(Canary::UnloggedSets));
+            let former = former.filter(|_| self.keeps_former_in_log()).unwrap_or_default();
             let record = record::shipment(id, shipment.records, former, commit);
             let is_scattered = canary::is_planted(Canary::ScatteredShipment);
             if is_scattered { append_parts(log, &record) } else { log.append_encoded(&record) }
         };
         let end = match sets {
-            Some(sets) => sets.commit_within(|id, commit| append(id, Some(commit))),
-            None => append(self.0.engine.transactions.registry.borrow_mut().number(), None),
+            Some(sets) => {
+                let owner = sets.owner();
+                sets.commit_within(|id, commit| {
+                    let end = append(id, Some(commit));
+                    self.keep_past((owner, end), shipment, former);
+                    end
+                })
+            }
+            None => {
+                let registry = &self.0.engine.transactions.registry;
+                let state = registry.borrow_mut().begin(None);
+                let end = append(state.id, None);
+                self.keep_past((state.owner, end), shipment, former);
+                self.0.engine.versions.commit(state.owner, end);
+                registry.borrow_mut().end(state);
+                end
+            }
         };
         let start = if canary::is_planted(Canary::ShipmentFromEnd) { end } else { start };
         note(end);
@@ -266,7 +277,5 @@ fn check_length(found: u64) -> Result<()> {
 /// For how long changes of sets are tried again that a sweep is in the way of, and how long they rest before that, in nanoseconds.
 const SETS_PATIENCE_NS: u64 = 10 * SECOND_NS;
 const SETS_REST_NS: u64 = 5 * MILLISECOND_NS;
-/// More than what the record of a value that is kept has beside its bytes.
-const FORMER_SIZE: u64 = 32;
 /// The bytes of such a transaction beside its records, and more: the head of their record, its commit, and when that is.
 const COMMIT_SIZE: u64 = 96;

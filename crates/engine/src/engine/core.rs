@@ -7,17 +7,13 @@ use crate::log::Log;
 use crate::log::record::Body;
 use crate::statistics::{Statistics, WaitKind};
 use crate::{Error, Need, Result};
-use base::{Lsn, PartitionId, TransactionId};
+use base::{Lsn, TransactionId};
 use driver::Work;
 use executor::Executor;
 use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 use structures::organization::append::End;
 use structures::page::{Edit, Pages, header};
-
-/// How many bytes of a partition's pages are near a core: what Debit-Credit took longer with 11 and with 118 MiB, and reads of values
-/// with 64, was in proportion to what they had beyond this, on a processor with caches of 2 MiB and translations of 6 MiB for each core.
-pub(crate) const NEAR: usize = 8 << 20;
 
 /// What everything goes through.
 pub(crate) struct Core {
@@ -30,10 +26,6 @@ pub(crate) struct Core {
     pub statistics: Statistics,
     /// The ends of partitions that records are appended to, by partition.
     pub append_ends: RefCell<Vec<End>>,
-    /// As many pages as [`NEAR`] has.
-    pub near_pages: usize,
-    /// Pages beyond these that no distant value was charged for yet.
-    pub distance: Cell<usize>,
     /// Reusable memory for a record or the part of it that changes, before and after the change.
     pub scratch: RefCell<(Vec<u8>, Vec<u8>)>,
     pub closing: Cell<bool>,
@@ -71,22 +63,6 @@ impl Core {
     pub(crate) fn pages_to_search(&self) -> Ref<'_, Pool> {
         self.executor.charge(Work::TreeSearch);
         self.buffer.pool().borrow()
-    }
-
-    /// A value of `length` bytes was found in a page, and copied or shown: this is charged. Of a partition with more bytes in memory
-    /// than caches hold, as many values count as distant as there are bytes beyond.
-    #[inline]
-    pub(crate) fn charge_value(&self, pool: &Pool, partition: PartitionId, length: usize) {
-        self.executor.charge_value(length);
-        let (pages, near) = ((pool.len() - pool.free_count()).min(pool.capacity(partition) as usize), self.near_pages);
-        if pages > near {
-            let distance = self.distance.get() + pages - near;
-            let is_distant = distance >= pages;
-            self.distance.set(if is_distant { distance - pages } else { distance });
-            if is_distant {
-                self.executor.charge(Work::DistantValue);
-            }
-        }
     }
 
     /// Refuses what would change the database's files while it is being closed, or afterwards.

@@ -36,12 +36,19 @@ impl Core {
         let slots = self.appended_slots(id)?;
         let pool = self.buffer.pool().borrow();
         let page = pool.page(id)?;
-        Ok((0..slots).map(|slot| (slot, slotted::value(page, slot).to_vec())).collect())
+        let charged = |slot| {
+            let record = slotted::value(page, slot);
+            self.buffer.charge_value(id, slot, record.len());
+            record.to_vec()
+        };
+        Ok((0..slots).map(|slot| (slot, charged(slot))).collect())
     }
 
     pub fn appended_at(&self, position: Position) -> Result<Vec<u8>, Need> {
         let pool = self.buffer.pool().borrow();
-        Ok(slotted::value(pool.page(position.page)?, position.slot).to_vec())
+        let record = slotted::value(pool.page(position.page)?, position.slot);
+        self.buffer.charge_value(position.page, position.slot, record.len());
+        Ok(record.to_vec())
     }
 
     /// Reads a long value of `length` bytes that begins on page `first`.
@@ -60,6 +67,7 @@ impl Core {
                     value.truncate(start);
                     let pool = buffer.pool().borrow();
                     let (next, bytes) = stored::part(&*pool, page)?;
+                    buffer.charge_value(page, 0, bytes.len());
                     value.extend_from_slice(bytes);
                     Ok(next)
                 })
@@ -70,7 +78,6 @@ impl Core {
             let id = PageId::new(partition, first);
             return Err(file.damaged(id, format!("its long value has {} bytes of {length}", value.len())));
         }
-        self.executor.charge_value(length);
         Ok(value)
     }
 }

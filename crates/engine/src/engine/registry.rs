@@ -75,12 +75,6 @@ impl Registry {
         self.next = self.next.max(id.0 + 1);
     }
 
-    /// A number for a transaction that has run on another node.
-    pub fn number(&mut self) -> TransactionId {
-        self.next += 1;
-        TransactionId(self.next - 1)
-    }
-
     /// Enters a new transaction.
     pub fn begin(&mut self, began: Option<u64>) -> Active {
         let mut state = self.spare.pop().unwrap_or_else(|| {

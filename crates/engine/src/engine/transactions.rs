@@ -40,6 +40,8 @@ pub(crate) struct Transactions {
     /// The tasks among those that may keep others from their ends.
     pub nested: RefCell<Vec<TaskId>>,
     pub active: Cell<usize>,
+    /// How many of those only read a snapshot.
+    pub reading: Cell<usize>,
     /// How many transactions may be active: the multiprogramming level, or none while a sweep waits for them to end.
     pub admitted_max: Cell<usize>,
     /// Log bytes of updates by transactions that have not ended: about what rolling them all back would log.
@@ -65,6 +67,7 @@ impl Transactions {
             admission: WaitQueue::new(),
             nested: RefCell::default(),
             active: Cell::new(0),
+            reading: Cell::new(0),
             admitted_max: Cell::new(rules.multiprogramming_level),
             unfinished: Cell::new(0),
             endings: Cell::new(0),
@@ -86,6 +89,11 @@ impl Transactions {
             None if self.endings.get() > 0 => Err(Error::StillFreeing),
             None => Ok(()),
         }
+    }
+
+    /// How many of those that are active may change something.
+    pub fn may_change(&self) -> usize {
+        self.active.get() - self.reading.get()
     }
 
     /// Whether the transaction's commit is logged as the call of its procedure.

@@ -47,6 +47,11 @@ impl SetPortion {
         Ok(self)
     }
 
+    /// How many bytes its values have.
+    pub(crate) fn length_of_values(&self) -> usize {
+        self.records.iter().filter_map(|record| record.value.as_ref()).map(Vec::len).sum()
+    }
+
     /// Whether it takes no more.
     pub(crate) fn is_full(&self) -> bool {
         self.records.len() >= RECORDS_MAX || self.bytes >= BYTES_MAX

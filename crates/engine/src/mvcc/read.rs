@@ -56,7 +56,7 @@ async fn stored_at(
                 let pool = engine.core.buffer.pool().borrow();
                 let (place, leaf) = b_tree::find(&*pool, partition, key)?;
                 let found = place.exact.then(|| slotted::value(leaf, place.slot).to_vec());
-                engine.core.charge_value(&pool, partition, found.as_ref().map_or(0, Vec::len));
+                engine.core.buffer.charge_value(place.page, place.slot, found.as_ref().map_or(0, Vec::len));
                 found
             };
             Ok(engine.versions.reconstruct_in_memory(view, partition, key, state)?)
@@ -67,6 +67,7 @@ async fn stored_at(
     let hash = key_hash(key);
     let stored = || {
         let state = engine.sets.sets.borrow().peek(partition, key, hash)?.map(<[u8]>::to_vec);
+        engine.core.executor.charge_value(state.as_ref().map_or(0, Vec::len));
         Ok(engine.versions.reconstruct_in_memory(view, partition, key, state))
     };
     loop {
@@ -94,7 +95,12 @@ pub(crate) async fn object_at(
 ) -> Result<Vec<u8>> {
     let (partition, start, key) = (place.page.partition, usize::from(place.offset), number.to_be_bytes());
     let seen = || {
-        let state = engine.core.buffer.pool().borrow().page(place.page)?[start..start + length].to_vec();
+        let state = {
+            let pool = engine.core.buffer.pool().borrow();
+            let object = &pool.page(place.page)?[start..start + length];
+            engine.core.buffer.charge_value(place.page, place.slot(length), length);
+            object.to_vec()
+        };
         let (name, versions) = (Resource::record(partition, number), engine.versions.versions().borrow());
         Ok(versions.reconstruct_in_memory(view, name, (partition, &key), Some(state))?)
     };

@@ -144,16 +144,6 @@ struct Unended {
     updates: usize,
     /// Where the version is looked for that its next long value belongs to.
     next_long: usize,
-    /// Whether versions are left of some that are: until it goes on, or has ended, since taking them away looks at all of its versions.
-    is_undone: bool,
-}
-
-impl Unended {
-    fn forget_undone(&mut self, engine: &Engine) {
-        if std::mem::take(&mut self.is_undone) {
-            engine.versions.forget(self.owner, self.updates, 0);
-        }
-    }
 }
 
 /// Versions on their way from the log.
@@ -228,7 +218,8 @@ impl<'a> Rebuilding<'a> {
             Body::Compensation { remaining } => {
                 let left = remaining as usize;
                 if let Some(unended) = self.unended.get_mut(&id).filter(|unended| unended.updates > left) {
-                    (unended.updates, unended.is_undone) = (left, true);
+                    unended.updates = left;
+                    self.engine.versions.rebuild_undone(unended.owner, left);
                 }
             }
             Body::SetsBefore { undos } => self.sets_before = Some((id, undos.to_vec())),
@@ -256,9 +247,8 @@ impl<'a> Rebuilding<'a> {
                 *owners += 1;
                 Owner(*owners - 1)
             });
-            Unended { owner, updates: 0, next_long: 0, is_undone: false }
+            Unended { owner, updates: 0, next_long: 0 }
         });
-        unended.forget_undone(self.engine);
         (self.owners < OWNERS_MAX).then_some(unended)
     }
 
@@ -268,7 +258,8 @@ impl<'a> Rebuilding<'a> {
         let number = unended.updates;
         unended.updates += 1;
         let is_there = engine.catalog.partitions.borrow().get_or_hidden(undo.partition()).is_some();
-        !is_there || engine.versions.rebuild_update(engine.records(), (unended.owner, number), undo)
+        let (versions, update) = (&engine.versions, (unended.owner, number));
+        !is_there || versions.keep_recorded(engine.records(), update, undo, versions.present())
     }
 
     /// Makes versions of what records of sets were before a transaction.
@@ -289,9 +280,8 @@ impl<'a> Rebuilding<'a> {
 
     fn note_long_value(&mut self, id: TransactionId, update: usize, value: &[u8]) {
         if let Some(unended) = self.unended.get_mut(&id) {
-            unended.forget_undone(self.engine);
             let from = (unended.owner, unended.next_long);
-            unended.next_long = self.engine.versions.rebuild_long_value(from, update, value);
+            unended.next_long = self.engine.versions.make_whole(from, update, value);
         }
     }
 
@@ -328,9 +318,7 @@ impl<'a> Rebuilding<'a> {
         }
         let engine = self.engine;
         match self.unended.remove(&id) {
-            Some(mut unended) => {
-                unended.forget_undone(engine);
-                let owner = unended.owner;
+            Some(Unended { owner, .. }) => {
                 engine.versions.rebuild_commit(engine.records(), owner, end, self.unix_ns);
                 self.spare.push(owner);
             }

@@ -44,12 +44,14 @@ impl Transaction {
                 if let Some(ungranted) = self.enter_found(found, partition, (key, hash), Mode::Exclusive)? {
                     self.wait_to_enter(ungranted, (found, partition), (key, hash), Mode::Exclusive).await?;
                 }
-                loop {
+                let within = loop {
                     match self.add_in_set(partition, (key, hash), part.clone(), amount) {
                         Ok(within) => break within,
                         Err(refusal) => self.resolve_refusal(partition, refusal).await?,
                     }
-                }
+                };
+                self.engine.core.executor.charge_value(part.len());
+                within
             }
             keyed => {
                 let change = |value: &mut [u8]| {

@@ -5,9 +5,9 @@
 
 use super::Transaction;
 use super::log_room::admit_change;
-use super::read_ahead::AheadWindow;
 use super::records::LockStep;
 use super::update::update;
+use crate::buffer::AheadWindow;
 use crate::catalog::{Locking, Organization, Partition};
 use crate::engine::Core;
 use crate::mvcc::{ReadView, appended_in, rest};
@@ -135,6 +135,7 @@ impl Transaction {
         stored.push(LIVE);
         stored.extend_from_slice(record);
         let Position { page, slot } = position;
+        engine.core.buffer.charge_value(page, slot, stored.len());
         let change = Change::InsertSlot { slot, key: &[], value: stored };
         update(&self.engine, &mut self.state, &Undo::EraseAppended { page, slot }, &[Edit { page, change }]);
         drop(scratch);
@@ -167,8 +168,10 @@ impl Transaction {
         self.mark_not_replayable()?;
         let engine = self.engine.clone();
         let read_view = self.read_view_of(partition)?;
-        if read_view.is_none() && found.locking != Locking::None {
-            self.lock(Resource::end_gap(partition), Mode::Shared).await?;
+        match found.locking {
+            _ if read_view.is_some() => {}
+            Locking::None => self.await_unlocked(partition).await?,
+            Locking::Page | Locking::Record => self.lock(Resource::end_gap(partition), Mode::Shared).await?,
         }
         let count = engine.core.complete(|| engine.core.page_count(partition)).await?;
         if let Some(read_view) = read_view {

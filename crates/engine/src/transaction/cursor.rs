@@ -7,13 +7,12 @@ mod look;
 pub(super) use look::Looked;
 
 use super::Transaction;
-use super::read_ahead::AheadWindow;
-use crate::buffer::Pool;
+use crate::buffer::{AheadWindow, Pool};
 use crate::engine::Engine;
 use crate::mvcc::{ReadView, read_at, rest};
 use crate::version::{Reconstruction, View};
 use crate::{Error, Need, Result};
-use base::{PartitionId, TransactionId};
+use base::{PageId, PartitionId, TransactionId};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::rc::Rc;
@@ -85,6 +84,7 @@ struct Share {
 
 /// Where the records of a share are, whose range is locked.
 struct MetShare<'a> {
+    page: PageId,
     leaf: &'a [u8],
     /// Its first record, and how many there are in the cursor's direction.
     first: u16,
@@ -487,12 +487,12 @@ impl Transaction {
             bytes += stored.len();
             records.push_back((key.to_vec(), Reconstruction::present(stored)));
         };
-        let met = self.meet_share(cursor, &pool, read)?;
-        engine.core.charge_value(&pool, cursor.partition, bytes);
-        Ok(match met {
-            Ok(met) => LeafStep::Read(Share { records, from: met.from, is_within_leaf: met.is_within_leaf }),
-            Err(resource) => LeafStep::Blocked(resource),
-        })
+        let met = match self.meet_share(cursor, &pool, read)? {
+            Ok(met) => met,
+            Err(resource) => return Ok(LeafStep::Blocked(resource)),
+        };
+        engine.core.buffer.charge_value(met.page, 0, bytes);
+        Ok(LeafStep::Read(Share { records, from: met.from, is_within_leaf: met.is_within_leaf }))
     }
 
     /// Finds the next share and locks it, or says what has to be waited for first. `meet` is shown each record once it is locked
@@ -503,6 +503,9 @@ impl Transaction {
         pool: &'a Pool,
         mut meet: impl FnMut(&[u8], &'a [u8]),
     ) -> Result<Result<MetShare<'a>, Resource>, Need> {
+        if !cursor.locks_records && self.is_undone_before(cursor.partition) {
+            return Ok(Err(Resource::partition(cursor.partition)));
+        }
         let from = as_slice(cursor.from.as_ref().expect("the range is not at its end"));
         let direction = cursor.direction;
         let position = match direction {
@@ -520,7 +523,8 @@ impl Transaction {
             Direction::Forward => Bound::Included(fence),
             Direction::Backward => Bound::Excluded(fence),
         });
-        let mut met = MetShare { leaf, first, count: 0, direction, from: next, is_within_leaf: false };
+        let mut met =
+            MetShare { page: position.page, leaf, first, count: 0, direction, from: next, is_within_leaf: false };
         let (mut key, mut last) = (Vec::new(), Vec::new());
         while met.count < rest {
             met.is_within_leaf = usize::from(met.count) >= cursor.share_max;

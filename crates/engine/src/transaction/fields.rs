@@ -67,7 +67,9 @@ impl Transaction {
             let write = |sets: &mut Sets, owner| {
                 sets.modify_part(owner, partition, key, hash, part.clone(), |bytes| record.write(field, &value, bytes))
             };
-            return self.in_set(partition, write).await?.map_err(|error| found.field_error(error));
+            let written = self.in_set(partition, write).await?;
+            self.engine.core.executor.charge_value(part.len());
+            return written.map_err(|error| found.field_error(error));
         }
         let schema = found.typed()?;
         self.replace_typed(&found, key, |old| schema.with_field(old, field, &value)).await
@@ -106,7 +108,9 @@ impl Transaction {
             let Some(new) = sum(kind, &value[part.clone()], amount) else { return Ok(None) };
             sets.add(owner, partition, key, hash, part.clone(), amount).map(|_| Some(new))
         };
-        self.in_set(partition, add).await?.ok_or_else(|| found.field_error(overflow()))
+        let added = self.in_set(partition, add).await?;
+        self.engine.core.executor.charge_value(part.len());
+        added.ok_or_else(|| found.field_error(overflow()))
     }
 
     /// Inserts a record with these contents.

@@ -198,11 +198,9 @@ pub(super) fn show<R, F: FnOnce(Option<&[u8]>) -> R>(
         None => b_tree::find(&*pool, partition, key)?,
     };
     let mut answer = |value: Option<&[u8]>| look.take().expect("an attempt succeeds once")(value);
-    if !place.exact {
-        return Ok(Shown::Here(answer(None)));
-    }
-    let stored = slotted::value(leaf, place.slot);
-    core.charge_value(&pool, partition, stored.len());
+    let stored = place.exact.then(|| slotted::value(leaf, place.slot));
+    core.buffer.charge_value(place.page, place.slot, stored.map_or(0, <[u8]>::len));
+    let Some(stored) = stored else { return Ok(Shown::Here(answer(None))) };
     Ok(match stored::read(stored) {
         Stored::Here(value) => Shown::Here(answer(Some(value))),
         Stored::Elsewhere(length, first) => Shown::Elsewhere(length, first),

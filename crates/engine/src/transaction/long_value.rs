@@ -68,7 +68,9 @@ impl Transaction {
                 let (number, edits) = {
                     let pool = engine.core.buffer.pool().borrow();
                     let planned = overflow::add(&*pool, partition, next, part)?;
-                    pool.page(PageId::new(partition, planned.0))?;
+                    let page = PageId::new(partition, planned.0);
+                    pool.page(page)?;
+                    engine.core.buffer.charge_value(page, 0, part.len());
                     planned
                 };
                 let edits: Vec<Edit<'_>> = edits.iter().map(|edit| edit.as_edit()).collect();

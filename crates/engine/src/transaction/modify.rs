@@ -249,7 +249,7 @@ fn try_modify<R, F: FnOnce(&mut [u8]) -> R>(
             return Err(Error::TooLarge { what, found, limit, partition }.into());
         }
         pool.write_permission(place.page)?;
-        engine.core.charge_value(&pool, partition, stored.len());
+        engine.core.buffer.charge_value(place.page, place.slot, stored.len());
         new.clear();
         new.extend_from_slice(stored);
         let answer = change.take().expect("an attempt succeeds once")(&mut new[VERSION_SIZE..]);

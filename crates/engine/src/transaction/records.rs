@@ -314,7 +314,7 @@ impl Transaction {
             let pool = engine.core.pages_to_search();
             let (place, leaf) = b_tree::find_near(&*pool, partition, key, near)?;
             let old = place.exact.then(|| slotted::value(leaf, place.slot).to_vec());
-            engine.core.charge_value(&pool, partition, stored.len());
+            engine.core.buffer.charge_value(place.page, place.slot, stored.len());
             Ok((place, old, b_tree::has_room(leaf, &place, key.len(), stored.len())))
         };
         let (mut place, mut old, mut has_room) = descend(near)?;
@@ -418,10 +418,13 @@ impl Transaction {
             let pool = engine.core.pages_to_search();
             let (place, leaf, has_underfull_parent) = b_tree::find_to_remove(&*pool, partition, key)?;
             if !place.exact {
+                engine.core.buffer.charge_value(place.page, place.slot, 0);
                 return Ok(None);
             }
             pool.write_permission(place.page)?;
-            (place, slotted::value(leaf, place.slot).to_vec(), has_underfull_parent)
+            let old = slotted::value(leaf, place.slot);
+            engine.core.buffer.charge_value(place.page, place.slot, old.len());
+            (place, old.to_vec(), has_underfull_parent)
         };
         if locks_records {
             engine.core.locks.note_deleted(self.state.owner, partition, key);
@@ -467,7 +470,10 @@ impl Transaction {
         (key, hash): (&[u8], u64),
         mode: Mode,
     ) -> Result<Option<(Resource, Ungranted)>> {
-        if !found.locks_records || mode == Mode::Shared && canary::is_planted(Canary::UnlockedRead) {
+        if !found.locks_records {
+            return Ok(self.before_unlocked(partition));
+        }
+        if mode == Mode::Shared && canary::is_planted(Canary::UnlockedRead) {
             return Ok(None);
         }
         if found.is_set {
@@ -539,11 +545,9 @@ impl Transaction {
 fn find(core: &Core, partition: PartitionId, key: &[u8]) -> Result<FoundRecord, Need> {
     let pool = core.pages_to_search();
     let (place, leaf) = b_tree::find(&*pool, partition, key)?;
-    if !place.exact {
-        return Ok(FoundRecord::Nothing);
-    }
-    let stored = slotted::value(leaf, place.slot);
-    core.charge_value(&pool, partition, stored.len());
+    let stored = place.exact.then(|| slotted::value(leaf, place.slot));
+    core.buffer.charge_value(place.page, place.slot, stored.map_or(0, <[u8]>::len));
+    let Some(stored) = stored else { return Ok(FoundRecord::Nothing) };
     Ok(match stored::read(stored) {
         Stored::Here(value) => FoundRecord::Here(value.to_vec()),
         Stored::Elsewhere(length, first) => FoundRecord::Elsewhere(length, first),

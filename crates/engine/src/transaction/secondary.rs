@@ -124,6 +124,7 @@ impl Transaction {
                 TypedStep::Met(LockStep::Wait(resource, mode)) => self.lock(resource, mode).await?,
                 TypedStep::Met(LockStep::Done(None)) => return Ok(()),
                 TypedStep::Met(LockStep::Done(Some(entry))) => {
+                    self.engine.core.executor.charge_value(value.len());
                     self.engine.core.statistics.count_reference(usize::from(partition.0), true);
                     if !look(&entry.1, &value) {
                         return Ok(());
@@ -238,6 +239,7 @@ impl Transaction {
                 TypedStep::Met(LockStep::Wait(resource, mode)) => self.lock(resource, mode).await?,
                 TypedStep::Met(LockStep::Done(written)) => {
                     self.keep_set_changes();
+                    self.engine.core.executor.charge_value(value.map_or(0, <[u8]>::len));
                     self.engine.core.statistics.count_reference(usize::from(found.id), true);
                     return Ok(written);
                 }
@@ -305,6 +307,7 @@ impl Transaction {
                 TypedStep::Met(LockStep::Wait(resource, mode)) => self.lock(resource, mode).await?,
                 TypedStep::Met(LockStep::Done(number)) => {
                     self.keep_set_changes();
+                    self.engine.core.executor.charge_value(value.len());
                     self.engine.core.statistics.count_reference(usize::from(found.id), true);
                     return Ok(number);
                 }

@@ -98,6 +98,7 @@ impl Transaction {
             Some(number) => sets.append_numbered(owner, partition, number, value).map(|()| number),
         };
         let number = self.in_set(partition, append).await?;
+        self.engine.core.executor.charge_value(value.len());
         if locks_records {
             // No other transaction can know the record yet.
             self.lock(Resource::record(partition, key_hash(&number.to_be_bytes())), Mode::Exclusive).await?;
@@ -142,7 +143,12 @@ impl Transaction {
         set_returned(&self.engine, partition).await;
         self.state.depend_on(self.engine.versions.present());
         let sets = self.engine.sets.sets.borrow();
-        let _ended = sets.iterate(partition).find(|(key, value)| !look(key, value));
+        let (mut bytes, mut records) = (0, sets.iterate(partition));
+        let _ended = records.find(|(key, value)| {
+            bytes += value.len();
+            !look(key, value)
+        });
+        self.engine.core.executor.charge_value(bytes);
         Ok(())
     }
 

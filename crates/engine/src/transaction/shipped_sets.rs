@@ -9,6 +9,7 @@ use super::set_log::encode_commit;
 use crate::catalog::Organization;
 use crate::{Error, Result};
 use base::{Lsn, PartitionId, TransactionId};
+use structures::lock::Owner;
 
 /// Such changes. Those that are not committed are taken back in the step in which this is dropped: who looks at the sets without locks of the
 /// engine's, as others' locks let it, sees none of them.
@@ -62,6 +63,11 @@ impl ShippedSets {
             self.transaction().delete(partition, key).await?;
         }
         Ok(())
+    }
+
+    /// Their transaction's place among owners.
+    pub(crate) fn owner(&self) -> Owner {
+        self.0.as_ref().expect("it has not ended").owner()
     }
 
     /// At most how many bytes the records have that end them.

@@ -34,6 +34,8 @@ pub struct Snapshot(Transaction);
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
+        let reading = &self.0.engine.transactions.reading;
+        reading.set(reading.get() - 1);
         self.0.end_reading();
     }
 }
@@ -41,6 +43,7 @@ impl Drop for Snapshot {
 impl Snapshot {
     /// Begins to read as of `at`.
     pub(crate) fn begin(engine: &Rc<Engine>, at: Lsn) -> Snapshot {
+        engine.transactions.reading.set(engine.transactions.reading.get() + 1);
         Snapshot(begin_reading(engine, at))
     }
 

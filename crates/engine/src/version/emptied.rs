@@ -22,6 +22,17 @@ impl super::Versions {
             None => self.emptied.0.push((partition, since)),
         }
     }
+
+    /// Whether it is known what a partition was at this moment.
+    ///
+    /// # Errors
+    /// [`Error::SnapshotTooOld`].
+    pub(super) fn check_emptied(&self, partition: PartitionId, at: Lsn) -> Result<(), Error> {
+        match self.emptied.0.iter().find(|(of, since)| *of == partition && at < *since) {
+            Some((_, since)) => Err(Error::SnapshotTooOld { oldest: *since }),
+            None => Ok(()),
+        }
+    }
 }
 
 impl super::VersionStore {
@@ -46,10 +57,6 @@ impl super::VersionStore {
     /// [`Error::SnapshotTooOld`] if all of its records were taken away since.
     #[inline]
     pub(crate) fn check_emptied(&self, partition: PartitionId, at: Lsn) -> Result<(), Error> {
-        let emptied = &self.versions.borrow().emptied.0;
-        match emptied.iter().find(|(of, since)| *of == partition && at < *since) {
-            Some((_, since)) => Err(Error::SnapshotTooOld { oldest: *since }),
-            None => Ok(()),
-        }
+        self.versions.borrow().check_emptied(partition, at)
     }
 }

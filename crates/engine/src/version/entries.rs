@@ -65,16 +65,18 @@ impl VersionStore {
             end = if end.is_none() { last } else { end.min(last) };
         }
         entries.extend(ghosts);
-        let mut found = Vec::new();
+        let (mut found, mut bytes) = (Vec::new(), 0);
         for entry in entries.into_iter().take_while(|entry| end.as_ref().is_none_or(|end| entry <= end)) {
             let state = match sets.peek(partition, &entry.1, key_hash(&entry.1)) {
                 Ok(state) => state.map(<[u8]>::to_vec),
                 Err(refusal) => return Ok(Err(refusal)),
             };
+            bytes += state.as_ref().map_or(0, Vec::len);
             let name = Resource::record(partition, key_hash(&entry.1));
             let past = versions.reconstruct_in_memory(view, name, (partition, &entry.1), state)?;
             found.push((entry, past));
         }
+        self.executor.charge_value(bytes);
         Ok(Ok((found, end.map(|last| Rest { last: Some(last), ..rest.clone() }))))
     }
 }

@@ -33,13 +33,15 @@ impl VersionStore {
         self.versions.borrow_mut().horizon = horizon;
     }
 
-    /// Makes the version before an update of a partition that is there still. False if the log contradicts itself: another transaction has changed
-    /// the record and not ended.
-    pub(crate) fn rebuild_update(
+    /// Makes the version before an update of a partition that is there still, of which there is its undo record. What the partition was before
+    /// `since` is unknown if the update is of no record. False if another transaction has changed the record and not ended, which
+    /// contradicts its lock.
+    pub(crate) fn keep_recorded(
         &self,
         records: Records<'_>,
         (owner, number): (Owner, usize),
         undo: &Undo<'_>,
+        since: Lsn,
     ) -> bool {
         let is_of = |is_organized: fn(&Organization) -> bool| {
             let partitions = records.partitions.borrow();
@@ -61,7 +63,7 @@ impl VersionStore {
         };
         let Some(record) = record else {
             // Nodes may change any part of a page.
-            self.forget_partition(undo.partition(), self.present());
+            self.forget_partition(undo.partition(), since);
             return true;
         };
         let is_free = self.is_free_for(owner, Resource::record(undo.partition(), record));
@@ -71,7 +73,13 @@ impl VersionStore {
         is_free
     }
 
-    /// Whether no other transaction that has not ended has changed a record.
+    /// A transaction has undone its updates from this number on. Others may change what these have changed before it has ended: an opening locks
+    /// again only what is left to be undone.
+    pub(crate) fn rebuild_undone(&self, owner: Owner, updates: usize) {
+        self.versions.borrow_mut().roll_back_updates_to(owner, updates);
+    }
+
+    /// Whether no other transaction that has not ended has changed a record, and not undone that.
     fn is_free_for(&self, owner: Owner, name: Resource) -> bool {
         let head = self.versions.borrow().heads.get(name).target();
         !matches!(head, Target::Private(of, _) if of != owner)
@@ -104,7 +112,7 @@ impl VersionStore {
 
     /// Makes the version before an update whole, which refers to a long value that is no more. Updates come in their order, so it is looked for
     /// from version `from` on; returns where it is looked for the next one.
-    pub(crate) fn rebuild_long_value(&self, (owner, from): (Owner, usize), update: usize, value: &[u8]) -> usize {
+    pub(crate) fn make_whole(&self, (owner, from): (Owner, usize), update: usize, value: &[u8]) -> usize {
         let mut versions = self.versions.borrow_mut();
         let (number, is_found) = versions.own_version(owner, from, update);
         if is_found {
@@ -118,6 +126,14 @@ impl VersionStore {
     /// A transaction was committed by the record at `commit`, at this time by the calendar; moments from before that do not know what partitions were in which
     /// it gave up long values.
     pub(crate) fn rebuild_commit(self: &Rc<Self>, records: Records<'_>, owner: Owner, commit: Lsn, unix_ns: u64) {
+        self.give_up_unread(records, owner, commit);
+        self.versions.borrow_mut().commit(owner, commit, Instant::from_ns(unix_ns));
+        self.relieve_memory();
+    }
+
+    /// Long values that a transaction gives up by its commit, and that were not made whole, are in no version: what their partitions were before
+    /// is unknown.
+    pub(crate) fn give_up_unread(&self, records: Records<'_>, owner: Owner, commit: Lsn) {
         let mut versions = self.versions.borrow_mut();
         let is_tree = |partition| records.partitions.borrow().is_tree(partition);
         let (mut nothing, mut from) = (Vec::new(), 0);
@@ -127,9 +143,6 @@ impl VersionStore {
             versions.forget_partition(partition, commit);
             from = number + 1;
         }
-        versions.commit(owner, commit, Instant::from_ns(unix_ns));
-        drop(versions);
-        self.relieve_memory();
     }
 
     /// The state at this moment was there at this time by the calendar.

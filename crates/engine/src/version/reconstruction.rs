@@ -94,8 +94,9 @@ impl VersionStore {
     ) -> Result<Result<Option<u64>, Refusal>> {
         let (sets, versions) = (records.sets.borrow(), self.versions.borrow());
         versions.check(view)?;
-        let mut present = Vec::new();
+        let (mut present, mut bytes) = (Vec::new(), 0);
         let mut note = |key: &[u8], value: Option<&[u8]>| {
+            bytes += value.map_or(0, <[u8]>::len);
             let name = Resource::record(partition, key_hash(key));
             versions.prefetch(name);
             present.push((name, key.to_vec(), value.map(<[u8]>::to_vec)));
@@ -111,6 +112,7 @@ impl VersionStore {
                 note(key, None);
             }
         }
+        self.executor.charge_value(bytes);
         for (name, key, state) in present {
             let past = versions.reconstruct_in_memory(view, name, (partition, &key), state);
             seen.extend(past.ok().map(|past| (key, past)));

@@ -73,6 +73,12 @@ impl VersionStore {
         self.is_kept.get()
     }
 
+    /// Whether moments are held, or can be travelled to: there is more to keep than for readers of what is committed.
+    pub fn has_moments(&self) -> bool {
+        let versions = self.versions.borrow();
+        self.is_kept() && (versions.keeps_all() || versions.snapshots.count() > 0)
+    }
+
     /// Whether readers find what transactions under way have changed in their undo lists alone.
     pub fn is_lazy(&self) -> bool {
         self.versions.borrow().is_lazy

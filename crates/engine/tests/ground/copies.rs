@@ -139,10 +139,15 @@ impl CopiedPages {
 
     /// Deletes a record that is there, and nothing of its pages.
     pub async fn delete(&mut self, database: &Database, tree: PartitionId, key: &[u8]) -> Result<()> {
+        self.delete_stored(database, tree, key).await.map(drop)
+    }
+
+    /// The same; returns its stored value.
+    pub async fn delete_stored(&mut self, database: &Database, tree: PartitionId, key: &[u8]) -> Result<Vec<u8>> {
         let (page, slot, old) = self.find(database, tree, key).await?;
         let undo = Undo::Insert { partition: tree, key, value: &old }.stored();
         self.apply(&Body::Update(&undo), &[Edit { page, change: Change::RemoveSlot { slot } }]);
-        Ok(())
+        Ok(old)
     }
 
     /// Frees the pages of a long value from this one on.

@@ -101,7 +101,7 @@ pub fn specs() -> Vec<PartitionSpec> {
     specs.into_iter().map(|spec| PartitionSpec { device: "data".into(), ..spec }).collect()
 }
 
-fn named(database: &Database, name: &str) -> PartitionId {
+pub fn named(database: &Database, name: &str) -> PartitionId {
     database.partition(name).expect("it exists")
 }
 
@@ -262,5 +262,5 @@ pub async fn judge(database: &Database, wanted: &Contents) {
     compare(&at_moment(database).await, wanted, "at this moment");
     let report = database.check(|_| {}).await.expect("checks");
     assert!(report.is_clean(), "{:?}", report.findings);
-    assert_eq!(report.unsearched, None);
+    assert_eq!(report.unsearched, []);
 }

@@ -1,10 +1,10 @@
 use super::*;
-use driver::{Class, DeviceId, Fault, Frame, Output, Prices};
+use driver::{Access, Class, DeviceId, Fault, FileId, Frame, Output, Prices};
 use driver::{DeviceTraits, Doorbell, StationReport};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A driver whose operations take one microsecond each and whose clock jumps.
+/// A driver whose operations take one microsecond each and whose clock jumps. A synchronous access takes half of one, in which nothing else runs.
 struct Bench {
     now: Instant,
     pending: BTreeMap<(Instant, u64), Completion>,
@@ -40,7 +40,10 @@ impl Driver for Bench {
     fn now(&self) -> Instant {
         self.now
     }
-    fn submit(&mut self, token: Token, _op: Op) {
+    fn submit(&mut self, token: Token, op: Op) {
+        if matches!(op, Op::Read { access: Access::Synchronous { .. }, .. }) {
+            self.now = self.now.plus_ns(500);
+        }
         let completion = Completion { token, result: Ok(Output::Done), buffer: None };
         self.pending.insert((self.now.plus_ns(1_000), token.0), completion);
     }
@@ -112,6 +115,21 @@ async fn futures_join(handles: Vec<JoinHandle<()>>) {
     for handle in handles {
         handle.join().await;
     }
+}
+
+/// The clock goes on during it, and no driver is asked in between.
+#[test]
+fn a_rounds_moment_is_the_present_one_behind_a_synchronous_access() {
+    let executor = Bench::executor(Order::FirstInFirstOut);
+    let moments = executor.run(async {
+        let before = executor.round_now();
+        let buffer = executor.frame(512).expect("memory");
+        let access = Access::Synchronous { instructions: 1 };
+        executor.submit(Op::Read { file: FileId(0), offset: 0, buffer, length: 512, access }, |_| {});
+        [before, executor.round_now(), executor.now()]
+    });
+    let [before, behind, now] = moments.expect("runs to the end");
+    assert_eq!((behind, now.since_ns(before)), (now, 500));
 }
 
 #[test]

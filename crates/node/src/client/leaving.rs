@@ -146,14 +146,14 @@ impl Client {
         let copy = Copy { page, number: self.next_copy };
         self.next_copy += 1;
         let asked = Held::asked_for((copy.number, secret), Place::Coming { by: Transaction::NONE }, self.now);
-        let before = self.copies.insert(page, Held { was_offered: true, was_used: false, ..asked });
+        let before = self.copies.insert(page, Held { is_speculative: true, was_used: false, ..asked });
         assert!(before.is_none(), "{page} is asked for once");
         (self.message(Request::Accept { copy, secret, leaving }), forgotten)
     }
 
-    /// Whether a page was asked for because it was offered: then it is not worth an access to the disk.
-    pub fn was_offered(&self, page: PageId) -> bool {
-        self.copies.get(&page).is_some_and(|held| held.was_offered)
+    /// Whether a page is on its way for no transaction: because it was offered, or is asked for ahead.
+    pub fn is_speculative(&self, page: PageId) -> bool {
+        self.copies.get(&page).is_some_and(|held| held.is_speculative)
     }
 
     /// What to say of a page that was offered and is not taken.

@@ -11,7 +11,7 @@ use crate::message::{PastAsk, Request, SetAnswer, SnapshotAnswer, SnapshotReques
 use base::{Lsn, PageId, PartitionId};
 use engine::canary::{self, Canary};
 use engine::lock::Mode;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 /// Snapshots that a node may have open.
@@ -55,6 +55,8 @@ struct OpenSnapshot {
     kept: BTreeMap<PageId, Rc<[u8]>>,
     /// The page that was asked for last, and what has come of that.
     wanted: Option<(PageId, Wanted)>,
+    /// Pages that were asked for ahead and have not come.
+    ahead: BTreeSet<PageId>,
     /// The number of what was asked of a set last, and the answer.
     question: (u64, Option<SetAnswer>),
 }
@@ -95,7 +97,7 @@ impl ClientSnapshots {
     pub fn end_session(&mut self) {
         self.order.clear();
         for snapshot in self.open.values_mut() {
-            (snapshot.kept, snapshot.wanted) = Default::default();
+            (snapshot.kept, snapshot.wanted, snapshot.ahead) = Default::default();
             if matches!(snapshot.state, SnapshotState::Asked | SnapshotState::Open(_)) {
                 snapshot.state = SnapshotState::Over;
             }
@@ -129,8 +131,8 @@ impl Client {
         let number = snapshots.next;
         (snapshots.next, snapshots.now) = (number + 1, snapshots.now + 1);
         let (state, asked) = (SnapshotState::Asked, snapshots.now);
-        let (kept, wanted, question) = Default::default();
-        snapshots.open.insert(number, OpenSnapshot { state, asked, kept, wanted, question });
+        let (kept, wanted, ahead, question) = Default::default();
+        snapshots.open.insert(number, OpenSnapshot { state, asked, kept, wanted, ahead, question });
         Some((number, self.message(Request::Snapshot { number, request: SnapshotRequest::Begin })))
     }
 
@@ -158,6 +160,7 @@ impl Client {
             }
             SnapshotAnswer::Begun { .. } => {}
             SnapshotAnswer::Page { page, bytes } => {
+                snapshot.ahead.remove(&page);
                 let bytes: Rc<[u8]> = bytes.into();
                 if let Some((_, wanted)) = snapshot.wanted.as_mut().filter(|(wanted, _)| *wanted == page) {
                     *wanted = Wanted::Bytes(Rc::clone(&bytes));
@@ -165,6 +168,7 @@ impl Client {
                 self.snapshots.keep(number, page, bytes);
             }
             SnapshotAnswer::Failed { page, is_denied, reason } => {
+                snapshot.ahead.remove(&page);
                 if let Some((_, wanted)) = snapshot.wanted.as_mut().filter(|(wanted, _)| *wanted == page) {
                     *wanted = Wanted::Failure(is_denied, reason);
                 }
@@ -199,6 +203,24 @@ impl Client {
             snapshot.wanted = Some((page, Wanted::Nothing));
         }
         self.message(Request::Snapshot { number, request: SnapshotRequest::Read { page } })
+    }
+
+    /// What to say for a page that will probably be looked at: it is kept when it comes. None if it is here, or on its way so.
+    pub fn read_ahead_as_of(&mut self, number: u64, page: PageId) -> Option<ToServer> {
+        if self.sight(number, page) != Sight::Elsewhere || !self.snapshots.open.get_mut(&number)?.ahead.insert(page) {
+            return None;
+        }
+        Some(self.message(Request::Snapshot { number, request: SnapshotRequest::Read { page } }))
+    }
+
+    /// A page that is elsewhere is looked at. Whether it is on its way because it was asked for ahead, and need not be asked for.
+    pub fn awaits_ahead(&mut self, number: u64, page: PageId) -> bool {
+        let Some(snapshot) = self.snapshots.open.get_mut(&number) else { return false };
+        let is_coming = snapshot.ahead.contains(&page);
+        if is_coming {
+            snapshot.wanted = Some((page, Wanted::Nothing));
+        }
+        is_coming
     }
 
     /// What to say for something of a set.

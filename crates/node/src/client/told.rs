@@ -20,8 +20,8 @@ pub struct Arrival {
 pub struct Failure {
     /// Whether it was waited for. If not, this is late, and nothing is to be done.
     pub was_waited_for: bool,
-    /// Whether it was offered: those that wait for it by now have to ask for it.
-    pub was_offered: bool,
+    /// Whether no transaction had asked for it: those that wait for it by now have to.
+    pub was_speculative: bool,
     /// A copy whose bytes were kept and are not needed.
     pub forgets: Option<Copy>,
     /// What to say.

@@ -60,6 +60,7 @@ impl Message for Answer {
             Answer::Refusal { .. } => "refusal",
             Answer::Page { .. } => "page",
             Answer::Failed { .. } => "failed",
+            Answer::WouldBlock { .. } => "would block",
             Answer::Denied { .. } => "denied",
             Answer::Granted { .. } => "granted",
             Answer::CallBack { .. } => "call back",

@@ -139,6 +139,13 @@ pub struct SetFound {
     pub value: Option<SetValue>,
 }
 
+impl SetFound {
+    /// How many bytes the values of these have, as far as they are sent along.
+    pub(crate) fn length_of_values(records: &[SetFound]) -> usize {
+        records.iter().filter_map(|record| record.value.as_ref()).map(|SetValue(value)| value.len()).sum()
+    }
+}
+
 impl SetRange {
     /// How many bytes it has of contents and keys.
     pub(super) fn length(&self) -> usize {

@@ -1,4 +1,6 @@
 //! Pages that a transaction is about to look at, asked for together rather than one after the other.
+//!
+//! Here the caller says which, and they are locked at once. Scans ask ahead without locks (`ranges.rs`).
 
 use super::transaction::FRAMES_EACH;
 use super::{ClientNode, PageTransaction};

@@ -27,6 +27,7 @@ impl PageTransaction {
             let planned = self.resolve(Intent::Append, |pages| {
                 let (number, plan) = overflow::add(pages, partition, next, part)?;
                 pages.permit_new(&plan)?;
+                pages.charge_value(PageId::new(partition, number), 0, part.len());
                 Ok((number, plan))
             });
             let (number, plan) = planned.await?;

@@ -1,17 +1,25 @@
 //! Ranges of keys of a b-tree, in both directions. All that was seen stays locked to the transaction's end, so there are no phantoms.
+//!
+//! From the second leaf on that is not here, those behind it are asked for ahead, as the engine's scans have theirs read: for no transaction, so
+//! that what a scan does not come to is not locked by it, and what others have is not waited for (`client/requests.rs`).
 
 use super::PageTransaction;
 use super::view::Intent;
 use base::PartitionId;
+use engine::buffer::{AheadWindow, Buffer};
 use engine::organization::b_tree;
 use engine::page::{Pages, slotted};
 use engine::temp::RecordStream;
 use engine::{Direction, KeyRange, Result};
 use std::collections::VecDeque;
 use std::ops::Bound;
+use std::rc::Rc;
 
 /// A record: its key and its value.
 type KeyValue = (Vec<u8>, Vec<u8>);
+
+/// The records of a leaf, and where to go on; also whether that was fetched.
+type ReadLeaf = ((VecDeque<KeyValue>, Option<Bound<Vec<u8>>>), bool);
 
 /// Where a scan is: in the records of a leaf.
 pub(super) struct LeafScan {
@@ -22,6 +30,25 @@ pub(super) struct LeafScan {
     to: Bound<Vec<u8>>,
     /// What is left of the leaf, with stored values.
     left: VecDeque<KeyValue>,
+    /// Whether it has come to a leaf.
+    began: bool,
+    read_ahead: AheadWindow,
+}
+
+impl LeafScan {
+    /// It has come to a leaf, which was not here if it was `missed`: has those behind it asked for, if it is time.
+    fn read_leaves_ahead(&mut self, buffer: &Rc<Buffer>, missed: bool) {
+        let is_first = !std::mem::replace(&mut self.began, true);
+        let count = self.read_ahead.pass(buffer, (is_first, missed));
+        let Some(from) = self.from.as_ref().filter(|_| count > 0) else { return };
+        let (pool, range) = (buffer.pool().borrow(), (as_slice(from), as_slice(&self.to)));
+        let pages = match self.direction {
+            Direction::Forward => b_tree::leaves_above(&*pool, self.partition, range, count),
+            Direction::Backward => b_tree::leaves_below(&*pool, self.partition, range, count),
+        };
+        drop(pool);
+        self.read_ahead.read(buffer, pages);
+    }
 }
 
 /// Where a range of keys begins and ends.
@@ -99,7 +126,8 @@ impl<'a> PageScan<'a> {
 }
 
 impl PageTransaction {
-    /// The records of a range of a b-tree, beginning at the end that `direction` comes from.
+    /// The records of a range of a b-tree, beginning at the end that `direction` comes from. From the second leaf on that is not here, those
+    /// behind it are asked for ahead: up to 64, and an eighth of the buffer for all scans. What is not come to is not locked.
     pub fn scan_range(&mut self, partition: PartitionId, range: impl KeyRange, direction: Direction) -> PageScan<'_> {
         let bounds = Some(range.into_bounds());
         PageScan { transaction: self, partition, scan: None, bounds, direction }
@@ -123,7 +151,8 @@ impl PageTransaction {
             Direction::Forward => (lower, upper),
             Direction::Backward => (upper, lower),
         };
-        LeafScan { partition, direction, from: (!is_empty).then_some(from), to, left: VecDeque::new() }
+        let (from, left) = ((!is_empty).then_some(from), VecDeque::new());
+        LeafScan { partition, direction, from, to, left, began: false, read_ahead: AheadWindow::default() }
     }
 
     /// The next record of a scan, with its stored value.
@@ -137,12 +166,13 @@ impl PageTransaction {
         while scan.left.is_empty() {
             let Some(from) = &scan.from else { break };
             let partition = scan.partition;
-            let (records, fence) = match scan.direction {
+            let ((records, fence), missed) = match scan.direction {
                 Direction::Forward => self.records_from(partition, as_slice(from), as_slice(&scan.to)).await?,
                 Direction::Backward => self.records_below(partition, as_slice(from), as_slice(&scan.to)).await?,
             };
             scan.left = records;
             scan.from = fence;
+            scan.read_leaves_ahead(&self.client.buffer, missed);
         }
         Ok(())
     }
@@ -153,12 +183,13 @@ impl PageTransaction {
         partition: PartitionId,
         from: Bound<&[u8]>,
         upper: Bound<&[u8]>,
-    ) -> Result<(VecDeque<KeyValue>, Option<Bound<Vec<u8>>>)> {
-        self.resolve(Intent::Read, |pages| {
+    ) -> Result<ReadLeaf> {
+        self.resolve_access(Intent::Read, |pages| {
             let range = b_tree::forward(pages.to_search(), partition, from)?;
             let page = pages.page(range.page)?;
             let records = (range.slot..slotted::count(page)).map(|slot| record(page, slot));
             let left = records.take_while(|(key, _)| is_below(key, upper)).collect();
+            pages.charge_value(range.page, 0, length_of(&left));
             let fence = range.fence.filter(|fence| is_below(fence, upper));
             Ok((left, fence.map(Bound::Included)))
         })
@@ -171,8 +202,8 @@ impl PageTransaction {
         partition: PartitionId,
         from: Bound<&[u8]>,
         lower: Bound<&[u8]>,
-    ) -> Result<(VecDeque<KeyValue>, Option<Bound<Vec<u8>>>)> {
-        self.resolve(Intent::Read, |pages| {
+    ) -> Result<ReadLeaf> {
+        self.resolve_access(Intent::Read, |pages| {
             let range = b_tree::backward(pages.to_search(), partition, from)?;
             let page = pages.page(range.page)?;
             let records = (0..range.slot).rev().map(|slot| record(page, slot));
@@ -182,6 +213,7 @@ impl PageTransaction {
                 Bound::Excluded(lower) => key > lower,
             };
             let left = records.take_while(|(key, _)| is_above(key)).collect();
+            pages.charge_value(range.page, 0, length_of(&left));
             // What is left is below the fence.
             let goes_on = |fence: &Vec<u8>| match lower {
                 Bound::Unbounded => true,
@@ -197,6 +229,11 @@ fn record(page: &[u8], slot: u16) -> KeyValue {
     let mut key = Vec::new();
     slotted::key_into(page, slot, &mut key);
     (key, slotted::value(page, slot).to_vec())
+}
+
+/// How many bytes their values have.
+fn length_of(records: &VecDeque<KeyValue>) -> usize {
+    records.iter().map(|(_, stored)| stored.len()).sum()
 }
 
 fn is_below(key: &[u8], upper: Bound<&[u8]>) -> bool {

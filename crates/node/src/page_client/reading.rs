@@ -1,14 +1,14 @@
 //! What transactions and snapshots read alike: records of append partitions, long values, and where objects are.
 
-use super::{ClientNode, READ_AHEAD_MAX};
+use super::ClientNode;
 use base::{PageId, PartitionId};
+use engine::buffer::AheadWindow;
 use engine::catalog::Organization;
 use engine::organization::append::{LIVE, Position};
 use engine::organization::b_tree::stored::{self, Stored, VALUE_LEN_MAX};
 use engine::organization::{allocator, direct};
 use engine::page::{PageKind, header, slotted};
 use engine::{Error, Result};
-use std::ops::Range;
 use std::rc::Rc;
 use structures::Need;
 
@@ -16,13 +16,16 @@ use structures::Need;
 pub(super) trait PageReader {
     fn node(&self) -> &Rc<ClientNode>;
 
-    /// Shows a page, which is fetched if need be.
-    async fn look_at<T>(&mut self, page: PageId, look: impl FnMut(&[u8]) -> std::result::Result<T, Need>) -> Result<T>;
+    /// Shows a page, which is fetched if need be; also whether it was.
+    async fn look_at<T>(
+        &mut self,
+        page: PageId,
+        look: impl FnMut(&[u8]) -> std::result::Result<T, Need>,
+    ) -> Result<(T, bool)>;
 
-    /// Pages of a partition with these numbers will be looked at. Returns how many of them, from the first, need not be named again.
-    async fn look_ahead(&mut self, _partition: PartitionId, numbers: Range<u32>) -> Result<usize> {
-        Ok(numbers.len())
-    }
+    /// A scan of pages as they are numbered, up to `end`, has come to this one, which was fetched or not: has those behind it asked for, if
+    /// it is time.
+    fn go_on(&self, window: &mut AheadWindow, page: (PageId, bool), end: u32);
 }
 
 /// Where an object is.
@@ -35,7 +38,7 @@ pub(super) struct Spot {
 }
 
 impl ClientNode {
-    /// Where an object is.
+    /// Where an object is, which is looked at: this is charged.
     pub(super) async fn spot_of(&self, partition: PartitionId, number: u64) -> Result<Spot> {
         let found = self.described(partition).await?;
         let Organization::Direct { objects, blocking_factor, record_size } = found.organization else {
@@ -47,28 +50,9 @@ impl ClientNode {
         }
         let place = direct::place(partition, number, blocking_factor, record_size);
         let length = record_size as usize;
-        Ok(Spot { page: place.page, slot: place.slot(length), offset: place.offset, length })
-    }
-}
-
-/// What a scan that goes from page to page asks for before it comes to it: more, the further it has come, for one that ends soon has
-/// asked for little in vain.
-struct LookAhead {
-    /// The first page that was not asked for.
-    next: u32,
-    width: u32,
-}
-
-impl LookAhead {
-    /// The pages to be asked for when the scan comes to this one of `count`, if it has used up half of what was.
-    fn at(&mut self, number: u32, count: u32) -> Option<Range<u32>> {
-        if number + self.width / 2 < self.next || self.next >= count {
-            return None;
-        }
-        self.width = (2 * self.width).min(READ_AHEAD_MAX as u32);
-        let asked = self.next.max(number)..(number + self.width).min(count);
-        self.next = asked.end;
-        (!asked.is_empty()).then_some(asked)
+        let slot = place.slot(length);
+        self.charge_value(place.page, slot, length);
+        Ok(Spot { page: place.page, slot, offset: place.offset, length })
     }
 }
 
@@ -83,19 +67,18 @@ pub(super) async fn scan_appended(
         found.refuse_set()?;
         return Err(found.wrong_organization("its records are found by key or number"));
     }
-    let count = reader.look_at(PageId::new(partition, 0), |bytes| Ok(allocator::read(bytes).page_count)).await?;
-    let mut ahead = LookAhead { next: 1, width: 1 };
+    let (count, _) = reader.look_at(PageId::new(partition, 0), |bytes| Ok(allocator::read(bytes).page_count)).await?;
+    let mut read_ahead = AheadWindow::default();
     for number in 1..count {
-        if let Some(numbers) = ahead.at(number, count) {
-            let from = numbers.start;
-            ahead.next = from + reader.look_ahead(partition, numbers).await? as u32;
-        }
         let page = PageId::new(partition, number);
         let records = reader.look_at(page, |bytes| {
             let count = if header::kind(bytes) == Some(PageKind::Append) { slotted::count(bytes) } else { 0 };
             Ok((0..count).map(|slot| slotted::value(bytes, slot).to_vec()).collect::<Vec<_>>())
         });
-        for (record, slot) in records.await?.iter().zip(0..) {
+        let (records, missed) = records.await?;
+        reader.go_on(&mut read_ahead, (page, missed), count);
+        for (record, slot) in records.iter().zip(0..) {
+            reader.node().charge_value(page, slot, record.len());
             if record.first() == Some(&LIVE) && !look(Position { page, slot }, &record[1..]) {
                 return Ok(());
             }
@@ -118,7 +101,8 @@ pub(super) async fn value_of(reader: &mut impl PageReader, partition: PartitionI
     let (mut value, mut page) = (Vec::new(), PageId::new(partition, first));
     while page.number != 0 && value.len() < length {
         let part = |bytes: &[u8]| stored::part_in(page, bytes).map(|(next, part)| (next, part.to_vec()));
-        let (next, part) = reader.look_at(page, part).await?;
+        let ((next, part), _) = reader.look_at(page, part).await?;
+        node.charge_value(page, 0, part.len());
         value.extend_from_slice(&part);
         page.number = next;
     }
@@ -126,27 +110,4 @@ pub(super) async fn value_of(reader: &mut impl PageReader, partition: PartitionI
         return Ok(value);
     }
     Err(damaged(format!("its long value has {} bytes of {length}", value.len())))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_scan_asks_for_each_page_once_and_for_more_the_further_it_has_come() {
-        for count in [1, 2, 3, 50, 1_000] {
-            let (mut ahead, mut asked) = (LookAhead { next: 1, width: 1 }, 1);
-            for number in 1..count {
-                if let Some(numbers) = ahead.at(number, count) {
-                    assert_eq!(numbers.start, asked);
-                    assert!(numbers.end <= count && numbers.len() <= READ_AHEAD_MAX);
-                    assert!(numbers.end <= 4 * number, "{numbers:?} at {number}");
-                    asked = numbers.end;
-                }
-                assert!(asked > number, "{number} is asked for when the scan comes to it");
-                assert!(number < 200 || asked == count || asked >= number + READ_AHEAD_MAX as u32 / 2);
-            }
-            assert_eq!(asked, count);
-        }
-    }
 }

@@ -160,10 +160,13 @@ impl PageTransaction {
         self.resolve(Intent::Change, |pages| {
             let (place, leaf) = b_tree::find(pages.to_search(), partition, key)?;
             if !place.exact {
+                pages.charge_value(place.page, place.slot, 0);
                 return Ok(None);
             }
             pages.write_permission(place.page)?;
-            Ok(Some((place, slotted::value(leaf, place.slot).to_vec())))
+            let old = slotted::value(leaf, place.slot);
+            pages.charge_value(place.page, place.slot, old.len());
+            Ok(Some((place, old.to_vec())))
         })
         .await
     }
@@ -337,6 +340,7 @@ impl PageTransaction {
                 Ok(Position { page, slot }) => {
                     let undo = Undo::EraseAppended { page, slot }.stored();
                     let change = Change::InsertSlot { slot, key: &[], value: &stored };
+                    client.charge_value(page, slot, stored.len());
                     self.apply(&Body::Update(&undo), &[Edit { page, change }]);
                     client.append_pages.borrow_mut().insert(partition, Some(page));
                     return Ok(Position { page, slot });
@@ -422,8 +426,12 @@ fn plan_put(
     key: &[u8],
     (stored, replace): (&[u8], bool),
 ) -> Result<Step, Need> {
-    if !replace && b_tree::find(pages, partition, key)?.0.exact {
-        return Ok(Step::Present);
+    if !replace {
+        let place = b_tree::find(pages, partition, key)?.0;
+        if place.exact {
+            pages.charge_value(place.page, place.slot, stored.len());
+            return Ok(Step::Present);
+        }
     }
     if let Some(plan) = b_tree::make_room(pages, partition, key, stored.len())? {
         pages.permit(&plan)?;
@@ -432,6 +440,7 @@ fn plan_put(
     let (place, leaf) = b_tree::find(pages.to_search(), partition, key)?;
     pages.write_permission(place.page)?;
     let old = place.exact.then(|| slotted::value(leaf, place.slot).to_vec());
+    pages.charge_value(place.page, place.slot, stored.len());
     Ok(Step::Place { place, old })
 }
 

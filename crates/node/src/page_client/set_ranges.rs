@@ -4,6 +4,7 @@
 //! goes, until it ends. What it has changed itself is not there yet, and is put in its place here.
 
 use super::indexed::Typed;
+use super::view::Intent;
 use super::{ClientNode, PageTransaction, RollbackCause};
 use crate::message::{
     Described, LIST_MAX, SET_ASK_MAX, SetAnswer, SetAsk, SetEntry, SetFound, SetQuestion, SetRange, SetValue,
@@ -111,6 +112,7 @@ impl PageTransaction {
             self.check_places_in_set(typed, &key, (None, Some(record))).await?;
         }
         self.client.executor.charge(Work::LogRecord);
+        self.client.executor.charge_value(record.len());
         self.work.borrow_mut().sets.change((partition, key.to_vec()), Some(record.to_vec()));
         Ok(arrival_position(partition, number))
     }
@@ -202,7 +204,7 @@ impl PageTransaction {
     ) -> Result<Option<Vec<u8>>> {
         match value {
             Some(SetValue(value)) => Ok(Some(value)),
-            None => self.lock_in_set(found.id(), key, false).await,
+            None => self.read_keyed(found, key, Intent::Read).await,
         }
     }
 
@@ -260,7 +262,10 @@ impl PageTransaction {
     /// Records of a set, and from where on there are others: the same where that is said by the last of them.
     async fn ask_portion(&mut self, found: &Described, ask: SetAsk) -> Result<(Vec<SetFound>, Option<u64>)> {
         match self.ask_set(found, ask).await? {
-            SetAnswer::Records { records, is_last, next } => Ok((records, next.or((!is_last).then_some(0)))),
+            SetAnswer::Records { records, is_last, next } => {
+                self.client.executor.charge_value(SetFound::length_of_values(&records));
+                Ok((records, next.or((!is_last).then_some(0))))
+            }
             _ => Err(Fault::new(FaultKind::Device, OTHER_ANSWER).into()),
         }
     }

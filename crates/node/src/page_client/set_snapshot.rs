@@ -93,7 +93,11 @@ impl PageSnapshot {
     /// The value of a record, if it was there.
     pub(super) async fn past_record(&mut self, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         match self.ask_past(partition, PastAsk::Record(key.to_vec())).await? {
-            SetAnswer::Value(value) => Ok(value.map(|SetValue(value)| value)),
+            SetAnswer::Value(value) => {
+                let value = value.map(|SetValue(value)| value);
+                self.client.executor.charge_value(value.as_ref().map_or(0, Vec::len));
+                Ok(value)
+            }
             _ => Err(Fault::new(FaultKind::Device, OTHER_ANSWER).into()),
         }
     }
@@ -116,7 +120,10 @@ impl PageSnapshot {
         ask: PastAsk,
     ) -> Result<(Vec<SetFound>, bool, Option<u64>)> {
         match self.ask_past(partition, ask).await? {
-            SetAnswer::Records { records, is_last, next } => Ok((records, is_last, next)),
+            SetAnswer::Records { records, is_last, next } => {
+                self.client.executor.charge_value(SetFound::length_of_values(&records));
+                Ok((records, is_last, next))
+            }
             _ => Err(Fault::new(FaultKind::Device, OTHER_ANSWER).into()),
         }
     }

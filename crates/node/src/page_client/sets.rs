@@ -126,7 +126,9 @@ impl PageTransaction {
             return self.read_in_tree(found.id(), key, intent).await;
         }
         found.check_set(key, None)?;
-        self.lock_in_set(found.id(), key, intent != Intent::Read).await
+        let value = self.lock_in_set(found.id(), key, intent != Intent::Read).await?;
+        self.client.executor.charge_value(value.as_ref().map_or(0, Vec::len));
+        Ok(value)
     }
 
     /// Gives a record of a set a value, or deletes it. False if there is one already that must not be replaced, or none to delete.
@@ -152,6 +154,7 @@ impl PageTransaction {
             self.check_places_in_set(typed, key, change).await?;
         }
         self.client.executor.charge(Work::LogRecord);
+        self.client.executor.charge_value(value.map_or(0, <[u8]>::len));
         let mut work = self.work.borrow_mut();
         work.sets.change((found.id(), key.to_vec()), value.map(<[u8]>::to_vec));
         Ok(true)

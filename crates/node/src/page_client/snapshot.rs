@@ -9,7 +9,7 @@ use crate::client::{Client, SNAPSHOTS_MAX, Sight, SnapshotState};
 use crate::message::{Described, Session, SnapshotAnswer, ToServer};
 use base::{Lsn, PageId, PartitionId};
 use driver::{Fault, FaultKind, Work};
-use engine::buffer::{Pins, Pool};
+use engine::buffer::{AheadWindow, Pins, Pool};
 use engine::organization::append::Position;
 use engine::organization::b_tree;
 use engine::page::{Pages, slotted};
@@ -44,6 +44,8 @@ pub struct PageSnapshot {
 struct SnapshotPages<'a> {
     number: u64,
     in_hand: &'a BTreeMap<PageId, Rc<[u8]>>,
+    /// Whether some of these were waited for.
+    missed: bool,
     protocol: Ref<'a, Client>,
     pool: Ref<'a, Pool>,
 }
@@ -59,6 +61,14 @@ impl Pages for SnapshotPages<'_> {
 
     fn write_permission(&self, id: PageId) -> Result<(), Need> {
         Err(Need::Write(id))
+    }
+
+    fn prefetch_header(&self, id: PageId) -> Option<&[u8]> {
+        match self.in_hand.get(&id) {
+            Some(bytes) => Some(bytes),
+            None if self.protocol.sight(self.number, id) == Sight::Here => self.pool.peek(id),
+            None => None,
+        }
     }
 
     fn capacity(&self, partition: PartitionId) -> u32 {
@@ -160,9 +170,12 @@ impl PageSnapshot {
         self.client.executor.charge(Work::TreeSearch);
         let found = self.resolve(|pages| {
             let (place, leaf) = b_tree::find(pages, partition, key)?;
-            Ok(place.exact.then(|| slotted::value(leaf, place.slot).to_vec()))
+            let found = place.exact.then(|| slotted::value(leaf, place.slot).to_vec());
+            Ok((place, found))
         });
-        match found.await? {
+        let (place, found) = found.await?;
+        self.client.charge_value(place.page, place.slot, found.as_ref().map_or(0, Vec::len));
+        match found {
             None => Ok(None),
             Some(stored) => reading::value_of(self, partition, &stored).await.map(Some),
         }
@@ -179,7 +192,8 @@ impl PageSnapshot {
         mut look: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
         self.tree(partition).await?;
-        let mut from = from.map(<[u8]>::to_vec);
+        let (client, mut from) = (Rc::clone(&self.client), from.map(<[u8]>::to_vec));
+        let (mut read_ahead, mut is_first) = (AheadWindow::default(), true);
         loop {
             self.client.executor.charge(Work::TreeSearch);
             let leaf = self.resolve(|pages| {
@@ -190,9 +204,19 @@ impl PageSnapshot {
                     slotted::key_into(page, slot, &mut key);
                     (key, slotted::value(page, slot).to_vec())
                 });
-                Ok((records.collect::<Vec<_>>(), range.fence))
+                let records: Vec<_> = records.collect();
+                let count = read_ahead.pass(&client.buffer, (is_first, pages.missed));
+                let behind = range.fence.as_deref().filter(|_| count > 0).map(|fence| {
+                    b_tree::leaves_above(pages, partition, (Bound::Included(fence), Bound::Unbounded), count)
+                });
+                Ok((range.page, records, behind, range.fence))
             });
-            let (records, fence) = leaf.await?;
+            let (page, records, behind, fence) = leaf.await?;
+            self.client.charge_value(page, 0, records.iter().map(|(_, stored)| stored.len()).sum());
+            is_first = false;
+            if let Some(behind) = behind {
+                read_ahead.read_with(behind, |pages| self.ask_ahead(pages));
+            }
             for (key, stored) in records {
                 let value = reading::value_of(self, partition, &stored).await?;
                 if !look(&key, &value) {
@@ -250,11 +274,12 @@ impl PageSnapshot {
     /// Calls `attempt` until it lacks nothing, fetching pages in between. What has come stays in hand until all is there.
     async fn resolve<T>(&mut self, mut attempt: impl FnMut(&SnapshotPages<'_>) -> Result<T, Need>) -> Result<T> {
         self.check()?;
-        let mut in_hand = BTreeMap::new();
+        let (mut in_hand, mut missed) = (BTreeMap::new(), false);
         loop {
             let pages = SnapshotPages {
                 number: self.number,
                 in_hand: &in_hand,
+                missed,
                 protocol: self.client.protocol.borrow(),
                 pool: self.client.buffer.pool().borrow(),
             };
@@ -263,9 +288,9 @@ impl PageSnapshot {
             match attempted {
                 Ok(value) => return Ok(value),
                 Err(Need::Page(page)) => {
-                    if let Some(bytes) = self.bring(page).await? {
-                        in_hand.insert(page, bytes);
-                    }
+                    let (bytes, was_elsewhere) = self.bring(page).await?;
+                    missed |= was_elsewhere;
+                    in_hand.extend(bytes.map(|bytes| (page, bytes)));
                 }
                 Err(need) => {
                     let mut none = Pins::new(&self.client.buffer);
@@ -275,20 +300,22 @@ impl PageSnapshot {
         }
     }
 
-    /// A page as the snapshot sees it; none if it is in the buffer so.
-    async fn bring(&mut self, page: PageId) -> Result<Option<Rc<[u8]>>> {
+    /// A page as the snapshot sees it, or none if it is in the buffer so; and whether it was waited for.
+    async fn bring(&mut self, page: PageId) -> Result<(Option<Rc<[u8]>>, bool)> {
         let client = &self.client;
         let mut is_asked = false;
         loop {
             self.check()?;
             match client.protocol.borrow().sight(self.number, page) {
-                Sight::Kept(bytes) => return Ok(Some(bytes)),
-                Sight::Here if client.buffer.pool().borrow().peek(page).is_some() => return Ok(None),
+                Sight::Kept(bytes) => return Ok((Some(bytes), is_asked)),
+                Sight::Here if client.buffer.pool().borrow().peek(page).is_some() => return Ok((None, is_asked)),
                 Sight::Here | Sight::Elsewhere => {}
             }
             if !is_asked {
-                let message = client.protocol.borrow_mut().read_as_of(self.number, page);
-                client.say(&message);
+                if !client.protocol.borrow_mut().awaits_ahead(self.number, page) {
+                    let message = client.protocol.borrow_mut().read_as_of(self.number, page);
+                    client.say(&message);
+                }
                 is_asked = true;
             } else if let Some((is_denied, reason)) = client.protocol.borrow().snapshot_failure(self.number, page) {
                 let kind = if is_denied { FaultKind::Denied } else { FaultKind::Device };
@@ -296,6 +323,15 @@ impl PageSnapshot {
             }
             client.bell.wait(&client.executor).await;
         }
+    }
+
+    /// Asks for those of these pages that are elsewhere and not on their way, and says how many these are. They are kept beside the buffer, where
+    /// there is room for more than all scans of the node may ask for ahead.
+    fn ask_ahead(&self, pages: Vec<PageId>) -> usize {
+        let ask = |page| self.client.protocol.borrow_mut().read_ahead_as_of(self.number, page);
+        let messages: Vec<ToServer> = pages.into_iter().filter_map(ask).collect();
+        messages.iter().for_each(|message| self.client.say(message));
+        messages.len()
     }
 
     /// It may go on. Its moment, when the server has told it.
@@ -319,8 +355,12 @@ impl PageReader for PageSnapshot {
         &self.client
     }
 
-    async fn look_at<T>(&mut self, page: PageId, mut look: impl FnMut(&[u8]) -> Result<T, Need>) -> Result<T> {
-        self.resolve(|pages| look(pages.page(page)?)).await
+    async fn look_at<T>(&mut self, page: PageId, mut look: impl FnMut(&[u8]) -> Result<T, Need>) -> Result<(T, bool)> {
+        self.resolve(|pages| Ok((look(pages.page(page)?)?, pages.missed))).await
+    }
+
+    fn go_on(&self, window: &mut AheadWindow, page: (PageId, bool), end: u32) {
+        window.go_on_with(&self.client.buffer, page, end, |pages| self.ask_ahead(pages));
     }
 }
 

@@ -21,14 +21,16 @@ struct PendingRead {
     then: Then,
     /// When the page was asked for, the last time.
     asked: Instant,
-    /// Whether it was asked for because it was offered.
+    /// Whether it was asked for because it was offered, or ahead of a scan.
     is_accepted: bool,
+    is_ahead: bool,
 }
 
 impl Reads {
-    /// The page has come, `now`. Returns for how long it was waited, in nanoseconds, if it was.
+    /// The page has come, `now`. Returns for how long it was waited, in nanoseconds, if it was: one that was asked for ahead has come behind
+    /// others, so that its time says nothing of what a page costs.
     pub fn complete(&self, page: PageId, bytes: &[u8], now: Instant) -> Option<u64> {
-        let PendingRead { mut transfer, then, asked, .. } = self.0.borrow_mut().remove(&page)?;
+        let PendingRead { mut transfer, then, asked, is_ahead, .. } = self.0.borrow_mut().remove(&page)?;
         let result = if bytes.len() == transfer.length {
             transfer.buffer[..bytes.len()].copy_from_slice(bytes);
             Ok(Output::Done)
@@ -36,7 +38,7 @@ impl Reads {
             Err(Fault::new(FaultKind::Device, format!("{page} came with {} bytes", bytes.len())))
         };
         then(Completion { token: TOKEN, result, buffer: Some(transfer.buffer) });
-        Some(now.since_ns(asked))
+        (!is_ahead).then(|| now.since_ns(asked))
     }
 
     /// It will not come.
@@ -93,7 +95,7 @@ impl RemoteStore {
 }
 
 impl ClientNode {
-    /// The transaction that a page is asked for, and whether that writes it.
+    /// The transaction that a page is asked for, and whether that writes it; none if it is offered, or asked for ahead of a scan.
     fn asker(&self, page: PageId) -> (Transaction, bool) {
         let protocol = self.protocol.borrow();
         let writer = self.to_write.borrow().get(&page).copied().filter(|writer| protocol.is_used_by(*writer, page));
@@ -153,6 +155,7 @@ impl PageStore for RemoteStore {
         let (by, writes) = client.asker(page);
         let wanted = (page, client.draw_secret());
         let is_accepted = by == Transaction::NONE && client.accepting.borrow_mut().remove(&page);
+        let is_ahead = by == Transaction::NONE && !is_accepted;
         let (request, forgotten) = if is_accepted {
             client.protocol.borrow_mut().accept(wanted)
         } else {
@@ -160,7 +163,7 @@ impl PageStore for RemoteStore {
             client.protocol.borrow_mut().request(wanted, by, writes)
         };
         client.forget(forgotten);
-        let read = PendingRead { transfer, then, asked: executor.now(), is_accepted };
+        let read = PendingRead { transfer, then, asked: executor.now(), is_accepted, is_ahead };
         let before = client.reads.0.borrow_mut().insert(page, read);
         assert!(before.is_none(), "a page is read into one frame");
         client.say(&request);

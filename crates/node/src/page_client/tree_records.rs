@@ -57,21 +57,24 @@ impl PageTransaction {
             let leaf = self.leaf_for_record(partition, key).await?;
             if self.granule(leaf) == Granule::Record {
                 let bytes = self.records_alone(leaf, key, is_for_update).await?;
-                return Ok(leaf_records::find(&bytes, key).map(|found| bytes[found.value].to_vec()));
+                let found = leaf_records::find(&bytes, key).map(|found| (found.slot, bytes[found.value].to_vec()));
+                return Ok(self.charged(leaf, found));
             }
             if self.bring_leaf(leaf, intent).await? && self.is_leaf(leaf).await? {
-                let found = self.with_page(leaf, |page| on_leaf(page, key).map(|(_, stored)| stored.to_vec()));
+                let found = |page: &[u8]| on_leaf(page, key).map(|(slot, stored)| (slot, stored.to_vec()));
+                let found = self.with_page(leaf, found);
                 if !canary::is_planted(Canary::UnnotedKey) {
                     self.note_record(leaf, (leaf_records::number_of(key), false));
                 }
-                return Ok(found);
+                return Ok(self.charged(leaf, found));
             }
         }
-        self.resolve(intent, |pages| {
+        let found = self.resolve(intent, |pages| {
             let (place, leaf) = b_tree::find(pages.to_search(), partition, key)?;
-            Ok(place.exact.then(|| slotted::value(leaf, place.slot).to_vec()))
-        })
-        .await
+            Ok((place.page, place.exact.then(|| (place.slot, slotted::value(leaf, place.slot).to_vec()))))
+        });
+        let (leaf, found) = found.await?;
+        Ok(self.charged(leaf, found))
     }
 
     /// Shows the stored value of `key`, if there is one, which is locked for a change, to `change`, and gives it what that makes of it: as many
@@ -86,14 +89,16 @@ impl PageTransaction {
             let leaf = self.leaf_for_record(partition, key).await?;
             if self.granule(leaf) == Granule::Record {
                 let bytes = self.records_alone(leaf, key, true).await?;
-                let old = leaf_records::find(&bytes, key).map(|found| &bytes[found.value]);
-                let (new, answer) = change(old);
+                let found = leaf_records::find(&bytes, key).map(|found| (found.slot, &bytes[found.value]));
+                self.charge(leaf, found);
+                let (new, answer) = change(found.map(|(_, old)| old));
                 new.inspect(|new| self.patch_alone(leaf, key, bytes, new));
                 return Ok(answer);
             }
             if self.lock_leaf(leaf).await? && self.is_leaf(leaf).await? {
                 let found = |page: &[u8]| on_leaf(page, key).map(|(slot, stored)| (slot, stored.to_vec()));
                 let found = self.with_page(leaf, found);
+                self.charge(leaf, found.as_ref().map(|(slot, old)| (*slot, &old[..])));
                 let answer = self.change_on_leaf(leaf, key, found, change);
                 self.note_record(leaf, (leaf_records::number_of(key), true));
                 return Ok(answer);
@@ -132,6 +137,17 @@ impl PageTransaction {
             (new, is_done)
         };
         self.change_stored(partition, key, overwritten).await
+    }
+
+    /// A stored value was looked for in a leaf: this is charged.
+    fn charge(&self, leaf: PageId, found: Option<(u16, &[u8])>) {
+        let (slot, length) = found.map_or((0, 0), |(slot, stored)| (slot, stored.len()));
+        self.client.charge_value(leaf, slot, length);
+    }
+
+    fn charged(&self, leaf: PageId, found: Option<(u16, Vec<u8>)>) -> Option<Vec<u8>> {
+        self.charge(leaf, found.as_ref().map(|(slot, stored)| (*slot, &stored[..])));
+        found.map(|(_, stored)| stored)
     }
 
     /// The leaf of a key, whose way there is locked; or the root, if what it is shows only when it is here.

@@ -7,13 +7,12 @@ use crate::message::Transaction;
 use base::{Lsn, PageId, PartitionId, TransactionId};
 use driver::Work;
 use engine::Result;
-use engine::buffer::{Pins, Pool};
+use engine::buffer::{AheadWindow, Pins, Pool};
 use engine::lock::Mode;
 use engine::log::record::{self, Body};
 use engine::page::{Edit, OwnedEdit, PageKind, Pages, header, slotted};
 use engine::second_level::design::Pattern;
 use std::cell::{Ref, RefCell};
-use std::ops::Range;
 use std::rc::Rc;
 use structures::Need;
 
@@ -81,7 +80,20 @@ impl Pages for LockedPages<'_> {
     }
 }
 
+impl ClientNode {
+    /// A value of `length` bytes was copied or shown where it lies on a page that the node has or has had, or written there: this is charged
+    /// as an engine is ([`Buffer::charge_value`](engine::buffer::Buffer::charge_value)).
+    pub(super) fn charge_value(&self, page: PageId, slot: u16, length: usize) {
+        self.buffer.charge_value(page, slot, length);
+    }
+}
+
 impl LockedPages<'_> {
+    /// As [`ClientNode::charge_value`].
+    pub fn charge_value(&self, page: PageId, slot: u16, length: usize) {
+        self.client.charge_value(page, slot, length);
+    }
+
     /// Locks a page that is here, if nothing is in the way of that.
     fn enter(&self, id: PageId) -> Result<&[u8], Need> {
         let mode = self.intent.mode(id, self.pool.peek(id).ok_or(Need::Page(id))?);
@@ -138,12 +150,12 @@ impl PageReader for PageTransaction {
         &mut self,
         page: PageId,
         mut look: impl FnMut(&[u8]) -> std::result::Result<T, Need>,
-    ) -> Result<T> {
-        self.resolve(Intent::Read, |pages| look(pages.page(page)?)).await
+    ) -> Result<(T, bool)> {
+        self.resolve_access(Intent::Read, |pages| look(pages.page(page)?)).await
     }
 
-    async fn look_ahead(&mut self, partition: PartitionId, numbers: Range<u32>) -> Result<usize> {
-        self.read_ahead(numbers.map(|number| PageId::new(partition, number))).await
+    fn go_on(&self, window: &mut AheadWindow, page: (PageId, bool), end: u32) {
+        window.go_on(&self.client.buffer, page, end);
     }
 }
 
@@ -173,10 +185,19 @@ impl PageTransaction {
     pub(super) async fn resolve<T>(
         &mut self,
         intent: Intent,
-        mut attempt: impl FnMut(&LockedPages<'_>) -> std::result::Result<T, Need>,
+        attempt: impl FnMut(&LockedPages<'_>) -> std::result::Result<T, Need>,
     ) -> Result<T> {
+        self.resolve_access(intent, attempt).await.map(|(value, _)| value)
+    }
+
+    /// The same; also whether a page was not here.
+    pub(super) async fn resolve_access<T>(
+        &mut self,
+        intent: Intent,
+        mut attempt: impl FnMut(&LockedPages<'_>) -> std::result::Result<T, Need>,
+    ) -> Result<(T, bool)> {
         // What has come stays until all is there.
-        let mut pins = Pins::new(&self.client.buffer);
+        let (mut pins, mut missed) = (Pins::new(&self.client.buffer), false);
         loop {
             self.check().await?;
             let (attempted, entered) = {
@@ -188,13 +209,13 @@ impl PageTransaction {
                 self.see(page)?;
             }
             let need = match attempted {
-                Ok(value) => return Ok(value),
+                Ok(value) => return Ok((value, missed)),
                 Err(need) => need,
             };
             match need {
                 Need::Page(page) => {
                     let mode = self.mode(intent, page);
-                    self.bring(page, mode, Some(&mut pins)).await.map(drop)?;
+                    missed |= !self.bring(page, mode, Some(&mut pins)).await?;
                 }
                 Need::Write(page) => self.lock(page).await?,
                 Need::Space(_) | Need::Fail(_) => {

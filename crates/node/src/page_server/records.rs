@@ -81,6 +81,8 @@ impl ServerNode {
         let Some(frame) = pool.frame_of(page) else { return false };
         pool.touch(frame);
         let part = place.of(pool.bytes(frame));
+        let slot = if matches!(place, RecordPlace::Part(_)) { lock.slot } else { 0 };
+        self.database.buffer().charge_value(page, slot, part.as_ref().map_or(0, Vec::len));
         drop(pool);
         match part {
             Some(bytes) => self.send(to, &Answer::Record { page, lock, is_alone, bytes }),

@@ -149,6 +149,10 @@ pub struct Counts {
     pub forwards: u64,
     /// Those that the other client could not send.
     pub refusals: u64,
+    /// Pages that clients asked for ahead of a scan and got.
+    pub ahead: u64,
+    /// Those that they did not get, because they would have waited for others.
+    pub would_block: u64,
     /// Copies that were called back.
     pub callbacks: u64,
     /// Copies that were given up while they were in use, so that locks of pages have fallen to locks of records.

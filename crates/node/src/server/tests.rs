@@ -1,5 +1,6 @@
 //! What unlucky, dishonest and vanished clients leave behind at the server.
 
+mod ahead;
 mod bounds;
 mod passing;
 mod records;

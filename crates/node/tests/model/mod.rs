@@ -77,6 +77,22 @@ fn locks_fall_to_records_and_rise_and_no_read_is_stale() {
 }
 
 #[test]
+fn pages_that_are_asked_for_ahead_come_or_not() {
+    for algorithm in ALGORITHMS {
+        let (mut ahead, mut would_block) = (0, 0);
+        for seed in 0..20 {
+            let faults = Faults::Nothing;
+            let plan =
+                Plan { algorithm, clients: 3, pages: 6, transactions: 8, chances: 2, snapshot_room: 2_000, faults };
+            let mut world = World::new(plan, seed);
+            world.run().expect("it ends well");
+            (ahead, would_block) = (ahead + world.counts().ahead, would_block + world.counts().would_block);
+        }
+        assert!(ahead > 100 && would_block > 10, "{}: {ahead}, {would_block}", algorithm.name());
+    }
+}
+
+#[test]
 fn the_same_seed_gives_the_same_course() {
     let course = |seed| {
         let (algorithm, faults) = (&ALGORITHMS[4], Faults::All);

@@ -1,5 +1,6 @@
 //! A client with a memory of version numbers and transactions to run.
 
+mod ahead;
 mod snapshots;
 
 use super::records::{Access, RecordUse};
@@ -445,6 +446,7 @@ impl Node {
                 Ok(Vec::new())
             }
             Answer::Failed { copy, .. } => Ok(self.fail(copy)),
+            Answer::WouldBlock { copy } => Ok(self.do_without(copy)),
             Answer::Denied { .. } => Err("everything is granted here".to_owned()),
             Answer::Offer { page } => Ok(self.consider(page)),
             Answer::LastCopy { copy } => {
@@ -494,7 +496,7 @@ impl Node {
         if !self.protocol.lacks(copy) {
             return Vec::new();
         }
-        if self.protocol.was_offered(copy.page) {
+        if self.protocol.is_speculative(copy.page) {
             return self.fail(copy);
         }
         self.protocol.ask_again(copy.page).into_iter().map(Said::Server).collect()

@@ -173,6 +173,7 @@ pub struct World {
     random: Random,
     of_snapshots: Random,
     of_repeats: Random,
+    of_ahead: Random,
     now: u64,
     steps: u64,
 }
@@ -228,6 +229,7 @@ impl World {
             random,
             of_snapshots: Random::stream(seed, "snapshots"),
             of_repeats: Random::stream(seed, "repeats"),
+            of_ahead: Random::stream(seed, "pages ahead"),
             now: 0,
             steps: 0,
         };
@@ -414,7 +416,13 @@ impl World {
             Event::Pending(index) => self.complete(index),
             Event::Step(place) => {
                 let committed = &self.committed;
-                let said = self.nodes.get_mut(&place).expect("it is there").step(&|page| committed[&page])?;
+                let node = self.nodes.get_mut(&place).expect("it is there");
+                let is_ahead = self.of_ahead.chance(0.15);
+                let mut said = Vec::new();
+                if is_ahead {
+                    said = node.ask_ahead(page(self.of_ahead.below(self.plan.pages)));
+                }
+                said.extend(node.step(&|page| committed[&page])?);
                 self.say(place, said);
             }
             Event::Renew(place) => {

@@ -36,12 +36,12 @@ async fn read_last(executor: &Executor, course: &Course) -> Result<()> {
     let until = executor.now().plus_ns(SEARCHED_NS_MAX);
     let report = loop {
         let report = database.check(|_| {}).await?;
-        match &report.unsearched {
+        match report.unsearched.first() {
             Some(_) if executor.now() < until => executor.sleep_ns(SECOND_NS).await,
             _ => break report,
         }
     };
-    if let Some(why) = &report.unsearched {
+    for why in &report.unsearched {
         course.wrong(format!("nothing looks for lost pages: {why}"));
     }
     if !report.findings.is_empty() {

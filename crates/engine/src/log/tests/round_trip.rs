@@ -83,6 +83,30 @@ fn an_encoded_record_comes_back_decoded() {
     });
 }
 
+/// Not all that a database changes by itself is in its log: the superblock may say more than its records, and never beyond its end.
+#[test]
+fn up_to_where_a_database_has_changed_something_by_itself_is_what_it_knew_or_finds() {
+    let site = Site::default();
+    let machine = site.machine();
+    let settings = small_settings();
+    machine.run(async {
+        let log = machine.create(&settings).await;
+        let of_node = || log.append(TransactionId(8), &Body::RolledBack, []);
+        let before = of_node();
+        let own = log.append(TransactionId(9), &Body::Commit { chains: &[], changes: &[] }, []);
+        let (between, end) = (of_node(), of_node());
+        assert_eq!(log.changed_alone(), own);
+        log.flush(end).await.expect("written");
+        drop(log);
+        for (known, wanted) in [(before, own), (own, own), (between, between), (end, end), (Lsn(end.0 + 900), end)] {
+            let scan = LogScan::open(&machine.executor, machine.device, &settings, Lsn::ZERO, Lsn::ZERO).await;
+            let mut scan = scan.expect("sound").changed_alone_before(Some(known));
+            while scan.next().await.expect("sound").is_some() {}
+            assert_eq!(scan.finish().changed_alone(), wanted, "{known} was known");
+        }
+    });
+}
+
 /// The log goes around its file many times; what was truncated is gone, what was not is there.
 #[test]
 fn the_file_is_reused_after_truncation() {

@@ -27,7 +27,6 @@ impl Cursor {
         };
         drop(pool);
         pages.drain(..own.min(pages.len()));
-        let named = pages.len();
-        self.read_ahead.note(named, buffer.read_all_ahead(pages));
+        self.read_ahead.read(buffer, pages);
     }
 }

@@ -88,7 +88,7 @@ impl Transaction {
             }
         }
         cursor.is_lost = false;
-        self.engine.core.charge_value(&pool, cursor.partition, bytes);
+        self.engine.core.buffer.charge_value(met.page, 0, bytes);
         cursor.share_max = cursor.share_max.saturating_mul(SHARE_GROWTH);
         if shown == met.count {
             cursor.from = met.from;

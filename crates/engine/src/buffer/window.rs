@@ -1,16 +1,16 @@
 //! How far a scan reads ahead: not at all before it has missed a second page, since most ranges are short, then twice as far each time
 //! that it has come half of the way.
 
-use crate::buffer::{Buffer, ReservedFrames};
+use super::{Buffer, ReservedFrames};
 use base::PageId;
 use std::rc::Rc;
 
 /// The first pages that are read ahead.
 const FIRST: usize = 2;
 
-/// The pages that a scan has ahead of it.
+/// The pages that a scan has ahead of it, in frames that all scans together have an eighth of.
 #[derive(Debug, Default)]
-pub(super) struct AheadWindow {
+pub struct AheadWindow {
     /// The frames for the pages that it looks ahead at a time, while it does.
     frames: Option<ReservedFrames>,
     /// How far it looked the last time.
@@ -52,7 +52,7 @@ impl AheadWindow {
 
     /// These many pages were named for what [`AheadWindow::pass`] asked for, and these many of them had to be read. If none had, all is here,
     /// and there is nothing to look for before the next miss.
-    pub fn note(&mut self, named: usize, begun: usize) {
+    fn note(&mut self, named: usize, begun: usize) {
         if begun > 0 {
             self.left = named;
         } else {
@@ -60,15 +60,35 @@ impl AheadWindow {
         }
     }
 
+    /// Has the pages read that were named for what [`AheadWindow::pass`] asked for, in the order in which the scan comes to them.
+    pub fn read(&mut self, buffer: &Rc<Buffer>, pages: Vec<PageId>) {
+        self.read_with(pages, |pages| buffer.read_all_ahead(pages));
+    }
+
+    /// The same with another way to read them, which returns how many had to be read.
+    pub fn read_with(&mut self, pages: Vec<PageId>, begin: impl FnOnce(Vec<PageId>) -> usize) {
+        let named = pages.len();
+        self.note(named, begin(pages));
+    }
+
     /// A scan of pages as they are numbered, up to `end`, has come to this one, which was missed or not: has those behind it read, if it is
     /// time.
-    pub fn go_on(&mut self, buffer: &Rc<Buffer>, (page, missed): (PageId, bool), end: u32) {
+    pub fn go_on(&mut self, buffer: &Rc<Buffer>, page: (PageId, bool), end: u32) {
+        self.go_on_with(buffer, page, end, |pages| buffer.read_all_ahead(pages));
+    }
+
+    /// The same with another way to read them, which returns how many had to be read.
+    pub fn go_on_with(
+        &mut self,
+        buffer: &Rc<Buffer>,
+        (page, missed): (PageId, bool),
+        end: u32,
+        begin: impl FnOnce(Vec<PageId>) -> usize,
+    ) {
         let count = self.pass(buffer, (page.number == 1, missed));
         if count > 0 {
             let behind = (page.number + 1..end).take(count);
-            let pages: Vec<PageId> = behind.map(|number| PageId { number, ..page }).collect();
-            let named = pages.len();
-            self.note(named, buffer.read_all_ahead(pages));
+            self.read_with(behind.map(|number| PageId { number, ..page }).collect(), begin);
         }
     }
 }
