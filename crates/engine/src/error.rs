@@ -455,8 +455,12 @@ pub enum Error {
         /// What the panic says.
         message: String,
     },
-    /// The engine's own thread was to wait for an answer that only it can give.
-    #[error("the engine's own thread cannot wait for an answer of its own: await it, or ask from another thread")]
+    /// The engine's own thread was to wait for an answer that only it can give; or a node's for one of another node of the same database, which
+    /// may wait for pages that the first one has.
+    #[error(
+        "the engine's own thread cannot wait for an answer of its own, nor a node's for one of another node: await it, or ask from another \
+         thread"
+    )]
     OwnThread,
     /// A lock was waited for longer than the limit of the configuration or of the transaction. What the call was to do was
     /// not done; the transaction itself is sound.

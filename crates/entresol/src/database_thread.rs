@@ -19,6 +19,7 @@ use node::page_server::{PageServer, ServerSettings};
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::task::{Context, Waker};
 use std::thread::JoinHandle;
@@ -49,6 +50,8 @@ pub(crate) enum Request {
 thread_local! {
     /// Which database has its engine on this thread; zero for none.
     static ENGINE: Cell<usize> = const { Cell::new(0) };
+    /// Of which group of nodes one is on this thread.
+    static GROUP: Cell<Option<NodeGroup>> = const { Cell::new(None) };
     /// What takes its requests up, while it does.
     static RECEIVING: RefCell<Option<Executor>> = const { RefCell::new(None) };
 }
@@ -74,6 +77,24 @@ impl Drop for Receiving {
 pub(crate) fn waker_for(wakes: &Wakes, context: &Context<'_>, request: usize) -> Waker {
     let own = if is_engine_thread(wakes) { RECEIVING.with_borrow(Clone::clone) } else { None };
     own.map_or_else(|| context.waker().clone(), |executor| executor.await_answer(context, request))
+}
+
+/// The nodes of one database in this process: each waits for the others' pages and locks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NodeGroup(u64);
+
+impl NodeGroup {
+    /// One more.
+    pub fn new() -> NodeGroup {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        NodeGroup(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Whether this thread must not block until a request at the other end of the link is done: it is that one's thread, or of another node of the
+/// same database, which may wait for this one.
+pub(crate) fn may_not_wait_for(link: &Link) -> bool {
+    is_engine_thread(&link.wakes) || link.node.is_some_and(|(_, group)| GROUP.get() == Some(group))
 }
 
 /// Whether the engine of these wakes runs on this thread, which therefore must not wait for it.
@@ -260,9 +281,9 @@ pub(crate) struct Spawned {
     pub thread: JoinHandle<Result<(), OpenError>>,
 }
 
-/// Starts a thread on which what `open` gives takes requests up; it is a node of this number, or the database's engine.
+/// Starts a thread on which what `open` gives takes requests up; it is a node of this number in its group, or the database's engine.
 pub(crate) fn spawn<S: Serving>(
-    node: Option<u32>,
+    node: Option<(u32, NodeGroup)>,
     open: impl FnOnce() -> Result<S, OpenError> + Send + 'static,
 ) -> Result<Spawned, OpenError> {
     let wakes = Wakes::new();
@@ -270,9 +291,10 @@ pub(crate) fn spawn<S: Serving>(
     let cause = Arc::<OnceLock<Fault>>::default();
     let told = Arc::clone(&cause);
     let (report, opened) = mpsc::channel();
-    let name = node.map_or_else(|| "entresol".to_owned(), |node| format!("entresol {node}"));
+    let name = node.map_or_else(|| "entresol".to_owned(), |(node, _)| format!("entresol {node}"));
     let thread = std::thread::Builder::new().name(name).spawn(move || {
         ENGINE.set(shared.place());
+        GROUP.set(node.map(|(_, group)| group));
         let mut opened = match open() {
             Ok(opened) => opened,
             Err(error) => {

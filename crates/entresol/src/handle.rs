@@ -1,7 +1,7 @@
 //! How other threads and other runtimes reach a database.
 
 use crate::calls::Call;
-use crate::database_thread::Request;
+use crate::database_thread::{NodeGroup, Request};
 use crate::pending::Pending;
 use crate::reply::{Promise, Slot, Wakes};
 use crate::requests::Requests;
@@ -51,8 +51,8 @@ pub struct Handle {
 pub(crate) struct Link {
     pub sender: Sender<Request>,
     pub wakes: Wakes,
-    /// Which node of a database it is.
-    pub node: Option<u32>,
+    /// Which node of a database it is, and of which group.
+    pub node: Option<(u32, NodeGroup)>,
     /// Why the engine's thread has ended, if not at its closing.
     pub cause: Arc<OnceLock<Fault>>,
 }
@@ -62,7 +62,7 @@ impl Link {
     pub fn ended(&self) -> Error {
         match (self.cause.get(), self.node) {
             (Some(fault), _) => fault.clone().into(),
-            (None, Some(node)) => Error::NodeEnded { node },
+            (None, Some((node, _))) => Error::NodeEnded { node },
             (None, None) => Error::Closed,
         }
     }

@@ -9,7 +9,7 @@ use affinity::{Affinity, Places};
 
 use crate::configuration::{Configuration, Nodes};
 use crate::database_thread::{
-    DatabaseThread, GRACE_NS, Request, Serving, Spawned, is_engine_thread, note_cause, receive, spawn,
+    DatabaseThread, GRACE_NS, NodeGroup, Request, Serving, Spawned, is_engine_thread, note_cause, receive, spawn,
 };
 use crate::error;
 use crate::handle::Handle;
@@ -104,10 +104,11 @@ impl NodeThreads {
         let server = DatabaseThread::serving(opening, (exchange.clone(), SERVER, algorithm, chances))?;
         let reached = server.handle();
         let mut started = NodeThreads { handle: None, nodes: Vec::new(), server: Some(server) };
+        let group = NodeGroup::new();
         for number in 0..count {
             let (configuration, exchange) = (configuration.clone(), exchange.clone());
             let Spawned { handle, thread, .. } =
-                spawn(Some(number), move || NodeEngine::join(&configuration, &exchange))?;
+                spawn(Some((number, group)), move || NodeEngine::join(&configuration, &exchange))?;
             started.nodes.push((handle, thread));
         }
         let nodes = started.nodes.iter().map(|(handle, _)| handle.clone()).collect();
@@ -240,7 +241,8 @@ impl Serving for NodeEngine {
 /// # Ok::<(), entresol::OpenError>(())
 /// ```
 ///
-/// Code that a node runs should wait for nothing but the transaction: while it blocks its thread, other nodes wait for pages that are there.
+/// Code that a node runs should wait for nothing but the transaction: while it blocks its thread, other nodes wait for pages that are there. It
+/// may await a request to any node, and is told [`Error::OwnThread`] if it is to block for one ([`Pending::wait`]).
 #[derive(Clone)]
 pub struct NodeHandle {
     shared: Arc<Shared>,

@@ -1,6 +1,6 @@
 //! What a handle has asked for and not got yet.
 
-use crate::database_thread::{Request, is_engine_thread, waker_for};
+use crate::database_thread::{Request, may_not_wait_for, waker_for};
 use crate::handle::Link;
 use crate::reply::{Slot, end_of};
 use engine::Error;
@@ -58,9 +58,10 @@ impl<T, E: From<Error>> Pending<T, E> {
     /// # Errors
     /// The request's; [`Error::Panicked`] if its own code panicked; [`Error::Closed`] if the database was closed or the engine's
     /// thread has ended: then whether the request was done shows when the database is opened again; [`Error::OwnThread`] on the
-    /// engine's thread, which would wait for itself: await it there.
+    /// engine's thread, which would wait for itself, or for a request to a node on the thread of one of the same database, for which that
+    /// may wait: await it there.
     pub fn wait(self) -> Result<T, E> {
-        if is_engine_thread(&self.link.wakes) {
+        if may_not_wait_for(&self.link) {
             return Err(Error::OwnThread.into());
         }
         self.slot.wait(&self.link.wakes, None).flatten().unwrap_or_else(|| Err(self.link.ended().into()))
@@ -71,7 +72,7 @@ impl<T, E: From<Error>> Pending<T, E> {
     /// # Errors
     /// The request itself, which goes on, if there is no answer by then.
     pub fn wait_at_most(self, limit: Duration) -> Result<Result<T, E>, Pending<T, E>> {
-        if is_engine_thread(&self.link.wakes) {
+        if may_not_wait_for(&self.link) {
             return Ok(Err(Error::OwnThread.into()));
         }
         match self.slot.wait(&self.link.wakes, end_of(limit)) {

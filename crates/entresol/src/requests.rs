@@ -196,6 +196,10 @@ where
         let job = self.project();
         if job.requests.is_cancelled(*job.entry) {
             *job.promise = None;
+            // Here, where a panic of what it had ends no other request.
+            if let Some(panic) = job.work.end() {
+                let _told = job.requests.panicked(job.what, panic);
+            }
         } else {
             let answer = match job.work.poll(context) {
                 Poll::Pending => return Poll::Pending,

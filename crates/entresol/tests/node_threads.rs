@@ -284,6 +284,33 @@ fn nodes_that_are_closed_on_the_thread_of_one_of_them_let_the_database_go() {
     threads.close().expect("it closes");
 }
 
+/// They would wait for each other.
+#[test]
+fn the_code_of_a_node_does_not_block_its_thread_for_another_one() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let threads = NodeThreads::start(opening(directory.path(), 2, "cbl")).expect("it starts");
+    let handle = threads.handle();
+    let limit = std::time::Duration::from_secs(10);
+    let inner = handle.clone();
+    let told = handle.with_node(0, async move |_| {
+        let outer = inner.clone();
+        let waited = inner.with_node(1, async move |_| outer.with_node(0, async |_| Ok::<(), Error>(())).wait());
+        let waited = waited.wait();
+        let for_a_while = inner.with_node(1, async |_| Ok::<(), Error>(())).wait_at_most(limit);
+        let awaited = inner.with_node(1, async |_| Ok::<(), Error>(())).await;
+        Ok::<_, Error>((waited, for_a_while.unwrap_or_else(|_| panic!("it waits")), awaited))
+    });
+    let told = told.wait_at_most(limit).unwrap_or_else(|_| panic!("they wait on"));
+    assert_eq!(told, Ok((Err(Error::OwnThread), Err(Error::OwnThread), Ok(()))));
+    let beside = tempfile::tempdir().expect("a directory");
+    let other = NodeThreads::start(opening(beside.path(), 1, "cbl")).expect("it starts");
+    let elsewhere = other.handle();
+    let told = handle.with_node(0, async move |_| elsewhere.with_node(0, async |_| Ok::<(), Error>(())).wait());
+    assert_eq!(told.wait(), Ok(()), "that one does not wait for this");
+    other.close().expect("it closes");
+    threads.close().expect("it closes");
+}
+
 /// Several threads, whose keys go to nodes as the configuration says, or the program.
 #[test]
 fn keys_have_nodes_of_their_own_and_all_is_found_by_one_engine() {

@@ -161,3 +161,85 @@ fn a_node_goes_on_as_well() {
     assert_eq!(detached.wait(), Ok(Some(b"old".to_vec())));
     threads.close().expect("they close");
 }
+
+/// Panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        assert!(std::hint::black_box(false), "the milk is spilt");
+    }
+}
+
+/// A request that has changed milk and waits for ever with what panics when it is dropped.
+fn armed(handle: &Handle, notes: PartitionId) -> entresol::Pending<()> {
+    let (began, begins) = mpsc::channel();
+    let armed = handle.transaction(async move |tx| {
+        let _bomb = Bomb;
+        tx.put(notes, b"milk", b"spilt").await?;
+        began.send(()).expect("it is waited for");
+        pending().await
+    });
+    begins.recv_timeout(TOLD_WITHIN).expect("it begins");
+    armed
+}
+
+#[test]
+fn a_request_that_is_cancelled_ends_alone_though_its_destructors_panic() {
+    let directory = scratch();
+    let (thread, handle, notes) = start(&directory);
+    let (tell, under_way) = having_bread(&handle, notes);
+    armed(&handle, notes).cancel();
+    is_sound(&handle, notes);
+    tell.send(()).expect("it waits");
+    assert_eq!(under_way.wait(), Ok(()));
+    let late = armed(&handle, notes);
+    thread.close_within(Duration::from_millis(20)).expect("it closes");
+    assert_eq!(late.wait(), Err(Error::Closed));
+}
+
+#[test]
+fn a_call_that_is_ended_ends_alone_though_its_destructors_panic() {
+    let directory = scratch();
+    let (began, begins) = mpsc::channel();
+    let registered = move || {
+        let (mut procedures, began) = (entresol::Procedures::new(), began.clone());
+        procedures.register("arm", async move |_, _| {
+            let _bomb = Bomb;
+            began.send(()).expect("it is waited for");
+            pending().await
+        });
+        procedures
+    };
+    let thread = DatabaseThread::start(opening(&directory).procedures(registered)).expect("it starts");
+    let handle = thread.handle();
+    let armed = handle.call("arm", &[]);
+    begins.recv_timeout(TOLD_WITHIN).expect("it begins");
+    armed.cancel();
+    assert_eq!(handle.partitions().wait(), Ok(Vec::new()), "others go on");
+    let late = handle.call("arm", &[]);
+    begins.recv_timeout(TOLD_WITHIN).expect("it begins");
+    thread.close_within(Duration::from_millis(20)).expect("it closes");
+    assert_eq!(late.wait(), Err(Error::Closed));
+}
+
+/// What a task of a caller runs is dropped outside of it when it has ended.
+#[test]
+fn a_task_whose_future_panics_as_it_is_dropped_ends_alone() {
+    let directory = scratch();
+    let (thread, handle, notes) = start(&directory);
+    let answered: Result<u8, Error> = handle
+        .with_database(async move |database| {
+            let bomb = Bomb;
+            let ready = std::future::poll_fn(move |_| {
+                let _own = &bomb;
+                std::task::Poll::Ready(())
+            });
+            drop(database.executor().spawn(ready));
+            Ok(7)
+        })
+        .wait();
+    assert_eq!(answered, Ok(7));
+    is_sound(&handle, notes);
+    thread.close().expect("it closes");
+}

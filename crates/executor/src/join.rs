@@ -40,6 +40,16 @@ pin_project! {
         pub(crate) outcome: Rc<Outcome<T>>,
         pub(crate) executor: Executor,
     }
+
+    impl<T, F> PinnedDrop for Job<T, F> {
+        /// Destructors run outside of the poll that panics are caught in.
+        fn drop(this: Pin<&mut Self>) {
+            let job = this.project();
+            if let Some(tell) = job.executor.containment() && let Some(panic) = job.future.end() {
+                drop(tell(panic));
+            }
+        }
+    }
 }
 
 impl<T, F: Future<Output = T>> Future for Job<T, F> {

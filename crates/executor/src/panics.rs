@@ -55,6 +55,14 @@ impl<F: Future> Future for CatchPanic<F> {
     }
 }
 
+impl<F> CatchPanic<F> {
+    /// Drops the future where it waits, or what is left of it. Returns what a destructor of it has panicked with.
+    pub fn end(self: Pin<&mut Self>) -> Option<Panic> {
+        let mut future = self.project().future;
+        catch_unwind(AssertUnwindSafe(|| future.set(None))).err()
+    }
+}
+
 impl<F: Future> CatchPanic<F> {
     /// Polls the future as if this were not around it: its panic goes on.
     #[inline]
@@ -69,7 +77,8 @@ pub(crate) struct Containment(OnceCell<Box<dyn Fn(Panic) -> Panic>>);
 
 impl Executor {
     /// From now on a panic in a task that was spawned by a handle which is not a library's ([`Executor::of_library`]) ends that task
-    /// alone: who joins it goes on panicking, and other tasks go on. Without this it goes on through [`Executor::run`].
+    /// alone: who joins it goes on panicking, and other tasks go on. So does one of a destructor when the task is dropped. Without this it
+    /// goes on through [`Executor::run`].
     ///
     /// `tell` is told of it first and gives it back, or goes on panicking where nothing may go on behind it. The first `tell` stays.
     ///
