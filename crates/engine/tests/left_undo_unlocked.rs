@@ -243,6 +243,8 @@ async fn try_out(database: &Database, way: Use) -> Result<Versions> {
             wanted.insert(in_tree(RECORDS), 3);
         }
         Use::InsertEach => {
+            let there = [(key(2), [3; LENGTH])];
+            assert!(matches!(tx.insert_each(tree, &there).await, Err(Error::Duplicate(_))));
             let records = [RECORDS, RECORDS + 1].map(|number| (key(number), [3; LENGTH]));
             tx.insert_each(tree, &records).await?;
             wanted.extend([RECORDS, RECORDS + 1].map(|number| (in_tree(number), 3)));
