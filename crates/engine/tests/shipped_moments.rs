@@ -1,4 +1,4 @@
-//! What moments show of records that nodes change: what these were then, whoever has changed them since.
+//! What moments show of records that nodes change: what these were then, whatever was done to them since.
 
 use crate::ground::copies::{CopiedPages, spacious};
 use crate::ground::shipments::*;

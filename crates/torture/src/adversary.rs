@@ -3,6 +3,7 @@
 mod damaging;
 mod ending;
 mod hanging;
+mod log_writes;
 mod recognition;
 
 use crate::coverage::Pair;
@@ -15,8 +16,11 @@ use driver::{
     Output, Prices, StationReport, Token,
 };
 use executor::Executor;
+pub use log_writes::LogWrites;
+use log_writes::pages_of;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use virtual_driver::{Injury, VirtualDriver};
@@ -54,6 +58,8 @@ pub struct Observed {
     pub damages: Damages,
     /// How many operations are under way.
     pub under_way: Cell<usize>,
+    /// What devices have of the log.
+    pub log_writes: RefCell<LogWrites>,
     /// Set by the run: whether what is acknowledged is on two devices of the log, unless one of them is lost.
     pub is_log_doubled: Cell<bool>,
     /// Set by clients: the files of partitions whose next sync is to fail.
@@ -96,6 +102,9 @@ struct Flight {
     is_durable: bool,
     /// Device, file, offset and length of a write that is to be damaged.
     write: Option<DamagedWrite>,
+    /// The log's pages that it brings; of a sync of the log how many writes were answered before it.
+    log_pages: Option<Range<u64>>,
+    answered: u64,
     damage: Option<SectorDamage>,
     /// Whether what became of the write is noted, though it was not told of yet.
     is_noted: bool,
@@ -315,6 +324,7 @@ impl Adversary {
             }
             self.files.insert(file.0, opens.clone());
         }
+        self.note_log(&flight, &completion.result);
         let Some(step) = flight.step else { return };
         match &completion.result {
             Err(fault) if matches!(fault.kind, Refusal::Device | Refusal::NoSpace) && flight.injury.is_some() => {
@@ -341,6 +351,20 @@ impl Adversary {
                     self.hit(FaultKind::StaleRead, step);
                 }
             }
+            _ => {}
+        }
+    }
+
+    /// Notes what a device has of the log from here on. What it says of a write that is hit is not believed.
+    fn note_log(&self, flight: &Flight, result: &Result<Output, Fault>) {
+        let name = flight.file.and_then(|file| self.files.get(&file)).map_or("", |(_, name)| name.as_str());
+        let mut writes = self.observed.log_writes.borrow_mut();
+        match (flight.kind, &flight.log_pages, result) {
+            (OpKind::Write, Some(pages), Ok(_)) if flight.injury.is_none() && flight.damage.is_none() => {
+                writes.note_write(name, pages.clone(), flight.is_durable);
+            }
+            (OpKind::Sync, _, Ok(_)) => writes.note_sync(name, flight.answered),
+            (OpKind::Sync, _, Err(_)) => writes.note_failure(),
             _ => {}
         }
     }
@@ -411,14 +435,31 @@ impl Driver for Adversary {
             self.note_slowness(&op, step);
         }
         let is_durable = matches!(op, Op::Write { durable: true, .. });
+        let log_pages = match &op {
+            Op::Write { buffer, length, .. } => pages_of(&buffer[..*length as usize]),
+            _ => None,
+        };
+        let answered = self.observed.log_writes.borrow().answered();
         let grown = match op {
             Op::Resize { file, .. } => Some(file),
             _ => None,
         };
         let (kind, creates) = (op.kind(), matches!(op, Op::Open { create: true, .. }));
         let (injury, damage) = (None, None);
-        let mut flight =
-            Flight { step, kind, file, opens, creates, injury, is_durable, write, damage, is_noted: false };
+        let mut flight = Flight {
+            step,
+            kind,
+            file,
+            opens,
+            creates,
+            injury,
+            is_durable,
+            write,
+            log_pages,
+            answered,
+            damage,
+            is_noted: false,
+        };
         if self.is_overtaken(&op, step) {
             self.observed.coverage.borrow_mut().event(ClientEvent::ReadOvertaken);
             self.overtaken.push((token, op));

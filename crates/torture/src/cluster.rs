@@ -2,7 +2,7 @@
 //! their power, and what nodes may do changes. In some seeds the server's data device is full for a while, and partitions are made beside nodes.
 //!
 //! One seed is one scenario in virtual time: a [server and its nodes](ClusterShape) on machines of their own, joined by a network. Nodes
-//! run transactions on pages and on records that all of them want, and some read snapshots beside that. A [schedule](Schedule) says what goes wrong and when, or what a node
+//! run transactions on pages and on records that all of them want, and some read snapshots beside that; so does the server's program in some seeds. A [schedule](Schedule) says what goes wrong and when, or what a node
 //! has to be doing then. At its end all is mended; from then on every node has to commit again in time. The server loses its power once
 //! more, and a last reader opens the database.
 //!
@@ -27,6 +27,7 @@ mod judge;
 mod machines;
 mod named;
 mod node;
+mod own_snapshots;
 mod play;
 mod schedule;
 mod serving;

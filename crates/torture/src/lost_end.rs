@@ -1,6 +1,7 @@
 //! Databases whose commits do not wait until they are durable: a power cut, or the end of the process, takes the end of their log, and nothing
 //! before that. So what is left is what was known when the log had come to where it ends now.
 
+use crate::adversary::LogWrites;
 use crate::backups::Past;
 use crate::context::RunContext;
 use crate::ledger::TransferOutcome;
@@ -31,11 +32,14 @@ pub struct LogEnd {
 }
 
 impl LogEnd {
-    /// That of this log. What was written before a sync that failed may be gone with it.
-    pub fn of(log: &Log) -> LogEnd {
+    /// That of this log, by what its devices have answered, which have `files` of it, and by what the engine may rely on: other files and what
+    /// follows from them. What was written before a sync that failed may be gone with it.
+    pub fn of(log: &Log, writes: &LogWrites, files: &[&str]) -> LogEnd {
         let durable = log.durable();
         let written = if log.failure().is_some() { durable } else { log.written() };
-        LogEnd { written, durable, is_powered: true }
+        let [has_written, has_synced] = writes.ends(files, log.opened_at().0).map(|end| end.map_or(Lsn::ZERO, Lsn));
+        let durable = durable.max(has_synced);
+        LogEnd { written: written.max(has_written).max(durable), durable, is_powered: true }
     }
 
     /// Notes that the process has ended, and whether the power went with it.

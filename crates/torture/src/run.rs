@@ -231,7 +231,11 @@ struct LogCopyWatch<'a> {
 impl Drop for LogCopyWatch<'_> {
     fn drop(&mut self) {
         self.context.log.take();
-        self.context.oracle.borrow_mut().log_end = LogEnd::of(&self.log);
+        let files =
+            if self.context.configuration.settings.log.second.is_some() { &["log", "log-2"][..] } else { &["log"] };
+        let writes = self.context.observed.log_writes.borrow();
+        self.context.oracle.borrow_mut().log_end = LogEnd::of(&self.log, &writes, files);
+        drop(writes);
         let is_lost = self.is_without || self.log.lost_device().is_some();
         self.context.oracle.borrow_mut().log_copy_lost = is_lost;
         if is_lost {

@@ -13,9 +13,10 @@ fn whatever_fails_some_order_explains_what_all_nodes_were_shown() {
     use ClusterEvent::{
         CameAlone, CameInOrder, CameOfSet, CameTooLate, ClocksAtBound, ClocksDiffered, CopiesLost, Fell,
     };
-    use ClusterEvent::{LeaseOver, SnapshotRead, Unheard, WentBack};
+    use ClusterEvent::{LeaseOver, OwnSnapshotRead, SnapshotRead, Unheard, WentBack};
     let of_clocks = [LeaseOver, CopiesLost, Unheard, CameTooLate, ClocksDiffered, ClocksAtBound];
-    let common = of_clocks.into_iter().chain([SnapshotRead, WentBack, Fell, CameAlone, CameOfSet, CameInOrder]);
+    let common =
+        of_clocks.into_iter().chain([SnapshotRead, OwnSnapshotRead, WentBack, Fell, CameAlone, CameOfSet, CameInOrder]);
     for event in common {
         assert!(summary.coverage.events(event) > 5, "{event:?} {:?}", summary.coverage);
     }

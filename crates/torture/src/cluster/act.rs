@@ -256,6 +256,8 @@ pub enum ClusterEvent {
     SnapshotRead,
     /// A snapshot was too old before that.
     SnapshotTooOld,
+    /// The server's program has read a snapshot of its database.
+    OwnSnapshotRead,
     /// Something was refused because the server's data device was full.
     DeviceFull,
     /// A partition was made beside nodes.
@@ -266,7 +268,7 @@ pub enum ClusterEvent {
 
 impl ClusterEvent {
     /// Every one.
-    pub const ALL: [ClusterEvent; 40] = [
+    pub const ALL: [ClusterEvent; 41] = [
         ClusterEvent::Committed,
         ClusterEvent::CommittedReading,
         ClusterEvent::RolledBack,
@@ -304,6 +306,7 @@ impl ClusterEvent {
         ClusterEvent::ClocksAtBound,
         ClusterEvent::SnapshotRead,
         ClusterEvent::SnapshotTooOld,
+        ClusterEvent::OwnSnapshotRead,
         ClusterEvent::DeviceFull,
         ClusterEvent::PartitionMade,
         ClusterEvent::DropRefused,
@@ -349,6 +352,7 @@ impl ClusterEvent {
             ClusterEvent::ClocksAtBound => "clocks at the bound",
             ClusterEvent::SnapshotRead => "snapshot read",
             ClusterEvent::SnapshotTooOld => "snapshot too old",
+            ClusterEvent::OwnSnapshotRead => "server's snapshot read",
             ClusterEvent::DeviceFull => "no room for data",
             ClusterEvent::PartitionMade => "partition made",
             ClusterEvent::DropRefused => "drop refused",

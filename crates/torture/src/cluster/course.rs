@@ -29,6 +29,8 @@ pub(super) struct Course {
     mendings: Cell<u32>,
     /// Nodes begin nothing more.
     pub over: Cell<bool>,
+    /// How often the server was closed, or has ended.
+    closings: Cell<u32>,
     /// By number, from 1 on.
     nodes: Vec<NodeState>,
 }
@@ -78,6 +80,7 @@ impl Course {
             mended: Cell::new(None),
             mendings: Cell::new(0),
             over: Cell::new(false),
+            closings: Cell::new(0),
             nodes,
         }
     }
@@ -124,6 +127,16 @@ impl Course {
         let has_written = self.done(node) > 0 && !self.shape.only_reads(node);
         let (is_mended, mendings) = (mended.is_some(), self.mendings.get());
         TransactionStart { node, is_mended, mendings, is_settled: is_late || has_written }
+    }
+
+    /// The server was closed, or has ended.
+    pub fn note_close(&self) {
+        self.closings.set(self.closings.get() + 1);
+    }
+
+    /// How often it was.
+    pub fn closings(&self) -> u32 {
+        self.closings.get()
     }
 
     /// From now on all is mended, and every node has to commit again. What was begun before may be lost.

@@ -5,6 +5,7 @@ mod closing;
 use super::course::Course;
 use super::machines::{Failing, Machines};
 use super::node::NodeProgram;
+use super::own_snapshots::OwnReader;
 use super::schedule::{Act, Planned, Rights};
 use super::serving::{self, AllRights};
 use super::{
@@ -411,6 +412,7 @@ impl<'a> ClusterScenario<'a> {
         self.server.take();
         self.database.take();
         self.server_runs = false;
+        self.course.note_close();
         self.machines.treat_media(&mut self.random, fault == ClusterFault::PowerCut);
     }
 
@@ -430,9 +432,15 @@ impl<'a> ClusterScenario<'a> {
         self.opening_has_failed = Rc::default();
         let may_fail = self.log_is_to_fail || self.disk_is_to_fail || self.may_be_full();
         let (has_failed, of_database) = (Rc::clone(&self.opening_has_failed), Rc::clone(&self.database));
+        let random = Random::stream(self.seed, &format!("own snapshots from {}", self.planned));
         executor.clone().spawn(async move {
-            match serving::serve(executor, shape, address, &rights).await {
+            match serving::serve(executor.clone(), shape, address, &rights).await {
                 Ok((server, database)) => {
+                    if course.shape.reads_own {
+                        let (course, database) = (Rc::clone(&course), database.clone());
+                        let reader = OwnReader { executor: executor.clone(), course, database, random };
+                        executor.spawn(reader.work());
+                    }
                     of_database.replace(Some(database));
                     place.replace(Some(server));
                 }

@@ -89,12 +89,12 @@ fn offer_key(number: u64) -> Key {
 }
 
 /// The record of a key of a set, and its version.
-fn shown(store: &'static str, key: &[u8], value: &[u8]) -> (Key, Version) {
+pub(super) fn shown(store: &'static str, key: &[u8], value: &[u8]) -> (Key, Version) {
     let number = u64::from_be_bytes(key.try_into().expect("keys have eight bytes"));
     (Key { store, number }, version(value))
 }
 
-fn arrived(record: &[u8]) -> (Key, Version) {
+pub(super) fn arrived(record: &[u8]) -> (Key, Version) {
     let version = version(record);
     (Key { store: ARRIVALS, number: version.0 }, version)
 }

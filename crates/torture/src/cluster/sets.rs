@@ -6,7 +6,7 @@ use super::set_orders::OrderOperation;
 use super::shape::STOCK;
 use crate::history::{Key, Version};
 use base::{PartitionId, Random};
-use engine::{Database, Error, PartitionSpec, Result, Transaction};
+use engine::{Database, Error, PartitionSpec, Result, Snapshot, Transaction};
 
 /// What is done with a record of the set.
 #[derive(Clone, Copy)]
@@ -124,12 +124,26 @@ impl NodeActor {
     }
 }
 
+/// All records of the set as they were at the moment of a snapshot.
+pub(super) async fn at_moment(snapshot: &mut Snapshot, stock: PartitionId) -> Result<Vec<(Key, Version)>> {
+    let mut found = Vec::new();
+    let look = |key: &[u8], value: &[u8]| {
+        found.push(shown(key, value));
+        true
+    };
+    snapshot.scan_set(stock, look).await?;
+    Ok(found)
+}
+
+fn shown(key: &[u8], value: &[u8]) -> (Key, Version) {
+    (set_key(u64::from_be_bytes(key.try_into().expect("keys have eight bytes"))), version(value))
+}
+
 /// All records of the set.
 pub(super) async fn read_last(database: &Database, tx: &mut Transaction) -> Result<Vec<(Key, Version)>> {
     let mut found = Vec::new();
     let look = |key: &[u8], value: &[u8]| {
-        let number = u64::from_be_bytes(key.try_into().expect("keys have eight bytes"));
-        found.push((set_key(number), version(value)));
+        found.push(shown(key, value));
         true
     };
     tx.scan_set(database.partition(STOCK)?, look).await?;

@@ -1,6 +1,6 @@
 //! What one seed's cluster is.
 
-use super::{ClusterOptions, set_orders, sets, space, things};
+use super::{ClusterOptions, own_snapshots, set_orders, sets, space, things};
 use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use engine::catalog::{Locking, Organization};
@@ -48,6 +48,8 @@ pub struct ClusterShape {
     pub snapshot_readers: Vec<u32>,
     /// How many bytes the server has for what pages were before, if they are few.
     pub snapshot_room: Option<usize>,
+    /// Whether the server's program reads snapshots of its database while it serves it.
+    pub reads_own: bool,
     /// How many frames a node's buffer has, and how many the server's.
     pub frames: (usize, usize),
     /// How many operations a transaction has, at most.
@@ -115,6 +117,7 @@ impl fmt::Debug for ClusterShape {
             .field("savepoints", &self.savepoints)
             .field("snapshot_readers", &self.snapshot_readers)
             .field("snapshot_room", &self.snapshot_room)
+            .field("reads_own", &self.reads_own)
             .field("frames", &self.frames)
             .field("operations_max", &self.operations_max)
             .field("records", &self.records)
@@ -205,6 +208,7 @@ impl ClusterShape {
             savepoints: if (5..7).contains(&(seed % 7)) { 0.6 } else { 0.0 },
             snapshot_readers: (1..=nodes).filter(|_| has_snapshots && of_snapshots.chance(0.8)).collect(),
             snapshot_room: of_snapshots.chance(0.4).then(|| of_snapshots.between(2, 32) as usize * PAGE_SIZE),
+            reads_own: own_snapshots::is_of(seed),
             frames: (
                 random.between(12, 24) as usize + frames_more + of_node,
                 random.between(12, 40) as usize + of_server,

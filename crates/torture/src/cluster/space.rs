@@ -50,6 +50,7 @@ fn spec(number: u64, kind: u64) -> PartitionSpec {
 
 /// Makes a partition beside nodes, and tries to drop it, which is refused while they use the database.
 pub(super) async fn change_partitions(course: Rc<Course>, database: Database, (number, kind): (u64, u64)) {
+    let closings = course.closings();
     let made = match database.create_partition(spec(number, kind)).await {
         Ok(made) => made,
         Err(error) => return judge(&course, &error, "making a partition"),
@@ -57,8 +58,8 @@ pub(super) async fn change_partitions(course: Rc<Course>, database: Database, (n
     course.event(ClusterEvent::PartitionMade);
     match database.drop_partition(made).await {
         Err(Error::Setting(why)) if why.contains("while nodes use it") => course.event(ClusterEvent::DropRefused),
-        // The server has been closed since.
-        Ok(()) => {}
+        Ok(()) if course.closings() > closings => {}
+        Ok(()) => course.wrong(format!("partition other-{number} is dropped while nodes use the database")),
         Err(error) => judge(&course, &error, "dropping a partition"),
     }
 }

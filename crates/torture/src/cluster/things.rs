@@ -9,7 +9,7 @@ use crate::history::{Key, Span, Version};
 use base::{PartitionId, Random};
 use engine::catalog::IndexSpec;
 use engine::set::{FieldError, FieldType, FieldValue, RecordType};
-use engine::{Database, Direction, Error, PartitionSpec, Result, Transaction};
+use engine::{Database, Direction, Error, PartitionSpec, Result, Snapshot, Transaction};
 use node::page_client::PageClient;
 use std::ops::Bound;
 
@@ -88,7 +88,7 @@ fn thing_key(number: u64) -> Key {
 }
 
 /// The record of a key, and its version.
-fn shown(key: &[u8], value: &[u8]) -> (Key, Version) {
+pub(super) fn shown(key: &[u8], value: &[u8]) -> (Key, Version) {
     (thing_key(u64::from_be_bytes(key.try_into().expect("keys have eight bytes"))), version(value))
 }
 
@@ -174,6 +174,18 @@ impl NodeActor {
         }
         Ok(())
     }
+}
+
+/// All things by an index, as they were at the moment of a snapshot.
+pub(super) async fn range_of(database: &Database, snapshot: &mut Snapshot) -> Result<Vec<(Key, Version)>> {
+    let things = database.partition(THINGS)?;
+    let (by_group, mut found) = (database.secondary(things, BY_GROUP)?, Vec::new());
+    let look = |key: &[u8], value: &[u8]| {
+        found.push(shown(key, value));
+        true
+    };
+    snapshot.range(things, by_group, (Bound::Unbounded, Bound::Unbounded), Direction::Forward, look).await?;
+    Ok(found)
 }
 
 /// All things, by their keys and by an index.

@@ -20,6 +20,7 @@ impl ClusterScenario<'_> {
         self.hit(ClusterFault::Closed, step);
         self.count();
         server.close();
+        self.course.note_close();
         let closing = self.executors[0].spawn(async move { database.close().await });
         let end = self.cluster.now().plus_ns(CLOSING_MAX_NS);
         while !closing.is_finished() && self.cluster.now() < end {
@@ -44,6 +45,7 @@ impl ClusterScenario<'_> {
         let Some(server) = self.server.borrow().clone() else { return Ok(()) };
         self.course.expect_commits(self.cluster.now());
         server.close();
+        self.course.note_close();
         drop(server);
         let end = self.cluster.now().plus_ns(TOLD_MAX_NS);
         let untold = |scenario: &Self| -> Vec<u32> {
