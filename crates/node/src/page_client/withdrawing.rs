@@ -1,4 +1,4 @@
-//! Pages that were asked for and do not come, though nothing is wrong with them: who waits for one asks for it.
+//! Pages that were asked for and do not come, though nothing is wrong with them: a transaction that waits for one asks for it.
 
 use super::ClientNode;
 use crate::message::Copy;

@@ -220,6 +220,10 @@ pub enum ClusterEvent {
     Forwarded,
     /// The other node could not send it.
     Refused,
+    /// A page came that was asked for ahead of a scan.
+    CameAhead,
+    /// One did not, because others had it.
+    WouldBlock,
     /// A copy was called back.
     CalledBack,
     /// A copy was called back in use, and its locks fell to objects.
@@ -268,7 +272,7 @@ pub enum ClusterEvent {
 
 impl ClusterEvent {
     /// Every one.
-    pub const ALL: [ClusterEvent; 41] = [
+    pub const ALL: [ClusterEvent; 43] = [
         ClusterEvent::Committed,
         ClusterEvent::CommittedReading,
         ClusterEvent::RolledBack,
@@ -288,6 +292,8 @@ impl ClusterEvent {
         ClusterEvent::Joined,
         ClusterEvent::Forwarded,
         ClusterEvent::Refused,
+        ClusterEvent::CameAhead,
+        ClusterEvent::WouldBlock,
         ClusterEvent::CalledBack,
         ClusterEvent::Fell,
         ClusterEvent::CameAlone,
@@ -334,6 +340,8 @@ impl ClusterEvent {
             ClusterEvent::Joined => "joined",
             ClusterEvent::Forwarded => "page forwarded",
             ClusterEvent::Refused => "forward refused",
+            ClusterEvent::CameAhead => "page came ahead",
+            ClusterEvent::WouldBlock => "page ahead was not free",
             ClusterEvent::CalledBack => "copy called back",
             ClusterEvent::Fell => "locks fell",
             ClusterEvent::CameAlone => "object came alone",

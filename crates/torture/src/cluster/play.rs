@@ -491,6 +491,8 @@ impl<'a> ClusterScenario<'a> {
             (ClusterEvent::Undecided, counts.undecided_commits),
             (ClusterEvent::Forwarded, counts.forwards),
             (ClusterEvent::Refused, counts.refusals),
+            (ClusterEvent::CameAhead, counts.ahead),
+            (ClusterEvent::WouldBlock, counts.would_block),
             (ClusterEvent::CalledBack, counts.callbacks),
             (ClusterEvent::Fell, counts.falls),
             (ClusterEvent::CameAlone, counts.records),
