@@ -314,7 +314,7 @@ fn partitions_without_locks_wait_as_a_whole_until_it_is_undone() {
     }
 }
 
-/// Who waits for a partition is told, as of any lock.
+/// A task that waits for a partition is told, as of any lock.
 #[test]
 fn a_wait_for_a_partition_has_its_limit() {
     on(&killed(1), async |executor| {
