@@ -214,6 +214,9 @@ impl Database {
         let log = scan.finish();
         let archiver = begin_archive(&settings.log, superblock.archive, (executor, &log));
         forget_beyond(executor, &settings.home_device, log.end()).await?;
+        if !settings.log.durable {
+            superblock_file.note_lazy_log(executor, &mut superblock).await?;
+        }
         // Nothing was acknowledged yet that only some of the log's files have.
         superblock_file.note_second_log(executor, &mut superblock, files.second).await?;
         if let Some((device, name)) = files.retired {
